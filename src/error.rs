@@ -1,0 +1,92 @@
+//! What can go wrong before and after recording. Recording itself never fails: it counts.
+
+use std::fmt;
+use std::path::PathBuf;
+
+use crate::redact::PatternError;
+
+/// Why a ledger could not be built, or not be shut down cleanly.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Error {
+    /// No root was given, and neither `SPANLEDGER_DIR`, `XDG_STATE_HOME` nor `HOME` is set.
+    NoRoot,
+    /// A redaction rule does not compile. Nothing was recorded.
+    Pattern(PatternError),
+    /// The crate feature `tracing/max_level_…` compiles agent spans out: the trace would be empty.
+    LevelCompiledOut,
+    /// An environment variable that can't be understood.
+    Environment {
+        /// Which.
+        name: &'static str,
+        /// What it says.
+        value: String,
+        /// What it may say.
+        expected: &'static str,
+    },
+    /// The process has a global subscriber already.
+    AlreadyInitialized,
+    /// Spans of ours reach no ledger, or not this one.
+    NotRecording {
+        /// What was found.
+        why: &'static str,
+    },
+    /// Events are missing from the trace, and it could not even be told so.
+    Lost {
+        /// How many events no `gap` line tells of yet.
+        events: u64,
+        /// The root they should be in.
+        root: PathBuf,
+        /// What went wrong last.
+        cause: String,
+    },
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoRoot => f.write_str(
+                "no directory for the trace: set SPANLEDGER_DIR or HOME, or give the builder a root",
+            ),
+            Self::Pattern(error) => error.fmt(f),
+            Self::LevelCompiledOut => f.write_str(
+                "agent spans are compiled out: a dependency turns on a `max_level_*` feature of \
+                 `tracing` below INFO",
+            ),
+            Self::Environment {
+                name,
+                value,
+                expected,
+            } => write!(f, "{name}={value:?} can't be understood: expected {expected}"),
+            Self::AlreadyInitialized => f.write_str(
+                "this process has a global subscriber already; add the layer of \
+                 `spanledger::builder().build()` to it instead",
+            ),
+            Self::NotRecording { why } => write!(f, "agent spans are not recorded: {why}"),
+            Self::Lost {
+                events,
+                root,
+                cause,
+            } => write!(
+                f,
+                "{events} events are missing from the trace in {}: {cause}",
+                root.display()
+            ),
+        }
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Pattern(error) => Some(error),
+            _ => None,
+        }
+    }
+}
+
+impl From<PatternError> for Error {
+    fn from(error: PatternError) -> Self {
+        Self::Pattern(error)
+    }
+}

@@ -1,0 +1,140 @@
+//! Errors as the trace tells them: always an object, with the type and the chain of causes.
+
+use std::error::Error;
+use std::ops::Deref;
+
+use serde_json::{Map, Value};
+
+/// An error as a line shows it.
+///
+/// Made from any error by [`SpanExt::record_error`](crate::SpanExt::record_error); built by hand
+/// for what is no Rust error, such as a guardrail that stopped a run:
+///
+/// ```
+/// use spanledger::Failure;
+/// let failure = Failure::new("GuardrailTripped", "too many tool calls")
+///     .guardrail("max_tool_calls", 50, 51);
+/// ```
+#[derive(Clone, Debug, PartialEq)]
+pub struct Failure(Map<String, Value>);
+
+impl Failure {
+    /// An error of a type, with its message.
+    pub fn new(error_type: impl Into<String>, message: impl Into<String>) -> Self {
+        let mut map = Map::new();
+        map.insert("error_type".into(), Value::String(error_type.into()));
+        map.insert("message".into(), Value::String(message.into()));
+        Self(map)
+    }
+
+    /// A message whose type is not known.
+    pub fn message(message: impl Into<String>) -> Self {
+        let mut map = Map::new();
+        map.insert("message".into(), Value::String(message.into()));
+        Self(map)
+    }
+
+    /// Where it happened: a backtrace or a stack of another language.
+    pub fn stack(self, stack: impl Into<String>) -> Self {
+        self.set("stack", stack.into())
+    }
+
+    /// Anything else that explains it.
+    pub fn details(self, details: impl Into<Value>) -> Self {
+        self.set("details", details)
+    }
+
+    /// The limit that stopped the work on purpose.
+    pub fn guardrail(
+        self,
+        name: impl Into<String>,
+        threshold: impl Into<Value>,
+        actual: impl Into<Value>,
+    ) -> Self {
+        self.set("guardrail", name.into())
+            .set("threshold", threshold)
+            .set("actual", actual)
+    }
+
+    fn set(mut self, key: &str, value: impl Into<Value>) -> Self {
+        self.0.insert(key.into(), value.into());
+        self
+    }
+
+    /// From an error whose type the compiler knows, or failing that what `Debug` calls it.
+    pub(crate) fn from_error(error: &(dyn Error + 'static), type_name: Option<&str>) -> Self {
+        let mut chain = Vec::new();
+        let mut next = error.source();
+        // A chain that never ends would be a bug of the error's; it must not become ours.
+        while let Some(source) = next.filter(|_| chain.len() < 64) {
+            chain.push(Value::String(source.to_string()));
+            next = source.source();
+        }
+        let name = type_name.map_or_else(|| name_from_debug(error), str::to_owned);
+        let mut failure = Self::new(name, error.to_string());
+        if !chain.is_empty() {
+            failure = failure.set("source", chain);
+        }
+        failure
+    }
+
+    pub(crate) fn panic(message: Option<&str>) -> Self {
+        Self::new("panic", message.unwrap_or("the thread panicked"))
+    }
+
+    pub(crate) fn to_json(&self) -> String {
+        serde_json::to_string(&self.0).unwrap_or_else(|_| "{}".into())
+    }
+}
+
+/// The identifier that a derived `Debug` begins with. Wrappers that only add context (they all
+/// call themselves `Error`) are looked through.
+fn name_from_debug(error: &(dyn Error + 'static)) -> String {
+    let mut next = Some(error);
+    let mut depth = 0;
+    while let Some(current) = next.filter(|_| depth < 64) {
+        let debug = format!("{current:?}");
+        let name: String = debug
+            .chars()
+            .take_while(|c| c.is_alphanumeric() || matches!(c, '_' | ':'))
+            .take(200)
+            .collect();
+        let named = name.starts_with(|c: char| c.is_ascii_uppercase()) && !name.contains(' ');
+        if named && name != "Error" && name != "ContextError" {
+            return name;
+        }
+        next = current.source();
+        depth += 1;
+    }
+    "Error".into()
+}
+
+/// Marks errors that implement [`std::error::Error`].
+#[derive(Debug)]
+pub enum ViaError {}
+
+/// Marks errors that point at one: `anyhow::Error`, `Box<dyn Error + Send + Sync>`.
+#[derive(Debug)]
+pub enum ViaDeref {}
+
+/// What can be recorded as an error. `M` only keeps the two ways apart and is always inferred.
+pub trait AsFailure<M> {
+    /// The error as the trace tells it.
+    fn as_failure(&self) -> Failure;
+}
+
+impl<E: Error + 'static> AsFailure<ViaError> for E {
+    fn as_failure(&self) -> Failure {
+        Failure::from_error(self, Some(std::any::type_name::<E>()))
+    }
+}
+
+impl<E> AsFailure<ViaDeref> for E
+where
+    E: Deref<Target = dyn Error + Send + Sync + 'static>,
+{
+    fn as_failure(&self) -> Failure {
+        let error: &(dyn Error + Send + Sync + 'static) = &**self;
+        Failure::from_error(error, None)
+    }
+}

@@ -1,0 +1,167 @@
+//! Session ids, trace and span ids, and the remote context of a `traceparent`.
+
+use std::cell::RefCell;
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use crate::ledger::fork_generation;
+
+/// The ids that a line carries for its span.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Ids {
+    pub trace: u128,
+    pub span: u64,
+    pub parent: Option<u64>,
+}
+
+thread_local! {
+    // A forked child has a copy of its parent's generator and would hand out the same ids
+    // again; the generation it was seeded in says when to seed anew.
+    static RNG: RefCell<(u64, Option<fastrand::Rng>)> = const { RefCell::new((0, None)) };
+}
+
+/// Bytes from the kernel's generator. Falls back to clock and address entropy where the
+/// system call is missing: ids must always be had.
+pub(crate) fn random_bytes<const N: usize>() -> [u8; N] {
+    let mut out = [0u8; N];
+    let mut filled = 0;
+    while filled < N {
+        // SAFETY: the pointer and length describe the unfilled rest of `out`.
+        let n = unsafe { libc::getrandom(out[filled..].as_mut_ptr().cast(), N - filled, 0) };
+        if n <= 0 {
+            let mut weak = fastrand::Rng::new();
+            weak.fill(&mut out[filled..]);
+            break;
+        }
+        filled += n as usize;
+    }
+    out
+}
+
+fn with_rng<T>(f: impl Fn(&mut fastrand::Rng) -> T) -> T {
+    let seeded = || fastrand::Rng::with_seed(u64::from_ne_bytes(random_bytes()));
+    let fork = fork_generation();
+    RNG.try_with(|cell| {
+        let (seeded_in, rng) = &mut *cell.borrow_mut();
+        if *seeded_in != fork {
+            (*seeded_in, *rng) = (fork, None);
+        }
+        f(rng.get_or_insert_with(seeded))
+    })
+    // The thread's locals are already gone: seed for this one call.
+    .unwrap_or_else(|_| f(&mut seeded()))
+}
+
+pub(crate) fn new_span_id() -> u64 {
+    with_rng(|rng| rng.u64(1..))
+}
+
+pub(crate) fn new_trace_id() -> u128 {
+    with_rng(|rng| rng.u128(1..))
+}
+
+/// Makes a session id: `ses_`, 12 hex digits of time and counter, 14 base62 characters.
+///
+/// Ids made by one process sort by the moment they were made.
+///
+/// ```
+/// let id = spanledger::new_session_id();
+/// assert!(id.starts_with("ses_") && id.len() == 30);
+/// ```
+pub fn new_session_id() -> String {
+    static LAST: AtomicU64 = AtomicU64::new(0);
+    const BASE62: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
+    let ms = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .map_or(0, |d| d.as_millis() as u64);
+    let now = ms.wrapping_mul(4096) & 0xffff_ffff_ffff;
+    let stamp = LAST
+        .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |last| {
+            Some(if now > last { now } else { last + 1 })
+        })
+        .map_or(now, |last| if now > last { now } else { last + 1 })
+        & 0xffff_ffff_ffff;
+    let mut id = format!("ses_{stamp:012x}");
+    let random: [usize; 14] = with_rng(|rng| std::array::from_fn(|_| rng.usize(..62)));
+    id.extend(random.map(|index| BASE62[index] as char));
+    id
+}
+
+const HEX: &[u8; 16] = b"0123456789abcdef";
+
+pub(crate) fn hex16(id: u64) -> [u8; 16] {
+    let mut out = [0; 16];
+    for (i, slot) in out.iter_mut().enumerate() {
+        *slot = HEX[(id >> (60 - 4 * i)) as usize & 15];
+    }
+    out
+}
+
+pub(crate) fn hex32(id: u128) -> [u8; 32] {
+    let mut out = [0; 32];
+    out[..16].copy_from_slice(&hex16((id >> 64) as u64));
+    out[16..].copy_from_slice(&hex16(id as u64));
+    out
+}
+
+/// A span of another process, as it arrives in a `traceparent` header.
+///
+/// ```
+/// use spanledger::RemoteContext;
+/// let ctx: RemoteContext = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01".parse()?;
+/// assert!(ctx.sampled());
+/// assert!("00-00000000000000000000000000000000-b7ad6b7169203331-01".parse::<RemoteContext>().is_err());
+/// # Ok::<(), spanledger::RemoteContextError>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RemoteContext {
+    pub(crate) trace: u128,
+    pub(crate) span: u64,
+    flags: u8,
+}
+
+impl RemoteContext {
+    /// Whether the caller sampled the trace.
+    pub fn sampled(&self) -> bool {
+        self.flags & 1 == 1
+    }
+}
+
+/// A `traceparent` that is not one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RemoteContextError(String);
+
+impl fmt::Display for RemoteContextError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?} is not a W3C traceparent", self.0)
+    }
+}
+
+impl std::error::Error for RemoteContextError {}
+
+impl std::str::FromStr for RemoteContext {
+    type Err = RemoteContextError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let parse = || {
+            let lower_hex = |s: &str| s.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'));
+            let mut parts = text.trim().split('-');
+            let (version, trace, span, flags) =
+                (parts.next()?, parts.next()?, parts.next()?, parts.next()?);
+            let sizes = [version.len(), trace.len(), span.len(), flags.len()] == [2, 32, 16, 2];
+            // Version 00 has four parts exactly; later versions may have more.
+            let shape = version != "ff" && (version != "00" || parts.next().is_none());
+            if !sizes || !shape || ![version, trace, span, flags].into_iter().all(lower_hex) {
+                return None;
+            }
+            let context = Self {
+                trace: u128::from_str_radix(trace, 16).ok()?,
+                span: u64::from_str_radix(span, 16).ok()?,
+                flags: u8::from_str_radix(flags, 16).ok()?,
+            };
+            (context.trace != 0 && context.span != 0).then_some(context)
+        };
+        parse().ok_or_else(|| RemoteContextError(text.chars().take(80).collect()))
+    }
+}

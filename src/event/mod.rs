@@ -1,0 +1,21 @@
+//! What a line can say: kinds of spans and events, their fields, ids and usage.
+//!
+//! Nothing here knows how a line is stored (`ledger`) or where its values come from
+//! (`layer`). Adding a kind or a field is free; removing one never happens.
+
+mod failure;
+mod fields;
+mod ids;
+mod outcome;
+mod span;
+mod usage;
+
+pub use failure::{AsFailure, Failure, ViaDeref, ViaError};
+pub use ids::{RemoteContext, RemoteContextError, new_session_id};
+pub use outcome::Outcome;
+pub use usage::{Totals, Usage};
+
+pub(crate) use fields::{Cleaner, Fields, RawFields, write_json_str};
+pub(crate) use ids::{Ids, hex16, hex32, new_span_id, new_trace_id, random_bytes};
+pub(crate) use span::{FieldRole, SpanKind, UsageField, is_json_field};
+pub(crate) use usage::UsageText;

@@ -1,0 +1,149 @@
+//! What an agent keeps of its ledger.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use tracing::Level;
+
+use crate::error::Error;
+use crate::layer::{Located, Place, Recorder, recorder_of};
+use crate::ledger::Health;
+use crate::spans::Session;
+
+/// Keeps a ledger in order until the end of `main`.
+///
+/// Dropped, it does what [`shutdown`](Self::shutdown) does and swallows the error. Recording goes
+/// on working after either: spans that end later still get their lines.
+#[derive(Debug)]
+#[must_use = "bind it to a name: `let _ = …` drops it at once"]
+pub struct Guard {
+    recorder: Arc<Recorder>,
+    disabled: bool,
+    done: bool,
+}
+
+impl Guard {
+    pub(crate) fn new(recorder: Arc<Recorder>, disabled: bool) -> Self {
+        Self {
+            recorder,
+            disabled,
+            done: false,
+        }
+    }
+
+    /// How recording is going.
+    pub fn health(&self) -> Health {
+        self.recorder.ledger.health()
+    }
+
+    /// A handle that can be cloned and sent anywhere.
+    pub fn handle(&self) -> Handle {
+        Handle {
+            recorder: Arc::clone(&self.recorder),
+        }
+    }
+
+    /// Checks that agent spans made here and now reach this ledger: that the layer is installed,
+    /// that no global filter (a bare `EnvFilter`, say) switches them off, and that nothing has
+    /// been lost so far.
+    pub fn check(&self) -> Result<(), Error> {
+        let not = |why| Err(Error::NotRecording { why });
+        let recorder = &self.recorder;
+        if self.disabled {
+            return not("it is disabled");
+        }
+        let dispatch = tracing::dispatcher::get_default(tracing::Dispatch::clone);
+        match recorder_of(&dispatch) {
+            Some(found) if Arc::ptr_eq(found, recorder) => {}
+            Some(_) => return not("another ledger's layer is installed here"),
+            None => return not("the layer is not installed here"),
+        }
+        if !tracing::span_enabled!(target: "spanledger", Level::INFO) {
+            return not(
+                "a global filter switches the target `spanledger` off; make it a per-layer filter",
+            );
+        }
+        let health = recorder.ledger.health();
+        match health.last_error {
+            Some(cause) if health.failed > 0 => Err(Error::Lost {
+                events: health.failed,
+                root: recorder.ledger.root().to_owned(),
+                cause,
+            }),
+            _ => Ok(()),
+        }
+    }
+
+    /// Tries once more to write what could not be written, syncs what is to be synced, and says
+    /// what is missing. Recording still works afterwards.
+    pub fn shutdown(mut self) -> Result<Health, Error> {
+        self.done = true;
+        close(&self.recorder)
+    }
+}
+
+fn close(recorder: &Recorder) -> Result<Health, Error> {
+    let (missing, synced) = recorder.ledger.flush();
+    let health = recorder.ledger.health();
+    let cause = match synced {
+        Err(error) => format!("sync: {error}"),
+        Ok(()) if missing == 0 => return Ok(health),
+        Ok(()) => health.last_error.unwrap_or_default(),
+    };
+    Err(Error::Lost {
+        events: missing,
+        root: recorder.ledger.root().to_owned(),
+        cause,
+    })
+}
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        if !self.done {
+            let _ = close(&self.recorder);
+        }
+    }
+}
+
+/// Reaches a ledger from anywhere. Cloned from the [`Guard`].
+#[derive(Clone, Debug)]
+pub struct Handle {
+    recorder: Arc<Recorder>,
+}
+
+impl Handle {
+    /// A session by its id, new or old, ended or not.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let (layer, guard) = spanledger::builder().root(dir.path()).build::<tracing_subscriber::Registry>()?;
+    /// use spanledger::events;
+    /// let session = guard.handle().session("ses_1");
+    /// session.record(events::annotation("3:7", "wrong file").author("reviewer"));
+    /// # drop(layer);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn session(&self, id: &str) -> Session {
+        let log = self.recorder.ledger.session(id);
+        Session::new(Located {
+            recorder: Arc::clone(&self.recorder),
+            place: Place { log, at: None },
+        })
+    }
+
+    /// How recording is going.
+    pub fn health(&self) -> Health {
+        self.recorder.ledger.health()
+    }
+
+    /// Where the trace is.
+    pub fn root(&self) -> &Path {
+        self.recorder.ledger.root()
+    }
+
+    /// Tries now to write what could not be written, and syncs. How many events the trace is
+    /// still missing without saying so.
+    pub fn flush(&self) -> u64 {
+        self.recorder.ledger.flush().0
+    }
+}

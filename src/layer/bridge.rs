@@ -1,0 +1,197 @@
+//! The way from our functions to the layer, past every neighbour.
+//!
+//! `Span::record` can only fill fields that the span declared, and every layer would see them.
+//! So our functions reach the layer by downcast and hand over an [`Op`]. Where something between
+//! hides the layer (a `reload` wrapper does), the op travels inside an event's field instead,
+//! wrapped so that neighbours can print nothing but its size.
+
+use std::cell::RefCell;
+use std::error::Error;
+use std::fmt;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tracing::field::{Field, Visit};
+use tracing::{Dispatch, Span, span};
+
+use super::cell::Parent;
+use super::find::Near;
+use super::recorder::{Located, Recorder};
+use crate::event::{Outcome, RawFields, Usage};
+
+/// What a function of ours asks of the layer.
+#[derive(Debug)]
+pub(crate) enum Op {
+    /// Fields recorded on a span.
+    Record {
+        fields: RawFields,
+        usage: Option<Usage>,
+        outcome: Outcome,
+    },
+    /// The close line, now.
+    Finish(Outcome),
+    /// An event.
+    Event { kind: String, fields: RawFields },
+    /// Where are we?
+    Locate,
+}
+
+/// Reaches the layer from a dispatcher. `find` knows the subscriber's type.
+pub(crate) struct Bridge {
+    pub recorder: Arc<Recorder>,
+    pub find: fn(&Dispatch, &span::Id) -> Near,
+}
+
+impl Bridge {
+    fn of(dispatch: &Dispatch) -> Option<&Self> {
+        dispatch.downcast_ref()
+    }
+}
+
+/// How many layers of ours exist: with none, nothing is sent anywhere.
+pub(crate) static LAYERS: AtomicUsize = AtomicUsize::new(0);
+
+/// Performs `op` on a span.
+pub(crate) fn on_span(span: &Span, op: Op) -> Option<Located> {
+    if LAYERS.load(Ordering::Relaxed) == 0 {
+        return None;
+    }
+    span.with_subscriber(|(id, dispatch)| match Bridge::of(dispatch) {
+        Some(bridge) => bridge.recorder.perform((bridge.find)(dispatch, id), op),
+        None => {
+            let hidden = Hidden::new(op);
+            tracing::dispatcher::with_default(dispatch, || {
+                let hidden: &(dyn Error + 'static) = &hidden;
+                tracing::info!(target: "spanledger::hidden", parent: id.clone(), hidden);
+            });
+            hidden.answer()
+        }
+    })?
+}
+
+/// Performs `op` where the current thread is.
+pub(crate) fn on_current(op: Op) -> Option<Located> {
+    if LAYERS.load(Ordering::Relaxed) == 0 {
+        return None;
+    }
+    // Inside `get_default` the thread has no dispatcher to send an event to: leave it first.
+    let dispatch = tracing::dispatcher::get_default(Dispatch::clone);
+    if let Some(bridge) = Bridge::of(&dispatch) {
+        let near = match dispatch.current_span().id() {
+            Some(id) => (bridge.find)(&dispatch, id),
+            None => Near::default(),
+        };
+        return bridge.recorder.perform(near, op);
+    }
+    let hidden = Hidden::new(op);
+    {
+        let hidden: &(dyn Error + 'static) = &hidden;
+        tracing::info!(target: "spanledger::hidden", hidden);
+    }
+    hidden.answer()
+}
+
+/// An op on its way inside an event's field.
+pub(crate) struct Hidden {
+    op: Mutex<Option<Op>>,
+    answer: Mutex<Option<Located>>,
+}
+
+impl Hidden {
+    fn new(op: Op) -> Self {
+        Self {
+            op: Mutex::new(Some(op)),
+            answer: Mutex::new(None),
+        }
+    }
+
+    fn answer(self) -> Option<Located> {
+        self.answer
+            .into_inner()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl fmt::Debug for Hidden {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "<{} bytes>", size_of::<Op>())
+    }
+}
+
+impl fmt::Display for Hidden {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(self, f)
+    }
+}
+
+impl Error for Hidden {}
+
+/// Takes the op out of an event's field, or puts the answer in.
+#[derive(Default)]
+pub(crate) struct Unhide {
+    pub op: Option<Op>,
+    pub answer: Option<Located>,
+}
+
+impl Visit for Unhide {
+    fn record_debug(&mut self, _: &Field, _: &dyn fmt::Debug) {}
+
+    fn record_error(&mut self, _: &Field, value: &(dyn Error + 'static)) {
+        let Some(hidden) = value.downcast_ref::<Hidden>() else {
+            return;
+        };
+        match self.answer.take() {
+            Some(located) => {
+                *hidden.answer.lock().unwrap_or_else(PoisonError::into_inner) = Some(located);
+            }
+            None => {
+                self.op = hidden
+                    .op
+                    .lock()
+                    .unwrap_or_else(PoisonError::into_inner)
+                    .take()
+            }
+        }
+    }
+}
+
+/// What a constructor gives to the span it is about to make.
+#[derive(Debug, Default)]
+pub(crate) struct Handoff {
+    pub name: &'static str,
+    pub fields: RawFields,
+    /// Where it hangs, if not where the thread is.
+    pub parent: Option<Parent>,
+}
+
+thread_local! {
+    static HANDOFF: RefCell<Option<Handoff>> = const { RefCell::new(None) };
+}
+
+/// Makes a span whose fields no neighbour sees.
+pub(crate) fn hand_over(handoff: Handoff, make: impl FnOnce() -> Span) -> Span {
+    struct Clear;
+    impl Drop for Clear {
+        fn drop(&mut self) {
+            let _ = HANDOFF.try_with(|slot| slot.take());
+        }
+    }
+    let _ = HANDOFF.try_with(|slot| slot.replace(Some(handoff)));
+    // Nobody may be listening; the next span on this thread must not find it.
+    let _clear = Clear;
+    make()
+}
+
+/// What was handed over for the span of this name, if it came from one of our constructors.
+pub(crate) fn take_handoff(meta: &tracing::Metadata<'_>) -> Option<Handoff> {
+    if meta.target() != "spanledger" {
+        return None;
+    }
+    HANDOFF
+        .try_with(|slot| {
+            let mut slot = slot.borrow_mut();
+            slot.take_if(|handoff| handoff.name == meta.name())
+        })
+        .ok()
+        .flatten()
+}

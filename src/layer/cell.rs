@@ -1,0 +1,129 @@
+//! What the layer knows of a span: little, since the session's log owns the rest.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+use tracing::Metadata;
+
+use crate::event::{Ids, RawFields, SpanKind};
+use crate::ledger::{At, Moment, SessionLog};
+
+/// Where a child or an event belongs: a session, and a span in it.
+#[derive(Clone, Debug)]
+pub(crate) struct Place {
+    pub log: Arc<SessionLog>,
+    pub at: Option<At>,
+}
+
+/// The trace that agent spans without a run share under one foreign span.
+#[derive(Clone, Debug)]
+pub(crate) struct Anchor {
+    pub log: Arc<SessionLog>,
+    pub trace: u128,
+}
+
+/// A foreign span whose `session_id` field routes what happens inside it.
+#[derive(Clone, Debug)]
+pub(crate) struct Route(pub Arc<SessionLog>);
+
+/// What a span hangs from.
+#[derive(Clone, Debug, Default)]
+pub(crate) enum Parent {
+    /// Nothing: a new trace.
+    #[default]
+    Root,
+    /// An agent span, in a session.
+    Place(Place),
+    /// A span of another process.
+    Remote { trace: u128, span: u64 },
+    /// A session without a span of its own.
+    Session(Arc<SessionLog>),
+    /// The implicit session of a foreign span.
+    Anchored(Anchor),
+}
+
+/// An agent span, kept in the registry's extensions for as long as the span lives.
+#[derive(Debug)]
+pub(crate) struct Cell {
+    pub kind: SpanKind,
+    pub meta: &'static Metadata<'static>,
+    pub generation: u64,
+    pub start: Moment,
+    pub span: u64,
+    pub parent: Parent,
+    /// The thread was unwinding already when the span was made: its end proves nothing.
+    pub made_in_panic: bool,
+    place: OnceLock<(Place, Ids)>,
+    /// Fields given before the open line could be written.
+    pending: Mutex<Option<RawFields>>,
+    closed: AtomicBool,
+}
+
+impl Cell {
+    pub fn new(
+        kind: SpanKind,
+        meta: &'static Metadata<'static>,
+        start: Moment,
+        parent: Parent,
+        fields: RawFields,
+    ) -> Self {
+        Self {
+            kind,
+            meta,
+            generation: crate::ledger::fork_generation(),
+            start,
+            span: crate::event::new_span_id(),
+            parent,
+            made_in_panic: std::thread::panicking(),
+            place: OnceLock::new(),
+            pending: Mutex::new(Some(fields)),
+            closed: AtomicBool::new(false),
+        }
+    }
+
+    /// Where it is, once its open line has been written.
+    pub fn place(&self) -> Option<&Place> {
+        self.place.get().map(|(place, _)| place)
+    }
+
+    /// Runs `open` with the fields so far, the first time; later callers wait for it and see
+    /// the place it made.
+    pub fn open_once(&self, open: impl FnOnce(RawFields) -> (Place, Ids)) -> Option<&Place> {
+        if self.place.get().is_none() {
+            let mut pending = self.pending.lock().unwrap_or_else(PoisonError::into_inner);
+            if let Some(fields) = pending.take() {
+                let _ = self.place.set(open(fields));
+            }
+        }
+        self.place()
+    }
+
+    /// Adds to the fields of a span that has no open line yet. `false`: it has one.
+    pub fn add_pending(&self, fields: &RawFields) -> bool {
+        let mut pending = self.pending.lock().unwrap_or_else(PoisonError::into_inner);
+        match &mut *pending {
+            Some(raw) => {
+                raw.append(fields);
+                true
+            }
+            None => false,
+        }
+    }
+
+    /// Whether the open line can say what was opened.
+    pub fn is_identified(&self) -> bool {
+        let Some(name) = self.kind.identity() else {
+            return true;
+        };
+        if self.meta.fields().field(name).is_none() {
+            return true;
+        }
+        let pending = self.pending.lock().unwrap_or_else(PoisonError::into_inner);
+        pending.as_ref().is_none_or(|raw| raw.get(name).is_some())
+    }
+
+    /// Whether this is the first to close it.
+    pub fn close_first(&self) -> bool {
+        !self.closed.swap(true, Ordering::Relaxed)
+    }
+}

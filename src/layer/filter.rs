@@ -1,0 +1,83 @@
+//! What the layer wants to see, decided once for a callsite from its metadata alone.
+
+use std::sync::Arc;
+
+use tracing::level_filters::LevelFilter;
+use tracing::subscriber::Interest;
+use tracing::{Level, Metadata, Subscriber};
+use tracing_subscriber::layer::{Context, Filter};
+
+use crate::event::SpanKind;
+
+pub(crate) type Choose = Arc<dyn Fn(&Metadata<'_>) -> bool + Send + Sync>;
+
+/// The layer's own filter. Neighbours' filters change nothing here, nor does this one there.
+#[derive(Clone)]
+pub struct LedgerFilter {
+    pub(crate) disabled: bool,
+    /// Foreign spans up to this level carry a session on.
+    pub(crate) carry: LevelFilter,
+    pub(crate) spans: Option<Choose>,
+    pub(crate) events: Option<Choose>,
+}
+
+impl std::fmt::Debug for LedgerFilter {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("LedgerFilter")
+            .field("disabled", &self.disabled)
+            .field("carry", &self.carry)
+            .finish_non_exhaustive()
+    }
+}
+
+impl LedgerFilter {
+    /// Whether a foreign span gets lines of its own.
+    pub(crate) fn records_span(&self, meta: &Metadata<'_>) -> bool {
+        self.spans.as_ref().is_some_and(|choose| choose(meta))
+    }
+
+    /// Whether a log event becomes a line, if it is inside a session.
+    pub(crate) fn records_event(&self, meta: &Metadata<'_>) -> bool {
+        match &self.events {
+            Some(choose) => choose(meta),
+            None => *meta.level() <= Level::WARN,
+        }
+    }
+
+    fn wants(&self, meta: &Metadata<'_>) -> bool {
+        if self.disabled {
+            false
+        } else if meta.is_span() {
+            SpanKind::from_name(meta.name()).is_some()
+                || *meta.level() <= self.carry
+                || self.records_span(meta)
+        } else {
+            meta.target().starts_with("spanledger::") || self.records_event(meta)
+        }
+    }
+}
+
+impl<S: Subscriber> Filter<S> for LedgerFilter {
+    fn enabled(&self, meta: &Metadata<'_>, _: &Context<'_, S>) -> bool {
+        self.wants(meta)
+    }
+
+    fn callsite_enabled(&self, meta: &'static Metadata<'static>) -> Interest {
+        if self.wants(meta) {
+            Interest::always()
+        } else {
+            Interest::never()
+        }
+    }
+
+    fn max_level_hint(&self) -> Option<LevelFilter> {
+        if self.disabled {
+            Some(LevelFilter::OFF)
+        } else if self.spans.is_some() || self.events.is_some() {
+            // A user's own choice may want any level.
+            None
+        } else {
+            Some(self.carry.max(LevelFilter::INFO))
+        }
+    }
+}

@@ -1,0 +1,318 @@
+//! From `tracing` to events: the layer an agent adds.
+
+mod bridge;
+mod cell;
+mod filter;
+mod find;
+mod recorder;
+mod visit;
+
+use std::any::TypeId;
+use std::cell::RefCell;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use tracing::span::{Attributes, Id, Record};
+use tracing::{Dispatch, Event, Subscriber};
+use tracing_subscriber::filter::Filtered;
+use tracing_subscriber::layer::Context;
+use tracing_subscriber::registry::LookupSpan;
+
+pub use filter::LedgerFilter;
+
+pub(crate) use bridge::{Handoff, Op, hand_over, on_current, on_span};
+pub(crate) use cell::{Parent, Place};
+pub(crate) use filter::Choose;
+pub(crate) use recorder::{Located, Recorder};
+
+use bridge::{Bridge, LAYERS, Unhide, take_handoff};
+use cell::{Anchor, Cell, Route};
+use find::{Around, Near, walk};
+use visit::{Collect, FindText};
+
+use crate::event::{Outcome, RawFields, SpanKind, new_trace_id};
+use crate::ledger::Moment;
+
+/// The layer that [`Builder::build`](crate::Builder::build) returns: it records agent spans, and
+/// carries its own filter, so that neighbours' filters don't change the trace.
+pub type LedgerLayer<S> = Filtered<RecordingLayer<S>, LedgerFilter, S>;
+
+/// Records agent spans; always wrapped in its filter as [`LedgerLayer`].
+pub struct RecordingLayer<S> {
+    recorder: Arc<Recorder>,
+    filter: LedgerFilter,
+    bridge: Bridge,
+    _subscriber: std::marker::PhantomData<fn(S)>,
+}
+
+impl<S> std::fmt::Debug for RecordingLayer<S> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("RecordingLayer").finish_non_exhaustive()
+    }
+}
+
+impl<S> Drop for RecordingLayer<S> {
+    fn drop(&mut self) {
+        LAYERS.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+thread_local! {
+    /// Where fields are collected; kept, so that a span costs no allocation for it.
+    static SCRATCH: RefCell<RawFields> = const { RefCell::new(RawFields::new()) };
+}
+
+/// Runs `f` with an empty place to collect fields in.
+fn with_scratch<T>(f: impl FnOnce(&mut RawFields) -> T) -> T {
+    let mut raw = SCRATCH
+        .try_with(|scratch| {
+            scratch
+                .try_borrow_mut()
+                .map(|mut raw| std::mem::take(&mut *raw))
+        })
+        .ok()
+        .and_then(Result::ok)
+        .unwrap_or_default();
+    raw.clear();
+    let result = f(&mut raw);
+    let _ = SCRATCH.try_with(|scratch| scratch.replace(raw));
+    result
+}
+
+impl<S> RecordingLayer<S>
+where
+    S: Subscriber + for<'a> LookupSpan<'a>,
+{
+    pub(crate) fn new(recorder: Arc<Recorder>, filter: LedgerFilter) -> Self {
+        LAYERS.fetch_add(1, Ordering::Relaxed);
+        let bridge = Bridge {
+            recorder: Arc::clone(&recorder),
+            find: |dispatch, id| {
+                let span = dispatch.downcast_ref::<S>().and_then(|s| s.span(id));
+                walk(span, |_| Around::Nothing)
+            },
+        };
+        Self {
+            recorder,
+            filter,
+            bridge,
+            _subscriber: std::marker::PhantomData,
+        }
+    }
+
+    fn cell(ctx: &Context<'_, S>, id: &Id) -> Option<Arc<Cell>> {
+        let span = ctx.span(id)?;
+        let extensions = span.extensions();
+        extensions.get::<Arc<Cell>>().cloned()
+    }
+
+    /// What a new span hangs from.
+    fn parent(&self, kind: SpanKind, attrs: &Attributes<'_>, ctx: &Context<'_, S>) -> Parent {
+        let around = if attrs.is_root() {
+            None
+        } else if let Some(id) = attrs.parent() {
+            ctx.span(id)
+        } else {
+            ctx.lookup_current()
+        };
+        let near = walk(around, |outermost| {
+            if matches!(kind, SpanKind::Run | SpanKind::Other) {
+                return Around::Nothing;
+            }
+            // Agent spans that share the outermost span share an implicit session.
+            let anchor = Anchor {
+                log: self.recorder.ledger.core().implicit_session("anchor"),
+                trace: new_trace_id(),
+            };
+            let mut extensions = outermost.extensions_mut();
+            if let Some(anchor) = extensions.get_mut::<Anchor>() {
+                return Around::Anchored(anchor.clone());
+            }
+            extensions.insert(anchor.clone());
+            Around::Anchored(anchor)
+        });
+        match near.what {
+            Around::Agent(cell) => match self.recorder.place_of(&cell) {
+                Some(place) => Parent::Place(place.clone()),
+                None => Parent::Root,
+            },
+            Around::Session(log) => Parent::Session(log),
+            Around::Anchored(anchor) => Parent::Anchored(anchor),
+            Around::Nothing => Parent::Root,
+        }
+    }
+
+    /// A span of others: it carries the session on, and may name one.
+    fn on_foreign_span(&self, attrs: &Attributes<'_>, id: &Id, ctx: &Context<'_, S>) {
+        let meta = attrs.metadata();
+        if meta.fields().field("session_id").is_none() {
+            return;
+        }
+        let mut found = None;
+        attrs.record(&mut FindText {
+            name: "session_id",
+            found: &mut found,
+        });
+        self.route(id, found, ctx);
+    }
+
+    fn route(&self, id: &Id, session: Option<String>, ctx: &Context<'_, S>) {
+        if let (Some(session), Some(span)) = (session, ctx.span(id)) {
+            let route = Route(self.recorder.ledger.session(&session));
+            span.extensions_mut().replace(route);
+        }
+    }
+}
+
+impl<S> tracing_subscriber::Layer<S> for RecordingLayer<S>
+where
+    S: Subscriber + for<'a> LookupSpan<'a>,
+{
+    fn on_new_span(&self, attrs: &Attributes<'_>, id: &Id, ctx: Context<'_, S>) {
+        let meta = attrs.metadata();
+        let kind = match SpanKind::from_name(meta.name()) {
+            Some(kind) => kind,
+            None if self.filter.records_span(meta) => SpanKind::Other,
+            None => return self.on_foreign_span(attrs, id, &ctx),
+        };
+        let start = Moment::now();
+        let handoff = take_handoff(meta);
+        let made_by_us = handoff.is_some();
+        let (fields, parent) = match handoff {
+            Some(handoff) => {
+                let parent = handoff
+                    .parent
+                    .unwrap_or_else(|| self.parent(kind, attrs, &ctx));
+                (handoff.fields, parent)
+            }
+            None => {
+                let mut raw = RawFields::new();
+                attrs.record(&mut Collect(&mut raw));
+                (raw, self.parent(kind, attrs, &ctx))
+            }
+        };
+        if kind == SpanKind::Other && !matches!(parent, Parent::Place(_) | Parent::Session(_)) {
+            // Lines for other spans are kept inside sessions.
+            return self.on_foreign_span(attrs, id, &ctx);
+        }
+        let cell = Arc::new(Cell::new(kind, meta, start, parent, fields));
+        if made_by_us || cell.is_identified() {
+            self.recorder.place_of(&cell);
+        }
+        if let Some(span) = ctx.span(id) {
+            span.extensions_mut().insert(cell);
+        }
+    }
+
+    fn on_record(&self, id: &Id, values: &Record<'_>, ctx: Context<'_, S>) {
+        match Self::cell(&ctx, id) {
+            Some(cell) => with_scratch(|raw| {
+                values.record(&mut Collect(raw));
+                if !raw.is_empty() {
+                    self.recorder.record(&cell, raw, None, Outcome::Unset, &[]);
+                }
+            }),
+            None => {
+                let mut found = None;
+                values.record(&mut FindText {
+                    name: "session_id",
+                    found: &mut found,
+                });
+                self.route(id, found, &ctx);
+            }
+        }
+    }
+
+    fn on_follows_from(&self, id: &Id, follows: &Id, ctx: Context<'_, S>) {
+        let (Some(cell), Some(followed)) = (Self::cell(&ctx, id), Self::cell(&ctx, follows)) else {
+            return;
+        };
+        let at = self.recorder.place_of(&followed).and_then(|place| place.at);
+        if let Some(at) = at {
+            let link = [(at.ids.trace, at.ids.span)];
+            let none = RawFields::new();
+            self.recorder
+                .record(&cell, &none, None, Outcome::Unset, &link);
+        }
+    }
+
+    fn on_event(&self, event: &Event<'_>, ctx: Context<'_, S>) {
+        let meta = event.metadata();
+        let near = walk(ctx.event_span(event), |_| Around::Nothing);
+        if meta.target() == "spanledger::hidden" {
+            let mut unhide = Unhide::default();
+            event.record(&mut unhide);
+            if let Some(op) = unhide.op.take() {
+                unhide.answer = self.recorder.perform(near, op);
+                event.record(&mut unhide);
+            }
+            return;
+        }
+        let mut raw = RawFields::new();
+        if let Some(kind) = meta.target().strip_prefix("spanledger::") {
+            event.record(&mut Collect(&mut raw));
+            raw.rename("message", "content");
+            let kind = kind.to_owned();
+            self.recorder.perform(near, Op::Event { kind, fields: raw });
+            return;
+        }
+        if !self.filter.records_event(meta) {
+            return;
+        }
+        event.record(&mut Collect(&mut raw));
+        let (cell, place) = match near {
+            Near {
+                what: Around::Agent(cell),
+                ..
+            } => match self.recorder.place_of(&cell) {
+                Some(place) => (Some(Arc::clone(&cell)), place.clone()),
+                None => return,
+            },
+            Near {
+                what: Around::Session(log) | Around::Anchored(Anchor { log, .. }),
+                ..
+            } => (None, Place { log, at: None }),
+            _ => match raw.get("session_id") {
+                Some(id) => (
+                    None,
+                    Place {
+                        log: self.recorder.ledger.session(id),
+                        at: None,
+                    },
+                ),
+                None => return,
+            },
+        };
+        self.recorder
+            .log(cell.as_ref(), &place, *meta.level(), meta.target(), raw);
+    }
+
+    fn on_enter(&self, id: &Id, ctx: Context<'_, S>) {
+        if let Some(cell) = Self::cell(&ctx, id) {
+            self.recorder.place_of(&cell);
+        }
+    }
+
+    fn on_close(&self, id: Id, ctx: Context<'_, S>) {
+        if let Some(cell) = Self::cell(&ctx, &id) {
+            self.recorder.dropped(&cell);
+        }
+    }
+
+    unsafe fn downcast_raw(&self, id: TypeId) -> Option<*const ()> {
+        if id == TypeId::of::<Self>() {
+            Some(std::ptr::from_ref(self).cast())
+        } else if id == TypeId::of::<Bridge>() {
+            Some(std::ptr::from_ref(&self.bridge).cast())
+        } else {
+            None
+        }
+    }
+}
+
+/// The dispatcher's layer of ours, if it has one.
+pub(crate) fn recorder_of(dispatch: &Dispatch) -> Option<&Arc<Recorder>> {
+    dispatch
+        .downcast_ref::<Bridge>()
+        .map(|bridge| &bridge.recorder)
+}

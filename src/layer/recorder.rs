@@ -1,0 +1,450 @@
+//! From fields to lines: everything the layer does that doesn't depend on the subscriber.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use tracing::Level;
+
+use super::bridge::Op;
+use super::cell::{Cell, Parent, Place};
+use super::find::{Around, Near};
+use crate::event::{
+    Failure, Fields, Ids, Outcome, RawFields, SpanKind, Usage, UsageText, new_session_id,
+    new_trace_id,
+};
+use crate::ledger::{
+    At, Core, Digested, Ledger, NoStore, Note, OpenSpan, SessionLog, fork_generation, hex_digest,
+    plain_kind,
+};
+use crate::redact::{Limits, Tally};
+
+/// A place, and who records there.
+#[derive(Clone, Debug)]
+pub(crate) struct Located {
+    pub recorder: Arc<Recorder>,
+    pub place: Place,
+}
+
+/// What one ledger records, whichever layer or handle it comes from.
+#[derive(Debug)]
+pub(crate) struct Recorder {
+    pub ledger: Ledger,
+}
+
+impl Recorder {
+    /// The span's place; its open line is written now if it wasn't yet.
+    pub fn place_of<'a>(&self, cell: &'a Cell) -> Option<&'a Place> {
+        cell.open_once(|raw| self.open(cell, raw))
+    }
+
+    fn open(&self, cell: &Cell, mut raw: RawFields) -> (Place, Ids) {
+        let core = self.ledger.core();
+        let given = match cell.kind {
+            // The `fields` of another span are its own business, but a session id routes.
+            SpanKind::Other => None,
+            _ => raw.get("session_id").map(str::to_owned),
+        };
+        let (log, trace, parent, above) = self.settle(core, cell, given.as_deref());
+        let ids = Ids {
+            trace,
+            span: cell.span,
+            parent,
+        };
+        let mut span = OpenSpan::new(cell.kind, ids, cell.start);
+        if let Some(above) = above {
+            span.turn = above.turn;
+            span.turn_span = above.turn_span;
+            span.run_span = above.run_span;
+        }
+        if cell.kind == SpanKind::Run {
+            if given.is_none() {
+                raw.text("session_id", &log.id);
+            }
+            if let Parent::Place(place) = &cell.parent
+                && place.log.id != log.id
+            {
+                raw.text("parent_session_id", &place.log.id);
+                if let Some(at) = &place.at {
+                    let hex = crate::event::hex16(at.ids.span);
+                    raw.text("parent_span_id", &String::from_utf8_lossy(&hex));
+                }
+            }
+        }
+        let role = (cell.kind != SpanKind::Other).then_some(cell.kind);
+        (span.fields, span.usage) =
+            core.clean(&log.dir, |cleaner| Fields::clean(&raw, role, cleaner));
+        if cell.kind == SpanKind::Run {
+            span.fields.set("process", core.process().as_bytes());
+        }
+        if cell.kind == SpanKind::Other {
+            span.describe_other(
+                cell.meta.name(),
+                cell.meta.target(),
+                cell.meta.level().as_str(),
+            );
+        }
+        let (turn_span, run_span) = (span.turn_span, span.run_span);
+        let turn = log.open(core, span);
+        let at = At {
+            ids,
+            turn,
+            kind: cell.kind,
+            turn_span: if cell.kind == SpanKind::Turn {
+                Some(ids.span)
+            } else {
+                turn_span
+            },
+            run_span: if cell.kind == SpanKind::Run {
+                Some(ids.span)
+            } else {
+                run_span
+            },
+            generation: fork_generation(),
+        };
+        (Place { log, at: Some(at) }, ids)
+    }
+
+    /// Which session a span belongs to, in which trace, under which span.
+    fn settle(
+        &self,
+        core: &Core,
+        cell: &Cell,
+        given: Option<&str>,
+    ) -> (Arc<SessionLog>, u128, Option<u64>, Option<At>) {
+        let run = cell.kind == SpanKind::Run;
+        let named = |id: &str| self.ledger.session(id);
+        let fresh = || named(&new_session_id());
+        match &cell.parent {
+            Parent::Place(place) => {
+                let at = place.at;
+                let (trace, parent) = at.map_or_else(
+                    || (new_trace_id(), None),
+                    |at| (at.ids.trace, Some(at.ids.span)),
+                );
+                match given {
+                    Some(id) if *id == *place.log.id => {}
+                    // A run inside another session's span is a subagent: a session of its own
+                    // in the same trace.
+                    Some(id) if run => return (named(id), trace, parent, None),
+                    None if run => return (fresh(), trace, parent, None),
+                    // Routed elsewhere: what it hangs from there nobody said.
+                    Some(id) => return (named(id), new_trace_id(), None, None),
+                    None => {}
+                }
+                let log = self.ledger.here(&place.log).into_owned();
+                (log, trace, parent, at)
+            }
+            Parent::Remote { trace, span } => {
+                let log = match given {
+                    Some(id) => named(id),
+                    None if run => fresh(),
+                    None => core.process_session(),
+                };
+                (log, *trace, Some(*span), None)
+            }
+            Parent::Session(log) if !run || given.is_none() => {
+                let log = match given {
+                    Some(id) => named(id),
+                    None => self.ledger.here(log).into_owned(),
+                };
+                (log, new_trace_id(), None, None)
+            }
+            Parent::Anchored(anchor) if !run && given.is_none() => {
+                let log = self.ledger.here(&anchor.log).into_owned();
+                (log, anchor.trace, None, None)
+            }
+            _ => {
+                let log = match given {
+                    Some(id) => named(id),
+                    None if run => fresh(),
+                    None => core.process_session(),
+                };
+                (log, new_trace_id(), None, None)
+            }
+        }
+    }
+
+    /// Fields recorded on a span.
+    pub fn record(
+        &self,
+        cell: &Cell,
+        raw: &RawFields,
+        usage: Option<&Usage>,
+        outcome: Outcome,
+        links: &[(u128, u64)],
+    ) {
+        let plain = usage.is_none() && outcome == Outcome::Unset && links.is_empty();
+        if plain && cell.add_pending(raw) {
+            if cell.is_identified() {
+                self.place_of(cell);
+            }
+            return;
+        }
+        let Some(Place { log, at: Some(at) }) = self.place_of(cell) else {
+            return;
+        };
+        let core = self.ledger.core();
+        let log = self.ledger.here(log);
+        let role = (cell.kind != SpanKind::Other).then_some(cell.kind);
+        let (fields, mut cleaned) =
+            core.clean(&log.dir, |cleaner| Fields::clean(raw, role, cleaner));
+        if let Some(usage) = usage {
+            cleaned.merge(clean_usage(core, &log, usage));
+        }
+        log.update(core, at, &fields, cleaned, outcome, links);
+    }
+
+    /// The close line, the first time.
+    pub fn close(&self, cell: &Cell, outcome: Outcome) {
+        // A span that came through a fork is its maker's to close: the copy here proves nothing.
+        if cell.generation != fork_generation() {
+            return;
+        }
+        let Some(Place { log, at: Some(at) }) = self.place_of(cell) else {
+            return;
+        };
+        if cell.close_first() {
+            log.close(self.ledger.core(), at.ids.span, outcome);
+        }
+    }
+
+    /// The registry let go of the span.
+    pub fn dropped(&self, cell: &Cell) {
+        if std::thread::panicking() && !cell.made_in_panic {
+            let mut raw = RawFields::new();
+            raw.json_text("error", &Failure::panic(None).to_json());
+            self.record_if_silent(cell, &raw);
+        }
+        self.close(cell, Outcome::Unset);
+    }
+
+    fn record_if_silent(&self, cell: &Cell, raw: &RawFields) {
+        let open = cell.place().and_then(|place| {
+            let at = place.at.as_ref()?;
+            Some(place.log.is_silent(at.ids.span))
+        });
+        if open.unwrap_or(true) && cell.generation == fork_generation() {
+            self.record(cell, raw, None, Outcome::Unset, &[]);
+        }
+    }
+
+    /// Where something near `near` belongs; an implicit session where nothing is.
+    fn place_near(&self, near: Near) -> Place {
+        match near.what {
+            Around::Agent(cell) => match self.place_of(&cell) {
+                Some(place) => place.clone(),
+                None => self.nowhere(),
+            },
+            Around::Session(log) => Place { log, at: None },
+            Around::Anchored(anchor) => Place {
+                log: anchor.log,
+                at: None,
+            },
+            Around::Nothing => self.nowhere(),
+        }
+    }
+
+    fn nowhere(&self) -> Place {
+        Place {
+            log: self.ledger.core().process_session(),
+            at: None,
+        }
+    }
+
+    pub fn perform(self: &Arc<Self>, near: Near, op: Op) -> Option<Located> {
+        match (op, near) {
+            (
+                Op::Record {
+                    fields,
+                    usage,
+                    outcome,
+                },
+                Near {
+                    what: Around::Agent(cell),
+                    exact: true,
+                },
+            ) => {
+                self.record(&cell, &fields, usage.as_ref(), outcome, &[]);
+                None
+            }
+            (
+                Op::Finish(outcome),
+                Near {
+                    what: Around::Agent(cell),
+                    exact: true,
+                },
+            ) => {
+                self.close(&cell, outcome);
+                None
+            }
+            (Op::Record { .. } | Op::Finish(_), _) => None,
+            (Op::Event { kind, fields }, near) => {
+                let place = self.place_near(near);
+                self.event(&place, &kind, fields);
+                None
+            }
+            (
+                Op::Locate,
+                Near {
+                    what: Around::Nothing,
+                    ..
+                },
+            ) => None,
+            (Op::Locate, near) => Some(Located {
+                recorder: Arc::clone(self),
+                place: self.place_near(near),
+            }),
+        }
+    }
+
+    /// An event of the trace.
+    pub fn event(&self, place: &Place, kind: &str, mut raw: RawFields) {
+        let core = self.ledger.core();
+        let kind = plain_kind(kind);
+        // A session id routes any event.
+        let routed = match raw.get("session_id") {
+            Some(id) if *id != *place.log.id => Some(self.ledger.session(id)),
+            _ => None,
+        };
+        let (log, at) = match &routed {
+            Some(log) => (Cow::Borrowed(log), None),
+            None => (self.ledger.here(&place.log), place.at.as_ref()),
+        };
+        if let Some(what) = Digested::from_kind(&kind) {
+            return self.digested(core, &log, at, what, raw);
+        }
+        if kind == "model_usage" {
+            let usage = take_flat_usage(&mut raw);
+            log.count_usage(at, &usage);
+        }
+        let quiet = matches!(&*kind, "message_delta" | "tool_input_delta");
+        // `error` is an object wherever it stands.
+        let role = (kind == "error" || kind == "log").then_some(SpanKind::Tool);
+        let (fields, _) = core.clean(&log.dir, |cleaner| Fields::clean(&raw, role, cleaner));
+        log.event(
+            core,
+            &kind,
+            at,
+            &fields,
+            Note {
+                quiet,
+                ..Note::default()
+            },
+        );
+    }
+
+    /// A prompt, a catalog or a rule set: by the digest of what may be written of it.
+    fn digested(
+        &self,
+        core: &Core,
+        log: &Arc<SessionLog>,
+        at: Option<&At>,
+        what: Digested,
+        mut raw: RawFields,
+    ) {
+        raw.rename("content", what.body());
+        let body = raw.get(what.body()).unwrap_or_default();
+        let mut whole = Vec::new();
+        let limits = Limits {
+            inline: usize::MAX,
+            value: usize::MAX,
+            ..core.limits.clone()
+        };
+        let mut tally = Tally::default();
+        let json = what != Digested::SystemPrompt
+            && core
+                .redactor
+                .write_json(
+                    what.body(),
+                    body,
+                    &limits,
+                    &mut NoStore,
+                    &mut whole,
+                    &mut tally,
+                )
+                .is_ok();
+        let digest = if json {
+            hex_digest(&whole)
+        } else {
+            hex_digest(core.redactor.text(body, &mut tally).as_bytes())
+        };
+        let (fields, _) = core.clean(&log.dir, |cleaner| Fields::clean(&raw, None, cleaner));
+        log.digested(core, what, at, &digest, &fields);
+    }
+
+    /// A log event of the agent or of a library, inside a session.
+    pub fn log(
+        &self,
+        cell: Option<&Arc<Cell>>,
+        place: &Place,
+        level: Level,
+        target: &str,
+        mut raw: RawFields,
+    ) {
+        let core = self.ledger.core();
+        let log = self.ledger.here(&place.log);
+        let mut named = RawFields::new();
+        named.text("message", raw.get("message").unwrap_or_default());
+        raw.remove("message");
+        if level == Level::ERROR
+            && let Some(error) = raw.get("error")
+            && let Some(cell) = cell
+        {
+            let mut said = RawFields::new();
+            said.text("error", error);
+            self.record_if_silent(cell, &said);
+        }
+        let (message, rest) = core.clean(&log.dir, |cleaner| {
+            (
+                Fields::clean(&named, None, cleaner).0,
+                Fields::clean(&raw, None, cleaner).0,
+            )
+        });
+        let mut fields = Fields::default();
+        fields.set_str("level", level.as_str());
+        fields.set_str("target", target);
+        fields.merge(&message);
+        if !rest.is_empty() {
+            let mut members = b"{".to_vec();
+            rest.write_members(&mut members);
+            members.pop();
+            members.push(b'}');
+            fields.set("fields", &members);
+        }
+        let short = message.get("message").filter(|json| json.len() <= 1024);
+        let note = Note {
+            level: Some(level.as_str()),
+            message: short,
+            quiet: false,
+        };
+        log.event(core, "log", place.at.as_ref(), &fields, note);
+    }
+}
+
+fn clean_usage(core: &Core, log: &SessionLog, usage: &Usage) -> UsageText {
+    let mut text = UsageText::default();
+    if let Some(details) = &usage.usage_details {
+        let mut raw = RawFields::new();
+        raw.json("usage_details", details);
+        text = core
+            .clean(&log.dir, |cleaner| {
+                Fields::clean(&raw, Some(SpanKind::Model), cleaner)
+            })
+            .1;
+    }
+    text.usage.merge(&Usage {
+        usage_details: None,
+        ..usage.clone()
+    });
+    text
+}
+
+/// The counts among the flat fields of a `model_usage` event; they stay in its payload.
+fn take_flat_usage(raw: &mut RawFields) -> Usage {
+    let mut usage = Usage::default();
+    for (index, name) in Usage::COUNTS.iter().enumerate() {
+        *usage.count_mut(index) = raw.get(name).and_then(|text| text.parse().ok());
+    }
+    usage.cost_usd = raw.get("cost_usd").and_then(|text| text.parse().ok());
+    usage
+}

@@ -1,0 +1,87 @@
+//! The fields of a span or an event, as `tracing` hands them over.
+
+use std::error::Error;
+use std::fmt;
+
+use tracing::field::{Field, Visit};
+
+use crate::event::{Failure, RawFields};
+
+/// Collects every field: `info_span!("tool.call", tool_id = "bash", args = %json)`.
+pub(crate) struct Collect<'a>(pub &'a mut RawFields);
+
+/// `r#type` is the field `type`.
+fn name(field: &Field) -> &'static str {
+    let name = field.name();
+    name.strip_prefix("r#").unwrap_or(name)
+}
+
+impl Visit for Collect<'_> {
+    fn record_str(&mut self, field: &Field, value: &str) {
+        self.0.text(name(field), value);
+    }
+
+    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+        self.0.display(name(field), format_args!("{value:?}"));
+    }
+
+    fn record_u64(&mut self, field: &Field, value: u64) {
+        self.0.u64(name(field), value);
+    }
+
+    fn record_i64(&mut self, field: &Field, value: i64) {
+        self.0.plain(name(field), format_args!("{value}"));
+    }
+
+    fn record_u128(&mut self, field: &Field, value: u128) {
+        match u64::try_from(value) {
+            Ok(value) => self.0.u64(name(field), value),
+            // More than most readers of JSON can hold as a number.
+            Err(_) => self.0.text(name(field), &value.to_string()),
+        }
+    }
+
+    fn record_i128(&mut self, field: &Field, value: i128) {
+        match i64::try_from(value) {
+            Ok(value) => self.record_i64(field, value),
+            Err(_) => self.0.text(name(field), &value.to_string()),
+        }
+    }
+
+    fn record_f64(&mut self, field: &Field, value: f64) {
+        self.0.f64(name(field), value);
+    }
+
+    fn record_bool(&mut self, field: &Field, value: bool) {
+        self.0.plain(name(field), format_args!("{value}"));
+    }
+
+    fn record_bytes(&mut self, field: &Field, value: &[u8]) {
+        self.0.bytes(name(field), value);
+    }
+
+    fn record_error(&mut self, field: &Field, value: &(dyn Error + 'static)) {
+        self.0
+            .json_text(name(field), &Failure::from_error(value, None).to_json());
+    }
+}
+
+/// Finds one text field and passes over the rest.
+pub(crate) struct FindText<'a> {
+    pub name: &'static str,
+    pub found: &'a mut Option<String>,
+}
+
+impl Visit for FindText<'_> {
+    fn record_str(&mut self, field: &Field, value: &str) {
+        if field.name() == self.name {
+            *self.found = Some(value.to_owned());
+        }
+    }
+
+    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+        if field.name() == self.name {
+            *self.found = Some(format!("{value:?}"));
+        }
+    }
+}

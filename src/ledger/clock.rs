@@ -1,0 +1,158 @@
+//! Two clocks: the wall for when, one that counts sleep for how long.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// A moment on both clocks.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Moment {
+    /// Nanoseconds since 1970, UTC.
+    pub wall: u64,
+    /// Nanoseconds on a clock that never steps and goes on while the machine sleeps.
+    pub steady: u64,
+}
+
+impl Moment {
+    pub fn now() -> Self {
+        Self {
+            wall: wall_ns(),
+            steady: steady_ns(),
+        }
+    }
+}
+
+pub(crate) fn wall_ns() -> u64 {
+    SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .map_or(0, |d| u64::try_from(d.as_nanos()).unwrap_or(u64::MAX))
+}
+
+pub(crate) fn steady_ns() -> u64 {
+    #[cfg(any(target_os = "linux", target_os = "android"))]
+    const CLOCK: libc::clockid_t = libc::CLOCK_BOOTTIME;
+    // On Apple systems CLOCK_MONOTONIC counts sleep.
+    #[cfg(not(any(target_os = "linux", target_os = "android")))]
+    const CLOCK: libc::clockid_t = libc::CLOCK_MONOTONIC;
+    let mut ts = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: `ts` is a valid place for the answer; the clock is one the system has.
+    unsafe { libc::clock_gettime(CLOCK, &mut ts) };
+    ts.tv_sec as u64 * 1_000_000_000 + ts.tv_nsec as u64
+}
+
+fn digits(out: &mut Vec<u8>, mut value: u64, width: usize) {
+    let at = out.len();
+    out.resize(at + width, b'0');
+    for slot in out[at..].iter_mut().rev() {
+        *slot = b'0' + (value % 10) as u8;
+        value /= 10;
+    }
+}
+
+/// Appends `ns` since 1970 as RFC 3339 in UTC, with 3, 6 or 9 digits after the second.
+pub(crate) fn write_time(ns: u64, decimals: usize, out: &mut Vec<u8>) {
+    let (secs, nanos) = (ns / 1_000_000_000, ns % 1_000_000_000);
+    let (days, second) = (secs / 86_400, secs % 86_400);
+    // Days since 0000-03-01, in eras of 400 years, so that leap days end each year.
+    let z = days + 719_468;
+    let (era, doe) = (z / 146_097, z % 146_097);
+    let yoe = (doe - doe / 1_460 + doe / 36_524 - doe / 146_096) / 365;
+    let doy = doe - (365 * yoe + yoe / 4 - yoe / 100);
+    let mp = (5 * doy + 2) / 153;
+    let day = doy - (153 * mp + 2) / 5 + 1;
+    let month = if mp < 10 { mp + 3 } else { mp - 9 };
+    let year = yoe + era * 400 + u64::from(month <= 2);
+    digits(out, year, 4);
+    out.push(b'-');
+    digits(out, month, 2);
+    out.push(b'-');
+    digits(out, day, 2);
+    out.push(b'T');
+    digits(out, second / 3_600, 2);
+    out.push(b':');
+    digits(out, second / 60 % 60, 2);
+    out.push(b':');
+    digits(out, second % 60, 2);
+    out.push(b'.');
+    digits(out, nanos / 10u64.pow(9 - decimals as u32), decimals);
+    out.push(b'Z');
+}
+
+/// `ns` since 1970 as RFC 3339 in UTC.
+pub(crate) fn time_text(ns: u64, decimals: usize) -> String {
+    let mut out = Vec::with_capacity(32);
+    write_time(ns, decimals, &mut out);
+    String::from_utf8(out).unwrap_or_default()
+}
+
+/// Reads what [`write_time`] wrote: nanoseconds since 1970.
+pub(crate) fn parse_time(text: &str) -> Option<u64> {
+    let bytes = text.as_bytes();
+    let number = |range: std::ops::Range<usize>| -> Option<u64> {
+        let part = text.get(range)?;
+        part.bytes().all(|b| b.is_ascii_digit()).then_some(())?;
+        part.parse().ok()
+    };
+    let separators = [(4, b'-'), (7, b'-'), (10, b'T'), (13, b':'), (16, b':')];
+    if !separators.iter().all(|(at, c)| bytes.get(*at) == Some(c)) || bytes.last() != Some(&b'Z') {
+        return None;
+    }
+    let (year, month, day) = (number(0..4)?, number(5..7)?, number(8..10)?);
+    let (hour, minute, second) = (number(11..13)?, number(14..16)?, number(17..19)?);
+    if !(1970..=2500).contains(&year) || !(1..=12).contains(&month) || !(1..=31).contains(&day) {
+        return None;
+    }
+    let nanos = match bytes.get(19) {
+        Some(b'.') => {
+            let decimals = bytes
+                .len()
+                .checked_sub(21)
+                .filter(|d| (1..=9).contains(d))?;
+            number(20..20 + decimals)? * 10u64.pow(9 - decimals as u32)
+        }
+        _ => 0,
+    };
+    let y = if month <= 2 { year - 1 } else { year };
+    let (era, yoe) = (y / 400, y % 400);
+    let mp = (month + 9) % 12;
+    let doe = yoe * 365 + yoe / 4 - yoe / 100 + (153 * mp + 2) / 5 + day - 1;
+    let days = (era * 146_097 + doe).checked_sub(719_468)?;
+    Some((((days * 24 + hour) * 60 + minute) * 60 + second) * 1_000_000_000 + nanos)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_time_is_written_as_it_is_read() {
+        for (ns, text) in [
+            (0, "1970-01-01T00:00:00.000000000Z"),
+            (951_782_399_000_000_001, "2000-02-28T23:59:59.000000001Z"),
+            (951_782_400_000_000_000, "2000-02-29T00:00:00.000000000Z"),
+            (1_794_789_065_123_456_789, "2026-11-16T00:31:05.123456789Z"),
+            (4_107_542_400_000_000_000, "2100-03-01T00:00:00.000000000Z"),
+        ] {
+            assert_eq!(time_text(ns, 9), text);
+            assert_eq!(parse_time(text), Some(ns));
+        }
+        assert_eq!(
+            time_text(1_794_789_065_123_456_789, 6),
+            "2026-11-16T00:31:05.123456Z"
+        );
+    }
+
+    #[test]
+    fn what_is_no_time_is_refused() {
+        for text in [
+            "",
+            "2026",
+            "2026-13-01T00:00:00Z",
+            "+026-01-01T00:00:00Z",
+            "éééééééééé",
+        ] {
+            assert_eq!(parse_time(text), None, "{text}");
+        }
+    }
+}

@@ -1,0 +1,73 @@
+//! What the ledger has to say about itself.
+
+use std::io::Write;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+/// How recording is going. Counters only rise.
+///
+/// ```
+/// # let dir = tempfile::tempdir()?;
+/// # let (layer, guard) = spanledger::builder().root(dir.path()).build::<tracing_subscriber::Registry>()?;
+/// let health = guard.health();
+/// assert_eq!((health.written, health.failed), (0, 0));
+/// # drop(layer);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Health {
+    /// Events whose line the kernel has.
+    pub written: u64,
+    /// Events whose line could not be written when they happened. A `gap` line in the trace
+    /// says so as soon as writing works again.
+    pub failed: u64,
+    /// Secrets that were masked.
+    pub masked: u64,
+    /// Values of which a part was cut, and said to be.
+    pub cut: u64,
+    /// Events that had no session above them and went to an implicit one.
+    pub orphaned: u64,
+    /// The last thing that went wrong.
+    pub last_error: Option<String>,
+}
+
+/// The counters behind [`Health`].
+#[derive(Debug, Default)]
+pub(crate) struct Counters {
+    pub written: AtomicU64,
+    pub failed: AtomicU64,
+    pub masked: AtomicU64,
+    pub cut: AtomicU64,
+    pub orphaned: AtomicU64,
+    told: AtomicBool,
+}
+
+impl Counters {
+    pub fn add(counter: &AtomicU64, n: u64) {
+        if n > 0 {
+            counter.fetch_add(n, Ordering::Relaxed);
+        }
+    }
+
+    pub fn snapshot(&self, last_error: Option<String>) -> Health {
+        let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        Health {
+            written: get(&self.written),
+            failed: get(&self.failed),
+            masked: get(&self.masked),
+            cut: get(&self.cut),
+            orphaned: get(&self.orphaned),
+            last_error,
+        }
+    }
+
+    /// Says once for the process's life that the trace can't be written. `eprintln!` would
+    /// panic where stderr is closed; nobody is left to hear of a failure here.
+    pub fn tell_once(&self, message: &str) {
+        if !self.told.swap(true, Ordering::Relaxed) {
+            let line =
+                format!("spanledger: {message}; the agent goes on, health() has the count\n");
+            let _ = std::io::stderr().write_all(line.as_bytes());
+        }
+    }
+}

@@ -1,0 +1,866 @@
+//! One session's log: the lines of this process, appended under the session's mutex.
+//!
+//! Invariants kept here:
+//! - A line is one `write(2)`; `seq` and `ts` are taken under the mutex, so the order of lines
+//!   is the order of both. A `seq` is used up only when its line is whole.
+//! - When a call returns and nothing was counted as failed, the kernel has the line.
+//! - After a fault comes, in this order: the segment's first line if it is missing, the `gap`,
+//!   the open lines that were lost of spans still open, the closes that were lost. Only then
+//!   what is new.
+
+use std::collections::{HashMap, HashSet};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+
+use super::clock::{steady_ns, wall_ns};
+use super::fork::fork_generation;
+use super::format::{Head, finish_line};
+use super::gap::{Gap, LOST_CLOSES, LostClose};
+use super::health::Counters;
+use super::open_span::OpenSpan;
+use super::past::Past;
+use super::segment::Segment;
+use super::{Core, Sync};
+use crate::event::{Fields, Ids, Outcome, SpanKind, Totals, UsageText, write_json_str};
+
+/// About how many bytes lie between two checkpoints.
+const CHECKPOINT_EVERY: u64 = 1 << 20;
+const FIRST_BACKOFF_NS: u64 = 1_000_000;
+const LAST_BACKOFF_NS: u64 = 1_000_000_000;
+
+/// The three texts that are stored once a session and named by digest afterwards.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Digested {
+    SystemPrompt,
+    ToolCatalog,
+    PermissionRules,
+}
+
+impl Digested {
+    pub const ALL: [Self; 3] = [Self::SystemPrompt, Self::ToolCatalog, Self::PermissionRules];
+
+    pub fn from_kind(kind: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|d| d.kind() == kind)
+    }
+
+    pub const fn kind(self) -> &'static str {
+        match self {
+            Self::SystemPrompt => "system_prompt",
+            Self::ToolCatalog => "tool_catalog",
+            Self::PermissionRules => "permission_rules",
+        }
+    }
+
+    /// What it is called on a model call.
+    pub const fn stamp(self) -> &'static str {
+        match self {
+            Self::SystemPrompt => "system_prompt_digest",
+            Self::ToolCatalog => "tool_catalog_digest",
+            Self::PermissionRules => "permission_rules_digest",
+        }
+    }
+
+    /// The member that holds the whole text.
+    pub const fn body(self) -> &'static str {
+        match self {
+            Self::SystemPrompt => "body",
+            Self::ToolCatalog => "tools",
+            Self::PermissionRules => "rules",
+        }
+    }
+}
+
+/// The span an event belongs to.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct At {
+    pub ids: Ids,
+    pub turn: Option<u32>,
+    pub kind: SpanKind,
+    pub turn_span: Option<u64>,
+    pub run_span: Option<u64>,
+    /// The fork generation that opened the span.
+    pub generation: u64,
+}
+
+/// How an event is to be noted on its span, beside its own line.
+#[derive(Default)]
+pub(crate) struct Note<'a> {
+    pub level: Option<&'a str>,
+    pub message: Option<&'a [u8]>,
+    /// Streamed pieces are too many to be events of a span.
+    pub quiet: bool,
+}
+
+#[derive(Debug)]
+pub(crate) struct SessionLog {
+    pub id: Arc<str>,
+    id_json: Vec<u8>,
+    pub dir: PathBuf,
+    pub generation: u64,
+    /// Why the session exists although no run named it.
+    pub implicit: Option<&'static str>,
+    used: AtomicBool,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    past_read: bool,
+    started: bool,
+    segment: Option<Segment>,
+    gap: Gap,
+    lost_closes: Vec<LostClose>,
+    /// Some span's open line was lost and has not been written again.
+    lost_opens: bool,
+    backoff: u64,
+    retry_at: u64,
+    spans: HashMap<u64, OpenSpan>,
+    totals: Totals,
+    next_turn: u32,
+    current: [Option<String>; 3],
+    known: HashSet<String>,
+    checkpoint_at: u64,
+    line: Vec<u8>,
+    payload: Vec<u8>,
+}
+
+struct Lost {
+    cause: String,
+    whole: bool,
+}
+
+impl Lost {
+    fn io(what: &str, path: &std::path::Path, error: &std::io::Error) -> Self {
+        Self {
+            cause: format!("{what} {}: {error}", path.display()),
+            whole: false,
+        }
+    }
+}
+
+impl SessionLog {
+    pub fn new(id: &str, dir: PathBuf, implicit: Option<&'static str>) -> Self {
+        let mut id_json = Vec::new();
+        write_json_str(id, &mut id_json);
+        Self {
+            id: id.into(),
+            id_json,
+            dir,
+            generation: fork_generation(),
+            implicit,
+            used: AtomicBool::new(false),
+            state: Mutex::new(State {
+                next_turn: 1,
+                ..State::default()
+            }),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether it was used since the last look, and forgets it.
+    pub fn take_used(&self) -> bool {
+        self.used.swap(false, Ordering::Relaxed)
+    }
+
+    /// Closes the file if nobody is writing right now.
+    pub fn close_file(&self) -> bool {
+        let mut state = match self.state.try_lock() {
+            Ok(state) => state,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) => return false,
+        };
+        if let Some(segment) = &mut state.segment {
+            segment.file = None;
+        }
+        true
+    }
+
+    /// Whether nothing would be lost by forgetting what is in memory.
+    pub fn is_idle(&self) -> bool {
+        self.state.try_lock().is_ok_and(|state| {
+            state.spans.is_empty() && state.gap.count == 0 && state.lost_closes.is_empty()
+        })
+    }
+
+    /// Reads what earlier segments say, once.
+    fn read_past(&self, core: &Core, state: &mut State) {
+        if std::mem::replace(&mut state.past_read, true) {
+            return;
+        }
+        let past = Past::read(&self.dir);
+        if let Some(error) = &past.error {
+            core.note_error(error);
+        }
+        state.started = past.started;
+        state.next_turn = past.next_turn.max(1);
+        state.current = past.current;
+        state.known = past.known;
+    }
+
+    /// Opens a span. Returns the turn it belongs to: for a turn, its own.
+    pub fn open(self: &Arc<Self>, core: &Core, mut span: OpenSpan) -> Option<u32> {
+        let mut guard = self.lock();
+        let state = &mut *guard;
+        self.read_past(core, state);
+        match span.kind {
+            SpanKind::Run => {
+                self.recover_locked(core, state);
+                if std::mem::replace(&mut state.started, true) {
+                    span.open_kind = "session_resume";
+                }
+            }
+            SpanKind::Turn => {
+                let given = span
+                    .fields
+                    .get("turn_index")
+                    .and_then(|json| std::str::from_utf8(json).ok()?.parse::<u32>().ok());
+                let turn = given.unwrap_or(state.next_turn);
+                if given.is_none() {
+                    span.fields.set("turn_index", turn.to_string().as_bytes());
+                }
+                state.next_turn = state.next_turn.max(turn.saturating_add(1));
+                state.totals.turns += 1;
+                span.turn = Some(turn);
+            }
+            SpanKind::Model => {
+                for (digested, digest) in Digested::ALL.iter().zip(&state.current) {
+                    if let Some(digest) = digest
+                        && !span.fields.contains(digested.stamp())
+                    {
+                        span.fields.set_str(digested.stamp(), digest);
+                    }
+                }
+            }
+            SpanKind::Permission => {
+                if let Some(digest) = &state.current[2]
+                    && !span.fields.contains("permission_rules_digest")
+                {
+                    span.fields.set_str("permission_rules_digest", digest);
+                }
+            }
+            _ => {}
+        }
+        let turn = span.turn;
+        let written = self.append(core, state, span.open_kind, turn, Some(span.ids), |out| {
+            span.write_open(false, out);
+        });
+        span.lost = !written;
+        state.lost_opens |= !written;
+        span.opened_seg = state.segment.as_ref().map_or(0, |s| s.number);
+        state.spans.insert(span.ids.span, span);
+        turn
+    }
+
+    /// Takes fields over that were recorded on an open span. `at_once` are those that a crash
+    /// must not lose; the rest rides on the close line.
+    pub fn update(
+        self: &Arc<Self>,
+        core: &Core,
+        at: &At,
+        fields: &Fields,
+        usage: UsageText,
+        outcome: Outcome,
+        links: &[(u128, u64)],
+    ) {
+        let mut guard = self.lock();
+        let state = &mut *guard;
+        let kind = at.kind;
+        let open = state.spans.get_mut(&at.ids.span);
+        // What a span that has ended still says can't ride on its close line any more.
+        let late = open.is_none() && at.generation == self.generation;
+        let at_once = if open.is_none() || kind.writes_outcomes_at_once() {
+            fields.clone()
+        } else {
+            fields.filtered(|key| kind.role(key) == crate::event::FieldRole::Input)
+        };
+        let usage_at_once = open.is_none() || kind.writes_outcomes_at_once();
+        let mut usage_members = Vec::new();
+        if usage_at_once && !usage.is_empty() {
+            usage.write_members(&mut usage_members);
+        }
+        if let Some(span) = open {
+            span.fields.merge(fields);
+            span.usage.merge(usage);
+            if outcome != Outcome::Unset {
+                span.outcome = outcome;
+            }
+            for (trace, id) in links {
+                span.link(*trace, *id);
+            }
+        }
+        if at_once.is_empty() && usage_members.is_empty() && links.is_empty() {
+            return;
+        }
+        self.append(core, state, "span_update", at.turn, Some(at.ids), |out| {
+            if late {
+                out.extend_from_slice(b"\"late\":true,");
+            }
+            super::open_span::write_fields(kind, &at_once, out);
+            if !usage_members.is_empty() {
+                out.extend_from_slice(b"\"usage\":{");
+                out.extend_from_slice(&usage_members);
+                out.extend_from_slice(b"},");
+            }
+            if !links.is_empty() {
+                out.extend_from_slice(b"\"links\":[");
+                for (index, (trace, id)) in links.iter().enumerate() {
+                    if index > 0 {
+                        out.push(b',');
+                    }
+                    out.extend_from_slice(&super::open_span::link_json(*trace, *id));
+                }
+                out.extend_from_slice(b"],");
+            }
+        });
+    }
+
+    /// Writes the close line, once. The first close wins.
+    pub fn close(self: &Arc<Self>, core: &Core, id: u64, said: Outcome) {
+        let end = steady_ns();
+        let mut guard = self.lock();
+        let state = &mut *guard;
+        let Some(span) = state.spans.remove(&id) else {
+            return;
+        };
+        let duration = end.saturating_sub(span.start.steady);
+        let outcome = span.final_outcome(said);
+        count_close(state, &span, outcome);
+        if outcome == Outcome::Denied
+            && span.kind == SpanKind::Permission
+            && let Some(tool) = span.ids.parent.and_then(|id| state.spans.get_mut(&id))
+        {
+            tool.denied = true;
+        }
+        let totals = matches!(span.kind, SpanKind::Run | SpanKind::Turn).then(|| {
+            let mut out = b"\"totals\":".to_vec();
+            state.totals.write(&mut out);
+            out
+        });
+        let seg = state.segment.as_ref().map_or(0, |s| s.number);
+        let kind = span.kind.close_kind();
+        let written = self.append(core, state, kind, span.turn, Some(span.ids), |out| {
+            span.write_close(seg, duration, outcome, out);
+            if let Some(totals) = &totals {
+                out.extend_from_slice(totals);
+            }
+        });
+        if !written && state.lost_closes.len() < LOST_CLOSES {
+            state.lost_closes.push(LostClose {
+                kind,
+                turn: span.turn,
+                ids: span.ids,
+                start: span.start.wall,
+                duration,
+                outcome: outcome.as_str(),
+            });
+        }
+    }
+
+    /// Whether the span is open and nobody has said yet how it went.
+    pub fn is_silent(&self, span: u64) -> bool {
+        self.lock()
+            .spans
+            .get(&span)
+            .is_some_and(OpenSpan::is_silent)
+    }
+
+    /// Appends an event.
+    pub fn event(
+        self: &Arc<Self>,
+        core: &Core,
+        kind: &str,
+        at: Option<&At>,
+        fields: &Fields,
+        note: Note<'_>,
+    ) {
+        let mut guard = self.lock();
+        let state = &mut *guard;
+        self.read_past(core, state);
+        let mut late = false;
+        if let Some(at) = at {
+            match state.spans.get_mut(&at.ids.span) {
+                Some(_) if note.quiet => {}
+                Some(span) => span.note(wall_ns(), kind, note.level, note.message),
+                None => late = at.generation == self.generation,
+            }
+        }
+        if kind == "error" {
+            state.totals.errors += 1;
+        }
+        let ids = at.map(|at| Ids {
+            parent: None,
+            ..at.ids
+        });
+        self.append(core, state, kind, at.and_then(|at| at.turn), ids, |out| {
+            if late {
+                out.extend_from_slice(b"\"late\":true,");
+            }
+            fields.write_members(out);
+        });
+    }
+
+    /// A `model_usage` event: counts unless the model call it belongs to says better.
+    pub fn count_usage(&self, at: Option<&At>, usage: &crate::event::Usage) {
+        let mut state = self.lock();
+        let state = &mut *state;
+        match at.and_then(|at| state.spans.get_mut(&at.ids.span)) {
+            Some(span) if span.kind == SpanKind::Model => span.event_usage.merge(usage),
+            _ => {
+                state.totals.add_usage(usage);
+                if let Some(at) = at {
+                    mark_counted(state, [Some(at.ids.span), at.turn_span, at.run_span]);
+                }
+            }
+        }
+    }
+
+    /// Appends a prompt, catalog or rule set: in full the first time, by digest afterwards.
+    pub fn digested(
+        self: &Arc<Self>,
+        core: &Core,
+        what: Digested,
+        at: Option<&At>,
+        digest: &str,
+        fields: &Fields,
+    ) {
+        let mut guard = self.lock();
+        let state = &mut *guard;
+        self.read_past(core, state);
+        let slot = Digested::ALL.iter().position(|d| *d == what).unwrap_or(0);
+        state.current[slot] = Some(digest.to_owned());
+        let known = state.known.contains(digest);
+        let ids = at.map(|at| Ids {
+            parent: None,
+            ..at.ids
+        });
+        let turn = at.and_then(|at| at.turn);
+        let written = self.append(core, state, what.kind(), turn, ids, |out| {
+            out.extend_from_slice(b"\"digest\":");
+            write_json_str(digest, out);
+            out.push(b',');
+            if known {
+                fields.filtered(|key| key != what.body()).write_members(out);
+            } else {
+                fields.write_members(out);
+            }
+        });
+        if written {
+            state.known.insert(digest.to_owned());
+        }
+    }
+
+    /// Tries again to say what is missing, back-off or not. What is still missing.
+    pub fn flush(self: &Arc<Self>, core: &Core) -> u64 {
+        let mut guard = self.lock();
+        let state = &mut *guard;
+        let now = wall_ns();
+        if let Some(segment) = &mut state.segment
+            && segment.is_removed(now, true)
+        {
+            self.segment_removed(core, state, now);
+        }
+        if state.gap.count > 0 || state.lost_opens || !state.lost_closes.is_empty() {
+            state.retry_at = 0;
+            if let Err(lost) = self.prepare(core, state, now, 0) {
+                core.note_error(&lost.cause);
+            }
+        }
+        state.gap.count
+    }
+
+    /// Appends one line. Whether the kernel has it.
+    fn append(
+        self: &Arc<Self>,
+        core: &Core,
+        state: &mut State,
+        kind: &str,
+        turn: Option<u32>,
+        ids: Option<Ids>,
+        write: impl FnOnce(&mut Vec<u8>),
+    ) -> bool {
+        let now = wall_ns();
+        self.used.store(true, Ordering::Relaxed);
+        let mut payload = std::mem::take(&mut state.payload);
+        payload.clear();
+        write(&mut payload);
+        let done = self
+            .prepare(core, state, now, payload.len() as u64)
+            .and_then(|()| self.put(core, state, now, kind, turn, ids, &payload));
+        payload.shrink_to(256 * 1024);
+        state.payload = payload;
+        match done {
+            Ok(()) => {
+                Counters::add(&core.counters.written, 1);
+                if self.implicit.is_some() {
+                    Counters::add(&core.counters.orphaned, 1);
+                }
+                if let Some(segment) = &mut state.segment {
+                    segment.events += 1;
+                    if segment.size >= state.checkpoint_at {
+                        self.checkpoint(core, state, now);
+                    }
+                }
+                true
+            }
+            Err(lost) => {
+                if !lost.whole {
+                    state.gap.add(kind, 1, now, &lost.cause);
+                }
+                Counters::add(&core.counters.failed, 1);
+                core.note_error(&lost.cause);
+                core.counters
+                    .tell_once(&format!("can't write the trace: {}", lost.cause));
+                false
+            }
+        }
+    }
+
+    /// Makes the segment ready for a line of `need` bytes of payload: opens or creates it, and
+    /// writes what has to come first.
+    fn prepare(
+        self: &Arc<Self>,
+        core: &Core,
+        state: &mut State,
+        now: u64,
+        need: u64,
+    ) -> Result<(), Lost> {
+        // The head of a line is at most this long, the session's id aside.
+        let need = need + 400 + self.id_json.len() as u64;
+        if let Some(segment) = &mut state.segment {
+            if segment.file.is_some() {
+                if segment.is_removed(now, false) {
+                    self.segment_removed(core, state, now);
+                }
+            } else if state.retry_at <= steady_ns() {
+                let mut reopened = segment.reopen();
+                if is_out_of_files(&reopened) && core.files.close_some() {
+                    reopened = segment.reopen();
+                }
+                match reopened {
+                    Ok(true) => core.files.admit(self),
+                    Ok(false) => self.segment_removed(core, state, now),
+                    Err(error) => {
+                        let lost = Lost::io("open", &segment.path, &error);
+                        back_off(state);
+                        return Err(lost);
+                    }
+                }
+            } else {
+                return Err(self.waiting(state));
+            }
+        }
+        if let Some(segment) = &state.segment
+            && !segment.has_room(need)
+        {
+            // The process's file size limit: go on in a new segment, if one can hold the line.
+            if need + 4096 > segment.max_size() {
+                let cause = format!("a line of {need} bytes is over the file size limit");
+                return Err(Lost {
+                    cause,
+                    whole: false,
+                });
+            }
+            state.segment = None;
+        }
+        if state.segment.is_none() {
+            self.create_segment(core, state, now)?;
+        }
+        if state.segment.as_ref().is_some_and(|s| !s.has_head) {
+            let head = core.segment_head(self.implicit);
+            self.put(core, state, now, "segment", None, None, &head)?;
+            if let Some(segment) = &mut state.segment {
+                segment.has_head = true;
+            }
+        }
+        if state.gap.count > 0 {
+            let mut out = Vec::new();
+            state.gap.write(&mut out);
+            self.put(core, state, now, "gap", None, None, &out)?;
+            state.gap = Gap::default();
+        }
+        self.write_late(core, state, now)
+    }
+
+    /// The open lines that were lost of spans still open, and the closes that were lost.
+    fn write_late(self: &Arc<Self>, core: &Core, state: &mut State, now: u64) -> Result<(), Lost> {
+        if !state.lost_opens && state.lost_closes.is_empty() {
+            return Ok(());
+        }
+        let mut lost: Vec<(u64, u64)> = state
+            .spans
+            .values()
+            .filter(|span| span.lost)
+            .map(|span| (span.start.steady, span.ids.span))
+            .collect();
+        lost.sort_unstable();
+        for (_, id) in lost {
+            let Some(span) = state.spans.get(&id) else {
+                continue;
+            };
+            let (kind, turn, ids) = (span.open_kind, span.turn, span.ids);
+            let mut out = Vec::new();
+            span.write_open(true, &mut out);
+            self.put(core, state, now, kind, turn, Some(ids), &out)?;
+            let seg = state.segment.as_ref().map_or(0, |s| s.number);
+            if let Some(span) = state.spans.get_mut(&id) {
+                span.lost = false;
+                span.opened_seg = seg;
+            }
+        }
+        state.lost_opens = false;
+        while let Some(close) = state.lost_closes.first() {
+            let (kind, turn, ids) = (close.kind, close.turn, close.ids);
+            let mut out = b"\"start\":\"".to_vec();
+            super::clock::write_time(close.start, 9, &mut out);
+            let rest = format!(
+                "\",\"duration_ns\":{},\"outcome\":\"{}\",\"late\":true,",
+                close.duration, close.outcome
+            );
+            out.extend_from_slice(rest.as_bytes());
+            self.put(core, state, now, kind, turn, Some(ids), &out)?;
+            state.lost_closes.remove(0);
+        }
+        Ok(())
+    }
+
+    fn create_segment(
+        self: &Arc<Self>,
+        core: &Core,
+        state: &mut State,
+        now: u64,
+    ) -> Result<(), Lost> {
+        if state.retry_at > steady_ns() {
+            return Err(self.waiting(state));
+        }
+        let create = || {
+            core.ensure_writer()?;
+            Segment::create(&self.dir, now)
+        };
+        let mut created = create();
+        if is_out_of_files(&created) && core.files.close_some() {
+            created = create();
+        }
+        match created {
+            Ok(segment) => {
+                core.fresh_dir(&self.dir);
+                state.segment = Some(segment);
+                state.checkpoint_at = CHECKPOINT_EVERY;
+                state.backoff = 0;
+                core.files.admit(self);
+                Ok(())
+            }
+            Err(error) => {
+                back_off(state);
+                Err(Lost::io("create a segment in", &self.dir, &error))
+            }
+        }
+    }
+
+    fn waiting(&self, state: &State) -> Lost {
+        Lost {
+            cause: format!(
+                "waiting {} ms before {} is tried again",
+                state.backoff / 1_000_000,
+                self.dir.display()
+            ),
+            whole: false,
+        }
+    }
+
+    /// The file is gone, and with it every line this process wrote to it.
+    fn segment_removed(&self, core: &Core, state: &mut State, now: u64) {
+        let Some(segment) = state.segment.take() else {
+            return;
+        };
+        let cause = format!("{} was removed", segment.path.display());
+        if segment.events > 0 {
+            state.gap.add("unknown", segment.events, now, &cause);
+            Counters::add(&core.counters.failed, segment.events);
+        }
+        core.note_error(&cause);
+        core.counters.tell_once(&cause);
+        for span in state.spans.values_mut() {
+            span.lost = true;
+            state.lost_opens = true;
+        }
+        // The texts behind the digests went with it.
+        state.known.clear();
+        state.retry_at = 0;
+    }
+
+    #[allow(clippy::too_many_arguments)]
+    fn put(
+        self: &Arc<Self>,
+        core: &Core,
+        state: &mut State,
+        now: u64,
+        kind: &str,
+        turn: Option<u32>,
+        ids: Option<Ids>,
+        payload: &[u8],
+    ) -> Result<(), Lost> {
+        let Some(segment) = &mut state.segment else {
+            return Err(Lost {
+                cause: "no segment".into(),
+                whole: false,
+            });
+        };
+        let line = &mut state.line;
+        line.clear();
+        segment.start_line(line);
+        let head = Head {
+            seg: segment.number,
+            seq: segment.next_seq,
+            ts: now,
+            kind,
+            session: &self.id_json,
+            turn,
+            ids,
+        };
+        head.write(line);
+        line.extend_from_slice(payload);
+        finish_line(line);
+        let written = segment.write(line);
+        line.shrink_to(256 * 1024);
+        written.map_err(|failed| Lost {
+            whole: failed.whole,
+            ..Lost::io("write to", &segment.path, &failed.error)
+        })?;
+        match core.sync {
+            Sync::Os => {}
+            Sync::Interval(_) => core.mark_dirty(&segment.path),
+            Sync::Always => {
+                let synced = segment
+                    .file
+                    .as_ref()
+                    .map_or(Ok(()), |file| file.sync_data());
+                if let Err(error) = synced {
+                    core.note_error(&Lost::io("sync", &segment.path, &error).cause);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// What a list or a resume needs, so that neither has to read the whole segment.
+    fn checkpoint(self: &Arc<Self>, core: &Core, state: &mut State, now: u64) {
+        let mut out = b"\"totals\":".to_vec();
+        state.totals.write(&mut out);
+        out.extend_from_slice(
+            format!(
+                ",\"started\":{},\"next_turn\":{},\"open\":[",
+                state.started, state.next_turn
+            )
+            .as_bytes(),
+        );
+        let mut open: Vec<_> = state.spans.values().collect();
+        open.sort_unstable_by_key(|span| span.start.steady);
+        for (index, span) in open.into_iter().enumerate() {
+            if index > 0 {
+                out.push(b',');
+            }
+            out.extend_from_slice(b"{\"kind\":\"");
+            out.extend_from_slice(span.open_kind.as_bytes());
+            out.extend_from_slice(b"\",\"span_id\":\"");
+            out.extend_from_slice(&crate::event::hex16(span.ids.span));
+            out.extend_from_slice(b"\"}");
+        }
+        out.extend_from_slice(b"],\"digests\":{");
+        let mut comma = false;
+        for (digested, digest) in Digested::ALL.iter().zip(&state.current) {
+            let Some(digest) = digest else { continue };
+            if std::mem::replace(&mut comma, true) {
+                out.push(b',');
+            }
+            write_json_str(digested.stamp(), &mut out);
+            out.push(b':');
+            write_json_str(digest, &mut out);
+        }
+        out.extend_from_slice(b"},\"known_digests\":[");
+        for (index, digest) in state.known.iter().enumerate() {
+            if index > 0 {
+                out.push(b',');
+            }
+            write_json_str(digest, &mut out);
+        }
+        out.extend_from_slice(b"],");
+        if let Err(lost) = self.put(core, state, now, "checkpoint", None, None, &out) {
+            // Nothing is lost: the next one says the same and more.
+            core.note_error(&lost.cause);
+        }
+        if let Some(segment) = &state.segment {
+            state.checkpoint_at = segment.size + CHECKPOINT_EVERY;
+        }
+    }
+
+    /// Closes what dead writers of this session left open. How many spans that were.
+    pub fn recover(self: &Arc<Self>, core: &Core) -> usize {
+        let mut guard = self.lock();
+        let state = &mut *guard;
+        self.read_past(core, state);
+        self.recover_locked(core, state)
+    }
+
+    fn recover_locked(self: &Arc<Self>, core: &Core, state: &mut State) -> usize {
+        let own = state.segment.as_ref().map(|s| s.number);
+        let found = match super::recovery::find(core, &self.dir, own) {
+            Ok(found) => found,
+            Err(error) => {
+                core.note_error(&format!("recover {}: {error}", self.dir.display()));
+                return 0;
+            }
+        };
+        let mut closed = 0;
+        for dead in &found.spans {
+            let kind = "interrupted";
+            let written = self.append(core, state, kind, dead.turn, Some(dead.ids), |out| {
+                dead.write(out);
+            });
+            closed += usize::from(written);
+        }
+        closed
+    }
+}
+
+fn back_off(state: &mut State) {
+    state.backoff = (state.backoff * 2).clamp(FIRST_BACKOFF_NS, LAST_BACKOFF_NS);
+    state.retry_at = steady_ns() + state.backoff;
+}
+
+fn is_out_of_files<T>(result: &std::io::Result<T>) -> bool {
+    matches!(result, Err(error) if matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE)))
+}
+
+fn mark_counted(state: &mut State, spans: [Option<u64>; 3]) {
+    for id in spans.into_iter().flatten() {
+        if let Some(span) = state.spans.get_mut(&id) {
+            span.counted = true;
+        }
+    }
+}
+
+/// Counts a span's usage once: what a model call says beats its turn, a turn its run.
+fn count_close(state: &mut State, span: &OpenSpan, outcome: Outcome) {
+    match span.kind {
+        SpanKind::Model => state.totals.model_calls += 1,
+        SpanKind::Tool => state.totals.tool_calls += 1,
+        _ => {}
+    }
+    if outcome == Outcome::Error {
+        state.totals.errors += 1;
+    }
+    let usage = match span.kind {
+        SpanKind::Model if span.usage.is_empty() => &span.event_usage,
+        SpanKind::Model | SpanKind::Turn | SpanKind::Run => &span.usage.usage,
+        _ => return,
+    };
+    if usage.is_empty() || span.counted {
+        return;
+    }
+    state.totals.add_usage(usage);
+    mark_counted(state, [span.turn_span, span.run_span, None]);
+}

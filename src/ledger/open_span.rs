@@ -1,0 +1,204 @@
+//! A span between its open and its close line.
+
+use super::clock::{Moment, write_time};
+use crate::event::{
+    Fields, Ids, Outcome, SpanKind, Usage, UsageText, hex16, hex32, write_json_str,
+};
+
+/// How many short events a close line carries; more are counted.
+const MAX_EVENTS: usize = 128;
+
+/// What the session's log knows of a span that is open.
+#[derive(Debug)]
+pub(crate) struct OpenSpan {
+    pub kind: SpanKind,
+    pub ids: Ids,
+    pub turn: Option<u32>,
+    pub turn_span: Option<u64>,
+    pub run_span: Option<u64>,
+    pub start: Moment,
+    pub fields: Fields,
+    pub usage: UsageText,
+    /// From `model_usage` events inside it; counts where its own result has none.
+    pub event_usage: Usage,
+    pub outcome: Outcome,
+    /// A permission inside it said no.
+    pub denied: bool,
+    /// Something inside it has been counted in the totals already.
+    pub counted: bool,
+    /// The segment that holds its open line.
+    pub opened_seg: u32,
+    /// Its open line could not be written yet.
+    pub lost: bool,
+    /// Which word its open line begins with: `session_start` or `session_resume`.
+    pub open_kind: &'static str,
+    /// Name, target and level of a span that is none of the six.
+    other: Vec<u8>,
+    events: Vec<u8>,
+    event_count: usize,
+    links: Vec<u8>,
+}
+
+impl OpenSpan {
+    pub fn new(kind: SpanKind, ids: Ids, start: Moment) -> Self {
+        Self {
+            kind,
+            ids,
+            turn: None,
+            turn_span: None,
+            run_span: None,
+            start,
+            fields: Fields::default(),
+            usage: UsageText::default(),
+            event_usage: Usage::default(),
+            outcome: Outcome::Unset,
+            denied: false,
+            counted: false,
+            opened_seg: 0,
+            lost: false,
+            open_kind: kind.open_kind(),
+            other: Vec::new(),
+            events: Vec::new(),
+            event_count: 0,
+            links: Vec::new(),
+        }
+    }
+
+    /// Says what a span is that is none of the six; its fields are kept apart from these.
+    pub fn describe_other(&mut self, name: &str, target: &str, level: &str) {
+        for (key, value) in [("name", name), ("target", target), ("level", level)] {
+            write_json_str(key, &mut self.other);
+            self.other.push(b':');
+            write_json_str(value, &mut self.other);
+            self.other.push(b',');
+        }
+    }
+
+    /// Whether nobody has said yet how it went.
+    pub fn is_silent(&self) -> bool {
+        self.outcome == Outcome::Unset && !self.fields.contains("error")
+    }
+
+    /// Notes something short that happened inside: a name and, for a log event, what it said.
+    pub fn note(&mut self, now: u64, name: &str, level: Option<&str>, message: Option<&[u8]>) {
+        self.event_count += 1;
+        if self.event_count > MAX_EVENTS {
+            return;
+        }
+        let out = &mut self.events;
+        out.extend_from_slice(b"{\"ts\":\"");
+        write_time(now, 6, out);
+        out.extend_from_slice(b"\",\"name\":");
+        write_json_str(name, out);
+        if let Some(level) = level {
+            out.extend_from_slice(b",\"level\":");
+            write_json_str(level, out);
+        }
+        if let Some(message) = message {
+            out.extend_from_slice(b",\"message\":");
+            out.extend_from_slice(message);
+        }
+        out.extend_from_slice(b"},");
+    }
+
+    pub fn link(&mut self, trace: u128, span: u64) {
+        self.links.extend_from_slice(&link_json(trace, span));
+        self.links.push(b',');
+    }
+
+    /// The members of its open line.
+    pub fn write_open(&self, late: bool, out: &mut Vec<u8>) {
+        out.extend_from_slice(b"\"start\":\"");
+        write_time(self.start.wall, 9, out);
+        out.extend_from_slice(b"\",");
+        if late {
+            out.extend_from_slice(b"\"late\":true,");
+        }
+        self.write_known(out);
+        self.write_links(out);
+    }
+
+    /// The members of its close line: the open line's, and how it went.
+    pub fn write_close(&self, seg: u32, duration: u64, outcome: Outcome, out: &mut Vec<u8>) {
+        out.extend_from_slice(b"\"start\":\"");
+        write_time(self.start.wall, 9, out);
+        out.extend_from_slice(b"\",\"duration_ns\":");
+        out.extend_from_slice(duration.to_string().as_bytes());
+        out.extend_from_slice(b",\"outcome\":\"");
+        out.extend_from_slice(outcome.as_str().as_bytes());
+        out.extend_from_slice(b"\",");
+        if self.opened_seg != seg && self.opened_seg != 0 {
+            out.extend_from_slice(format!("\"opened_seg\":{},", self.opened_seg).as_bytes());
+        }
+        self.write_known(out);
+        if !self.events.is_empty() {
+            out.extend_from_slice(b"\"events\":[");
+            out.extend_from_slice(&self.events[..self.events.len() - 1]);
+            out.extend_from_slice(b"],");
+        }
+        if self.event_count > MAX_EVENTS {
+            let dropped = self.event_count - MAX_EVENTS;
+            out.extend_from_slice(format!("\"events_dropped\":{dropped},").as_bytes());
+        }
+        self.write_links(out);
+    }
+
+    fn write_known(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.other);
+        write_fields(self.kind, &self.fields, out);
+        if !self.usage.is_empty() {
+            out.extend_from_slice(b"\"usage\":{");
+            self.usage.write_members(out);
+            out.extend_from_slice(b"},");
+        }
+    }
+
+    fn write_links(&self, out: &mut Vec<u8>) {
+        if !self.links.is_empty() {
+            out.extend_from_slice(b"\"links\":[");
+            out.extend_from_slice(&self.links[..self.links.len() - 1]);
+            out.extend_from_slice(b"],");
+        }
+    }
+
+    /// The outcome that is the truth when the span ends with `said`: what was said last, else
+    /// what its fields make of it.
+    pub fn final_outcome(&self, said: Outcome) -> Outcome {
+        if said != Outcome::Unset {
+            return said;
+        }
+        if self.outcome != Outcome::Unset {
+            return self.outcome;
+        }
+        if self.fields.contains("error") {
+            return Outcome::Error;
+        }
+        match (self.kind, self.fields.get("action")) {
+            (SpanKind::Permission, Some(b"\"allow\"")) => Outcome::Ok,
+            (SpanKind::Permission, Some(b"\"deny\"")) => Outcome::Denied,
+            (SpanKind::Tool, _) if self.denied => Outcome::Denied,
+            _ => Outcome::Unset,
+        }
+    }
+}
+
+/// The fields of a span as members of a payload.
+pub(crate) fn write_fields(kind: SpanKind, fields: &Fields, out: &mut Vec<u8>) {
+    if kind != SpanKind::Other {
+        fields.write_members(out);
+    } else if !fields.is_empty() {
+        out.extend_from_slice(b"\"fields\":{");
+        fields.write_members(out);
+        out.pop();
+        out.extend_from_slice(b"},");
+    }
+}
+
+pub(crate) fn link_json(trace: u128, span: u64) -> Vec<u8> {
+    let mut out = b"{\"trace_id\":\"".to_vec();
+    out.extend_from_slice(&hex32(trace));
+    out.extend_from_slice(b"\",\"span_id\":\"");
+    out.extend_from_slice(&hex16(span));
+    out.extend_from_slice(b"\"}");
+    out
+}

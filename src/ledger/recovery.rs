@@ -1,0 +1,259 @@
+//! Spans that a dead writer left open: found by reading, closed by appending.
+
+use std::collections::{HashMap, HashSet};
+use std::fs::{File, OpenOptions};
+use std::io::{self, BufRead, BufReader};
+use std::path::{Path, PathBuf};
+
+use serde_json::{Map, Value};
+
+use super::clock::{parse_time, time_text, wall_ns, write_time};
+use super::format::Line;
+use super::past::{kind_of, lines, tail};
+use super::root::{open_private, segments};
+use super::{Core, writer};
+use crate::event::{Ids, SpanKind, write_json_str};
+
+/// What has to be closed; the session's lock is held for as long as this lives.
+pub(crate) struct Found {
+    pub spans: Vec<DeadSpan>,
+    _lock: Option<File>,
+}
+
+/// A span whose writer is gone.
+pub(crate) struct DeadSpan {
+    pub ids: Ids,
+    pub turn: Option<u32>,
+    kind: SpanKind,
+    opened_seg: u32,
+    start: u64,
+    last_seen: u64,
+    payload: Map<String, Value>,
+}
+
+impl DeadSpan {
+    /// A complete close line: everything the span had said, ending when its writer was last
+    /// heard of.
+    pub fn write(&self, out: &mut Vec<u8>) {
+        let mut text = |name: &str, value: &str| {
+            out.push(b'"');
+            out.extend_from_slice(name.as_bytes());
+            out.extend_from_slice(b"\":");
+            write_json_str(value, out);
+            out.push(b',');
+        };
+        text("closes", self.kind.close_kind());
+        text("reason", "writer_gone");
+        text("last_seen", &time_text(self.last_seen, 6));
+        text("detected_at", &time_text(wall_ns(), 6));
+        out.extend_from_slice(b"\"start\":\"");
+        write_time(self.start, 9, out);
+        let duration = self.last_seen.saturating_sub(self.start);
+        let rest = format!(
+            "\",\"duration_ns\":{duration},\"outcome\":\"interrupted\",\"opened_seg\":{},",
+            self.opened_seg
+        );
+        out.extend_from_slice(rest.as_bytes());
+        for (key, value) in &self.payload {
+            write_json_str(key, out);
+            out.push(b':');
+            // Writing to memory can't fail, and what was parsed can be written.
+            let _ = serde_json::to_writer(&mut *out, value);
+            out.push(b',');
+        }
+    }
+}
+
+/// Finds what dead writers left open. Looks at the ends of their segments first: a session that
+/// ended well costs no more than that.
+pub(crate) fn find(core: &Core, session: &Path, own: Option<u32>) -> io::Result<Found> {
+    let nothing = || Found {
+        spans: Vec::new(),
+        _lock: None,
+    };
+    if dead_with_open(core, session, own)?.is_empty() {
+        return Ok(nothing());
+    }
+    let lock = open_private(
+        &session.join("lock"),
+        OpenOptions::new().create(true).truncate(false).write(true),
+    )?;
+    if lock.try_lock().is_err() {
+        // Somebody else is at it.
+        return Ok(nothing());
+    }
+    let dead = dead_with_open(core, session, own)?;
+    let mut spans = Vec::new();
+    for (number, path) in &dead {
+        spans.extend(left_open(*number, path)?);
+    }
+    if !spans.is_empty() {
+        let closed = closed_elsewhere(session)?;
+        spans.retain(|span| !closed.contains(&span.ids.span));
+    }
+    Ok(Found {
+        spans,
+        _lock: Some(lock),
+    })
+}
+
+/// The segments of dead writers whose end leaves a span open.
+fn dead_with_open(
+    core: &Core,
+    session: &Path,
+    own: Option<u32>,
+) -> io::Result<Vec<(u32, PathBuf)>> {
+    let found = match segments(session) {
+        Ok(found) => found,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(error),
+    };
+    let mut dead = Vec::new();
+    for (number, path) in found {
+        if Some(number) == own || writer_of(&path)?.is_some_and(|id| is_alive(core, &id)) {
+            continue;
+        }
+        if ends_open(&tail(&path)?) {
+            dead.push((number, path));
+        }
+    }
+    Ok(dead)
+}
+
+fn is_alive(core: &Core, id: &str) -> bool {
+    core.writer_id().as_deref() == Some(id) || writer::is_alive(&core.root, id)
+}
+
+/// Who wrote a segment, by its first line. `None`: the writer died before that line was whole.
+fn writer_of(path: &Path) -> io::Result<Option<String>> {
+    let mut first = Vec::new();
+    BufReader::new(File::open(path)?).read_until(b'\n', &mut first)?;
+    if first.last() != Some(&b'\n') {
+        return Ok(None);
+    }
+    let line = Line::parse(&first).ok();
+    let writer = line.as_ref().and_then(|line| line.payload.get("writer"));
+    Ok(writer.and_then(Value::as_str).map(str::to_owned))
+}
+
+/// Whether the end of a segment leaves a span open.
+fn ends_open(tail: &[u8]) -> bool {
+    let mut open: HashSet<String> = HashSet::new();
+    for bytes in lines(tail) {
+        let Some(kind) = kind_of(bytes).and_then(|kind| std::str::from_utf8(kind).ok()) else {
+            continue;
+        };
+        let opens = SpanKind::from_open_kind(kind).is_some();
+        if !opens && !SpanKind::is_close_kind(kind) && kind != "checkpoint" {
+            continue;
+        }
+        let Ok(line) = Line::parse(bytes) else {
+            continue;
+        };
+        if kind == "checkpoint" {
+            let listed = line.payload.get("open").and_then(Value::as_array);
+            let ids = listed
+                .into_iter()
+                .flatten()
+                .filter_map(|v| v.get("span_id")?.as_str());
+            open = ids.map(str::to_owned).collect();
+        } else if let Some(span) = line.span_id {
+            if opens {
+                open.insert(span);
+            } else {
+                open.remove(&span);
+            }
+        }
+    }
+    !open.is_empty()
+}
+
+/// Calls `take` with every whole line of a segment that parses.
+fn each_line(
+    path: &Path,
+    wanted: impl Fn(&str) -> bool,
+    mut take: impl FnMut(Line),
+) -> io::Result<Option<u64>> {
+    let mut reader = BufReader::with_capacity(1 << 18, File::open(path)?);
+    let mut bytes = Vec::new();
+    let mut last_seen = None;
+    loop {
+        bytes.clear();
+        reader.read_until(b'\n', &mut bytes)?;
+        if bytes.last() != Some(&b'\n') {
+            return Ok(last_seen);
+        }
+        let Some(kind) = kind_of(&bytes).and_then(|kind| std::str::from_utf8(kind).ok()) else {
+            continue;
+        };
+        if let Some(ts) = ts_of(&bytes) {
+            last_seen = last_seen.max(Some(ts));
+        }
+        if wanted(kind)
+            && let Ok(line) = Line::parse(&bytes)
+        {
+            take(line);
+        }
+    }
+}
+
+fn ts_of(line: &[u8]) -> Option<u64> {
+    let head = std::str::from_utf8(line.get(..100.min(line.len()))?).ok()?;
+    let start = head.find("\"ts\":\"")? + 6;
+    let len = head[start..].find('"')?;
+    parse_time(&head[start..start + len])
+}
+
+fn left_open(number: u32, path: &Path) -> io::Result<Vec<DeadSpan>> {
+    let mut open: HashMap<u64, DeadSpan> = HashMap::new();
+    let mut order = Vec::new();
+    let wanted = |kind: &str| {
+        kind == "span_update"
+            || SpanKind::from_open_kind(kind).is_some()
+            || SpanKind::is_close_kind(kind)
+    };
+    let last_seen = each_line(path, wanted, |mut line| {
+        let Some(ids) = line.ids() else { return };
+        if let Some(kind) = SpanKind::from_open_kind(&line.kind) {
+            let start = line.payload.shift_remove("start");
+            let start = start.as_ref().and_then(Value::as_str).and_then(parse_time);
+            line.payload.shift_remove("late");
+            order.push(ids.span);
+            open.insert(
+                ids.span,
+                DeadSpan {
+                    ids,
+                    turn: line.turn,
+                    kind,
+                    opened_seg: number,
+                    start: start.or_else(|| parse_time(&line.ts)).unwrap_or(0),
+                    last_seen: 0,
+                    payload: line.payload,
+                },
+            );
+        } else if line.kind == "span_update" {
+            if let Some(span) = open.get_mut(&ids.span) {
+                span.payload.extend(line.payload);
+            }
+        } else {
+            open.remove(&ids.span);
+        }
+    })?;
+    let mut spans: Vec<_> = order.iter().filter_map(|id| open.remove(id)).collect();
+    for span in &mut spans {
+        span.last_seen = last_seen.unwrap_or(span.start);
+    }
+    // Children before their parents, as they would have ended.
+    spans.reverse();
+    Ok(spans)
+}
+
+fn closed_elsewhere(session: &Path) -> io::Result<HashSet<u64>> {
+    let mut closed = HashSet::new();
+    for (_, path) in segments(session)? {
+        each_line(&path, SpanKind::is_close_kind, |line| {
+            closed.extend(line.ids().map(|ids| ids.span));
+        })?;
+    }
+    Ok(closed)
+}

@@ -1,0 +1,211 @@
+//! One file of lines, written by one process for its whole life.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use super::root::{make_dir, open_private, segment_name, segments};
+
+/// How the file ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Tail {
+    /// With a newline, or empty.
+    Clean,
+    /// With a part of a line whose event is counted as lost.
+    Fragment,
+    /// With a whole line that lacks only its newline. Its `seq` is used up.
+    Unterminated,
+}
+
+/// A write that did not go through.
+#[derive(Debug)]
+pub(crate) struct WriteFailed {
+    pub error: io::Error,
+    /// The line is on disk but for its newline, which the next write brings.
+    pub whole: bool,
+}
+
+#[derive(Debug)]
+pub(crate) struct Segment {
+    pub number: u32,
+    pub path: PathBuf,
+    /// Closed when too many are open; that means nothing.
+    pub file: Option<File>,
+    pub next_seq: u64,
+    pub size: u64,
+    /// Events in it, without the lines about the segment itself.
+    pub events: u64,
+    pub has_head: bool,
+    tail: Tail,
+    inode: (u64, u64),
+    /// Beyond this size the kernel kills the process (`RLIMIT_FSIZE`).
+    max_size: u64,
+    checked_at: u64,
+    unchecked: u32,
+}
+
+/// How much may happen between two looks at whether the file still has a name.
+const CHECK_EVERY_LINES: u32 = 64;
+const CHECK_EVERY_NS: u64 = 1_000_000_000;
+
+impl Segment {
+    /// Creates the next segment of a session, whoever wrote the ones before.
+    pub fn create(session: &Path, now: u64) -> io::Result<Self> {
+        make_dir(session)?;
+        let mut number = segments(session)?.last().map_or(0, |(n, _)| *n) + 1;
+        let (path, file) = loop {
+            let path = session.join(segment_name(number));
+            let mut options = OpenOptions::new();
+            match open_private(&path, options.append(true).create_new(true)) {
+                Ok(file) => break (path, file),
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => number += 1,
+                Err(error) => return Err(error),
+            }
+        };
+        let meta = file.metadata()?;
+        Ok(Self {
+            number,
+            path,
+            file: Some(file),
+            next_seq: 1,
+            size: 0,
+            events: 0,
+            has_head: false,
+            tail: Tail::Clean,
+            inode: (meta.dev(), meta.ino()),
+            max_size: size_limit(),
+            checked_at: now,
+            unchecked: 0,
+        })
+    }
+
+    /// Opens the file again after the cache closed it. `Ok(false)`: it is gone.
+    pub fn reopen(&mut self) -> io::Result<bool> {
+        if self.file.is_some() {
+            return Ok(true);
+        }
+        match open_private(&self.path, OpenOptions::new().append(true)) {
+            Ok(file) => {
+                let meta = file.metadata()?;
+                if (meta.dev(), meta.ino()) != self.inode {
+                    return Ok(false);
+                }
+                self.file = Some(file);
+                Ok(true)
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Whether the file was removed underneath, looked at now and then (or at once): a write to
+    /// an unlinked file succeeds and is lost.
+    pub fn is_removed(&mut self, now: u64, at_once: bool) -> bool {
+        self.unchecked += 1;
+        let due =
+            self.unchecked >= CHECK_EVERY_LINES || now.abs_diff(self.checked_at) >= CHECK_EVERY_NS;
+        if !due && !at_once {
+            return false;
+        }
+        self.unchecked = 0;
+        self.checked_at = now;
+        self.max_size = size_limit();
+        let Some(file) = &self.file else {
+            return !self.path.exists();
+        };
+        match file.metadata() {
+            // Somebody closed our descriptor, and its number is another file's now.
+            Ok(meta) if (meta.dev(), meta.ino()) != self.inode => {
+                std::mem::forget(self.file.take());
+                !matches!(self.reopen(), Ok(true))
+            }
+            Ok(meta) => meta.nlink() == 0,
+            Err(_) => {
+                std::mem::forget(self.file.take());
+                !matches!(self.reopen(), Ok(true))
+            }
+        }
+    }
+
+    pub fn has_room(&self, line: u64) -> bool {
+        self.size.saturating_add(line) <= self.max_size
+    }
+
+    pub fn max_size(&self) -> u64 {
+        self.max_size
+    }
+
+    /// The byte that has to come before the next line.
+    pub fn start_line(&self, out: &mut Vec<u8>) {
+        if self.tail != Tail::Clean {
+            out.push(b'\n');
+        }
+    }
+
+    /// Hands a whole line to the kernel: one write, and one more for the rest of a short one.
+    pub fn write(&mut self, line: &[u8]) -> Result<(), WriteFailed> {
+        let Some(file) = &mut self.file else {
+            return Err(WriteFailed {
+                error: io::Error::from(io::ErrorKind::NotFound),
+                whole: false,
+            });
+        };
+        let mut done = 0;
+        let mut attempts = 0;
+        let error = loop {
+            match file.write(&line[done..]) {
+                Ok(n) => {
+                    done += n;
+                    if done == line.len() {
+                        break None;
+                    }
+                    attempts += 1;
+                    if n == 0 || attempts == 2 {
+                        break Some(io::Error::new(
+                            io::ErrorKind::WriteZero,
+                            format!("only {done} of {} bytes were written", line.len()),
+                        ));
+                    }
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => break Some(error),
+            }
+        };
+        self.size += done as u64;
+        let Some(error) = error else {
+            self.tail = Tail::Clean;
+            self.next_seq += 1;
+            return Ok(());
+        };
+        if error.raw_os_error() == Some(libc::EBADF) {
+            std::mem::forget(self.file.take());
+        }
+        let whole = done + 1 == line.len();
+        if whole {
+            self.tail = Tail::Unterminated;
+            self.next_seq += 1;
+        } else if done > 0 {
+            self.tail = match line[done - 1] {
+                b'\n' => Tail::Clean,
+                _ => Tail::Fragment,
+            };
+        }
+        Err(WriteFailed { error, whole })
+    }
+}
+
+/// The size a file may have, a little below the limit that brings SIGXFSZ.
+fn size_limit() -> u64 {
+    let mut limit = libc::rlimit {
+        rlim_cur: 0,
+        rlim_max: 0,
+    };
+    // SAFETY: `limit` is a valid place for the answer.
+    let known = unsafe { libc::getrlimit(libc::RLIMIT_FSIZE, &mut limit) } == 0;
+    if !known || limit.rlim_cur == libc::RLIM_INFINITY {
+        u64::MAX
+    } else {
+        limit.rlim_cur
+    }
+}

@@ -1,0 +1,138 @@
+//! When what the kernel has is made to reach the disk.
+
+use std::collections::BTreeSet;
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::Duration;
+
+/// How much a power cut may cost. `kill -9` costs nothing with any of them.
+///
+/// By default [`Sync::Os`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Sync {
+    /// The kernel has each line when the call returns, and writes it out when it sees fit
+    /// (commonly within 30 seconds): a power cut may lose that much.
+    #[default]
+    Os,
+    /// A thread of ours syncs what is new this often: a power cut may lose that much.
+    Interval(Duration),
+    /// Each call waits for the disk. A power cut loses nothing that had returned.
+    Always,
+}
+
+#[derive(Debug, Default)]
+struct Dirty {
+    blobs: BTreeSet<PathBuf>,
+    segments: BTreeSet<PathBuf>,
+    dirs: BTreeSet<PathBuf>,
+    stop: bool,
+}
+
+/// Collects what is not synced yet; a thread of its own takes it from there.
+#[derive(Debug, Default)]
+pub(crate) struct Syncer {
+    dirty: Mutex<Dirty>,
+    wake: Condvar,
+}
+
+impl Syncer {
+    /// Starts the thread. It ends when the ledger does.
+    pub fn start(every: Duration) -> std::io::Result<Arc<Self>> {
+        let syncer = Arc::new(Self::default());
+        let worker = Arc::clone(&syncer);
+        std::thread::Builder::new()
+            .name("spanledger-sync".into())
+            .spawn(move || {
+                // Nothing that happens on this thread is ever traced.
+                let _muted =
+                    tracing::subscriber::set_default(tracing::subscriber::NoSubscriber::default());
+                worker.run(every);
+            })?;
+        Ok(syncer)
+    }
+
+    fn run(&self, every: Duration) {
+        loop {
+            let dirty = self.dirty.lock().unwrap_or_else(PoisonError::into_inner);
+            let waited = self
+                .wake
+                .wait_timeout_while(dirty, every, |dirty| !dirty.stop);
+            let (dirty, _) = waited.unwrap_or_else(PoisonError::into_inner);
+            let stop = dirty.stop;
+            drop(dirty);
+            let _ = self.sync_now();
+            if stop {
+                return;
+            }
+        }
+    }
+
+    pub fn segment(&self, path: &Path) {
+        let mut dirty = self.dirty.lock().unwrap_or_else(PoisonError::into_inner);
+        if !dirty.segments.contains(path) {
+            dirty.segments.insert(path.to_owned());
+        }
+    }
+
+    pub fn blobs(&self, paths: impl IntoIterator<Item = PathBuf>) {
+        let mut dirty = self.dirty.lock().unwrap_or_else(PoisonError::into_inner);
+        dirty.blobs.extend(paths);
+    }
+
+    pub fn dir(&self, path: &Path) {
+        let mut dirty = self.dirty.lock().unwrap_or_else(PoisonError::into_inner);
+        dirty.dirs.insert(path.to_owned());
+    }
+
+    pub fn stop(&self) {
+        self.dirty
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .stop = true;
+        self.wake.notify_all();
+    }
+
+    /// Syncs what is new: blobs, then the segments that name them, then new directories.
+    pub fn sync_now(&self) -> std::io::Result<()> {
+        let taken = {
+            let mut dirty = self.dirty.lock().unwrap_or_else(PoisonError::into_inner);
+            let stop = dirty.stop;
+            std::mem::replace(
+                &mut *dirty,
+                Dirty {
+                    stop,
+                    ..Dirty::default()
+                },
+            )
+        };
+        let mut result = Ok(());
+        for path in taken.blobs.iter().chain(&taken.segments) {
+            result = result.and(sync_file(path));
+        }
+        for path in &taken.dirs {
+            result = result.and(sync_dir(path));
+        }
+        result
+    }
+}
+
+/// What was removed meanwhile needs no sync.
+fn sync_file(path: &Path) -> std::io::Result<()> {
+    match File::open(path) {
+        Ok(file) => file.sync_data(),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(error),
+    }
+}
+
+/// A directory and the two above it that the ledger may have made with it.
+pub(crate) fn sync_dir(path: &Path) -> std::io::Result<()> {
+    path.ancestors()
+        .take(3)
+        .try_for_each(|dir| match File::open(dir) {
+            Ok(file) => file.sync_all(),
+            Err(_) => Ok(()),
+        })
+}

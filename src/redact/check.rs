@@ -1,0 +1,194 @@
+//! Whether a text is exactly one JSON value, and how deep.
+
+/// Which of the open containers are objects: one bit each, so that a million levels are cheap.
+#[derive(Default)]
+pub(super) struct Levels {
+    bits: Vec<u64>,
+    depth: usize,
+}
+
+impl Levels {
+    pub(super) fn push(&mut self, object: bool) {
+        let (word, bit) = (self.depth / 64, self.depth % 64);
+        if word == self.bits.len() {
+            self.bits.push(0);
+        }
+        self.bits[word] = self.bits[word] & !(1 << bit) | u64::from(object) << bit;
+        self.depth += 1;
+    }
+
+    pub(super) fn pop(&mut self) {
+        self.depth = self.depth.saturating_sub(1);
+    }
+
+    pub(super) fn depth(&self) -> usize {
+        self.depth
+    }
+
+    /// Whether the innermost open container is an object.
+    pub(super) fn in_object(&self) -> bool {
+        let Some(last) = self.depth.checked_sub(1) else {
+            return false;
+        };
+        self.bits[last / 64] >> (last % 64) & 1 == 1
+    }
+}
+
+/// The greatest depth of the one JSON value that `json` is, if it is one.
+pub(super) fn depth(json: &str) -> Option<usize> {
+    let bytes = json.as_bytes();
+    let mut levels = Levels::default();
+    let mut deepest = 0;
+    let mut at = 0;
+    loop {
+        at = blanks(bytes, at);
+        match *bytes.get(at)? {
+            open @ (b'{' | b'[') => {
+                levels.push(open == b'{');
+                deepest = deepest.max(levels.depth());
+                at = blanks(bytes, at + 1);
+                if bytes.get(at) != Some(&if open == b'{' { b'}' } else { b']' }) {
+                    if open == b'{' {
+                        at = member_name(bytes, at)?;
+                    }
+                    continue;
+                }
+                // Empty: closed below like any other.
+            }
+            b'"' => at = string(bytes, at)?,
+            b't' => at = word(bytes, at, b"true")?,
+            b'f' => at = word(bytes, at, b"false")?,
+            b'n' => at = word(bytes, at, b"null")?,
+            _ => at = number(bytes, at)?,
+        }
+        // A value has ended; so may the containers around it.
+        loop {
+            at = blanks(bytes, at);
+            if levels.depth() == 0 {
+                return (at == bytes.len()).then_some(deepest);
+            }
+            match (*bytes.get(at)?, levels.in_object()) {
+                (b'}', true) | (b']', false) => {
+                    levels.pop();
+                    at += 1;
+                }
+                (b',', true) => {
+                    at = member_name(bytes, blanks(bytes, at + 1))?;
+                    break;
+                }
+                (b',', false) => {
+                    at += 1;
+                    break;
+                }
+                _ => return None,
+            }
+        }
+    }
+}
+
+/// The first byte from `at` on that is no JSON white space.
+pub(super) fn blanks(bytes: &[u8], mut at: usize) -> usize {
+    while matches!(bytes.get(at), Some(b' ' | b'\t' | b'\n' | b'\r')) {
+        at += 1;
+    }
+    at
+}
+
+fn member_name(bytes: &[u8], at: usize) -> Option<usize> {
+    let at = blanks(bytes, string(bytes, at)?);
+    (bytes.get(at) == Some(&b':')).then_some(at + 1)
+}
+
+/// The end of the string that starts at `at`.
+fn string(bytes: &[u8], at: usize) -> Option<usize> {
+    if bytes.get(at) != Some(&b'"') {
+        return None;
+    }
+    let mut at = at + 1;
+    loop {
+        match *bytes.get(at)? {
+            b'"' => return Some(at + 1),
+            b'\\' => match *bytes.get(at + 1)? {
+                b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't' => at += 2,
+                b'u' => {
+                    if !bytes.get(at + 2..at + 6)?.iter().all(u8::is_ascii_hexdigit) {
+                        return None;
+                    }
+                    at += 6;
+                }
+                _ => return None,
+            },
+            0..0x20 => return None,
+            _ => at += 1,
+        }
+    }
+}
+
+fn word(bytes: &[u8], at: usize, word: &[u8]) -> Option<usize> {
+    bytes[at..].starts_with(word).then_some(at + word.len())
+}
+
+fn number(bytes: &[u8], at: usize) -> Option<usize> {
+    let digits = |from: usize| {
+        let count = bytes[from.min(bytes.len())..]
+            .iter()
+            .take_while(|b| b.is_ascii_digit())
+            .count();
+        (count > 0).then_some(from + count)
+    };
+    let start = if bytes.get(at) == Some(&b'-') {
+        at + 1
+    } else {
+        at
+    };
+    let mut end = if bytes.get(start) == Some(&b'0') {
+        start + 1
+    } else {
+        digits(start)?
+    };
+    if bytes.get(end) == Some(&b'.') {
+        end = digits(end + 1)?;
+    }
+    if matches!(bytes.get(end), Some(b'e' | b'E')) {
+        let sign = usize::from(matches!(bytes.get(end + 1), Some(b'+' | b'-')));
+        end = digits(end + 1 + sign)?;
+    }
+    Some(end)
+}
+
+/// The end of the string that starts at `at` of a text known to be JSON.
+pub(super) fn string_end(bytes: &[u8], at: usize) -> usize {
+    let mut from = at + 1;
+    while let Some(found) = memchr::memchr2(b'"', b'\\', bytes.get(from..).unwrap_or_default()) {
+        from += found;
+        if bytes[from] == b'"' {
+            return from + 1;
+        }
+        from += 2;
+    }
+    bytes.len()
+}
+
+/// The end of the container that starts at `at` of a text known to be JSON.
+pub(super) fn container_end(bytes: &[u8], at: usize) -> usize {
+    let mut depth = 0usize;
+    let mut from = at;
+    while from < bytes.len() {
+        match bytes[from] {
+            b'"' => {
+                from = string_end(bytes, from);
+                continue;
+            }
+            b'{' | b'[' => depth += 1,
+            b'}' | b']' => {
+                depth = depth.saturating_sub(1);
+                if depth == 0 {
+                    return from + 1;
+                }
+            }
+            _ => {}
+        }
+        from += 1;
+    }
+    bytes.len()
+}

@@ -1,0 +1,432 @@
+//! Finding every secret in a text.
+//!
+//! One pass of an automaton over all literals and name stems says where a secret could be; only
+//! there does anything else run. Each check reads forward from its hit and stops at the first
+//! byte that does not fit, and a stretch once found is not searched for names again, so the whole
+//! stays linear.
+
+use std::borrow::Cow;
+use std::ops::Range;
+use std::sync::OnceLock;
+
+use aho_corasick::{AhoCorasick, AhoCorasickKind};
+use regex::Regex;
+
+use super::assign;
+use super::config::{PatternError, Redaction};
+use super::keys::{Keys, STEMS};
+use super::mask::{self, MaskKey};
+use super::places::{self, PROGRAMS};
+use super::shapes;
+use super::value;
+use super::vendors::SHAPES;
+
+/// A secret found in a text.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Found {
+    /// The secret with the context on its left that gives it away, such as `--password `.
+    pub whole: Range<usize>,
+    /// The bytes that are masked.
+    pub secret: Range<usize>,
+    rule: Cow<'static, str>,
+    rank: u8,
+}
+
+impl Found {
+    /// The name of the rule, as masks give it.
+    #[must_use]
+    pub fn rule(&self) -> &str {
+        &self.rule
+    }
+}
+
+/// How many values were masked and how many were cut.
+#[derive(Default, Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Tally {
+    /// Masks written.
+    pub masked: u64,
+    /// Values of which bytes were given up.
+    pub cut: u64,
+}
+
+/// Of secrets found at the same place, the more telling rule names the mask.
+const BY_RULE: u8 = 0;
+const BY_SHAPE: u8 = 100;
+const BY_PLACE: u8 = 101;
+const BY_NAME: u8 = 102;
+
+/// No secret that anything here recognises is shorter with its context.
+const SHORTEST: usize = 6;
+/// Longest part of a key that a mask names.
+const LONGEST_KEY: usize = 40;
+
+/// What a hit of the automaton calls for.
+#[derive(Clone, Copy)]
+enum Action {
+    Shape(usize),
+    Stem,
+    Mask,
+    PrivateKey,
+    Url,
+    Bearer,
+    Basic,
+    BotToken,
+    Program(usize),
+}
+
+/// The compiled rules. Cheap to share between threads; finding and masking need no lock.
+pub struct Redactor {
+    literals: AhoCorasick,
+    actions: Vec<Action>,
+    pub(super) keys: Keys,
+    rules: Vec<(String, Regex)>,
+    shapes: bool,
+    pub(super) mask_key: MaskKey,
+}
+
+impl std::fmt::Debug for Redactor {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Redactor")
+            .field("mask_key", &self.mask_key)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Redactor {
+    /// Compiles the user's patterns and readies the built-in rules.
+    ///
+    /// # Errors
+    ///
+    /// If one of the user's patterns is no regular expression.
+    pub fn new(config: &Redaction, key: MaskKey) -> Result<Self, PatternError> {
+        let mut rules = Vec::with_capacity(config.rules.len());
+        for (name, pattern) in &config.rules {
+            let regex = Regex::new(pattern).map_err(|source| PatternError {
+                rule: name.clone(),
+                pattern: pattern.clone(),
+                source,
+            })?;
+            rules.push((mask::rule_name(name, LONGEST_KEY), regex));
+        }
+        let keys =
+            Keys::new(&config.keys, &config.exempt).map_err(|e| too_many_keys(config, &e))?;
+        let (words, actions) = literals(&keys);
+        let literals = if config.keys.is_empty() {
+            // The same for everyone without keys of their own, so built once.
+            static BUILT_IN: OnceLock<Option<AhoCorasick>> = OnceLock::new();
+            BUILT_IN.get_or_init(|| automaton(&words).ok()).clone()
+        } else {
+            None
+        };
+        let literals = match literals {
+            Some(literals) => literals,
+            None => automaton(&words).map_err(|e| too_many_keys(config, &e))?,
+        };
+        Ok(Self {
+            literals,
+            actions,
+            keys,
+            rules,
+            shapes: config.shapes,
+            mask_key: key,
+        })
+    }
+
+    /// All secrets in `text`, sorted, no two overlapping in what is masked.
+    #[must_use]
+    pub fn find(&self, text: &str) -> Vec<Found> {
+        let mut found = Vec::new();
+        if self.shapes && text.len() >= SHORTEST {
+            self.scan(text, &mut found);
+        }
+        if !self.rules.is_empty() {
+            self.user_rules(text, &mut found);
+        }
+        if found.len() > 1 {
+            found = settle(found);
+        }
+        found
+    }
+
+    /// Masks a plain text. Borrowed if there was nothing to mask.
+    #[must_use]
+    pub fn text<'a>(&self, text: &'a str, tally: &mut Tally) -> Cow<'a, str> {
+        let found = self.find(text);
+        if found.is_empty() {
+            return Cow::Borrowed(text);
+        }
+        let mut clean = String::with_capacity(text.len() + found.len() * 32);
+        let mut at = 0;
+        for secret in &found {
+            clean.push_str(&text[at..secret.secret.start]);
+            clean.push_str(&self.mask(&secret.rule, &text[secret.secret.clone()]));
+            at = secret.secret.end;
+        }
+        clean.push_str(&text[at..]);
+        tally.masked += found.len() as u64;
+        Cow::Owned(clean)
+    }
+
+    /// The mask for `secret`, for callers that put texts together themselves.
+    #[must_use]
+    pub fn mask(&self, rule: &str, secret: &str) -> String {
+        self.mask_key.mask(rule, secret.as_bytes())
+    }
+
+    /// The rule name of a mask made because of the name `key`.
+    pub(super) fn key_rule(&self, key: &str) -> String {
+        let key = key.trim_matches('-');
+        if self.has_shape(key) {
+            return "key:masked".to_owned();
+        }
+        format!("key:{}", mask::rule_name(key, LONGEST_KEY))
+    }
+
+    /// Whether a name is itself a secret, which its mask must not repeat.
+    fn has_shape(&self, name: &str) -> bool {
+        let bytes = name.as_bytes();
+        bytes.len() >= 12
+            && self.literals.find_overlapping_iter(name).any(|hit| {
+                match self.actions[hit.pattern().as_usize()] {
+                    Action::Shape(i) => SHAPES[i].matches(bytes, hit.start()).is_some(),
+                    Action::BotToken => shapes::bot_token(bytes, hit.start()).is_some(),
+                    _ => false,
+                }
+            })
+    }
+
+    fn scan(&self, text: &str, found: &mut Vec<Found>) {
+        let bytes = text.as_bytes();
+        // Up to where names were dealt with, commands' arguments read, and shapes found.
+        let mut names_done = 0;
+        let mut command_done = 0;
+        let mut shapes_done = 0;
+        let mut shape_start = 0;
+        let add = |found: &mut Vec<Found>, rule: Cow<'static, str>, rank, (whole, secret)| {
+            found.push(Found {
+                whole,
+                secret,
+                rule,
+                rank,
+            });
+        };
+        for hit in self.literals.find_overlapping_iter(bytes) {
+            let (start, end) = (hit.start(), hit.end());
+            match self.actions[hit.pattern().as_usize()] {
+                Action::Stem if start >= names_done => {
+                    let looked = assign::look(&self.keys, text, start..end);
+                    names_done = names_done.max(looked.name_end);
+                    if let Some(named) = looked.found {
+                        // A short value may be a name itself: `--token 'api_key': …`.
+                        if named.secret.len() > value::LONGEST_STAND_IN {
+                            names_done = names_done.max(named.secret.end);
+                        }
+                        let rule = Cow::Owned(self.key_rule(&text[named.name]));
+                        add(found, rule, BY_NAME, (named.whole, named.secret));
+                    }
+                }
+                Action::Stem => {}
+                Action::Shape(i) => {
+                    // `sk-` is found before `sk-ant-` at the same place, which names it better.
+                    if (start >= shapes_done || start == shape_start)
+                        && let Some((whole, secret)) = SHAPES[i].matches(bytes, start)
+                    {
+                        shape_start = start;
+                        shapes_done = shapes_done.max(secret.end);
+                        if SHAPES[i].rule == "aws-access-key"
+                            && let Some(near) = shapes::secret_near_id(bytes, secret.end)
+                        {
+                            add(
+                                found,
+                                "aws-secret-key".into(),
+                                BY_RULE,
+                                (whole.start..near.end, near),
+                            );
+                        }
+                        let longer = SHAPES[i].literal.len().min(99) as u8;
+                        add(
+                            found,
+                            SHAPES[i].rule.into(),
+                            BY_SHAPE - longer,
+                            (whole, secret),
+                        );
+                    }
+                }
+                Action::Mask => {
+                    if let Some(end) = mask::mask_end(bytes, start) {
+                        names_done = names_done.max(end);
+                    }
+                }
+                Action::PrivateKey => {
+                    if start >= shapes_done
+                        && let Some(block) = shapes::private_key(bytes, start)
+                    {
+                        shapes_done = block.end;
+                        names_done = names_done.max(block.end);
+                        add(found, "private-key".into(), BY_RULE, (block.clone(), block));
+                    }
+                }
+                Action::Url => {
+                    if let Some(place) = places::url_password(bytes, start)
+                        && !value::meets_mask(bytes, &place.1)
+                    {
+                        add(found, "url-password".into(), BY_PLACE, place);
+                    }
+                }
+                Action::Bearer => {
+                    if let Some(secret) = places::bearer(bytes, start, end) {
+                        add(
+                            found,
+                            "bearer".into(),
+                            BY_PLACE,
+                            (start..secret.end, secret),
+                        );
+                    }
+                }
+                Action::Basic => {
+                    if let Some(secret) = places::basic(bytes, start, end) {
+                        add(
+                            found,
+                            "basic-auth".into(),
+                            BY_PLACE,
+                            (start..secret.end, secret),
+                        );
+                    }
+                }
+                Action::BotToken => {
+                    if let Some(secret) = shapes::bot_token(bytes, start) {
+                        add(
+                            found,
+                            "discord-bot-token".into(),
+                            BY_RULE,
+                            (secret.clone(), secret),
+                        );
+                    }
+                }
+                Action::Program(i) => {
+                    if start >= command_done {
+                        let (done, places) = places::arguments(&PROGRAMS[i], bytes, start, end);
+                        command_done = done;
+                        for place in places {
+                            add(found, "password-argument".into(), BY_PLACE, place);
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    fn user_rules(&self, text: &str, found: &mut Vec<Found>) {
+        for (name, regex) in &self.rules {
+            let has_group = regex
+                .capture_names()
+                .flatten()
+                .any(|group| group == "secret");
+            let mut add = |whole: Range<usize>, secret: Range<usize>| {
+                // What is masked already stays as it is, whatever the pattern makes of masks.
+                if !secret.is_empty() && !touches_mask(text.as_bytes(), &secret) {
+                    let whole = whole.start..secret.end;
+                    found.push(Found {
+                        whole,
+                        secret,
+                        rule: name.clone().into(),
+                        rank: BY_RULE,
+                    });
+                }
+            };
+            if has_group {
+                for groups in regex.captures_iter(text) {
+                    if let (Some(whole), Some(secret)) = (groups.get(0), groups.name("secret")) {
+                        add(whole.range(), secret.range());
+                    }
+                }
+            } else {
+                for whole in regex.find_iter(text) {
+                    add(whole.range(), whole.range());
+                }
+            }
+        }
+    }
+}
+
+/// Whether a mask starts in `range` or reaches into it.
+fn touches_mask(text: &[u8], range: &Range<usize>) -> bool {
+    // A mask is no longer than this, so nothing further left can reach the range.
+    let from = range.start.saturating_sub(192);
+    let mut at = from;
+    while let Some(found) = memchr::memmem::find(&text[at..range.end], mask::OPENING.as_bytes()) {
+        at += found;
+        if mask::mask_end(text, at).is_some_and(|end| end > range.start) {
+            return true;
+        }
+        at += mask::OPENING.len();
+    }
+    // The opening itself may be cut by the range's end.
+    let tail = range.end.saturating_sub(mask::OPENING.len()).max(from);
+    (tail..range.end).any(|at| mask::mask_end(text, at).is_some())
+}
+
+/// Sorts, and joins what overlaps: nothing that any rule found is left standing.
+fn settle(mut found: Vec<Found>) -> Vec<Found> {
+    found.sort_by_key(|f| (f.secret.start, std::cmp::Reverse(f.secret.end), f.rank));
+    let mut settled: Vec<Found> = Vec::with_capacity(found.len());
+    for next in found {
+        match settled.last_mut() {
+            Some(last) if next.secret.start < last.secret.end => {
+                last.whole =
+                    last.whole.start.min(next.whole.start)..last.whole.end.max(next.whole.end);
+                if next.secret.end > last.secret.end {
+                    if next.secret.len() > last.secret.len() {
+                        last.rule = next.rule;
+                    }
+                    last.secret.end = next.secret.end;
+                }
+            }
+            _ => settled.push(next),
+        }
+    }
+    settled
+}
+
+fn automaton(words: &[String]) -> Result<AhoCorasick, aho_corasick::BuildError> {
+    AhoCorasick::builder()
+        .ascii_case_insensitive(true)
+        .kind(Some(AhoCorasickKind::DFA))
+        .build(words)
+}
+
+/// The literals searched for and what each calls for, in the same order.
+fn literals(keys: &Keys) -> (Vec<String>, Vec<Action>) {
+    let mut all: Vec<(String, Action)> = Vec::new();
+    for (i, shape) in SHAPES.iter().enumerate() {
+        all.push((shape.literal.to_owned(), Action::Shape(i)));
+    }
+    all.extend(STEMS.iter().map(|stem| ((*stem).to_owned(), Action::Stem)));
+    all.extend(
+        keys.more_stems()
+            .map(|stem| (stem.to_owned(), Action::Stem)),
+    );
+    all.extend(["sig", "signature", "hmac"].map(|stem| (stem.to_owned(), Action::Stem)));
+    all.push((mask::OPENING.to_owned(), Action::Mask));
+    all.push(("-----BEGIN ".to_owned(), Action::PrivateKey));
+    all.push(("://".to_owned(), Action::Url));
+    all.push(("bearer ".to_owned(), Action::Bearer));
+    all.push(("basic ".to_owned(), Action::Basic));
+    all.extend(shapes::bot_token_starts().map(|start| (start, Action::BotToken)));
+    all.extend(
+        PROGRAMS
+            .iter()
+            .enumerate()
+            .map(|(i, p)| (p.name.to_owned(), Action::Program(i))),
+    );
+    all.into_iter().unzip()
+}
+
+/// The only way to overwhelm the automaton is with the user's keys.
+fn too_many_keys(config: &Redaction, error: &aho_corasick::BuildError) -> PatternError {
+    PatternError {
+        rule: "key".to_owned(),
+        pattern: config.keys.join(", "),
+        source: regex::Error::Syntax(error.to_string()),
+    }
+}

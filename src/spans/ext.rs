@@ -1,0 +1,121 @@
+//! What is recorded on a span after it was made.
+
+use serde::Serialize;
+use tracing::Span;
+
+use super::session::Session;
+use super::stream::Stream;
+use crate::event::{AsFailure, Failure, Outcome, RawFields, Usage};
+use crate::layer::{Located, Op, on_span};
+
+/// Records on agent spans, past every neighbour: nothing given here becomes a `tracing` field.
+///
+/// On a span that is no agent span, or that no ledger listens to, all of it does nothing.
+pub trait SpanExt {
+    /// What a tool returned, JSON or text.
+    ///
+    /// ```
+    /// # use spanledger::{SpanExt, spans};
+    /// # let tool = spans::tool_call("search", "c1").start();
+    /// tool.record_result(&serde_json::json!({"hits": 3}));
+    /// tool.record_result("three hits");
+    /// ```
+    fn record_result<T: Serialize + ?Sized>(&self, result: &T);
+
+    /// What was used. Later counts replace earlier ones; unknown ones change nothing.
+    fn record_usage(&self, usage: &Usage);
+
+    /// An error, with its type and the chain of its causes; `anyhow::Error` too. Makes the
+    /// outcome `error` unless something else is said at the end.
+    ///
+    /// ```
+    /// # use spanledger::{SpanExt, spans};
+    /// # let tool = spans::tool_call("read", "c1").start();
+    /// if let Err(error) = std::fs::read("/no/such/file") {
+    ///     tool.record_error(&error);
+    /// }
+    /// ```
+    fn record_error<E: AsFailure<M>, M>(&self, error: &E);
+
+    /// An error that is no Rust error.
+    fn record_failure(&self, failure: &Failure);
+
+    /// Any field of the span's kind, or one of your own.
+    fn set<T: Serialize>(&self, key: &str, value: T);
+
+    /// Writes the close line now, and never again. The first close wins.
+    fn finish(&self, outcome: Outcome);
+
+    /// The session the span belongs to, as a handle that can go anywhere.
+    fn session(&self) -> Option<Session>;
+
+    /// An answer of the model as it arrives. See [`Stream`].
+    fn stream(&self, message_id: &str) -> Stream;
+
+    /// Reasoning of the model as it arrives.
+    fn stream_reasoning(&self, message_id: &str) -> Stream;
+
+    /// The input of a tool call as it arrives.
+    fn stream_tool_input(&self, tool_call_id: &str) -> Stream;
+}
+
+fn record(span: &Span, fields: RawFields, usage: Option<Usage>) {
+    let op = Op::Record {
+        fields,
+        usage,
+        outcome: Outcome::Unset,
+    };
+    on_span(span, op);
+}
+
+pub(super) fn locate(span: &Span) -> Option<Located> {
+    on_span(span, Op::Locate)
+}
+
+impl SpanExt for Span {
+    fn record_result<T: Serialize + ?Sized>(&self, result: &T) {
+        let mut fields = RawFields::new();
+        fields.json("result", &result);
+        record(self, fields, None);
+    }
+
+    fn record_usage(&self, usage: &Usage) {
+        record(self, RawFields::new(), Some(usage.clone()));
+    }
+
+    fn record_error<E: AsFailure<M>, M>(&self, error: &E) {
+        self.record_failure(&error.as_failure());
+    }
+
+    fn record_failure(&self, failure: &Failure) {
+        let mut fields = RawFields::new();
+        fields.json_text("error", &failure.to_json());
+        record(self, fields, None);
+    }
+
+    fn set<T: Serialize>(&self, key: &str, value: T) {
+        let mut fields = RawFields::new();
+        fields.json(key.to_owned(), &value);
+        record(self, fields, None);
+    }
+
+    fn finish(&self, outcome: Outcome) {
+        on_span(self, Op::Finish(outcome));
+    }
+
+    fn session(&self) -> Option<Session> {
+        locate(self).map(Session::new)
+    }
+
+    fn stream(&self, message_id: &str) -> Stream {
+        Stream::message(locate(self), message_id)
+    }
+
+    fn stream_reasoning(&self, message_id: &str) -> Stream {
+        Stream::reasoning(locate(self), message_id)
+    }
+
+    fn stream_tool_input(&self, tool_call_id: &str) -> Stream {
+        Stream::tool_input(locate(self), tool_call_id)
+    }
+}

@@ -1,0 +1,22 @@
+//! What an agent writes: the six spans, what is recorded on them, and handles to sessions.
+//!
+//! Each constructor makes an ordinary [`tracing::Span`], so `.entered()` and `.instrument()` just
+//! work. A plain macro with the same name and fields gives the same lines; what a constructor
+//! adds is that content (arguments, results, messages) never passes through `tracing` fields,
+//! where a neighbouring layer could print or export it. Ids and names do pass, so that a
+//! neighbour's output still says which tool it was.
+
+mod construct;
+mod ext;
+mod future;
+mod session;
+mod stream;
+
+pub use construct::{
+    CompactionRun, ModelCall, PermissionEvaluate, SessionRun, SessionTurn, ToolCall,
+    compaction_run, model_call, permission_evaluate, session_run, session_turn, tool_call,
+};
+pub use ext::SpanExt;
+pub use future::{FutureExt, Recorded};
+pub use session::Session;
+pub use stream::Stream;

@@ -1,0 +1,69 @@
+//! A handle to a session, to record from anywhere.
+
+use serde::Serialize;
+
+use crate::events::{self, Event};
+use crate::layer::{Located, Place};
+
+/// Records in a session from anywhere: another thread, another request, after the session ended.
+///
+/// From a span ([`SpanExt::session`](crate::SpanExt::session)) it also remembers the span; by id
+/// ([`Handle::session`](crate::Handle::session)) it is the session alone.
+///
+/// ```
+/// # let dir = tempfile::tempdir()?;
+/// # let (layer, guard) = spanledger::builder().root(dir.path()).build::<tracing_subscriber::Registry>()?;
+/// let session = guard.handle().session("ses_1");
+/// std::thread::spawn(move || session.hitl_response("int_1", "allow_once")).join().unwrap();
+/// # drop(layer);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Session {
+    located: Located,
+}
+
+impl Session {
+    pub(crate) fn new(located: Located) -> Self {
+        Self { located }
+    }
+
+    pub(crate) fn place(&self) -> &Place {
+        &self.located.place
+    }
+
+    /// The session's id, as it was given.
+    pub fn id(&self) -> &str {
+        &self.located.place.log.id
+    }
+
+    /// Records an event here.
+    pub fn record(&self, event: impl Into<Event>) {
+        let (kind, fields) = event.into().into_parts();
+        self.located
+            .recorder
+            .event(&self.located.place, &kind, fields);
+    }
+
+    /// A person's decision on a pending call.
+    pub fn hitl_response(&self, interrupt_id: &str, decision: impl Serialize) {
+        self.record(events::hitl_response(interrupt_id).decision(decision));
+    }
+
+    /// What the session is called from now on.
+    pub fn title(&self, title: &str) {
+        self.record(events::session_title(title));
+    }
+
+    /// What the session is doing: busy, idle, waiting, retrying, error.
+    pub fn status(&self, status: &str) {
+        self.record(events::session_status(status));
+    }
+
+    /// Closes what dead processes left open in this session. How many spans that were.
+    pub fn recover(&self) -> usize {
+        let ledger = &self.located.recorder.ledger;
+        let log = ledger.here(&self.located.place.log);
+        log.recover(ledger.core())
+    }
+}

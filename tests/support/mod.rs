@@ -1,0 +1,192 @@
+//! What the tests share: a ledger in a directory of its own, and its trace read back.
+#![allow(dead_code)]
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+use spanledger::ledger::Line;
+use spanledger::reader::{self, Item};
+use spanledger::{Builder, Guard, Handle};
+use tempfile::TempDir;
+use tracing::Dispatch;
+use tracing_subscriber::layer::SubscriberExt;
+
+/// A ledger in a new directory, and the subscriber that feeds it.
+pub struct Recording {
+    // Dropped in this order: the directory goes last.
+    pub dispatch: Dispatch,
+    pub guard: Guard,
+    pub dir: TempDir,
+}
+
+impl Recording {
+    pub fn new() -> Self {
+        Self::with(|builder| builder)
+    }
+
+    pub fn with(configure: impl FnOnce(Builder) -> Builder) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let builder = spanledger::builder().root(dir.path());
+        let (layer, guard) = configure(builder).build().unwrap();
+        let dispatch = Dispatch::new(tracing_subscriber::registry().with(layer));
+        Self {
+            dir,
+            guard,
+            dispatch,
+        }
+    }
+
+    /// Runs an agent on this thread.
+    pub fn run<T>(&self, agent: impl FnOnce() -> T) -> T {
+        tracing::dispatcher::with_default(&self.dispatch, agent)
+    }
+
+    pub fn handle(&self) -> Handle {
+        self.guard.handle()
+    }
+
+    pub fn trace(&self) -> Trace {
+        Trace::read(self.dir.path())
+    }
+
+    /// Lets the process's part go, as its end would, and keeps the directory.
+    pub fn end(self) -> TempDir {
+        drop(self.dispatch);
+        drop(self.guard);
+        self.dir
+    }
+}
+
+/// Everything under a root.
+#[derive(Debug)]
+pub struct Trace {
+    pub root: PathBuf,
+    /// The lines of each session, by its id, segment after segment.
+    pub sessions: BTreeMap<String, Vec<Line>>,
+    /// What was found that is no line.
+    pub damage: Vec<Item>,
+}
+
+impl Trace {
+    pub fn read(root: &Path) -> Self {
+        let mut sessions: BTreeMap<String, Vec<Line>> = BTreeMap::new();
+        let mut damage = Vec::new();
+        let dirs = std::fs::read_dir(root.join("sessions"));
+        for dir in dirs.into_iter().flatten() {
+            let dir = dir.unwrap().path();
+            let mut files: Vec<_> = std::fs::read_dir(&dir)
+                .unwrap()
+                .map(|entry| entry.unwrap().path())
+                .filter(|path| path.extension().is_some_and(|e| e == "jsonl"))
+                .collect();
+            files.sort();
+            for file in files {
+                let mut seq = 0;
+                for item in reader::Segment::open(&file).unwrap() {
+                    match item.unwrap() {
+                        Item::Line(line) => {
+                            seq += 1;
+                            assert_eq!(line.seq, seq, "a hole in {}", file.display());
+                            sessions
+                                .entry(line.session_id.clone())
+                                .or_default()
+                                .push(line);
+                        }
+                        other => damage.push(other),
+                    }
+                }
+            }
+        }
+        Self {
+            root: root.to_owned(),
+            sessions,
+            damage,
+        }
+    }
+
+    pub fn lines(&self) -> impl Iterator<Item = &Line> {
+        self.sessions.values().flatten()
+    }
+
+    pub fn session(&self, id: &str) -> &[Line] {
+        self.sessions
+            .get(id)
+            .unwrap_or_else(|| panic!("no session {id:?} among {:?}", self.sessions.keys()))
+    }
+
+    /// The only line of a kind.
+    pub fn one(&self, kind: &str) -> &Line {
+        let found: Vec<_> = self.lines().filter(|line| line.kind == kind).collect();
+        assert_eq!(found.len(), 1, "lines of kind {kind}: {found:#?}");
+        found[0]
+    }
+
+    pub fn all(&self, kind: &str) -> Vec<&Line> {
+        self.lines().filter(|line| line.kind == kind).collect()
+    }
+
+    /// The close line of the only span of a kind that has this field.
+    pub fn find(&self, kind: &str, key: &str, value: impl Into<Value>) -> &Line {
+        let value = value.into();
+        let found: Vec<_> = self
+            .lines()
+            .filter(|line| line.kind == kind && line.payload.get(key) == Some(&value))
+            .collect();
+        assert_eq!(found.len(), 1, "{kind} with {key}={value}: {found:#?}");
+        found[0]
+    }
+
+    /// The kinds of a session, in order.
+    pub fn kinds(&self, id: &str) -> Vec<&str> {
+        self.session(id)
+            .iter()
+            .map(|line| line.kind.as_str())
+            .collect()
+    }
+
+    /// Every byte under the root, for what must not be there.
+    pub fn bytes(&self) -> Vec<u8> {
+        fn walk(dir: &Path, out: &mut Vec<u8>) {
+            for entry in std::fs::read_dir(dir).unwrap() {
+                let path = entry.unwrap().path();
+                out.extend_from_slice(path.to_string_lossy().as_bytes());
+                if path.is_dir() {
+                    walk(&path, out);
+                } else {
+                    out.extend(std::fs::read(&path).unwrap());
+                }
+            }
+        }
+        let mut out = Vec::new();
+        walk(&self.root, &mut out);
+        out
+    }
+}
+
+pub trait LineExt {
+    /// A member of the payload, by its path: `usage.input_tokens`.
+    fn get(&self, path: &str) -> &Value;
+    fn text(&self, path: &str) -> &str;
+}
+
+impl LineExt for Line {
+    fn get(&self, path: &str) -> &Value {
+        let mut parts = path.split('.');
+        let mut value = self
+            .payload
+            .get(parts.next().unwrap())
+            .unwrap_or(&Value::Null);
+        for part in parts {
+            value = value.get(part).unwrap_or(&Value::Null);
+        }
+        value
+    }
+
+    fn text(&self, path: &str) -> &str {
+        match self.get(path) {
+            Value::String(text) => text,
+            other => panic!("{path} of {} is {other}", self.kind),
+        }
+    }
+}
