@@ -8,6 +8,7 @@ mod layer;
 pub mod ledger;
 pub mod reader;
 pub mod redact;
+pub mod session;
 pub mod spans;
 
 mod builder;

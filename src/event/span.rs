@@ -86,18 +86,21 @@ impl SpanKind {
         })
     }
 
+    pub fn from_close_kind(kind: &str) -> Option<Self> {
+        Some(match kind {
+            "session_end" => Self::Run,
+            "turn_end" => Self::Turn,
+            "model_result" => Self::Model,
+            "tool_result" => Self::Tool,
+            "permission_evaluate" => Self::Permission,
+            "context_compaction" => Self::Compaction,
+            "span_end" => Self::Other,
+            _ => return None,
+        })
+    }
+
     pub fn is_close_kind(kind: &str) -> bool {
-        matches!(
-            kind,
-            "session_end"
-                | "turn_end"
-                | "model_result"
-                | "tool_result"
-                | "permission_evaluate"
-                | "context_compaction"
-                | "span_end"
-                | "interrupted"
-        )
+        kind == "interrupted" || Self::from_close_kind(kind).is_some()
     }
 
     /// The field without which the open line would not say what was opened. Declared empty, as

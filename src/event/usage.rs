@@ -117,6 +117,16 @@ impl Usage {
         usage
     }
 
+    /// As an object; what isn't known is null.
+    pub(crate) fn to_json(&self) -> Value {
+        let mut map = Map::new();
+        for (name, count) in Self::COUNTS.iter().zip(self.counts()) {
+            map.insert((*name).to_owned(), count.into());
+        }
+        map.insert("cost_usd".to_owned(), self.cost_usd.into());
+        Value::Object(map)
+    }
+
     /// Appends the members (no braces), counts and cost only: what the provider said verbatim
     /// has been redacted by then and comes as text.
     pub(crate) fn write_members(&self, details: Option<&str>, out: &mut Vec<u8>) {
@@ -185,6 +195,14 @@ pub struct Totals {
 }
 
 impl Totals {
+    pub(crate) fn add(&mut self, other: &Totals) {
+        self.turns += other.turns;
+        self.model_calls += other.model_calls;
+        self.tool_calls += other.tool_calls;
+        self.errors += other.errors;
+        self.usage.add(&other.usage);
+    }
+
     pub(crate) fn add_usage(&mut self, usage: &Usage) {
         self.usage.add(usage);
     }

@@ -51,11 +51,12 @@ pub use health::Health;
 pub use sync::Sync;
 
 pub(crate) use blobs::NoStore;
-pub(crate) use clock::Moment;
+pub(crate) use clock::{Moment, parse_time, time_text};
 pub(crate) use fork::fork_generation;
 pub(crate) use format::plain_kind;
 pub(crate) use log::{At, Digested, Note, SessionLog};
 pub(crate) use open_span::OpenSpan;
+pub(crate) use past::lines as whole_lines;
 pub(crate) use root::{Root, hex_digest, segments};
 
 use crate::event::{Cleaner, random_bytes};
@@ -65,6 +66,8 @@ use files::OpenFiles;
 use health::Counters;
 use sync::Syncer;
 use writer::WriterLock;
+
+pub(crate) use writer::is_alive as writer_is_alive;
 
 /// Sessions kept in memory although nobody holds them any more.
 const IDLE_SESSIONS: usize = 4096;

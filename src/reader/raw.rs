@@ -194,6 +194,10 @@ pub struct Payload<'a> {
 }
 
 impl<'a> Payload<'a> {
+    pub(crate) fn new(text: &'a str) -> Self {
+        Self { text }
+    }
+
     /// A field by its name. For several fields of one line, [`members`](Self::members) is one pass.
     pub fn get(&self, name: &str) -> Option<RawValue<'a>> {
         self.members()
@@ -214,6 +218,11 @@ impl<'a> Payload<'a> {
     /// The JSON text.
     pub fn as_str(&self) -> &'a str {
         self.text
+    }
+
+    /// The fields, parsed.
+    pub fn as_value(&self) -> Option<Value> {
+        serde_json::from_str(self.text).ok()
     }
 }
 
