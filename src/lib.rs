@@ -2,6 +2,8 @@
 #![warn(missing_docs, missing_debug_implementations)]
 
 // In the order data moves.
+#[cfg(feature = "cli")]
+pub mod cli;
 mod event;
 pub mod events;
 mod layer;
@@ -10,6 +12,8 @@ pub mod reader;
 pub mod redact;
 pub mod session;
 pub mod spans;
+#[cfg(feature = "cli")]
+pub mod view;
 
 mod builder;
 mod error;

@@ -134,6 +134,12 @@ impl Node {
         }
     }
 
+    /// Whether a message stopped before it was whole.
+    pub fn streamed_or_incomplete(&self) -> bool {
+        self.streamed.is_some()
+            || self.get("complete").and_then(|value| value.bool()) == Some(false)
+    }
+
     /// The error's message, with its type where that is known.
     pub fn error(&self) -> Option<String> {
         let error = self.get("error")?;

@@ -1,0 +1,13 @@
+//! What the command prints, as values: tests and the tool share the same renderer.
+
+pub mod text;
+
+mod header;
+mod list;
+mod style;
+mod timeline;
+
+pub use header::header;
+pub use list::list;
+pub use style::Style;
+pub use timeline::Timeline;
