@@ -140,6 +140,16 @@ impl SegmentReader {
         }
     }
 
+    /// The next line whose bytes are wanted; the others aren't even parsed.
+    pub fn next_where(&mut self, want: impl Fn(&[u8]) -> bool) -> io::Result<Option<Found<'_>>> {
+        while let Some((start, end, skipped)) = self.line()? {
+            if want(&self.buf[start..end]) {
+                return Ok(Some(self.found(start, end, skipped)));
+            }
+        }
+        Ok(None)
+    }
+
     pub(super) fn bytes(&self, start: usize, end: usize) -> &[u8] {
         &self.buf[start..end]
     }

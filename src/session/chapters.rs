@@ -18,10 +18,47 @@ pub struct Chapter {
     pub span: Option<Node>,
     /// What happened, in the order it began.
     pub nodes: Vec<Node>,
+    /// The digests of the system prompt, tool catalog and permission rules in force at its end.
+    pub digests: Digests,
     spans: HashMap<u64, usize>,
     messages: HashMap<(String, u64), usize>,
     open: usize,
     passed: bool,
+}
+
+/// The texts in force, by digest.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Digests {
+    /// The system prompt's.
+    pub system_prompt: Option<String>,
+    /// The tool catalog's.
+    pub tool_catalog: Option<String>,
+    /// The permission rules'.
+    pub permission_rules: Option<String>,
+}
+
+impl Digests {
+    /// What a line says of them: the text itself, or the model call it was in force for.
+    fn take(&mut self, line: &RawLine<'_>) {
+        let text = |name: &str| Some(line.payload().get(name)?.text()?.into_owned());
+        let slot = match line.kind.as_ref() {
+            "system_prompt" => &mut self.system_prompt,
+            "tool_catalog" => &mut self.tool_catalog,
+            "permission_rules" => &mut self.permission_rules,
+            "model_call" | "model_result" => {
+                for (slot, name) in [
+                    (&mut self.system_prompt, "system_prompt_digest"),
+                    (&mut self.tool_catalog, "tool_catalog_digest"),
+                    (&mut self.permission_rules, "permission_rules_digest"),
+                ] {
+                    *slot = text(name).or_else(|| slot.take());
+                }
+                return;
+            }
+            _ => return,
+        };
+        *slot = text("digest").or_else(|| slot.take());
+    }
 }
 
 /// Folds lines into chapters. Holds what has not been handed out: as a rule one turn.
@@ -48,12 +85,21 @@ pub struct Chapters {
     /// In the order they began. The last one without a turn takes what is outside.
     current: VecDeque<Chapter>,
     ready: VecDeque<Chapter>,
+    digests: Digests,
 }
 
 impl Chapters {
     /// Takes one line.
     pub fn take(&mut self, line: &RawLine<'_>) {
         let kind = line.kind.as_ref();
+        if matches!(
+            kind,
+            "system_prompt" | "tool_catalog" | "permission_rules" | "model_call"
+        ) {
+            self.digests.take(line);
+            let digests = self.digests.clone();
+            self.chapter(line.turn).digests = digests;
+        }
         match kind {
             "segment" | "checkpoint" => {}
             "message_delta" | "tool_input_delta" => self.delta(line),
@@ -106,6 +152,7 @@ impl Chapters {
         self.current.push_back(Chapter {
             turn: line.turn,
             span: Some(node),
+            digests: self.digests.clone(),
             ..Chapter::default()
         });
         self.hand_out();

@@ -7,13 +7,16 @@
 //! - [`Summary`]: who, what, how much, and how it stands; a few hundred bytes whatever the trace.
 //! - [`Chapters`]: what happened, turn by turn; holds one turn at a time.
 //! - [`Store`]: the sessions under a root.
+//! - [`turn`], [`line`], [`body`], [`blob`]: one thing out of a long session.
 
 mod chapters;
 mod node;
+mod seek;
 mod store;
 mod summary;
 
-pub use chapters::{Chapter, Chapters};
+pub use chapters::{Chapter, Chapters, Digests};
 pub use node::{Node, NodeState};
+pub use seek::{blob, body, line, turn, whole};
 pub use store::{Entry, Resolve, Store};
 pub use summary::{Mishap, OpenSpan, Status, Summary};
