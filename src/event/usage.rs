@@ -94,7 +94,7 @@ impl Usage {
         }
     }
 
-    fn add(&mut self, other: &Usage) {
+    pub(crate) fn add(&mut self, other: &Usage) {
         for (index, count) in other.counts().into_iter().enumerate() {
             if let Some(n) = count {
                 let sum = self.count_mut(index);

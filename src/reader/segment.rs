@@ -131,6 +131,37 @@ impl SegmentReader {
         (self.buf.len() - self.taken) as u64 + self.skipping
     }
 
+    /// What follows the last newline of the file, as damage: for a segment whose writer is gone.
+    pub fn torn_tail(&self) -> io::Result<Option<Damage>> {
+        let size = self.file.metadata()?.len();
+        let mut reach = 1 << 16;
+        loop {
+            let from = size.saturating_sub(reach);
+            let mut file = &self.file;
+            file.seek(SeekFrom::Start(from))?;
+            let mut bytes = Vec::new();
+            file.take(reach).read_to_end(&mut bytes)?;
+            // The reader's own place in the file.
+            file.seek(SeekFrom::Start(self.offset + self.buf.len() as u64))?;
+            match memchr::memrchr(b'\n', &bytes) {
+                Some(at) if at + 1 == bytes.len() => return Ok(None),
+                None if bytes.is_empty() => return Ok(None),
+                None if from > 0 => reach *= 4,
+                found => {
+                    let offset = from + found.map_or(0, |at| at as u64 + 1);
+                    return Ok(Some(Damage {
+                        path: self.path.clone(),
+                        offset,
+                        bytes: size - offset,
+                        why: NotALine::Damaged(
+                            "no newline at its end: its writer died over it".into(),
+                        ),
+                    }));
+                }
+            }
+        }
+    }
+
     /// The next line. `None`: no whole line is there now.
     #[allow(clippy::should_implement_trait)]
     pub fn next(&mut self) -> io::Result<Option<Found<'_>>> {

@@ -133,18 +133,19 @@ impl Chapters {
     }
 
     fn chapter(&mut self, turn: Option<u32>) -> &mut Chapter {
-        let found = self
+        let mut at = self
             .current
             .iter()
             .rposition(|chapter| chapter.turn == turn);
-        let index = found.unwrap_or_else(|| {
+        if at.is_none() {
+            at = Some(self.current.len());
             self.current.push_back(Chapter {
                 turn,
+                digests: self.digests.clone(),
                 ..Chapter::default()
             });
-            self.current.len() - 1
-        });
-        &mut self.current[index]
+        }
+        &mut self.current[at.unwrap_or(0)]
     }
 
     fn open_turn(&mut self, line: &RawLine<'_>) {

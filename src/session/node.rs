@@ -2,6 +2,8 @@
 
 use std::borrow::Cow;
 
+use serde_json::Value;
+
 use crate::event::SpanKind;
 use crate::ledger::parse_time;
 use crate::reader::{Address, Payload, RawLine, RawValue};
@@ -119,6 +121,17 @@ impl Node {
     /// The fields of the line that tells most, in order.
     pub fn fields(&self) -> impl Iterator<Item = (&str, RawValue<'_>)> {
         Payload::new(&self.payload).members()
+    }
+
+    /// All its fields, parsed, the updates taken in.
+    pub fn payload_json(&self) -> Value {
+        let mut all = serde_json::Map::new();
+        for text in [&self.payload].into_iter().chain(&self.updates) {
+            if let Ok(Value::Object(fields)) = serde_json::from_str(text) {
+                all.extend(fields);
+            }
+        }
+        Value::Object(all)
     }
 
     /// How it ended: ok, error, denied, cancelled, interrupted, unset; nothing while it is open.

@@ -6,8 +6,10 @@ mod header;
 mod list;
 mod style;
 mod timeline;
+mod turn;
 
 pub use header::header;
 pub use list::list;
 pub use style::Style;
 pub use timeline::Timeline;
+pub use turn::{ModelUsed, TurnFacts};

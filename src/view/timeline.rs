@@ -22,9 +22,18 @@ const LINES: usize = 3;
 ///     println!("{line}");
 /// }
 /// ```
-#[derive(Debug)]
 pub struct Timeline<'a> {
     style: &'a Style,
+    subagents: Option<Subagents<'a>>,
+}
+
+/// The lines of a subagent's session, by its id.
+type Subagents<'a> = &'a dyn Fn(&str, usize) -> Vec<String>;
+
+impl std::fmt::Debug for Timeline<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Timeline").finish_non_exhaustive()
+    }
 }
 
 /// The time a chapter covers.
@@ -54,7 +63,18 @@ enum Tone {
 impl<'a> Timeline<'a> {
     /// A renderer.
     pub fn new(style: &'a Style) -> Self {
-        Self { style }
+        Self {
+            style,
+            subagents: None,
+        }
+    }
+
+    /// Puts what a subagent did under the row that started it.
+    pub fn with_subagents(self, lines: &'a dyn Fn(&str, usize) -> Vec<String>) -> Self {
+        Self {
+            subagents: Some(lines),
+            ..self
+        }
     }
 
     /// The lines of a chapter.
@@ -203,6 +223,11 @@ impl<'a> Timeline<'a> {
                 out.push(format!("{blank}{}", self.style.dim(&more)));
             }
         }
+        if let (Some(lines), "subagent") = (self.subagents, node.kind.as_ref())
+            && let Some(id) = node.text("child_session_id")
+        {
+            out.extend(lines(&id, depth));
+        }
     }
 
     fn tone(&self, tone: Tone, text: &str) -> String {
@@ -312,6 +337,12 @@ impl<'a> Timeline<'a> {
                 row.label = "answer".into();
                 row.tone = Tone::Person;
                 row.text = node.get("decision").map(show_value).unwrap_or_default();
+            }
+            "subagent" => {
+                row.label = "subagent".into();
+                row.tone = Tone::Look;
+                let (agent, id) = (said("agent"), said("child_session_id"));
+                row.text = format!("{}  {}", agent.unwrap_or_default(), id.unwrap_or_default());
             }
             "artifact" => {
                 row.label = "artifact".into();
