@@ -18,7 +18,7 @@ pub fn list(entries: &[(usize, &Entry)], style: &Style) -> Vec<String> {
         .iter()
         .map(|(depth, entry)| columns(&id(*depth, entry)))
         .max();
-    let id_width = longest.unwrap_or(0).clamp(8, if wide { 36 } else { 30 });
+    let id_width = longest.unwrap_or(0).clamp(8, if wide { 36 } else { 27 });
 
     let heads = ["STATUS", "TURNS", "TOOLS", "ERR", "TOKENS", "COST", "AGE"];
     let mut head = row(&pad("SESSION", id_width), &pad(heads[0], 11), &heads[1..]);
