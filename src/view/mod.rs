@@ -4,6 +4,7 @@ pub mod text;
 
 mod header;
 mod list;
+mod row;
 mod style;
 mod timeline;
 mod turn;
