@@ -71,7 +71,7 @@ pub(super) fn row(node: &Node, rules: Option<&str>) -> Option<Row> {
                 .map(input_value);
             match input {
                 // What is short enough to read at a glance stands on the row itself.
-                Some(input) if input.text.len() <= 40 && !input.text.contains('\n') => {
+                Some(input) if input.text.len() <= 28 && !input.text.contains('\n') => {
                     row.text.push_str(&format!("  {}", input.text));
                 }
                 Some(input) => row.below.push((Tone::Plain, '←', input)),
