@@ -6,6 +6,7 @@ use std::fmt;
 
 use serde_json::Value;
 
+use super::serialize::{self, Serialized};
 use super::usage::{Usage, UsageText};
 use super::{FieldRole, SpanKind, UsageField, is_json_field};
 use crate::redact::{Limits, Redactor, Store, Tally};
@@ -84,15 +85,23 @@ impl RawFields {
     }
 
     pub fn json(&mut self, key: impl Into<Cow<'static, str>>, value: &impl serde::Serialize) {
-        match serde_json::to_string(value) {
+        let start = self.buf.len();
+        let form = match serialize::append(value, &mut self.buf) {
             // A text is taken as the macros take it: whether it is JSON is the field's to say.
-            Ok(json) if json.starts_with('"') => {
-                let text: String = serde_json::from_str(&json).unwrap_or(json);
-                self.text(key, &text);
+            Ok(Serialized::Text) => RawForm::Text,
+            Ok(Serialized::Json) => RawForm::Json,
+            Err(error) => {
+                self.buf.truncate(start);
+                self.buf.push_str(&format!("[not serializable: {error}]"));
+                RawForm::Text
             }
-            Ok(json) => self.json_text(key, &json),
-            Err(error) => self.text(key, &format!("[not serializable: {error}]")),
-        }
+        };
+        self.at.push(RawEntry {
+            key: key.into(),
+            form,
+            start,
+            end: self.buf.len(),
+        });
     }
 
     pub fn json_text(&mut self, key: impl Into<Cow<'static, str>>, json: &str) {
