@@ -6,6 +6,7 @@ use std::fmt;
 
 use serde_json::Value;
 
+use super::serialize::{self, Serialized};
 use super::usage::{Usage, UsageText};
 use super::{FieldRole, SpanKind, UsageField, is_json_field};
 use crate::redact::{Limits, Redactor, Store, Tally};
@@ -55,14 +56,19 @@ impl RawFields {
         self.at.clear();
     }
 
+    /// `write` appends the value and says what it is.
     fn push(
         &mut self,
         key: impl Into<Cow<'static, str>>,
-        form: RawForm,
-        write: impl FnOnce(&mut String),
+        write: impl FnOnce(&mut String) -> RawForm,
     ) {
+        if self.at.capacity() == 0 {
+            // What most spans need, at once instead of in many small steps.
+            self.buf.reserve(256);
+            self.at.reserve(8);
+        }
         let start = self.buf.len();
-        write(&mut self.buf);
+        let form = write(&mut self.buf);
         self.at.push(RawEntry {
             key: key.into(),
             form,
@@ -72,31 +78,42 @@ impl RawFields {
     }
 
     pub fn text(&mut self, key: impl Into<Cow<'static, str>>, text: &str) {
-        self.push(key, RawForm::Text, |buf| buf.push_str(text));
+        self.push(key, |buf| {
+            buf.push_str(text);
+            RawForm::Text
+        });
     }
 
     pub fn display(&mut self, key: impl Into<Cow<'static, str>>, value: fmt::Arguments<'_>) {
         use fmt::Write;
-        self.push(key, RawForm::Text, |buf| {
+        self.push(key, |buf| {
             // A Display that fails has still said what it said so far.
             let _ = buf.write_fmt(value);
+            RawForm::Text
         });
     }
 
     pub fn json(&mut self, key: impl Into<Cow<'static, str>>, value: &impl serde::Serialize) {
-        match serde_json::to_string(value) {
-            // A text is taken as the macros take it: whether it is JSON is the field's to say.
-            Ok(json) if json.starts_with('"') => {
-                let text: String = serde_json::from_str(&json).unwrap_or(json);
-                self.text(key, &text);
+        self.push(key, |buf| {
+            let start = buf.len();
+            match serialize::append(value, buf) {
+                // A text is taken as the macros take it: whether it is JSON is the field's to say.
+                Ok(Serialized::Text) => RawForm::Text,
+                Ok(Serialized::Json) => RawForm::Json,
+                Err(error) => {
+                    buf.truncate(start);
+                    buf.push_str(&format!("[not serializable: {error}]"));
+                    RawForm::Text
+                }
             }
-            Ok(json) => self.json_text(key, &json),
-            Err(error) => self.text(key, &format!("[not serializable: {error}]")),
-        }
+        });
     }
 
     pub fn json_text(&mut self, key: impl Into<Cow<'static, str>>, json: &str) {
-        self.push(key, RawForm::Json, |buf| buf.push_str(json));
+        self.push(key, |buf| {
+            buf.push_str(json);
+            RawForm::Json
+        });
     }
 
     pub fn u64(&mut self, key: impl Into<Cow<'static, str>>, value: u64) {
@@ -105,8 +122,9 @@ impl RawFields {
 
     pub fn plain(&mut self, key: impl Into<Cow<'static, str>>, value: fmt::Arguments<'_>) {
         use fmt::Write;
-        self.push(key, RawForm::Plain, |buf| {
+        self.push(key, |buf| {
             let _ = buf.write_fmt(value);
+            RawForm::Plain
         });
     }
 
@@ -159,7 +177,10 @@ impl RawFields {
     pub fn append(&mut self, other: &RawFields) {
         for entry in &other.at {
             let text = &other.buf[entry.start..entry.end];
-            self.push(entry.key.clone(), entry.form, |buf| buf.push_str(text));
+            self.push(entry.key.clone(), |buf| {
+                buf.push_str(text);
+                entry.form
+            });
         }
     }
 

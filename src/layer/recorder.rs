@@ -50,7 +50,7 @@ impl Recorder {
             span: cell.span,
             parent,
         };
-        let mut span = OpenSpan::new(cell.kind, ids, cell.start);
+        let mut span = Box::new(OpenSpan::new(cell.kind, ids, cell.start));
         if let Some(above) = above {
             span.turn = above.turn;
             span.turn_span = above.turn_span;

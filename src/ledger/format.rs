@@ -58,7 +58,7 @@ pub(crate) struct Head<'a> {
     pub ids: Option<Ids>,
 }
 
-fn number(value: u64, out: &mut Vec<u8>) {
+pub(super) fn number(value: u64, out: &mut Vec<u8>) {
     let mut digits = [0u8; 20];
     let mut at = digits.len();
     let mut rest = value;

@@ -8,7 +8,7 @@
 //!   the open lines that were lost of spans still open, the closes that were lost. Only then
 //!   what is new.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashSet};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
@@ -115,7 +115,8 @@ struct State {
     lost_opens: bool,
     backoff: u64,
     retry_at: u64,
-    spans: HashMap<u64, OpenSpan>,
+    /// Few at a time, by span id, and too large to be moved about.
+    spans: BTreeMap<u64, Box<OpenSpan>>,
     totals: Totals,
     next_turn: u32,
     current: [Option<String>; 3],
@@ -202,7 +203,7 @@ impl SessionLog {
     }
 
     /// Opens a span. Returns the turn it belongs to: for a turn, its own.
-    pub fn open(self: &Arc<Self>, core: &Core, mut span: OpenSpan) -> Option<u32> {
+    pub fn open(self: &Arc<Self>, core: &Core, mut span: Box<OpenSpan>) -> Option<u32> {
         let mut guard = self.lock();
         let state = &mut *guard;
         self.read_past(core, state);
@@ -365,7 +366,7 @@ impl SessionLog {
         self.lock()
             .spans
             .get(&span)
-            .is_some_and(OpenSpan::is_silent)
+            .is_some_and(|span| span.is_silent())
     }
 
     /// Appends an event.

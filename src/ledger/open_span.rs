@@ -1,6 +1,7 @@
 //! A span between its open and its close line.
 
 use super::clock::{Moment, write_time};
+use super::format::number;
 use crate::event::{
     Fields, Ids, Outcome, SpanKind, Usage, UsageText, hex16, hex32, write_json_str,
 };
@@ -123,7 +124,7 @@ impl OpenSpan {
         out.extend_from_slice(b"\"start\":\"");
         write_time(self.start.wall, 9, out);
         out.extend_from_slice(b"\",\"duration_ns\":");
-        out.extend_from_slice(duration.to_string().as_bytes());
+        number(duration, out);
         out.extend_from_slice(b",\"outcome\":\"");
         out.extend_from_slice(outcome.as_str().as_bytes());
         out.extend_from_slice(b"\",");
