@@ -858,9 +858,16 @@ fn count_close(state: &mut State, span: &OpenSpan, outcome: Outcome) {
         SpanKind::Model | SpanKind::Turn | SpanKind::Run => &span.usage.usage,
         _ => return,
     };
-    if usage.is_empty() || span.counted {
+    if usage.is_empty() && !span.counted {
         return;
     }
-    state.totals.add_usage(usage);
+    if !span.counted {
+        state.totals.add_usage(usage);
+        // It was finished before what is inside it, and has spoken for all of that.
+        let id = Some(span.ids.span);
+        for inside in state.spans.values_mut() {
+            inside.counted |= inside.turn_span == id || inside.run_span == id;
+        }
+    }
     mark_counted(state, [span.turn_span, span.run_span, None]);
 }
