@@ -329,11 +329,12 @@ impl SessionLog {
         let duration = end.saturating_sub(span.start.steady);
         let outcome = span.final_outcome(said);
         count_close(state, &span, outcome);
-        if outcome == Outcome::Denied
-            && span.kind == SpanKind::Permission
+        if span.kind == SpanKind::Permission
+            && matches!(outcome, Outcome::Denied | Outcome::Ok)
             && let Some(tool) = span.ids.parent.and_then(|id| state.spans.get_mut(&id))
         {
-            tool.denied = true;
+            // The last word counts: a person may allow what a rule had denied.
+            tool.denied = outcome == Outcome::Denied;
         }
         let totals = matches!(span.kind, SpanKind::Run | SpanKind::Turn).then(|| {
             let mut out = b"\"totals\":".to_vec();

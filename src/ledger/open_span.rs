@@ -22,7 +22,7 @@ pub(crate) struct OpenSpan {
     /// From `model_usage` events inside it; counts where its own result has none.
     pub event_usage: Usage,
     pub outcome: Outcome,
-    /// A permission inside it said no.
+    /// The last permission decided inside it said no.
     pub denied: bool,
     /// Something inside it has been counted in the totals already.
     pub counted: bool,
