@@ -81,7 +81,8 @@ impl Emitter<'_> {
 }
 
 /// An event of your own kind. Members of an object become its fields, anything else its `value`.
-/// The kind should be a short lower-case word; other characters are replaced by `_`.
+/// The kind should be a short lower-case word; other characters are replaced by `_`. The kinds of
+/// span lines and of the ledger's own (`checkpoint`, `gap`, …) get `custom.` before them.
 ///
 /// ```
 /// use serde_json::json;

@@ -13,8 +13,8 @@ use crate::event::{
     new_trace_id,
 };
 use crate::ledger::{
-    At, Core, Digested, Ledger, NoStore, Note, OpenSpan, SessionLog, fork_generation, hex_digest,
-    plain_kind,
+    At, Core, Digested, Ledger, NoStore, Note, OpenSpan, SessionLog, event_kind, fork_generation,
+    hex_digest,
 };
 use crate::redact::{Limits, Tally};
 
@@ -300,7 +300,7 @@ impl Recorder {
     /// An event of the trace.
     pub fn event(&self, place: &Place, kind: &str, mut raw: RawFields) {
         let core = self.ledger.core();
-        let kind = plain_kind(kind);
+        let kind = event_kind(kind);
         // A session id routes any event.
         let routed = match raw.get("session_id") {
             Some(id) if *id != *place.log.id => Some(self.ledger.session(id)),

@@ -53,7 +53,7 @@ pub use sync::Sync;
 pub(crate) use blobs::NoStore;
 pub(crate) use clock::Moment;
 pub(crate) use fork::fork_generation;
-pub(crate) use format::plain_kind;
+pub(crate) use format::event_kind;
 pub(crate) use log::{At, Digested, Note, SessionLog};
 pub(crate) use open_span::OpenSpan;
 pub(crate) use root::{Root, hex_digest, segments};
