@@ -260,28 +260,25 @@ where
             return;
         }
         event.record(&mut Collect(&mut raw));
-        let (cell, place) = match near {
-            Near {
-                what: Around::Agent(cell),
-                ..
-            } => match self.recorder.place_of(&cell) {
-                Some(place) => (Some(Arc::clone(&cell)), place.clone()),
+        let (cell, place) = match near.what {
+            Around::Agent(cell) => match self.recorder.place_of(&cell) {
+                Some(place) => (Some(Arc::clone(&cell)), Some(place.clone())),
                 None => return,
             },
-            Near {
-                what: Around::Session(log) | Around::Anchored(Anchor { log, .. }),
-                ..
-            } => (None, Place { log, at: None }),
-            _ => match raw.get("session_id") {
-                Some(id) => (
-                    None,
-                    Place {
-                        log: self.recorder.ledger.session(id),
-                        at: None,
-                    },
-                ),
-                None => return,
-            },
+            Around::Session(log) | Around::Anchored(Anchor { log, .. }) => {
+                (None, Some(Place { log, at: None }))
+            }
+            Around::Nothing => (None, None),
+        };
+        // A session id routes any event, also out of the session it happened in.
+        let (cell, place) = match (raw.get("session_id"), place) {
+            (Some(id), Some(place)) if *id == *place.log.id => (cell, place),
+            (Some(id), _) => {
+                let log = self.recorder.ledger.session(id);
+                (None, Place { log, at: None })
+            }
+            (None, Some(place)) => (cell, place),
+            (None, None) => return,
         };
         self.recorder
             .log(cell.as_ref(), &place, *meta.level(), meta.target(), raw);
