@@ -27,7 +27,7 @@ pub(crate) use recorder::{Located, Recorder};
 
 use bridge::{Bridge, LAYERS, Unhide, take_handoff};
 use cell::{Anchor, Cell, Route};
-use find::{Around, Near, walk};
+use find::{Around, walk};
 use visit::{Collect, FindText};
 
 use crate::event::{Outcome, RawFields, SpanKind, new_trace_id};

@@ -1,0 +1,635 @@
+//! Events: every kind by its function, from everywhere, and by plain macro.
+
+mod support;
+
+use serde_json::{Value, json};
+use spanledger::events::{self, Event};
+use spanledger::{Failure, Outcome, SpanExt, Usage, spans};
+use support::{LineExt, Recording, Trace};
+use tracing::{debug, info, info_span, warn};
+
+/// Every kind that an agent can write, with all its fields, and the payload it must become.
+fn every_kind() -> Vec<(&'static str, Event, Value)> {
+    let sha = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08";
+    let mut all: Vec<(&'static str, Event, Value)> = Vec::new();
+    let mut kind = |kind, event: Event, payload| all.push((kind, event, payload));
+    kind(
+        "session_title",
+        events::session_title("Fix the build").into(),
+        json!({"title": "Fix the build"}),
+    );
+    kind(
+        "session_update",
+        events::session_update()
+            .model_id("opus")
+            .provider_id("anthropic")
+            .variant("high")
+            .temperature(0.5)
+            .archived_at("2026-01-01T00:00:00Z")
+            .metadata(json!({"a": [1]}))
+            .into(),
+        json!({"model_id": "opus", "provider_id": "anthropic", "variant": "high",
+            "temperature": 0.5, "archived_at": "2026-01-01T00:00:00Z", "metadata": {"a": [1]}}),
+    );
+    kind(
+        "session_status",
+        events::session_status("retrying")
+            .attempt(2)
+            .message("overloaded")
+            .next_at("2026-01-01T00:00:00Z")
+            .into(),
+        json!({"status": "retrying", "attempt": 2, "message": "overloaded",
+            "next_at": "2026-01-01T00:00:00Z"}),
+    );
+    kind(
+        "message_user",
+        events::message_user("Why?")
+            .message_id("m1")
+            .parts(json!([{"type": "text", "text": "Why?"}]))
+            .attachments(json!([{"name": "a.png", "bytes": 3}]))
+            .queued_at("2026-01-01T00:00:00Z")
+            .trigger("user")
+            .snapshot_id("snap_1")
+            .replaces("m0")
+            .metadata(json!({"k": "v"}))
+            .into(),
+        json!({"content": "Why?", "message_id": "m1", "parts": [{"type": "text", "text": "Why?"}],
+            "attachments": [{"name": "a.png", "bytes": 3}], "queued_at": "2026-01-01T00:00:00Z",
+            "trigger": "user", "snapshot_id": "snap_1", "replaces": "m0", "metadata": {"k": "v"}}),
+    );
+    kind(
+        "message_assistant",
+        events::message_assistant("Because")
+            .message_id("m2")
+            .parts(json!([]))
+            .part_index(1)
+            .attachments(json!([]))
+            .complete(false)
+            .abort_reason("stopped")
+            .replaces("m0")
+            .metadata(json!({}))
+            .into(),
+        json!({"content": "Because", "message_id": "m2", "parts": [], "part_index": 1,
+            "attachments": [], "complete": false, "abort_reason": "stopped", "replaces": "m0",
+            "metadata": {}}),
+    );
+    kind(
+        "message_reasoning",
+        events::message_reasoning("Hm")
+            .message_id("m2")
+            .part_index(0)
+            .parts(json!([]))
+            .complete(true)
+            .metadata(json!({"signature": "x"}))
+            .into(),
+        json!({"content": "Hm", "message_id": "m2", "part_index": 0, "parts": [],
+            "complete": true, "metadata": {"signature": "x"}}),
+    );
+    kind(
+        "message_system",
+        events::message_system("Be brief")
+            .message_id("m0")
+            .parts(json!([]))
+            .metadata(json!({}))
+            .into(),
+        json!({"content": "Be brief", "message_id": "m0", "parts": [], "metadata": {}}),
+    );
+    kind(
+        "message_delta",
+        events::message_delta("m2", "Be")
+            .part_index(1)
+            .offset(0)
+            .into(),
+        json!({"message_id": "m2", "text": "Be", "part_index": 1, "offset": 0}),
+    );
+    kind(
+        "tool_input_delta",
+        events::tool_input_delta("c1", "{\"a")
+            .part_index(1)
+            .offset(9)
+            .into(),
+        json!({"tool_call_id": "c1", "text": "{\"a", "part_index": 1, "offset": 9}),
+    );
+    kind(
+        "model_usage",
+        events::model_usage(&Usage {
+            input_tokens: Some(10),
+            cost_usd: Some(0.5),
+            usage_details: Some(json!({"service_tier": "batch"})),
+            ..Usage::default()
+        }),
+        json!({"input_tokens": 10, "cost_usd": 0.5, "usage_details": {"service_tier": "batch"}}),
+    );
+    kind(
+        "hitl_request",
+        events::hitl_request("int_1")
+            .pending(json!({"tool": "bash"}))
+            .tool_id("bash")
+            .tool_call_id("c1")
+            .options(json!(["allow", "deny"]))
+            .into(),
+        json!({"interrupt_id": "int_1", "pending": {"tool": "bash"}, "tool_id": "bash",
+            "tool_call_id": "c1", "options": ["allow", "deny"]}),
+    );
+    kind(
+        "hitl_response",
+        events::hitl_response("int_1")
+            .decision("allow_once")
+            .decided_by("ada")
+            .payload(json!({"note": 1}))
+            .into(),
+        json!({"interrupt_id": "int_1", "decision": "allow_once", "decided_by": "ada",
+            "payload": {"note": 1}}),
+    );
+    kind(
+        "artifact",
+        events::artifact("plot.png")
+            .mime("image/png")
+            .caption("Loss")
+            .tool_call_id("c1")
+            .format("png")
+            .size_px(json!([640, 480]))
+            .dpi(150)
+            .slot("figure-1")
+            .source_code("plot()")
+            .sha256(sha)
+            .bytes(1234)
+            .blob(sha)
+            .into(),
+        json!({"path": "plot.png", "mime": "image/png", "caption": "Loss", "tool_call_id": "c1",
+            "format": "png", "size_px": [640, 480], "dpi": 150, "slot": "figure-1",
+            "source_code": "plot()", "sha256": sha, "bytes": 1234, "blob": sha}),
+    );
+    kind(
+        "attempt",
+        events::attempt("a2")
+            .parent_id("a1")
+            .rationale("smaller steps")
+            .parameters_changed(json!({"lr": 0.1}))
+            .metrics(json!({"loss": 2.5}))
+            .candidate_path("c.py")
+            .plot_artifact_path("p.png")
+            .notes("ok")
+            .into(),
+        json!({"id": "a2", "parent_id": "a1", "rationale": "smaller steps",
+            "parameters_changed": {"lr": 0.1}, "metrics": {"loss": 2.5},
+            "candidate_path": "c.py", "plot_artifact_path": "p.png", "notes": "ok"}),
+    );
+    kind(
+        "verdict",
+        events::verdict(1, "validation_failed")
+            .error("city mismatch")
+            .span_id("00f067aa0ba902b7")
+            .into(),
+        json!({"iteration": 1, "verdict_kind": "validation_failed", "error": "city mismatch",
+            "span_id": "00f067aa0ba902b7"}),
+    );
+    kind(
+        "iterate_result",
+        events::iterate_result("accepted")
+            .kind("fill")
+            .prompt("produce it")
+            .iterations(2)
+            .max_iterations(3)
+            .artifact(json!({"rows": 1}))
+            .grounded(true)
+            .daemon("validatord")
+            .into(),
+        json!({"final_verdict": "accepted", "kind": "fill", "prompt": "produce it",
+            "iterations": 2, "max_iterations": 3, "artifact": {"rows": 1}, "grounded": true,
+            "daemon": "validatord"}),
+    );
+    kind(
+        "state_update",
+        events::state_update()
+            .state(json!({"step": 2}))
+            .diff(json!([{"op": "add"}]))
+            .into(),
+        json!({"state": {"step": 2}, "diff": [{"op": "add"}]}),
+    );
+    kind(
+        "error",
+        events::failure(&Failure::new("Timeout", "too slow").details(json!({"after": 5}))),
+        json!({"error": {"error_type": "Timeout", "message": "too slow", "details": {"after": 5}}}),
+    );
+    kind(
+        "loop_warning",
+        events::loop_warning("bash ls", 3)
+            .window_size(20)
+            .evidence(json!(["1:4", "1:9"]))
+            .into(),
+        json!({"pattern": "bash ls", "repetitions": 3, "window_size": 20,
+            "evidence": ["1:4", "1:9"]}),
+    );
+    kind(
+        "rewind",
+        events::rewind("m1")
+            .hidden_ids(json!(["m2", "m3"]))
+            .snapshot_id("snap_1")
+            .into(),
+        json!({"to_message_id": "m1", "hidden_ids": ["m2", "m3"], "snapshot_id": "snap_1"}),
+    );
+    kind(
+        "branch",
+        events::branch("ses_child").message_id("m1").into(),
+        json!({"child_session_id": "ses_child", "message_id": "m1"}),
+    );
+    kind(
+        "hook",
+        events::hook("tool.before", "fmt")
+            .decision("allow")
+            .reason("clean")
+            .into(),
+        json!({"point": "tool.before", "name": "fmt", "decision": "allow", "reason": "clean"}),
+    );
+    kind(
+        "client_attach",
+        events::client_attach("zed").into(),
+        json!({"client": "zed"}),
+    );
+    kind(
+        "client_detach",
+        events::client_detach("zed").into(),
+        json!({"client": "zed"}),
+    );
+    kind(
+        "rpc",
+        events::rpc("in", "session/prompt")
+            .id(7)
+            .params(json!({"a": 1}))
+            .result(json!({"b": 2}))
+            .error(json!({"code": -32600}))
+            .into(),
+        json!({"direction": "in", "method": "session/prompt", "id": 7, "params": {"a": 1},
+            "result": {"b": 2}, "error": {"code": -32600}}),
+    );
+    kind(
+        "trial",
+        events::trial("t1")
+            .experiment_id("e1")
+            .dataset_id("d1")
+            .task_id("k1")
+            .task_revision("r1")
+            .harness("h")
+            .adapter_revision("r2")
+            .config(json!({"n": 1}))
+            .adaptation(json!({"from": "x"}))
+            .into(),
+        json!({"trial_id": "t1", "experiment_id": "e1", "dataset_id": "d1", "task_id": "k1",
+            "task_revision": "r1", "harness": "h", "adapter_revision": "r2", "config": {"n": 1},
+            "adaptation": {"from": "x"}}),
+    );
+    kind(
+        "environment",
+        events::environment()
+            .image("rust:1.95")
+            .backend("docker")
+            .tool_versions(json!({"cargo": "1.95"}))
+            .into(),
+        json!({"image": "rust:1.95", "backend": "docker", "tool_versions": {"cargo": "1.95"}}),
+    );
+    kind(
+        "input_file",
+        events::input_file("in.csv").sha256(sha).bytes(9).into(),
+        json!({"path": "in.csv", "sha256": sha, "bytes": 9}),
+    );
+    kind(
+        "output",
+        events::output().r#final("42").raw(json!({"x": 1})).into(),
+        json!({"final": "42", "raw": {"x": 1}}),
+    );
+    kind(
+        "evaluation",
+        events::evaluation()
+            .scores(json!({"exact": 1}))
+            .author("grader")
+            .into(),
+        json!({"scores": {"exact": 1}, "author": "grader"}),
+    );
+    kind(
+        "annotation",
+        events::annotation("1:7", "wrong file").author("ada").into(),
+        json!({"target": "1:7", "value": "wrong file", "author": "ada"}),
+    );
+    kind(
+        "phase",
+        events::phase("setup")
+            .start("2026-01-01T00:00:00Z")
+            .end("2026-01-01T00:00:01Z")
+            .into(),
+        json!({"name": "setup", "start": "2026-01-01T00:00:00Z", "end": "2026-01-01T00:00:01Z"}),
+    );
+    kind(
+        "import",
+        events::import("claude-code")
+            .source_id("abc")
+            .raw_blob(sha)
+            .into(),
+        json!({"format": "claude-code", "source_id": "abc", "raw_blob": sha}),
+    );
+    all
+}
+
+fn assert_all_in(trace: &Trace, session: &str, span: Option<&str>, late: bool) {
+    let lines = trace.session(session);
+    for (kind, _, mut payload) in every_kind() {
+        let found: Vec<_> = lines.iter().filter(|line| line.kind == kind).collect();
+        assert_eq!(found.len(), 1, "{kind}");
+        if late {
+            payload["late"] = json!(true);
+        }
+        assert_eq!(Value::Object(found[0].payload.clone()), payload, "{kind}");
+        assert_eq!(found[0].span_id.as_deref(), span, "{kind}");
+    }
+}
+
+#[test]
+fn every_kind_is_recorded_in_the_current_session_on_the_current_span() {
+    let recording = Recording::new();
+    recording.run(|| {
+        let _run = spans::session_run("s", "planner").start().entered();
+        let _turn = spans::session_turn().start().entered();
+        let _foreign = info_span!("http").entered();
+        every_kind()
+            .into_iter()
+            .for_each(|(_, event, _)| event.emit());
+    });
+    let trace = recording.trace();
+    let turn = trace.one("turn_start").span_id.as_deref();
+    assert_all_in(&trace, "s", turn, false);
+    assert_eq!(trace.one("artifact").turn, Some(1));
+}
+
+#[test]
+fn every_kind_is_recorded_on_the_span_it_is_given() {
+    let recording = Recording::new();
+    recording.run(|| {
+        let tool = info_span!("tool.call", session_id = "s", tool_id = "bash");
+        let _other = spans::session_run("other", "planner").start().entered();
+        for (_, event, _) in every_kind() {
+            event.on(&tool).emit();
+        }
+    });
+    let trace = recording.trace();
+    let tool = trace.one("tool_call").span_id.as_deref();
+    assert_all_in(&trace, "s", tool, false);
+}
+
+#[test]
+fn every_kind_is_recorded_through_a_session_handle_after_the_session_ended() {
+    let recording = Recording::new();
+    recording.run(|| drop(spans::session_run("s", "planner").start()));
+    let session = recording.handle().session("s");
+    std::thread::spawn(move || {
+        for (_, event, _) in every_kind() {
+            session.record(event);
+        }
+    })
+    .join()
+    .unwrap();
+    let trace = recording.trace();
+    assert_all_in(&trace, "s", None, false);
+    let ended = trace.one("session_end").seq;
+    assert!(trace.one("evaluation").seq > ended);
+}
+
+#[test]
+fn every_kind_through_the_handle_of_a_span_that_ended_is_late_on_that_span() {
+    let recording = Recording::new();
+    let session = recording.run(|| {
+        let run = spans::session_run("s", "planner").start();
+        run.session().unwrap()
+    });
+    assert_eq!(session.id(), "s");
+    for (_, event, _) in every_kind() {
+        session.record(event);
+    }
+    let trace = recording.trace();
+    let run = trace.one("session_start").span_id.as_deref();
+    assert_all_in(&trace, "s", run, true);
+}
+
+#[test]
+fn events_that_name_their_session_go_there() {
+    let recording = Recording::new();
+    recording.run(|| {
+        let _run = spans::session_run("here", "planner").start().entered();
+        events::message_user("a").set("session_id", "there").emit();
+        info!(target: "spanledger::message_system", session_id = "there", "b");
+    });
+    let trace = recording.trace();
+    assert_eq!(
+        trace.kinds("there"),
+        ["segment", "message_user", "message_system"]
+    );
+    assert_eq!(trace.session("there")[1].span_id, None);
+}
+
+#[test]
+fn a_custom_kind_keeps_the_members_of_its_object_and_any_other_value_as_value() {
+    let recording = Recording::new();
+    recording.run(|| {
+        events::custom("cache_hit", json!({"key": "x", "bytes": 10})).emit();
+        events::custom("progress", json!(0.5)).emit();
+    });
+    let trace = recording.trace();
+    assert_eq!(trace.one("cache_hit").get("bytes"), 10);
+    assert_eq!(trace.one("progress").get("value"), 0.5);
+}
+
+#[test]
+fn a_custom_kind_that_is_no_plain_word_becomes_one() {
+    let recording = Recording::new();
+    recording.run(|| {
+        events::custom("My \"kind\"\n", json!({})).emit();
+        events::custom("", json!({})).emit();
+        events::custom(&"x".repeat(500), json!({})).emit();
+    });
+    let trace = recording.trace();
+    assert!(trace.damage.is_empty());
+    assert_eq!(trace.all("my__kind__").len(), 1);
+    assert_eq!(trace.all("custom").len(), 1);
+    assert_eq!(trace.all(&"x".repeat(64)).len(), 1);
+}
+
+#[test]
+fn a_custom_kind_can_not_pass_for_a_line_of_the_ledgers_own() {
+    let recording = Recording::new();
+    recording.run(|| {
+        let run = spans::session_run("s", "planner").start().entered();
+        drop(spans::session_turn().start());
+        for kind in ["checkpoint", "session_end", "interrupted", "gap", "segment"] {
+            events::custom(kind, json!({})).emit();
+        }
+        info!(target: "spanledger::turn_start", turn_index = 77);
+        drop(run);
+    });
+    let trace = recording.trace();
+    assert_eq!(trace.all("session_end").len(), 1);
+    assert_eq!(trace.all("turn_start").len(), 1);
+    assert_eq!(trace.all("custom.checkpoint").len(), 1);
+    assert_eq!(trace.all("custom.turn_start").len(), 1);
+    // What is read on resume is the ledger's own.
+    let recording = Recording::again(recording.end());
+    recording.run(|| {
+        let _run = spans::session_run("s", "planner").start().entered();
+        drop(spans::session_turn().start());
+    });
+    let trace = recording.trace();
+    assert_eq!(trace.all("session_resume").len(), 1);
+    assert_eq!(trace.all("turn_start")[1].get("turn_index"), 2);
+}
+
+#[test]
+fn a_plain_macro_with_a_kind_as_target_is_an_event_of_that_kind() {
+    let recording = Recording::new();
+    recording.run(|| {
+        let _run = spans::session_run("s", "planner").start().entered();
+        info!(target: "spanledger::message_user", message_id = "m1", "Why does {} fail?", "it");
+        debug!(target: "spanledger::artifact", path = "plot.png", size_px = "[1, 2]");
+    });
+    let trace = recording.trace();
+    let message = trace.one("message_user");
+    assert_eq!(
+        Value::Object(message.payload.clone()),
+        json!({"content": "Why does it fail?", "message_id": "m1"})
+    );
+    assert_eq!(message.span_id, trace.one("session_start").span_id);
+    assert_eq!(trace.one("artifact").get("size_px"), &json!([1, 2]));
+}
+
+#[test]
+fn a_message_that_looks_like_json_stays_a_text() {
+    let recording = Recording::new();
+    recording.run(|| {
+        events::message_user(r#"{"a":1}"#).emit();
+        info!(target: "spanledger::message_assistant", "[1, 2]");
+    });
+    let trace = recording.trace();
+    assert_eq!(trace.one("message_user").text("content"), r#"{"a":1}"#);
+    assert_eq!(trace.one("message_assistant").text("content"), "[1, 2]");
+}
+
+#[test]
+fn log_events_of_warn_and_above_inside_a_session_become_lines() {
+    let recording = Recording::new();
+    recording.run(|| {
+        let _run = spans::session_run("s", "planner").start().entered();
+        let _foreign = info_span!("http").entered();
+        warn!(target: "client", retry = 2, host = "example.org", "slow");
+        tracing::error!("broken");
+        info!("not this");
+    });
+    let trace = recording.trace();
+    let logs = trace.all("log");
+    assert_eq!(logs.len(), 2);
+    assert_eq!(
+        Value::Object(logs[0].payload.clone()),
+        json!({"level": "WARN", "target": "client", "message": "slow",
+            "fields": {"retry": 2, "host": "example.org"}})
+    );
+    assert_eq!(logs[1].text("level"), "ERROR");
+    let events = trace.one("session_end").get("events");
+    assert_eq!(events[0]["name"], "log");
+    assert_eq!(events[0]["message"], "slow");
+}
+
+#[test]
+fn log_events_outside_every_session_are_not_recorded() {
+    let recording = Recording::new();
+    recording.run(|| {
+        warn!("nowhere");
+        let _foreign = info_span!("http").entered();
+        tracing::error!(error = "x", "nowhere either");
+    });
+    assert!(recording.trace().sessions.is_empty());
+}
+
+#[test]
+fn a_log_event_that_names_its_session_goes_there() {
+    let recording = Recording::new();
+    recording.run(|| {
+        warn!(session_id = "there", "from outside");
+        let _run = spans::session_run("here", "planner").start().entered();
+        warn!(session_id = "there", "from another session");
+        warn!(session_id = "here", "from inside");
+    });
+    let trace = recording.trace();
+    assert_eq!(trace.kinds("there"), ["segment", "log", "log"]);
+    let inside = &trace.session("here")[2];
+    assert_eq!(inside.text("message"), "from inside");
+    assert_eq!(inside.span_id, trace.one("session_start").span_id);
+}
+
+#[test]
+fn record_events_widens_what_becomes_a_log_line() {
+    let recording = Recording::with(|b| b.record_events(|meta| meta.target() == "mine"));
+    recording.run(|| {
+        let _run = spans::session_run("s", "planner").start().entered();
+        tracing::trace!(target: "mine", "even this");
+        warn!(target: "theirs", "not this");
+    });
+    let trace = recording.trace();
+    assert_eq!(trace.one("log").text("message"), "even this");
+}
+
+#[test]
+fn an_error_event_counts_and_is_always_an_object() {
+    let recording = Recording::new();
+    recording.run(|| {
+        let _run = spans::session_run("s", "planner").start().entered();
+        events::error(&"x".parse::<u8>().unwrap_err()).emit();
+        info!(target: "spanledger::error", error = "as text");
+    });
+    let trace = recording.trace();
+    let errors = trace.all("error");
+    assert!(
+        errors[0].payload["error"]["error_type"]
+            .as_str()
+            .unwrap()
+            .ends_with("ParseIntError")
+    );
+    assert_eq!(errors[1].get("error"), &json!({"message": "as text"}));
+    let end = trace.one("session_end");
+    assert_eq!(end.get("totals.errors"), 2);
+    assert_eq!(end.text("outcome"), "unset");
+}
+
+#[test]
+fn what_a_handles_shortcuts_say_is_recorded_in_its_session() {
+    let recording = Recording::new();
+    let session = recording.handle().session("s");
+    session.hitl_response("int_1", json!({"allow": true}));
+    session.title("Renamed");
+    session.status("waiting");
+    events::artifact("plot.png").emit_in(&session);
+    let trace = recording.trace();
+    assert_eq!(
+        trace.kinds("s"),
+        [
+            "segment",
+            "hitl_response",
+            "session_title",
+            "session_status",
+            "artifact"
+        ]
+    );
+    assert_eq!(trace.one("hitl_response").get("decision.allow"), true);
+}
+
+#[test]
+fn the_close_line_tells_128_events_and_counts_the_rest() {
+    let recording = Recording::new();
+    recording.run(|| {
+        let tool = spans::tool_call("bash", "c1").start();
+        for n in 0..131 {
+            events::custom("step", json!({"n": n})).on(&tool).emit();
+        }
+        tool.finish(Outcome::Ok);
+    });
+    let trace = recording.trace();
+    let close = trace.one("tool_result");
+    assert_eq!(close.get("events").as_array().unwrap().len(), 128);
+    assert_eq!(close.get("events_dropped"), 3);
+    assert_eq!(trace.all("step").len(), 131);
+}
