@@ -157,9 +157,23 @@ where
     }
 
     fn route(&self, id: &Id, session: Option<String>, ctx: &Context<'_, S>) {
-        if let (Some(session), Some(span)) = (session, ctx.span(id)) {
-            let route = Route(self.recorder.ledger.session(&session));
-            span.extensions_mut().replace(route);
+        let (Some(session), Some(span)) = (session, ctx.span(id)) else {
+            return;
+        };
+        // Naming the session that it is in anyway must not cut what is inside off from the
+        // agent span around.
+        let inside = match walk(span.parent(), |_| Around::Nothing).what {
+            Around::Agent(cell) => self
+                .recorder
+                .place_of(&cell)
+                .is_some_and(|place| *place.log.id == *session),
+            _ => false,
+        };
+        let mut extensions = span.extensions_mut();
+        if inside {
+            extensions.remove::<Route>();
+        } else {
+            extensions.replace(Route(self.recorder.ledger.session(&session)));
         }
     }
 }
