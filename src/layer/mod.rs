@@ -205,7 +205,10 @@ where
                 (raw, self.parent(kind, attrs, &ctx))
             }
         };
-        if kind == SpanKind::Other && !matches!(parent, Parent::Place(_) | Parent::Session(_)) {
+        if kind == SpanKind::Other
+            && !matches!(parent, Parent::Place(_) | Parent::Session(_))
+            && fields.get("session_id").is_none()
+        {
             // Lines for other spans are kept inside sessions.
             return self.on_foreign_span(attrs, id, &ctx);
         }

@@ -39,11 +39,7 @@ impl Recorder {
 
     fn open(&self, cell: &Cell, mut raw: RawFields) -> (Place, Ids) {
         let core = self.ledger.core();
-        let given = match cell.kind {
-            // The `fields` of another span are its own business, but a session id routes.
-            SpanKind::Other => None,
-            _ => raw.get("session_id").map(str::to_owned),
-        };
+        let given = raw.get("session_id").map(str::to_owned);
         let (log, trace, parent, above) = self.settle(core, cell, given.as_deref());
         let ids = Ids {
             trace,
