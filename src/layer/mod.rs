@@ -27,10 +27,10 @@ pub(crate) use recorder::{Located, Recorder};
 
 use bridge::{Bridge, LAYERS, Unhide, take_handoff};
 use cell::{Anchor, Cell, Route};
-use find::{Around, walk};
+use find::{Around, anchor, walk};
 use visit::{Collect, FindText};
 
-use crate::event::{Outcome, RawFields, SpanKind, new_trace_id};
+use crate::event::{Outcome, RawFields, SpanKind};
 use crate::ledger::Moment;
 
 /// The layer that [`Builder::build`](crate::Builder::build) returns: it records agent spans, and
@@ -87,9 +87,12 @@ where
         LAYERS.fetch_add(1, Ordering::Relaxed);
         let bridge = Bridge {
             recorder: Arc::clone(&recorder),
-            find: |dispatch, id| {
+            find: |dispatch, id, anchoring| {
                 let span = dispatch.downcast_ref::<S>().and_then(|s| s.span(id));
-                walk(span, |_| Around::Nothing)
+                walk(span, |outermost| match anchoring {
+                    Some(recorder) => anchor(recorder, outermost),
+                    None => Around::Nothing,
+                })
             },
         };
         Self {
@@ -119,17 +122,7 @@ where
             if matches!(kind, SpanKind::Run | SpanKind::Other) {
                 return Around::Nothing;
             }
-            // Agent spans that share the outermost span share an implicit session.
-            let anchor = Anchor {
-                log: self.recorder.ledger.core().implicit_session("anchor"),
-                trace: new_trace_id(),
-            };
-            let mut extensions = outermost.extensions_mut();
-            if let Some(anchor) = extensions.get_mut::<Anchor>() {
-                return Around::Anchored(anchor.clone());
-            }
-            extensions.insert(anchor.clone());
-            Around::Anchored(anchor)
+            anchor(&self.recorder, outermost)
         });
         match near.what {
             Around::Agent(cell) => match self.recorder.place_of(&cell) {
@@ -255,12 +248,17 @@ where
 
     fn on_event(&self, event: &Event<'_>, ctx: Context<'_, S>) {
         let meta = event.metadata();
-        let near = walk(ctx.event_span(event), |_| Around::Nothing);
+        let near = |anchoring: bool| {
+            walk(ctx.event_span(event), |outermost| match anchoring {
+                true => anchor(&self.recorder, outermost),
+                false => Around::Nothing,
+            })
+        };
         if meta.target() == "spanledger::hidden" {
             let mut unhide = Unhide::default();
             event.record(&mut unhide);
             if let Some(op) = unhide.op.take() {
-                unhide.answer = self.recorder.perform(near, op);
+                unhide.answer = self.recorder.perform(near(op.anchors()), op);
                 event.record(&mut unhide);
             }
             return;
@@ -270,14 +268,15 @@ where
             event.record(&mut Collect(&mut raw));
             raw.rename("message", "content");
             let kind = kind.to_owned();
-            self.recorder.perform(near, Op::Event { kind, fields: raw });
+            let op = Op::Event { kind, fields: raw };
+            self.recorder.perform(near(true), op);
             return;
         }
         if !self.filter.records_event(meta) {
             return;
         }
         event.record(&mut Collect(&mut raw));
-        let (cell, place) = match near.what {
+        let (cell, place) = match near(false).what {
             Around::Agent(cell) => match self.recorder.place_of(&cell) {
                 Some(place) => (Some(Arc::clone(&cell)), Some(place.clone())),
                 None => return,
