@@ -42,6 +42,8 @@ pub struct RecordingLayer<S> {
     recorder: Arc<Recorder>,
     filter: LedgerFilter,
     bridge: Bridge,
+    /// Another ledger's layer is below in the same subscriber. A span has room for one.
+    second: bool,
     _subscriber: std::marker::PhantomData<fn(S)>,
 }
 
@@ -99,6 +101,7 @@ where
             recorder,
             filter,
             bridge,
+            second: false,
             _subscriber: std::marker::PhantomData,
         }
     }
@@ -175,7 +178,15 @@ impl<S> tracing_subscriber::Layer<S> for RecordingLayer<S>
 where
     S: Subscriber + for<'a> LookupSpan<'a>,
 {
+    fn on_layer(&mut self, subscriber: &mut S) {
+        let below: &dyn Subscriber = subscriber;
+        self.second = below.is::<Bridge>();
+    }
+
     fn on_new_span(&self, attrs: &Attributes<'_>, id: &Id, ctx: Context<'_, S>) {
+        if self.second {
+            return;
+        }
         let meta = attrs.metadata();
         let kind = match SpanKind::from_name(meta.name()) {
             Some(kind) => kind,
@@ -210,11 +221,14 @@ where
             self.recorder.place_of(&cell);
         }
         if let Some(span) = ctx.span(id) {
-            span.extensions_mut().insert(cell);
+            span.extensions_mut().replace(cell);
         }
     }
 
     fn on_record(&self, id: &Id, values: &Record<'_>, ctx: Context<'_, S>) {
+        if self.second {
+            return;
+        }
         match Self::cell(&ctx, id) {
             Some(cell) => with_scratch(|raw| {
                 values.record(&mut Collect(raw));
@@ -234,6 +248,9 @@ where
     }
 
     fn on_follows_from(&self, id: &Id, follows: &Id, ctx: Context<'_, S>) {
+        if self.second {
+            return;
+        }
         let (Some(cell), Some(followed)) = (Self::cell(&ctx, id), Self::cell(&ctx, follows)) else {
             return;
         };
@@ -247,6 +264,9 @@ where
     }
 
     fn on_event(&self, event: &Event<'_>, ctx: Context<'_, S>) {
+        if self.second {
+            return;
+        }
         let meta = event.metadata();
         let near = |anchoring: bool| {
             walk(ctx.event_span(event), |outermost| match anchoring {
@@ -301,12 +321,18 @@ where
     }
 
     fn on_enter(&self, id: &Id, ctx: Context<'_, S>) {
+        if self.second {
+            return;
+        }
         if let Some(cell) = Self::cell(&ctx, id) {
             self.recorder.place_of(&cell);
         }
     }
 
     fn on_close(&self, id: Id, ctx: Context<'_, S>) {
+        if self.second {
+            return;
+        }
         if let Some(cell) = Self::cell(&ctx, &id) {
             self.recorder.dropped(&cell);
         }
@@ -315,7 +341,7 @@ where
     unsafe fn downcast_raw(&self, id: TypeId) -> Option<*const ()> {
         if id == TypeId::of::<Self>() {
             Some(std::ptr::from_ref(self).cast())
-        } else if id == TypeId::of::<Bridge>() {
+        } else if id == TypeId::of::<Bridge>() && !self.second {
             Some(std::ptr::from_ref(&self.bridge).cast())
         } else {
             None
