@@ -216,6 +216,10 @@ impl Trace {
                 for measured in ["start", "duration_ns"] {
                     payload.shift_remove(measured);
                 }
+                let events = payload.get_mut("events").and_then(Value::as_array_mut);
+                for event in events.into_iter().flatten() {
+                    event["ts"].take();
+                }
                 (line.kind.clone(), line.turn, Value::Object(payload))
             })
             .collect()
