@@ -232,6 +232,15 @@ impl Fields {
         let mut usage = UsageText::default();
         for entry in &raw.at {
             let text = &raw.buf[entry.start..entry.end];
+            if kind.is_some_and(|kind| kind.owns(&entry.key)) {
+                // Kept under another name: the line would have two members of this one, and
+                // readers would believe the user's.
+                let key = Cow::Owned(format!("custom.{}", entry.key));
+                fields.insert(&key, |out| {
+                    cleaner.value(&entry.key, entry.form, text, out);
+                });
+                continue;
+            }
             let role = kind.map_or(FieldRole::Input, |kind| kind.role(&entry.key));
             match role {
                 FieldRole::Usage(field) if usage.take(field, text, cleaner) => {}

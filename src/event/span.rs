@@ -117,6 +117,17 @@ impl SpanKind {
         matches!(self, Self::Run | Self::Turn)
     }
 
+    /// Whether a span's lines have a member of this name that is ours to write.
+    pub fn owns(self, field: &str) -> bool {
+        match field {
+            "start" | "duration_ns" | "outcome" | "opened_seg" | "events" | "events_dropped"
+            | "links" | "late" => true,
+            "totals" => matches!(self, Self::Run | Self::Turn),
+            "usage" => matches!(self, Self::Run | Self::Turn | Self::Model),
+            _ => false,
+        }
+    }
+
     pub fn role(self, field: &str) -> FieldRole {
         if self != Self::Other && field == "error" {
             return FieldRole::Error;
