@@ -74,9 +74,13 @@ pub struct Emitter<'a> {
 }
 
 impl Emitter<'_> {
-    /// Records it there.
+    /// Records it there. Where the span is switched off, that is the current session.
     pub fn emit(self) {
-        on_span(self.span, self.event.op());
+        if self.span.is_disabled() {
+            self.event.emit();
+        } else {
+            on_span(self.span, self.event.op());
+        }
     }
 }
 

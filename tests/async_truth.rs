@@ -178,7 +178,7 @@ fn a_spawned_task_under_a_foreign_span_keeps_its_session() {
     let recording = Recording::new();
     run_async(&recording, async {
         let run = spans::session_run("s", "planner").start();
-        let task = async {
+        let task = run.in_scope(|| {
             let worker = info_span!("worker");
             spawn(
                 async {
@@ -188,8 +188,7 @@ fn a_spawned_task_under_a_foreign_span_keeps_its_session() {
                 }
                 .instrument(worker),
             )
-        };
-        let task = task.instrument(run.clone()).await;
+        });
         task.await.unwrap();
     });
     let trace = recording.trace();
@@ -197,6 +196,20 @@ fn a_spawned_task_under_a_foreign_span_keeps_its_session() {
     let run = trace.one("session_start");
     assert_eq!(trace.one("tool_call").parent_span_id, run.span_id);
     assert_eq!(trace.one("message_user").span_id, run.span_id);
+}
+
+#[test]
+fn a_spawned_task_under_a_debug_span_keeps_its_session_where_that_level_carries() {
+    let recording = Recording::with(|b| b.carry_level(tracing::level_filters::LevelFilter::DEBUG));
+    run_async(&recording, async {
+        let run = spans::session_run("s", "planner").start();
+        let worker = run.in_scope(|| tracing::debug_span!("worker"));
+        let task = async { drop(spans::tool_call("bash", "c1").start()) };
+        spawn(task.instrument(worker)).await.unwrap();
+    });
+    let trace = recording.trace();
+    let run = trace.one("session_start");
+    assert_eq!(trace.one("tool_call").parent_span_id, run.span_id);
 }
 
 #[test]
