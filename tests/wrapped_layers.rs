@@ -143,9 +143,12 @@ fn a_layer_behind_reload_records_the_same() {
     let (layer, guard) = build(&dir);
     let (layer, _handle) = reload::Layer::new(layer);
     let dispatch = Dispatch::new(tracing_subscriber::registry().with(layer));
-    tracing::dispatcher::with_default(&dispatch, agent);
+    tracing::dispatcher::with_default(&dispatch, || {
+        guard.check().unwrap();
+        agent();
+    });
     assert_recorded(&dir);
-    guard.shutdown().unwrap();
+    assert!(guard.check().is_err());
 }
 
 #[test]

@@ -34,6 +34,8 @@ pub(crate) enum Op {
     Event { kind: String, fields: RawFields },
     /// Where are we?
     Locate,
+    /// Who is listening?
+    Probe,
 }
 
 impl Op {

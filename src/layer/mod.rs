@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use tracing::span::{Attributes, Id, Record};
-use tracing::{Dispatch, Event, Subscriber};
+use tracing::{Event, Subscriber};
 use tracing_subscriber::filter::Filtered;
 use tracing_subscriber::layer::Context;
 use tracing_subscriber::registry::LookupSpan;
@@ -347,11 +347,4 @@ where
             None
         }
     }
-}
-
-/// The dispatcher's layer of ours, if it has one.
-pub(crate) fn recorder_of(dispatch: &Dispatch) -> Option<&Arc<Recorder>> {
-    dispatch
-        .downcast_ref::<Bridge>()
-        .map(|bridge| &bridge.recorder)
 }

@@ -282,6 +282,10 @@ impl Recorder {
                 self.event(&place, &kind, fields);
                 None
             }
+            (Op::Probe, _) => Some(Located {
+                recorder: Arc::clone(self),
+                place: self.nowhere(),
+            }),
             (
                 Op::Locate,
                 Near {
