@@ -278,3 +278,10 @@ fn every_outcome_has_its_word() {
         assert_eq!(tool_result(|tool| tool.finish(outcome))["outcome"], word);
     }
 }
+
+#[test]
+fn an_error_that_is_none_is_no_error() {
+    let close = tool_result(|tool| tool.set("error", None::<String>));
+    assert_eq!(close["outcome"], "unset");
+    assert_eq!(close.get("error"), None);
+}

@@ -244,6 +244,8 @@ impl Fields {
             let role = kind.map_or(FieldRole::Input, |kind| kind.role(&entry.key));
             match role {
                 FieldRole::Usage(field) if usage.take(field, text, cleaner) => {}
+                // An `Option` that is `None`: nothing went wrong.
+                FieldRole::Error if entry.form != RawForm::Text && text == "null" => {}
                 FieldRole::Error => {
                     let object = as_error_object(text);
                     let json = object.as_deref().unwrap_or(text);
