@@ -386,3 +386,33 @@ fn a_usage_field_that_is_no_number_is_kept_as_it_came() {
     assert_eq!(lines[1].2["input_tokens"], "many");
     assert_eq!(lines[1].2.get("usage"), None);
 }
+
+#[test]
+fn usage_given_as_one_object_is_the_same_as_its_flat_fields() {
+    let flat = said(|| {
+        let call = spans::model_call("anthropic", "sonnet").start();
+        call.record_usage(&usage());
+    });
+    let whole = said(|| {
+        let call = spans::model_call("anthropic", "sonnet").start();
+        call.set("usage", usage_json());
+    });
+    let at_open = said(|| {
+        let call = spans::model_call("anthropic", "sonnet");
+        drop(call.set("usage", usage_json()).start());
+    });
+    assert_eq!(flat, whole);
+    assert_eq!(at_open[1].2["usage"], usage_json());
+}
+
+#[test]
+fn members_of_a_usage_object_that_nobody_knows_are_kept_as_its_details() {
+    let lines = said(|| {
+        let call = spans::model_call("anthropic", "sonnet").start();
+        call.set("usage", json!({"input_tokens": 9, "service_tier": "batch"}));
+    });
+    assert_eq!(
+        lines[1].2["usage"],
+        json!({"input_tokens": 9, "usage_details": {"service_tier": "batch"}})
+    );
+}

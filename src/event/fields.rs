@@ -4,7 +4,7 @@
 use std::borrow::Cow;
 use std::fmt;
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::usage::{Usage, UsageText};
 use super::{FieldRole, SpanKind, UsageField, is_json_field};
@@ -244,6 +244,11 @@ impl Fields {
             let role = kind.map_or(FieldRole::Input, |kind| kind.role(&entry.key));
             match role {
                 FieldRole::Usage(field) if usage.take(field, text, cleaner) => {}
+                FieldRole::Usage(UsageField::Whole) => {
+                    fields.insert(&Cow::Borrowed("custom.usage"), |out| {
+                        cleaner.value(&entry.key, entry.form, text, out);
+                    });
+                }
                 // An `Option` that is `None`: nothing went wrong.
                 FieldRole::Error if entry.form != RawForm::Text && text == "null" => {}
                 FieldRole::Error => {
@@ -367,6 +372,33 @@ impl UsageText {
                 let mut out = Vec::new();
                 cleaner.value("usage_details", RawForm::Json, text, &mut out);
                 self.details = String::from_utf8(out).ok();
+            }
+            UsageField::Whole => {
+                let Ok(mut map) = serde_json::from_str::<Map<String, Value>>(text) else {
+                    return false;
+                };
+                let known = Usage::from_json(&map);
+                let read = |name: &str| {
+                    let index = Usage::COUNTS.iter().position(|count| *count == name);
+                    index.is_some_and(|index| known.counts()[index].is_some())
+                        || (name == "cost_usd" && known.cost_usd.is_some())
+                };
+                map.retain(|name, _| !read(name));
+                self.usage.merge(&Usage {
+                    usage_details: None,
+                    ..known.clone()
+                });
+                let details = match map.shift_remove("usage_details") {
+                    Some(details) if map.is_empty() => Some(details),
+                    Some(details) => {
+                        map.insert("usage_details".into(), details);
+                        Some(Value::Object(map))
+                    }
+                    None => (!map.is_empty()).then_some(Value::Object(map)),
+                };
+                if let Some(details) = details {
+                    return self.take(UsageField::Details, &details.to_string(), cleaner);
+                }
             }
         }
         true

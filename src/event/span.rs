@@ -32,6 +32,8 @@ pub(crate) enum UsageField {
     Count(usize),
     Cost,
     Details,
+    /// All of them in one object.
+    Whole,
 }
 
 impl SpanKind {
@@ -123,7 +125,6 @@ impl SpanKind {
             "start" | "duration_ns" | "outcome" | "opened_seg" | "events" | "events_dropped"
             | "links" | "late" => true,
             "totals" => matches!(self, Self::Run | Self::Turn),
-            "usage" => matches!(self, Self::Run | Self::Turn | Self::Model),
             _ => false,
         }
     }
@@ -140,6 +141,7 @@ impl SpanKind {
                 match field {
                     "cost_usd" => FieldRole::Usage(UsageField::Cost),
                     "usage_details" => FieldRole::Usage(UsageField::Details),
+                    "usage" => FieldRole::Usage(UsageField::Whole),
                     "stop_reason" | "finish_reason" | "response_id" | "response_model"
                     | "message_id" | "ttft_ms" | "http_status" | "retry_after" => {
                         FieldRole::Outcome
