@@ -80,6 +80,26 @@ fn what_comes_after_finish_is_recorded_and_marked_late() {
 }
 
 #[test]
+fn a_span_opened_inside_one_that_was_finished_is_late() {
+    let recording = Recording::new();
+    recording.run(|| {
+        let turn = spans::session_turn().start();
+        let before = spans::tool_call("before", "c1").child_of(&turn).start();
+        turn.finish(Outcome::Ok);
+        let after = spans::tool_call("after", "c2").child_of(&turn).start();
+        drop(spans::permission_evaluate("bash").child_of(&after).start());
+        drop((before, after));
+    });
+    let trace = recording.trace();
+    let late = |kind: &str, id: &str| trace.find(kind, "tool_id", id).get("late").clone();
+    assert_eq!(late("tool_call", "after"), true);
+    assert_eq!(late("tool_call", "before"), Value::Null);
+    assert_eq!(late("tool_result", "before"), Value::Null);
+    // It hangs from a span that is open itself.
+    assert_eq!(late("permission_request", "bash"), Value::Null);
+}
+
+#[test]
 fn nothing_is_late_before_the_end() {
     let recording = Recording::new();
     recording.run(|| {

@@ -51,6 +51,7 @@ impl Recorder {
             span.turn = above.turn;
             span.turn_span = above.turn_span;
             span.run_span = above.run_span;
+            span.parent_here = above.generation == fork_generation();
         }
         if cell.kind == SpanKind::Run {
             if given.is_none() {

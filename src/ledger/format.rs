@@ -36,8 +36,8 @@
 //! and adds `start` (nanoseconds), `duration_ns`, `outcome`, `events` and `links`; `opened_seg`
 //! names the segment that opened it where that is another one. `late: true` marks a line that
 //! came after its time: an open line written again after a fault, or what was recorded on a
-//! span after it had been closed. A field of the user's that has the name of one of these is
-//! called `custom.…`.
+//! span, or opened inside it, after it had been closed. A field of the user's that has the name
+//! of one of these is called `custom.…`.
 
 use std::borrow::Cow;
 

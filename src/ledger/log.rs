@@ -245,8 +245,10 @@ impl SessionLog {
             _ => {}
         }
         let turn = span.turn;
+        let parent = span.ids.parent.filter(|_| span.parent_here);
+        let late = parent.is_some_and(|parent| !state.spans.contains_key(&parent));
         let written = self.append(core, state, span.open_kind, turn, Some(span.ids), |out| {
-            span.write_open(false, out);
+            span.write_open(late, out);
         });
         span.lost = !written;
         state.lost_opens |= !written;

@@ -30,6 +30,8 @@ pub(crate) struct OpenSpan {
     pub opened_seg: u32,
     /// Its open line could not be written yet.
     pub lost: bool,
+    /// Its parent was opened by this process in this session.
+    pub parent_here: bool,
     /// Which word its open line begins with: `session_start` or `session_resume`.
     pub open_kind: &'static str,
     /// Name, target and level of a span that is none of the six.
@@ -56,6 +58,7 @@ impl OpenSpan {
             counted: false,
             opened_seg: 0,
             lost: false,
+            parent_here: false,
             open_kind: kind.open_kind(),
             other: Vec::new(),
             events: Vec::new(),
