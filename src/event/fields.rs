@@ -4,7 +4,7 @@
 use std::borrow::Cow;
 use std::fmt;
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::serialize::{self, Serialized};
 use super::usage::{Usage, UsageText};
@@ -253,9 +253,25 @@ impl Fields {
         let mut usage = UsageText::default();
         for entry in &raw.at {
             let text = &raw.buf[entry.start..entry.end];
+            if kind.is_some_and(|kind| kind.owns(&entry.key)) {
+                // Kept under another name: the line would have two members of this one, and
+                // readers would believe the user's.
+                let key = Cow::Owned(format!("custom.{}", entry.key));
+                fields.insert(&key, |out| {
+                    cleaner.value(&entry.key, entry.form, text, out);
+                });
+                continue;
+            }
             let role = kind.map_or(FieldRole::Input, |kind| kind.role(&entry.key));
             match role {
                 FieldRole::Usage(field) if usage.take(field, text, cleaner) => {}
+                FieldRole::Usage(UsageField::Whole) => {
+                    fields.insert(&Cow::Borrowed("custom.usage"), |out| {
+                        cleaner.value(&entry.key, entry.form, text, out);
+                    });
+                }
+                // An `Option` that is `None`: nothing went wrong.
+                FieldRole::Error if entry.form != RawForm::Text && text == "null" => {}
                 FieldRole::Error => {
                     let object = as_error_object(text);
                     let json = object.as_deref().unwrap_or(text);
@@ -377,6 +393,33 @@ impl UsageText {
                 let mut out = Vec::new();
                 cleaner.value("usage_details", RawForm::Json, text, &mut out);
                 self.details = String::from_utf8(out).ok();
+            }
+            UsageField::Whole => {
+                let Ok(mut map) = serde_json::from_str::<Map<String, Value>>(text) else {
+                    return false;
+                };
+                let known = Usage::from_json(&map);
+                let read = |name: &str| {
+                    let index = Usage::COUNTS.iter().position(|count| *count == name);
+                    index.is_some_and(|index| known.counts()[index].is_some())
+                        || (name == "cost_usd" && known.cost_usd.is_some())
+                };
+                map.retain(|name, _| !read(name));
+                self.usage.merge(&Usage {
+                    usage_details: None,
+                    ..known.clone()
+                });
+                let details = match map.shift_remove("usage_details") {
+                    Some(details) if map.is_empty() => Some(details),
+                    Some(details) => {
+                        map.insert("usage_details".into(), details);
+                        Some(Value::Object(map))
+                    }
+                    None => (!map.is_empty()).then_some(Value::Object(map)),
+                };
+                if let Some(details) = details {
+                    return self.take(UsageField::Details, &details.to_string(), cleaner);
+                }
             }
         }
         true

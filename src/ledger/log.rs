@@ -246,8 +246,10 @@ impl SessionLog {
             _ => {}
         }
         let turn = span.turn;
+        let parent = span.ids.parent.filter(|_| span.parent_here);
+        let late = parent.is_some_and(|parent| !state.spans.contains_key(&parent));
         let written = self.append(core, state, span.open_kind, turn, Some(span.ids), |out| {
-            span.write_open(false, out);
+            span.write_open(late, out);
         });
         span.lost = !written;
         state.lost_opens |= !written;
@@ -330,11 +332,12 @@ impl SessionLog {
         let duration = end.saturating_sub(span.start.steady);
         let outcome = span.final_outcome(said);
         count_close(state, &span, outcome);
-        if outcome == Outcome::Denied
-            && span.kind == SpanKind::Permission
+        if span.kind == SpanKind::Permission
+            && matches!(outcome, Outcome::Denied | Outcome::Ok)
             && let Some(tool) = span.ids.parent.and_then(|id| state.spans.get_mut(&id))
         {
-            tool.denied = true;
+            // The last word counts: a person may allow what a rule had denied.
+            tool.denied = outcome == Outcome::Denied;
         }
         let totals = matches!(span.kind, SpanKind::Run | SpanKind::Turn).then(|| {
             let mut out = b"\"totals\":".to_vec();
@@ -859,9 +862,16 @@ fn count_close(state: &mut State, span: &OpenSpan, outcome: Outcome) {
         SpanKind::Model | SpanKind::Turn | SpanKind::Run => &span.usage.usage,
         _ => return,
     };
-    if usage.is_empty() || span.counted {
+    if usage.is_empty() && !span.counted {
         return;
     }
-    state.totals.add_usage(usage);
+    if !span.counted {
+        state.totals.add_usage(usage);
+        // It was finished before what is inside it, and has spoken for all of that.
+        let id = Some(span.ids.span);
+        for inside in state.spans.values_mut() {
+            inside.counted |= inside.turn_span == id || inside.run_span == id;
+        }
+    }
     mark_counted(state, [span.turn_span, span.run_span, None]);
 }
