@@ -209,6 +209,11 @@ impl Cleaner<'_> {
     fn value(&mut self, key: &str, form: RawForm, text: &str, out: &mut Vec<u8>) {
         let looks_like_json = || text.trim_start().starts_with(['{', '[']);
         let as_json = match form {
+            // A number can be a secret only under a name that says so.
+            RawForm::Plain if !self.redactor.is_sensitive(key) => {
+                out.extend_from_slice(text.as_bytes());
+                return;
+            }
             RawForm::Plain | RawForm::Json => true,
             RawForm::Text => is_json_field(key) && looks_like_json(),
         };

@@ -47,6 +47,7 @@ impl Redactor {
                 tally.masked += 1;
                 Cow::Owned(self.mask(&self.key_rule(key), text))
             }
+            _ if self.is_clear(text) && !opens_json(text) => Cow::Borrowed(text),
             _ => self.clean_text(text, 0, tally),
         };
         if too_long(clean.len(), limits) {
@@ -73,6 +74,15 @@ impl Redactor {
     ) -> Result<(), NotJson> {
         let depth = check::depth(json).ok_or(NotJson)?;
         let start = out.len();
+        if depth <= limits.depth
+            && !too_long(json.len(), limits)
+            && memchr::memchr2(b'\n', b'\r', json.as_bytes()).is_none()
+            && self.keys.kind(key).is_none()
+            && self.is_clear_json(json)
+        {
+            out.extend_from_slice(json.trim_ascii().as_bytes());
+            return Ok(());
+        }
         if depth > limits.depth {
             let mut clean = Vec::with_capacity(json.len());
             Walk::new(self, json, 0, Room::Anywhere, tally).run(key, &mut clean);
@@ -94,9 +104,7 @@ impl Redactor {
 
     /// Cleans a text that `nested` strings are around: as JSON if it is that, else as text.
     fn clean_text<'a>(&self, text: &'a str, nested: usize, tally: &mut Tally) -> Cow<'a, str> {
-        let first = check::blanks(text.as_bytes(), 0);
-        let opens = matches!(text.as_bytes().get(first), Some(b'{' | b'['));
-        if !opens || nested >= MOST_NESTED || check::depth(text).is_none() {
+        if !opens_json(text) || nested >= MOST_NESTED || check::depth(text).is_none() {
             return self.text(text, tally);
         }
         let mut clean = Vec::with_capacity(text.len() + 64);
@@ -108,6 +116,12 @@ impl Redactor {
             Cow::Borrowed(text)
         }
     }
+}
+
+/// Whether a text begins as an object or an array does.
+fn opens_json(text: &str) -> bool {
+    let first = check::blanks(text.as_bytes(), 0);
+    matches!(text.as_bytes().get(first), Some(b'{' | b'['))
 }
 
 /// Only whole characters are ever written, so this never has to replace anything.

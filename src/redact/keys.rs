@@ -258,6 +258,17 @@ impl Keys {
         }
     }
 
+    /// Whether a JSON text may hold a sensitive name. `pat` is none inside `path`: the short ones
+    /// count only where no small letter follows.
+    pub(super) fn any_in(&self, json: &str) -> bool {
+        let bytes = json.as_bytes();
+        self.tiny
+            || self.stems.hits(bytes).any(|hit| {
+                let short = hit.end - hit.start == literals::SHORTEST;
+                !short || !bytes.get(hit.end).is_some_and(u8::is_ascii_lowercase)
+            })
+    }
+
     /// Whether the user has names of their own.
     pub(super) fn has_own(&self) -> bool {
         !self.more.is_empty()

@@ -86,6 +86,26 @@ pub(super) struct Hits<'a, T> {
     next: usize,
 }
 
+impl<T> Hits<'_, T> {
+    /// Goes to the next place where a literal may start; its cut triple. Each byte is looked at
+    /// once: the triple rolls on.
+    fn next_hot(&mut self) -> Option<usize> {
+        let bits = &*self.literals.bits;
+        let rest = &self.text[self.next..];
+        let (first, rest) = rest.split_at_checked(SHORTEST - 1)?;
+        let mut index = cut(&[0, first[0], first[1]]);
+        for (skip, byte) in rest.iter().enumerate() {
+            index = (index << 5 | usize::from(byte & 31)) & 0x7fff;
+            if bits[index >> 6] >> (index & 63) & 1 == 1 {
+                self.at = self.next + skip;
+                self.next = self.at + 1;
+                return Some(index);
+            }
+        }
+        None
+    }
+}
+
 impl<T: Copy> Iterator for Hits<'_, T> {
     type Item = Hit<T>;
 
@@ -106,16 +126,8 @@ impl<T: Copy> Iterator for Hits<'_, T> {
                     });
                 }
             }
-            let bits = &*self.literals.bits;
-            let hot = |triple: &[u8]| {
-                let index = cut(triple);
-                bits[index >> 6] >> (index & 63) & 1 == 1
-            };
-            let rest = &self.text[self.next..];
-            let skip = rest.windows(SHORTEST).position(hot)?;
-            self.at = self.next + skip;
-            self.next = self.at + 1;
-            let bucket = usize::from(self.literals.bucket_of[cut(&rest[skip..skip + SHORTEST])]);
+            let index = self.next_hot()?;
+            let bucket = usize::from(self.literals.bucket_of[index]);
             self.bucket = bucket
                 .checked_sub(1)
                 .map_or(&[], |i| self.literals.buckets[i].as_slice());

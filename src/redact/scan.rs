@@ -130,6 +130,25 @@ impl Redactor {
         })
     }
 
+    /// Whether the name of a field says that its value is a secret.
+    #[must_use]
+    pub fn is_sensitive(&self, key: &str) -> bool {
+        self.keys.kind(key).is_some()
+    }
+
+    /// Whether nothing in `text` could even begin to be a secret: most texts are done with here.
+    pub(super) fn is_clear(&self, text: &str) -> bool {
+        self.rules.is_empty() && !self.literals.any(text.as_bytes())
+    }
+
+    /// The same for a JSON text, names of members and strings in it included. An escaped letter
+    /// (`\u0070assword`) could hide anything.
+    pub(super) fn is_clear_json(&self, json: &str) -> bool {
+        self.is_clear(json)
+            && !self.keys.any_in(json)
+            && memchr::memmem::find(json.as_bytes(), b"\\u").is_none()
+    }
+
     /// All secrets in `text`, sorted, no two overlapping in what is masked.
     #[must_use]
     pub fn find(&self, text: &str) -> Vec<Found> {
