@@ -6,12 +6,12 @@ mod support;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io::{BufRead, BufReader};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use serde_json::Value;
 use spanledger::ledger::Line;
-use spanledger::reader::Item;
+use spanledger::reader::{Item, Segment};
 use support::{LineExt, Trace};
 
 const OPENS: [&str; 4] = ["session_start", "session_resume", "turn_start", "tool_call"];
@@ -88,21 +88,51 @@ fn left_open<'a>(lines: impl Iterator<Item = &'a Line> + Clone) -> BTreeSet<Stri
     of(OPENS).difference(&of(CLOSES)).cloned().collect()
 }
 
+/// The lines of the segments that were not there before. A dead writer's stay as they were.
+fn read_new(session: &Path, sizes: &mut BTreeMap<PathBuf, u64>) -> Vec<Line> {
+    let mut files: Vec<_> = std::fs::read_dir(session)
+        .map(|entries| entries.map(|entry| entry.unwrap().path()).collect())
+        .unwrap_or_default();
+    files.retain(|path: &PathBuf| path.extension().is_some_and(|e| e == "jsonl"));
+    files.sort();
+    let mut lines = Vec::new();
+    for path in files {
+        let size = path.metadata().unwrap().len();
+        if let Some(before) = sizes.insert(path.clone(), size) {
+            assert_eq!(size, before, "{} was touched", path.display());
+            continue;
+        }
+        let mut seq = 0;
+        for item in Segment::open(&path).unwrap() {
+            match item.unwrap() {
+                Item::Line(line) => {
+                    seq += 1;
+                    assert_eq!(line.seq, seq, "a hole in {}", path.display());
+                    lines.push(line);
+                }
+                // The line that was being written when its writer died.
+                Item::Tail { .. } => {}
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+    lines
+}
+
 /// Holds what one life left in the trace against what it had said.
-fn check_life(lines: &[Line], seen: u32, said: &Said) {
-    let (before, now): (Vec<&Line>, Vec<&Line>) = lines.iter().partition(|line| line.seg <= seen);
+fn check_life(before: &[Line], now: &[Line], said: &Said) {
     let segments: BTreeSet<_> = now.iter().map(|line| line.seg).collect();
     assert!(segments.len() <= 1, "one writer, one segment: {segments:?}");
 
     let mut told = BTreeSet::new();
-    for call in now.iter().filter_map(|line| call_of(line)) {
+    for call in now.iter().filter_map(call_of) {
         assert!(said.begun.contains(&call), "invented: {call:?}");
         assert!(told.insert(call.clone()), "twice: {call:?}");
     }
     let lost: Vec<_> = said.returned.difference(&told).collect();
     assert!(lost.is_empty(), "had returned and is gone: {lost:?}");
 
-    let open = left_open(before.iter().copied());
+    let open = left_open(before.iter());
     let interrupted: Vec<_> = now
         .iter()
         .filter(|line| line.kind == "interrupted")
@@ -129,7 +159,7 @@ fn check_life(lines: &[Line], seen: u32, said: &Said) {
             "the close line stands alone"
         );
     }
-    let started = |line: &&&Line| matches!(line.kind.as_str(), "session_start" | "session_resume");
+    let started = |line: &&Line| matches!(line.kind.as_str(), "session_start" | "session_resume");
     if let Some(run) = now.iter().find(started) {
         assert_eq!(
             closed, open,
@@ -184,27 +214,20 @@ fn a_killed_agent_loses_nothing_that_had_returned_and_the_next_run_closes_what_w
         let session = format!("killed_{number}");
         let lives = LIVES.min(left);
         left -= lives;
-        let mut seen = 0;
+        let (mut lines, mut sizes) = (Vec::new(), BTreeMap::new());
         for life in 0..=lives {
             let kill_after = match life {
                 life if life == lives => None,
                 _ if fastrand::u8(..6) == 0 => Some(0),
-                _ => Some(fastrand::usize(1..1200)),
+                _ => Some(fastrand::usize(1..1000)),
             };
             let said = live(dir.path(), &session, life, kill_after);
-            let trace = Trace::read(dir.path());
-            let torn = |item: &Item| matches!(item, Item::Tail { .. });
-            assert!(trace.damage.iter().all(torn), "{:?}", trace.damage);
-            let empty = Vec::new();
-            let lines = trace.sessions.get(&session).unwrap_or(&empty);
-            assert!(trace.sessions.keys().all(|id| *id == session));
-            check_life(lines, seen, &said);
-            seen = lines.iter().map(|line| line.seg).max().unwrap_or(0);
+            let now = read_new(&dir.path().join("sessions").join(&session), &mut sizes);
+            check_life(&lines, &now, &said);
+            lines.extend(now);
             open_at_death += usize::from(!left_open(lines.iter()).is_empty());
-            if kill_after.is_none() {
-                check_ended(lines);
-            }
         }
+        check_ended(&lines);
     }
     assert!(
         open_at_death > kills / 2,
