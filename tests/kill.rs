@@ -38,7 +38,7 @@ fn live(root: &Path, session: &str, life: usize, kill_after: Option<usize>) -> S
     let mut said = Said::default();
     if kill_after == Some(0) {
         // Anywhere between exec and the first calls.
-        std::thread::sleep(std::time::Duration::from_micros(fastrand::u64(..12_000)));
+        std::thread::sleep(std::time::Duration::from_micros(fastrand::u64(..60_000)));
         child.kill().unwrap();
     }
     let mut reports = BufReader::new(child.stdout.take().unwrap());

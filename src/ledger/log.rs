@@ -127,15 +127,23 @@ struct State {
 
 struct Lost {
     cause: String,
+    /// The line is on disk but for its newline.
     whole: bool,
+    /// No segment can hold it, whatever else happens.
+    too_long: bool,
 }
 
 impl Lost {
-    fn io(what: &str, path: &std::path::Path, error: &std::io::Error) -> Self {
+    fn because(cause: String) -> Self {
         Self {
-            cause: format!("{what} {}: {error}", path.display()),
+            cause,
             whole: false,
+            too_long: false,
         }
+    }
+
+    fn io(what: &str, path: &std::path::Path, error: &std::io::Error) -> Self {
+        Self::because(format!("{what} {}: {error}", path.display()))
     }
 }
 
@@ -528,8 +536,6 @@ impl SessionLog {
         now: u64,
         need: u64,
     ) -> Result<(), Lost> {
-        // The head of a line is at most this long, the session's id aside.
-        let need = need + 400 + self.id_json.len() as u64;
         if let Some(segment) = &mut state.segment {
             if segment.file.is_some() {
                 if segment.is_removed(now, false) {
@@ -553,36 +559,59 @@ impl SessionLog {
                 return Err(self.waiting(state));
             }
         }
-        if let Some(segment) = &state.segment
-            && !segment.has_room(need)
-        {
-            // The process's file size limit: go on in a new segment, if one can hold the line.
-            if need + 4096 > segment.max_size() {
-                let cause = format!("a line of {need} bytes is over the file size limit");
-                return Err(Lost {
-                    cause,
-                    whole: false,
-                });
-            }
-            state.segment = None;
-        }
         if state.segment.is_none() {
             self.create_segment(core, state, now)?;
         }
-        if state.segment.as_ref().is_some_and(|s| !s.has_head) {
-            let head = core.segment_head(self.implicit);
-            self.put(core, state, now, "segment", None, None, &head)?;
-            if let Some(segment) = &mut state.segment {
-                segment.has_head = true;
-            }
-        }
+        self.write_head(core, state, now)?;
         if state.gap.count > 0 {
             let mut out = Vec::new();
             state.gap.write(&mut out);
             self.put(core, state, now, "gap", None, None, &out)?;
             state.gap = Gap::default();
         }
-        self.write_late(core, state, now)
+        self.write_late(core, state, now)?;
+        self.make_room(core, state, now, need)
+    }
+
+    fn write_head(self: &Arc<Self>, core: &Core, state: &mut State, now: u64) -> Result<(), Lost> {
+        if state.segment.as_ref().is_some_and(|s| !s.has_head) {
+            let head = core.segment_head(self.implicit);
+            self.put(core, state, now, "segment", None, None, &head)?;
+            if let Some(segment) = &mut state.segment {
+                segment.has_head = true;
+                segment.head_size = segment.size;
+            }
+        }
+        Ok(())
+    }
+
+    /// Sees to it that a line with so much payload stays below the process's file size limit: in
+    /// a new segment, if one can hold it.
+    fn make_room(
+        self: &Arc<Self>,
+        core: &Core,
+        state: &mut State,
+        now: u64,
+        payload: u64,
+    ) -> Result<(), Lost> {
+        // The rest of a line is at most this long, the session's id aside.
+        let need = payload + 400 + self.id_json.len() as u64;
+        let Some(segment) = &mut state.segment else {
+            return Ok(());
+        };
+        if segment.has_room(need) {
+            return Ok(());
+        }
+        if !segment.has_head || need + segment.head_size > segment.max_size() {
+            let cause = format!("a line of {need} bytes is over the file size limit");
+            return Err(Lost {
+                too_long: true,
+                ..Lost::because(cause)
+            });
+        }
+        state.segment = None;
+        self.create_segment(core, state, now)?;
+        self.write_head(core, state, now)
     }
 
     /// The open lines that were lost of spans still open, and the closes that were lost.
@@ -602,9 +631,19 @@ impl SessionLog {
                 continue;
             };
             let (kind, turn, ids) = (span.open_kind, span.turn, span.ids);
-            let mut out = Vec::new();
+            let (mut out, mut short) = (Vec::new(), Vec::new());
             span.write_open(true, &mut out);
-            self.put(core, state, now, kind, turn, Some(ids), &out)?;
+            span.write_start(true, &mut short);
+            match self.put(core, state, now, kind, turn, Some(ids), &out) {
+                // It must not keep everything else from being written.
+                Err(lost) if lost.too_long => {
+                    match self.put(core, state, now, kind, turn, Some(ids), &short) {
+                        Err(lost) if lost.too_long => {}
+                        other => other?,
+                    }
+                }
+                other => other?,
+            }
             let seg = state.segment.as_ref().map_or(0, |s| s.number);
             if let Some(span) = state.spans.get_mut(&id) {
                 span.lost = false;
@@ -621,7 +660,10 @@ impl SessionLog {
                 close.duration, close.outcome
             );
             out.extend_from_slice(rest.as_bytes());
-            self.put(core, state, now, kind, turn, Some(ids), &out)?;
+            match self.put(core, state, now, kind, turn, Some(ids), &out) {
+                Err(lost) if lost.too_long => {}
+                other => other?,
+            }
             state.lost_closes.remove(0);
         }
         Ok(())
@@ -661,14 +703,11 @@ impl SessionLog {
     }
 
     fn waiting(&self, state: &State) -> Lost {
-        Lost {
-            cause: format!(
-                "waiting {} ms before {} is tried again",
-                state.backoff / 1_000_000,
-                self.dir.display()
-            ),
-            whole: false,
-        }
+        Lost::because(format!(
+            "waiting {} ms before {} is tried again",
+            state.backoff / 1_000_000,
+            self.dir.display()
+        ))
     }
 
     /// The file is gone, and with it every line this process wrote to it.
@@ -703,11 +742,9 @@ impl SessionLog {
         ids: Option<Ids>,
         payload: &[u8],
     ) -> Result<(), Lost> {
+        self.make_room(core, state, now, payload.len() as u64)?;
         let Some(segment) = &mut state.segment else {
-            return Err(Lost {
-                cause: "no segment".into(),
-                whole: false,
-            });
+            return Err(Lost::because("no segment".into()));
         };
         let line = &mut state.line;
         line.clear();

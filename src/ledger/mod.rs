@@ -23,6 +23,7 @@
 
 mod blobs;
 mod clock;
+mod file_size;
 mod files;
 mod fork;
 mod format;

@@ -33,6 +33,7 @@ pub fn run(socket: &str, root: &str, settings: &[&str]) {
                 let every = Duration::from_millis(value.parse().unwrap());
                 builder = builder.sync(Sync::Interval(every));
             }
+            "name" => {}
             _ => panic!("no setting {name}"),
         }
     }

@@ -1,11 +1,12 @@
 //! The test agent's process, seen from the test.
 #![allow(dead_code)]
 
-use std::io::{BufRead, BufReader, Write};
+use std::cell::RefCell;
+use std::io::{BufRead, BufReader, Read, Write};
 use std::os::fd::AsRawFd;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, ChildStderr, Command, Stdio};
 use std::sync::OnceLock;
 use std::time::Duration;
 
@@ -48,7 +49,9 @@ pub struct Agent {
     stream: BufReader<UnixStream>,
     /// `None` for a forked one, which its parent waits for.
     child: Option<Child>,
-    place: TempDir,
+    /// What came out of it so far.
+    stderr: RefCell<(Option<ChildStderr>, String)>,
+    _place: TempDir,
 }
 
 impl Agent {
@@ -58,18 +61,27 @@ impl Agent {
 
     /// Settings: `sync=always`, `sync=MS`, `nofile=N`, `fsize=N`.
     pub fn with(root: &Path, settings: &[&str]) -> Self {
+        Self::with_stderr(root, settings, Stdio::piped())
+    }
+
+    pub fn with_stderr(root: &Path, settings: &[&str], stderr: Stdio) -> Self {
         let place = tempfile::tempdir().unwrap();
         let socket = place.path().join("socket");
         let listener = UnixListener::bind(&socket).unwrap();
-        let stderr = std::fs::File::create(place.path().join("stderr")).unwrap();
         let mut command = Command::new(executable());
         command.arg("serve").arg(&socket).arg(root).args(settings);
         let mut child = command.stdin(Stdio::null()).stderr(stderr).spawn().unwrap();
         Self {
             stream: accept(&listener, Some(&mut child)),
+            stderr: RefCell::new((child.stderr.take().map(non_blocking), String::new())),
             child: Some(child),
-            place,
+            _place: place,
         }
+    }
+
+    /// One with a long argument, which the first line of each of its segments repeats.
+    pub fn named(root: &Path, name: &str) -> Self {
+        Self::with(root, &[&format!("name={name}")])
     }
 
     /// Sends an order and returns the answer.
@@ -111,7 +123,15 @@ impl Agent {
     }
 
     pub fn stderr(&self) -> String {
-        std::fs::read_to_string(self.place.path().join("stderr")).unwrap_or_default()
+        let (pipe, text) = &mut *self.stderr.borrow_mut();
+        if let Some(pipe) = pipe {
+            // What was written before the last answer is in the pipe by now.
+            match pipe.read_to_string(text) {
+                Err(error) if error.kind() != std::io::ErrorKind::WouldBlock => panic!("{error}"),
+                _ => {}
+            }
+        }
+        text.clone()
     }
 
     /// Forks it in two that both obey.
@@ -122,8 +142,9 @@ impl Agent {
         self.ask(&format!("fork {}", socket.display()));
         Self {
             stream: accept(&listener, None),
+            stderr: RefCell::default(),
             child: None,
-            place,
+            _place: place,
         }
     }
 
@@ -143,6 +164,15 @@ impl Agent {
         child.kill().unwrap();
         child.wait().unwrap();
     }
+}
+
+fn non_blocking(pipe: ChildStderr) -> ChildStderr {
+    // SAFETY: sets a flag of a descriptor that is open.
+    assert_eq!(
+        unsafe { libc::fcntl(pipe.as_raw_fd(), libc::F_SETFL, libc::O_NONBLOCK) },
+        0
+    );
+    pipe
 }
 
 /// Waits until the agent calls, or has died before it could.

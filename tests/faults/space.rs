@@ -1,0 +1,96 @@
+//! No space left.
+
+use crate::agent::Agent;
+use crate::mount::Tmpfs;
+use crate::scene::Scene;
+use spanledger::reader::Item;
+
+#[test]
+fn a_full_disk_costs_only_what_happens_while_it_is_full() {
+    let dir = tempfile::tempdir().unwrap();
+    let root = dir.path().join("root");
+    std::fs::create_dir(&root).unwrap();
+    let Some(disk) = Tmpfs::mount(&root, 256 * 1024) else {
+        return with_no_file_size_left();
+    };
+    let mut scene = Scene::new(Agent::start(&root), &root);
+    scene.before();
+    let ballast = disk.fill();
+    // What is left of the last page still takes a line or two, and then a part of one.
+    scene.until_it_fails();
+    scene.during();
+    std::fs::remove_file(ballast).unwrap();
+    let trace = scene.after();
+    // The part of a line that fitted is followed by a newline; all lines behind it are whole.
+    let fragments = trace.damage.iter().map(|item| match item {
+        Item::Damaged { bytes, .. } => *bytes,
+        other => panic!("{other:?}"),
+    });
+    assert_eq!(
+        fragments.filter(|bytes| *bytes > 1).count(),
+        1,
+        "{:?}",
+        trace.damage
+    );
+}
+
+#[test]
+fn a_disk_that_was_full_from_the_start_gets_the_whole_story_later() {
+    let dir = tempfile::tempdir().unwrap();
+    let root = dir.path().join("root");
+    std::fs::create_dir(&root).unwrap();
+    let Some(disk) = Tmpfs::mount(&root, 256 * 1024) else {
+        return with_no_file_size_left();
+    };
+    let ballast = disk.fill();
+    let mut scene = Scene::new(Agent::start(&root), &root);
+    scene.during();
+    std::fs::remove_file(ballast).unwrap();
+    let trace = scene.after();
+    assert!(trace.damage.is_empty(), "{:?}", trace.damage);
+}
+
+/// Where no small file system can be had: every write fails, as on a full disk.
+#[test]
+fn with_no_file_size_left() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut scene = Scene::new(Agent::start(dir.path()), dir.path());
+    scene.before();
+    // The flush has it look at the limit, which it does only now and then by itself.
+    scene.agent.tell(&["fsize 0"]);
+    scene.agent.ask("flush");
+    scene.during();
+    let none = u64::MAX;
+    scene.agent.tell(&[&format!("fsize {none}")]);
+    scene.agent.ask("flush");
+    scene.after();
+}
+
+#[test]
+fn a_writer_whose_first_line_was_torn_by_a_full_disk_is_not_taken_for_dead() {
+    let dir = tempfile::tempdir().unwrap();
+    let root = dir.path().join("root");
+    std::fs::create_dir(&root).unwrap();
+    let Some(disk) = Tmpfs::mount(&root, 256 * 1024) else {
+        return;
+    };
+    // A first line longer than the one page that is left beside the writer's lock.
+    let argument = "x".repeat(5000);
+    let mut agent = Agent::named(&root, &argument);
+    std::fs::create_dir_all(root.join("sessions/s")).unwrap();
+    let ballast = disk.fill();
+    let size = ballast.metadata().unwrap().len();
+    let file = std::fs::File::options().write(true).open(&ballast).unwrap();
+    file.set_len(size - 2 * 4096).unwrap();
+    agent.tell(&["run run s", "tool a run 0"]);
+    assert!(agent.health().failed > 0);
+    std::fs::remove_file(ballast).unwrap();
+    assert_eq!(agent.ask("flush"), "0");
+
+    let mut other = Agent::start(&root);
+    assert_eq!(other.ask("recover s"), "0", "its writer lives");
+    agent.tell(&["finish a", "finish run"]);
+    let trace = crate::support::Trace::read(&root);
+    assert!(trace.all("interrupted").is_empty());
+    assert!(!trace.damage.is_empty(), "the first line was torn");
+}
