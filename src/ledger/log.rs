@@ -125,6 +125,13 @@ struct State {
     payload: Vec<u8>,
 }
 
+impl State {
+    /// The number of the segment that is written to, 0 before there is one.
+    fn seg(&self) -> u32 {
+        self.segment.as_ref().map_or(0, |segment| segment.number)
+    }
+}
+
 struct Lost {
     cause: String,
     /// The line is on disk but for its newline.
@@ -253,12 +260,19 @@ impl SessionLog {
             _ => {}
         }
         let turn = span.turn;
-        let written = self.append(core, state, span.open_kind, turn, Some(span.ids), |out| {
-            span.write_open(false, out);
-        });
+        let written = self.append(
+            core,
+            state,
+            span.open_kind,
+            turn,
+            Some(span.ids),
+            |out, _| {
+                span.write_open(false, out);
+            },
+        );
         span.lost = !written;
         state.lost_opens |= !written;
-        span.opened_seg = state.segment.as_ref().map_or(0, |s| s.number);
+        span.opened_seg = if written { state.seg() } else { 0 };
         state.spans.insert(span.ids.span, span);
         turn
     }
@@ -303,27 +317,34 @@ impl SessionLog {
         if at_once.is_empty() && usage_members.is_empty() && links.is_empty() {
             return;
         }
-        self.append(core, state, "span_update", at.turn, Some(at.ids), |out| {
-            if late {
-                out.extend_from_slice(b"\"late\":true,");
-            }
-            super::open_span::write_fields(kind, &at_once, out);
-            if !usage_members.is_empty() {
-                out.extend_from_slice(b"\"usage\":{");
-                out.extend_from_slice(&usage_members);
-                out.extend_from_slice(b"},");
-            }
-            if !links.is_empty() {
-                out.extend_from_slice(b"\"links\":[");
-                for (index, (trace, id)) in links.iter().enumerate() {
-                    if index > 0 {
-                        out.push(b',');
-                    }
-                    out.extend_from_slice(&super::open_span::link_json(*trace, *id));
+        self.append(
+            core,
+            state,
+            "span_update",
+            at.turn,
+            Some(at.ids),
+            |out, _| {
+                if late {
+                    out.extend_from_slice(b"\"late\":true,");
                 }
-                out.extend_from_slice(b"],");
-            }
-        });
+                super::open_span::write_fields(kind, &at_once, out);
+                if !usage_members.is_empty() {
+                    out.extend_from_slice(b"\"usage\":{");
+                    out.extend_from_slice(&usage_members);
+                    out.extend_from_slice(b"},");
+                }
+                if !links.is_empty() {
+                    out.extend_from_slice(b"\"links\":[");
+                    for (index, (trace, id)) in links.iter().enumerate() {
+                        if index > 0 {
+                            out.push(b',');
+                        }
+                        out.extend_from_slice(&super::open_span::link_json(*trace, *id));
+                    }
+                    out.extend_from_slice(b"],");
+                }
+            },
+        );
     }
 
     /// Writes the close line, once. The first close wins.
@@ -348,9 +369,8 @@ impl SessionLog {
             state.totals.write(&mut out);
             out
         });
-        let seg = state.segment.as_ref().map_or(0, |s| s.number);
         let kind = span.kind.close_kind();
-        let written = self.append(core, state, kind, span.turn, Some(span.ids), |out| {
+        let written = self.append(core, state, kind, span.turn, Some(span.ids), |out, seg| {
             span.write_close(seg, duration, outcome, out);
             if let Some(totals) = &totals {
                 out.extend_from_slice(totals);
@@ -403,12 +423,19 @@ impl SessionLog {
             parent: None,
             ..at.ids
         });
-        self.append(core, state, kind, at.and_then(|at| at.turn), ids, |out| {
-            if late {
-                out.extend_from_slice(b"\"late\":true,");
-            }
-            fields.write_members(out);
-        });
+        self.append(
+            core,
+            state,
+            kind,
+            at.and_then(|at| at.turn),
+            ids,
+            |out, _| {
+                if late {
+                    out.extend_from_slice(b"\"late\":true,");
+                }
+                fields.write_members(out);
+            },
+        );
     }
 
     /// A `model_usage` event: counts unless the model call it belongs to says better.
@@ -446,7 +473,7 @@ impl SessionLog {
             ..at.ids
         });
         let turn = at.and_then(|at| at.turn);
-        let written = self.append(core, state, what.kind(), turn, ids, |out| {
+        let written = self.append(core, state, what.kind(), turn, ids, |out, _| {
             out.extend_from_slice(b"\"digest\":");
             write_json_str(digest, out);
             out.push(b',');
@@ -480,7 +507,8 @@ impl SessionLog {
         state.gap.count
     }
 
-    /// Appends one line. Whether the kernel has it.
+    /// Appends one line. Whether the kernel has it. `write` is told the segment it goes to, and
+    /// is called again if that turns out to be another.
     fn append(
         self: &Arc<Self>,
         core: &Core,
@@ -488,16 +516,23 @@ impl SessionLog {
         kind: &str,
         turn: Option<u32>,
         ids: Option<Ids>,
-        write: impl FnOnce(&mut Vec<u8>),
+        write: impl Fn(&mut Vec<u8>, u32),
     ) -> bool {
         let now = wall_ns();
         self.used.store(true, Ordering::Relaxed);
         let mut payload = std::mem::take(&mut state.payload);
         payload.clear();
-        write(&mut payload);
+        let seg = state.seg();
+        write(&mut payload, seg);
         let done = self
             .prepare(core, state, now, payload.len() as u64)
-            .and_then(|()| self.put(core, state, now, kind, turn, ids, &payload));
+            .and_then(|()| {
+                if state.seg() != seg {
+                    payload.clear();
+                    write(&mut payload, state.seg());
+                }
+                self.put(core, state, now, kind, turn, ids, &payload)
+            });
         payload.shrink_to(256 * 1024);
         state.payload = payload;
         match done {
@@ -644,7 +679,7 @@ impl SessionLog {
                 }
                 other => other?,
             }
-            let seg = state.segment.as_ref().map_or(0, |s| s.number);
+            let seg = state.seg();
             if let Some(span) = state.spans.get_mut(&id) {
                 span.lost = false;
                 span.opened_seg = seg;
@@ -723,7 +758,7 @@ impl SessionLog {
         core.note_error(&cause);
         core.counters.tell_once(&cause);
         for span in state.spans.values_mut() {
-            span.lost = true;
+            (span.lost, span.opened_seg) = (true, 0);
             state.lost_opens = true;
         }
         // The texts behind the digests went with it.
@@ -854,7 +889,7 @@ impl SessionLog {
         let mut closed = 0;
         for dead in &found.spans {
             let kind = "interrupted";
-            let written = self.append(core, state, kind, dead.turn, Some(dead.ids), |out| {
+            let written = self.append(core, state, kind, dead.turn, Some(dead.ids), |out, _| {
                 dead.write(out);
             });
             closed += usize::from(written);
