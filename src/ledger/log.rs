@@ -602,7 +602,10 @@ impl SessionLog {
             let mut out = Vec::new();
             state.gap.write(&mut out);
             self.put(core, state, now, "gap", None, None, &out)?;
-            state.gap = Gap::default();
+            let told = std::mem::take(&mut state.gap);
+            if let Some(segment) = &mut state.segment {
+                segment.gaps += told.count;
+            }
         }
         self.write_late(core, state, now)?;
         self.make_room(core, state, now, need)
@@ -751,8 +754,10 @@ impl SessionLog {
             return;
         };
         let cause = format!("{} was removed", segment.path.display());
-        if segment.events > 0 {
-            state.gap.add("unknown", segment.events, now, &cause);
+        // What its gap lines told of has to be told again, but is counted already.
+        let missing = segment.events + segment.gaps;
+        if missing > 0 {
+            state.gap.add("unknown", missing, now, &cause);
             Counters::add(&core.counters.failed, segment.events);
         }
         core.note_error(&cause);

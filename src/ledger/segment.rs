@@ -37,6 +37,8 @@ pub(crate) struct Segment {
     pub size: u64,
     /// Events in it, without the lines about the segment itself.
     pub events: u64,
+    /// Events that its `gap` lines tell of.
+    pub gaps: u64,
     pub has_head: bool,
     /// The size of its first line.
     pub head_size: u64,
@@ -74,6 +76,7 @@ impl Segment {
             next_seq: 1,
             size: 0,
             events: 0,
+            gaps: 0,
             has_head: false,
             head_size: 0,
             tail: Tail::Clean,
