@@ -124,16 +124,22 @@ fn is_alive(core: &Core, id: &str) -> bool {
     core.writer_id().as_deref() == Some(id) || writer::is_alive(&core.root, id)
 }
 
-/// Who wrote a segment, by its first line. `None`: the writer died before that line was whole.
+/// Who wrote a segment, by its first line: before it can stand only what is left of one that a
+/// full disk tore. `None`: the writer died before that line was whole.
 fn writer_of(path: &Path) -> io::Result<Option<String>> {
-    let mut first = Vec::new();
-    BufReader::new(File::open(path)?).read_until(b'\n', &mut first)?;
-    if first.last() != Some(&b'\n') {
-        return Ok(None);
+    let mut reader = BufReader::new(File::open(path)?);
+    let mut bytes = Vec::new();
+    loop {
+        bytes.clear();
+        reader.read_until(b'\n', &mut bytes)?;
+        if bytes.last() != Some(&b'\n') {
+            return Ok(None);
+        }
+        if let Ok(line) = Line::parse(&bytes) {
+            let writer = line.payload.get("writer").and_then(Value::as_str);
+            return Ok(writer.map(str::to_owned));
+        }
     }
-    let line = Line::parse(&first).ok();
-    let writer = line.as_ref().and_then(|line| line.payload.get("writer"));
-    Ok(writer.and_then(Value::as_str).map(str::to_owned))
 }
 
 /// Whether the end of a segment leaves a span open.

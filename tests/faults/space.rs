@@ -82,10 +82,11 @@ fn a_writer_whose_first_line_was_torn_by_a_full_disk_is_not_taken_for_dead() {
     let size = ballast.metadata().unwrap().len();
     let file = std::fs::File::options().write(true).open(&ballast).unwrap();
     file.set_len(size - 2 * 4096).unwrap();
+    drop(file);
     agent.tell(&["run run s", "tool a run 0"]);
     assert!(agent.health().failed > 0);
     std::fs::remove_file(ballast).unwrap();
-    assert_eq!(agent.ask("flush"), "0");
+    assert_eq!(agent.ask("flush"), "0", "{:?}", agent.health());
 
     let mut other = Agent::start(&root);
     assert_eq!(other.ask("recover s"), "0", "its writer lives");
