@@ -201,19 +201,28 @@ impl SessionLog {
         })
     }
 
-    /// Reads what earlier segments say, once.
+    /// Reads what earlier segments say, once; again where that failed before anything was read.
     fn read_past(&self, core: &Core, state: &mut State) {
         if std::mem::replace(&mut state.past_read, true) {
             return;
         }
-        let past = Past::read(&self.dir);
-        if let Some(error) = &past.error {
-            core.note_error(error);
+        let mut past = Past::read(&self.dir);
+        if let Some((_, error)) = &past.error
+            && is_out_of_files(error)
+            && core.files.close_some()
+        {
+            past = Past::read(&self.dir);
         }
-        state.started = past.started;
-        state.next_turn = past.next_turn.max(1);
-        state.current = past.current;
-        state.known = past.known;
+        if let Some((path, error)) = &past.error {
+            core.note_error(&format!("read {}: {error}", path.display()));
+            state.past_read = *path != self.dir && !is_out_of_files(error);
+        }
+        state.started |= past.started;
+        state.next_turn = state.next_turn.max(past.next_turn);
+        for (current, before) in state.current.iter_mut().zip(past.current) {
+            *current = current.take().or(before);
+        }
+        state.known.extend(past.known);
     }
 
     /// Opens a span. Returns the turn it belongs to: for a turn, its own.
@@ -578,7 +587,7 @@ impl SessionLog {
                 }
             } else if state.retry_at <= steady_ns() {
                 let mut reopened = segment.reopen();
-                if is_out_of_files(&reopened) && core.files.close_some() {
+                if reopened.as_ref().is_err_and(is_out_of_files) && core.files.close_some() {
                     reopened = segment.reopen();
                 }
                 match reopened {
@@ -721,7 +730,7 @@ impl SessionLog {
             Segment::create(&self.dir, now)
         };
         let mut created = create();
-        if is_out_of_files(&created) && core.files.close_some() {
+        if created.as_ref().is_err_and(is_out_of_files) && core.files.close_some() {
             created = create();
         }
         match created {
@@ -908,8 +917,8 @@ fn back_off(state: &mut State) {
     state.retry_at = steady_ns() + state.backoff;
 }
 
-fn is_out_of_files<T>(result: &std::io::Result<T>) -> bool {
-    matches!(result, Err(error) if matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE)))
+fn is_out_of_files(error: &std::io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE))
 }
 
 fn mark_counted(state: &mut State, spans: [Option<u64>; 3]) {
