@@ -513,10 +513,17 @@ impl SessionLog {
                 core.note_error(&lost.cause);
             }
         }
-        state.gap.count
+        let whole = match &mut state.segment {
+            Some(segment) => {
+                let _ = segment.reopen();
+                segment.terminate()
+            }
+            None => true,
+        };
+        state.gap.count + u64::from(!whole)
     }
 
-    /// Appends one line. Whether the kernel has it. `write` is told the segment it goes to, and
+    /// Appends one line. Whether the kernel has it, be it without its newline. `write` is told the segment it goes to, and
     /// is called again if that turns out to be another.
     fn append(
         self: &Arc<Self>,
@@ -559,14 +566,19 @@ impl SessionLog {
                 true
             }
             Err(lost) => {
-                if !lost.whole {
+                if lost.whole {
+                    // There but for its newline: no gap, and nothing to be said late.
+                    if let Some(segment) = &mut state.segment {
+                        segment.events += 1;
+                    }
+                } else {
                     state.gap.add(kind, 1, now, &lost.cause);
                 }
                 Counters::add(&core.counters.failed, 1);
                 core.note_error(&lost.cause);
                 core.counters
                     .tell_once(&format!("can't write the trace: {}", lost.cause));
-                false
+                lost.whole
             }
         }
     }

@@ -155,6 +155,20 @@ impl Segment {
         }
     }
 
+    /// Brings the newline that the last line lacks. Whether nothing is lacking any more.
+    pub fn terminate(&mut self) -> bool {
+        if self.tail != Tail::Unterminated {
+            return true;
+        }
+        let written = self.file.as_mut().map(|file| survive(|| file.write(b"\n")));
+        let done = matches!(written, Some(Ok(1)));
+        if done {
+            self.size += 1;
+            self.tail = Tail::Clean;
+        }
+        done
+    }
+
     /// Hands a whole line to the kernel: one write, and one more for the rest of a short one.
     pub fn write(&mut self, line: &[u8]) -> Result<(), WriteFailed> {
         let Some(file) = &mut self.file else {

@@ -3,6 +3,7 @@
 use crate::agent::Agent;
 use crate::mount::Tmpfs;
 use crate::scene::Scene;
+use crate::support::{LineExt, Trace};
 use spanledger::reader::Item;
 
 #[test]
@@ -67,6 +68,39 @@ fn with_no_file_size_left() {
 }
 
 #[test]
+fn a_line_that_lacks_only_its_newline_gets_it_later_and_is_not_said_twice() {
+    let dir = tempfile::tempdir().unwrap();
+    let root = dir.path().join("root");
+    std::fs::create_dir(&root).unwrap();
+    let Some(disk) = Tmpfs::mount(&root, 256 * 1024) else {
+        return;
+    };
+    let segment = root.join("sessions/s/trace.0001.jsonl");
+    let size = || segment.metadata().unwrap().len();
+    let mut agent = Agent::start(&root);
+    agent.tell(&["run run s", "events run 0 10", "tool aa run 0"]);
+    let before = size();
+    agent.tell(&["tool bb run 0"]);
+    // An open line that ends one byte behind the last page there is.
+    let (line, now) = (size() - before, size());
+    let page = (now + line).next_multiple_of(4096);
+    let ballast = disk.fill();
+    agent.tell(&[&format!("tool cc run {}", page + 1 - now - line)]);
+    assert_eq!(size(), page);
+    let health = agent.health();
+    assert_eq!(health.failed, 1, "{health:?}");
+    assert_eq!(agent.ask("flush"), "1", "its newline is owed");
+    std::fs::remove_file(ballast).unwrap();
+    assert_eq!(agent.ask("flush"), "0");
+    assert_eq!(size(), page + 1);
+    agent.tell(&["finish cc"]);
+    let trace = Trace::read(&root);
+    assert!(trace.damage.is_empty() && trace.all("gap").is_empty());
+    let opened = trace.find("tool_call", "tool_call_id", "cc");
+    assert_eq!(opened.get("late"), &serde_json::Value::Null);
+}
+
+#[test]
 fn a_writer_whose_first_line_was_torn_by_a_full_disk_is_not_taken_for_dead() {
     let dir = tempfile::tempdir().unwrap();
     let root = dir.path().join("root");
@@ -91,7 +125,7 @@ fn a_writer_whose_first_line_was_torn_by_a_full_disk_is_not_taken_for_dead() {
     let mut other = Agent::start(&root);
     assert_eq!(other.ask("recover s"), "0", "its writer lives");
     agent.tell(&["finish a", "finish run"]);
-    let trace = crate::support::Trace::read(&root);
+    let trace = Trace::read(&root);
     assert!(trace.all("interrupted").is_empty());
     assert!(!trace.damage.is_empty(), "the first line was torn");
 }
