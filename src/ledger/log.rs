@@ -622,7 +622,7 @@ impl SessionLog {
         if state.gap.count > 0 {
             let mut out = Vec::new();
             state.gap.write(&mut out);
-            self.put(core, state, now, "gap", None, None, &out)?;
+            self.put_owed(core, state, now, "gap", None, None, &out)?;
             let told = std::mem::take(&mut state.gap);
             if let Some(segment) = &mut state.segment {
                 segment.gaps += told.count;
@@ -635,7 +635,7 @@ impl SessionLog {
     fn write_head(self: &Arc<Self>, core: &Core, state: &mut State, now: u64) -> Result<(), Lost> {
         if state.segment.as_ref().is_some_and(|s| !s.has_head) {
             let head = core.segment_head(self.implicit);
-            self.put(core, state, now, "segment", None, None, &head)?;
+            self.put_owed(core, state, now, "segment", None, None, &head)?;
             if let Some(segment) = &mut state.segment {
                 segment.has_head = true;
                 segment.head_size = segment.size;
@@ -693,10 +693,10 @@ impl SessionLog {
             let (mut out, mut short) = (Vec::new(), Vec::new());
             span.write_open(true, &mut out);
             span.write_start(true, &mut short);
-            match self.put(core, state, now, kind, turn, Some(ids), &out) {
+            match self.put_owed(core, state, now, kind, turn, Some(ids), &out) {
                 // It must not keep everything else from being written.
                 Err(lost) if lost.too_long => {
-                    match self.put(core, state, now, kind, turn, Some(ids), &short) {
+                    match self.put_owed(core, state, now, kind, turn, Some(ids), &short) {
                         Err(lost) if lost.too_long => {}
                         other => other?,
                     }
@@ -719,7 +719,7 @@ impl SessionLog {
                 close.duration, close.outcome
             );
             out.extend_from_slice(rest.as_bytes());
-            match self.put(core, state, now, kind, turn, Some(ids), &out) {
+            match self.put_owed(core, state, now, kind, turn, Some(ids), &out) {
                 Err(lost) if lost.too_long => {}
                 other => other?,
             }
@@ -790,6 +790,24 @@ impl SessionLog {
         // The texts behind the digests went with it.
         state.known.clear();
         state.retry_at = 0;
+    }
+
+    /// A line that has to come before others: there but for its newline is there.
+    #[allow(clippy::too_many_arguments)]
+    fn put_owed(
+        self: &Arc<Self>,
+        core: &Core,
+        state: &mut State,
+        now: u64,
+        kind: &str,
+        turn: Option<u32>,
+        ids: Option<Ids>,
+        payload: &[u8],
+    ) -> Result<(), Lost> {
+        match self.put(core, state, now, kind, turn, ids, payload) {
+            Err(lost) if lost.whole => Ok(()),
+            other => other,
+        }
     }
 
     #[allow(clippy::too_many_arguments)]
