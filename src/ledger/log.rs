@@ -115,6 +115,8 @@ struct State {
     lost_opens: bool,
     backoff: u64,
     retry_at: u64,
+    /// What went wrong before the wait until then.
+    waits_for: String,
     spans: HashMap<u64, OpenSpan>,
     totals: Totals,
     next_turn: u32,
@@ -607,12 +609,11 @@ impl SessionLog {
                     Ok(false) => self.segment_removed(core, state, now),
                     Err(error) => {
                         let lost = Lost::io("open", &segment.path, &error);
-                        back_off(state);
-                        return Err(lost);
+                        return Err(back_off(state, lost));
                     }
                 }
             } else {
-                return Err(self.waiting(state));
+                return Err(Lost::because(state.waits_for.clone()));
             }
         }
         if state.segment.is_none() {
@@ -735,7 +736,7 @@ impl SessionLog {
         now: u64,
     ) -> Result<(), Lost> {
         if state.retry_at > steady_ns() {
-            return Err(self.waiting(state));
+            return Err(Lost::because(state.waits_for.clone()));
         }
         let create = || {
             core.ensure_writer()?;
@@ -755,18 +756,10 @@ impl SessionLog {
                 Ok(())
             }
             Err(error) => {
-                back_off(state);
-                Err(Lost::io("create a segment in", &self.dir, &error))
+                let lost = Lost::io("create a segment in", &self.dir, &error);
+                Err(back_off(state, lost))
             }
         }
-    }
-
-    fn waiting(&self, state: &State) -> Lost {
-        Lost::because(format!(
-            "waiting {} ms before {} is tried again",
-            state.backoff / 1_000_000,
-            self.dir.display()
-        ))
     }
 
     /// The file is gone, and with it every line this process wrote to it.
@@ -942,9 +935,11 @@ impl SessionLog {
     }
 }
 
-fn back_off(state: &mut State) {
+fn back_off(state: &mut State, lost: Lost) -> Lost {
+    state.waits_for.clone_from(&lost.cause);
     state.backoff = (state.backoff * 2).clamp(FIRST_BACKOFF_NS, LAST_BACKOFF_NS);
     state.retry_at = steady_ns() + state.backoff;
+    lost
 }
 
 fn is_out_of_files(error: &std::io::Error) -> bool {
