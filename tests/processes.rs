@@ -112,9 +112,9 @@ fn two_processes_with_eight_threads_each_share_a_session_and_no_line_is_torn_or_
 
 #[test]
 fn a_fork_goes_on_as_two_writers_with_ids_of_their_own() {
-    for goodbye in ["exit", "_exit"] {
+    for (goodbye, settings) in [("exit", &[][..]), ("_exit", &[]), ("exit", &["sync=1"])] {
         let dir = tempfile::tempdir().unwrap();
-        let mut parent = Agent::start(dir.path());
+        let mut parent = Agent::with(dir.path(), settings);
         parent.tell(&["run run s", "tool before run 0", "events run 0 3"]);
         let mut child = parent.fork();
         for n in 0..20 {

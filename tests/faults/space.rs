@@ -68,6 +68,43 @@ fn with_no_file_size_left() {
 }
 
 #[test]
+fn an_agent_killed_while_the_disk_is_full_is_recovered_past_the_torn_line() {
+    let dir = tempfile::tempdir().unwrap();
+    let root = dir.path().join("root");
+    std::fs::create_dir(&root).unwrap();
+    let Some(disk) = Tmpfs::mount(&root, 256 * 1024) else {
+        return;
+    };
+    let mut scene = Scene::new(Agent::start(&root), &root);
+    scene.before();
+    let ballast = disk.fill();
+    scene.until_it_fails();
+    scene.agent.kill();
+    std::fs::remove_file(ballast).unwrap();
+    let mut next = Agent::start(&root);
+    next.tell(&["run run s", "turn turn run", "finish turn", "finish run"]);
+    let trace = Trace::read(&root);
+    assert!(
+        matches!(trace.damage[..], [Item::Tail { .. }]),
+        "{:?}",
+        trace.damage
+    );
+    let closed: Vec<_> = trace
+        .all("interrupted")
+        .iter()
+        .map(|line| line.text("closes"))
+        .collect();
+    assert_eq!(closed, ["tool_result", "turn_end", "session_end"]);
+    assert_eq!(trace.all("session_resume").len(), 1);
+    let turns: Vec<_> = trace
+        .all("turn_start")
+        .iter()
+        .map(|line| line.get("turn_index").as_u64())
+        .collect();
+    assert_eq!(turns, [Some(1), Some(2)]);
+}
+
+#[test]
 fn a_line_that_lacks_only_its_newline_gets_it_later_and_is_not_said_twice() {
     let dir = tempfile::tempdir().unwrap();
     let root = dir.path().join("root");
