@@ -17,7 +17,7 @@ use support::{LineExt, Trace};
 const OPENS: [&str; 4] = ["session_start", "session_resume", "turn_start", "tool_call"];
 const CLOSES: [&str; 4] = ["session_end", "turn_end", "tool_result", "interrupted"];
 /// How often one session is killed before it may end well.
-const LIVES: usize = 10;
+const LIVES: usize = 5;
 
 /// What a process said of its calls before it was killed.
 #[derive(Default)]
@@ -219,7 +219,7 @@ fn a_killed_agent_loses_nothing_that_had_returned_and_the_next_run_closes_what_w
             let kill_after = match life {
                 life if life == lives => None,
                 _ if fastrand::u8(..6) == 0 => Some(0),
-                _ => Some(fastrand::usize(1..1000)),
+                _ => Some(fastrand::usize(1..800)),
             };
             let said = live(dir.path(), &session, life, kill_after);
             let now = read_new(&dir.path().join("sessions").join(&session), &mut sizes);

@@ -20,6 +20,7 @@ use super::gap::{Gap, LOST_CLOSES, LostClose};
 use super::health::Counters;
 use super::open_span::OpenSpan;
 use super::past::Past;
+use super::root::segment_name;
 use super::segment::Segment;
 use super::{Core, Sync};
 use crate::event::{Fields, Ids, Outcome, SpanKind, Totals, UsageText, write_json_str};
@@ -776,9 +777,12 @@ impl SessionLog {
         }
         core.note_error(&cause);
         core.counters.tell_once(&cause);
+        let here = |seg: u32| seg != segment.number && self.dir.join(segment_name(seg)).exists();
         for span in state.spans.values_mut() {
-            (span.lost, span.opened_seg) = (true, 0);
-            state.lost_opens = true;
+            if span.lost || !here(span.opened_seg) {
+                (span.lost, span.opened_seg) = (true, 0);
+                state.lost_opens = true;
+            }
         }
         // The texts behind the digests went with it.
         state.known.clear();

@@ -50,6 +50,31 @@ fn a_removed_trace_is_noticed_and_goes_on_in_a_new_segment() {
 }
 
 #[test]
+fn only_what_was_in_the_removed_segment_is_said_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut agent = Agent::with(dir.path(), &["fsize=16384"]);
+    agent.tell(&["run run s", "events run 0 90", "tool a run 0"]);
+    let trace = Trace::read(dir.path());
+    let (first, second) = (trace.one("session_start").seg, trace.one("tool_call").seg);
+    assert_eq!((first, second), (1, 2));
+    let lost = trace
+        .lines()
+        .filter(|line| line.seg == 2 && line.kind != "segment")
+        .count();
+    std::fs::remove_file(dir.path().join("sessions/s/trace.0002.jsonl")).unwrap();
+    assert_eq!(agent.ask("flush"), "0");
+    agent.tell(&["finish a", "finish run"]);
+    let trace = Trace::read(dir.path());
+    assert_eq!(number(trace.one("gap"), "count"), lost as u64);
+    assert_eq!(*trace.one("tool_call").get("late"), true);
+    assert_eq!(trace.one("session_start").seg, 1, "its line is still there");
+    assert_eq!(number(trace.one("session_end"), "opened_seg"), 1);
+    agent.kill();
+    let mut next = Agent::start(dir.path());
+    assert_eq!(next.ask("recover s"), "0", "everything is closed");
+}
+
+#[test]
 fn a_shutdown_notices_that_the_trace_was_removed() {
     let dir = tempfile::tempdir().unwrap();
     let root = dir.path().join("root");
