@@ -12,7 +12,7 @@ fn a_full_disk_costs_only_what_happens_while_it_is_full() {
     let root = dir.path().join("root");
     std::fs::create_dir(&root).unwrap();
     let Some(disk) = Tmpfs::mount(&root, 256 * 1024) else {
-        return with_no_file_size_left();
+        return a_process_that_may_not_write_one_byte_more_loses_only_what_happens_meanwhile();
     };
     let mut scene = Scene::new(Agent::start(&root), &root);
     scene.before();
@@ -41,7 +41,7 @@ fn a_disk_that_was_full_from_the_start_gets_the_whole_story_later() {
     let root = dir.path().join("root");
     std::fs::create_dir(&root).unwrap();
     let Some(disk) = Tmpfs::mount(&root, 256 * 1024) else {
-        return with_no_file_size_left();
+        return a_process_that_may_not_write_one_byte_more_loses_only_what_happens_meanwhile();
     };
     let ballast = disk.fill();
     let mut scene = Scene::new(Agent::start(&root), &root);
@@ -53,7 +53,7 @@ fn a_disk_that_was_full_from_the_start_gets_the_whole_story_later() {
 
 /// Where no small file system can be had: every write fails, as on a full disk.
 #[test]
-fn with_no_file_size_left() {
+fn a_process_that_may_not_write_one_byte_more_loses_only_what_happens_meanwhile() {
     let dir = tempfile::tempdir().unwrap();
     let mut scene = Scene::new(Agent::start(dir.path()), dir.path());
     scene.before();

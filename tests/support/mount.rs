@@ -23,7 +23,9 @@ impl Tmpfs {
         match private_namespace().and_then(|()| mounted.call(0)) {
             Ok(()) => Some(mounted),
             Err(error) => {
-                eprintln!("skipped: a tmpfs can't be mounted here ({error}); using the fallback");
+                eprintln!(
+                    "skipped: no tmpfs can be mounted here ({error}); the fallback, if there is one, runs instead"
+                );
                 None
             }
         }
