@@ -71,7 +71,7 @@ pub(crate) fn find(core: &Core, session: &Path, own: Option<u32>) -> io::Result<
         spans: Vec::new(),
         _lock: None,
     };
-    if left_behind(core, session, own)?.0.is_empty() {
+    if left_behind(core, session, own)?.dead.is_empty() {
         return Ok(nothing());
     }
     let lock = open_private(
@@ -82,7 +82,7 @@ pub(crate) fn find(core: &Core, session: &Path, own: Option<u32>) -> io::Result<
         // Somebody else is at it.
         return Ok(nothing());
     }
-    let (dead, closed) = left_behind(core, session, own)?;
+    let LeftBehind { dead, closed } = left_behind(core, session, own)?;
     let mut spans = Vec::new();
     for (number, path) in &dead {
         spans.extend(left_open(*number, path)?);
@@ -94,22 +94,28 @@ pub(crate) fn find(core: &Core, session: &Path, own: Option<u32>) -> io::Result<
     })
 }
 
-/// The segments of dead writers that leave a span open which no other segment closes; and what
-/// others close. A session that was recovered before costs a look at its segments' ends and one
+#[derive(Default)]
+struct LeftBehind {
+    /// The segments of dead writers that leave a span open which no other segment closes.
+    dead: Vec<(u32, PathBuf)>,
+    /// What was closed in another segment than the one that opened it.
+    closed: HashSet<u64>,
+}
+
+/// What dead writers left open. A session that was recovered before costs a look at its segments' ends and one
 /// pass over their bytes.
-fn left_behind(
-    core: &Core,
-    session: &Path,
-    own: Option<u32>,
-) -> io::Result<(Vec<(u32, PathBuf)>, HashSet<u64>)> {
+fn left_behind(core: &Core, session: &Path, own: Option<u32>) -> io::Result<LeftBehind> {
     let mut dead = dead_with_open(core, session, own)?;
     if dead.is_empty() {
-        return Ok(Default::default());
+        return Ok(LeftBehind::default());
     }
     let closed = closed_elsewhere(session)?;
     dead.retain(|(_, _, open)| !open.is_subset(&closed));
     let dead = dead.into_iter().map(|(number, path, _)| (number, path));
-    Ok((dead.collect(), closed))
+    Ok(LeftBehind {
+        dead: dead.collect(),
+        closed,
+    })
 }
 
 /// The segments of dead writers, and which spans their ends leave open.
