@@ -138,8 +138,14 @@ impl Builder {
             return Err(Error::LevelCompiledOut);
         }
         let disabled = self.disabled.map_or_else(disabled_by_env, Ok)?;
-        let root = self.root.or_else(Root::from_env).ok_or(Error::NoRoot)?;
+        let root = match self.root.or_else(Root::from_env) {
+            Some(root) => root,
+            // Where nothing is recorded, nothing has to be found.
+            None if disabled => PathBuf::new(),
+            None => return Err(Error::NoRoot),
+        };
         let settings = Settings {
+            disabled,
             root: std::path::absolute(&root).unwrap_or(root),
             sync: self.sync.map_or_else(sync_by_env, Ok)?,
             limits: Limits {

@@ -74,14 +74,19 @@ pub struct Emitter<'a> {
 }
 
 impl Emitter<'_> {
-    /// Records it there.
+    /// Records it there. Where the span is switched off, that is the current session.
     pub fn emit(self) {
-        on_span(self.span, self.event.op());
+        if self.span.is_disabled() {
+            self.event.emit();
+        } else {
+            on_span(self.span, self.event.op());
+        }
     }
 }
 
 /// An event of your own kind. Members of an object become its fields, anything else its `value`.
-/// The kind should be a short lower-case word; other characters are replaced by `_`.
+/// The kind should be a short lower-case word; other characters are replaced by `_`. The kinds of
+/// span lines and of the ledger's own (`checkpoint`, `gap`, …) get `custom.` before them.
 ///
 /// ```
 /// use serde_json::json;
@@ -100,21 +105,26 @@ pub fn custom(kind: &str, payload: serde_json::Value) -> Event {
     event
 }
 
+/// The field that a setter is named after: `r#final` sets `final`.
+fn field_name(setter: &'static str) -> &'static str {
+    setter.strip_prefix("r#").unwrap_or(setter)
+}
+
 macro_rules! set {
     (text $fields:expr, $name:ident, $value:expr) => {
-        $fields.text(stringify!($name), $value.as_ref())
+        $fields.text(field_name(stringify!($name)), $value.as_ref())
     };
     (json $fields:expr, $name:ident, $value:expr) => {
-        $fields.json(stringify!($name), &$value)
+        $fields.json(field_name(stringify!($name)), &$value)
     };
     (u64 $fields:expr, $name:ident, $value:expr) => {
-        $fields.u64(stringify!($name), $value)
+        $fields.u64(field_name(stringify!($name)), $value)
     };
     (f64 $fields:expr, $name:ident, $value:expr) => {
-        $fields.f64(stringify!($name), $value)
+        $fields.f64(field_name(stringify!($name)), $value)
     };
     (bool $fields:expr, $name:ident, $value:expr) => {
-        $fields.plain(stringify!($name), format_args!("{}", $value))
+        $fields.plain(field_name(stringify!($name)), format_args!("{}", $value))
     };
 }
 

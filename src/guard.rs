@@ -6,7 +6,7 @@ use std::sync::Arc;
 use tracing::Level;
 
 use crate::error::Error;
-use crate::layer::{Located, Place, Recorder, recorder_of};
+use crate::layer::{Located, Op, Place, Recorder, on_current};
 use crate::ledger::Health;
 use crate::spans::Session;
 
@@ -52,9 +52,8 @@ impl Guard {
         if self.disabled {
             return not("it is disabled");
         }
-        let dispatch = tracing::dispatcher::get_default(tracing::Dispatch::clone);
-        match recorder_of(&dispatch) {
-            Some(found) if Arc::ptr_eq(found, recorder) => {}
+        match on_current(Op::Probe) {
+            Some(found) if Arc::ptr_eq(&found.recorder, recorder) => {}
             Some(_) => return not("another ledger's layer is installed here"),
             None => return not("the layer is not installed here"),
         }

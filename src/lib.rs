@@ -2,13 +2,18 @@
 #![warn(missing_docs, missing_debug_implementations)]
 
 // In the order data moves.
+#[cfg(feature = "cli")]
+pub mod cli;
 mod event;
 pub mod events;
 mod layer;
 pub mod ledger;
 pub mod reader;
 pub mod redact;
+pub mod session;
 pub mod spans;
+#[cfg(feature = "cli")]
+pub mod view;
 
 mod builder;
 mod error;

@@ -111,7 +111,7 @@ fn read_new(session: &Path, sizes: &mut BTreeMap<PathBuf, u64>) -> Vec<Line> {
                     lines.push(line);
                 }
                 // The line that was being written when its writer died.
-                Item::Tail { .. } => {}
+                Item::Tail(_) => {}
                 other => panic!("{other:?}"),
             }
         }

@@ -4,8 +4,9 @@
 use std::borrow::Cow;
 use std::fmt;
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 
+use super::serialize::{self, Serialized};
 use super::usage::{Usage, UsageText};
 use super::{FieldRole, SpanKind, UsageField, is_json_field};
 use crate::redact::{Limits, Redactor, Store, Tally};
@@ -55,14 +56,19 @@ impl RawFields {
         self.at.clear();
     }
 
+    /// `write` appends the value and says what it is.
     fn push(
         &mut self,
         key: impl Into<Cow<'static, str>>,
-        form: RawForm,
-        write: impl FnOnce(&mut String),
+        write: impl FnOnce(&mut String) -> RawForm,
     ) {
+        if self.at.capacity() == 0 {
+            // What most spans need, at once instead of in many small steps.
+            self.buf.reserve(256);
+            self.at.reserve(8);
+        }
         let start = self.buf.len();
-        write(&mut self.buf);
+        let form = write(&mut self.buf);
         self.at.push(RawEntry {
             key: key.into(),
             form,
@@ -72,31 +78,42 @@ impl RawFields {
     }
 
     pub fn text(&mut self, key: impl Into<Cow<'static, str>>, text: &str) {
-        self.push(key, RawForm::Text, |buf| buf.push_str(text));
+        self.push(key, |buf| {
+            buf.push_str(text);
+            RawForm::Text
+        });
     }
 
     pub fn display(&mut self, key: impl Into<Cow<'static, str>>, value: fmt::Arguments<'_>) {
         use fmt::Write;
-        self.push(key, RawForm::Text, |buf| {
+        self.push(key, |buf| {
             // A Display that fails has still said what it said so far.
             let _ = buf.write_fmt(value);
+            RawForm::Text
         });
     }
 
     pub fn json(&mut self, key: impl Into<Cow<'static, str>>, value: &impl serde::Serialize) {
-        match serde_json::to_string(value) {
-            // A text is taken as the macros take it: whether it is JSON is the field's to say.
-            Ok(json) if json.starts_with('"') => {
-                let text: String = serde_json::from_str(&json).unwrap_or(json);
-                self.text(key, &text);
+        self.push(key, |buf| {
+            let start = buf.len();
+            match serialize::append(value, buf) {
+                // A text is taken as the macros take it: whether it is JSON is the field's to say.
+                Ok(Serialized::Text) => RawForm::Text,
+                Ok(Serialized::Json) => RawForm::Json,
+                Err(error) => {
+                    buf.truncate(start);
+                    buf.push_str(&format!("[not serializable: {error}]"));
+                    RawForm::Text
+                }
             }
-            Ok(json) => self.json_text(key, &json),
-            Err(error) => self.text(key, &format!("[not serializable: {error}]")),
-        }
+        });
     }
 
     pub fn json_text(&mut self, key: impl Into<Cow<'static, str>>, json: &str) {
-        self.push(key, RawForm::Json, |buf| buf.push_str(json));
+        self.push(key, |buf| {
+            buf.push_str(json);
+            RawForm::Json
+        });
     }
 
     pub fn u64(&mut self, key: impl Into<Cow<'static, str>>, value: u64) {
@@ -105,8 +122,9 @@ impl RawFields {
 
     pub fn plain(&mut self, key: impl Into<Cow<'static, str>>, value: fmt::Arguments<'_>) {
         use fmt::Write;
-        self.push(key, RawForm::Plain, |buf| {
+        self.push(key, |buf| {
             let _ = buf.write_fmt(value);
+            RawForm::Plain
         });
     }
 
@@ -159,7 +177,10 @@ impl RawFields {
     pub fn append(&mut self, other: &RawFields) {
         for entry in &other.at {
             let text = &other.buf[entry.start..entry.end];
-            self.push(entry.key.clone(), entry.form, |buf| buf.push_str(text));
+            self.push(entry.key.clone(), |buf| {
+                buf.push_str(text);
+                entry.form
+            });
         }
     }
 
@@ -232,9 +253,25 @@ impl Fields {
         let mut usage = UsageText::default();
         for entry in &raw.at {
             let text = &raw.buf[entry.start..entry.end];
+            if kind.is_some_and(|kind| kind.owns(&entry.key)) {
+                // Kept under another name: the line would have two members of this one, and
+                // readers would believe the user's.
+                let key = Cow::Owned(format!("custom.{}", entry.key));
+                fields.insert(&key, |out| {
+                    cleaner.value(&entry.key, entry.form, text, out);
+                });
+                continue;
+            }
             let role = kind.map_or(FieldRole::Input, |kind| kind.role(&entry.key));
             match role {
                 FieldRole::Usage(field) if usage.take(field, text, cleaner) => {}
+                FieldRole::Usage(UsageField::Whole) => {
+                    fields.insert(&Cow::Borrowed("custom.usage"), |out| {
+                        cleaner.value(&entry.key, entry.form, text, out);
+                    });
+                }
+                // An `Option` that is `None`: nothing went wrong.
+                FieldRole::Error if entry.form != RawForm::Text && text == "null" => {}
                 FieldRole::Error => {
                     let object = as_error_object(text);
                     let json = object.as_deref().unwrap_or(text);
@@ -356,6 +393,33 @@ impl UsageText {
                 let mut out = Vec::new();
                 cleaner.value("usage_details", RawForm::Json, text, &mut out);
                 self.details = String::from_utf8(out).ok();
+            }
+            UsageField::Whole => {
+                let Ok(mut map) = serde_json::from_str::<Map<String, Value>>(text) else {
+                    return false;
+                };
+                let known = Usage::from_json(&map);
+                let read = |name: &str| {
+                    let index = Usage::COUNTS.iter().position(|count| *count == name);
+                    index.is_some_and(|index| known.counts()[index].is_some())
+                        || (name == "cost_usd" && known.cost_usd.is_some())
+                };
+                map.retain(|name, _| !read(name));
+                self.usage.merge(&Usage {
+                    usage_details: None,
+                    ..known.clone()
+                });
+                let details = match map.shift_remove("usage_details") {
+                    Some(details) if map.is_empty() => Some(details),
+                    Some(details) => {
+                        map.insert("usage_details".into(), details);
+                        Some(Value::Object(map))
+                    }
+                    None => (!map.is_empty()).then_some(Value::Object(map)),
+                };
+                if let Some(details) = details {
+                    return self.take(UsageField::Details, &details.to_string(), cleaner);
+                }
             }
         }
         true

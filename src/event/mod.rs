@@ -7,6 +7,7 @@ mod failure;
 mod fields;
 mod ids;
 mod outcome;
+mod serialize;
 mod span;
 mod usage;
 

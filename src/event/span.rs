@@ -32,6 +32,8 @@ pub(crate) enum UsageField {
     Count(usize),
     Cost,
     Details,
+    /// All of them in one object.
+    Whole,
 }
 
 impl SpanKind {
@@ -86,18 +88,21 @@ impl SpanKind {
         })
     }
 
+    pub fn from_close_kind(kind: &str) -> Option<Self> {
+        Some(match kind {
+            "session_end" => Self::Run,
+            "turn_end" => Self::Turn,
+            "model_result" => Self::Model,
+            "tool_result" => Self::Tool,
+            "permission_evaluate" => Self::Permission,
+            "context_compaction" => Self::Compaction,
+            "span_end" => Self::Other,
+            _ => return None,
+        })
+    }
+
     pub fn is_close_kind(kind: &str) -> bool {
-        matches!(
-            kind,
-            "session_end"
-                | "turn_end"
-                | "model_result"
-                | "tool_result"
-                | "permission_evaluate"
-                | "context_compaction"
-                | "span_end"
-                | "interrupted"
-        )
+        kind == "interrupted" || Self::from_close_kind(kind).is_some()
     }
 
     /// The field without which the open line would not say what was opened. Declared empty, as
@@ -117,6 +122,16 @@ impl SpanKind {
         matches!(self, Self::Run | Self::Turn)
     }
 
+    /// Whether a span's lines have a member of this name that is ours to write.
+    pub fn owns(self, field: &str) -> bool {
+        match field {
+            "start" | "duration_ns" | "outcome" | "opened_seg" | "events" | "events_dropped"
+            | "links" | "late" => true,
+            "totals" => matches!(self, Self::Run | Self::Turn),
+            _ => false,
+        }
+    }
+
     pub fn role(self, field: &str) -> FieldRole {
         if self != Self::Other && field == "error" {
             return FieldRole::Error;
@@ -129,6 +144,7 @@ impl SpanKind {
                 match field {
                     "cost_usd" => FieldRole::Usage(UsageField::Cost),
                     "usage_details" => FieldRole::Usage(UsageField::Details),
+                    "usage" => FieldRole::Usage(UsageField::Whole),
                     "stop_reason" | "finish_reason" | "response_id" | "response_model"
                     | "message_id" | "ttft_ms" | "http_status" | "retry_after" => {
                         FieldRole::Outcome

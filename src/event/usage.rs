@@ -94,7 +94,7 @@ impl Usage {
         }
     }
 
-    fn add(&mut self, other: &Usage) {
+    pub(crate) fn add(&mut self, other: &Usage) {
         for (index, count) in other.counts().into_iter().enumerate() {
             if let Some(n) = count {
                 let sum = self.count_mut(index);
@@ -115,6 +115,16 @@ impl Usage {
         usage.cost_usd = map.get("cost_usd").and_then(Value::as_f64);
         usage.usage_details = map.get("usage_details").cloned();
         usage
+    }
+
+    /// As an object; what isn't known is null.
+    pub(crate) fn to_json(&self) -> Value {
+        let mut map = Map::new();
+        for (name, count) in Self::COUNTS.iter().zip(self.counts()) {
+            map.insert((*name).to_owned(), count.into());
+        }
+        map.insert("cost_usd".to_owned(), self.cost_usd.into());
+        Value::Object(map)
     }
 
     /// Appends the members (no braces), counts and cost only: what the provider said verbatim
@@ -185,6 +195,14 @@ pub struct Totals {
 }
 
 impl Totals {
+    pub(crate) fn add(&mut self, other: &Totals) {
+        self.turns += other.turns;
+        self.model_calls += other.model_calls;
+        self.tool_calls += other.tool_calls;
+        self.errors += other.errors;
+        self.usage.add(&other.usage);
+    }
+
     pub(crate) fn add_usage(&mut self, usage: &Usage) {
         self.usage.add(usage);
     }

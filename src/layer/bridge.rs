@@ -34,17 +34,32 @@ pub(crate) enum Op {
     Event { kind: String, fields: RawFields },
     /// Where are we?
     Locate,
+    /// Who is listening?
+    Probe,
+}
+
+impl Op {
+    /// Whether it needs a session even where none is around.
+    pub fn anchors(&self) -> bool {
+        matches!(self, Self::Event { .. })
+    }
 }
 
 /// Reaches the layer from a dispatcher. `find` knows the subscriber's type.
 pub(crate) struct Bridge {
     pub recorder: Arc<Recorder>,
-    pub find: fn(&Dispatch, &span::Id) -> Near,
+    /// Looks around a span; where nothing is found, the recorder's implicit session is put there.
+    pub find: fn(&Dispatch, &span::Id, Option<&Recorder>) -> Near,
 }
 
 impl Bridge {
     fn of(dispatch: &Dispatch) -> Option<&Self> {
         dispatch.downcast_ref()
+    }
+
+    fn near(&self, dispatch: &Dispatch, id: &span::Id, op: &Op) -> Near {
+        let anchoring = op.anchors().then_some(&*self.recorder);
+        (self.find)(dispatch, id, anchoring)
     }
 }
 
@@ -57,7 +72,10 @@ pub(crate) fn on_span(span: &Span, op: Op) -> Option<Located> {
         return None;
     }
     span.with_subscriber(|(id, dispatch)| match Bridge::of(dispatch) {
-        Some(bridge) => bridge.recorder.perform((bridge.find)(dispatch, id), op),
+        Some(bridge) => {
+            let near = bridge.near(dispatch, id, &op);
+            bridge.recorder.perform(near, op)
+        }
         None => {
             let hidden = Hidden::new(op);
             tracing::dispatcher::with_default(dispatch, || {
@@ -78,7 +96,7 @@ pub(crate) fn on_current(op: Op) -> Option<Located> {
     let dispatch = tracing::dispatcher::get_default(Dispatch::clone);
     if let Some(bridge) = Bridge::of(&dispatch) {
         let near = match dispatch.current_span().id() {
-            Some(id) => (bridge.find)(&dispatch, id),
+            Some(id) => bridge.near(&dispatch, id, &op),
             None => Near::default(),
         };
         return bridge.recorder.perform(near, op);

@@ -100,6 +100,9 @@ impl Cell {
 
     /// Adds to the fields of a span that has no open line yet. `false`: it has one.
     pub fn add_pending(&self, fields: &RawFields) -> bool {
+        if self.place.get().is_some() {
+            return false;
+        }
         let mut pending = self.pending.lock().unwrap_or_else(PoisonError::into_inner);
         match &mut *pending {
             Some(raw) => {

@@ -6,6 +6,8 @@ use std::sync::Arc;
 use tracing_subscriber::registry::{LookupSpan, SpanRef};
 
 use super::cell::{Anchor, Cell, Route};
+use super::recorder::Recorder;
+use crate::event::new_trace_id;
 use crate::ledger::SessionLog;
 
 /// What was found, walking outwards.
@@ -61,4 +63,21 @@ where
         }
     }
     Near::default()
+}
+
+/// Gives the outermost span an implicit session, shared by the agent spans and events inside it.
+pub(crate) fn anchor<'a, S>(recorder: &Recorder, outermost: &SpanRef<'a, S>) -> Around
+where
+    S: LookupSpan<'a>,
+{
+    let anchor = Anchor {
+        log: recorder.ledger.core().implicit_session("anchor"),
+        trace: new_trace_id(),
+    };
+    let mut extensions = outermost.extensions_mut();
+    if let Some(anchor) = extensions.get_mut::<Anchor>() {
+        return Around::Anchored(anchor.clone());
+    }
+    extensions.insert(anchor.clone());
+    Around::Anchored(anchor)
 }

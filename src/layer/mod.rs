@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use tracing::span::{Attributes, Id, Record};
-use tracing::{Dispatch, Event, Subscriber};
+use tracing::{Event, Subscriber};
 use tracing_subscriber::filter::Filtered;
 use tracing_subscriber::layer::Context;
 use tracing_subscriber::registry::LookupSpan;
@@ -27,10 +27,10 @@ pub(crate) use recorder::{Located, Recorder};
 
 use bridge::{Bridge, LAYERS, Unhide, take_handoff};
 use cell::{Anchor, Cell, Route};
-use find::{Around, Near, walk};
+use find::{Around, anchor, walk};
 use visit::{Collect, FindText};
 
-use crate::event::{Outcome, RawFields, SpanKind, new_trace_id};
+use crate::event::{Outcome, RawFields, SpanKind};
 use crate::ledger::Moment;
 
 /// The layer that [`Builder::build`](crate::Builder::build) returns: it records agent spans, and
@@ -42,6 +42,8 @@ pub struct RecordingLayer<S> {
     recorder: Arc<Recorder>,
     filter: LedgerFilter,
     bridge: Bridge,
+    /// Another ledger's layer is below in the same subscriber. A span has room for one.
+    second: bool,
     _subscriber: std::marker::PhantomData<fn(S)>,
 }
 
@@ -87,15 +89,19 @@ where
         LAYERS.fetch_add(1, Ordering::Relaxed);
         let bridge = Bridge {
             recorder: Arc::clone(&recorder),
-            find: |dispatch, id| {
+            find: |dispatch, id, anchoring| {
                 let span = dispatch.downcast_ref::<S>().and_then(|s| s.span(id));
-                walk(span, |_| Around::Nothing)
+                walk(span, |outermost| match anchoring {
+                    Some(recorder) => anchor(recorder, outermost),
+                    None => Around::Nothing,
+                })
             },
         };
         Self {
             recorder,
             filter,
             bridge,
+            second: false,
             _subscriber: std::marker::PhantomData,
         }
     }
@@ -119,17 +125,7 @@ where
             if matches!(kind, SpanKind::Run | SpanKind::Other) {
                 return Around::Nothing;
             }
-            // Agent spans that share the outermost span share an implicit session.
-            let anchor = Anchor {
-                log: self.recorder.ledger.core().implicit_session("anchor"),
-                trace: new_trace_id(),
-            };
-            let mut extensions = outermost.extensions_mut();
-            if let Some(anchor) = extensions.get_mut::<Anchor>() {
-                return Around::Anchored(anchor.clone());
-            }
-            extensions.insert(anchor.clone());
-            Around::Anchored(anchor)
+            anchor(&self.recorder, outermost)
         });
         match near.what {
             Around::Agent(cell) => match self.recorder.place_of(&cell) {
@@ -157,9 +153,23 @@ where
     }
 
     fn route(&self, id: &Id, session: Option<String>, ctx: &Context<'_, S>) {
-        if let (Some(session), Some(span)) = (session, ctx.span(id)) {
-            let route = Route(self.recorder.ledger.session(&session));
-            span.extensions_mut().replace(route);
+        let (Some(session), Some(span)) = (session, ctx.span(id)) else {
+            return;
+        };
+        // Naming the session that it is in anyway must not cut what is inside off from the
+        // agent span around.
+        let inside = match walk(span.parent(), |_| Around::Nothing).what {
+            Around::Agent(cell) => self
+                .recorder
+                .place_of(&cell)
+                .is_some_and(|place| *place.log.id == *session),
+            _ => false,
+        };
+        let mut extensions = span.extensions_mut();
+        if inside {
+            extensions.remove::<Route>();
+        } else {
+            extensions.replace(Route(self.recorder.ledger.session(&session)));
         }
     }
 }
@@ -168,7 +178,15 @@ impl<S> tracing_subscriber::Layer<S> for RecordingLayer<S>
 where
     S: Subscriber + for<'a> LookupSpan<'a>,
 {
+    fn on_layer(&mut self, subscriber: &mut S) {
+        let below: &dyn Subscriber = subscriber;
+        self.second = below.is::<Bridge>();
+    }
+
     fn on_new_span(&self, attrs: &Attributes<'_>, id: &Id, ctx: Context<'_, S>) {
+        if self.second {
+            return;
+        }
         let meta = attrs.metadata();
         let kind = match SpanKind::from_name(meta.name()) {
             Some(kind) => kind,
@@ -191,7 +209,10 @@ where
                 (raw, self.parent(kind, attrs, &ctx))
             }
         };
-        if kind == SpanKind::Other && !matches!(parent, Parent::Place(_) | Parent::Session(_)) {
+        if kind == SpanKind::Other
+            && !matches!(parent, Parent::Place(_) | Parent::Session(_))
+            && fields.get("session_id").is_none()
+        {
             // Lines for other spans are kept inside sessions.
             return self.on_foreign_span(attrs, id, &ctx);
         }
@@ -200,11 +221,14 @@ where
             self.recorder.place_of(&cell);
         }
         if let Some(span) = ctx.span(id) {
-            span.extensions_mut().insert(cell);
+            span.extensions_mut().replace(cell);
         }
     }
 
     fn on_record(&self, id: &Id, values: &Record<'_>, ctx: Context<'_, S>) {
+        if self.second {
+            return;
+        }
         match Self::cell(&ctx, id) {
             Some(cell) => with_scratch(|raw| {
                 values.record(&mut Collect(raw));
@@ -224,6 +248,9 @@ where
     }
 
     fn on_follows_from(&self, id: &Id, follows: &Id, ctx: Context<'_, S>) {
+        if self.second {
+            return;
+        }
         let (Some(cell), Some(followed)) = (Self::cell(&ctx, id), Self::cell(&ctx, follows)) else {
             return;
         };
@@ -237,13 +264,21 @@ where
     }
 
     fn on_event(&self, event: &Event<'_>, ctx: Context<'_, S>) {
+        if self.second {
+            return;
+        }
         let meta = event.metadata();
-        let near = walk(ctx.event_span(event), |_| Around::Nothing);
+        let near = |anchoring: bool| {
+            walk(ctx.event_span(event), |outermost| match anchoring {
+                true => anchor(&self.recorder, outermost),
+                false => Around::Nothing,
+            })
+        };
         if meta.target() == "spanledger::hidden" {
             let mut unhide = Unhide::default();
             event.record(&mut unhide);
             if let Some(op) = unhide.op.take() {
-                unhide.answer = self.recorder.perform(near, op);
+                unhide.answer = self.recorder.perform(near(op.anchors()), op);
                 event.record(&mut unhide);
             }
             return;
@@ -253,47 +288,51 @@ where
             event.record(&mut Collect(&mut raw));
             raw.rename("message", "content");
             let kind = kind.to_owned();
-            self.recorder.perform(near, Op::Event { kind, fields: raw });
+            let op = Op::Event { kind, fields: raw };
+            self.recorder.perform(near(true), op);
             return;
         }
         if !self.filter.records_event(meta) {
             return;
         }
         event.record(&mut Collect(&mut raw));
-        let (cell, place) = match near {
-            Near {
-                what: Around::Agent(cell),
-                ..
-            } => match self.recorder.place_of(&cell) {
-                Some(place) => (Some(Arc::clone(&cell)), place.clone()),
+        let (cell, place) = match near(false).what {
+            Around::Agent(cell) => match self.recorder.place_of(&cell) {
+                Some(place) => (Some(Arc::clone(&cell)), Some(place.clone())),
                 None => return,
             },
-            Near {
-                what: Around::Session(log) | Around::Anchored(Anchor { log, .. }),
-                ..
-            } => (None, Place { log, at: None }),
-            _ => match raw.get("session_id") {
-                Some(id) => (
-                    None,
-                    Place {
-                        log: self.recorder.ledger.session(id),
-                        at: None,
-                    },
-                ),
-                None => return,
-            },
+            Around::Session(log) | Around::Anchored(Anchor { log, .. }) => {
+                (None, Some(Place { log, at: None }))
+            }
+            Around::Nothing => (None, None),
+        };
+        // A session id routes any event, also out of the session it happened in.
+        let (cell, place) = match (raw.get("session_id"), place) {
+            (Some(id), Some(place)) if *id == *place.log.id => (cell, place),
+            (Some(id), _) => {
+                let log = self.recorder.ledger.session(id);
+                (None, Place { log, at: None })
+            }
+            (None, Some(place)) => (cell, place),
+            (None, None) => return,
         };
         self.recorder
             .log(cell.as_ref(), &place, *meta.level(), meta.target(), raw);
     }
 
     fn on_enter(&self, id: &Id, ctx: Context<'_, S>) {
+        if self.second {
+            return;
+        }
         if let Some(cell) = Self::cell(&ctx, id) {
             self.recorder.place_of(&cell);
         }
     }
 
     fn on_close(&self, id: Id, ctx: Context<'_, S>) {
+        if self.second {
+            return;
+        }
         if let Some(cell) = Self::cell(&ctx, &id) {
             self.recorder.dropped(&cell);
         }
@@ -302,17 +341,10 @@ where
     unsafe fn downcast_raw(&self, id: TypeId) -> Option<*const ()> {
         if id == TypeId::of::<Self>() {
             Some(std::ptr::from_ref(self).cast())
-        } else if id == TypeId::of::<Bridge>() {
+        } else if id == TypeId::of::<Bridge>() && !self.second {
             Some(std::ptr::from_ref(&self.bridge).cast())
         } else {
             None
         }
     }
-}
-
-/// The dispatcher's layer of ours, if it has one.
-pub(crate) fn recorder_of(dispatch: &Dispatch) -> Option<&Arc<Recorder>> {
-    dispatch
-        .downcast_ref::<Bridge>()
-        .map(|bridge| &bridge.recorder)
 }

@@ -13,8 +13,8 @@ use crate::event::{
     new_trace_id,
 };
 use crate::ledger::{
-    At, Core, Digested, Ledger, NoStore, Note, OpenSpan, SessionLog, fork_generation, hex_digest,
-    plain_kind,
+    At, Core, Digested, Ledger, NoStore, Note, OpenSpan, SessionLog, event_kind, fork_generation,
+    hex_digest,
 };
 use crate::redact::{Limits, Tally};
 
@@ -39,11 +39,7 @@ impl Recorder {
 
     fn open(&self, cell: &Cell, mut raw: RawFields) -> (Place, Ids) {
         let core = self.ledger.core();
-        let given = match cell.kind {
-            // The `fields` of another span are its own business, but a session id routes.
-            SpanKind::Other => None,
-            _ => raw.get("session_id").map(str::to_owned),
-        };
+        let given = raw.get("session_id").map(str::to_owned);
         let (log, trace, parent, above) = self.settle(core, cell, given.as_deref());
         let ids = Ids {
             trace,
@@ -62,11 +58,12 @@ impl Recorder {
             };
             return (Place { log, at: Some(at) }, ids);
         }
-        let mut span = OpenSpan::new(cell.kind, ids, cell.start);
+        let mut span = Box::new(OpenSpan::new(cell.kind, ids, cell.start));
         if let Some(above) = above {
             span.turn = above.turn;
             span.turn_span = above.turn_span;
             span.run_span = above.run_span;
+            span.parent_here = above.generation == fork_generation();
         }
         if cell.kind == SpanKind::Run {
             if given.is_none() {
@@ -268,6 +265,9 @@ impl Recorder {
     }
 
     pub fn perform(self: &Arc<Self>, near: Near, op: Op) -> Option<Located> {
+        if self.ledger.is_disabled() {
+            return None;
+        }
         match (op, near) {
             (
                 Op::Record {
@@ -299,6 +299,10 @@ impl Recorder {
                 self.event(&place, &kind, fields);
                 None
             }
+            (Op::Probe, _) => Some(Located {
+                recorder: Arc::clone(self),
+                place: self.nowhere(),
+            }),
             (
                 Op::Locate,
                 Near {
@@ -315,8 +319,11 @@ impl Recorder {
 
     /// An event of the trace.
     pub fn event(&self, place: &Place, kind: &str, mut raw: RawFields) {
+        if self.ledger.is_disabled() {
+            return;
+        }
         let core = self.ledger.core();
-        let kind = plain_kind(kind);
+        let kind = event_kind(kind);
         // A session id routes any event.
         let routed = match raw.get("session_id") {
             Some(id) if *id != *place.log.id => Some(self.ledger.session(id)),

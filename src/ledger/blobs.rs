@@ -20,8 +20,8 @@ impl Store for NoStore {
 }
 
 /// The blobs of one session.
-pub(crate) struct Blobs {
-    dir: PathBuf,
+pub(crate) struct Blobs<'a> {
+    session: &'a Path,
     sync: bool,
     /// Blobs written since, for those who sync later.
     pub fresh: Vec<PathBuf>,
@@ -29,10 +29,10 @@ pub(crate) struct Blobs {
     pub error: Option<String>,
 }
 
-impl Blobs {
-    pub fn new(session: &Path, sync: bool) -> Self {
+impl<'a> Blobs<'a> {
+    pub fn new(session: &'a Path, sync: bool) -> Self {
         Self {
-            dir: session.join("blobs"),
+            session,
             sync,
             fresh: Vec::new(),
             error: None,
@@ -40,15 +40,14 @@ impl Blobs {
     }
 
     fn write(&mut self, sha256: &str, bytes: &[u8]) -> io::Result<()> {
-        let path = self.dir.join(sha256);
+        let dir = self.session.join("blobs");
+        let path = dir.join(sha256);
         // Only a file of the right size counts: a power cut can leave a shorter one.
         if std::fs::metadata(&path).is_ok_and(|meta| meta.len() == bytes.len() as u64) {
             return Ok(());
         }
-        make_dir(&self.dir)?;
-        let unnamed = self
-            .dir
-            .join(format!(".{:x}-{:016x}", wall_ns(), new_span_id()));
+        make_dir(&dir)?;
+        let unnamed = dir.join(format!(".{:x}-{:016x}", wall_ns(), new_span_id()));
         let written = open_private(&unnamed, OpenOptions::new().create_new(true).write(true))
             .and_then(|mut file| {
                 survive(|| file.write_all(bytes))?;
@@ -64,10 +63,10 @@ impl Blobs {
     }
 }
 
-impl Store for Blobs {
+impl Store for Blobs<'_> {
     fn put(&mut self, sha256: &str, bytes: &[u8]) -> Result<(), StoreFailed> {
         self.write(sha256, bytes).map_err(|error| {
-            self.error = Some(format!("blob {}: {error}", self.dir.display()));
+            self.error = Some(format!("blob of {}: {error}", self.session.display()));
             StoreFailed
         })
     }

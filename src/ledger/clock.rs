@@ -41,10 +41,8 @@ pub(crate) fn steady_ns() -> u64 {
     ts.tv_sec as u64 * 1_000_000_000 + ts.tv_nsec as u64
 }
 
-fn digits(out: &mut Vec<u8>, mut value: u64, width: usize) {
-    let at = out.len();
-    out.resize(at + width, b'0');
-    for slot in out[at..].iter_mut().rev() {
+fn digits(slots: &mut [u8], mut value: u64) {
+    for slot in slots.iter_mut().rev() {
         *slot = b'0' + (value % 10) as u8;
         value /= 10;
     }
@@ -63,19 +61,15 @@ pub(crate) fn write_time(ns: u64, decimals: usize, out: &mut Vec<u8>) {
     let day = doy - (153 * mp + 2) / 5 + 1;
     let month = if mp < 10 { mp + 3 } else { mp - 9 };
     let year = yoe + era * 400 + u64::from(month <= 2);
-    digits(out, year, 4);
-    out.push(b'-');
-    digits(out, month, 2);
-    out.push(b'-');
-    digits(out, day, 2);
-    out.push(b'T');
-    digits(out, second / 3_600, 2);
-    out.push(b':');
-    digits(out, second / 60 % 60, 2);
-    out.push(b':');
-    digits(out, second % 60, 2);
-    out.push(b'.');
-    digits(out, nanos / 10u64.pow(9 - decimals as u32), decimals);
+    let mut text = *b"0000-00-00T00:00:00.000000000";
+    digits(&mut text[0..4], year);
+    digits(&mut text[5..7], month);
+    digits(&mut text[8..10], day);
+    digits(&mut text[11..13], second / 3_600);
+    digits(&mut text[14..16], second / 60 % 60);
+    digits(&mut text[17..19], second % 60);
+    digits(&mut text[20..29], nanos);
+    out.extend_from_slice(&text[..20 + decimals]);
     out.push(b'Z');
 }
 

@@ -36,11 +36,14 @@
 //! and adds `start` (nanoseconds), `duration_ns`, `outcome`, `events` and `links`; `opened_seg`
 //! names the segment that opened it where that is another one. `late: true` marks a line that
 //! came after its time: an open line written again after a fault, or what was recorded on a
-//! span after it had been closed.
+//! span, or opened inside it, after it had been closed. A field of the user's that has the name
+//! of one of these is called `custom.…`.
+
+use std::borrow::Cow;
 
 use serde_json::{Map, Value};
 
-use crate::event::{Ids, hex16, hex32};
+use crate::event::{Ids, SpanKind, hex16, hex32};
 use crate::ledger::clock::write_time;
 
 /// The version of the format that this crate writes, and the newest it reads.
@@ -58,7 +61,7 @@ pub(crate) struct Head<'a> {
     pub ids: Option<Ids>,
 }
 
-fn number(value: u64, out: &mut Vec<u8>) {
+pub(super) fn number(value: u64, out: &mut Vec<u8>) {
     let mut digits = [0u8; 20];
     let mut at = digits.len();
     let mut rest = value;
@@ -115,8 +118,23 @@ pub(crate) fn finish_line(out: &mut Vec<u8>) {
     out.extend_from_slice(b"}}\n");
 }
 
-/// A kind that can stand in a line as it is: `[a-z0-9_.-]`, at most 64 characters.
-pub(crate) fn plain_kind(kind: &str) -> std::borrow::Cow<'_, str> {
+/// The kind of an event of the user's that can stand in a line: `[a-z0-9_.-]`, at most 64
+/// characters, and none that the ledger reads its own state from. A `checkpoint` or a
+/// `tool_result` that somebody else wrote would be believed; those become `custom.…`.
+pub(crate) fn event_kind(kind: &str) -> Cow<'_, str> {
+    match plain_kind(kind) {
+        own if is_own_kind(&own) => format!("custom.{own}").into(),
+        kind => kind,
+    }
+}
+
+fn is_own_kind(kind: &str) -> bool {
+    matches!(kind, "segment" | "checkpoint" | "gap" | "span_update")
+        || SpanKind::from_open_kind(kind).is_some()
+        || SpanKind::is_close_kind(kind)
+}
+
+fn plain_kind(kind: &str) -> Cow<'_, str> {
     let plain = |b: u8| matches!(b, b'a'..=b'z' | b'0'..=b'9' | b'_' | b'.' | b'-');
     if !kind.is_empty() && kind.len() <= 64 && kind.bytes().all(plain) {
         return kind.into();

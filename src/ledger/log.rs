@@ -8,7 +8,7 @@
 //!   the open lines that were lost of spans still open, the closes that were lost. Only then
 //!   what is new.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashSet};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
@@ -118,7 +118,8 @@ struct State {
     retry_at: u64,
     /// What went wrong before the wait until then.
     waits_for: String,
-    spans: HashMap<u64, OpenSpan>,
+    /// Few at a time, by span id, and too large to be moved about.
+    spans: BTreeMap<u64, Box<OpenSpan>>,
     totals: Totals,
     next_turn: u32,
     current: [Option<String>; 3],
@@ -229,7 +230,7 @@ impl SessionLog {
     }
 
     /// Opens a span. Returns the turn it belongs to: for a turn, its own.
-    pub fn open(self: &Arc<Self>, core: &Core, mut span: OpenSpan) -> Option<u32> {
+    pub fn open(self: &Arc<Self>, core: &Core, mut span: Box<OpenSpan>) -> Option<u32> {
         let mut guard = self.lock();
         let state = &mut *guard;
         self.read_past(core, state);
@@ -272,6 +273,8 @@ impl SessionLog {
             _ => {}
         }
         let turn = span.turn;
+        let parent = span.ids.parent.filter(|_| span.parent_here);
+        let late = parent.is_some_and(|parent| !state.spans.contains_key(&parent));
         let written = self.append(
             core,
             state,
@@ -279,7 +282,7 @@ impl SessionLog {
             turn,
             Some(span.ids),
             |out, _| {
-                span.write_open(false, out);
+                span.write_open(late, out);
             },
         );
         span.lost = !written;
@@ -370,11 +373,12 @@ impl SessionLog {
         let duration = end.saturating_sub(span.start.steady);
         let outcome = span.final_outcome(said);
         count_close(state, &span, outcome);
-        if outcome == Outcome::Denied
-            && span.kind == SpanKind::Permission
+        if span.kind == SpanKind::Permission
+            && matches!(outcome, Outcome::Denied | Outcome::Ok)
             && let Some(tool) = span.ids.parent.and_then(|id| state.spans.get_mut(&id))
         {
-            tool.denied = true;
+            // The last word counts: a person may allow what a rule had denied.
+            tool.denied = outcome == Outcome::Denied;
         }
         let totals = matches!(span.kind, SpanKind::Run | SpanKind::Turn).then(|| {
             let mut out = b"\"totals\":".to_vec();
@@ -405,7 +409,7 @@ impl SessionLog {
         self.lock()
             .spans
             .get(&span)
-            .is_some_and(OpenSpan::is_silent)
+            .is_some_and(|span| span.is_silent())
     }
 
     /// Appends an event.
@@ -973,9 +977,16 @@ fn count_close(state: &mut State, span: &OpenSpan, outcome: Outcome) {
         SpanKind::Model | SpanKind::Turn | SpanKind::Run => &span.usage.usage,
         _ => return,
     };
-    if usage.is_empty() || span.counted {
+    if usage.is_empty() && !span.counted {
         return;
     }
-    state.totals.add_usage(usage);
+    if !span.counted {
+        state.totals.add_usage(usage);
+        // It was finished before what is inside it, and has spoken for all of that.
+        let id = Some(span.ids.span);
+        for inside in state.spans.values_mut() {
+            inside.counted |= inside.turn_span == id || inside.run_span == id;
+        }
+    }
     mark_counted(state, [span.turn_span, span.run_span, None]);
 }

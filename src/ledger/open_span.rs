@@ -1,6 +1,7 @@
 //! A span between its open and its close line.
 
 use super::clock::{Moment, write_time};
+use super::format::number;
 use crate::event::{
     Fields, Ids, Outcome, SpanKind, Usage, UsageText, hex16, hex32, write_json_str,
 };
@@ -22,7 +23,7 @@ pub(crate) struct OpenSpan {
     /// From `model_usage` events inside it; counts where its own result has none.
     pub event_usage: Usage,
     pub outcome: Outcome,
-    /// A permission inside it said no.
+    /// The last permission decided inside it said no.
     pub denied: bool,
     /// Something inside it has been counted in the totals already.
     pub counted: bool,
@@ -30,6 +31,8 @@ pub(crate) struct OpenSpan {
     pub opened_seg: u32,
     /// Its open line could not be written yet.
     pub lost: bool,
+    /// Its parent was opened by this process in this session.
+    pub parent_here: bool,
     /// Which word its open line begins with: `session_start` or `session_resume`.
     pub open_kind: &'static str,
     /// Name, target and level of a span that is none of the six.
@@ -56,6 +59,7 @@ impl OpenSpan {
             counted: false,
             opened_seg: 0,
             lost: false,
+            parent_here: false,
             open_kind: kind.open_kind(),
             other: Vec::new(),
             events: Vec::new(),
@@ -128,7 +132,7 @@ impl OpenSpan {
         out.extend_from_slice(b"\"start\":\"");
         write_time(self.start.wall, 9, out);
         out.extend_from_slice(b"\",\"duration_ns\":");
-        out.extend_from_slice(duration.to_string().as_bytes());
+        number(duration, out);
         out.extend_from_slice(b",\"outcome\":\"");
         out.extend_from_slice(outcome.as_str().as_bytes());
         out.extend_from_slice(b"\",");

@@ -32,6 +32,25 @@ pub(crate) struct DeadSpan {
 }
 
 impl DeadSpan {
+    /// Takes a `span_update` over as the writer itself did: what has parts is put together.
+    fn update(&mut self, said: Map<String, Value>) {
+        for (key, value) in said {
+            let parts = match key.as_str() {
+                "links" => true,
+                "usage" => matches!(self.kind, SpanKind::Run | SpanKind::Turn | SpanKind::Model),
+                "fields" => self.kind == SpanKind::Other,
+                _ => false,
+            };
+            match (self.payload.get_mut(&key), value) {
+                (Some(Value::Object(old)), Value::Object(new)) if parts => old.extend(new),
+                (Some(Value::Array(old)), Value::Array(new)) if parts => old.extend(new),
+                (_, value) => {
+                    self.payload.insert(key, value);
+                }
+            }
+        }
+    }
+
     /// A complete close line: everything the span had said, ending when its writer was last
     /// heard of.
     pub fn write(&self, out: &mut Vec<u8>) {
@@ -55,7 +74,13 @@ impl DeadSpan {
         );
         out.extend_from_slice(rest.as_bytes());
         for (key, value) in &self.payload {
-            write_json_str(key, out);
+            match key.as_str() {
+                // Ours above: the user's field goes by another name.
+                "closes" | "reason" | "last_seen" | "detected_at" => {
+                    write_json_str(&format!("custom.{key}"), out);
+                }
+                _ => write_json_str(key, out),
+            }
             out.push(b':');
             // Writing to memory can't fail, and what was parsed can be written.
             let _ = serde_json::to_writer(&mut *out, value);
@@ -262,7 +287,7 @@ fn left_open(number: u32, path: &Path) -> io::Result<Vec<DeadSpan>> {
             );
         } else if line.kind == "span_update" {
             if let Some(span) = open.get_mut(&ids.span) {
-                span.payload.extend(line.payload);
+                span.update(line.payload);
             }
         } else {
             open.remove(&ids.span);

@@ -29,6 +29,8 @@ const MOST_SPACES: usize = 16;
 /// Looks at the name around the stem `hit` and what follows it.
 pub(super) fn look(keys: &Keys, text: &str, hit: Range<usize>) -> Looked {
     let all = text.as_bytes();
+    // Some stems are only looked for with their `=`.
+    let hit = hit.start..hit.end - usize::from(all[hit.end - 1] == b'=');
     let mut start = bytes::run_start(all, hit.start, IDENT, LONGEST_NAME);
     let mut end = bytes::run_end(all, hit.end, IDENT, LONGEST_NAME);
     let name_end = end;
@@ -56,12 +58,19 @@ fn read_name(keys: &Keys, text: &str, start: usize, end: usize) -> Option<Named>
     let line = kind == Kind::Header && join != Join::Flag;
     let name = &text[start..end];
 
-    let (at, kind) = if line {
+    let at = wrapper(all, at);
+    let (at, kind, parameters) = if line {
         scheme(all, at, kind)
     } else {
-        (at, kind)
+        (at, kind, false)
     };
-    let line = line && kind == Kind::Header && !is_authorization(name);
+    let line = line && kind == Kind::Header && (parameters || !is_authorization(name));
+    // The quotes of parameters do not end the line, unless it is all in quotes.
+    let outer = if parameters {
+        outer.or(Some(b'\n'))
+    } else {
+        outer
+    };
     let at = wrapper(all, at);
     let mut value = value::read(all, at, outer, line, query);
     trim_end(all, &mut value);
@@ -108,7 +117,12 @@ fn known_name(keys: &Keys, text: &str, start: usize, end: usize) -> Option<(usiz
     if parameter && QUERY_NAMES.iter().any(|n| n.eq_ignore_ascii_case(name)) {
         return Some((start, Kind::Weak));
     }
-    if before(all, start) == Some(b' ') && !name.contains(['_', '-', '.']) {
+    // Only these need a word before them to mean anything.
+    let second = keys.has_own()
+        || ["key", "keys", "phrase"]
+            .iter()
+            .any(|n| n.eq_ignore_ascii_case(name));
+    if second && before(all, start) == Some(b' ') {
         let first = bytes::run_start(all, start - 1, ALPHA, 24);
         if first < start - 1 {
             return keys.kind(&text[first..end]).map(|kind| (first, kind));
@@ -213,7 +227,12 @@ fn separator(all: &[u8], start: usize, end: usize) -> Option<(Join, usize)> {
         }
         b'-' if flag => None,
         b'i' if spaced && all[at..].starts_with(b"is ") => Some((Join::Prose, spaces(all, at + 3))),
-        _ if flag && spaced && quote.is_none() => Some((Join::Flag, at)),
+        _ if spaced
+            && quote.is_none()
+            && (flag || (end - start == 8 && follows_login(all, start))) =>
+        {
+            Some((Join::Flag, at))
+        }
         _ => None,
     }
 }
@@ -278,9 +297,10 @@ fn is_authorization(name: &str) -> bool {
     name.is_char_boundary(end) && name[end..].eq_ignore_ascii_case("authorization")
 }
 
-/// Steps over the scheme of an `Authorization` header, which stays readable.
-fn scheme(all: &[u8], at: usize, kind: Kind) -> (usize, Kind) {
-    const SCHEMES: [&[u8]; 7] = [
+/// Steps over the scheme of an `Authorization` header, which stays readable. Tells also whether
+/// parameters follow, up to the end of the line, instead of one token.
+fn scheme(all: &[u8], at: usize, kind: Kind) -> (usize, Kind, bool) {
+    const TOKEN: [&[u8]; 7] = [
         b"bearer ",
         b"basic ",
         b"token ",
@@ -289,14 +309,34 @@ fn scheme(all: &[u8], at: usize, kind: Kind) -> (usize, Kind) {
         b"negotiate ",
         b"key ",
     ];
+    const PARAMETERS: [&[u8]; 5] = [
+        b"digest ",
+        b"aws4-hmac-sha256 ",
+        b"oauth ",
+        b"hawk ",
+        b"signature ",
+    ];
     // `"Authorization": "Bearer …"`: the scheme is inside the quotes.
     let inside = value::quote_at(all, at).map_or(at, |q| q.0);
-    for scheme in SCHEMES {
-        if starts_with_any_case(&all[inside..], scheme) {
-            return (spaces(all, inside + scheme.len() - 1), Kind::Token);
-        }
+    let after = |scheme: &&[u8]| {
+        starts_with_any_case(&all[inside..], scheme).then(|| spaces(all, inside + scheme.len() - 1))
+    };
+    if let Some(at) = TOKEN.iter().find_map(after) {
+        return (at, Kind::Token, false);
     }
-    (at, kind)
+    match PARAMETERS.iter().find_map(after) {
+        // Inside quotes of its own, the whole quoted value is taken.
+        Some(at) if inside < at && value::quote_at(all, inside).is_none() => (at, kind, true),
+        _ => (at, kind, false),
+    }
+}
+
+/// `login ann password …`, as in a `.netrc`.
+fn follows_login(all: &[u8], start: usize) -> bool {
+    let user_end = start.saturating_sub(1);
+    let line = &all[user_end.saturating_sub(80)..user_end];
+    let mut words = line.rsplit(|b| b.is_ascii_whitespace());
+    words.next().is_some_and(|user| !user.is_empty()) && words.next() == Some(b"login")
 }
 
 /// Punctuation that ends a sentence or an item is not an unquoted value's.

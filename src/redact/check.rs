@@ -1,6 +1,7 @@
 //! Whether a text is exactly one JSON value, and how deep.
 
-/// Which of the open containers are objects: one bit each, so that a million levels are cheap.
+/// Which of the open containers are objects, or of whatever else there are two kinds: one bit
+/// each, so that a million levels are cheap.
 #[derive(Default)]
 pub(super) struct Levels {
     bits: Vec<u64>,

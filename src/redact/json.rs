@@ -159,9 +159,11 @@ struct Walk<'a> {
     room: Room<'a>,
     tally: &'a mut Tally,
     levels: Levels,
+    /// Which of the open containers are the `properties` of a JSON Schema.
+    schemas: Levels,
     /// The sensitive name of the value that comes next.
     name: Option<(Cow<'a, str>, Kind)>,
-    /// Whether the value that comes next is the member of that name `value`, or one naming it.
+    /// What the name of the member at hand says about it.
     member: Member,
     announced: Announced,
     expects_name: bool,
@@ -173,6 +175,7 @@ enum Member {
     Other,
     Name,
     Value,
+    Properties,
 }
 
 impl<'a> Walk<'a> {
@@ -190,6 +193,7 @@ impl<'a> Walk<'a> {
             room,
             tally,
             levels: Levels::default(),
+            schemas: Levels::default(),
             name: None,
             member: Member::Other,
             announced: Announced::Nothing,
@@ -230,6 +234,7 @@ impl<'a> Walk<'a> {
                 b'{' | b'[' => self.open(at, out),
                 close @ (b'}' | b']') => {
                     self.levels.pop();
+                    self.schemas.pop();
                     self.announced = Announced::Nothing;
                     self.expects_name = false;
                     out.push(close);
@@ -261,13 +266,30 @@ impl<'a> Walk<'a> {
             && !empty
         {
             let end = container_end(bytes, at);
-            self.mask(&name, &self.json[at..end], out);
-            return end;
+            if !self.describes(&bytes[at..end]) {
+                self.mask(&name, &self.json[at..end], out);
+                return end;
+            }
         }
+        self.schemas.push(self.member == Member::Properties);
+        self.member = Member::Other;
         self.levels.push(bytes[at] == b'{');
         self.expects_name = bytes[at] == b'{';
         out.push(bytes[at]);
         at + 1
+    }
+
+    /// Whether a container under a sensitive name is a JSON Schema, as tools describe their
+    /// parameters with: it says what a password is like, not what it is.
+    fn describes(&self, container: &[u8]) -> bool {
+        const WORDS: [&str; 4] = ["\"type\"", "\"$ref\"", "\"anyOf\"", "\"enum\""];
+        // Schemas are shallow; not looking at deep ones keeps the walk linear.
+        self.schemas.in_object()
+            && self.levels.depth() < 64
+            && container.starts_with(b"{")
+            && WORDS
+                .iter()
+                .any(|word| memchr::memmem::find(container, word.as_bytes()).is_some())
     }
 
     /// A number, `true`, `false` or `null`.
@@ -293,10 +315,17 @@ impl<'a> Walk<'a> {
     fn member_name(&mut self, raw: &'a str, out: &mut Vec<u8>) {
         let content = read_string(inside(raw));
         self.expects_name = false;
-        let kind = self.redactor.keys.kind(&content.text);
+        // A mask in a name says what was there (`rule=jwt`), not what the value is.
+        let masked = value::meets_mask(content.text.as_bytes(), &(0..content.text.len()));
+        let kind = if masked {
+            None
+        } else {
+            self.redactor.keys.kind(&content.text)
+        };
         self.member = match &*content.text {
             "name" | "key" | "header" | "variable" | "Name" | "Key" => Member::Name,
             "value" | "Value" | "val" => Member::Value,
+            "properties" => Member::Properties,
             _ => Member::Other,
         };
         let clean = self.redactor.text(&content.text, self.tally);

@@ -4,9 +4,8 @@
 //! hold an entry of a table, unless the words around the entry say that the value only describes
 //! a secret (`password_policy`) or is something else altogether (`max_tokens`, `page_token`).
 
-use aho_corasick::AhoCorasick;
-
 use super::bytes::{self, ALPHA, UPPER};
+use super::literals::{self, Literals};
 
 /// How much a sensitive name says about its value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,353 +29,108 @@ impl Kind {
 }
 
 /// Every sensitive name contains one of these; most names contain none and are done with here.
+#[rustfmt::skip]
 pub(super) const STEMS: &[&str] = &[
-    "pass",
-    "pwd",
-    "secret",
-    "token",
-    "auth",
-    "cookie",
-    "credential",
-    "creds",
-    "key",
-    "bearer",
-    "jwt",
-    "otp",
-    "connection",
-    "connstr",
-    "dsn",
-    "webhook",
-    "mnemonic",
-    "phrase",
-    "_pat",
-    "recovery",
-    "backup",
-    "cvv",
-    "sas",
+    "pass", "pwd", "secret", "token", "auth", "cookie", "credential", "creds", "key", "bearer",
+    "jwt", "otp", "connection", "connstr", "dsn", "webhook", "mnemonic", "phrase", "_pat",
+    "recovery", "backup", "cvv", "sas",
 ];
 /// Stems that only matter in names of structured data, being too common inside other words.
 const NAME_ONLY_STEMS: &[&str] = &["pin", "cvc", "pat"];
 
-/// Word sequences and what they announce. Of several matches the one ending last counts.
-const TABLE: &[(&str, Kind)] = &[
-    ("password", Kind::Password),
-    ("passwords", Kind::Password),
-    ("passwd", Kind::Password),
-    ("pwd", Kind::Password),
-    ("passphrase", Kind::Password),
-    ("pass phrase", Kind::Password),
-    ("passcode", Kind::Password),
-    ("passin", Kind::Password),
-    ("passout", Kind::Password),
-    ("sshpass", Kind::Password),
-    ("storepass", Kind::Password),
-    ("keypass", Kind::Password),
-    ("secret", Kind::Password),
-    ("secrets", Kind::Password),
-    ("otp", Kind::Password),
-    ("cvv", Kind::Password),
-    ("cvc", Kind::Password),
-    ("recovery code", Kind::Password),
-    ("recovery codes", Kind::Password),
-    ("backup code", Kind::Password),
-    ("backup codes", Kind::Password),
-    ("mnemonic", Kind::Weak),
-    ("seed phrase", Kind::Password),
-    ("secret phrase", Kind::Password),
-    ("recovery phrase", Kind::Password),
-    ("token", Kind::Token),
-    ("access tokens", Kind::Token),
-    ("api tokens", Kind::Token),
-    ("auth tokens", Kind::Token),
-    ("refresh tokens", Kind::Token),
-    ("bearer tokens", Kind::Token),
-    ("session tokens", Kind::Token),
-    ("authtoken", Kind::Token),
-    ("accesstoken", Kind::Token),
-    ("apitoken", Kind::Token),
-    ("refreshtoken", Kind::Token),
-    ("sessiontoken", Kind::Token),
-    ("idtoken", Kind::Token),
-    ("bottoken", Kind::Token),
+/// Words that announce a secret by themselves, sorted.
+#[rustfmt::skip]
+const SINGLES: &[(&str, Kind)] = &[
+    ("accesskey", Kind::Token), ("accesstoken", Kind::Token), ("accountkey", Kind::Token),
+    ("apikey", Kind::Token), ("apikeys", Kind::Token), ("apitoken", Kind::Token),
+    ("auth", Kind::Weak), ("authkey", Kind::Token), ("authorization", Kind::Header),
+    ("authtoken", Kind::Token), ("bearer", Kind::Token), ("bottoken", Kind::Token),
+    ("clientsecret", Kind::Token), ("connectionstring", Kind::Token), ("connstr", Kind::Token),
+    ("cookie", Kind::Header), ("cookies", Kind::Header), ("credential", Kind::Token),
+    ("credentials", Kind::Token), ("creds", Kind::Token), ("cvc", Kind::Password),
+    ("cvv", Kind::Password), ("dsn", Kind::Token), ("hapikey", Kind::Token),
+    ("idtoken", Kind::Token), ("jwt", Kind::Token), ("keypass", Kind::Password),
+    ("mnemonic", Kind::Weak), ("otp", Kind::Password), ("passcode", Kind::Password),
+    ("passin", Kind::Password), ("passout", Kind::Password), ("passphrase", Kind::Password),
+    ("passwd", Kind::Password), ("password", Kind::Password), ("passwords", Kind::Password),
+    ("privatekey", Kind::Token), ("pwd", Kind::Password), ("refreshtoken", Kind::Token),
+    ("sas", Kind::Weak), ("secret", Kind::Password), ("secretkey", Kind::Token),
+    ("secrets", Kind::Password), ("sessiontoken", Kind::Token), ("sshpass", Kind::Password),
+    ("storepass", Kind::Password), ("token", Kind::Token), ("userpwd", Kind::Password),
     ("usertoken", Kind::Token),
-    ("authorization", Kind::Header),
-    ("cookie", Kind::Header),
-    ("cookies", Kind::Header),
-    ("credential", Kind::Token),
-    ("credentials", Kind::Token),
-    ("creds", Kind::Token),
-    ("bearer", Kind::Token),
-    ("jwt", Kind::Token),
-    ("apikey", Kind::Token),
-    ("apikeys", Kind::Token),
-    ("accesskey", Kind::Token),
-    ("secretkey", Kind::Token),
-    ("privatekey", Kind::Token),
-    ("accountkey", Kind::Token),
-    ("authkey", Kind::Token),
-    ("hapikey", Kind::Token),
-    ("clientsecret", Kind::Token),
-    ("connectionstring", Kind::Token),
-    ("connection string", Kind::Token),
-    ("conn string", Kind::Token),
-    ("connstr", Kind::Token),
-    ("dsn", Kind::Token),
-    ("sas", Kind::Weak),
-    ("webhook url", Kind::Token),
-    ("webhook uri", Kind::Token),
-    ("auth", Kind::Weak),
-    ("userpwd", Kind::Password),
+];
+/// Two words that together announce a secret.
+const PAIRS: &[(&str, &str, Kind)] = &[
+    ("pass", "phrase", Kind::Password),
+    ("recovery", "code", Kind::Password),
+    ("recovery", "codes", Kind::Password),
+    ("backup", "code", Kind::Password),
+    ("backup", "codes", Kind::Password),
+    ("seed", "phrase", Kind::Password),
+    ("secret", "phrase", Kind::Password),
+    ("recovery", "phrase", Kind::Password),
+    ("access", "tokens", Kind::Token),
+    ("api", "tokens", Kind::Token),
+    ("auth", "tokens", Kind::Token),
+    ("refresh", "tokens", Kind::Token),
+    ("bearer", "tokens", Kind::Token),
+    ("session", "tokens", Kind::Token),
+    ("connection", "string", Kind::Token),
+    ("conn", "string", Kind::Token),
+    ("webhook", "url", Kind::Token),
+    ("webhook", "uri", Kind::Token),
 ];
 
 /// A `key` or `keys` is only sensitive after one of these.
+#[rustfmt::skip]
 const KEY_OWNERS: &[&str] = &[
-    "api",
-    "access",
-    "secret",
-    "private",
-    "signing",
-    "encryption",
-    "decryption",
-    "account",
-    "master",
-    "service",
-    "storage",
-    "ssh",
-    "auth",
-    "authentication",
-    "shared",
-    "subscription",
-    "admin",
-    "deploy",
-    "app",
-    "application",
-    "hmac",
-    "webhook",
-    "client",
-    "write",
-    "license",
-    "session",
-    "root",
-    "aes",
-    "rsa",
-    "openai",
-    "anthropic",
-    "stripe",
-    "bot",
-    "ingest",
-    "integration",
+    "access", "account", "admin", "aes", "anthropic", "api", "app", "application", "auth",
+    "authentication", "bot", "client", "decryption", "deploy", "encryption", "hmac", "ingest",
+    "integration", "license", "master", "openai", "private", "root", "rsa", "secret", "service",
+    "session", "shared", "signing", "ssh", "storage", "stripe", "subscription", "webhook", "write",
 ];
 /// A `pass`, `pin` or `pat` is a secret for certain only after one of these.
+#[rustfmt::skip]
 const PASS_OWNERS: &[&str] = &[
-    "db", "database", "smtp", "mysql", "pg", "postgres", "user", "mail", "email", "ftp", "redis",
-    "admin", "root", "ssh", "my", "http", "proxy", "auth", "login", "key", "store", "card",
-    "security", "access", "sudo", "ldap", "imap", "rabbitmq", "mongo", "app", "wifi", "github",
-    "gitlab", "azure", "devops", "gh", "ado",
+    "access", "admin", "ado", "app", "auth", "azure", "card", "database", "db", "devops", "email",
+    "ftp", "gh", "github", "gitlab", "http", "imap", "key", "ldap", "login", "mail", "mongo", "my",
+    "mysql", "pg", "postgres", "proxy", "rabbitmq", "redis", "root", "security", "smtp", "ssh",
+    "store", "sudo", "user", "wifi",
 ];
 /// After a sensitive word, these say that the value describes a secret without being one.
+#[rustfmt::skip]
 const DESCRIBES: &[&str] = &[
-    "name",
-    "names",
-    "id",
-    "ids",
-    "policy",
-    "policies",
-    "type",
-    "types",
-    "count",
-    "counts",
-    "limit",
-    "limits",
-    "usage",
-    "length",
-    "len",
-    "size",
-    "expiry",
-    "expires",
-    "expiration",
-    "expired",
-    "ttl",
-    "hint",
-    "url",
-    "uri",
-    "endpoint",
-    "path",
-    "paths",
-    "file",
-    "filename",
-    "dir",
-    "arn",
-    "ref",
-    "reference",
-    "version",
-    "rotation",
-    "required",
-    "enabled",
-    "disabled",
-    "field",
-    "fields",
-    "label",
-    "prompt",
-    "strength",
-    "min",
-    "max",
-    "budget",
-    "per",
-    "rate",
-    "cost",
-    "price",
-    "index",
-    "position",
-    "store",
-    "manager",
-    "provider",
-    "source",
-    "format",
-    "pattern",
-    "regex",
-    "algorithm",
-    "alg",
-    "mode",
-    "status",
-    "state",
-    "error",
-    "errors",
-    "at",
-    "in",
-    "created",
-    "updated",
-    "date",
-    "time",
-    "timestamp",
-    "age",
-    "domain",
-    "consent",
-    "banner",
-    "class",
-    "handler",
-    "validator",
-    "kind",
-    "scheme",
-    "method",
-    "schema",
-    "parser",
-    "scope",
-    "scopes",
-    "audience",
-    "issuer",
-    "valid",
-    "invalid",
-    "missing",
-    "present",
-    "exists",
-    "used",
-    "remaining",
-    "total",
-    "details",
-    "encoding",
-    "description",
-    "help",
-    "env",
-    "var",
-    "variable",
-    "title",
-    "placeholder",
-    "input",
-    "changed",
-    "reset",
-    "column",
-    "bytes",
-    "num",
-    "number",
-    "stats",
-    "threshold",
-    "window",
-    "estimate",
-    "estimator",
-    "chars",
-    "ratio",
-    "speed",
-    "latency",
-    "interval",
-    "level",
-    "rules",
-    "check",
-    "flow",
-    "server",
-    "response",
-    "request",
-    "settings",
-    "options",
-    "strategy",
-    "backend",
-    "module",
-    "needed",
-    "family",
-    "location",
-    "fingerprint",
-    "prefix",
-    "suffix",
-    "redacted",
-    "masked",
-    "set",
-    "engine",
-    "visible",
+    "age", "alg", "algorithm", "arn", "at", "audience", "backend", "banner", "budget", "bytes",
+    "changed", "chars", "check", "class", "column", "consent", "cost", "count", "counts",
+    "created", "date", "description", "details", "dir", "disabled", "domain", "enabled",
+    "encoding", "endpoint", "engine", "env", "error", "errors", "estimate", "estimator", "exists",
+    "expiration", "expired", "expires", "expiry", "family", "field", "fields", "file", "filename",
+    "fingerprint", "flow", "format", "handler", "help", "hint", "id", "ids", "in", "index",
+    "input", "interval", "invalid", "issuer", "kind", "label", "latency", "len", "length", "level",
+    "limit", "limits", "location", "manager", "masked", "max", "method", "min", "missing", "mode",
+    "module", "name", "names", "needed", "num", "number", "options", "parser", "path", "paths",
+    "pattern", "per", "placeholder", "policies", "policy", "position", "prefix", "present",
+    "price", "prompt", "provider", "rate", "ratio", "redacted", "ref", "reference", "regex",
+    "remaining", "request", "required", "reset", "response", "rotation", "rules", "schema",
+    "scheme", "scope", "scopes", "server", "set", "settings", "size", "source", "speed", "state",
+    "stats", "status", "store", "strategy", "strength", "suffix", "threshold", "time", "timestamp",
+    "title", "total", "ttl", "type", "types", "updated", "uri", "url", "usage", "used", "valid",
+    "validator", "var", "variable", "version", "visible", "window",
 ];
 /// Before `token`, these make it a cursor, a unit of text or a parser's word.
+#[rustfmt::skip]
 const OTHER_TOKENS: &[&str] = &[
-    "page",
-    "next",
-    "continuation",
-    "cancellation",
-    "cancel",
-    "stop",
-    "eos",
-    "bos",
-    "pad",
-    "unk",
-    "mask",
-    "special",
-    "first",
-    "last",
-    "per",
-    "max",
-    "min",
-    "num",
-    "prev",
-    "previous",
-    "cursor",
-    "start",
-    "end",
-    "prompt",
-    "input",
-    "output",
-    "completion",
-    "cached",
-    "reasoning",
-    "total",
-    "unexpected",
-    "expected",
-    "syntax",
-    "marker",
-    "sep",
-    "cls",
-    "image",
-    "audio",
-    "text",
-    "public",
-    "sync",
-    "resume",
-    "watermark",
-    "design",
-    "by",
-    "invalid",
-    "unknown",
+    "audio", "bos", "by", "cached", "cancel", "cancellation", "cls", "completion", "continuation",
+    "cursor", "design", "end", "eos", "expected", "first", "image", "input", "invalid", "last",
+    "marker", "mask", "max", "min", "next", "num", "output", "pad", "page", "per", "prev",
+    "previous", "prompt", "public", "reasoning", "resume", "sep", "special", "start", "stop",
+    "sync", "syntax", "text", "total", "unexpected", "unk", "unknown", "watermark",
 ];
 /// As the first word, these make a name a question or a quantity.
+#[rustfmt::skip]
 const ASKS: &[&str] = &[
-    "is", "has", "requires", "require", "needs", "allow", "show", "hide", "enable", "forgot",
-    "num", "count", "total", "max", "min", "missing", "invalid",
+    "allow", "count", "enable", "forgot", "has", "hide", "invalid", "is", "max", "min", "missing",
+    "needs", "num", "require", "requires", "show", "total",
 ];
 
 /// Longest part of a name that is looked at; its end is what matters most.
@@ -469,16 +223,16 @@ impl Words {
 
 /// Decides about names: the built-in table and the user's additions.
 pub(super) struct Keys {
-    stems: AhoCorasick,
+    stems: Literals<()>,
+    /// The user's names, their words parted by spaces.
     more: Vec<String>,
     exempt: Vec<String>,
+    /// Whether a name of the user's is too short to be looked for by stem.
+    tiny: bool,
 }
 
 impl Keys {
-    pub(super) fn new(
-        more: &[String],
-        exempt: &[String],
-    ) -> Result<Self, aho_corasick::BuildError> {
+    pub(super) fn new(more: &[String], exempt: &[String]) -> Self {
         let words = |names: &[String]| -> Vec<String> {
             names
                 .iter()
@@ -487,27 +241,36 @@ impl Keys {
                 .collect()
         };
         let more = words(more);
-        let mut stems: Vec<&str> = STEMS.iter().chain(NAME_ONLY_STEMS).copied().collect();
-        stems.extend(more.iter().filter_map(|name| name.split(' ').next()));
-        let stems = AhoCorasick::builder()
-            .ascii_case_insensitive(true)
-            .kind(Some(aho_corasick::AhoCorasickKind::DFA))
-            .build(stems)?;
-        Ok(Self {
+        let stems = STEMS
+            .iter()
+            .chain(NAME_ONLY_STEMS)
+            .copied()
+            .chain(more.iter().map(|n| longest(n)));
+        let stems = Literals::new(stems.map(|stem| (stem.to_owned(), ())));
+        let tiny = more
+            .iter()
+            .any(|name| longest(name).len() < literals::SHORTEST);
+        Self {
             stems,
             more,
             exempt: words(exempt),
-        })
+            tiny,
+        }
+    }
+
+    /// Whether the user has names of their own.
+    pub(super) fn has_own(&self) -> bool {
+        !self.more.is_empty()
     }
 
     /// Words of the user's keys that running text is searched for, beside the built-in stems.
     pub(super) fn more_stems(&self) -> impl Iterator<Item = &str> {
-        self.more.iter().filter_map(|name| name.rsplit(' ').next())
+        self.more.iter().map(|name| longest(name))
     }
 
     /// What the name announces, if anything.
     pub(super) fn kind(&self, name: &str) -> Option<Kind> {
-        if name.len() < 3 || !self.stems.is_match(name) {
+        if !self.tiny && !self.stems.any(name.as_bytes()) {
             return None;
         }
         self.kind_of(&Words::of(name))
@@ -527,21 +290,34 @@ impl Keys {
             }
         }
         let (start, end, kind) = last_match(words)?;
-        if start > 0 && ASKS.contains(&words.get(0)) {
+        if start > 0 && listed(ASKS, words.get(0)) {
             return None;
         }
-        if (end..words.len()).any(|i| DESCRIBES.contains(&words.get(i))) {
+        if (end..words.len()).any(|i| listed(DESCRIBES, words.get(i))) {
             return None;
         }
         let before = if start > 0 { words.get(start - 1) } else { "" };
         if before == "public" || before == "publishable" {
             return None;
         }
-        if words.get(start) == "token" && OTHER_TOKENS.contains(&before) {
+        if words.get(start) == "token" && listed(OTHER_TOKENS, before) {
             return None;
         }
         Some(kind)
     }
+}
+
+/// Whether a sorted list holds the word.
+fn listed(list: &[&str], word: &str) -> bool {
+    list.binary_search(&word).is_ok()
+}
+
+/// What a single word announces.
+fn single(word: &str) -> Option<Kind> {
+    SINGLES
+        .binary_search_by_key(&word, |(single, _)| single)
+        .ok()
+        .map(|i| SINGLES[i].1)
 }
 
 /// The match that ends last, as start, end and kind.
@@ -554,23 +330,23 @@ fn last_match(words: &Words) -> Option<(usize, usize, Kind)> {
     };
     for start in 0..words.len() {
         let word = words.get(start);
-        for &(sequence, kind) in TABLE {
-            if let Some(end) = words.match_at(start, sequence) {
-                offer(start, end, kind);
+        if let Some(kind) = single(word) {
+            offer(start, start + 1, kind);
+        }
+        if start + 1 < words.len() {
+            let second = words.get(start + 1);
+            if let Some((.., kind)) = PAIRS.iter().find(|p| p.0 == word && p.1 == second) {
+                offer(start, start + 2, *kind);
             }
         }
         let owner = if start > 0 { words.get(start - 1) } else { "" };
         match word {
-            "key" | "keys" if KEY_OWNERS.contains(&owner) => {
-                offer(start - 1, start + 1, Kind::Token)
-            }
-            "pass" | "pin" if PASS_OWNERS.contains(&owner) => {
-                offer(start, start + 1, Kind::Password)
-            }
+            "key" | "keys" if listed(KEY_OWNERS, owner) => offer(start - 1, start + 1, Kind::Token),
+            "pass" | "pin" if listed(PASS_OWNERS, owner) => offer(start, start + 1, Kind::Password),
             "pass" => offer(start, start + 1, Kind::Weak),
             // A bare `pin` is a secret number; with other words it is mostly a connector's.
             "pin" if words.len() == 1 => offer(start, start + 1, Kind::Password),
-            "pat" if PASS_OWNERS.contains(&owner) => offer(start, start + 1, Kind::Token),
+            "pat" if listed(PASS_OWNERS, owner) => offer(start, start + 1, Kind::Token),
             _ if joined_password(word) => offer(start, start + 1, Kind::Password),
             _ => {}
         }
@@ -578,9 +354,43 @@ fn last_match(words: &Words) -> Option<(usize, usize, Kind)> {
     best
 }
 
+/// The longest word of a name; the name cannot be there without it.
+fn longest(name: &str) -> &str {
+    name.split(' ').max_by_key(|word| word.len()).unwrap_or("")
+}
+
 /// `pgpassword`, `dbpasswd`, `appsecret`: a password's name run together with its owner's.
 fn joined_password(word: &str) -> bool {
     ["password", "passwd", "passphrase", "secret"]
         .iter()
         .any(|end| word.len() > end.len() && word.ends_with(end))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_lists_searched_by_halves_are_sorted() {
+        for list in [KEY_OWNERS, PASS_OWNERS, DESCRIBES, OTHER_TOKENS, ASKS] {
+            assert!(list.is_sorted(), "{list:?}");
+        }
+        assert!(SINGLES.is_sorted_by_key(|(word, _)| word));
+    }
+
+    #[test]
+    fn a_name_is_split_whatever_its_style() {
+        for (name, words) in [
+            ("api_key", "api key"),
+            ("apiKey", "api key"),
+            ("X-Api-Key", "x api key"),
+            ("HTTPAuthorization", "http authorization"),
+            ("APIKEY", "apikey"),
+            ("user.passwordHash2", "user password hash"),
+            ("sessionIDs", "session ids"),
+            ("", ""),
+        ] {
+            assert_eq!(Words::of(name).joined(), words);
+        }
+    }
 }

@@ -26,6 +26,7 @@ mod config;
 mod escape;
 mod json;
 mod keys;
+mod literals;
 mod mask;
 mod places;
 mod scan;

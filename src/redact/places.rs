@@ -7,8 +7,11 @@ use super::bytes::{self, ALNUM, ALPHA, BARE64, BASE64, DASH, DOT, TILDE, URL64, 
 use super::mask;
 use super::value::strong;
 
+/// A secret with the context on its left, and the secret itself.
+pub(super) type Place = (Range<usize>, Range<usize>);
+
 /// The password in the URL whose `://` is at `at`, as whole and secret.
-pub(super) fn url_password(text: &[u8], at: usize) -> Option<(Range<usize>, Range<usize>)> {
+pub(super) fn url_password(text: &[u8], at: usize) -> Option<Place> {
     let scheme = bytes::run_start(text, at, ALNUM | DASH | DOT, 24);
     if scheme == at {
         return None;
@@ -135,12 +138,6 @@ pub(super) static PROGRAMS: &[Program] = &[
         attached: false,
     },
     Program {
-        name: "http",
-        pairs: &["-a", "--auth"],
-        passwords: &[],
-        attached: false,
-    },
-    Program {
         name: "mysql",
         pairs: &[],
         passwords: &["-p"],
@@ -203,7 +200,7 @@ pub(super) fn arguments(
     text: &[u8],
     start: usize,
     end: usize,
-) -> (usize, Vec<(Range<usize>, Range<usize>)>) {
+) -> (usize, Vec<Place>) {
     let mut found = Vec::new();
     if !opens(text, start, ALNUM) || !matches!(text.get(end), Some(b' ' | b'\t' | b'"' | b'\'')) {
         return (end, found);

@@ -1,20 +1,18 @@
 //! Finding every secret in a text.
 //!
-//! One pass of an automaton over all literals and name stems says where a secret could be; only
-//! there does anything else run. Each check reads forward from its hit and stops at the first
+//! One pass looking for all literals and name stems says where a secret could be; only there does anything else run. Each check reads forward from its hit and stops at the first
 //! byte that does not fit, and a stretch once found is not searched for names again, so the whole
 //! stays linear.
 
 use std::borrow::Cow;
 use std::ops::Range;
-use std::sync::OnceLock;
 
-use aho_corasick::{AhoCorasick, AhoCorasickKind};
 use regex::Regex;
 
 use super::assign;
 use super::config::{PatternError, Redaction};
 use super::keys::{Keys, STEMS};
+use super::literals::Literals;
 use super::mask::{self, MaskKey};
 use super::places::{self, PROGRAMS};
 use super::shapes;
@@ -57,10 +55,24 @@ const BY_NAME: u8 = 102;
 
 /// No secret that anything here recognises is shorter with its context.
 const SHORTEST: usize = 6;
+/// How often a text is looked at again; in practice twice.
+const MOST_ROUNDS: usize = 8;
 /// Longest part of a key that a mask names.
 const LONGEST_KEY: usize = 40;
 
-/// What a hit of the automaton calls for.
+/// Looked for in running text only: names of several words, and names of URLs' parameters.
+const MORE_STEMS: &[&str] = &[
+    "connection string",
+    "recovery code",
+    "backup code",
+    "webhook url",
+    "set cookie",
+    "sig=",
+    "signature=",
+    "hmac=",
+];
+
+/// What a literal found calls for.
 #[derive(Clone, Copy)]
 enum Action {
     Shape(usize),
@@ -76,8 +88,7 @@ enum Action {
 
 /// The compiled rules. Cheap to share between threads; finding and masking need no lock.
 pub struct Redactor {
-    literals: AhoCorasick,
-    actions: Vec<Action>,
+    literals: Literals<Action>,
     pub(super) keys: Keys,
     rules: Vec<(String, Regex)>,
     shapes: bool,
@@ -108,23 +119,10 @@ impl Redactor {
             })?;
             rules.push((mask::rule_name(name, LONGEST_KEY), regex));
         }
-        let keys =
-            Keys::new(&config.keys, &config.exempt).map_err(|e| too_many_keys(config, &e))?;
-        let (words, actions) = literals(&keys);
-        let literals = if config.keys.is_empty() {
-            // The same for everyone without keys of their own, so built once.
-            static BUILT_IN: OnceLock<Option<AhoCorasick>> = OnceLock::new();
-            BUILT_IN.get_or_init(|| automaton(&words).ok()).clone()
-        } else {
-            None
-        };
-        let literals = match literals {
-            Some(literals) => literals,
-            None => automaton(&words).map_err(|e| too_many_keys(config, &e))?,
-        };
+        let keys = Keys::new(&config.keys, &config.exempt);
+        let literals = literals(&keys);
         Ok(Self {
             literals,
-            actions,
             keys,
             rules,
             shapes: config.shapes,
@@ -149,22 +147,33 @@ impl Redactor {
     }
 
     /// Masks a plain text. Borrowed if there was nothing to mask.
+    ///
+    /// What a mask replaced may have hidden where the next secret starts, so the result is looked
+    /// at again until nothing more is found: masking it once more never changes anything.
     #[must_use]
     pub fn text<'a>(&self, text: &'a str, tally: &mut Tally) -> Cow<'a, str> {
-        let found = self.find(text);
-        if found.is_empty() {
-            return Cow::Borrowed(text);
+        let mut clean = Cow::Borrowed(text);
+        for _ in 0..MOST_ROUNDS {
+            let found = self.find(&clean);
+            if found.is_empty() {
+                break;
+            }
+            tally.masked += found.len() as u64;
+            clean = Cow::Owned(self.replaced(&clean, &found));
         }
-        let mut clean = String::with_capacity(text.len() + found.len() * 32);
+        clean
+    }
+
+    fn replaced(&self, text: &str, found: &[Found]) -> String {
+        let mut clean = String::with_capacity(text.len() + found.len() * 64);
         let mut at = 0;
-        for secret in &found {
+        for secret in found {
             clean.push_str(&text[at..secret.secret.start]);
             clean.push_str(&self.mask(&secret.rule, &text[secret.secret.clone()]));
             at = secret.secret.end;
         }
         clean.push_str(&text[at..]);
-        tally.masked += found.len() as u64;
-        Cow::Owned(clean)
+        clean
     }
 
     /// The mask for `secret`, for callers that put texts together themselves.
@@ -186,12 +195,10 @@ impl Redactor {
     fn has_shape(&self, name: &str) -> bool {
         let bytes = name.as_bytes();
         bytes.len() >= 12
-            && self.literals.find_overlapping_iter(name).any(|hit| {
-                match self.actions[hit.pattern().as_usize()] {
-                    Action::Shape(i) => SHAPES[i].matches(bytes, hit.start()).is_some(),
-                    Action::BotToken => shapes::bot_token(bytes, hit.start()).is_some(),
-                    _ => false,
-                }
+            && self.literals.hits(bytes).any(|hit| match hit.what {
+                Action::Shape(i) => SHAPES[i].matches_hit(bytes, hit.start).is_some(),
+                Action::BotToken => shapes::bot_token(bytes, hit.start).is_some(),
+                _ => false,
             })
     }
 
@@ -210,9 +217,9 @@ impl Redactor {
                 rank,
             });
         };
-        for hit in self.literals.find_overlapping_iter(bytes) {
-            let (start, end) = (hit.start(), hit.end());
-            match self.actions[hit.pattern().as_usize()] {
+        for hit in self.literals.hits(bytes) {
+            let (start, end) = (hit.start, hit.end);
+            match hit.what {
                 Action::Stem if start >= names_done => {
                     let looked = assign::look(&self.keys, text, start..end);
                     names_done = names_done.max(looked.name_end);
@@ -229,7 +236,7 @@ impl Redactor {
                 Action::Shape(i) => {
                     // `sk-` is found before `sk-ant-` at the same place, which names it better.
                     if (start >= shapes_done || start == shape_start)
-                        && let Some((whole, secret)) = SHAPES[i].matches(bytes, start)
+                        && let Some((whole, secret)) = SHAPES[i].matches_hit(bytes, start)
                     {
                         shape_start = start;
                         shapes_done = shapes_done.max(secret.end);
@@ -388,25 +395,22 @@ fn settle(mut found: Vec<Found>) -> Vec<Found> {
     settled
 }
 
-fn automaton(words: &[String]) -> Result<AhoCorasick, aho_corasick::BuildError> {
-    AhoCorasick::builder()
-        .ascii_case_insensitive(true)
-        .kind(Some(AhoCorasickKind::DFA))
-        .build(words)
-}
-
-/// The literals searched for and what each calls for, in the same order.
-fn literals(keys: &Keys) -> (Vec<String>, Vec<Action>) {
+/// The literals searched for and what each calls for.
+fn literals(keys: &Keys) -> Literals<Action> {
     let mut all: Vec<(String, Action)> = Vec::new();
     for (i, shape) in SHAPES.iter().enumerate() {
-        all.push((shape.literal.to_owned(), Action::Shape(i)));
+        all.extend(shape.triggers().map(|trigger| (trigger, Action::Shape(i))));
     }
     all.extend(STEMS.iter().map(|stem| ((*stem).to_owned(), Action::Stem)));
+    all.extend(
+        MORE_STEMS
+            .iter()
+            .map(|stem| ((*stem).to_owned(), Action::Stem)),
+    );
     all.extend(
         keys.more_stems()
             .map(|stem| (stem.to_owned(), Action::Stem)),
     );
-    all.extend(["sig", "signature", "hmac"].map(|stem| (stem.to_owned(), Action::Stem)));
     all.push((mask::OPENING.to_owned(), Action::Mask));
     all.push(("-----BEGIN ".to_owned(), Action::PrivateKey));
     all.push(("://".to_owned(), Action::Url));
@@ -419,14 +423,5 @@ fn literals(keys: &Keys) -> (Vec<String>, Vec<Action>) {
             .enumerate()
             .map(|(i, p)| (p.name.to_owned(), Action::Program(i))),
     );
-    all.into_iter().unzip()
-}
-
-/// The only way to overwhelm the automaton is with the user's keys.
-fn too_many_keys(config: &Redaction, error: &aho_corasick::BuildError) -> PatternError {
-    PatternError {
-        rule: "key".to_owned(),
-        pattern: config.keys.join(", "),
-        source: regex::Error::Syntax(error.to_string()),
-    }
+    Literals::new(all)
 }

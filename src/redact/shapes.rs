@@ -9,6 +9,7 @@ use std::ops::Range;
 use super::bytes::{
     self, ALNUM, BASE64, Class, DIGIT, HEX, Mix, UNDER, URL64, WORD, opens, varied,
 };
+use super::literals;
 
 /// One kind of secret.
 pub(super) struct Shape {
@@ -121,8 +122,33 @@ impl Shape {
         self
     }
 
+    /// The texts to search for: the literal, or for a very short one all it can follow or start.
+    pub(super) fn triggers(&self) -> impl Iterator<Item = String> {
+        let around: &[u8] = match self.literal.len() {
+            0..literals::SHORTEST => b"0123456789abcdef",
+            _ => b" ",
+        };
+        around
+            .iter()
+            .map(|&byte| match (self.literal.len(), self.before) {
+                (literals::SHORTEST.., _) => self.literal.to_owned(),
+                (_, Some(_)) => format!("{}{}", char::from(byte), self.literal),
+                (_, None) => format!("{}{}", self.literal, char::from(byte)),
+            })
+    }
+
+    /// The secret at a hit of one of the [`triggers`](Self::triggers).
+    pub(super) fn matches_hit(
+        &self,
+        text: &[u8],
+        at: usize,
+    ) -> Option<(Range<usize>, Range<usize>)> {
+        let extra = self.literal.len() < literals::SHORTEST && self.before.is_some();
+        self.matches(text, at + usize::from(extra))
+    }
+
     /// The secret whose literal starts at `at` (in any case), as whole and secret.
-    pub(super) fn matches(&self, text: &[u8], at: usize) -> Option<(Range<usize>, Range<usize>)> {
+    fn matches(&self, text: &[u8], at: usize) -> Option<(Range<usize>, Range<usize>)> {
         let literal_end = at + self.literal.len();
         if text.get(at..literal_end)? != self.literal.as_bytes() {
             return None;
@@ -247,9 +273,7 @@ pub(super) fn private_key(text: &[u8], at: usize) -> Option<Range<usize>> {
     let title_at = text.len() - title.len();
     let title_end = title_line(text, title_at)?;
     let title = &text[title_at..title_end];
-    if memchr::memmem::find(title, b"PRIVATE KEY").is_none() {
-        return None;
-    }
+    memchr::memmem::find(title, b"PRIVATE KEY")?;
     let body = title_end + 5;
     let next = memchr::memmem::find(&text[body..], BEGIN).map_or(text.len(), |n| body + n);
     if let Some(found) = memchr::memmem::find(&text[body..next], END) {

@@ -134,7 +134,11 @@ fn write_head(text: &str, limits: &Limits, out: &mut Vec<u8>) {
 
 /// At most the first `longest` bytes, up to a character's end.
 fn front(text: &str, longest: usize) -> &str {
-    &text[..text.floor_char_boundary(longest)]
+    let mut end = longest.min(text.len());
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    &text[..end]
 }
 
 fn sha256(text: &str) -> String {

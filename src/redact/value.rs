@@ -64,7 +64,10 @@ pub(super) fn read(text: &[u8], at: usize, outer: Option<u8>, line: bool, query:
         };
     }
     let start = quote_at(text, at).map_or(at, |q| q.0);
-    let end = if line {
+    // What starts like a mask without being one hides nothing: its line is all value.
+    let false_mask = text[start..].starts_with(mask::OPENING.as_bytes())
+        && mask::mask_end(text, start).is_none();
+    let end = if line || false_mask {
         line_end(text, start, outer)
     } else {
         bare_end(text, start, query)
@@ -93,7 +96,7 @@ fn closing(text: &[u8], start: usize, quote: u8, slashes: usize) -> Option<usize
                 // With no backslashes on the opening quote, an odd number escapes this one; with
                 // some, as many or fewer close it and more belong to a nested quote.
                 let closes = if slashes == 0 {
-                    count % 2 == 0
+                    count.is_multiple_of(2)
                 } else {
                     count <= slashes
                 };
@@ -183,134 +186,20 @@ fn only_closers(text: &[u8], at: usize) -> bool {
 }
 
 /// Words that stand where a value would without being one.
+#[rustfmt::skip]
 const NO_VALUES: &[&str] = &[
-    "null",
-    "none",
-    "nil",
-    "undefined",
-    "true",
-    "false",
-    "yes",
-    "no",
-    "on",
-    "off",
-    "str",
-    "string",
-    "int",
-    "integer",
-    "bool",
-    "boolean",
-    "byte",
-    "bytes",
-    "any",
-    "object",
-    "number",
-    "text",
-    "char",
-    "optional",
-    "required",
-    "redacted",
-    "masked",
-    "hidden",
-    "option",
-    "vec",
-    "box",
-    "arc",
-    "cow",
-    "self",
-    "this",
-    "unknown",
-    "invalid",
-    "missing",
-    "expired",
-    "empty",
-    "unset",
-    "set",
-    "default",
-    "include",
-    "omit",
-    "same-origin",
-    "varchar",
-    "dict",
-    "list",
-    "array",
-    "map",
-    "float",
-    "double",
-    "usize",
-    "basic",
-    "bearer",
-    "digest",
-    "negotiate",
-    "oauth",
-    "oauth2",
-    "stdin",
-    "prompt",
-    "not",
-    "value",
-    "example",
-    "placeholder",
-    "todo",
-    "n/a",
-    "na",
-    "see",
-    "the",
-    "a",
-    "an",
-    "is",
-    "was",
-    "must",
-    "should",
-    "can",
-    "will",
-    "for",
-    "to",
-    "and",
-    "or",
-    "in",
-    "if",
-    "from",
-    "with",
-    "as",
-    "of",
-    "when",
-    "flag",
-    "option",
-    "argument",
-    "parameter",
-    "instead",
-    "u8",
-    "u16",
-    "u32",
-    "u64",
-    "u128",
-    "i8",
-    "i16",
-    "i32",
-    "i64",
-    "f32",
-    "f64",
-    "int32",
-    "int64",
-    "uint64",
-    "char[]",
-    "ok",
-    "error",
-    "failed",
-    "passed",
-    "auto",
-    "ignore",
-    "await",
-    "async",
-    "new",
-    "return",
-    "lambda",
-    "password",
-    "passwd",
-    "secret",
-    "token",
-    "credentials",
-    "apikey",
+    "null", "none", "nil", "undefined", "true", "false", "yes", "no", "on", "off", "str", "string",
+    "int", "integer", "bool", "boolean", "byte", "bytes", "any", "object", "number", "text",
+    "char", "optional", "required", "redacted", "masked", "hidden", "option", "vec", "box", "arc",
+    "cow", "self", "this", "unknown", "invalid", "missing", "expired", "empty", "unset", "set",
+    "default", "include", "omit", "same-origin", "varchar", "dict", "list", "array", "map",
+    "float", "double", "usize", "basic", "bearer", "digest", "negotiate", "oauth", "oauth2",
+    "stdin", "prompt", "not", "value", "example", "placeholder", "todo", "n/a", "na", "see", "the",
+    "a", "an", "is", "was", "must", "should", "can", "will", "for", "to", "and", "or", "in", "if",
+    "from", "with", "as", "of", "when", "flag", "option", "argument", "parameter", "instead", "u8",
+    "u16", "u32", "u64", "u128", "i8", "i16", "i32", "i64", "f32", "f64", "int32", "int64",
+    "uint64", "char[]", "ok", "error", "failed", "passed", "auto", "ignore", "await", "async",
+    "new", "return", "lambda", "password", "passwd", "secret", "token", "credentials", "apikey",
     "api_key",
 ];
 
@@ -326,7 +215,7 @@ pub(super) fn is_stand_in(text: &[u8], value: &Value, name: &str, kind: Kind, jo
     if bytes.len() <= LONGEST_MASKED && meets_mask(text, &value.range) {
         return true;
     }
-    if bytes.len() > LONGEST_STAND_IN {
+    if bytes.len() > LONGEST_STAND_IN || bytes.starts_with(mask::OPENING.as_bytes()) {
         return false;
     }
     let mix = Mix::of(bytes);
@@ -462,6 +351,8 @@ fn placeholder(bytes: &[u8]) -> bool {
         Some(b'<') => true,
         Some(b':' | b'@' | b'&' | b'*') => shell(rest),
         _ => [
+            "your-",
+            "your_",
             "os.environ",
             "os.getenv",
             "process.env",

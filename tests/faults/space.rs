@@ -24,7 +24,7 @@ fn a_full_disk_costs_only_what_happens_while_it_is_full() {
     let trace = scene.after();
     // The part of a line that fitted is followed by a newline; all lines behind it are whole.
     let fragments = trace.damage.iter().map(|item| match item {
-        Item::Damaged { bytes, .. } => *bytes,
+        Item::Damaged(damage) => damage.bytes,
         other => panic!("{other:?}"),
     });
     assert_eq!(
@@ -85,7 +85,7 @@ fn an_agent_killed_while_the_disk_is_full_is_recovered_past_the_torn_line() {
     next.tell(&["run run s", "turn turn run", "finish turn", "finish run"]);
     let trace = Trace::read(&root);
     assert!(
-        matches!(trace.damage[..], [Item::Tail { .. }]),
+        matches!(trace.damage[..], [Item::Tail(_)]),
         "{:?}",
         trace.damage
     );

@@ -190,3 +190,38 @@ impl LineExt for Line {
         }
     }
 }
+
+impl Recording {
+    /// Goes on in a directory that another one left, as the next process would.
+    pub fn again(dir: TempDir) -> Self {
+        let builder = spanledger::builder().root(dir.path());
+        let (layer, guard) = builder.build().unwrap();
+        let dispatch = Dispatch::new(tracing_subscriber::registry().with(layer));
+        Self {
+            dir,
+            guard,
+            dispatch,
+        }
+    }
+}
+
+impl Trace {
+    /// What was said, without what differs from run to run: kind, turn and payload of every
+    /// line but the segments' first ones.
+    pub fn said(&self) -> Vec<(String, Option<u32>, Value)> {
+        let lines = self.lines().filter(|line| line.kind != "segment");
+        lines
+            .map(|line| {
+                let mut payload = line.payload.clone();
+                for measured in ["start", "duration_ns"] {
+                    payload.shift_remove(measured);
+                }
+                let events = payload.get_mut("events").and_then(Value::as_array_mut);
+                for event in events.into_iter().flatten() {
+                    event["ts"].take();
+                }
+                (line.kind.clone(), line.turn, Value::Object(payload))
+            })
+            .collect()
+    }
+}

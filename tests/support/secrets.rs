@@ -59,383 +59,114 @@ fn pem(kind: &str, line_end: &str) -> String {
 
 /// A rule family and a secret of it. Secrets known only by their context carry it with them; see
 /// [`core`] for the part that must not be seen.
+#[rustfmt::skip]
 pub fn secrets() -> Vec<(&'static str, String)> {
     let mut all = vec![
         ("openai", format!("{}{}", concat!("s", "k-"), alnum(48))),
-        (
-            "openai-project",
-            format!("{}{}", concat!("s", "k-proj-"), url64(120)),
-        ),
-        (
-            "openai-service",
-            format!("{}{}", concat!("s", "k-svcacct-"), url64(80)),
-        ),
-        (
-            "anthropic",
-            format!("{}{}", concat!("s", "k-ant-api03-"), url64(95)),
-        ),
-        (
-            "openrouter",
-            format!("{}{}", concat!("s", "k-or-v1-"), hex(64)),
-        ),
+        ("openai-project", format!("{}{}", concat!("s", "k-proj-"), url64(120))),
+        ("openai-service", format!("{}{}", concat!("s", "k-svcacct-"), url64(80))),
+        ("anthropic", format!("{}{}", concat!("s", "k-ant-api03-"), url64(95))),
+        ("openrouter", format!("{}{}", concat!("s", "k-or-v1-"), hex(64))),
         ("deepseek", format!("{}{}", concat!("s", "k-"), hex(32))),
-        (
-            "huggingface",
-            format!("{}{}", concat!("h", "f_"), alnum(34)),
-        ),
+        ("huggingface", format!("{}{}", concat!("h", "f_"), alnum(34))),
         ("replicate", format!("{}{}", concat!("r", "8_"), alnum(37))),
         ("groq", format!("{}{}", concat!("g", "sk_"), alnum(52))),
         ("xai", format!("{}{}", concat!("x", "ai-"), alnum(80))),
-        (
-            "perplexity",
-            format!("{}{}", concat!("pp", "lx-"), alnum(48)),
-        ),
-        (
-            "langsmith",
-            format!("{}{}_{}", concat!("ls", "v2_pt_"), hex(32), hex(10)),
-        ),
+        ("perplexity", format!("{}{}", concat!("pp", "lx-"), alnum(48))),
+        ("langsmith", format!("{}{}_{}", concat!("ls", "v2_pt_"), hex(32), hex(10))),
         ("aws-id", format!("{}{}", concat!("AK", "IA"), upper(16))),
-        (
-            "aws-temporary-id",
-            format!("{}{}", concat!("AS", "IA"), upper(16)),
-        ),
-        (
-            "aws-secret",
-            format!("{}{}", concat!("aws_secret_", "access_key="), alnum(40)),
-        ),
-        (
-            "google-api",
-            format!("{}{}", concat!("AI", "za"), url64(35)),
-        ),
-        (
-            "google-oauth",
-            format!("{}{}", concat!("ya", "29."), url64(60)),
-        ),
-        (
-            "google-client",
-            format!("{}{}", concat!("GOC", "SPX-"), url64(28)),
-        ),
-        (
-            "azure-client",
-            format!("{}{}", concat!("abc8", "Q~"), alnum(34)),
-        ),
-        (
-            "azure-account-key",
-            format!("{}{}==", concat!("Account", "Key="), alnum(86)),
-        ),
-        (
-            "azure-sas",
-            format!("{}{}%3D", concat!("?sv=2022-11-02&", "sig="), alnum(42)),
-        ),
-        (
-            "digitalocean",
-            format!("{}{}", concat!("dop", "_v1_"), hex(64)),
-        ),
-        (
-            "github-classic",
-            format!("{}{}", concat!("gh", "p_"), alnum(36)),
-        ),
-        (
-            "github-oauth",
-            format!("{}{}", concat!("gh", "o_"), alnum(36)),
-        ),
-        (
-            "github-user",
-            format!("{}{}", concat!("gh", "u_"), alnum(36)),
-        ),
-        (
-            "github-server",
-            format!("{}{}", concat!("gh", "s_"), alnum(36)),
-        ),
-        (
-            "github-refresh",
-            format!("{}{}", concat!("gh", "r_"), alnum(76)),
-        ),
-        (
-            "github-fine-grained",
-            format!("{}{}_{}", concat!("github", "_pat_"), alnum(22), alnum(59)),
-        ),
-        (
-            "gitlab-personal",
-            format!("{}{}", concat!("gl", "pat-"), url64(20)),
-        ),
-        (
-            "gitlab-deploy",
-            format!("{}{}", concat!("gl", "dt-"), url64(20)),
-        ),
-        (
-            "gitlab-runner",
-            format!("{}{}", concat!("gl", "rt-"), url64(20)),
-        ),
-        (
-            "slack-bot",
-            format!(
-                "{}{}-{}-{}",
-                concat!("xo", "xb-"),
-                digits(12),
-                digits(12),
-                alnum(24)
-            ),
-        ),
-        (
-            "slack-user",
-            format!(
-                "{}{}-{}-{}",
-                concat!("xo", "xp-"),
-                digits(12),
-                digits(12),
-                hex(32)
-            ),
-        ),
-        (
-            "slack-app",
-            format!(
-                "{}{}-{}-{}",
-                concat!("xa", "pp-1-"),
-                upper(11),
-                digits(13),
-                hex(64)
-            ),
-        ),
-        (
-            "slack-webhook",
-            format!(
-                "{}T{}/B{}/{}",
-                concat!("https://hooks.", "slack.com/services/"),
-                upper(8),
-                upper(8),
-                alnum(24)
-            ),
-        ),
-        (
-            "stripe-live",
-            format!("{}{}", concat!("sk", "_live_"), alnum(24)),
-        ),
-        (
-            "stripe-restricted",
-            format!("{}{}", concat!("rk", "_live_"), alnum(24)),
-        ),
-        (
-            "stripe-test",
-            format!("{}{}", concat!("sk", "_test_"), alnum(24)),
-        ),
-        (
-            "stripe-webhook",
-            format!("{}{}", concat!("wh", "sec_"), alnum(32)),
-        ),
+        ("aws-temporary-id", format!("{}{}", concat!("AS", "IA"), upper(16))),
+        ("aws-secret", format!("{}{}", concat!("aws_secret_", "access_key="), alnum(40))),
+        ("google-api", format!("{}{}", concat!("AI", "za"), url64(35))),
+        ("google-oauth", format!("{}{}", concat!("ya", "29."), url64(60))),
+        ("google-client", format!("{}{}", concat!("GOC", "SPX-"), url64(28))),
+        ("azure-client", format!("{}{}", concat!("abc8", "Q~"), alnum(34))),
+        ("azure-account-key", format!("{}{}==", concat!("Account", "Key="), alnum(86))),
+        ("azure-sas", format!("{}{}%3D", concat!("?sv=2022-11-02&", "sig="), alnum(42))),
+        ("digitalocean", format!("{}{}", concat!("dop", "_v1_"), hex(64))),
+        ("github-classic", format!("{}{}", concat!("gh", "p_"), alnum(36))),
+        ("github-oauth", format!("{}{}", concat!("gh", "o_"), alnum(36))),
+        ("github-user", format!("{}{}", concat!("gh", "u_"), alnum(36))),
+        ("github-server", format!("{}{}", concat!("gh", "s_"), alnum(36))),
+        ("github-refresh", format!("{}{}", concat!("gh", "r_"), alnum(76))),
+        ("github-fine-grained", format!("{}{}_{}", concat!("github", "_pat_"), alnum(22), alnum(59))),
+        ("gitlab-personal", format!("{}{}", concat!("gl", "pat-"), url64(20))),
+        ("gitlab-deploy", format!("{}{}", concat!("gl", "dt-"), url64(20))),
+        ("gitlab-runner", format!("{}{}", concat!("gl", "rt-"), url64(20))),
+        ("slack-bot", format!("{}{}-{}-{}", concat!("xo", "xb-"), digits(12), digits(12), alnum(24) )),
+        ("slack-user", format!("{}{}-{}-{}", concat!("xo", "xp-"), digits(12), digits(12), hex(32) )),
+        ("slack-app", format!("{}{}-{}-{}", concat!("xa", "pp-1-"), upper(11), digits(13), hex(64) )),
+        ("slack-webhook", format!("{}T{}/B{}/{}", concat!("https://hooks.", "slack.com/services/"), upper(8), upper(8), alnum(24) )),
+        ("stripe-live", format!("{}{}", concat!("sk", "_live_"), alnum(24))),
+        ("stripe-restricted", format!("{}{}", concat!("rk", "_live_"), alnum(24))),
+        ("stripe-test", format!("{}{}", concat!("sk", "_test_"), alnum(24))),
+        ("stripe-webhook", format!("{}{}", concat!("wh", "sec_"), alnum(32))),
         ("twilio", format!("{}{}", "SK", hex(32))),
-        (
-            "sendgrid",
-            format!("{}{}.{}", concat!("S", "G."), url64(22), url64(43)),
-        ),
+        ("sendgrid", format!("{}{}.{}", concat!("S", "G."), url64(22), url64(43))),
         ("mailgun", format!("{}{}", concat!("ke", "y-"), hex(32))),
         ("mailchimp", format!("{}{}", hex(32), concat!("-u", "s12"))),
         ("npm", format!("{}{}", concat!("np", "m_"), alnum(36))),
-        (
-            "pypi",
-            format!("{}{}", concat!("py", "pi-AgEIcHlwaS5vcmc"), url64(70)),
-        ),
+        ("pypi", format!("{}{}", concat!("py", "pi-AgEIcHlwaS5vcmc"), url64(70))),
         ("crates-io", format!("{}{}", concat!("c", "io"), alnum(32))),
-        (
-            "rubygems",
-            format!("{}{}", concat!("ruby", "gems_"), hex(48)),
-        ),
-        (
-            "docker",
-            format!("{}{}", concat!("dckr", "_pat_"), url64(27)),
-        ),
+        ("rubygems", format!("{}{}", concat!("ruby", "gems_"), hex(48))),
+        ("docker", format!("{}{}", concat!("dckr", "_pat_"), url64(27))),
         ("databricks", format!("{}{}", concat!("da", "pi"), hex(32))),
     ];
     all.extend(more_secrets());
     all
 }
 
+#[rustfmt::skip]
 fn more_secrets() -> Vec<(&'static str, String)> {
     vec![
-        (
-            "linear",
-            format!("{}{}", concat!("lin", "_api_"), alnum(40)),
-        ),
+        ("linear", format!("{}{}", concat!("lin", "_api_"), alnum(40))),
         ("notion", format!("{}{}", concat!("sec", "ret_"), alnum(43))),
-        (
-            "notion-new",
-            format!("{}{}", concat!("nt", "n_"), alnum(46)),
-        ),
+        ("notion-new", format!("{}{}", concat!("nt", "n_"), alnum(46))),
         ("shopify", format!("{}{}", concat!("shp", "at_"), hex(32))),
         ("square", format!("{}{}", concat!("sq0", "atp-"), url64(22))),
-        (
-            "discord-webhook",
-            format!(
-                "{}{}/{}",
-                concat!("https://discord", ".com/api/webhooks/"),
-                digits(18),
-                url64(68)
-            ),
-        ),
-        (
-            "discord-bot",
-            format!(
-                "{}{}.{}.{}",
-                concat!("MT", "Ax"),
-                alnum(22),
-                alnum(6),
-                alnum(38)
-            ),
-        ),
-        (
-            "telegram",
-            format!("{}{}{}", digits(10), concat!(":A", "A"), url64(33)),
-        ),
-        (
-            "grafana-service",
-            format!("{}{}_{}", concat!("gl", "sa_"), alnum(32), hex(8)),
-        ),
-        (
-            "grafana-cloud",
-            format!("{}{}", concat!("gl", "c_"), alnum(60)),
-        ),
-        (
-            "new-relic",
-            format!("{}{}", concat!("NR", "AK-"), upper(27)),
-        ),
-        (
-            "sentry",
-            format!("{}{}_{}", concat!("snt", "rys_"), alnum(80), alnum(43)),
-        ),
+        ("discord-webhook", format!("{}{}/{}", concat!("https://discord", ".com/api/webhooks/"), digits(18), url64(68) )),
+        ("discord-bot", format!("{}{}.{}.{}", concat!("MT", "Ax"), alnum(22), alnum(6), alnum(38) )),
+        ("telegram", format!("{}{}{}", digits(10), concat!(":A", "A"), url64(33))),
+        ("grafana-service", format!("{}{}_{}", concat!("gl", "sa_"), alnum(32), hex(8))),
+        ("grafana-cloud", format!("{}{}", concat!("gl", "c_"), alnum(60))),
+        ("new-relic", format!("{}{}", concat!("NR", "AK-"), upper(27))),
+        ("sentry", format!("{}{}_{}", concat!("snt", "rys_"), alnum(80), alnum(43))),
         ("vault", format!("{}{}", concat!("hv", "s."), url64(90))),
-        (
-            "terraform",
-            format!("{}{}{}", alnum(14), concat!(".atl", "asv1."), url64(67)),
-        ),
-        (
-            "planetscale",
-            format!("{}{}", concat!("psc", "ale_tkn_"), url64(43)),
-        ),
+        ("terraform", format!("{}{}{}", alnum(14), concat!(".atl", "asv1."), url64(67))),
+        ("planetscale", format!("{}{}", concat!("psc", "ale_tkn_"), url64(43))),
         ("supabase", format!("{}{}", concat!("sb", "p_"), hex(40))),
         ("fly", format!("{}{}", concat!("fo", "1_"), url64(43))),
-        (
-            "postman",
-            format!("{}{}-{}", concat!("PM", "AK-"), hex(24), hex(34)),
-        ),
+        ("postman", format!("{}{}-{}", concat!("PM", "AK-"), hex(24), hex(34))),
         ("doppler", format!("{}{}", concat!("dp.", "pt."), alnum(43))),
         ("pulumi", format!("{}{}", concat!("pu", "l-"), hex(40))),
-        (
-            "age",
-            format!("{}{}", concat!("AGE-SECRET-", "KEY-1"), upper(58)),
-        ),
-        (
-            "atlassian",
-            format!("{}{}", concat!("AT", "ATT3"), url64(180)),
-        ),
+        ("age", format!("{}{}", concat!("AGE-SECRET-", "KEY-1"), upper(58))),
+        ("atlassian", format!("{}{}", concat!("AT", "ATT3"), url64(180))),
         ("figma", format!("{}{}", concat!("fi", "gd_"), url64(40))),
-        (
-            "airtable",
-            format!("{}{}.{}", concat!("p", "at"), alnum(14), hex(64)),
-        ),
+        ("airtable", format!("{}{}.{}", concat!("p", "at"), alnum(14), hex(64))),
         ("prefect", format!("{}{}", concat!("pn", "u_"), lower(36))),
-        (
-            "tailscale",
-            format!("{}{}-{}", concat!("tsk", "ey-auth-"), alnum(12), alnum(32)),
-        ),
-        (
-            "web-token",
-            format!(
-                "{}{}.{}{}.{}",
-                concat!("ey", "J"),
-                alnum(33),
-                concat!("ey", "J"),
-                alnum(60),
-                url64(43)
-            ),
-        ),
+        ("tailscale", format!("{}{}-{}", concat!("tsk", "ey-auth-"), alnum(12), alnum(32))),
+        ("web-token", format!("{}{}.{}{}.{}", concat!("ey", "J"), alnum(33), concat!("ey", "J"), alnum(60), url64(43) )),
         ("private-key", pem("RSA PRIVATE KEY", "\n")),
         ("private-key-ssh", pem("OPENSSH PRIVATE KEY", "\n")),
         ("private-key-pkcs8", pem("PRIVATE KEY", "\n")),
         ("private-key-escaped", pem("EC PRIVATE KEY", "\\n")),
-        (
-            "bearer-header",
-            format!("{}{}", concat!("Authorization: ", "Bearer "), alnum(40)),
-        ),
-        (
-            "basic-header",
-            format!("{}{}", concat!("Authorization: ", "Basic "), alnum(24)),
-        ),
-        (
-            "lone-bearer",
-            format!("{}{}", concat!("Bea", "rer "), alnum(32)),
-        ),
-        (
-            "api-key-header",
-            format!("{}{}", concat!("X-Api-", "Key: "), alnum(28)),
-        ),
-        (
-            "cookie-header",
-            format!("{}{}", concat!("Cookie", ": sid="), alnum(28)),
-        ),
-        (
-            "url-password",
-            format!(
-                "{}{}@db.example.com:5432/app",
-                concat!("postgres://", "app:"),
-                alnum(18)
-            ),
-        ),
-        (
-            "query-parameter",
-            format!(
-                "{}{}",
-                concat!("https://api.example.com/v1?", "api_key="),
-                alnum(28)
-            ),
-        ),
-        (
-            "env-assignment",
-            format!("{}{}", concat!("DB_", "PASSWORD="), "hunter2-Correct"),
-        ),
-        (
-            "export",
-            format!("{}{}", concat!("export API_", "TOKEN="), alnum(28)),
-        ),
-        (
-            "yaml",
-            format!("{}{}", concat!("pass", "word: "), "hunter2-Correct"),
-        ),
-        (
-            "quoted-json",
-            format!("{}\"{}\"", concat!("\"api", "_key\": "), alnum(20)),
-        ),
-        (
-            "escaped-json",
-            format!("{}\\\"{}\\\"", concat!("\\\"api", "_key\\\": "), alnum(20)),
-        ),
-        (
-            "single-quotes",
-            format!("{}'{}'", concat!("'client", "_secret': "), alnum(20)),
-        ),
-        (
-            "flag",
-            format!("{}{}", concat!("--pass", "word "), "hunter2-Correct"),
-        ),
-        (
-            "flag-equals",
-            format!("{}{}", concat!("--api", "-key="), alnum(20)),
-        ),
-        (
-            "mysql",
-            format!(
-                "{}{} app",
-                concat!("mysql -u root ", "-p"),
-                "hunter2-Correct"
-            ),
-        ),
-        (
-            "curl-user",
-            format!(
-                "{}{} https://example.com",
-                concat!("curl -u ", "admin:"),
-                "hunter2-Correct"
-            ),
-        ),
+        ("bearer-header", format!("{}{}", concat!("Authorization: ", "Bearer "), alnum(40))),
+        ("basic-header", format!("{}{}", concat!("Authorization: ", "Basic "), alnum(24))),
+        ("lone-bearer", format!("{}{}", concat!("Bea", "rer "), alnum(32))),
+        ("api-key-header", format!("{}{}", concat!("X-Api-", "Key: "), alnum(28))),
+        ("cookie-header", format!("{}{}", concat!("Cookie", ": sid="), alnum(28))),
+        ("url-password", format!("{}{}@db.example.com:5432/app", concat!("postgres://", "app:"), alnum(18) )),
+        ("query-parameter", format!("{}{}", concat!("https://api.example.com/v1?", "api_key="), alnum(28) )),
+        ("env-assignment", format!("{}{}", concat!("DB_", "PASSWORD="), "hunter2-Correct")),
+        ("export", format!("{}{}", concat!("export API_", "TOKEN="), alnum(28))),
+        ("yaml", format!("{}{}", concat!("pass", "word: "), "hunter2-Correct")),
+        ("quoted-json", format!("{}\"{}\"", concat!("\"api", "_key\": "), alnum(20))),
+        ("escaped-json", format!("{}\\\"{}\\\"", concat!("\\\"api", "_key\\\": "), alnum(20))),
+        ("single-quotes", format!("{}'{}'", concat!("'client", "_secret': "), alnum(20))),
+        ("flag", format!("{}{}", concat!("--pass", "word "), "hunter2-Correct")),
+        ("flag-equals", format!("{}{}", concat!("--api", "-key="), alnum(20))),
+        ("mysql", format!("{}{} app", concat!("mysql -u root ", "-p"), "hunter2-Correct" )),
+        ("curl-user", format!("{}{} https://example.com", concat!("curl -u ", "admin:"), "hunter2-Correct" )),
     ]
 }
 
@@ -537,6 +268,18 @@ pub fn look_alikes() -> Vec<String> {
         "export API_TOKEN=$(cat token.txt)",
         "--password <password>",
         "password: ***",
+        "API_KEY=your-api-key-here",
+        "headers = {\"Authorization\": f\"Bearer {token}\"}",
+        "headers: { Authorization: `Bearer ${token}` }",
+        "\"required\": [\"username\", \"password\", \"email\"]",
+        "const token = await getToken();",
+        "logger.info(f\"token={token} user={user}\")",
+        "print(\"token: \", token, \"x\")",
+        "if (password === confirmPassword) {",
+        "- token: ${{ secrets.GITHUB_TOKEN }}",
+        "docker run -p 8080:80 nginx",
+        "mysql -u root -p mydb",
+        "for key in keys: print(key)",
         "password: null",
         "password=None",
         "secret=",
@@ -563,11 +306,11 @@ pub fn look_alikes() -> Vec<String> {
         "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==",
         "-----BEGIN CERTIFICATE-----\nMIIBszCCAVmgAwIBAgIUQ\n-----END CERTIFICATE-----",
         "-----BEGIN PUBLIC KEY-----\nMFkwEwYHKoZIzj0CAQYIKoZI\n-----END PUBLIC KEY-----",
-        "pip install scikit-learn sk-learn-contrib-tools-and-helpers",
+        "pip install scikit-learn sk-learn-contrib-tools-and-extras",
         "let tokens = tokenizer.encode(text);",
         "token = parser.next_token()",
         "fetch(url, { credentials: 'include' })",
-        "mkdir -p /tmp/build && cp -u src/a:b dest",
+        "mkdir -p /opt/build && cp -u src/a:b dest",
         "Basic authentication is not supported",
         "the Bearer authentication scheme",
         "password_min_length: 12",

@@ -1,0 +1,183 @@
+//! What every command has at hand, and how one ends.
+
+use std::fmt;
+use std::io::{self, IsTerminal, Write};
+use std::process::ExitCode;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use serde_json::Value;
+
+use super::{Common, When};
+use crate::reader::Damage;
+use crate::session::{Resolve, Store};
+use crate::view::Style;
+
+/// Why a command did not end with success.
+#[derive(Debug)]
+pub(crate) enum Failed {
+    /// What it was asked to look for is there.
+    Finding(String),
+    /// It can't be done as asked, or something isn't there.
+    Usage(String),
+    /// The trace is damaged.
+    Damaged(String),
+    /// Reading or writing failed.
+    Io(io::Error),
+}
+
+impl Failed {
+    pub fn report(&self) -> ExitCode {
+        match self {
+            // Whoever read our output has seen enough.
+            Self::Io(error) if error.kind() == io::ErrorKind::BrokenPipe => {
+                return ExitCode::SUCCESS;
+            }
+            Self::Finding(message) if message.is_empty() => {}
+            _ => {
+                let _ = writeln!(io::stderr(), "spanledger: {self}");
+            }
+        }
+        ExitCode::from(match self {
+            Self::Finding(_) => 1,
+            Self::Usage(_) | Self::Io(_) => 2,
+            Self::Damaged(_) => 3,
+        })
+    }
+}
+
+impl fmt::Display for Failed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Finding(message) | Self::Usage(message) | Self::Damaged(message) => {
+                f.write_str(message)
+            }
+            Self::Io(error) => error.fmt(f),
+        }
+    }
+}
+
+impl From<io::Error> for Failed {
+    fn from(error: io::Error) -> Self {
+        Self::Io(error)
+    }
+}
+
+impl From<Resolve> for Failed {
+    fn from(resolve: Resolve) -> Self {
+        Self::Usage(resolve.to_string())
+    }
+}
+
+pub(crate) struct Context {
+    pub store: Store,
+    pub style: Style,
+    pub json: bool,
+    out: io::BufWriter<io::Stdout>,
+}
+
+impl Context {
+    pub fn new(common: &Common) -> Result<Self, Failed> {
+        let root = common
+            .root
+            .clone()
+            .or_else(Store::default_root)
+            .ok_or_else(|| {
+                Failed::Usage("no root: set SPANLEDGER_DIR or HOME, or give --root".into())
+            })?;
+        let terminal = io::stdout().is_terminal();
+        let no_color = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+        let now = SystemTime::now().duration_since(UNIX_EPOCH);
+        let style = Style {
+            color: match common.color {
+                When::Always => true,
+                When::Never => false,
+                When::Auto => terminal && !no_color,
+            },
+            width: width(),
+            zone: if common.utc {
+                jiff::tz::TimeZone::UTC
+            } else {
+                jiff::tz::TimeZone::system()
+            },
+            full: false,
+            now: now.map_or(0, |d| d.as_nanos() as u64),
+        };
+        Ok(Self {
+            store: Store::new(root),
+            style,
+            json: common.json,
+            out: io::BufWriter::new(io::stdout()),
+        })
+    }
+
+    pub fn line(&mut self, text: &str) -> Result<(), Failed> {
+        Ok(writeln!(self.out, "{text}")?)
+    }
+
+    pub fn lines(&mut self, lines: &[String]) -> Result<(), Failed> {
+        lines.iter().try_for_each(|line| self.line(line))
+    }
+
+    /// One JSON document.
+    pub fn document(&mut self, value: &Value) -> Result<(), Failed> {
+        serde_json::to_writer_pretty(&mut self.out, value).map_err(io::Error::from)?;
+        self.line("")
+    }
+
+    /// One object of JSON lines.
+    pub fn object(&mut self, value: &Value) -> Result<(), Failed> {
+        self.line(&value.to_string())
+    }
+
+    pub fn flush(&mut self) -> Result<(), Failed> {
+        Ok(self.out.flush()?)
+    }
+
+    /// Says what in a trace is damaged, on stderr, and makes that the command's end.
+    pub fn damaged(&mut self, damages: &[Damage]) -> Result<(), Failed> {
+        self.flush()?;
+        let Some(last) = damages.last() else {
+            return Ok(());
+        };
+        for damage in &damages[..damages.len() - 1] {
+            let _ = writeln!(io::stderr(), "spanledger: {damage}");
+        }
+        Err(Failed::Damaged(last.to_string()))
+    }
+}
+
+/// The terminal's columns: what COLUMNS says, else what the terminal says, else 80.
+fn width() -> usize {
+    let said = std::env::var("COLUMNS")
+        .ok()
+        .and_then(|text| text.parse().ok());
+    let asked = || {
+        let mut size = libc::winsize {
+            ws_row: 0,
+            ws_col: 0,
+            ws_xpixel: 0,
+            ws_ypixel: 0,
+        };
+        // SAFETY: `size` is a valid place for the answer.
+        let known = unsafe { libc::ioctl(libc::STDOUT_FILENO, libc::TIOCGWINSZ, &mut size) } == 0;
+        (known && size.ws_col > 0).then_some(size.ws_col as usize)
+    };
+    said.or_else(asked).unwrap_or(80).clamp(40, 400)
+}
+
+/// An age such as `90s`, `30m`, `2h`, `7d`, in nanoseconds.
+pub(crate) fn parse_age(text: &str) -> Result<u64, String> {
+    let wrong = || format!("{text:?} is no age: expected a number and s, m, h or d, such as 30m");
+    let at = text.find(|c: char| !c.is_ascii_digit()).ok_or_else(wrong)?;
+    let number: u64 = text[..at].parse().map_err(|_| wrong())?;
+    let seconds = match &text[at..] {
+        "s" => 1,
+        "m" => 60,
+        "h" => 3_600,
+        "d" => 86_400,
+        _ => return Err(wrong()),
+    };
+    number
+        .checked_mul(seconds * 1_000_000_000)
+        .ok_or_else(wrong)
+}

@@ -1,0 +1,333 @@
+//! `demo`: a scripted agent, recorded by the same layer that users add, and its timeline.
+
+use std::thread::sleep;
+use std::time::Duration;
+
+use clap::Args;
+use serde_json::json;
+use tracing::{Dispatch, Span};
+use tracing_subscriber::layer::SubscriberExt;
+
+use super::context::{Context, Failed};
+use crate::{Failure, Outcome, SpanExt, Usage, events, new_session_id, spans};
+
+/// Record a scripted agent and show its timeline; no network, no model
+///
+/// The agent's session has a bit of everything: prompts, parallel tools, a permission that waits
+/// for a person and one denied, an error and its retry, a compaction, a subagent, streamed text,
+/// an oversize output and a masked secret.
+#[derive(Args, Debug)]
+#[command(
+    after_help = "Example:\n  spanledger demo --root ./traces && spanledger show last --root ./traces"
+)]
+pub(crate) struct Demo {
+    /// The id of the session; made up if not given
+    #[arg(long, value_name = "ID")]
+    session: Option<String>,
+}
+
+impl Demo {
+    pub fn run(&self, context: &mut Context) -> Result<(), Failed> {
+        let id = self.session.clone().unwrap_or_else(new_session_id);
+        let (layer, guard) = crate::builder()
+            .root(context.store.root())
+            .disabled(false)
+            .resource("service.name", "spanledger-demo")
+            .build()
+            .map_err(|error| Failed::Usage(error.to_string()))?;
+        let dispatch = Dispatch::new(tracing_subscriber::registry().with(layer));
+        tracing::dispatcher::with_default(&dispatch, || agent(&id));
+        guard
+            .shutdown()
+            .map_err(|error| Failed::Usage(error.to_string()))?;
+        drop(dispatch);
+        if context.json {
+            context.object(&json!({"session_id": id, "root": context.store.root()}))?;
+            return context.flush();
+        }
+        super::show::Show::of(&id).run(context)?;
+        context.line("")?;
+        context.line("Try next:")?;
+        for command in [
+            "list --tree",
+            "show last --turn 2",
+            "show last --full",
+            "show last --json",
+        ] {
+            context.line(&format!("  spanledger {command}"))?;
+        }
+        context.flush()
+    }
+}
+
+/// A moment passes: the timeline should have something to show.
+fn work(ms: u64) {
+    sleep(Duration::from_millis(ms));
+}
+
+fn usage(input: u64, cached: u64, output: u64, reasoning: u64, cost: f64) -> Usage {
+    Usage {
+        input_tokens: Some(input),
+        input_uncached_tokens: Some(input - cached),
+        output_tokens: Some(output),
+        reasoning_tokens: Some(reasoning),
+        cache_read_tokens: Some(cached),
+        cache_write_tokens: Some(0),
+        cost_usd: Some(cost),
+        ..Usage::default()
+    }
+}
+
+const MODEL: (&str, &str) = ("anthropic", "claude-sonnet-4-5");
+
+fn model(ms: u64, used: &Usage, finish_reason: &str) {
+    let call = spans::model_call(MODEL.0, MODEL.1)
+        .variant("high")
+        .temperature(0.2)
+        .start();
+    work(ms);
+    call.record_usage(used);
+    call.set("finish_reason", finish_reason);
+    call.finish(Outcome::Ok);
+}
+
+fn permission(tool: &Span, tool_id: &str, pattern: &str, action: &str, source: &str) {
+    let span = spans::permission_evaluate(tool_id)
+        .pattern(pattern)
+        .child_of(tool)
+        .start();
+    span.set("action", action);
+    span.set("source", source);
+    span.set(
+        "rule",
+        json!({"permission": tool_id, "pattern": pattern, "action": action, "source": source}),
+    );
+    span.finish(if action == "deny" {
+        Outcome::Denied
+    } else {
+        Outcome::Ok
+    });
+}
+
+fn agent(id: &str) {
+    let run = spans::session_run(id, "builder")
+        .model(MODEL.0, MODEL.1)
+        .variant("high")
+        .temperature(0.2)
+        .workspace_root("/home/ada/pump")
+        .start();
+    let _run = run.clone().entered();
+    events::session_title("Fix the failing build").emit();
+    events::system_prompt(
+        "You are a careful engineer. Run the tests before you say that you are done.",
+    )
+    .emit();
+    events::tool_catalog(json!([
+        {"name": "bash", "description": "Run a command", "schema": {"command": "string"}},
+        {"name": "read", "description": "Read a file", "schema": {"path": "string"}},
+        {"name": "edit", "description": "Change a file", "schema": {"path": "string", "text": "string"}},
+    ])).emit();
+    events::permission_rules(json!([
+        {"permission": "bash", "pattern": "cargo *", "action": "allow", "source": "project"},
+        {"permission": "bash", "pattern": "rm *", "action": "deny", "source": "manifest"},
+        {"permission": "edit", "pattern": "*", "action": "ask", "source": "session"},
+    ]))
+    .emit();
+    first_turn();
+    second_turn(id);
+    third_turn();
+    run.set("stop_reason", "end_turn");
+    run.finish(Outcome::Ok);
+}
+
+/// Looks around: two tools at once, one with a secret in what it prints.
+fn first_turn() {
+    let turn = spans::session_turn().trigger("user").start();
+    let _turn = turn.clone().entered();
+    events::message_user("The build fails since this morning. Please find out why.")
+        .message_id("msg_1")
+        .emit();
+    events::message_reasoning("I should look at the error first, and at the manifest.").emit();
+    model(35, &usage(1_840, 0, 96, 40, 0.0069), "tool_use");
+    let parent = turn.clone();
+    std::thread::scope(|scope| {
+        let dispatch = tracing::dispatcher::get_default(Dispatch::clone);
+        for (tool, call, args, result) in [
+            (
+                "bash",
+                "call_1",
+                json!({"command": "cargo build"}),
+                "error[E0308]: mismatched types\n --> src/valve.rs:41:9\n  |\n41 |     flow\n  |     ^^^^ expected `f64`, found `f32`",
+            ),
+            (
+                "read",
+                "call_2",
+                json!({"path": ".env"}),
+                "REGION=eu-1\nREGISTRY_TOKEN=tk-9f2b7c41d0e84a6fb3\nRUST_LOG=info",
+            ),
+        ] {
+            let (parent, dispatch) = (parent.clone(), dispatch.clone());
+            scope.spawn(move || {
+                tracing::dispatcher::with_default(&dispatch, || {
+                    let span = spans::tool_call(tool, call)
+                        .args(args)
+                        .child_of(&parent)
+                        .start();
+                    permission(&span, tool, "*", "allow", "project");
+                    work(if tool == "bash" { 50 } else { 15 });
+                    span.record_result(result);
+                    if tool == "bash" {
+                        span.set("exit_code", 101);
+                    }
+                    span.finish(Outcome::Ok);
+                })
+            });
+        }
+    });
+    let mut answer = turn.stream("msg_2");
+    for piece in [
+        "The valve's flow is an `f32`, ",
+        "but the pump wants an `f64`. ",
+        "I will widen it.",
+    ] {
+        work(4);
+        answer.push(piece);
+    }
+    answer.end();
+    turn.set("stop_reason", "end_turn");
+    turn.finish(Outcome::Ok);
+}
+
+/// Changes things: a person is asked, a rule denies, a tool fails and is tried again.
+fn second_turn(id: &str) {
+    let turn = spans::session_turn().trigger("user").start();
+    let _turn = turn.clone().entered();
+    events::message_user("Go ahead, and clean up the old artifacts.")
+        .message_id("msg_3")
+        .emit();
+    model(25, &usage(2_310, 1_792, 121, 0, 0.0037), "tool_use");
+
+    let edit = spans::tool_call("edit", "call_3")
+        .args(json!({"path": "src/valve.rs", "text": "flow as f64"}))
+        .start();
+    let ask = spans::permission_evaluate("edit")
+        .pattern("*")
+        .child_of(&edit)
+        .start();
+    ask.set("action", "ask");
+    ask.set("source", "session");
+    events::hitl_request("int_1")
+        .tool_id("edit")
+        .tool_call_id("call_3")
+        .on(&ask)
+        .emit();
+    work(60);
+    if let Some(session) = ask.session() {
+        session.hitl_response("int_1", "allow_once");
+    }
+    ask.set("decision", "allow_once");
+    ask.set("decided_by", "ada");
+    ask.finish(Outcome::Ok);
+    work(5);
+    edit.record_result(&json!({"changed": 1}));
+    edit.finish(Outcome::Ok);
+
+    let rm = spans::tool_call("bash", "call_4")
+        .args(json!({"command": "rm -rf target"}))
+        .start();
+    permission(&rm, "bash", "rm *", "deny", "manifest");
+    rm.finish(Outcome::Denied);
+
+    for (attempt, fails) in [(1, true), (2, false)] {
+        let test = spans::tool_call("bash", format!("call_{}", 4 + attempt))
+            .args(json!({"command": "cargo test", "attempt": attempt}))
+            .start();
+        permission(&test, "bash", "cargo *", "allow", "project");
+        work(30);
+        if fails {
+            test.record_failure(&Failure::new("Timeout", "no output for 30 s"));
+            test.set("exit_code", 124);
+            test.finish(Outcome::Error);
+        } else {
+            let log: String = (1..=900)
+                .map(|n| format!("test pump::case_{n:03} ... ok\n"))
+                .collect();
+            test.record_result(&log);
+            test.set("exit_code", 0);
+            test.finish(Outcome::Ok);
+        }
+    }
+    review(id);
+    events::message_assistant(
+        "Fixed, and all 900 tests pass. I was not allowed to remove `target`.",
+    )
+    .message_id("msg_4")
+    .emit();
+    turn.set("stop_reason", "end_turn");
+    turn.finish(Outcome::Ok);
+}
+
+/// A subagent: a session of its own in the same trace.
+fn review(id: &str) {
+    let run = spans::session_run(format!("{id}-review"), "reviewer")
+        .model(MODEL.0, "claude-haiku-4-5")
+        .start();
+    let _run = run.clone().entered();
+    let turn = spans::session_turn().trigger("agent").start();
+    let _turn = turn.clone().entered();
+    events::message_user("Review the change to src/valve.rs.").emit();
+    let call = spans::model_call(MODEL.0, "claude-haiku-4-5")
+        .purpose("subagent")
+        .start();
+    work(20);
+    call.record_usage(&usage(640, 0, 32, 0, 0.0004));
+    call.finish(Outcome::Ok);
+    events::message_assistant("The cast is sound: `f64` holds every `f32`.").emit();
+    turn.finish(Outcome::Ok);
+    run.finish(Outcome::Ok);
+}
+
+/// Sums up: the context is compacted, a figure is made, an attempt is noted.
+fn third_turn() {
+    let turn = spans::session_turn().trigger("user").start();
+    let _turn = turn.clone().entered();
+    events::message_user("Plot the flow over time.")
+        .message_id("msg_5")
+        .emit();
+    let compaction = spans::compaction_run()
+        .auto(true)
+        .tail_start_id("msg_5")
+        .start();
+    work(15);
+    compaction.set("summarized_message_count", 4);
+    compaction.set(
+        "summary",
+        "The build failed over a type in src/valve.rs; it was fixed and tested.",
+    );
+    compaction.set("input_tokens", 2_600);
+    compaction.set("output_tokens", 60);
+    compaction.finish(Outcome::Ok);
+    model(20, &usage(980, 512, 74, 0, 0.0019), "tool_use");
+    let plot = spans::tool_call("bash", "call_7")
+        .args(json!({"command": "cargo run --example plot"}))
+        .start();
+    permission(&plot, "bash", "cargo *", "allow", "project");
+    work(25);
+    events::artifact("flow.png")
+        .mime("image/png")
+        .caption("Flow over time")
+        .tool_call_id("call_7")
+        .on(&plot)
+        .emit();
+    plot.record_result("wrote flow.png");
+    plot.finish(Outcome::Ok);
+    events::attempt("att_1")
+        .rationale("a smaller step")
+        .metrics(json!({"rmse": 0.031}))
+        .emit();
+    events::message_assistant("Here is the plot: flow.png.")
+        .message_id("msg_6")
+        .emit();
+    turn.set("stop_reason", "end_turn");
+    turn.finish(Outcome::Ok);
+}

@@ -1,0 +1,143 @@
+//! `list`: the sessions there are.
+
+use clap::Args;
+use serde_json::json;
+
+use super::context::{Context, Failed};
+use crate::session::Entry;
+use crate::view;
+
+/// List sessions, the most recently active first
+///
+/// Reads the first and last lines of each session only, so it is quick however long they are.
+#[derive(Args, Debug)]
+#[command(
+    after_help = "Examples:\n  spanledger list --status interrupted\n  spanledger list --agent planner --since 2h --tree"
+)]
+pub(crate) struct List {
+    /// Only of this agent
+    #[arg(long)]
+    agent: Option<String>,
+    /// Only with this status: busy, idle, waiting, retrying, error, ended, interrupted
+    #[arg(long)]
+    status: Option<String>,
+    /// Only in this workspace (or below it)
+    #[arg(long, value_name = "DIR")]
+    workspace: Option<String>,
+    /// Only those active in the last while, such as 30m, 2h or 7d
+    #[arg(long, value_name = "AGE", value_parser = super::context::parse_age)]
+    since: Option<u64>,
+    /// Only those whose title or first message has this text
+    #[arg(value_name = "TEXT")]
+    text: Option<String>,
+    /// Show subagents and branches under their parents
+    #[arg(long)]
+    tree: bool,
+    /// At most this many
+    #[arg(short = 'n', long, value_name = "N")]
+    limit: Option<usize>,
+}
+
+impl List {
+    pub fn run(&self, context: &mut Context) -> Result<(), Failed> {
+        if let Some(status) = &self.status
+            && crate::session::Status::parse(status).is_none()
+        {
+            return Err(Failed::Usage(format!(
+                "{status:?} is no status: busy, idle, waiting, retrying, error, ended, interrupted"
+            )));
+        }
+        let mut entries = context.store.list()?;
+        let total = entries.len();
+        entries.retain(|entry| self.wants(entry, context.style.now));
+        entries.truncate(self.limit.unwrap_or(usize::MAX));
+        if context.json {
+            for entry in &entries {
+                let mut object = entry.summary.to_json(entry.status);
+                object["bytes"] = json!(entry.bytes);
+                context.object(&object)?;
+            }
+            return context.flush();
+        }
+        if entries.is_empty() {
+            let root = context.store.root().display().to_string();
+            context.line(&match total {
+                0 => format!("No sessions in {root}. Try `spanledger demo`."),
+                n => format!("None of the {n} sessions in {root} match."),
+            })?;
+            return context.flush();
+        }
+        let rows = if self.tree {
+            tree(&entries)
+        } else {
+            entries.iter().map(|e| (0, e)).collect()
+        };
+        let lines = view::list(&rows, &context.style);
+        context.lines(&lines)?;
+        context.flush()
+    }
+
+    fn wants(&self, entry: &Entry, now: u64) -> bool {
+        let summary = &entry.summary;
+        let is = |wanted: &Option<String>, value: Option<&str>| {
+            wanted.as_deref().is_none_or(|wanted| value == Some(wanted))
+        };
+        let text = self.text.as_ref().is_none_or(|text| {
+            let text = text.to_lowercase();
+            [&summary.title, &summary.first_message]
+                .into_iter()
+                .flatten()
+                .any(|said| said.to_lowercase().contains(&text))
+        });
+        let workspace = self.workspace.as_ref().is_none_or(|wanted| {
+            let root = summary.workspace_root.as_deref().unwrap_or_default();
+            std::path::Path::new(root).starts_with(wanted)
+        });
+        is(&self.agent, summary.agent.as_deref())
+            && is(&self.status, Some(entry.status.as_str()))
+            && workspace
+            && text
+            && self
+                .since
+                .is_none_or(|age| summary.last >= now.saturating_sub(age))
+    }
+}
+
+/// Parents before their subagents and branches.
+fn tree(entries: &[Entry]) -> Vec<(usize, &Entry)> {
+    fn below<'a>(
+        parent: &Entry,
+        depth: usize,
+        entries: &'a [Entry],
+        out: &mut Vec<(usize, &'a Entry)>,
+    ) {
+        // Deeper than this only in a circle.
+        if depth > 16 {
+            return;
+        }
+        for entry in entries
+            .iter()
+            .filter(|e| parent_of(e) == Some(&parent.summary.session_id))
+        {
+            out.push((depth, entry));
+            below(entry, depth + 1, entries, out);
+        }
+    }
+    let known = |id: &String| entries.iter().any(|entry| entry.summary.session_id == *id);
+    let mut out = Vec::new();
+    for entry in entries {
+        if parent_of(entry).is_none_or(|id| !known(id)) {
+            out.push((0, entry));
+            below(entry, 1, entries, &mut out);
+        }
+    }
+    out
+}
+
+fn parent_of(entry: &Entry) -> Option<&String> {
+    let summary = &entry.summary;
+    summary
+        .parent_session_id
+        .as_ref()
+        .or(summary.branched_from.as_ref())
+}

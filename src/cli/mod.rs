@@ -1,0 +1,89 @@
+//! The command `spanledger`: one file a command. It uses nothing but the library.
+
+mod context;
+mod demo;
+mod list;
+mod show;
+
+use std::process::ExitCode;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+use context::{Context, Failed};
+
+/// Records what AI agents do, and shows it.
+///
+/// Exit codes: 0 for success, 1 for a finding (what a command was asked to look for), 2 for a
+/// usage error or something not found, 3 for a damaged trace.
+#[derive(Debug, Parser)]
+#[command(
+    name = "spanledger",
+    version,
+    propagate_version = true,
+    max_term_width = 100
+)]
+#[command(
+    after_help = "Start with `spanledger demo`: it records a scripted agent and shows its timeline."
+)]
+struct Cli {
+    #[command(flatten)]
+    common: Common,
+    #[command(subcommand)]
+    command: Command,
+}
+
+/// What every command takes.
+#[derive(Args, Debug)]
+pub(crate) struct Common {
+    /// Where the traces are [default: $SPANLEDGER_DIR, else $XDG_STATE_HOME/spanledger, else
+    /// ~/.local/state/spanledger]
+    #[arg(long, global = true, value_name = "DIR")]
+    root: Option<std::path::PathBuf>,
+    /// Print JSON: one document, or one object a line
+    #[arg(long, global = true)]
+    json: bool,
+    /// When to use colours; NO_COLOR is heeded
+    #[arg(long, global = true, value_name = "WHEN", default_value = "auto")]
+    color: When,
+    /// Show times in UTC instead of local time
+    #[arg(long, global = true)]
+    utc: bool,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum When {
+    Auto,
+    Always,
+    Never,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Demo(demo::Demo),
+    List(list::List),
+    Show(show::Show),
+}
+
+/// Runs the command.
+pub fn main() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => {
+            let _ = error.print();
+            return ExitCode::from(if error.use_stderr() { 2 } else { 0 });
+        }
+    };
+    let mut context = match Context::new(&cli.common) {
+        Ok(context) => context,
+        Err(failed) => return failed.report(),
+    };
+    let done = match &cli.command {
+        Command::Demo(command) => command.run(&mut context),
+        Command::List(command) => command.run(&mut context),
+        Command::Show(command) => command.run(&mut context),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failed) => failed.report(),
+    }
+}

@@ -1,0 +1,399 @@
+//! `show`: what a session did, turn by turn.
+
+use std::path::Path;
+
+use clap::Args;
+use serde_json::{Value, json};
+
+use super::context::{Context, Failed, parse_age};
+use crate::reader::{Address, Damage, Found, SessionReader};
+use crate::session::{self, Chapter, Chapters, Node};
+use crate::view::{self, Style, Timeline, TurnFacts};
+
+/// Show what an agent did, turn by turn
+///
+/// The header says how the session stands and where to look first; then comes each turn as a
+/// tree: what was said, called, allowed and returned, with a bar for when and how long. The
+/// numbers at the end of a row are addresses: `--event 1:17` prints that line.
+#[derive(Args, Debug, Default)]
+#[command(after_help = "Examples:
+  spanledger show                    the most recently active session
+  spanledger show ses_0193 --turn 2  one turn: tokens, cost, prompt, model, tools, permissions
+  spanledger show last --errors      only what went wrong
+  spanledger show last --event 1:17  one line, decoded, with its blob
+  spanledger show last --json | jq 'select(.kind == \"tool_call\") | .payload.args'")]
+pub(crate) struct Show {
+    /// The session: its id, the beginning of it, or `last`
+    #[arg(default_value = "last")]
+    session: String,
+    /// One turn, with everything that was in force in it
+    #[arg(long, value_name = "N")]
+    turn: Option<u32>,
+    /// The system prompt alone: of --turn, else the newest
+    #[arg(long, conflicts_with_all = ["tools", "permissions"])]
+    prompt: bool,
+    /// The tool catalog alone, and which tools were called
+    #[arg(long, conflicts_with = "permissions")]
+    tools: bool,
+    /// The permission rules alone, and each decision
+    #[arg(long)]
+    permissions: bool,
+    /// Only what went wrong, and what it happened in
+    #[arg(long)]
+    errors: bool,
+    /// Only the N-th run of the session, from 1
+    #[arg(long, value_name = "N")]
+    run: Option<usize>,
+    /// Only what began in the last while, such as 30m, 2h or 7d
+    #[arg(long, value_name = "AGE", value_parser = parse_age)]
+    since: Option<u64>,
+    /// Only what happened around a line
+    #[arg(long, value_name = "ADDRESS")]
+    around: Option<Address>,
+    /// One line, decoded, with its blobs
+    #[arg(long, value_name = "ADDRESS")]
+    event: Option<Address>,
+    /// Show subagents inside the turn that started them
+    #[arg(long)]
+    recursive: bool,
+    /// Cut nothing
+    #[arg(long)]
+    full: bool,
+}
+
+impl Show {
+    /// A whole session, as by default.
+    pub fn of(session: &str) -> Self {
+        Self {
+            session: session.to_owned(),
+            ..Self::default()
+        }
+    }
+
+    pub fn run(&self, context: &mut Context) -> Result<(), Failed> {
+        let dir = context.store.resolve(&self.session)?;
+        context.style.full = self.full;
+        if let Some(address) = self.event {
+            return show_event(context, &dir, address);
+        }
+        if self.prompt || self.tools || self.permissions {
+            return self.facts(context, &dir);
+        }
+        if let Some(turn) = self.turn {
+            return self.one_turn(context, &dir, turn);
+        }
+        let (entry, mut damages) = context.store.read(&dir)?;
+        if context.json {
+            let mut header = entry.summary.to_json(entry.status);
+            header["type"] = "session".into();
+            context.object(&header)?;
+        } else {
+            let header = view::header(&entry, &context.style);
+            context.lines(&header)?;
+        }
+        let style = context.style.clone();
+        let now = style.now;
+        let mut pick = Pick::new(self, now);
+        each_chapter(&dir, |chapter| {
+            let Some(chapter) = pick.chapter(chapter) else {
+                return Ok(());
+            };
+            self.print(context, &style, &chapter)
+        })?;
+        if let Some(damage) = torn(&dir, &entry)? {
+            damages.push(damage);
+        }
+        context.damaged(&damages)
+    }
+
+    fn print(&self, context: &mut Context, style: &Style, chapter: &Chapter) -> Result<(), Failed> {
+        if context.json {
+            return chapter_json(chapter)
+                .iter()
+                .try_for_each(|node| context.object(node));
+        }
+        let mut lines = Vec::new();
+        let nested = |id: &str, indent: usize| self.nested(context, style, id, indent);
+        let timeline = Timeline::new(style);
+        lines.push(String::new());
+        lines.extend(if self.recursive {
+            timeline.with_subagents(&nested).chapter(chapter)
+        } else {
+            timeline.chapter(chapter)
+        });
+        context.lines(&lines)
+    }
+
+    /// The chapters of a subagent, as lines to stand under the row that started it.
+    fn nested(&self, context: &Context, style: &Style, id: &str, indent: usize) -> Vec<String> {
+        // Deeper than this the columns are gone.
+        if indent > 5 {
+            return Vec::new();
+        }
+        let mut inner = style.clone();
+        inner.width = style.width.saturating_sub(4).max(40);
+        let mut lines = Vec::new();
+        let deeper = |id: &str, _: usize| self.nested(context, &inner, id, indent + 1);
+        let read = each_chapter(&context.store.dir(id), |chapter| {
+            lines.extend(
+                Timeline::new(&inner)
+                    .with_subagents(&deeper)
+                    .chapter(&chapter),
+            );
+            Ok(())
+        });
+        if let Err(failed) = read {
+            lines.push(style.red(&format!("can't be read: {failed}")));
+        }
+        lines
+            .into_iter()
+            .map(|line| format!("    {line}"))
+            .collect()
+    }
+
+    fn one_turn(&self, context: &mut Context, dir: &Path, turn: u32) -> Result<(), Failed> {
+        // The first and last lines will do for the header: a turn of a long session comes at once.
+        let entry = context.store.glance(dir)?;
+        let chapter = session::turn(dir, turn)?.ok_or_else(|| {
+            Failed::Usage(format!("{} has no turn {turn}", entry.summary.session_id))
+        })?;
+        let style = context.style.clone();
+        if context.json {
+            let mut header = entry.summary.to_json(entry.status);
+            header["type"] = "session".into();
+            context.object(&header)?;
+            self.print(context, &style, &chapter)?;
+            let mut facts = TurnFacts::gather(dir, &chapter)?.to_json();
+            facts["type"] = "turn_facts".into();
+            context.object(&facts)?;
+            return context.flush();
+        }
+        context.lines(&view::header(&entry, &style))?;
+        self.print(context, &style, &chapter)?;
+        context.flush()?;
+        context.line("")?;
+        context.lines(&TurnFacts::gather(dir, &chapter)?.lines(&style))?;
+        context.flush()
+    }
+
+    /// One of the texts in force, by itself: of a turn, else of the last one that had it.
+    fn facts(&self, context: &mut Context, dir: &Path) -> Result<(), Failed> {
+        let chapter = match self.turn {
+            Some(turn) => session::turn(dir, turn)?
+                .ok_or_else(|| Failed::Usage(format!("there is no turn {turn}")))?,
+            None => {
+                let mut all = Chapter::default();
+                each_chapter(dir, |chapter| {
+                    all.digests = chapter.digests;
+                    all.nodes.extend(chapter.nodes.into_iter().filter(|node| {
+                        matches!(node.kind.as_ref(), "tool_call" | "permission_request")
+                    }));
+                    Ok(())
+                })?;
+                all
+            }
+        };
+        let facts = TurnFacts::gather(dir, &chapter)?;
+        if context.json {
+            let all = facts.to_json();
+            let names: &[&str] = match (self.prompt, self.tools) {
+                (true, _) => &["system_prompt"],
+                (_, true) => &["tool_catalog", "tools_called"],
+                _ => &["permission_rules", "decisions"],
+            };
+            let picked: Value = names
+                .iter()
+                .map(|name| (*name, all[*name].clone()))
+                .collect();
+            context.document(&picked)?;
+        } else {
+            let style = &context.style;
+            let lines = match (self.prompt, self.tools) {
+                (true, _) => facts.prompt_lines(style),
+                (_, true) => facts.tool_lines(style),
+                _ => facts.permission_lines(style),
+            };
+            context.lines(&lines)?;
+        }
+        context.flush()
+    }
+}
+
+/// Narrows chapters to what was asked for.
+struct Pick<'a> {
+    show: &'a Show,
+    after: Option<u64>,
+    runs: usize,
+}
+
+impl<'a> Pick<'a> {
+    fn new(show: &'a Show, now: u64) -> Self {
+        Self {
+            show,
+            after: show.since.map(|age| now.saturating_sub(age)),
+            runs: 0,
+        }
+    }
+
+    fn chapter(&mut self, mut chapter: Chapter) -> Option<Chapter> {
+        if let Some(wanted) = self.show.run {
+            chapter.nodes.retain(|node| {
+                if matches!(node.kind.as_ref(), "session_start" | "session_resume") {
+                    self.runs += 1;
+                }
+                self.runs == wanted
+            });
+            if self.runs != wanted {
+                return None;
+            }
+        }
+        if let Some(after) = self.after {
+            chapter
+                .nodes
+                .retain(|node| node.start + node.duration.unwrap_or(0) >= after);
+        }
+        if let Some(address) = self.show.around {
+            let near = |node: &Node| {
+                node.address.seg == address.seg && node.address.seq.abs_diff(address.seq) <= 12
+            };
+            chapter.nodes.retain(near);
+        }
+        if self.show.errors {
+            keep_errors(&mut chapter);
+        }
+        let narrowed = self.after.is_some() || self.show.around.is_some() || self.show.errors;
+        (!narrowed || !chapter.nodes.is_empty()).then_some(chapter)
+    }
+}
+
+/// Keeps what went wrong, and the spans it happened in.
+fn keep_errors(chapter: &mut Chapter) {
+    let bad = |node: &Node| {
+        matches!(node.kind.as_ref(), "error" | "gap" | "interrupted")
+            || node
+                .outcome()
+                .is_some_and(|o| matches!(o.as_ref(), "error" | "interrupted" | "cancelled"))
+            || node.get("error").is_some()
+            || (node.kind.as_ref() == "log" && node.text("level").as_deref() == Some("ERROR"))
+    };
+    let mut keep: std::collections::HashSet<u64> = std::collections::HashSet::new();
+    // A parent stands before what it holds, so going backwards reaches it later.
+    for node in chapter.nodes.iter().rev() {
+        if bad(node) || node.span_id.is_some_and(|id| keep.contains(&id)) {
+            keep.extend(node.parent);
+            keep.extend(node.span_id);
+        }
+    }
+    chapter
+        .nodes
+        .retain(|node| bad(node) || node.span_id.is_some_and(|id| keep.contains(&id)));
+}
+
+fn node_json(node: &Node) -> Value {
+    let hex = |id: Option<u64>| id.map(|id| format!("{id:016x}"));
+    json!({
+        "type": "node",
+        "address": node.address.to_string(),
+        "kind": node.kind,
+        "state": match node.state {
+            session::NodeState::Open => "open",
+            session::NodeState::Closed => "closed",
+            _ => "event",
+        },
+        "turn": node.turn,
+        "trace_id": node.trace_id,
+        "span_id": hex(node.span_id),
+        "parent_span_id": hex(node.parent),
+        "start": crate::ledger::time_text(node.start, 9),
+        "duration_ns": node.duration,
+        "outcome": node.outcome(),
+        "content": node.content(),
+        "payload": node.payload_json(),
+    })
+}
+
+fn chapter_json(chapter: &Chapter) -> Vec<Value> {
+    chapter
+        .span
+        .iter()
+        .chain(&chapter.nodes)
+        .map(node_json)
+        .collect()
+}
+
+fn show_event(context: &mut Context, dir: &Path, address: Address) -> Result<(), Failed> {
+    let line = session::line(dir, address)?
+        .ok_or_else(|| Failed::Usage(format!("there is no line {address} in {}", dir.display())))?;
+    let mut blobs = serde_json::Map::new();
+    for value in line.payload.values() {
+        if let Some(sha256) = value.get("$blob").and_then(Value::as_str) {
+            let text =
+                session::blob(dir, sha256).map_err(|error| Failed::Damaged(error.to_string()))?;
+            blobs.insert(sha256.to_owned(), text.into());
+        }
+    }
+    let mut value = json!({
+        "address": line.address(),
+        "ts": line.ts,
+        "kind": line.kind,
+        "session_id": line.session_id,
+        "turn": line.turn,
+        "trace_id": line.trace_id,
+        "span_id": line.span_id,
+        "parent_span_id": line.parent_span_id,
+        "payload": line.payload,
+    });
+    if context.json {
+        value["blobs"] = blobs.into();
+        context.document(&value)?;
+        return context.flush();
+    }
+    // JSON escapes control characters itself; what else could move a terminal is escaped here.
+    let pretty = serde_json::to_string_pretty(&value).unwrap_or_default();
+    for text in pretty.lines() {
+        context.line(&view::text::line(text))?;
+    }
+    for (sha256, text) in &blobs {
+        context.line("")?;
+        context.line(&context.style.bold(&format!("blob {sha256}")).clone())?;
+        for text in text.as_str().unwrap_or_default().lines() {
+            context.line(&view::text::line(text))?;
+        }
+    }
+    context.flush()
+}
+
+/// What a dead writer left unfinished at the end of a segment.
+fn torn(dir: &Path, entry: &session::Entry) -> Result<Option<Damage>, Failed> {
+    if entry.status.is_live() {
+        return Ok(None);
+    }
+    let mut reader = SessionReader::open(dir)?;
+    for (_, segment) in reader.segments() {
+        if let Some(damage) = segment.torn_tail()? {
+            return Ok(Some(damage));
+        }
+    }
+    Ok(None)
+}
+
+/// Calls `take` with each chapter of a session, in order. What is damaged.
+pub(crate) fn each_chapter(
+    dir: &Path,
+    mut take: impl FnMut(Chapter) -> Result<(), Failed>,
+) -> Result<Vec<Damage>, Failed> {
+    let mut reader = SessionReader::open(dir)?;
+    let mut chapters = Chapters::default();
+    let mut damages = Vec::new();
+    while let Some(found) = reader.next()? {
+        match found {
+            Found::Line(line) => chapters.take(&line),
+            Found::Damaged(damage) => damages.push(damage),
+        }
+        while let Some(chapter) = chapters.ready() {
+            take(chapter)?;
+        }
+    }
+    chapters.finish().into_iter().try_for_each(take)?;
+    Ok(damages)
+}

@@ -1,0 +1,188 @@
+//! A value that was serialized for us: a text as it is, anything else as JSON.
+
+use std::fmt::{Display, Write};
+
+use serde::{Serialize, Serializer};
+use serde_json::ser::{CompactFormatter, Compound};
+
+/// What a value turned out to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Serialized {
+    /// One text, appended without quotes and escapes.
+    Text,
+    Json,
+}
+
+/// Appends `value` to `out`. Where it fails, `out` may hold a part of it.
+pub(super) fn append(
+    value: &impl Serialize,
+    out: &mut String,
+) -> Result<Serialized, serde_json::Error> {
+    let mut json = Vec::new();
+    let mut is_text = false;
+    value.serialize(TextOrJson {
+        text: out,
+        is_text: &mut is_text,
+        json: &mut serde_json::Serializer::new(&mut json),
+    })?;
+    if is_text {
+        return Ok(Serialized::Text);
+    }
+    out.push_str(std::str::from_utf8(&json).map_err(serde::ser::Error::custom)?);
+    Ok(Serialized::Json)
+}
+
+/// Keeps a text and hands everything else on. Escaping a text only to undo it again would cost
+/// more than all the rest.
+struct TextOrJson<'a, 'b> {
+    text: &'a mut String,
+    is_text: &'a mut bool,
+    json: &'a mut serde_json::Serializer<&'b mut Vec<u8>>,
+}
+
+macro_rules! hand_on {
+    ($( $name:ident($($arg:ident: $type:ty),*) -> $result:ty; )*) => { $(
+        fn $name(self, $($arg: $type),*) -> Result<$result, Self::Error> {
+            self.json.$name($($arg),*)
+        }
+    )* };
+}
+
+impl<'a, 'b> Serializer for TextOrJson<'a, 'b> {
+    type Ok = ();
+    type Error = serde_json::Error;
+    type SerializeSeq = Compound<'a, &'b mut Vec<u8>, CompactFormatter>;
+    type SerializeTuple = Self::SerializeSeq;
+    type SerializeTupleStruct = Self::SerializeSeq;
+    type SerializeTupleVariant = Self::SerializeSeq;
+    type SerializeMap = Self::SerializeSeq;
+    type SerializeStruct = Self::SerializeSeq;
+    type SerializeStructVariant = Self::SerializeSeq;
+
+    fn serialize_str(self, text: &str) -> Result<(), Self::Error> {
+        *self.is_text = true;
+        self.text.push_str(text);
+        Ok(())
+    }
+
+    fn serialize_char(self, char: char) -> Result<(), Self::Error> {
+        self.serialize_str(char.encode_utf8(&mut [0; 4]))
+    }
+
+    fn serialize_unit_variant(
+        self,
+        _: &'static str,
+        _: u32,
+        variant: &'static str,
+    ) -> Result<(), Self::Error> {
+        self.serialize_str(variant)
+    }
+
+    fn collect_str<T: Display + ?Sized>(self, value: &T) -> Result<(), Self::Error> {
+        *self.is_text = true;
+        write!(self.text, "{value}").map_err(serde::ser::Error::custom)
+    }
+
+    fn serialize_some<T: Serialize + ?Sized>(self, value: &T) -> Result<(), Self::Error> {
+        value.serialize(self)
+    }
+
+    fn serialize_newtype_struct<T: Serialize + ?Sized>(
+        self,
+        _: &'static str,
+        value: &T,
+    ) -> Result<(), Self::Error> {
+        value.serialize(self)
+    }
+
+    fn serialize_newtype_variant<T: Serialize + ?Sized>(
+        self,
+        name: &'static str,
+        index: u32,
+        variant: &'static str,
+        value: &T,
+    ) -> Result<(), Self::Error> {
+        self.json
+            .serialize_newtype_variant(name, index, variant, value)
+    }
+
+    hand_on! {
+        serialize_bool(v: bool) -> ();
+        serialize_i8(v: i8) -> ();
+        serialize_i16(v: i16) -> ();
+        serialize_i32(v: i32) -> ();
+        serialize_i64(v: i64) -> ();
+        serialize_i128(v: i128) -> ();
+        serialize_u8(v: u8) -> ();
+        serialize_u16(v: u16) -> ();
+        serialize_u32(v: u32) -> ();
+        serialize_u64(v: u64) -> ();
+        serialize_u128(v: u128) -> ();
+        serialize_f32(v: f32) -> ();
+        serialize_f64(v: f64) -> ();
+        serialize_bytes(v: &[u8]) -> ();
+        serialize_none() -> ();
+        serialize_unit() -> ();
+        serialize_unit_struct(name: &'static str) -> ();
+        serialize_seq(len: Option<usize>) -> Self::SerializeSeq;
+        serialize_tuple(len: usize) -> Self::SerializeTuple;
+        serialize_tuple_struct(name: &'static str, len: usize) -> Self::SerializeTupleStruct;
+        serialize_tuple_variant(name: &'static str, index: u32, variant: &'static str, len: usize) -> Self::SerializeTupleVariant;
+        serialize_map(len: Option<usize>) -> Self::SerializeMap;
+        serialize_struct(name: &'static str, len: usize) -> Self::SerializeStruct;
+        serialize_struct_variant(name: &'static str, index: u32, variant: &'static str, len: usize) -> Self::SerializeStructVariant;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn of(value: &impl Serialize) -> (Serialized, String) {
+        let mut out = String::new();
+        let form = append(value, &mut out).unwrap();
+        (form, out)
+    }
+
+    struct Unit;
+    impl Serialize for Unit {
+        fn serialize<S: Serializer>(&self, out: S) -> Result<S::Ok, S::Error> {
+            out.serialize_unit_variant("Unit", 0, "Word")
+        }
+    }
+
+    #[test]
+    fn a_text_is_that_text_however_it_is_wrapped() {
+        let nasty = "\"\\/\u{8}\n\r\t\u{1}\u{7f}\u{2028}é";
+        let text = |text: &str| (Serialized::Text, text.to_owned());
+        assert_eq!(of(&nasty), text(nasty));
+        assert_eq!(of(&json!(nasty)), text(nasty));
+        assert_eq!(of(&Some(&nasty)), text(nasty));
+        assert_eq!(
+            of(&format_args!("{}-{nasty}", 1)),
+            text(&format!("1-{nasty}"))
+        );
+        assert_eq!(of(&'é'), text("é"));
+        assert_eq!(of(&Unit), text("Word"));
+        assert_eq!(of(&""), text(""));
+    }
+
+    #[test]
+    fn anything_else_is_the_json_that_serde_json_writes() {
+        fn same(value: &impl Serialize) {
+            let json = serde_json::to_string(value).unwrap();
+            assert_eq!(of(value), (Serialized::Json, json));
+        }
+        same(&json!({"a": "\"\n", "b": [1, null, "c"], "d": {}}));
+        same(&["\"", "x"]);
+        same(&("a", 1, 0.1f32));
+        same(&-1.5);
+        same(&f64::NAN);
+        same(&u128::MAX);
+        same(&true);
+        same(&None::<u8>);
+        same(&());
+        same(&Ok::<u8, ()>(1));
+    }
+}

@@ -1,0 +1,143 @@
+//! A session's segments as one stream of lines.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use super::segment::{Found, SegmentReader};
+use crate::ledger::segments;
+
+/// Reads a session: its segments merged by (highest `ts` so far, segment, `seq`), never
+/// reordered within one.
+///
+/// ```no_run
+/// use spanledger::reader::{Found, SessionReader};
+/// let mut reader = SessionReader::open("sessions/ses_1")?;
+/// while let Some(found) = reader.next()? {
+///     match found {
+///         Found::Line(line) => println!("{} {}", line.address(), line.kind),
+///         Found::Damaged(damage) => eprintln!("passed over {damage}"),
+///         _ => {}
+///     }
+/// }
+/// # Ok::<(), std::io::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct SessionReader {
+    dir: PathBuf,
+    streams: Vec<Stream>,
+}
+
+#[derive(Debug)]
+struct Stream {
+    number: u32,
+    reader: SegmentReader,
+    /// The highest `ts` so far, the waiting line's included.
+    high: Vec<u8>,
+    /// A line is waiting in `reader`, found but not handed out.
+    waiting: Option<Waiting>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Waiting {
+    start: usize,
+    end: usize,
+    skipped: u64,
+}
+
+impl SessionReader {
+    /// Opens all segments of a session.
+    pub fn open(session: impl AsRef<Path>) -> io::Result<Self> {
+        let mut reader = Self {
+            dir: session.as_ref().to_owned(),
+            streams: Vec::new(),
+        };
+        reader.refresh()?;
+        Ok(reader)
+    }
+
+    /// Looks for segments that were added since. How many there were.
+    pub fn refresh(&mut self) -> io::Result<usize> {
+        let mut added = 0;
+        for (number, path) in segments(&self.dir)? {
+            if !self.streams.iter().any(|stream| stream.number == number) {
+                self.streams.push(Stream {
+                    number,
+                    reader: SegmentReader::open(path)?,
+                    high: Vec::new(),
+                    waiting: None,
+                });
+                added += 1;
+            }
+        }
+        self.streams.sort_by_key(|stream| stream.number);
+        Ok(added)
+    }
+
+    /// The session's directory.
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// The readers of its segments, with their numbers.
+    pub fn segments(&mut self) -> impl Iterator<Item = (u32, &mut SegmentReader)> {
+        self.streams
+            .iter_mut()
+            .map(|stream| (stream.number, &mut stream.reader))
+    }
+
+    /// The next line. `None`: no whole line is there now; a live session may go on.
+    #[allow(clippy::should_implement_trait)]
+    pub fn next(&mut self) -> io::Result<Option<Found<'_>>> {
+        if self.streams.len() == 1 && self.streams[0].waiting.is_none() {
+            // One writer, by far the most sessions: nothing to compare.
+            return self.streams[0].reader.next();
+        }
+        for stream in &mut self.streams {
+            stream.wait()?;
+        }
+        let waiting = self
+            .streams
+            .iter()
+            .enumerate()
+            .filter(|(_, s)| s.waiting.is_some());
+        let next = waiting.min_by(|(_, a), (_, b)| (&a.high, a.number).cmp(&(&b.high, b.number)));
+        let Some((index, _)) = next else {
+            return Ok(None);
+        };
+        let stream = &mut self.streams[index];
+        Ok(stream
+            .waiting
+            .take()
+            .map(|w| stream.reader.found(w.start, w.end, w.skipped)))
+    }
+}
+
+impl Stream {
+    /// Finds the next line, if none is waiting.
+    fn wait(&mut self) -> io::Result<()> {
+        if self.waiting.is_some() {
+            return Ok(());
+        }
+        if let Some((start, end, skipped)) = self.reader.line()? {
+            let ts = ts_of(self.reader.bytes(start, end));
+            if let Some(ts) = ts.filter(|ts| *ts > self.high.as_slice()) {
+                self.high.clear();
+                self.high.extend_from_slice(ts);
+            }
+            self.waiting = Some(Waiting {
+                start,
+                end,
+                skipped,
+            });
+        }
+        Ok(())
+    }
+}
+
+/// The `ts` of a line, without parsing it: its text sorts as the times do.
+fn ts_of(line: &[u8]) -> Option<&[u8]> {
+    let head = &line[..line.len().min(100)];
+    let start = memchr::memmem::find(head, b"\"ts\":\"")? + 6;
+    let len = memchr::memchr(b'"', &head[start..])?;
+    Some(&head[start..start + len])
+}

@@ -1,0 +1,294 @@
+//! One segment, line by line, from any offset, also while it grows.
+
+use std::fs::File;
+use std::io::{self, Read, Seek, SeekFrom};
+use std::path::{Path, PathBuf};
+
+use super::raw::RawLine;
+use crate::ledger::{Line, NotALine};
+
+/// A line longer than this is damage: no writer makes one, and a reader must not be made to hold
+/// whatever a broken file says.
+const MAX_LINE: usize = 256 << 20;
+const CHUNK: usize = 1 << 18;
+
+/// What stands at one place of a segment.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum Found<'a> {
+    /// A line.
+    Line(RawLine<'a>),
+    /// Bytes that are no line.
+    Damaged(Damage),
+}
+
+/// What stands at one place of a segment, for those who keep it.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum Item {
+    /// A line.
+    Line(Line),
+    /// Bytes that are no line: the rest of a write that failed half-way, or damage.
+    Damaged(Damage),
+    /// What follows the last newline: not a line yet, or never if its writer is gone.
+    Tail(Damage),
+}
+
+/// Bytes of a segment that are no line.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Damage {
+    /// The segment's file.
+    pub path: PathBuf,
+    /// Where they begin.
+    pub offset: u64,
+    /// How many they are, newline included.
+    pub bytes: u64,
+    /// What is wrong with them.
+    pub why: NotALine,
+}
+
+impl std::fmt::Display for Damage {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let (path, offset, bytes) = (self.path.display(), self.offset, self.bytes);
+        write!(f, "{path}: {bytes} bytes at {offset}: {}", self.why)
+    }
+}
+
+/// Reads a segment. At its end it can be asked again: a writer may have gone on.
+///
+/// ```no_run
+/// use spanledger::reader::{Found, SegmentReader};
+/// let mut reader = SegmentReader::open("sessions/ses_1/trace.0001.jsonl")?;
+/// while let Some(found) = reader.next()? {
+///     if let Found::Line(line) = found {
+///         println!("{} {}", line.address(), line.kind);
+///     }
+/// }
+/// # Ok::<(), std::io::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct SegmentReader {
+    path: PathBuf,
+    file: File,
+    buf: Vec<u8>,
+    /// What of `buf` has been handed out.
+    taken: usize,
+    /// What of `buf` has been searched for a newline.
+    searched: usize,
+    /// Where `buf` begins in the file.
+    offset: u64,
+    /// Bytes of a line too long to hold, passed over so far.
+    skipping: u64,
+    /// Where the line that was handed out last begins.
+    line_offset: u64,
+}
+
+impl SegmentReader {
+    /// Opens a segment at its beginning.
+    pub fn open(path: impl AsRef<Path>) -> io::Result<Self> {
+        Ok(Self {
+            file: File::open(path.as_ref())?,
+            path: path.as_ref().to_owned(),
+            buf: Vec::new(),
+            taken: 0,
+            searched: 0,
+            offset: 0,
+            skipping: 0,
+            line_offset: 0,
+        })
+    }
+
+    /// Goes to the first line that begins at or after `offset`.
+    pub fn seek(&mut self, offset: u64) -> io::Result<()> {
+        self.buf.clear();
+        (self.taken, self.searched, self.skipping) = (0, 0, 0);
+        let from = offset.saturating_sub(1);
+        self.offset = self.file.seek(SeekFrom::Start(from))?;
+        if offset > 0 {
+            // From the byte before: a newline there means that a line begins right here.
+            self.line()?;
+        }
+        Ok(())
+    }
+
+    /// The segment's file.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Where the line that was handed out last begins.
+    pub fn line_offset(&self) -> u64 {
+        self.line_offset
+    }
+
+    /// Where the next line begins.
+    pub fn offset(&self) -> u64 {
+        self.offset + self.taken as u64
+    }
+
+    /// How many bytes follow the last newline that was read.
+    pub fn tail(&self) -> u64 {
+        (self.buf.len() - self.taken) as u64 + self.skipping
+    }
+
+    /// What follows the last newline of the file, as damage: for a segment whose writer is gone.
+    pub fn torn_tail(&self) -> io::Result<Option<Damage>> {
+        let size = self.file.metadata()?.len();
+        let mut reach = 1 << 16;
+        loop {
+            let from = size.saturating_sub(reach);
+            let mut file = &self.file;
+            file.seek(SeekFrom::Start(from))?;
+            let mut bytes = Vec::new();
+            file.take(reach).read_to_end(&mut bytes)?;
+            // The reader's own place in the file.
+            file.seek(SeekFrom::Start(self.offset + self.buf.len() as u64))?;
+            match memchr::memrchr(b'\n', &bytes) {
+                Some(at) if at + 1 == bytes.len() => return Ok(None),
+                None if bytes.is_empty() => return Ok(None),
+                None if from > 0 => reach *= 4,
+                found => {
+                    let offset = from + found.map_or(0, |at| at as u64 + 1);
+                    return Ok(Some(Damage {
+                        path: self.path.clone(),
+                        offset,
+                        bytes: size - offset,
+                        why: NotALine::Damaged(
+                            "no newline at its end: its writer died over it".into(),
+                        ),
+                    }));
+                }
+            }
+        }
+    }
+
+    /// The next line. `None`: no whole line is there now.
+    #[allow(clippy::should_implement_trait)]
+    pub fn next(&mut self) -> io::Result<Option<Found<'_>>> {
+        match self.line()? {
+            Some((start, end, skipped)) => Ok(Some(self.found(start, end, skipped))),
+            None => Ok(None),
+        }
+    }
+
+    /// The next line whose bytes are wanted; the others aren't even parsed.
+    pub fn next_where(&mut self, want: impl Fn(&[u8]) -> bool) -> io::Result<Option<Found<'_>>> {
+        while let Some((start, end, skipped)) = self.line()? {
+            if want(&self.buf[start..end]) {
+                return Ok(Some(self.found(start, end, skipped)));
+            }
+        }
+        Ok(None)
+    }
+
+    pub(super) fn bytes(&self, start: usize, end: usize) -> &[u8] {
+        &self.buf[start..end]
+    }
+
+    /// What stands in a range that [`line`](Self::line) found.
+    pub(super) fn found(&mut self, start: usize, end: usize, skipped: u64) -> Found<'_> {
+        self.line_offset = self.offset + start as u64 - skipped;
+        let bytes = &self.buf[start..end];
+        let parsed = if skipped > 0 {
+            Err(NotALine::Damaged(format!("longer than {MAX_LINE} bytes")))
+        } else {
+            RawLine::parse(bytes)
+        };
+        match parsed {
+            Ok(line) => Found::Line(line),
+            Err(why) => Found::Damaged(Damage {
+                path: self.path.clone(),
+                offset: self.line_offset,
+                bytes: bytes.len() as u64 + skipped,
+                why,
+            }),
+        }
+    }
+
+    /// The range in `buf` of the next line, newline included, and what was passed over before it.
+    pub(super) fn line(&mut self) -> io::Result<Option<(usize, usize, u64)>> {
+        loop {
+            if let Some(found) = memchr::memchr(b'\n', &self.buf[self.searched..]) {
+                let (start, end) = (self.taken, self.searched + found + 1);
+                (self.taken, self.searched) = (end, end);
+                return Ok(Some((start, end, std::mem::take(&mut self.skipping))));
+            }
+            self.searched = self.buf.len();
+            if self.buf.len() - self.taken > MAX_LINE {
+                self.skipping += (self.buf.len() - self.taken) as u64;
+                self.taken = self.buf.len();
+            }
+            self.buf.drain(..self.taken);
+            self.offset += self.taken as u64;
+            self.searched -= self.taken;
+            self.taken = 0;
+            if (&self.file).take(CHUNK as u64).read_to_end(&mut self.buf)? == 0 {
+                return Ok(None);
+            }
+        }
+    }
+}
+
+/// The lines of one segment, parsed. See [`SegmentReader`] for one that parses nothing in vain.
+///
+/// ```no_run
+/// use spanledger::reader::{Item, Segment};
+/// for item in Segment::open("sessions/ses_1/trace.0001.jsonl")? {
+///     if let Item::Line(line) = item? {
+///         println!("{} {}", line.address(), line.kind);
+///     }
+/// }
+/// # Ok::<(), std::io::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct Segment {
+    reader: SegmentReader,
+    done: bool,
+}
+
+impl Segment {
+    /// Opens a segment's file.
+    pub fn open(path: impl AsRef<Path>) -> io::Result<Self> {
+        Ok(Self {
+            reader: SegmentReader::open(path)?,
+            done: false,
+        })
+    }
+}
+
+impl Iterator for Segment {
+    type Item = io::Result<Item>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.done {
+            return None;
+        }
+        let found = match self.reader.next() {
+            Ok(Some(Found::Line(line))) => line.to_line(),
+            Ok(Some(Found::Damaged(damage))) => return Some(Ok(Item::Damaged(damage))),
+            Ok(None) => {
+                self.done = true;
+                let bytes = self.reader.tail();
+                return (bytes > 0).then(|| {
+                    Ok(Item::Tail(Damage {
+                        path: self.reader.path.clone(),
+                        offset: self.reader.offset() - self.reader.skipping,
+                        bytes,
+                        why: NotALine::Damaged("no newline at its end".into()),
+                    }))
+                });
+            }
+            Err(error) => return Some(Err(error)),
+        };
+        let offset = self.reader.line_offset;
+        Some(Ok(match found {
+            Ok(line) => Item::Line(line),
+            Err(why) => Item::Damaged(Damage {
+                path: self.reader.path.clone(),
+                offset,
+                bytes: self.reader.offset() - offset,
+                why,
+            }),
+        }))
+    }
+}

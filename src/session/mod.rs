@@ -1,0 +1,22 @@
+//! The session model: what the lines of a session add up to.
+//!
+//! Everything here is a fold over [`RawLine`](crate::reader::RawLine)s: feed it lines as they
+//! come, whole sessions or parts, finished or not. Sessions that stopped in the middle fold just
+//! as well and are shown frozen where they stopped.
+//!
+//! - [`Summary`]: who, what, how much, and how it stands; a few hundred bytes whatever the trace.
+//! - [`Chapters`]: what happened, turn by turn; holds one turn at a time.
+//! - [`Store`]: the sessions under a root.
+//! - [`turn`], [`line`], [`body`], [`blob`]: one thing out of a long session.
+
+mod chapters;
+mod node;
+mod seek;
+mod store;
+mod summary;
+
+pub use chapters::{Chapter, Chapters, Digests};
+pub use node::{Node, NodeState};
+pub use seek::{blob, body, line, turn, whole};
+pub use store::{Entry, Resolve, Store};
+pub use summary::{Mishap, OpenSpan, Status, Summary};

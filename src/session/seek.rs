@@ -1,0 +1,172 @@
+//! One turn, one text, one line out of a long session, without reading all of it.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::Path;
+
+use super::chapters::{Chapter, Chapters};
+use crate::ledger::{Line, hex_digest, segments};
+use crate::reader::{Address, Found, RawLine, RawValue, SegmentReader};
+
+/// Below this much, looking for a place costs more than reading on.
+const NEAR: u64 = 256 * 1024;
+
+/// A turn of a session by its index: found by halving, since a writer's turns only rise.
+///
+/// ```no_run
+/// let chapter = spanledger::session::turn("sessions/ses_1", 3)?.expect("no such turn");
+/// println!("{} nodes", chapter.nodes.len());
+/// # Ok::<(), std::io::Error>(())
+/// ```
+pub fn turn(session: impl AsRef<Path>, index: u32) -> io::Result<Option<Chapter>> {
+    let mut found: Option<Chapter> = None;
+    for (_, path) in segments(session.as_ref())? {
+        let mut reader = SegmentReader::open(&path)?;
+        halve(&mut reader, |line| Some(line.turn? < index))?;
+        let mut chapters = Chapters::default();
+        let mut begun = false;
+        let mut here = None;
+        while let Some(item) = reader.next()? {
+            let Found::Line(line) = item else { continue };
+            match line.turn {
+                Some(turn) if turn == index => begun = true,
+                Some(turn) if turn > index && begun => {
+                    chapters.take(&line);
+                    here = here.or_else(|| ready(&mut chapters, index));
+                    // A later turn is over: nothing more of this one is waited for.
+                    if line.kind == "turn_end" && here.is_some() {
+                        break;
+                    }
+                    continue;
+                }
+                Some(_) => continue,
+                None => {}
+            }
+            chapters.take(&line);
+            here = here.or_else(|| ready(&mut chapters, index));
+            if here.is_some() {
+                break;
+            }
+        }
+        let here = here.or_else(|| {
+            chapters
+                .finish()
+                .into_iter()
+                .find(|c| c.turn == Some(index))
+        });
+        // Two processes can have written the same turn: the one that has its span tells more.
+        if here
+            .as_ref()
+            .is_some_and(|c| c.span.is_some() || found.is_none())
+        {
+            found = here;
+        }
+    }
+    Ok(found)
+}
+
+fn ready(chapters: &mut Chapters, index: u32) -> Option<Chapter> {
+    while let Some(chapter) = chapters.ready() {
+        if chapter.turn == Some(index) {
+            return Some(chapter);
+        }
+    }
+    None
+}
+
+/// Goes to a place at or before the first line that is not `before`, by halving. Lines that
+/// don't tell are passed over.
+fn halve(
+    reader: &mut SegmentReader,
+    before: impl Fn(&RawLine<'_>) -> Option<bool>,
+) -> io::Result<()> {
+    let (mut low, mut high) = (0, std::fs::metadata(reader.path())?.len());
+    while high - low > NEAR {
+        let middle = low + (high - low) / 2;
+        reader.seek(middle)?;
+        let mut told = None;
+        while told.is_none() && reader.offset() < high {
+            match reader.next()? {
+                Some(Found::Line(line)) => told = before(&line),
+                Some(Found::Damaged(_)) => {}
+                None => break,
+            }
+        }
+        match told {
+            Some(true) => low = middle,
+            _ => high = middle,
+        }
+    }
+    reader.seek(low)
+}
+
+/// The whole text behind a digest of a system prompt, tool catalog or permission rules, and the
+/// line that holds it.
+pub fn body(session: impl AsRef<Path>, digest: &str) -> io::Result<Option<(Address, String)>> {
+    let needle = format!("\"digest\":\"{digest}\"");
+    let finder = memchr::memmem::Finder::new(needle.as_bytes());
+    for (_, path) in segments(session.as_ref())? {
+        let mut reader = SegmentReader::open(&path)?;
+        while let Some(item) = reader.next_where(|bytes| finder.find(bytes).is_some())? {
+            let Found::Line(line) = item else { continue };
+            let payload = line.payload();
+            let is_it = payload.get("digest").and_then(|v| v.text()).as_deref() == Some(digest);
+            let body = ["body", "tools", "rules"]
+                .into_iter()
+                .find_map(|name| payload.get(name));
+            if let Some(body) = body.filter(|_| is_it) {
+                return Ok(Some((line.address(), whole(session.as_ref(), body)?)));
+            }
+        }
+    }
+    Ok(None)
+}
+
+/// A value in full: a text as it is, other JSON as text, what was moved out from its blob.
+pub fn whole(session: impl AsRef<Path>, value: RawValue<'_>) -> io::Result<String> {
+    if let Some(sha256) = value.get("$blob").and_then(|v| v.text()) {
+        return blob(session, &sha256);
+    }
+    Ok(value
+        .text()
+        .map_or_else(|| value.json().to_owned(), std::borrow::Cow::into_owned))
+}
+
+/// A blob's text, its digest checked.
+pub fn blob(session: impl AsRef<Path>, sha256: &str) -> io::Result<String> {
+    let invalid = |why: String| io::Error::new(io::ErrorKind::InvalidData, why);
+    if sha256.len() != 64 || !sha256.bytes().all(|b| b.is_ascii_hexdigit()) {
+        return Err(invalid(format!("{sha256:?} is no digest of a blob")));
+    }
+    let path = session.as_ref().join("blobs").join(sha256);
+    let mut bytes = Vec::new();
+    File::open(&path)
+        .and_then(|mut file| file.read_to_end(&mut bytes))
+        .map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", path.display())))?;
+    if hex_digest(&bytes) != sha256 {
+        return Err(invalid(format!(
+            "{}: its digest is another",
+            path.display()
+        )));
+    }
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+/// One line by its address, parsed.
+pub fn line(session: impl AsRef<Path>, address: Address) -> io::Result<Option<Line>> {
+    for (number, path) in segments(session.as_ref())? {
+        if number != address.seg {
+            continue;
+        }
+        let mut reader = SegmentReader::open(&path)?;
+        halve(&mut reader, |line| Some(line.seq <= address.seq))?;
+        while let Some(item) = reader.next()? {
+            match item {
+                Found::Line(line) if line.seq == address.seq => return Ok(line.to_line().ok()),
+                Found::Line(line) if line.seq > address.seq => return Ok(None),
+                _ => {}
+            }
+        }
+    }
+    Ok(None)
+}

@@ -1,0 +1,527 @@
+//! Who, what, how much, and how it stands: small whatever the trace.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+
+use crate::event::{SpanKind, Totals, Usage};
+use crate::ledger::parse_time;
+use crate::reader::{Address, RawLine, RawValue};
+
+/// How a session stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Status {
+    /// Something is going on.
+    Busy,
+    /// A run is open, and nothing happens in it.
+    Idle,
+    /// It waits for a person.
+    Waiting,
+    /// It tries something again.
+    Retrying,
+    /// It ended with an error, or says that it is in one.
+    Error,
+    /// It ended.
+    Ended,
+    /// Its process died while something was open.
+    Interrupted,
+}
+
+impl Status {
+    /// The word for it.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Busy => "busy",
+            Self::Idle => "idle",
+            Self::Waiting => "waiting",
+            Self::Retrying => "retrying",
+            Self::Error => "error",
+            Self::Ended => "ended",
+            Self::Interrupted => "interrupted",
+        }
+    }
+
+    /// Reads the word for it.
+    pub fn parse(text: &str) -> Option<Self> {
+        let all = [
+            Self::Busy,
+            Self::Idle,
+            Self::Waiting,
+            Self::Retrying,
+            Self::Error,
+            Self::Ended,
+            Self::Interrupted,
+        ];
+        all.into_iter().find(|status| status.as_str() == text)
+    }
+
+    /// Whether somebody is still at it.
+    pub const fn is_live(self) -> bool {
+        matches!(
+            self,
+            Self::Busy | Self::Idle | Self::Waiting | Self::Retrying
+        )
+    }
+}
+
+/// Something that went wrong, and where it is told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mishap {
+    /// The line that tells of it.
+    pub address: Address,
+    /// What it was about: a tool, a model, an event.
+    pub what: String,
+    /// What it said.
+    pub message: String,
+}
+
+/// A span that no line has closed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OpenSpan {
+    /// Its open line.
+    pub address: Address,
+    /// The kind of its open line.
+    pub kind: String,
+    /// A tool's name, a model's, an agent's.
+    pub name: String,
+    /// What it was called with, cut.
+    pub input: Option<String>,
+    /// When it began, in nanoseconds since 1970.
+    pub since: u64,
+    /// Who opened it.
+    pub seg: u32,
+    parent: Option<String>,
+}
+
+/// A writer of the session.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Writer {
+    /// Its id, by which it can be told whether it lives.
+    pub id: String,
+    /// What its segment's first line says of the process.
+    pub process: Value,
+    /// The spanledger that wrote it.
+    pub version: String,
+    /// Why the session exists although no run named it.
+    pub implicit: Option<String>,
+}
+
+/// What the lines of a session add up to. Feed it every line, or the first and the last ones: the
+/// totals that ride on some of them make up for what lies between.
+#[derive(Clone, Debug, Default)]
+pub struct Summary {
+    /// The session's id, as it was given.
+    pub session_id: String,
+    /// The agent of its first run.
+    pub agent: Option<String>,
+    /// The provider, newest first.
+    pub provider_id: Option<String>,
+    /// The model, newest first.
+    pub model_id: Option<String>,
+    /// The model's variant.
+    pub variant: Option<String>,
+    /// The sampling temperature.
+    pub temperature: Option<f64>,
+    /// What people call it.
+    pub title: Option<String>,
+    /// The directory the agent works in.
+    pub workspace_root: Option<String>,
+    /// The session it is a subagent of.
+    pub parent_session_id: Option<String>,
+    /// The session it was branched from.
+    pub branched_from: Option<String>,
+    /// What the user said first, cut.
+    pub first_message: Option<String>,
+    /// How many runs it had.
+    pub runs: u64,
+    /// When its first line was written, in nanoseconds since 1970.
+    pub first: u64,
+    /// When its last line was written.
+    pub last: u64,
+    /// Sessions that began inside it.
+    pub branches: Vec<String>,
+    /// The writers of its segments, by number.
+    pub writers: BTreeMap<u32, Writer>,
+    /// What is open, by span id.
+    pub open: BTreeMap<String, OpenSpan>,
+    /// Decisions that a person owes, by interrupt id.
+    pub pending: BTreeMap<String, Address>,
+    /// What it said of itself last.
+    pub said: Option<String>,
+    /// How the last run ended: its outcome and stop reason.
+    pub ended: Option<(String, Option<String>)>,
+    /// The first thing that went wrong.
+    pub first_error: Option<Mishap>,
+    /// The last thing that went wrong.
+    pub last_error: Option<Mishap>,
+    /// Events that the trace says are missing.
+    pub missing: u64,
+    /// Where it says so, with the cause.
+    pub gaps: Vec<(Address, String)>,
+    totals: BTreeMap<u32, Totals>,
+    before_skip: BTreeMap<String, OpenSpan>,
+}
+
+const SHORT: usize = 200;
+
+fn short(text: &str) -> String {
+    text.chars().take(SHORT).collect()
+}
+
+impl Summary {
+    /// Takes one line.
+    pub fn take(&mut self, line: &RawLine<'_>) {
+        if self.session_id.is_empty() {
+            self.session_id = line.session_id.clone().into_owned();
+        }
+        let ts = parse_time(line.ts).unwrap_or(0);
+        if self.first == 0 {
+            self.first = ts;
+        }
+        self.last = self.last.max(ts);
+        let kind = line.kind.as_ref();
+        if let Some(span) = SpanKind::from_open_kind(kind) {
+            self.opened(line, span, ts);
+        } else if SpanKind::is_close_kind(kind) {
+            self.closed(line);
+        } else {
+            self.event(line);
+        }
+    }
+
+    /// What the writers counted, added up.
+    pub fn totals(&self) -> Totals {
+        let mut sum = Totals::default();
+        for totals in self.totals.values() {
+            sum.add(totals);
+        }
+        sum
+    }
+
+    /// How it stands, where `alive` tells whether a writer lives. A dead writer beats its last
+    /// word.
+    pub fn status(&self, alive: impl Fn(&str) -> bool) -> Status {
+        let lives = |seg: u32| {
+            self.writers
+                .get(&seg)
+                .is_some_and(|writer| alive(&writer.id))
+        };
+        let live_open: Vec<_> = self.open.values().filter(|span| lives(span.seg)).collect();
+        if live_open.is_empty() {
+            return match &self.ended {
+                _ if !self.open.is_empty() => Status::Interrupted,
+                Some((outcome, _)) if outcome == "interrupted" => Status::Interrupted,
+                Some((outcome, _)) if outcome == "error" => Status::Error,
+                _ => Status::Ended,
+            };
+        }
+        if !self.pending.is_empty() {
+            return Status::Waiting;
+        }
+        let said = self.said.as_deref().and_then(Status::parse);
+        if let Some(said) = said.filter(|said| *said != Status::Busy) {
+            return said;
+        }
+        let at_work =
+            |span: &&OpenSpan| !matches!(span.kind.as_str(), "session_start" | "session_resume");
+        if live_open.iter().any(at_work) {
+            Status::Busy
+        } else {
+            Status::Idle
+        }
+    }
+
+    /// The open span that lies deepest: what it is doing right now.
+    pub fn deepest(&self) -> Option<&OpenSpan> {
+        let is_parent = |id: &String| {
+            self.open
+                .values()
+                .any(|span| span.parent.as_ref() == Some(id))
+        };
+        let leaves = self.open.iter().filter(|(id, _)| !is_parent(id));
+        leaves.map(|(_, span)| span).max_by_key(|span| span.since)
+    }
+
+    fn field(line: &RawLine<'_>, name: &str) -> Option<String> {
+        let value = line.payload().get(name)?;
+        value.text().map(std::borrow::Cow::into_owned)
+    }
+
+    fn opened(&mut self, line: &RawLine<'_>, kind: SpanKind, ts: u64) {
+        let mut fields: BTreeMap<&str, RawValue<'_>> = BTreeMap::new();
+        for (key, value) in line.payload().members() {
+            fields.insert(key, value);
+        }
+        let text = |name: &str| Some(fields.get(name)?.text()?.into_owned());
+        let name = match kind {
+            SpanKind::Run => text("agent"),
+            SpanKind::Turn => line.turn.map(|turn| turn.to_string()),
+            SpanKind::Model => text("model_id"),
+            SpanKind::Tool | SpanKind::Permission => text("tool_id"),
+            SpanKind::Compaction => None,
+            SpanKind::Other => text("name"),
+        };
+        let late = fields.contains_key("late");
+        match kind {
+            SpanKind::Run => {
+                self.runs += u64::from(!late);
+                self.ended = None;
+                self.agent = self.agent.take().or_else(|| text("agent"));
+                for (slot, name) in [
+                    (&mut self.provider_id, "provider_id"),
+                    (&mut self.model_id, "model_id"),
+                    (&mut self.variant, "variant"),
+                    (&mut self.title, "title"),
+                    (&mut self.workspace_root, "workspace_root"),
+                    (&mut self.parent_session_id, "parent_session_id"),
+                ] {
+                    *slot = text(name).or_else(|| slot.take());
+                }
+                let number = |name: &str| fields.get(name)?.f64();
+                self.temperature = number("temperature").or(self.temperature);
+                let branched = fields
+                    .get("branched_from")
+                    .and_then(|from| from.get("session_id"));
+                if let Some(from) = branched.and_then(|id| id.text()) {
+                    self.branched_from = Some(from.into_owned());
+                }
+            }
+            SpanKind::Turn if !late => self.totals.entry(line.seg).or_default().turns += 1,
+            SpanKind::Model if self.model_id.is_none() => {
+                self.model_id.clone_from(&name);
+                self.provider_id = text("provider_id").or_else(|| self.provider_id.take());
+            }
+            _ => {}
+        }
+        let input = ["command", "args"].into_iter().find_map(|key| {
+            let value = fields.get(key)?;
+            Some(short(&value.text().unwrap_or_else(|| value.json().into())))
+        });
+        if let Some(id) = line.span_id {
+            let since = text("start")
+                .and_then(|text| parse_time(&text))
+                .unwrap_or(ts);
+            self.open.insert(
+                id.to_owned(),
+                OpenSpan {
+                    address: line.address(),
+                    kind: line.kind.clone().into_owned(),
+                    name: name.unwrap_or_default(),
+                    input,
+                    since,
+                    seg: line.seg,
+                    parent: line.parent_span_id.map(str::to_owned),
+                },
+            );
+        }
+    }
+
+    fn closed(&mut self, line: &RawLine<'_>) {
+        let text = |name: &str| Self::field(line, name);
+        let closes = text("closes");
+        let Some(kind) = SpanKind::from_close_kind(closes.as_deref().unwrap_or(&line.kind)) else {
+            return;
+        };
+        let seg = line
+            .span_id
+            .and_then(|id| self.open.remove(id))
+            .map_or(line.seg, |span| span.seg);
+        let outcome = text("outcome").unwrap_or_default();
+        if kind == SpanKind::Run {
+            self.ended = Some((outcome.clone(), text("stop_reason")));
+        }
+        if outcome == "error" {
+            let what = text("tool_id")
+                .or_else(|| text("model_id"))
+                .or_else(|| text("agent"));
+            self.mishap(line, what.unwrap_or_else(|| line.kind.clone().into_owned()));
+        }
+        let told = line.payload().get("totals").and_then(|value| value.value());
+        let totals = self.totals.entry(seg).or_default();
+        if let Some(told) = told.as_ref().and_then(Totals::from_json) {
+            // Its writer counted everything up to here, seen by us or not.
+            *totals = told;
+            return;
+        }
+        match kind {
+            SpanKind::Model => totals.model_calls += 1,
+            SpanKind::Tool => totals.tool_calls += 1,
+            _ => {}
+        }
+        totals.errors += u64::from(outcome == "error");
+        if kind == SpanKind::Model
+            && let Some(Value::Object(usage)) = line.payload().get("usage").and_then(|v| v.value())
+        {
+            totals.add_usage(&Usage::from_json(&usage));
+        }
+    }
+
+    fn mishap(&mut self, line: &RawLine<'_>, what: String) {
+        let error = line.payload().get("error");
+        let message = error.and_then(|error| {
+            let message = error.get("message").and_then(|value| value.text());
+            message
+                .or_else(|| error.text())
+                .map(std::borrow::Cow::into_owned)
+        });
+        let mishap = Mishap {
+            address: line.address(),
+            what,
+            message: short(&message.unwrap_or_default()),
+        };
+        self.first_error.get_or_insert_with(|| mishap.clone());
+        self.last_error = Some(mishap);
+    }
+
+    /// Lines are left out here: what the ones before said to be open may be over.
+    pub fn skip(&mut self) {
+        self.before_skip = std::mem::take(&mut self.open);
+    }
+
+    /// What its writer counted up to here, and what was open: seen by us or not.
+    fn checkpoint(&mut self, line: &RawLine<'_>) {
+        let Some(Value::Object(said)) = line.payload().as_value() else {
+            return;
+        };
+        if let Some(told) = said.get("totals").and_then(Totals::from_json) {
+            self.totals.insert(line.seg, told);
+        }
+        let listed = said.get("open").and_then(Value::as_array);
+        let others = self.open.iter().filter(|(_, span)| span.seg != line.seg);
+        let mut open: BTreeMap<_, _> = others
+            .map(|(id, span)| (id.clone(), span.clone()))
+            .collect();
+        for span in listed.into_iter().flatten() {
+            let text = |name: &str| Some(span.get(name)?.as_str()?.to_owned());
+            let Some(id) = text("span_id") else { continue };
+            let known = self
+                .open
+                .get(&id)
+                .or_else(|| self.before_skip.get(&id))
+                .cloned();
+            let seq = span.get("seq").and_then(Value::as_u64).unwrap_or(0);
+            let span = known.unwrap_or_else(|| OpenSpan {
+                address: Address { seg: line.seg, seq },
+                kind: text("kind").unwrap_or_default(),
+                name: text("name").unwrap_or_default(),
+                input: None,
+                since: text("start")
+                    .and_then(|text| parse_time(&text))
+                    .unwrap_or(0),
+                seg: line.seg,
+                parent: text("parent_span_id"),
+            });
+            open.insert(id, span);
+        }
+        self.open = open;
+    }
+
+    fn event(&mut self, line: &RawLine<'_>) {
+        let text = |name: &str| Self::field(line, name);
+        match line.kind.as_ref() {
+            "segment" => {
+                let value = |name: &str| line.payload().get(name).and_then(|v| v.value());
+                self.writers.insert(
+                    line.seg,
+                    Writer {
+                        id: text("writer").unwrap_or_default(),
+                        process: value("process").unwrap_or_default(),
+                        version: text("spanledger").unwrap_or_default(),
+                        implicit: text("implicit"),
+                    },
+                );
+            }
+            "checkpoint" => self.checkpoint(line),
+            "message_user" if self.first_message.is_none() => {
+                self.first_message = text("content").map(|content| short(&content));
+            }
+            "session_title" => self.title = text("title"),
+            "session_update" => {
+                self.model_id = text("model_id").or_else(|| self.model_id.take());
+                self.provider_id = text("provider_id").or_else(|| self.provider_id.take());
+            }
+            "session_status" => self.said = text("status"),
+            "hitl_request" => {
+                if let Some(id) = text("interrupt_id") {
+                    self.pending.insert(id, line.address());
+                }
+            }
+            "hitl_response" => {
+                if let Some(id) = text("interrupt_id") {
+                    self.pending.remove(&id);
+                }
+            }
+            "branch" => self.branches.extend(text("child_session_id")),
+            "error" => {
+                self.totals.entry(line.seg).or_default().errors += 1;
+                self.mishap(line, "error".into());
+            }
+            "gap" => {
+                let count = line.payload().get("count").and_then(|value| value.u64());
+                self.missing += count.unwrap_or(0);
+                self.gaps
+                    .push((line.address(), text("cause").unwrap_or_default()));
+            }
+            _ => {}
+        }
+    }
+
+    /// The same as JSON, with stable names; what isn't known is null.
+    pub fn to_json(&self, status: Status) -> Value {
+        let totals = self.totals();
+        let time = |ns: u64| (ns > 0).then(|| crate::ledger::time_text(ns, 6));
+        let mishap = |mishap: &Option<Mishap>| {
+            mishap.as_ref().map(|mishap| {
+                json!({
+                    "address": mishap.address.to_string(),
+                    "what": mishap.what,
+                    "message": mishap.message,
+                })
+            })
+        };
+        let open = self.open.iter().map(|(id, span)| {
+            json!({
+                "span_id": id,
+                "address": span.address.to_string(),
+                "kind": span.kind,
+                "name": span.name,
+                "input": span.input,
+                "since": time(span.since),
+            })
+        });
+        let newest = self.writers.values().next_back();
+        json!({
+            "session_id": self.session_id,
+            "status": status.as_str(),
+            "agent": self.agent,
+            "provider_id": self.provider_id,
+            "model_id": self.model_id,
+            "variant": self.variant,
+            "temperature": self.temperature,
+            "title": self.title,
+            "workspace_root": self.workspace_root,
+            "parent_session_id": self.parent_session_id,
+            "branched_from": self.branched_from,
+            "branches": self.branches,
+            "first_message": self.first_message,
+            "runs": self.runs,
+            "turns": totals.turns,
+            "model_calls": totals.model_calls,
+            "tool_calls": totals.tool_calls,
+            "errors": totals.errors,
+            "usage": totals.usage.to_json(),
+            "first": time(self.first),
+            "last": time(self.last),
+            "ended": self.ended.as_ref().map(|(outcome, reason)| json!({"outcome": outcome, "stop_reason": reason})),
+            "open": open.collect::<Vec<_>>(),
+            "pending": self.pending.keys().collect::<Vec<_>>(),
+            "first_error": mishap(&self.first_error),
+            "last_error": mishap(&self.last_error),
+            "missing_events": self.missing,
+            "gaps": self.gaps.iter().map(|(at, cause)| json!({"address": at.to_string(), "cause": cause})).collect::<Vec<_>>(),
+            "process": newest.map(|writer| &writer.process),
+            "spanledger": newest.map(|writer| &writer.version),
+        })
+    }
+}

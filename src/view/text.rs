@@ -1,0 +1,201 @@
+//! Text from a trace, made safe for a terminal.
+//!
+//! What a model or a tool said is data: it must not move the cursor, change colours, reverse the
+//! reading order or hide anything. Every such character is shown in an escaped form.
+
+use std::borrow::Cow;
+use std::fmt::Write;
+
+use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
+
+/// Whether a character would do something to a terminal other than show itself.
+fn is_unsafe(c: char) -> bool {
+    c.is_control()
+        || matches!(c,
+            // Marks that reverse or isolate reading order, and joiners that hide.
+            '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}'
+            | '\u{feff}' | '\u{061c}' | '\u{fff9}'..='\u{fffb}'
+            | '\u{2028}' | '\u{2029}'
+            | '\u{e0000}'..='\u{e007f}')
+}
+
+/// One line of text: line breaks and everything unsafe escaped.
+pub fn line(text: &str) -> Cow<'_, str> {
+    if !text.contains(is_unsafe) {
+        return Cow::Borrowed(text);
+    }
+    let mut out = String::with_capacity(text.len() + 16);
+    for c in text.chars() {
+        match c {
+            '\n' => out.push('⏎'),
+            '\t' => out.push(' '),
+            '\r' => out.push_str("\\r"),
+            c if is_unsafe(c) && (c as u32) < 0x100 => {
+                let _ = write!(out, "\\x{:02x}", c as u32);
+            }
+            c if is_unsafe(c) => {
+                let _ = write!(out, "\\u{{{:x}}}", c as u32);
+            }
+            c => out.push(c),
+        }
+    }
+    Cow::Owned(out)
+}
+
+/// How many columns a text takes.
+pub fn columns(text: &str) -> usize {
+    text.width()
+}
+
+/// Cuts a safe text to so many columns, with `…` where something is gone.
+pub fn cut(text: &str, max: usize) -> Cow<'_, str> {
+    // A text of no more bytes than columns fits, whatever is in it.
+    if text.len() <= max || (text.len() <= max * 8 && columns(text) <= max) {
+        return Cow::Borrowed(text);
+    }
+    let mut out = String::new();
+    let mut used = 0;
+    for c in text.chars() {
+        let width = c.width().unwrap_or(0);
+        if used + width > max.saturating_sub(1) {
+            break;
+        }
+        used += width;
+        out.push(c);
+    }
+    out.push('…');
+    Cow::Owned(out)
+}
+
+/// A safe text padded on the right to so many columns, or cut to them.
+pub fn pad(text: &str, width: usize) -> String {
+    let mut out = cut(text, width).into_owned();
+    let used = columns(&out);
+    out.extend(std::iter::repeat_n(' ', width.saturating_sub(used)));
+    out
+}
+
+/// A safe text padded on the left.
+pub fn pad_left(text: &str, width: usize) -> String {
+    let used = columns(text);
+    let mut out: String = std::iter::repeat_n(' ', width.saturating_sub(used)).collect();
+    out.push_str(text);
+    out
+}
+
+/// The lines of a text, wrapped to so many columns and made safe.
+pub fn wrap(text: &str, width: usize) -> Vec<String> {
+    let width = width.max(8);
+    let mut lines = Vec::new();
+    for part in text.trim_end_matches(['\n', '\r']).split('\n') {
+        let part = line(part.strip_suffix('\r').unwrap_or(part));
+        let mut current = String::new();
+        let mut used = 0;
+        for word in part.split_inclusive(' ') {
+            let wide = columns(word.trim_end());
+            if used > 0 && used + wide > width {
+                lines.push(current.trim_end().to_owned());
+                current = String::new();
+                used = 0;
+            }
+            for c in word.chars() {
+                let w = c.width().unwrap_or(0);
+                if used + w > width {
+                    lines.push(std::mem::take(&mut current));
+                    used = 0;
+                    if c == ' ' {
+                        continue;
+                    }
+                }
+                current.push(c);
+                used += w;
+            }
+        }
+        lines.push(current.trim_end().to_owned());
+    }
+    lines
+}
+
+/// A number with its thousands set apart.
+pub fn thousands(n: u64) -> String {
+    let digits = n.to_string();
+    let mut out = String::new();
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            out.push(',');
+        }
+        out.push(digit);
+    }
+    out
+}
+
+/// A size for people.
+pub fn size(bytes: u64) -> String {
+    match bytes {
+        0..1024 => format!("{bytes} B"),
+        1024..1_048_576 => format!("{:.1} KiB", bytes as f64 / 1024.0),
+        1_048_576..1_073_741_824 => format!("{:.1} MiB", bytes as f64 / 1_048_576.0),
+        _ => format!("{:.1} GiB", bytes as f64 / 1_073_741_824.0),
+    }
+}
+
+/// Dollars; what isn't known is `–`, never 0.
+pub fn cost(usd: Option<f64>) -> String {
+    match usd {
+        None => "–".into(),
+        Some(usd) if usd.abs() < 1.0 => format!("${usd:.4}"),
+        Some(usd) => format!("${usd:.2}"),
+    }
+}
+
+/// A count; what isn't known is `–`, never 0.
+pub fn count(n: Option<u64>) -> String {
+    n.map_or_else(|| "–".into(), thousands)
+}
+
+/// How long, in nanoseconds, for people.
+pub fn duration(ns: u64) -> String {
+    let ms = ns / 1_000_000;
+    match ms {
+        0 => format!("{}µs", ns / 1_000),
+        1..1_000 => format!("{ms}ms"),
+        1_000..60_000 => format!("{:.1}s", ns as f64 / 1e9),
+        60_000..3_600_000 => format!("{}m{:02}s", ms / 60_000, ms / 1_000 % 60),
+        3_600_000..86_400_000 => format!("{}h{:02}m", ms / 3_600_000, ms / 60_000 % 60),
+        _ => format!("{}d{:02}h", ms / 86_400_000, ms / 3_600_000 % 24),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_that_moves_a_terminal_gets_through() {
+        let hostile = "a\x1b[2Jb\u{202e}c\0d\re\u{200b}f\u{9b}31m\u{e0041}";
+        let safe = line(hostile);
+        assert!(!safe.contains(is_unsafe), "{safe:?}");
+        assert_eq!(
+            safe,
+            "a\\x1b[2Jb\\u{202e}c\\x00d\\re\\u{200b}f\\x9b31m\\u{e0041}"
+        );
+    }
+
+    #[test]
+    fn wide_and_combining_characters_keep_the_columns() {
+        assert_eq!(columns(&pad("日本語", 10)), 10);
+        assert_eq!(columns(&pad("e\u{301}e\u{301}", 6)), 6);
+        assert_eq!(columns(&cut("日本語日本語", 5)), 5);
+        assert!(
+            wrap("日本語 日本語 日本語日本語日本語", 9)
+                .iter()
+                .all(|l| columns(l) <= 9)
+        );
+    }
+
+    #[test]
+    fn a_million_characters_are_cut_at_once() {
+        let long = "x".repeat(1_000_000);
+        assert_eq!(columns(&cut(&long, 40)), 40);
+    }
+}

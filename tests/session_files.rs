@@ -1,0 +1,134 @@
+//! Where sessions are on disk: safe names whatever the id, private files, many at once.
+
+mod support;
+
+use std::collections::HashSet;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use spanledger::{events, reader, spans};
+use support::Recording;
+
+fn walk(dir: &Path, found: &mut Vec<PathBuf>) {
+    for entry in std::fs::read_dir(dir).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            walk(&path, found);
+        }
+        found.push(path);
+    }
+}
+
+#[test]
+fn odd_session_ids_stay_under_the_root_in_directories_of_their_own() {
+    let long = "x".repeat(10_000);
+    let ids = [
+        "../x", "a/b", "", &long, "a\0b", "CON", "con", "A", "a", "/etc", "..", ".", "a b", "é",
+        "a\nb",
+    ];
+    let parent = tempfile::tempdir().unwrap();
+    let root = parent.path().join("root");
+    let recording = Recording::with(|b| b.root(&root));
+    recording.run(|| {
+        for id in ids {
+            let _run = spans::session_run(id, "planner").start().entered();
+            drop(spans::tool_call("bash", "c1").start());
+        }
+    });
+    assert_eq!(recording.guard.health().failed, 0);
+    let trace = support::Trace::read(&root);
+    let mut directories = HashSet::new();
+    for id in ids {
+        let kinds = [
+            "segment",
+            "session_start",
+            "tool_call",
+            "tool_result",
+            "session_end",
+        ];
+        assert_eq!(trace.kinds(id), kinds, "{id:?}");
+        let dir = reader::session_dir(&root, id);
+        assert_eq!(dir.parent().unwrap(), root.join("sessions"));
+        let name = dir.file_name().unwrap().to_str().unwrap().to_lowercase();
+        assert!(directories.insert(name), "{id:?} shares a directory");
+        assert_eq!(reader::lines(&dir).unwrap().len(), 5);
+    }
+    let beside: Vec<_> = std::fs::read_dir(parent.path()).unwrap().collect();
+    assert_eq!(beside.len(), 1, "something was made outside the root");
+}
+
+#[test]
+fn odd_session_ids_are_resumed_as_themselves() {
+    let recording = Recording::new();
+    let ids = ["../x", "A", "a", ""];
+    recording.run(|| ids.map(|id| drop(spans::session_run(id, "planner").start())));
+    let recording = Recording::again(recording.end());
+    recording.run(|| ids.map(|id| drop(spans::session_run(id, "planner").start())));
+    let trace = recording.trace();
+    for id in ids {
+        let resumed = trace
+            .session(id)
+            .iter()
+            .filter(|l| l.kind == "session_resume");
+        assert_eq!(resumed.count(), 1, "{id:?}");
+    }
+}
+
+#[test]
+fn directories_and_files_are_their_owners_alone() {
+    let parent = tempfile::tempdir().unwrap();
+    let root = parent.path().join("root");
+    let recording = Recording::with(|b| b.root(&root).inline_limit(64));
+    recording.run(|| {
+        let _run = spans::session_run("s", "planner").start().entered();
+        events::message_user("x".repeat(1000)).emit();
+    });
+    let mut found = vec![root.clone()];
+    walk(&root, &mut found);
+    let mode = |path: &PathBuf| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    for path in &found {
+        let expected = if path.is_dir() { 0o700 } else { 0o600 };
+        assert_eq!(mode(path), expected, "{}", path.display());
+    }
+    for made in [
+        "writers",
+        "sessions/s/blobs",
+        "sessions/s/trace.0001.jsonl",
+        "redaction.key",
+    ] {
+        assert!(found.contains(&root.join(made)), "{made}");
+    }
+}
+
+#[test]
+fn a_thousand_sessions_are_open_at_once_in_one_process() {
+    let recording = Recording::new();
+    recording.run(|| {
+        let runs: Vec<_> = (0..1000)
+            .map(|n| spans::session_run(format!("ses_{n}"), "planner").start())
+            .collect();
+        for run in &runs {
+            run.in_scope(|| {
+                let _turn = spans::session_turn().start().entered();
+                drop(spans::tool_call("bash", "c1").start());
+            });
+        }
+    });
+    assert_eq!(recording.guard.health().failed, 0);
+    let trace = recording.trace();
+    assert!(trace.damage.is_empty());
+    for n in 0..1000 {
+        assert_eq!(
+            trace.kinds(&format!("ses_{n}")),
+            [
+                "segment",
+                "session_start",
+                "turn_start",
+                "tool_call",
+                "tool_result",
+                "turn_end",
+                "session_end"
+            ]
+        );
+    }
+}

@@ -1,0 +1,180 @@
+//! The totals on `turn_end` and `session_end`: every call counted, every token once.
+
+mod support;
+
+use serde_json::{Value, json};
+use spanledger::{Outcome, SpanExt, Usage, events, spans};
+use support::{LineExt, Recording};
+use tracing::Span;
+
+fn tokens(input: u64) -> Usage {
+    Usage {
+        input_tokens: Some(input),
+        ..Usage::default()
+    }
+}
+
+/// A model call that used so much; nothing if 0.
+fn model(input: u64) {
+    let call = spans::model_call("anthropic", "sonnet").start();
+    if input > 0 {
+        call.record_usage(&tokens(input));
+    }
+}
+
+/// The input tokens that the session's last end counts, for an agent in one run and turn.
+fn counted(agent: impl FnOnce(&Span, &Span)) -> Value {
+    let recording = Recording::new();
+    recording.run(|| {
+        let run = spans::session_run("s", "planner").start();
+        let turn = run.in_scope(|| spans::session_turn().start());
+        turn.in_scope(|| agent(&run, &turn));
+        turn.finish(Outcome::Ok);
+        run.finish(Outcome::Ok);
+    });
+    let trace = recording.trace();
+    let last = trace.all("session_end").pop().unwrap();
+    last.get("totals.usage.input_tokens").clone()
+}
+
+#[test]
+fn a_model_calls_usage_beats_its_turns_and_its_runs() {
+    let sum = counted(|run, turn| {
+        model(10);
+        model(5);
+        turn.record_usage(&tokens(100));
+        run.record_usage(&tokens(1000));
+    });
+    assert_eq!(sum, 15);
+}
+
+#[test]
+fn a_turns_usage_beats_its_runs() {
+    let sum = counted(|run, turn| {
+        model(0);
+        turn.record_usage(&tokens(100));
+        run.record_usage(&tokens(1000));
+    });
+    assert_eq!(sum, 100);
+}
+
+#[test]
+fn a_runs_usage_counts_where_nothing_inside_says_any() {
+    let sum = counted(|run, _| {
+        model(0);
+        run.record_usage(&tokens(1000));
+    });
+    assert_eq!(sum, 1000);
+}
+
+#[test]
+fn unknown_usage_is_left_out_and_not_zero() {
+    assert_eq!(counted(|_, _| model(0)), Value::Null);
+}
+
+#[test]
+fn a_model_usage_event_counts_where_the_model_call_around_it_has_none() {
+    let sum = counted(|run, _| {
+        let call = spans::model_call("anthropic", "sonnet").start();
+        events::model_usage(&tokens(7)).on(&call).emit();
+        run.record_usage(&tokens(1000));
+    });
+    assert_eq!(sum, 7);
+}
+
+#[test]
+fn a_model_calls_own_usage_beats_a_model_usage_event_inside_it() {
+    let sum = counted(|_, _| {
+        let call = spans::model_call("anthropic", "sonnet").start();
+        call.in_scope(|| events::model_usage(&tokens(7)).emit());
+        call.record_usage(&tokens(9));
+    });
+    assert_eq!(sum, 9);
+}
+
+#[test]
+fn model_usage_events_of_a_turn_without_model_calls_add_up_and_beat_the_turn() {
+    let sum = counted(|_, turn| {
+        events::model_usage(&tokens(7)).emit();
+        events::model_usage(&tokens(8)).emit();
+        turn.record_usage(&tokens(100));
+    });
+    assert_eq!(sum, 15);
+}
+
+#[test]
+fn a_model_usage_event_by_plain_macro_counts_too() {
+    let sum = counted(|_, _| {
+        tracing::info!(target: "spanledger::model_usage", input_tokens = 6);
+    });
+    assert_eq!(sum, 6);
+}
+
+#[test]
+fn what_a_nested_run_of_the_same_session_used_is_not_counted_again_by_the_outer_one() {
+    let sum = counted(|run, _| {
+        let inner = spans::session_run("s", "helper").start();
+        inner.in_scope(|| model(10));
+        drop(inner);
+        run.record_usage(&tokens(1000));
+    });
+    assert_eq!(sum, 10);
+}
+
+#[test]
+fn a_model_call_that_outlives_its_finished_turn_is_not_counted_twice() {
+    let sum = counted(|_, turn| {
+        let call = spans::model_call("anthropic", "sonnet").start();
+        turn.record_usage(&tokens(100));
+        turn.finish(Outcome::Ok);
+        call.record_usage(&tokens(10));
+    });
+    assert_eq!(sum, 100);
+}
+
+#[test]
+fn every_turn_end_tells_the_totals_so_far() {
+    let recording = Recording::new();
+    recording.run(|| {
+        let _run = spans::session_run("s", "planner").start().entered();
+        for input in [10, 20] {
+            let _turn = spans::session_turn().start().entered();
+            model(input);
+            let tool = spans::tool_call("bash", "c1").start();
+            tool.finish(Outcome::Error);
+        }
+    });
+    let trace = recording.trace();
+    let ends = trace.all("turn_end");
+    assert_eq!(
+        ends[0].payload["totals"],
+        json!({
+            "turns": 1, "model_calls": 1, "tool_calls": 1, "errors": 1,
+            "usage": {"input_tokens": 10},
+        })
+    );
+    let both = json!({
+        "turns": 2, "model_calls": 2, "tool_calls": 2, "errors": 2,
+        "usage": {"input_tokens": 30},
+    });
+    assert_eq!(ends[1].payload["totals"], both);
+    assert_eq!(trace.one("session_end").payload["totals"], both);
+}
+
+#[test]
+fn costs_add_up() {
+    let recording = Recording::new();
+    recording.run(|| {
+        let _run = spans::session_run("s", "planner").start().entered();
+        for _ in 0..2 {
+            let call = spans::model_call("anthropic", "sonnet").start();
+            call.record_usage(&Usage {
+                cost_usd: Some(0.25),
+                ..Usage::default()
+            });
+        }
+    });
+    let trace = recording.trace();
+    let usage = trace.one("session_end").get("totals.usage");
+    assert_eq!(usage, &json!({"cost_usd": 0.5}));
+}
