@@ -46,6 +46,18 @@ impl Recorder {
             span: cell.span,
             parent,
         };
+        // A copy that came through a fork is its maker's to open, too.
+        if cell.generation != fork_generation() {
+            let at = At {
+                ids,
+                turn: above.and_then(|at| at.turn),
+                kind: cell.kind,
+                turn_span: above.and_then(|at| at.turn_span),
+                run_span: above.and_then(|at| at.run_span),
+                generation: cell.generation,
+            };
+            return (Place { log, at: Some(at) }, ids);
+        }
         let mut span = Box::new(OpenSpan::new(cell.kind, ids, cell.start));
         if let Some(above) = above {
             span.turn = above.turn;
@@ -216,11 +228,15 @@ impl Recorder {
     }
 
     fn record_if_silent(&self, cell: &Cell, raw: &RawFields) {
+        // In a forked child nobody may wait for its parent's locks.
+        if cell.generation != fork_generation() {
+            return;
+        }
         let open = cell.place().and_then(|place| {
             let at = place.at.as_ref()?;
             Some(place.log.is_silent(at.ids.span))
         });
-        if open.unwrap_or(true) && cell.generation == fork_generation() {
+        if open.unwrap_or(true) {
             self.record(cell, raw, None, Outcome::Unset, &[]);
         }
     }

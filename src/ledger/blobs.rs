@@ -5,6 +5,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use super::clock::wall_ns;
+use super::file_size::survive;
 use super::root::{make_dir, open_private};
 use crate::event::new_span_id;
 use crate::redact::{Store, StoreFailed};
@@ -49,7 +50,7 @@ impl<'a> Blobs<'a> {
         let unnamed = dir.join(format!(".{:x}-{:016x}", wall_ns(), new_span_id()));
         let written = open_private(&unnamed, OpenOptions::new().create_new(true).write(true))
             .and_then(|mut file| {
-                file.write_all(bytes)?;
+                survive(|| file.write_all(bytes))?;
                 if self.sync { file.sync_data() } else { Ok(()) }
             })
             .and_then(|()| std::fs::rename(&unnamed, &path));

@@ -31,7 +31,11 @@ impl OpenFiles {
     /// tries the other sessions' locks: the caller holds its own.
     pub fn admit(&self, log: &Arc<SessionLog>) {
         let mut queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
-        queue.push_back(Arc::downgrade(log));
+        let new = Arc::downgrade(log);
+        // A session that goes on in a new segment is in the queue already.
+        if !queue.iter().any(|known| known.ptr_eq(&new)) {
+            queue.push_back(new);
+        }
         let mut looks = queue.len();
         while queue.len() > self.max && looks > 0 {
             looks -= 1;

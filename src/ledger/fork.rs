@@ -17,6 +17,12 @@ static LOCKS: [AtomicI32; SLOTS] = [const { AtomicI32::new(-1) }; SLOTS];
 
 /// How many forks lie between this process and the one that first used the crate.
 pub(crate) fn fork_generation() -> u64 {
+    static ONCE: Once = Once::new();
+    // Before anything that a child must not share can depend on it.
+    ONCE.call_once(|| {
+        // SAFETY: the handler touches atomics and closes descriptors, nothing else.
+        unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
+    });
     GENERATION.load(Ordering::Relaxed)
 }
 
@@ -35,11 +41,6 @@ extern "C" fn in_child() {
 /// Makes a forked child close `fd`. With every slot taken the child keeps it: the parent's
 /// death is then noticed only when the child has gone too.
 pub(crate) fn close_in_child(fd: RawFd) {
-    static ONCE: Once = Once::new();
-    ONCE.call_once(|| {
-        // SAFETY: the handler touches atomics and closes descriptors, nothing else.
-        unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
-    });
     let free = |slot: &&AtomicI32| {
         slot.compare_exchange(-1, fd, Ordering::Relaxed, Ordering::Relaxed)
             .is_ok()

@@ -67,7 +67,8 @@ impl Counters {
         if !self.told.swap(true, Ordering::Relaxed) {
             let line =
                 format!("spanledger: {message}; the agent goes on, health() has the count\n");
-            let _ = std::io::stderr().write_all(line.as_bytes());
+            // It may be a file, and the limit on files' sizes what the message is about.
+            let _ = super::file_size::survive(|| std::io::stderr().write_all(line.as_bytes()));
         }
     }
 }

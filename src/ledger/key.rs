@@ -4,6 +4,7 @@ use std::fs::OpenOptions;
 use std::io::{self, Read, Write};
 use std::path::Path;
 
+use super::file_size::survive;
 use super::root::{Root, make_dir, open_private};
 use crate::event::random_bytes;
 
@@ -30,7 +31,7 @@ pub(crate) fn load_or_make(root: &Root) -> io::Result<[u8; 32]> {
     hex.push('\n');
     let made = open_private(&unnamed, OpenOptions::new().create_new(true).write(true))
         .and_then(|mut file| {
-            file.write_all(hex.as_bytes())?;
+            survive(|| file.write_all(hex.as_bytes()))?;
             file.sync_all()
         })
         .and_then(|()| std::fs::hard_link(&unnamed, &path));

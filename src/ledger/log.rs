@@ -20,6 +20,7 @@ use super::gap::{Gap, LOST_CLOSES, LostClose};
 use super::health::Counters;
 use super::open_span::OpenSpan;
 use super::past::Past;
+use super::root::segment_name;
 use super::segment::Segment;
 use super::{Core, Sync};
 use crate::event::{Fields, Ids, Outcome, SpanKind, Totals, UsageText, write_json_str};
@@ -115,6 +116,8 @@ struct State {
     lost_opens: bool,
     backoff: u64,
     retry_at: u64,
+    /// What went wrong before the wait until then.
+    waits_for: String,
     /// Few at a time, by span id, and too large to be moved about.
     spans: BTreeMap<u64, Box<OpenSpan>>,
     totals: Totals,
@@ -126,17 +129,32 @@ struct State {
     payload: Vec<u8>,
 }
 
+impl State {
+    /// The number of the segment that is written to, 0 before there is one.
+    fn seg(&self) -> u32 {
+        self.segment.as_ref().map_or(0, |segment| segment.number)
+    }
+}
+
 struct Lost {
     cause: String,
+    /// The line is on disk but for its newline.
     whole: bool,
+    /// No segment can hold it, whatever else happens.
+    too_long: bool,
 }
 
 impl Lost {
-    fn io(what: &str, path: &std::path::Path, error: &std::io::Error) -> Self {
+    fn because(cause: String) -> Self {
         Self {
-            cause: format!("{what} {}: {error}", path.display()),
+            cause,
             whole: false,
+            too_long: false,
         }
+    }
+
+    fn io(what: &str, path: &std::path::Path, error: &std::io::Error) -> Self {
+        Self::because(format!("{what} {}: {error}", path.display()))
     }
 }
 
@@ -187,19 +205,28 @@ impl SessionLog {
         })
     }
 
-    /// Reads what earlier segments say, once.
+    /// Reads what earlier segments say, once; again where that failed before anything was read.
     fn read_past(&self, core: &Core, state: &mut State) {
         if std::mem::replace(&mut state.past_read, true) {
             return;
         }
-        let past = Past::read(&self.dir);
-        if let Some(error) = &past.error {
-            core.note_error(error);
+        let mut past = Past::read(&self.dir);
+        if let Some((_, error)) = &past.error
+            && is_out_of_files(error)
+            && core.files.close_some()
+        {
+            past = Past::read(&self.dir);
         }
-        state.started = past.started;
-        state.next_turn = past.next_turn.max(1);
-        state.current = past.current;
-        state.known = past.known;
+        if let Some((path, error)) = &past.error {
+            core.note_error(&format!("read {}: {error}", path.display()));
+            state.past_read = *path != self.dir && !is_out_of_files(error);
+        }
+        state.started |= past.started;
+        state.next_turn = state.next_turn.max(past.next_turn);
+        for (current, before) in state.current.iter_mut().zip(past.current) {
+            *current = current.take().or(before);
+        }
+        state.known.extend(past.known);
     }
 
     /// Opens a span. Returns the turn it belongs to: for a turn, its own.
@@ -248,12 +275,19 @@ impl SessionLog {
         let turn = span.turn;
         let parent = span.ids.parent.filter(|_| span.parent_here);
         let late = parent.is_some_and(|parent| !state.spans.contains_key(&parent));
-        let written = self.append(core, state, span.open_kind, turn, Some(span.ids), |out| {
-            span.write_open(late, out);
-        });
+        let written = self.append(
+            core,
+            state,
+            span.open_kind,
+            turn,
+            Some(span.ids),
+            |out, _| {
+                span.write_open(late, out);
+            },
+        );
         span.lost = !written;
         state.lost_opens |= !written;
-        span.opened_seg = state.segment.as_ref().map_or(0, |s| s.number);
+        span.opened_seg = if written { state.seg() } else { 0 };
         state.spans.insert(span.ids.span, span);
         turn
     }
@@ -298,27 +332,34 @@ impl SessionLog {
         if at_once.is_empty() && usage_members.is_empty() && links.is_empty() {
             return;
         }
-        self.append(core, state, "span_update", at.turn, Some(at.ids), |out| {
-            if late {
-                out.extend_from_slice(b"\"late\":true,");
-            }
-            super::open_span::write_fields(kind, &at_once, out);
-            if !usage_members.is_empty() {
-                out.extend_from_slice(b"\"usage\":{");
-                out.extend_from_slice(&usage_members);
-                out.extend_from_slice(b"},");
-            }
-            if !links.is_empty() {
-                out.extend_from_slice(b"\"links\":[");
-                for (index, (trace, id)) in links.iter().enumerate() {
-                    if index > 0 {
-                        out.push(b',');
-                    }
-                    out.extend_from_slice(&super::open_span::link_json(*trace, *id));
+        self.append(
+            core,
+            state,
+            "span_update",
+            at.turn,
+            Some(at.ids),
+            |out, _| {
+                if late {
+                    out.extend_from_slice(b"\"late\":true,");
                 }
-                out.extend_from_slice(b"],");
-            }
-        });
+                super::open_span::write_fields(kind, &at_once, out);
+                if !usage_members.is_empty() {
+                    out.extend_from_slice(b"\"usage\":{");
+                    out.extend_from_slice(&usage_members);
+                    out.extend_from_slice(b"},");
+                }
+                if !links.is_empty() {
+                    out.extend_from_slice(b"\"links\":[");
+                    for (index, (trace, id)) in links.iter().enumerate() {
+                        if index > 0 {
+                            out.push(b',');
+                        }
+                        out.extend_from_slice(&super::open_span::link_json(*trace, *id));
+                    }
+                    out.extend_from_slice(b"],");
+                }
+            },
+        );
     }
 
     /// Writes the close line, once. The first close wins.
@@ -344,9 +385,8 @@ impl SessionLog {
             state.totals.write(&mut out);
             out
         });
-        let seg = state.segment.as_ref().map_or(0, |s| s.number);
         let kind = span.kind.close_kind();
-        let written = self.append(core, state, kind, span.turn, Some(span.ids), |out| {
+        let written = self.append(core, state, kind, span.turn, Some(span.ids), |out, seg| {
             span.write_close(seg, duration, outcome, out);
             if let Some(totals) = &totals {
                 out.extend_from_slice(totals);
@@ -399,12 +439,19 @@ impl SessionLog {
             parent: None,
             ..at.ids
         });
-        self.append(core, state, kind, at.and_then(|at| at.turn), ids, |out| {
-            if late {
-                out.extend_from_slice(b"\"late\":true,");
-            }
-            fields.write_members(out);
-        });
+        self.append(
+            core,
+            state,
+            kind,
+            at.and_then(|at| at.turn),
+            ids,
+            |out, _| {
+                if late {
+                    out.extend_from_slice(b"\"late\":true,");
+                }
+                fields.write_members(out);
+            },
+        );
     }
 
     /// A `model_usage` event: counts unless the model call it belongs to says better.
@@ -442,7 +489,7 @@ impl SessionLog {
             ..at.ids
         });
         let turn = at.and_then(|at| at.turn);
-        let written = self.append(core, state, what.kind(), turn, ids, |out| {
+        let written = self.append(core, state, what.kind(), turn, ids, |out, _| {
             out.extend_from_slice(b"\"digest\":");
             write_json_str(digest, out);
             out.push(b',');
@@ -473,10 +520,18 @@ impl SessionLog {
                 core.note_error(&lost.cause);
             }
         }
-        state.gap.count
+        let whole = match &mut state.segment {
+            Some(segment) => {
+                let _ = segment.reopen();
+                segment.terminate()
+            }
+            None => true,
+        };
+        state.gap.count + u64::from(!whole)
     }
 
-    /// Appends one line. Whether the kernel has it.
+    /// Appends one line. Whether the kernel has it, be it without its newline. `write` is told the segment it goes to, and
+    /// is called again if that turns out to be another.
     fn append(
         self: &Arc<Self>,
         core: &Core,
@@ -484,16 +539,23 @@ impl SessionLog {
         kind: &str,
         turn: Option<u32>,
         ids: Option<Ids>,
-        write: impl FnOnce(&mut Vec<u8>),
+        write: impl Fn(&mut Vec<u8>, u32),
     ) -> bool {
         let now = wall_ns();
         self.used.store(true, Ordering::Relaxed);
         let mut payload = std::mem::take(&mut state.payload);
         payload.clear();
-        write(&mut payload);
+        let seg = state.seg();
+        write(&mut payload, seg);
         let done = self
             .prepare(core, state, now, payload.len() as u64)
-            .and_then(|()| self.put(core, state, now, kind, turn, ids, &payload));
+            .and_then(|()| {
+                if state.seg() != seg {
+                    payload.clear();
+                    write(&mut payload, state.seg());
+                }
+                self.put(core, state, now, kind, turn, ids, &payload)
+            });
         payload.shrink_to(256 * 1024);
         state.payload = payload;
         match done {
@@ -511,14 +573,19 @@ impl SessionLog {
                 true
             }
             Err(lost) => {
-                if !lost.whole {
+                if lost.whole {
+                    // There but for its newline: no gap, and nothing to be said late.
+                    if let Some(segment) = &mut state.segment {
+                        segment.events += 1;
+                    }
+                } else {
                     state.gap.add(kind, 1, now, &lost.cause);
                 }
                 Counters::add(&core.counters.failed, 1);
                 core.note_error(&lost.cause);
                 core.counters
                     .tell_once(&format!("can't write the trace: {}", lost.cause));
-                false
+                lost.whole
             }
         }
     }
@@ -532,8 +599,6 @@ impl SessionLog {
         now: u64,
         need: u64,
     ) -> Result<(), Lost> {
-        // The head of a line is at most this long, the session's id aside.
-        let need = need + 400 + self.id_json.len() as u64;
         if let Some(segment) = &mut state.segment {
             if segment.file.is_some() {
                 if segment.is_removed(now, false) {
@@ -541,7 +606,7 @@ impl SessionLog {
                 }
             } else if state.retry_at <= steady_ns() {
                 let mut reopened = segment.reopen();
-                if is_out_of_files(&reopened) && core.files.close_some() {
+                if reopened.as_ref().is_err_and(is_out_of_files) && core.files.close_some() {
                     reopened = segment.reopen();
                 }
                 match reopened {
@@ -549,44 +614,69 @@ impl SessionLog {
                     Ok(false) => self.segment_removed(core, state, now),
                     Err(error) => {
                         let lost = Lost::io("open", &segment.path, &error);
-                        back_off(state);
-                        return Err(lost);
+                        return Err(back_off(state, lost));
                     }
                 }
             } else {
-                return Err(self.waiting(state));
+                return Err(Lost::because(state.waits_for.clone()));
             }
-        }
-        if let Some(segment) = &state.segment
-            && !segment.has_room(need)
-        {
-            // The process's file size limit: go on in a new segment, if one can hold the line.
-            if need + 4096 > segment.max_size() {
-                let cause = format!("a line of {need} bytes is over the file size limit");
-                return Err(Lost {
-                    cause,
-                    whole: false,
-                });
-            }
-            state.segment = None;
         }
         if state.segment.is_none() {
             self.create_segment(core, state, now)?;
         }
-        if state.segment.as_ref().is_some_and(|s| !s.has_head) {
-            let head = core.segment_head(self.implicit);
-            self.put(core, state, now, "segment", None, None, &head)?;
-            if let Some(segment) = &mut state.segment {
-                segment.has_head = true;
-            }
-        }
+        self.write_head(core, state, now)?;
         if state.gap.count > 0 {
             let mut out = Vec::new();
             state.gap.write(&mut out);
-            self.put(core, state, now, "gap", None, None, &out)?;
-            state.gap = Gap::default();
+            self.put_owed(core, state, now, "gap", None, None, &out)?;
+            let told = std::mem::take(&mut state.gap);
+            if let Some(segment) = &mut state.segment {
+                segment.gaps += told.count;
+            }
         }
-        self.write_late(core, state, now)
+        self.write_late(core, state, now)?;
+        self.make_room(core, state, now, need)
+    }
+
+    fn write_head(self: &Arc<Self>, core: &Core, state: &mut State, now: u64) -> Result<(), Lost> {
+        if state.segment.as_ref().is_some_and(|s| !s.has_head) {
+            let head = core.segment_head(self.implicit);
+            self.put_owed(core, state, now, "segment", None, None, &head)?;
+            if let Some(segment) = &mut state.segment {
+                segment.has_head = true;
+                segment.head_size = segment.size;
+            }
+        }
+        Ok(())
+    }
+
+    /// Sees to it that a line with so much payload stays below the process's file size limit: in
+    /// a new segment, if one can hold it.
+    fn make_room(
+        self: &Arc<Self>,
+        core: &Core,
+        state: &mut State,
+        now: u64,
+        payload: u64,
+    ) -> Result<(), Lost> {
+        // The rest of a line is at most this long, the session's id aside.
+        let need = payload + 400 + self.id_json.len() as u64;
+        let Some(segment) = &mut state.segment else {
+            return Ok(());
+        };
+        if segment.has_room(need) {
+            return Ok(());
+        }
+        if !segment.has_head || need + segment.head_size > segment.max_size() {
+            let cause = format!("a line of {need} bytes is over the file size limit");
+            return Err(Lost {
+                too_long: true,
+                ..Lost::because(cause)
+            });
+        }
+        state.segment = None;
+        self.create_segment(core, state, now)?;
+        self.write_head(core, state, now)
     }
 
     /// The open lines that were lost of spans still open, and the closes that were lost.
@@ -606,10 +696,20 @@ impl SessionLog {
                 continue;
             };
             let (kind, turn, ids) = (span.open_kind, span.turn, span.ids);
-            let mut out = Vec::new();
+            let (mut out, mut short) = (Vec::new(), Vec::new());
             span.write_open(true, &mut out);
-            self.put(core, state, now, kind, turn, Some(ids), &out)?;
-            let seg = state.segment.as_ref().map_or(0, |s| s.number);
+            span.write_start(true, &mut short);
+            match self.put_owed(core, state, now, kind, turn, Some(ids), &out) {
+                // It must not keep everything else from being written.
+                Err(lost) if lost.too_long => {
+                    match self.put_owed(core, state, now, kind, turn, Some(ids), &short) {
+                        Err(lost) if lost.too_long => {}
+                        other => other?,
+                    }
+                }
+                other => other?,
+            }
+            let seg = state.seg();
             if let Some(span) = state.spans.get_mut(&id) {
                 span.lost = false;
                 span.opened_seg = seg;
@@ -625,7 +725,10 @@ impl SessionLog {
                 close.duration, close.outcome
             );
             out.extend_from_slice(rest.as_bytes());
-            self.put(core, state, now, kind, turn, Some(ids), &out)?;
+            match self.put_owed(core, state, now, kind, turn, Some(ids), &out) {
+                Err(lost) if lost.too_long => {}
+                other => other?,
+            }
             state.lost_closes.remove(0);
         }
         Ok(())
@@ -638,14 +741,14 @@ impl SessionLog {
         now: u64,
     ) -> Result<(), Lost> {
         if state.retry_at > steady_ns() {
-            return Err(self.waiting(state));
+            return Err(Lost::because(state.waits_for.clone()));
         }
         let create = || {
             core.ensure_writer()?;
             Segment::create(&self.dir, now)
         };
         let mut created = create();
-        if is_out_of_files(&created) && core.files.close_some() {
+        if created.as_ref().is_err_and(is_out_of_files) && core.files.close_some() {
             created = create();
         }
         match created {
@@ -658,20 +761,9 @@ impl SessionLog {
                 Ok(())
             }
             Err(error) => {
-                back_off(state);
-                Err(Lost::io("create a segment in", &self.dir, &error))
+                let lost = Lost::io("create a segment in", &self.dir, &error);
+                Err(back_off(state, lost))
             }
-        }
-    }
-
-    fn waiting(&self, state: &State) -> Lost {
-        Lost {
-            cause: format!(
-                "waiting {} ms before {} is tried again",
-                state.backoff / 1_000_000,
-                self.dir.display()
-            ),
-            whole: false,
         }
     }
 
@@ -681,19 +773,42 @@ impl SessionLog {
             return;
         };
         let cause = format!("{} was removed", segment.path.display());
-        if segment.events > 0 {
-            state.gap.add("unknown", segment.events, now, &cause);
+        // What its gap lines told of has to be told again, but is counted already.
+        let missing = segment.events + segment.gaps;
+        if missing > 0 {
+            state.gap.add("unknown", missing, now, &cause);
             Counters::add(&core.counters.failed, segment.events);
         }
         core.note_error(&cause);
         core.counters.tell_once(&cause);
+        let here = |seg: u32| seg != segment.number && self.dir.join(segment_name(seg)).exists();
         for span in state.spans.values_mut() {
-            span.lost = true;
-            state.lost_opens = true;
+            if span.lost || !here(span.opened_seg) {
+                (span.lost, span.opened_seg) = (true, 0);
+                state.lost_opens = true;
+            }
         }
         // The texts behind the digests went with it.
         state.known.clear();
         state.retry_at = 0;
+    }
+
+    /// A line that has to come before others: there but for its newline is there.
+    #[allow(clippy::too_many_arguments)]
+    fn put_owed(
+        self: &Arc<Self>,
+        core: &Core,
+        state: &mut State,
+        now: u64,
+        kind: &str,
+        turn: Option<u32>,
+        ids: Option<Ids>,
+        payload: &[u8],
+    ) -> Result<(), Lost> {
+        match self.put(core, state, now, kind, turn, ids, payload) {
+            Err(lost) if lost.whole => Ok(()),
+            other => other,
+        }
     }
 
     #[allow(clippy::too_many_arguments)]
@@ -707,11 +822,9 @@ impl SessionLog {
         ids: Option<Ids>,
         payload: &[u8],
     ) -> Result<(), Lost> {
+        self.make_room(core, state, now, payload.len() as u64)?;
         let Some(segment) = &mut state.segment else {
-            return Err(Lost {
-                cause: "no segment".into(),
-                whole: false,
-            });
+            return Err(Lost::because("no segment".into()));
         };
         let line = &mut state.line;
         line.clear();
@@ -821,7 +934,7 @@ impl SessionLog {
         let mut closed = 0;
         for dead in &found.spans {
             let kind = "interrupted";
-            let written = self.append(core, state, kind, dead.turn, Some(dead.ids), |out| {
+            let written = self.append(core, state, kind, dead.turn, Some(dead.ids), |out, _| {
                 dead.write(out);
             });
             closed += usize::from(written);
@@ -830,13 +943,15 @@ impl SessionLog {
     }
 }
 
-fn back_off(state: &mut State) {
+fn back_off(state: &mut State, lost: Lost) -> Lost {
+    state.waits_for.clone_from(&lost.cause);
     state.backoff = (state.backoff * 2).clamp(FIRST_BACKOFF_NS, LAST_BACKOFF_NS);
     state.retry_at = steady_ns() + state.backoff;
+    lost
 }
 
-fn is_out_of_files<T>(result: &std::io::Result<T>) -> bool {
-    matches!(result, Err(error) if matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE)))
+fn is_out_of_files(error: &std::io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE))
 }
 
 fn mark_counted(state: &mut State, spans: [Option<u64>; 3]) {

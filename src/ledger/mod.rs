@@ -23,6 +23,7 @@
 
 mod blobs;
 mod clock;
+mod file_size;
 mod files;
 mod fork;
 mod format;
@@ -344,6 +345,8 @@ impl Core {
             Some(lock) if lock.is_named() => Ok(()),
             _ => {
                 let id = self.writer_id.get().map(String::as_str);
+                // First let go of the old one: it takes the name away that the new one gets.
+                *writer = None;
                 let lock = WriterLock::take(&self.root, id)?;
                 let _ = self.writer_id.set(lock.id.clone());
                 *writer = Some(lock);

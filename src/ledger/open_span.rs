@@ -112,14 +112,19 @@ impl OpenSpan {
 
     /// The members of its open line.
     pub fn write_open(&self, late: bool, out: &mut Vec<u8>) {
+        self.write_start(late, out);
+        self.write_known(out);
+        self.write_links(out);
+    }
+
+    /// The least that an open line says.
+    pub fn write_start(&self, late: bool, out: &mut Vec<u8>) {
         out.extend_from_slice(b"\"start\":\"");
         write_time(self.start.wall, 9, out);
         out.extend_from_slice(b"\",");
         if late {
             out.extend_from_slice(b"\"late\":true,");
         }
-        self.write_known(out);
-        self.write_links(out);
     }
 
     /// The members of its close line: the open line's, and how it went.

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use memchr::memmem;
 
@@ -17,7 +17,8 @@ pub(crate) struct Past {
     pub next_turn: u32,
     pub current: [Option<String>; 3],
     pub known: HashSet<String>,
-    pub error: Option<String>,
+    /// What could not be read, and why.
+    pub error: Option<(PathBuf, io::Error)>,
 }
 
 impl Past {
@@ -28,14 +29,14 @@ impl Past {
             Ok(found) => found,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return past,
             Err(error) => {
-                past.error = Some(format!("read {}: {error}", session.display()));
+                past.error = Some((session.to_owned(), error));
                 return past;
             }
         };
         for (_, path) in found {
             match tail(&path) {
                 Ok(bytes) => past.take(&bytes),
-                Err(error) => past.error = Some(format!("read {}: {error}", path.display())),
+                Err(error) => past.error = Some((path, error)),
             }
         }
         past

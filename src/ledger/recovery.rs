@@ -96,7 +96,7 @@ pub(crate) fn find(core: &Core, session: &Path, own: Option<u32>) -> io::Result<
         spans: Vec::new(),
         _lock: None,
     };
-    if dead_with_open(core, session, own)?.is_empty() {
+    if left_behind(core, session, own)?.dead.is_empty() {
         return Ok(nothing());
     }
     let lock = open_private(
@@ -107,27 +107,48 @@ pub(crate) fn find(core: &Core, session: &Path, own: Option<u32>) -> io::Result<
         // Somebody else is at it.
         return Ok(nothing());
     }
-    let dead = dead_with_open(core, session, own)?;
+    let LeftBehind { dead, closed } = left_behind(core, session, own)?;
     let mut spans = Vec::new();
     for (number, path) in &dead {
         spans.extend(left_open(*number, path)?);
     }
-    if !spans.is_empty() {
-        let closed = closed_elsewhere(session)?;
-        spans.retain(|span| !closed.contains(&span.ids.span));
-    }
+    spans.retain(|span| !closed.contains(&span.ids.span));
     Ok(Found {
         spans,
         _lock: Some(lock),
     })
 }
 
-/// The segments of dead writers whose end leaves a span open.
+#[derive(Default)]
+struct LeftBehind {
+    /// The segments of dead writers that leave a span open which no other segment closes.
+    dead: Vec<(u32, PathBuf)>,
+    /// What was closed in another segment than the one that opened it.
+    closed: HashSet<u64>,
+}
+
+/// What dead writers left open. A session that was recovered before costs a look at its segments' ends and one
+/// pass over their bytes.
+fn left_behind(core: &Core, session: &Path, own: Option<u32>) -> io::Result<LeftBehind> {
+    let mut dead = dead_with_open(core, session, own)?;
+    if dead.is_empty() {
+        return Ok(LeftBehind::default());
+    }
+    let closed = closed_elsewhere(session)?;
+    dead.retain(|(_, _, open)| !open.is_subset(&closed));
+    let dead = dead.into_iter().map(|(number, path, _)| (number, path));
+    Ok(LeftBehind {
+        dead: dead.collect(),
+        closed,
+    })
+}
+
+/// The segments of dead writers, and which spans their ends leave open.
 fn dead_with_open(
     core: &Core,
     session: &Path,
     own: Option<u32>,
-) -> io::Result<Vec<(u32, PathBuf)>> {
+) -> io::Result<Vec<(u32, PathBuf, HashSet<u64>)>> {
     let found = match segments(session) {
         Ok(found) => found,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -138,8 +159,9 @@ fn dead_with_open(
         if Some(number) == own || writer_of(&path)?.is_some_and(|id| is_alive(core, &id)) {
             continue;
         }
-        if ends_open(&tail(&path)?) {
-            dead.push((number, path));
+        let open = open_at_end(&tail(&path)?);
+        if !open.is_empty() {
+            dead.push((number, path, open));
         }
     }
     Ok(dead)
@@ -149,21 +171,28 @@ fn is_alive(core: &Core, id: &str) -> bool {
     core.writer_id().as_deref() == Some(id) || writer::is_alive(&core.root, id)
 }
 
-/// Who wrote a segment, by its first line. `None`: the writer died before that line was whole.
+/// Who wrote a segment, by its first line: before it can stand only what is left of one that a
+/// full disk tore. `None`: the writer died before that line was whole.
 fn writer_of(path: &Path) -> io::Result<Option<String>> {
-    let mut first = Vec::new();
-    BufReader::new(File::open(path)?).read_until(b'\n', &mut first)?;
-    if first.last() != Some(&b'\n') {
-        return Ok(None);
+    let mut reader = BufReader::new(File::open(path)?);
+    let mut bytes = Vec::new();
+    loop {
+        bytes.clear();
+        reader.read_until(b'\n', &mut bytes)?;
+        if bytes.last() != Some(&b'\n') {
+            return Ok(None);
+        }
+        if let Ok(line) = Line::parse(&bytes) {
+            let writer = line.payload.get("writer").and_then(Value::as_str);
+            return Ok(writer.map(str::to_owned));
+        }
     }
-    let line = Line::parse(&first).ok();
-    let writer = line.as_ref().and_then(|line| line.payload.get("writer"));
-    Ok(writer.and_then(Value::as_str).map(str::to_owned))
 }
 
-/// Whether the end of a segment leaves a span open.
-fn ends_open(tail: &[u8]) -> bool {
-    let mut open: HashSet<String> = HashSet::new();
+/// The spans that the end of a segment leaves open.
+fn open_at_end(tail: &[u8]) -> HashSet<u64> {
+    let hex = |text: &str| u64::from_str_radix(text, 16).ok();
+    let mut open = HashSet::new();
     for bytes in lines(tail) {
         let Some(kind) = kind_of(bytes).and_then(|kind| std::str::from_utf8(kind).ok()) else {
             continue;
@@ -180,9 +209,9 @@ fn ends_open(tail: &[u8]) -> bool {
             let ids = listed
                 .into_iter()
                 .flatten()
-                .filter_map(|v| v.get("span_id")?.as_str());
-            open = ids.map(str::to_owned).collect();
-        } else if let Some(span) = line.span_id {
+                .filter_map(|v| hex(v.get("span_id")?.as_str()?));
+            open = ids.collect();
+        } else if let Some(span) = line.span_id.as_deref().and_then(hex) {
             if opens {
                 open.insert(span);
             } else {
@@ -190,13 +219,13 @@ fn ends_open(tail: &[u8]) -> bool {
             }
         }
     }
-    !open.is_empty()
+    open
 }
 
 /// Calls `take` with every whole line of a segment that parses.
 fn each_line(
     path: &Path,
-    wanted: impl Fn(&str) -> bool,
+    wanted: impl Fn(&str, &[u8]) -> bool,
     mut take: impl FnMut(Line),
 ) -> io::Result<Option<u64>> {
     let mut reader = BufReader::with_capacity(1 << 18, File::open(path)?);
@@ -214,7 +243,7 @@ fn each_line(
         if let Some(ts) = ts_of(&bytes) {
             last_seen = last_seen.max(Some(ts));
         }
-        if wanted(kind)
+        if wanted(kind, &bytes)
             && let Ok(line) = Line::parse(&bytes)
         {
             take(line);
@@ -232,7 +261,7 @@ fn ts_of(line: &[u8]) -> Option<u64> {
 fn left_open(number: u32, path: &Path) -> io::Result<Vec<DeadSpan>> {
     let mut open: HashMap<u64, DeadSpan> = HashMap::new();
     let mut order = Vec::new();
-    let wanted = |kind: &str| {
+    let wanted = |kind: &str, _: &[u8]| {
         kind == "span_update"
             || SpanKind::from_open_kind(kind).is_some()
             || SpanKind::is_close_kind(kind)
@@ -273,10 +302,16 @@ fn left_open(number: u32, path: &Path) -> io::Result<Vec<DeadSpan>> {
     Ok(spans)
 }
 
+/// The spans that were closed in another segment than the one that opened them. Such a line says
+/// so, or that it is late; the words can also stand in a text, which does no harm.
 fn closed_elsewhere(session: &Path) -> io::Result<HashSet<u64>> {
+    let says = |bytes: &[u8], word: &str| memchr::memmem::find(bytes, word.as_bytes()).is_some();
+    let wanted = |kind: &str, bytes: &[u8]| {
+        SpanKind::is_close_kind(kind) && (says(bytes, "\"opened_seg\"") || says(bytes, "\"late\""))
+    };
     let mut closed = HashSet::new();
     for (_, path) in segments(session)? {
-        each_line(&path, SpanKind::is_close_kind, |line| {
+        each_line(&path, wanted, |line| {
             closed.extend(line.ids().map(|ids| ids.span));
         })?;
     }

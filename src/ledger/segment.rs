@@ -5,6 +5,7 @@ use std::io::{self, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use super::file_size::{size_limit, survive};
 use super::root::{make_dir, open_private, segment_name, segments};
 
 /// How the file ends.
@@ -36,7 +37,11 @@ pub(crate) struct Segment {
     pub size: u64,
     /// Events in it, without the lines about the segment itself.
     pub events: u64,
+    /// Events that its `gap` lines tell of.
+    pub gaps: u64,
     pub has_head: bool,
+    /// The size of its first line.
+    pub head_size: u64,
     tail: Tail,
     inode: (u64, u64),
     /// Beyond this size the kernel kills the process (`RLIMIT_FSIZE`).
@@ -71,7 +76,9 @@ impl Segment {
             next_seq: 1,
             size: 0,
             events: 0,
+            gaps: 0,
             has_head: false,
+            head_size: 0,
             tail: Tail::Clean,
             inode: (meta.dev(), meta.ino()),
             max_size: size_limit(),
@@ -128,8 +135,13 @@ impl Segment {
         }
     }
 
-    pub fn has_room(&self, line: u64) -> bool {
-        self.size.saturating_add(line) <= self.max_size
+    /// Whether a line fits below the limit, which may have been raised meanwhile.
+    pub fn has_room(&mut self, line: u64) -> bool {
+        let size = self.size.saturating_add(line);
+        if size > self.max_size {
+            self.max_size = size_limit();
+        }
+        size <= self.max_size
     }
 
     pub fn max_size(&self) -> u64 {
@@ -143,6 +155,20 @@ impl Segment {
         }
     }
 
+    /// Brings the newline that the last line lacks. Whether nothing is lacking any more.
+    pub fn terminate(&mut self) -> bool {
+        if self.tail != Tail::Unterminated {
+            return true;
+        }
+        let written = self.file.as_mut().map(|file| survive(|| file.write(b"\n")));
+        let done = matches!(written, Some(Ok(1)));
+        if done {
+            self.size += 1;
+            self.tail = Tail::Clean;
+        }
+        done
+    }
+
     /// Hands a whole line to the kernel: one write, and one more for the rest of a short one.
     pub fn write(&mut self, line: &[u8]) -> Result<(), WriteFailed> {
         let Some(file) = &mut self.file else {
@@ -151,10 +177,16 @@ impl Segment {
                 whole: false,
             });
         };
+        let limited = self.max_size != u64::MAX;
         let mut done = 0;
         let mut attempts = 0;
         let error = loop {
-            match file.write(&line[done..]) {
+            let written = if limited {
+                survive(|| file.write(&line[done..]))
+            } else {
+                file.write(&line[done..])
+            };
+            match written {
                 Ok(n) => {
                     done += n;
                     if done == line.len() {
@@ -192,20 +224,5 @@ impl Segment {
             };
         }
         Err(WriteFailed { error, whole })
-    }
-}
-
-/// The size a file may have, a little below the limit that brings SIGXFSZ.
-fn size_limit() -> u64 {
-    let mut limit = libc::rlimit {
-        rlim_cur: 0,
-        rlim_max: 0,
-    };
-    // SAFETY: `limit` is a valid place for the answer.
-    let known = unsafe { libc::getrlimit(libc::RLIMIT_FSIZE, &mut limit) } == 0;
-    if !known || limit.rlim_cur == libc::RLIM_INFINITY {
-        u64::MAX
-    } else {
-        limit.rlim_cur
     }
 }

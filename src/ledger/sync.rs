@@ -35,6 +35,8 @@ struct Dirty {
 pub(crate) struct Syncer {
     dirty: Mutex<Dirty>,
     wake: Condvar,
+    /// Held while somebody syncs; keeps what went wrong until somebody can be told.
+    syncing: Mutex<Option<std::io::Error>>,
 }
 
 impl Syncer {
@@ -62,7 +64,9 @@ impl Syncer {
             let (dirty, _) = waited.unwrap_or_else(PoisonError::into_inner);
             let stop = dirty.stop;
             drop(dirty);
-            let _ = self.sync_now();
+            if let Err(error) = self.sync_now() {
+                *self.syncing.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
+            }
             if stop {
                 return;
             }
@@ -94,8 +98,12 @@ impl Syncer {
         self.wake.notify_all();
     }
 
-    /// Syncs what is new: blobs, then the segments that name them, then new directories.
+    /// Syncs what is new: blobs, then the segments that name them, then new directories. When it
+    /// returns, what somebody else was syncing is synced, too; an error of theirs that nobody was
+    /// told of yet is told here.
     pub fn sync_now(&self) -> std::io::Result<()> {
+        let mut syncing = self.syncing.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut result = syncing.take().map_or(Ok(()), Err);
         let taken = {
             let mut dirty = self.dirty.lock().unwrap_or_else(PoisonError::into_inner);
             let stop = dirty.stop;
@@ -107,7 +115,6 @@ impl Syncer {
                 },
             )
         };
-        let mut result = Ok(());
         for path in taken.blobs.iter().chain(&taken.segments) {
             result = result.and(sync_file(path));
         }

@@ -6,6 +6,7 @@ use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 
 use super::clock::wall_ns;
+use super::file_size::survive;
 use super::fork::{close_in_child, fork_generation, keep_in_child};
 use super::root::{Root, make_dir, open_private};
 use crate::event::random_bytes;
@@ -29,15 +30,17 @@ impl WriterLock {
         let path = dir.join(&id);
         let unnamed = dir.join(format!(".{id}"));
         let mut file = open_private(&unnamed, OpenOptions::new().create_new(true).write(true))?;
+        // Before it is locked: a fork in between must not take the lock along.
+        close_in_child(file.as_raw_fd());
         let named = file
             .lock()
-            .and_then(|()| writeln!(file, "{}", std::process::id()))
+            .and_then(|()| survive(|| writeln!(file, "{}", std::process::id())))
             .and_then(|()| std::fs::rename(&unnamed, &path));
         if let Err(error) = named {
             let _ = std::fs::remove_file(&unnamed);
+            keep_in_child(file.as_raw_fd());
             return Err(error);
         }
-        close_in_child(file.as_raw_fd());
         Ok(Self {
             id,
             file: Some(file),

@@ -1,0 +1,97 @@
+//! The trace's place can't be written to.
+
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt;
+
+use crate::agent::Agent;
+use crate::mount::{Tmpfs, is_root};
+use crate::scene::Scene;
+
+#[test]
+fn a_read_only_directory_delays_the_trace_until_it_can_be_written() {
+    let dir = tempfile::tempdir().unwrap();
+    let place = dir.path().join("place");
+    std::fs::create_dir(&place).unwrap();
+    let root = place.join("root");
+    if let Some(disk) = Tmpfs::mount(&place, 1 << 20) {
+        disk.set_read_only(true);
+        let mut scene = Scene::new(Agent::start(&root), &root);
+        scene.during();
+        disk.set_read_only(false);
+        scene.after();
+    } else if !is_root() {
+        std::fs::set_permissions(&place, Permissions::from_mode(0o500)).unwrap();
+        let mut scene = Scene::new(Agent::start(&root), &root);
+        scene.during();
+        std::fs::set_permissions(&place, Permissions::from_mode(0o700)).unwrap();
+        scene.after();
+    } else {
+        eprintln!("skipped: root without mounts can't make a directory read-only");
+    }
+}
+
+#[test]
+fn a_root_that_is_a_file_delays_the_trace_until_it_is_gone() {
+    let dir = tempfile::tempdir().unwrap();
+    let root = dir.path().join("root");
+    std::fs::write(&root, "not a directory").unwrap();
+    let mut scene = Scene::new(Agent::start(&root), &root);
+    scene.during();
+    assert_eq!(std::fs::read(&root).unwrap(), b"not a directory");
+    std::fs::remove_file(&root).unwrap();
+    scene.after();
+}
+
+#[test]
+fn a_file_where_sessions_should_be_delays_the_trace_until_it_is_gone() {
+    let dir = tempfile::tempdir().unwrap();
+    let sessions = dir.path().join("sessions");
+    std::fs::write(&sessions, "not a directory").unwrap();
+    let mut scene = Scene::new(Agent::start(dir.path()), dir.path());
+    scene.during();
+    std::fs::remove_file(&sessions).unwrap();
+    scene.after();
+}
+
+#[test]
+fn a_file_in_the_place_of_one_session_costs_no_other_session_anything() {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::create_dir(dir.path().join("sessions")).unwrap();
+    std::fs::write(dir.path().join("sessions/bad"), "").unwrap();
+    let mut agent = Agent::start(dir.path());
+    agent.tell(&[
+        "run bad bad",
+        "run good good",
+        "events good 0 5",
+        "finish good",
+    ]);
+    let health = agent.health();
+    assert_eq!(health.failed, 1, "{health:?}");
+    std::fs::remove_file(dir.path().join("sessions/bad")).unwrap();
+    assert_eq!(agent.ask("flush"), "0");
+    let trace = crate::support::Trace::read(dir.path());
+    let kinds = trace.kinds("good");
+    assert_eq!(kinds[..2], ["segment", "session_start"]);
+    assert!(!kinds.contains(&"gap"));
+    assert_eq!(trace.kinds("bad"), ["segment", "gap", "session_start"]);
+}
+
+#[test]
+fn an_agent_with_a_closed_stderr_goes_on_and_its_descriptor_is_left_alone() {
+    let dir = tempfile::tempdir().unwrap();
+    let sessions = dir.path().join("sessions");
+    std::fs::write(&sessions, "").unwrap();
+    let mut agent = Agent::start(dir.path());
+    agent.tell(&["close-stderr", "run run s", "events run 0 3"]);
+    assert_eq!(agent.health().failed, 4);
+    std::fs::remove_file(&sessions).unwrap();
+    assert_eq!(agent.ask("flush"), "0");
+    agent.tell(&["events run 3 6"]);
+    assert_eq!(agent.health().failed, 4);
+    // What the agent prints there must not end up in the trace.
+    assert_eq!(agent.ask("stderr-is-open"), "false");
+    assert_eq!(agent.stderr(), "");
+    let trace = crate::support::Trace::read(dir.path());
+    assert_eq!(trace.one("gap").payload["count"], 4);
+    assert_eq!(trace.all("probe").len(), 3);
+}
