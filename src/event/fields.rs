@@ -206,6 +206,15 @@ pub(crate) struct Cleaner<'a> {
 }
 
 impl Cleaner<'_> {
+    /// A field's name as it may be written. A name in the program's text is no secret; one that
+    /// was made while it ran can be anything.
+    fn key(&mut self, key: &Cow<'static, str>) -> Cow<'static, str> {
+        match key {
+            Cow::Borrowed(name) => Cow::Borrowed(name),
+            Cow::Owned(name) => Cow::Owned(self.redactor.text(name, &mut self.tally).into_owned()),
+        }
+    }
+
     fn value(&mut self, key: &str, form: RawForm, text: &str, out: &mut Vec<u8>) {
         let looks_like_json = || text.trim_start().starts_with(['{', '[']);
         let as_json = match form {
@@ -268,6 +277,7 @@ impl Fields {
                 continue;
             }
             let role = kind.map_or(FieldRole::Input, |kind| kind.role(&entry.key));
+            let key = cleaner.key(&entry.key);
             match role {
                 FieldRole::Usage(field) if usage.take(field, text, cleaner) => {}
                 FieldRole::Usage(UsageField::Whole) => {
@@ -280,11 +290,11 @@ impl Fields {
                 FieldRole::Error => {
                     let object = as_error_object(text);
                     let json = object.as_deref().unwrap_or(text);
-                    fields.insert(&entry.key, |out| {
+                    fields.insert(&key, |out| {
                         cleaner.value("error", RawForm::Json, json, out);
                     });
                 }
-                _ => fields.insert(&entry.key, |out| {
+                _ => fields.insert(&key, |out| {
                     cleaner.value(&entry.key, entry.form, text, out);
                 }),
             }
