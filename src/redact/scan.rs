@@ -201,16 +201,17 @@ impl Redactor {
         self.mask_key.mask(rule, secret.as_bytes())
     }
 
-    /// The rule name of a mask made because of the name `key`.
+    /// The rule name of a mask made because of the name `key`. A name that is a secret, or holds
+    /// one, is not repeated.
     pub(super) fn key_rule(&self, key: &str) -> String {
-        let key = key.trim_matches('-');
-        if self.has_shape(key) {
+        if self.has_shape(key) || !self.find(key).is_empty() {
             return "key:masked".to_owned();
         }
+        let key = key.trim_matches('-');
         format!("key:{}", mask::rule_name(key, LONGEST_KEY))
     }
 
-    /// Whether a name is itself a secret, which its mask must not repeat.
+    /// Whether a name has a secret's own shape, also where values are not looked at.
     fn has_shape(&self, name: &str) -> bool {
         let bytes = name.as_bytes();
         bytes.len() >= 12
