@@ -3,6 +3,7 @@
 
 use std::borrow::Cow;
 use std::fmt;
+use std::ops::Range;
 
 use serde_json::{Map, Value};
 
@@ -20,6 +21,8 @@ enum RawForm {
     Json,
     /// A number or a bool, spelled as JSON.
     Plain,
+    /// This much of the text is to be written; the rest is there to see it by.
+    Piece { from: usize, to: usize },
 }
 
 #[derive(Clone, Debug)]
@@ -105,6 +108,17 @@ impl RawFields {
                     buf.push_str(&format!("[not serializable: {error}]"));
                     RawForm::Text
                 }
+            }
+        });
+    }
+
+    /// A piece of a text, to be seen in the light of what is around it.
+    pub fn piece(&mut self, key: &'static str, text: &str, piece: Range<usize>) {
+        self.push(key, |buf| {
+            buf.push_str(text);
+            RawForm::Piece {
+                from: piece.start,
+                to: piece.end,
             }
         });
     }
@@ -225,6 +239,11 @@ impl Cleaner<'_> {
             }
             RawForm::Plain | RawForm::Json => true,
             RawForm::Text => is_json_field(key) && looks_like_json(),
+            RawForm::Piece { from, to } => {
+                let (redactor, limits) = (self.redactor, self.limits);
+                let (store, tally) = (&mut *self.store, &mut self.tally);
+                return redactor.write_piece(text, from..to, limits, store, out, tally);
+            }
         };
         let (redactor, limits) = (self.redactor, self.limits);
         if as_json

@@ -56,7 +56,7 @@ const BY_NAME: u8 = 102;
 /// No secret that anything here recognises is shorter with its context.
 const SHORTEST: usize = 6;
 /// How often a text is looked at again; in practice twice.
-const MOST_ROUNDS: usize = 8;
+pub(super) const MOST_ROUNDS: usize = 8;
 /// Longest part of a key that a mask names.
 const LONGEST_KEY: usize = 40;
 
@@ -147,6 +147,11 @@ impl Redactor {
         self.is_clear(json)
             && !self.keys.any_in(json)
             && memchr::memmem::find(json.as_bytes(), b"\\u").is_none()
+    }
+
+    /// Whether the user has patterns of their own.
+    pub(super) fn has_rules(&self) -> bool {
+        !self.rules.is_empty()
     }
 
     /// All secrets in `text`, sorted, no two overlapping in what is masked.
