@@ -145,8 +145,8 @@ fn cases() -> ProptestConfig {
     }
 }
 
-fn run(ops: &[Op]) {
-    let mut world = World::new();
+fn run(ops: &[Op], faults: bool) {
+    let mut world = World::new(faults);
     for op in ops {
         world.perform(op);
     }
@@ -160,13 +160,39 @@ proptest! {
     fn without_faults_everything_is_read_back_once_whatever_crashes(
         ops in prop::collection::vec(op(), 0..80),
     ) {
-        run(&ops);
+        run(&ops, false);
     }
 
     #[test]
     fn with_faults_everything_is_read_back_once_or_counted_as_missing(
         ops in prop::collection::vec(op_or_fault(), 0..80),
     ) {
-        run(&ops);
+        run(&ops, true);
     }
+}
+
+/// A process that starts while nothing can be read learns of the past as soon as it can.
+#[test]
+fn a_session_resumed_during_a_fault_goes_on_where_it_was_when_the_fault_is_over() {
+    let open = |kind| Op::Open {
+        session: 0,
+        kind,
+        under: None,
+    };
+    run(
+        &[
+            open(Kind::Run),
+            open(Kind::Turn),
+            open(Kind::Turn),
+            Op::Crash,
+            Op::Block,
+            open(Kind::Run),
+            Op::EventInSession { session: 0 },
+            Op::Unblock,
+            Op::Flush,
+            open(Kind::Turn),
+            Op::EventInSession { session: 0 },
+        ],
+        true,
+    );
 }

@@ -42,6 +42,7 @@ pub struct World {
     pub lives: Vec<Life>,
     numbers: u64,
     blocked: bool,
+    faults: bool,
     /// Sessions whose directory was removed at some time.
     pub removed: [bool; SESSIONS.len()],
     /// Sessions in which, after the last crash, somebody looked for what it left open.
@@ -60,7 +61,7 @@ pub struct Done {
 const WORDS: &str = "one two three four five six seven eight";
 
 impl World {
-    pub fn new() -> Self {
+    pub fn new(faults: bool) -> Self {
         let mut world = Self {
             dir: tempfile::tempdir().unwrap(),
             running: None,
@@ -69,6 +70,7 @@ impl World {
             lives: Vec::new(),
             numbers: 0,
             blocked: false,
+            faults,
             removed: [false; SESSIONS.len()],
             recovered: [true; SESSIONS.len()],
         };
@@ -205,7 +207,11 @@ impl World {
 
     fn open(&mut self, session: usize, kind: Kind, under: Option<&Index>) {
         let number = self.number();
-        let parent = under.and_then(|index| self.pick(index, |span| span.session == session));
+        // What is opened inside a span that has ended is marked as late, as is what had to be
+        // written again: with faults, only the latter is to be found.
+        let faults = self.faults;
+        let fits = |span: &ModelSpan| span.session == session && !(faults && span.closed);
+        let parent = under.and_then(|index| self.pick(index, fits));
         let above = parent.map(|at| self.held[at].as_ref().unwrap().span.clone());
         let handle = self.running.as_ref().unwrap().1.handle();
         let here = handle.session(SESSIONS[session]);
