@@ -222,10 +222,13 @@ pub(crate) struct Cleaner<'a> {
 impl Cleaner<'_> {
     /// A field's name as it may be written. A name in the program's text is no secret; one that
     /// was made while it ran can be anything.
-    fn key(&mut self, key: &Cow<'static, str>) -> Cow<'static, str> {
+    fn key(&mut self, key: Cow<'static, str>) -> Cow<'static, str> {
         match key {
             Cow::Borrowed(name) => Cow::Borrowed(name),
-            Cow::Owned(name) => Cow::Owned(self.redactor.text(name, &mut self.tally).into_owned()),
+            Cow::Owned(name) => match self.redactor.text(&name, &mut self.tally) {
+                Cow::Borrowed(_) => Cow::Owned(name),
+                Cow::Owned(clean) => Cow::Owned(clean),
+            },
         }
     }
 
@@ -290,17 +293,17 @@ impl Fields {
                 // Kept under another name: the line would have two members of this one, and
                 // readers would believe the user's.
                 let key = Cow::Owned(format!("custom.{}", entry.key));
-                fields.insert(&key, |out| {
+                fields.insert(key, |out| {
                     cleaner.value(&entry.key, entry.form, text, out);
                 });
                 continue;
             }
             let role = kind.map_or(FieldRole::Input, |kind| kind.role(&entry.key));
-            let key = cleaner.key(&entry.key);
+            let key = cleaner.key(entry.key.clone());
             match role {
                 FieldRole::Usage(field) if usage.take(field, text, cleaner) => {}
                 FieldRole::Usage(UsageField::Whole) => {
-                    fields.insert(&Cow::Borrowed("custom.usage"), |out| {
+                    fields.insert(Cow::Borrowed("custom.usage"), |out| {
                         cleaner.value(&entry.key, entry.form, text, out);
                     });
                 }
@@ -309,11 +312,11 @@ impl Fields {
                 FieldRole::Error => {
                     let object = as_error_object(text);
                     let json = object.as_deref().unwrap_or(text);
-                    fields.insert(&key, |out| {
+                    fields.insert(key, |out| {
                         cleaner.value("error", RawForm::Json, json, out);
                     });
                 }
-                _ => fields.insert(&key, |out| {
+                _ => fields.insert(key, |out| {
                     cleaner.value(&entry.key, entry.form, text, out);
                 }),
             }
@@ -321,14 +324,14 @@ impl Fields {
         (fields, usage)
     }
 
-    fn insert(&mut self, key: &Cow<'static, str>, write: impl FnOnce(&mut Vec<u8>)) {
-        self.at.retain(|entry| entry.key != *key);
+    fn insert(&mut self, key: Cow<'static, str>, write: impl FnOnce(&mut Vec<u8>)) {
+        self.at.retain(|entry| entry.key != key);
         let start = self.buf.len();
-        write_json_str(key, &mut self.buf);
+        write_json_str(&key, &mut self.buf);
         self.buf.push(b':');
         write(&mut self.buf);
         self.at.push(Entry {
-            key: key.clone(),
+            key,
             start,
             end: self.buf.len(),
         });
@@ -336,12 +339,12 @@ impl Fields {
 
     /// Sets a field to JSON that is ours or has passed redaction already.
     pub fn set(&mut self, key: impl Into<Cow<'static, str>>, json: &[u8]) {
-        self.insert(&key.into(), |out| out.extend_from_slice(json));
+        self.insert(key.into(), |out| out.extend_from_slice(json));
     }
 
     /// Sets a field to a text that is ours: an id, a kind, a time.
     pub fn set_str(&mut self, key: impl Into<Cow<'static, str>>, text: &str) {
-        self.insert(&key.into(), |out| write_json_str(text, out));
+        self.insert(key.into(), |out| write_json_str(text, out));
     }
 
     pub fn get(&self, key: &str) -> Option<&[u8]> {
