@@ -3,6 +3,7 @@
 
 use std::borrow::Cow;
 use std::fmt;
+use std::ops::Range;
 
 use serde_json::{Map, Value};
 
@@ -20,6 +21,8 @@ enum RawForm {
     Json,
     /// A number or a bool, spelled as JSON.
     Plain,
+    /// This much of the text is to be written; the rest is there to see it by.
+    Piece { from: usize, to: usize },
 }
 
 #[derive(Clone, Debug)]
@@ -105,6 +108,17 @@ impl RawFields {
                     buf.push_str(&format!("[not serializable: {error}]"));
                     RawForm::Text
                 }
+            }
+        });
+    }
+
+    /// A piece of a text, to be seen in the light of what is around it.
+    pub fn piece(&mut self, key: &'static str, text: &str, piece: Range<usize>) {
+        self.push(key, |buf| {
+            buf.push_str(text);
+            RawForm::Piece {
+                from: piece.start,
+                to: piece.end,
             }
         });
     }
@@ -206,6 +220,18 @@ pub(crate) struct Cleaner<'a> {
 }
 
 impl Cleaner<'_> {
+    /// A field's name as it may be written. A name in the program's text is no secret; one that
+    /// was made while it ran can be anything.
+    fn key(&mut self, key: Cow<'static, str>) -> Cow<'static, str> {
+        match key {
+            Cow::Borrowed(name) => Cow::Borrowed(name),
+            Cow::Owned(name) => match self.redactor.text(&name, &mut self.tally) {
+                Cow::Borrowed(_) => Cow::Owned(name),
+                Cow::Owned(clean) => Cow::Owned(clean),
+            },
+        }
+    }
+
     fn value(&mut self, key: &str, form: RawForm, text: &str, out: &mut Vec<u8>) {
         let looks_like_json = || text.trim_start().starts_with(['{', '[']);
         let as_json = match form {
@@ -216,6 +242,11 @@ impl Cleaner<'_> {
             }
             RawForm::Plain | RawForm::Json => true,
             RawForm::Text => is_json_field(key) && looks_like_json(),
+            RawForm::Piece { from, to } => {
+                let (redactor, limits) = (self.redactor, self.limits);
+                let (store, tally) = (&mut *self.store, &mut self.tally);
+                return redactor.write_piece(text, from..to, limits, store, out, tally);
+            }
         };
         let (redactor, limits) = (self.redactor, self.limits);
         if as_json
@@ -262,16 +293,17 @@ impl Fields {
                 // Kept under another name: the line would have two members of this one, and
                 // readers would believe the user's.
                 let key = Cow::Owned(format!("custom.{}", entry.key));
-                fields.insert(&key, |out| {
+                fields.insert(key, |out| {
                     cleaner.value(&entry.key, entry.form, text, out);
                 });
                 continue;
             }
             let role = kind.map_or(FieldRole::Input, |kind| kind.role(&entry.key));
+            let key = cleaner.key(entry.key.clone());
             match role {
                 FieldRole::Usage(field) if usage.take(field, text, cleaner) => {}
                 FieldRole::Usage(UsageField::Whole) => {
-                    fields.insert(&Cow::Borrowed("custom.usage"), |out| {
+                    fields.insert(Cow::Borrowed("custom.usage"), |out| {
                         cleaner.value(&entry.key, entry.form, text, out);
                     });
                 }
@@ -280,11 +312,11 @@ impl Fields {
                 FieldRole::Error => {
                     let object = as_error_object(text);
                     let json = object.as_deref().unwrap_or(text);
-                    fields.insert(&entry.key, |out| {
+                    fields.insert(key, |out| {
                         cleaner.value("error", RawForm::Json, json, out);
                     });
                 }
-                _ => fields.insert(&entry.key, |out| {
+                _ => fields.insert(key, |out| {
                     cleaner.value(&entry.key, entry.form, text, out);
                 }),
             }
@@ -292,14 +324,14 @@ impl Fields {
         (fields, usage)
     }
 
-    fn insert(&mut self, key: &Cow<'static, str>, write: impl FnOnce(&mut Vec<u8>)) {
-        self.at.retain(|entry| entry.key != *key);
+    fn insert(&mut self, key: Cow<'static, str>, write: impl FnOnce(&mut Vec<u8>)) {
+        self.at.retain(|entry| entry.key != key);
         let start = self.buf.len();
-        write_json_str(key, &mut self.buf);
+        write_json_str(&key, &mut self.buf);
         self.buf.push(b':');
         write(&mut self.buf);
         self.at.push(Entry {
-            key: key.clone(),
+            key,
             start,
             end: self.buf.len(),
         });
@@ -307,12 +339,12 @@ impl Fields {
 
     /// Sets a field to JSON that is ours or has passed redaction already.
     pub fn set(&mut self, key: impl Into<Cow<'static, str>>, json: &[u8]) {
-        self.insert(&key.into(), |out| out.extend_from_slice(json));
+        self.insert(key.into(), |out| out.extend_from_slice(json));
     }
 
     /// Sets a field to a text that is ours: an id, a kind, a time.
     pub fn set_str(&mut self, key: impl Into<Cow<'static, str>>, text: &str) {
-        self.insert(&key.into(), |out| write_json_str(text, out));
+        self.insert(key.into(), |out| write_json_str(text, out));
     }
 
     pub fn get(&self, key: &str) -> Option<&[u8]> {

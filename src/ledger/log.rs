@@ -108,6 +108,8 @@ pub(crate) struct SessionLog {
 #[derive(Debug, Default)]
 struct State {
     past_read: bool,
+    /// What the dead left open could not be closed when it was to be: when to try again.
+    owes_recovery: Option<u64>,
     started: bool,
     segment: Option<Segment>,
     gap: Gap,
@@ -221,12 +223,19 @@ impl SessionLog {
             core.note_error(&format!("read {}: {error}", path.display()));
             state.past_read = *path != self.dir && !is_out_of_files(error);
         }
-        state.started |= past.started;
         state.next_turn = state.next_turn.max(past.next_turn);
         for (current, before) in state.current.iter_mut().zip(past.current) {
             *current = current.take().or(before);
         }
         state.known.extend(past.known);
+        if past.started {
+            state.started = true;
+            // A run whose open line waits for the disk took the session for a new one.
+            let unwritten = state.spans.values_mut().filter(|span| span.lost);
+            for run in unwritten.filter(|span| span.kind == SpanKind::Run) {
+                run.open_kind = "session_resume";
+            }
+        }
     }
 
     /// Opens a span. Returns the turn it belongs to: for a turn, its own.
@@ -520,6 +529,10 @@ impl SessionLog {
                 core.note_error(&lost.cause);
             }
         }
+        if state.owes_recovery.is_some() {
+            state.retry_at = 0;
+            self.recover_locked(core, state);
+        }
         let whole = match &mut state.segment {
             Some(segment) => {
                 let _ = segment.reopen();
@@ -569,6 +582,9 @@ impl SessionLog {
                     if segment.size >= state.checkpoint_at {
                         self.checkpoint(core, state, now);
                     }
+                }
+                if state.owes_recovery.is_some_and(|at| at <= steady_ns()) {
+                    self.recover_locked(core, state);
                 }
                 true
             }
@@ -623,6 +639,7 @@ impl SessionLog {
         }
         if state.segment.is_none() {
             self.create_segment(core, state, now)?;
+            self.read_past(core, state);
         }
         self.write_head(core, state, now)?;
         if state.gap.count > 0 {
@@ -923,14 +940,25 @@ impl SessionLog {
     }
 
     fn recover_locked(self: &Arc<Self>, core: &Core, state: &mut State) -> usize {
+        state.owes_recovery = None;
         let own = state.segment.as_ref().map(|s| s.number);
         let found = match super::recovery::find(core, &self.dir, own) {
             Ok(found) => found,
             Err(error) => {
+                state.owes_recovery = Some(steady_ns() + LAST_BACKOFF_NS);
                 core.note_error(&format!("recover {}: {error}", self.dir.display()));
                 return 0;
             }
         };
+        if found.spans.is_empty() {
+            return 0;
+        }
+        // Before the first line: what can't be written now is not lost, it is done later.
+        if let Err(lost) = self.prepare(core, state, wall_ns(), 0) {
+            state.owes_recovery = Some(steady_ns() + LAST_BACKOFF_NS);
+            core.note_error(&lost.cause);
+            return 0;
+        }
         let mut closed = 0;
         for dead in &found.spans {
             let kind = "interrupted";

@@ -22,7 +22,8 @@ pub(crate) struct Past {
 }
 
 impl Past {
-    /// A session that can't be read starts as a new one: recording goes on whatever happens.
+    /// A session that can't be read starts as a new one until it can: recording goes on whatever
+    /// happens.
     pub fn read(session: &Path) -> Self {
         let mut past = Self::default();
         let found = match segments(session) {

@@ -7,8 +7,8 @@ use serde_json::{Map, Value, json};
 use super::blobs::NoStore;
 use crate::redact::{Limits, Redactor, Tally};
 
-/// What is known of this process. The arguments pass redaction, each also in the light of the
-/// flag before it.
+/// What is known of this process. Its paths pass redaction, and so do its arguments, each also
+/// in the light of the flag before it.
 pub(crate) fn describe(redactor: &Redactor, limits: &Limits, tally: &mut Tally) -> Value {
     let mut process = Map::new();
     process.insert("pid".into(), std::process::id().into());
@@ -18,20 +18,24 @@ pub(crate) fn describe(redactor: &Redactor, limits: &Limits, tally: &mut Tally) 
         }
     };
     set("host", host().map(Value::String));
-    let exe = std::env::current_exe().ok();
-    set("exe", exe.map(|path| path.to_string_lossy().into()));
     set("argv", Some(arguments(redactor, limits, tally)));
     let cwd = std::env::current_dir().ok();
-    set(
-        "cwd",
-        cwd.as_ref().map(|path| path.to_string_lossy().into()),
-    );
+    let mut path = |path: &Path| redactor.text(&path.to_string_lossy(), tally).into();
+    let exe = std::env::current_exe().ok();
+    set("exe", exe.as_deref().map(&mut path));
+    set("cwd", cwd.as_deref().map(&mut path));
     set("platform", Some(std::env::consts::OS.into()));
     set(
         "runtime",
         Some(json!({"name": "rust", "arch": std::env::consts::ARCH})),
     );
-    set("git", cwd.as_deref().and_then(git));
+    let git = cwd.as_deref().and_then(git).map(|mut git| {
+        if let Some(Value::String(branch)) = git.get_mut("branch") {
+            *branch = redactor.text(branch, tally).into_owned();
+        }
+        Value::Object(git)
+    });
+    set("git", git);
     Value::Object(process)
 }
 
@@ -39,13 +43,25 @@ fn arguments(redactor: &Redactor, limits: &Limits, tally: &mut Tally) -> Value {
     let mut flag = String::new();
     let args = std::env::args_os().take(256).map(|arg| {
         let arg = arg.to_string_lossy();
-        let mut out = Vec::new();
-        redactor.write_str(&flag, &arg, limits, &mut NoStore, &mut out, tally);
+        let mut clean = |name: &str, text: &str| {
+            let mut out = Vec::new();
+            redactor.write_str(name, text, limits, &mut NoStore, &mut out, tally);
+            serde_json::from_slice(&out).unwrap_or(Value::Null)
+        };
+        let is_name = |text: &str| !text.contains(|c: char| c.is_whitespace());
+        // An argument is one word to whoever started us: all after `=` is the value, however many
+        // words or lines.
+        let named = arg.split_once('=').filter(|(name, _)| is_name(name));
+        let masked = named.and_then(|(name, value)| match clean(name, value) {
+            Value::String(text) if text != value => Some(format!("{name}={text}")),
+            _ => None,
+        });
+        let value = clean(&flag, masked.as_deref().unwrap_or(&arg));
         flag.clear();
-        if arg.starts_with('-') && !arg.contains('=') {
-            flag.push_str(arg.trim_start_matches('-'));
+        if arg.starts_with('-') && !arg.contains('=') && is_name(&arg) {
+            flag.push_str(&arg);
         }
-        serde_json::from_slice(&out).unwrap_or(Value::Null)
+        value
     });
     args.collect()
 }
@@ -60,7 +76,7 @@ fn host() -> Option<String> {
 
 /// The commit and branch of the working directory, read from git's own files: starting a
 /// program is not ours to do. Whether the tree is dirty can't be told that way and is left out.
-fn git(cwd: &Path) -> Option<Value> {
+fn git(cwd: &Path) -> Option<Map<String, Value>> {
     let dir = cwd
         .ancestors()
         .map(|dir| dir.join(".git"))
@@ -76,7 +92,7 @@ fn git(cwd: &Path) -> Option<Value> {
     let head = head.trim();
     let is_hash = |text: &str| text.len() >= 40 && text.bytes().all(|b| b.is_ascii_hexdigit());
     let Some(reference) = head.strip_prefix("ref: ") else {
-        return is_hash(head).then(|| json!({"commit": head}));
+        return is_hash(head).then(|| Map::from_iter([("commit".into(), head.into())]));
     };
     let common = small(&dir.join("commondir")).map_or_else(|| dir.clone(), |c| dir.join(c.trim()));
     let packed = || {
@@ -93,7 +109,7 @@ fn git(cwd: &Path) -> Option<Value> {
     }
     let branch = reference.strip_prefix("refs/heads/").unwrap_or(reference);
     git.insert("branch".into(), branch.into());
-    Some(Value::Object(git))
+    Some(git)
 }
 
 fn small(path: &Path) -> Option<String> {

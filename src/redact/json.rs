@@ -6,6 +6,7 @@
 
 use std::borrow::Cow;
 use std::fmt;
+use std::ops::Range;
 
 use super::check::{self, Levels, container_end, string_end};
 use super::escape::{Content, read_string, write_string};
@@ -50,11 +51,21 @@ impl Redactor {
             _ if self.is_clear(text) && !opens_json(text) => Cow::Borrowed(text),
             _ => self.clean_text(text, 0, tally),
         };
-        if too_long(clean.len(), limits) {
-            write_moved(&clean, Media::Text, limits, store, out, tally);
-        } else {
-            write_string(&clean, out);
-        }
+        write_text(&clean, limits, store, out, tally);
+    }
+
+    /// Writes `piece` of `text` as one JSON value, masked in the light of the rest.
+    pub(crate) fn write_piece(
+        &self,
+        text: &str,
+        piece: Range<usize>,
+        limits: &Limits,
+        store: &mut dyn Store,
+        out: &mut Vec<u8>,
+        tally: &mut Tally,
+    ) {
+        let clean = self.piece(text, piece, tally);
+        write_text(&clean, limits, store, out, tally);
     }
 
     /// Writes the JSON text `json`, known under the name `key`, clean and on one line. The order
@@ -140,6 +151,21 @@ fn masks_string(kind: Kind, key: &str, text: &str) -> bool {
     }
     // Names like `auth` also hold words such as `none`.
     kind != Kind::Weak || text.len() >= 8 || text.bytes().any(|b| !b.is_ascii_lowercase())
+}
+
+/// Writes a clean text, or what stands for it if it is too long.
+fn write_text(
+    clean: &str,
+    limits: &Limits,
+    store: &mut dyn Store,
+    out: &mut Vec<u8>,
+    tally: &mut Tally,
+) {
+    if too_long(clean.len(), limits) {
+        write_moved(clean, Media::Text, limits, store, out, tally);
+    } else {
+        write_string(clean, out);
+    }
 }
 
 /// Where the walk writes to.

@@ -28,6 +28,7 @@ mod json;
 mod keys;
 mod literals;
 mod mask;
+mod piece;
 mod places;
 mod scan;
 mod shapes;
@@ -42,3 +43,5 @@ pub use json::NotJson;
 pub use mask::MaskKey;
 pub use scan::{Found, Redactor, Tally};
 pub use sizes::{Limits, Store, StoreFailed};
+
+pub(crate) use piece::context_start;

@@ -56,7 +56,7 @@ const BY_NAME: u8 = 102;
 /// No secret that anything here recognises is shorter with its context.
 const SHORTEST: usize = 6;
 /// How often a text is looked at again; in practice twice.
-const MOST_ROUNDS: usize = 8;
+pub(super) const MOST_ROUNDS: usize = 8;
 /// Longest part of a key that a mask names.
 const LONGEST_KEY: usize = 40;
 
@@ -149,6 +149,11 @@ impl Redactor {
             && memchr::memmem::find(json.as_bytes(), b"\\u").is_none()
     }
 
+    /// Whether the user has patterns of their own.
+    pub(super) fn has_rules(&self) -> bool {
+        !self.rules.is_empty()
+    }
+
     /// All secrets in `text`, sorted, no two overlapping in what is masked.
     #[must_use]
     pub fn find(&self, text: &str) -> Vec<Found> {
@@ -201,16 +206,17 @@ impl Redactor {
         self.mask_key.mask(rule, secret.as_bytes())
     }
 
-    /// The rule name of a mask made because of the name `key`.
+    /// The rule name of a mask made because of the name `key`. A name that is a secret, or holds
+    /// one, is not repeated.
     pub(super) fn key_rule(&self, key: &str) -> String {
-        let key = key.trim_matches('-');
-        if self.has_shape(key) {
+        if self.has_shape(key) || !self.find(key).is_empty() {
             return "key:masked".to_owned();
         }
+        let key = key.trim_matches('-');
         format!("key:{}", mask::rule_name(key, LONGEST_KEY))
     }
 
-    /// Whether a name is itself a secret, which its mask must not repeat.
+    /// Whether a name has a secret's own shape, also where values are not looked at.
     fn has_shape(&self, name: &str) -> bool {
         let bytes = name.as_bytes();
         bytes.len() >= 12

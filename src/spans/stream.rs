@@ -2,12 +2,7 @@
 
 use crate::event::RawFields;
 use crate::layer::Located;
-use crate::redact::Redactor;
-
-/// Beyond this much without a place to cut, it is cut anyway.
-const MAX_HELD: usize = 64 * 1024;
-/// How many words are held back: a secret may need the two before it to be known as one.
-const HELD_WORDS: usize = 3;
+use crate::redact::context_start;
 
 /// A message or a tool's input as it arrives.
 ///
@@ -83,7 +78,7 @@ impl Stream {
         let Some(located) = &self.located else { return };
         self.text.push_str(chunk);
         let core = located.recorder.ledger.core();
-        let safe = safe_len(&core.redactor, &self.text[self.written..]);
+        let safe = core.redactor.safe_end(&self.text, self.written);
         self.write_delta(safe);
     }
 
@@ -97,17 +92,19 @@ impl Stream {
         self.close(false, Some(reason));
     }
 
-    fn write_delta(&mut self, len: usize) {
+    /// Writes what has not been written, up to `end`.
+    fn write_delta(&mut self, end: usize) {
         let Some(located) = &self.located else { return };
-        if len == 0 {
+        if end == self.written {
             return;
         }
-        let piece = &self.text[self.written..self.written + len];
+        let from = context_start(&self.text, self.written);
+        let piece = self.written - from..end - from;
         let mut fields = self.named();
         fields.u64("offset", self.written as u64);
-        fields.text("text", piece);
+        fields.piece("text", &self.text[from..], piece);
         located.recorder.event(&located.place, self.delta, fields);
-        self.written += len;
+        self.written = end;
     }
 
     fn named(&self) -> RawFields {
@@ -120,7 +117,7 @@ impl Stream {
     }
 
     fn close(&mut self, complete: bool, reason: Option<&str>) {
-        self.write_delta(self.text.len() - self.written);
+        self.write_delta(self.text.len());
         let Some(located) = self.located.take() else {
             return;
         };
@@ -139,43 +136,4 @@ impl Drop for Stream {
     fn drop(&mut self) {
         self.close(false, None);
     }
-}
-
-/// How much of `text` can be written without knowing what comes next.
-fn safe_len(redactor: &Redactor, text: &str) -> usize {
-    // Before the last few words, which may be the beginning of a secret or what makes one.
-    let mut starts = text
-        .char_indices()
-        .zip(std::iter::once(' ').chain(text.chars()))
-        .filter(|((_, c), before)| !c.is_whitespace() && before.is_whitespace())
-        .map(|((at, _), _)| at)
-        .collect::<Vec<_>>();
-    let mut cut = if starts.len() >= HELD_WORDS {
-        starts.drain(..).rev().nth(HELD_WORDS - 1).unwrap_or(0)
-    } else {
-        0
-    };
-    let over = text.len() > MAX_HELD;
-    if over {
-        cut = cut.max(floor_char(text, text.len() - MAX_HELD / 2));
-    }
-    // A block that has begun and not ended is held whole.
-    if let Some(begin) = text.rfind("-----BEGIN").filter(|_| !over)
-        && !text[begin..].contains("-----END")
-    {
-        cut = cut.min(begin);
-    }
-    for found in redactor.find(text) {
-        if found.whole.start < cut && cut < found.whole.end {
-            cut = found.whole.start;
-        }
-    }
-    cut
-}
-
-fn floor_char(text: &str, mut at: usize) -> usize {
-    while !text.is_char_boundary(at) {
-        at -= 1;
-    }
-    at
 }
