@@ -9,7 +9,7 @@ use std::process::ExitCode;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
-use context::{Context, Failed};
+use context::Context;
 
 /// Records what AI agents do, and shows it.
 ///
