@@ -74,7 +74,11 @@ impl Row {
             Some(Target::AtLeast(least)) => format!("at least {least} {}", self.unit),
             Some(Target::AtMost(most)) => format!("at most {most} {}", self.unit),
         };
-        let word = if self.met() == Some(true) { "ok" } else { "missed" };
+        let word = if self.met() == Some(true) {
+            "ok"
+        } else {
+            "missed"
+        };
         format!("{target:<20} {word}")
     }
 
@@ -117,7 +121,9 @@ fn a_turn(tools: usize) {
     events::message_user("Find out why the build fails, and mend it.").emit();
     for call in 0..tools {
         if call % 4 == 0 {
-            let model = spans::model_call("anthropic", "claude-sonnet-4-5").temperature(0.2).start();
+            let model = spans::model_call("anthropic", "claude-sonnet-4-5")
+                .temperature(0.2)
+                .start();
             model.record_usage(&Usage {
                 input_tokens: Some(4_096),
                 output_tokens: Some(180),
@@ -143,7 +149,10 @@ fn session_dir(root: &Path) -> PathBuf {
 
 fn size(dir: &Path) -> u64 {
     let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
-    entries.filter_map(|entry| entry.metadata().ok()).map(|meta| meta.len()).sum()
+    entries
+        .filter_map(|entry| entry.metadata().ok())
+        .map(|meta| meta.len())
+        .sum()
 }
 
 fn long_session(root: &Path, bytes: u64, rows: &mut Vec<Row>) {
@@ -173,7 +182,8 @@ fn long_session(root: &Path, bytes: u64, rows: &mut Vec<Row>) {
     for _ in 0..ROUNDS {
         parsed.push(seconds(|| {
             for file in &files {
-                let mut reader = BufReader::with_capacity(1 << 18, File::open(file).expect("a file"));
+                let mut reader =
+                    BufReader::with_capacity(1 << 18, File::open(file).expect("a file"));
                 let mut line = Vec::new();
                 while reader.read_until(b'\n', &mut line).expect("a line") > 0 {
                     black_box(serde_json::from_slice::<Value>(&line).expect("JSON"));
@@ -212,7 +222,11 @@ fn long_session(root: &Path, bytes: u64, rows: &mut Vec<Row>) {
         }));
     }
     let speed = |seconds: &[f64]| gigabytes / median(seconds.to_vec());
-    let ratios: Vec<_> = parsed.iter().zip(&folded).map(|(parse, fold)| parse / fold).collect();
+    let ratios: Vec<_> = parsed
+        .iter()
+        .zip(&folded)
+        .map(|(parse, fold)| parse / fold)
+        .collect();
     let mut row = |name: &str, value: f64, unit, target| {
         rows.push(Row {
             name: name.to_owned(),
@@ -222,12 +236,42 @@ fn long_session(root: &Path, bytes: u64, rows: &mut Vec<Row>) {
         });
     };
     row("a session of", gigabytes, "GB", None);
-    row("parsed into serde_json::Value", speed(&parsed), "GB/s", None);
-    row("folded into chapters", speed(&folded), "GB/s", Some(Target::AtLeast(0.4)));
-    row("folded: against parsing", median(ratios), "x", Some(Target::AtLeast(1.3)));
-    row("summed up (the header of show)", speed(&summed), "GB/s", None);
-    row("one turn found in it", median(found), "s", Some(Target::AtMost(1.0)));
-    row("resident memory grown by folding", (most - before) / 1e6, "MB", Some(Target::AtMost(64.0)));
+    row(
+        "parsed into serde_json::Value",
+        speed(&parsed),
+        "GB/s",
+        None,
+    );
+    row(
+        "folded into chapters",
+        speed(&folded),
+        "GB/s",
+        Some(Target::AtLeast(0.4)),
+    );
+    row(
+        "folded: against parsing",
+        median(ratios),
+        "x",
+        Some(Target::AtLeast(1.3)),
+    );
+    row(
+        "summed up (the header of show)",
+        speed(&summed),
+        "GB/s",
+        None,
+    );
+    row(
+        "one turn found in it",
+        median(found),
+        "s",
+        Some(Target::AtMost(1.0)),
+    );
+    row(
+        "resident memory grown by folding",
+        (most - before) / 1e6,
+        "MB",
+        Some(Target::AtMost(64.0)),
+    );
 }
 
 fn many_sessions(root: &Path, count: usize, rows: &mut Vec<Row>) {
