@@ -390,7 +390,7 @@ impl Recorder {
         let limits = Limits {
             inline: usize::MAX,
             value: usize::MAX,
-            ..core.limits.clone()
+            ..core.limits
         };
         let mut tally = Tally::default();
         let json = what != Digested::SystemPrompt

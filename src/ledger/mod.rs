@@ -250,7 +250,7 @@ impl Core {
             root,
             sync: settings.sync,
             redactor,
-            limits: settings.limits.clone(),
+            limits: settings.limits,
             counters: Arc::clone(counters),
             resource,
             process: OnceLock::new(),

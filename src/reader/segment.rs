@@ -23,6 +23,8 @@ pub enum Found<'a> {
 }
 
 /// What stands at one place of a segment, for those who keep it.
+// Nearly every item is a line: a box for it would cost more than the room it saves.
+#[allow(clippy::large_enum_variant)]
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Item {
