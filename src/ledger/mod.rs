@@ -56,6 +56,8 @@ pub(crate) use fork::fork_generation;
 pub(crate) use format::plain_kind;
 pub(crate) use log::{At, Digested, Note, SessionLog};
 pub(crate) use open_span::OpenSpan;
+#[cfg(feature = "follow")]
+pub(crate) use past::kind_of;
 pub(crate) use past::lines as whole_lines;
 pub(crate) use root::{Root, hex_digest, segments};
 
