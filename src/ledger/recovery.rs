@@ -125,7 +125,7 @@ fn is_alive(core: &Core, id: &str) -> bool {
 }
 
 /// Who wrote a segment, by its first line. `None`: the writer died before that line was whole.
-fn writer_of(path: &Path) -> io::Result<Option<String>> {
+pub(super) fn writer_of(path: &Path) -> io::Result<Option<String>> {
     let mut first = Vec::new();
     BufReader::new(File::open(path)?).read_until(b'\n', &mut first)?;
     if first.last() != Some(&b'\n') {

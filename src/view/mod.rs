@@ -2,12 +2,17 @@
 
 pub mod text;
 
+mod event;
 mod header;
 mod list;
+mod status;
 mod style;
 mod timeline;
 
+pub use event::{Brief, Tone, brief};
 pub use header::header;
+pub(crate) use header::named_span;
 pub use list::list;
+pub use status::{live_writer, root, running};
 pub use style::Style;
 pub use timeline::Timeline;
