@@ -61,7 +61,7 @@ pub fn remove_session(
     force: bool,
 ) -> io::Result<Removal> {
     let root = Root::new(root.as_ref().to_owned());
-    let Some(name) = session.as_ref().file_name().and_then(|name| name.to_str()) else {
+    let Some(name) = name_of(session.as_ref()) else {
         return Ok(Removal::NotFound);
     };
     let dir = root.sessions().join(name);
@@ -109,6 +109,12 @@ pub fn remove_session(
     Ok(Removal::Removed { bytes })
 }
 
+/// The name of a session's directory. What is hidden is none.
+fn name_of(session: &Path) -> Option<&str> {
+    let name = session.file_name()?.to_str()?;
+    (!name.starts_with('.')).then_some(name)
+}
+
 /// Whether [`remove_session`] would remove it, now.
 pub fn can_remove_session(
     root: impl AsRef<Path>,
@@ -116,7 +122,7 @@ pub fn can_remove_session(
     force: bool,
 ) -> io::Result<Removal> {
     let root = Root::new(root.as_ref().to_owned());
-    let Some(name) = session.as_ref().file_name().and_then(|name| name.to_str()) else {
+    let Some(name) = name_of(session.as_ref()) else {
         return Ok(Removal::NotFound);
     };
     let dir = root.sessions().join(name);

@@ -3,7 +3,9 @@
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;
-use std::process::{Child, ChildStdout, Command, Output, Stdio};
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::mpsc::{Receiver, sync_channel};
+use std::time::Duration;
 
 use serde_json::Value;
 
@@ -64,8 +66,11 @@ pub fn run(root: &Path, args: &[&str]) -> Done {
 /// A command that goes on, read line by line. Killed when dropped.
 pub struct Running {
     pub child: Child,
-    out: Option<BufReader<ChildStdout>>,
+    lines: Option<Receiver<String>>,
 }
+
+/// Far longer than anything here takes: who waits this long waits for what never comes.
+const LONG: Duration = Duration::from_secs(60);
 
 impl Running {
     pub fn start(root: &Path, args: &[&str]) -> Self {
@@ -74,17 +79,26 @@ impl Running {
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
-        let out = child.stdout.take().map(BufReader::new);
-        Self { child, out }
+        let out = BufReader::new(child.stdout.take().unwrap());
+        // No room for more than the line that is asked for: whoever hangs up really does.
+        let (sender, lines) = sync_channel(0);
+        std::thread::spawn(move || {
+            for line in out.lines() {
+                if sender.send(line.unwrap()).is_err() {
+                    return;
+                }
+            }
+        });
+        Self {
+            child,
+            lines: Some(lines),
+        }
     }
 
     /// The next line; waits for it.
     pub fn line(&mut self) -> String {
-        let mut line = String::new();
-        self.out.as_mut().unwrap().read_line(&mut line).unwrap();
-        assert!(line.ends_with('\n'), "it ended with {line:?}");
-        line.pop();
-        line
+        let lines = self.lines.as_ref().unwrap();
+        lines.recv_timeout(LONG).expect("one more line")
     }
 
     /// Lines up to one that has this text, which is the last of them.
@@ -97,12 +111,6 @@ impl Running {
             }
         }
     }
-
-    /// Stops reading, as `head` does, and waits for its end.
-    pub fn hang_up(mut self) -> std::process::ExitStatus {
-        self.out = None;
-        self.child.wait().unwrap()
-    }
 }
 
 impl Drop for Running {
@@ -114,10 +122,7 @@ impl Drop for Running {
 
 /// A program of its own that records and is killed: this test's own binary, started again. The
 /// test named `name` has to call [`is_victim`] first and return if it says no.
-pub struct Victim {
-    child: Child,
-    out: BufReader<ChildStdout>,
-}
+pub struct Victim(Child);
 
 const VICTIM: &str = "SPANLEDGER_TEST_VICTIM";
 
@@ -149,24 +154,23 @@ impl Victim {
             line.clear();
             assert_ne!(out.read_line(&mut line).unwrap(), 0, "the victim ended");
         }
-        Self { child, out }
+        Self(child)
     }
 
     pub fn pid(&self) -> u32 {
-        self.child.id()
+        self.0.id()
     }
 
     /// `kill -9`.
     pub fn kill(mut self) {
-        self.child.kill().unwrap();
-        self.child.wait().unwrap();
+        self.0.kill().unwrap();
+        self.0.wait().unwrap();
     }
 }
 
 impl Drop for Victim {
     fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-        let _ = &self.out;
+        let _ = self.0.kill();
+        let _ = self.0.wait();
     }
 }

@@ -5,6 +5,9 @@ use std::collections::HashMap;
 use crate::reader::RawLine;
 use crate::view::text::columns;
 
+/// More texts than this are not on their way at once.
+const MANY: usize = 1_024;
+
 /// A line of streamed text.
 #[derive(Debug, PartialEq)]
 pub(super) struct Streamed {
@@ -44,6 +47,10 @@ impl Streams {
             "tool_input_delta" => "tool_input_delta",
             _ => "message_delta",
         };
+        if self.0.len() >= MANY {
+            // What has been shown and is never told whole, as a tool's input.
+            self.0.retain(|_, stream| !stream.held.is_empty());
+        }
         let stream = self.0.entry(key).or_insert_with(|| Stream {
             from_start: offset == Some(0),
             held: String::new(),
