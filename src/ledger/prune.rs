@@ -60,8 +60,18 @@ pub fn remove_session(
     session: impl AsRef<Path>,
     force: bool,
 ) -> io::Result<Removal> {
-    let root = Root::new(root.as_ref().to_owned());
-    let Some(name) = name_of(session.as_ref()) else {
+    remove(root.as_ref(), session.as_ref(), force, || {})
+}
+
+/// `meanwhile` is what a test lets happen between the look and the rename.
+fn remove(
+    root: &Path,
+    session: &Path,
+    force: bool,
+    meanwhile: impl FnOnce(),
+) -> io::Result<Removal> {
+    let root = Root::new(root.to_owned());
+    let Some(name) = name_of(session) else {
         return Ok(Removal::NotFound);
     };
     let dir = root.sessions().join(name);
@@ -83,6 +93,7 @@ pub fn remove_session(
     let gone = root
         .sessions()
         .join(format!("{GONE}{name}-{:x}", wall_ns()));
+    meanwhile();
     std::fs::rename(&dir, &gone)?;
     if look(&root, &gone, Some(&before))? == Look::Live {
         return match std::fs::rename(&gone, &dir) {
@@ -241,4 +252,27 @@ pub(crate) fn dir_size(dir: &Path) -> u64 {
         Err(_) => 0,
     });
     sizes.sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_writer_that_comes_in_between_gets_its_session_back() {
+        let root = tempfile::tempdir().unwrap();
+        let session = root.path().join("sessions/ses_1");
+        std::fs::create_dir_all(&session).unwrap();
+        let line = b"{\"v\":1,\"seg\":1,\"seq\":1,\"ts\":\"2026-11-16T00:31:05.123456Z\",\
+            \"kind\":\"segment\",\"session_id\":\"ses_1\",\"payload\":{\"writer\":\"w\"}}\n";
+        std::fs::write(session.join("trace.0001.jsonl"), line).unwrap();
+        let come_in = || {
+            File::create(session.join("trace.0002.jsonl")).unwrap();
+        };
+        let removal = remove(root.path(), &session, false, come_in).unwrap();
+        assert_eq!(removal, Removal::Live);
+        assert!(session.join("trace.0001.jsonl").exists());
+        assert!(session.join("trace.0002.jsonl").exists());
+        assert!(leftovers(root.path()).unwrap().is_empty());
+    }
 }

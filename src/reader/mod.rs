@@ -4,6 +4,8 @@
 #[cfg(feature = "follow")]
 mod follow;
 mod merge;
+#[cfg(feature = "follow")]
+mod place;
 mod raw;
 mod segment;
 #[cfg(feature = "follow")]

@@ -84,13 +84,16 @@ impl Tail {
             }
         }
         rows.begin(context)?;
+        if family.main().is_none() && !lives.any() {
+            let text = match self.no_follow {
+                true => "nothing is running",
+                false => "nothing is running; waiting for a session to begin",
+            };
+            rows.notice(context, text, json!({"notice": "nothing_live"}))?;
+        }
         if self.no_follow {
             rows.settle(context)?;
             return context.damaged(&damages);
-        }
-        if family.main().is_none() && !lives.any() {
-            let text = "nothing is running; waiting for a session to begin";
-            rows.notice(context, text, json!({"notice": "nothing_live"}))?;
         }
         lives.say_dead(context, &mut rows)?;
 
@@ -161,7 +164,12 @@ impl Tail {
                 lives.add(context, entry);
             }
         }
-        for dir in context.store.dirs()? {
+        // Any of the others may be resumed.
+        let others = match self.no_follow {
+            true => Vec::new(),
+            false => context.store.dirs()?,
+        };
+        for dir in others {
             match follower.add(&dir, Start::Now) {
                 // Pruned in between.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
