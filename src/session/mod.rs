@@ -9,7 +9,7 @@
 //! - [`Store`]: the sessions under a root.
 //! - [`FindId`], [`texts`]: what bears an id, what says a word.
 //! - [`Retention`]: which sessions to let go.
-//! - [`turn`], [`line`], [`body`], [`blob`]: one thing out of a long session.
+//! - [`turn`], [`line()`], [`body`], [`blob`]: one thing out of a long session.
 
 mod chapters;
 mod find;
