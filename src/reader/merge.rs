@@ -73,6 +73,16 @@ impl SessionReader {
         Ok(added)
     }
 
+    /// When the next line was written, if one is there.
+    #[cfg_attr(not(feature = "follow"), allow(dead_code))]
+    pub(super) fn peek(&mut self) -> io::Result<Option<&[u8]>> {
+        for stream in &mut self.streams {
+            stream.wait()?;
+        }
+        let waiting = self.streams.iter().filter(|s| s.waiting.is_some());
+        Ok(waiting.map(|stream| stream.high.as_slice()).min())
+    }
+
     /// The session's directory.
     pub fn dir(&self) -> &Path {
         &self.dir

@@ -11,6 +11,8 @@ use crate::ledger::{Line, NotALine};
 /// whatever a broken file says.
 const MAX_LINE: usize = 256 << 20;
 const CHUNK: usize = 1 << 18;
+/// Below this much, looking for a place costs more than reading on.
+const NEAR: u64 = 256 * 1024;
 
 /// What stands at one place of a segment.
 #[derive(Clone, Debug)]
@@ -181,6 +183,32 @@ impl SegmentReader {
             }
         }
         Ok(None)
+    }
+
+    /// Goes to a place at or before the first line that is not `before`, by halving. Lines that
+    /// don't tell are passed over.
+    pub(crate) fn halve(
+        &mut self,
+        before: impl Fn(&RawLine<'_>) -> Option<bool>,
+    ) -> io::Result<()> {
+        let (mut low, mut high) = (0, self.file.metadata()?.len());
+        while high - low > NEAR {
+            let middle = low + (high - low) / 2;
+            self.seek(middle)?;
+            let mut told = None;
+            while told.is_none() && self.offset() < high {
+                match self.next()? {
+                    Some(Found::Line(line)) => told = before(&line),
+                    Some(Found::Damaged(_)) => {}
+                    None => break,
+                }
+            }
+            match told {
+                Some(true) => low = middle,
+                _ => high = middle,
+            }
+        }
+        self.seek(low)
     }
 
     pub(super) fn bytes(&self, start: usize, end: usize) -> &[u8] {
