@@ -44,7 +44,7 @@ pub(super) enum Tone {
 pub(super) fn row(node: &Node, rules: Option<&str>) -> Option<Row> {
     let said = |name: &str| node.text(name).map(|text| line(&text).into_owned());
     let mut row = Row {
-        label: node.kind.to_string(),
+        label: line(&node.kind).into_owned(),
         text: String::new(),
         said: None,
         below: Vec::new(),
