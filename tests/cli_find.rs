@@ -63,10 +63,12 @@ fn a_span_id_is_found_at_its_open_and_its_close_line() {
     let done = run(recording.dir.path(), &["find", &span.to_uppercase()]);
     let lines = done.lines();
     assert!(
-        lines[0].starts_with("span in session ses_1: 2 lines"),
+        lines[0].starts_with("span in session ses_1: 3 lines"),
         "{done:?}"
     );
-    assert!(lines[1].contains("tool_call") && lines[2].contains("tool_result"));
+    // In between it says where its subagent began.
+    assert!(lines[1].contains("tool_call") && lines[3].contains("tool_result"));
+    assert!(lines[2].contains("subagent"), "{done:?}");
 }
 
 #[test]
