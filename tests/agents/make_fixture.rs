@@ -3,12 +3,11 @@
 //! of the format:
 //!
 //! ```sh
-//! SPANLEDGER_FIXTURE=tests/fixtures/v2 cargo test --all-features --test make_fixture -- --ignored make
+//! cargo run --features cli --example make-fixture -- tests/fixtures/v2
 //! ```
 //!
 //! The sessions are recorded by the real layer in processes of their own, some of which die over
 //! their work. Then times, ids and what is known of the machine are replaced by fixed ones.
-#![cfg(feature = "cli")]
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
@@ -29,14 +28,19 @@ const SCENARIOS: [&str; 8] = [
     "future",
 ];
 
-#[test]
-#[ignore = "makes a fixture anew"]
+fn main() {
+    match std::env::var("SPANLEDGER_SCENARIO") {
+        Ok(scenario) => record(&scenario),
+        Err(_) => make(),
+    }
+}
+
 fn make() {
-    let into = PathBuf::from(std::env::var_os("SPANLEDGER_FIXTURE").expect("SPANLEDGER_FIXTURE"));
+    let into = std::env::args_os().nth(1).map(PathBuf::from);
+    let into = into.expect("the directory to make, such as tests/fixtures/v2");
     let dir = tempfile::tempdir().unwrap();
     for scenario in SCENARIOS {
         let done = Command::new(std::env::current_exe().unwrap())
-            .args(["--ignored", "--exact", "record"])
             .env("SPANLEDGER_DIR", dir.path())
             .env("SPANLEDGER_SCENARIO", scenario)
             .status()
@@ -47,12 +51,7 @@ fn make() {
 }
 
 /// One scenario, in a process that ends without tidying up.
-#[test]
-#[ignore = "run by `make`"]
-fn record() {
-    let Ok(scenario) = std::env::var("SPANLEDGER_SCENARIO") else {
-        return;
-    };
+fn record(scenario: &str) {
     let (layer, guard) = spanledger::builder()
         .inline_limit(1024)
         .resource("service.name", "fixture")
@@ -60,7 +59,7 @@ fn record() {
         .unwrap();
     let subscriber = tracing_subscriber::registry().with(layer);
     tracing::subscriber::set_global_default(subscriber).unwrap();
-    match scenario.as_str() {
+    match scenario {
         "whole" => whole(),
         "interrupted" => dies("ses_interrupted"),
         "dies" => dies("ses_resumed"),
