@@ -131,9 +131,14 @@ pub fn is_victim() -> Option<std::path::PathBuf> {
     std::env::var_os(VICTIM).map(Into::into)
 }
 
+/// Called by a victim that has recorded enough.
+pub fn say_ready() {
+    println!("\nready to be killed");
+}
+
 /// Called by a victim that has recorded enough: waits to be killed.
 pub fn wait_to_be_killed() -> ! {
-    println!("\nready to be killed");
+    say_ready();
     loop {
         std::thread::park();
     }
