@@ -19,6 +19,7 @@ use crate::ledger::{Line, segments};
 #[cfg(feature = "follow")]
 pub use follow::{Followed, Follower, Start};
 pub use merge::SessionReader;
+pub(crate) use raw::string_end;
 pub use raw::{Address, NotAnAddress, Payload, RawLine, RawValue};
 pub use segment::{Damage, Found, Item, Segment, SegmentReader};
 

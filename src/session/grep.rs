@@ -7,7 +7,7 @@ use std::path::Path;
 
 use super::seek::blob;
 use crate::event::SpanKind;
-use crate::reader::{Damage, Found, RawLine, SessionReader};
+use crate::reader::{Damage, Found, RawLine, SessionReader, string_end};
 
 /// One text of a line: a text inside its payload at any depth, a number, or a blob.
 #[derive(Debug)]
@@ -130,7 +130,7 @@ impl<'a> Leaves<'a> {
             let start = self.at;
             match *bytes.get(start)? {
                 b'"' => {
-                    self.at = end_of_string(bytes, start)?;
+                    self.at = string_end(bytes, start)?;
                     let inner = self.json.get(start + 1..self.at - 1)?;
                     if bytes.get(self.at) == Some(&b':') {
                         *self.path.last_mut()? = Some(inner);
@@ -172,17 +172,6 @@ impl<'a> Leaves<'a> {
                 }
             }
         }
-    }
-}
-
-fn end_of_string(bytes: &[u8], start: usize) -> Option<usize> {
-    let mut at = start + 1;
-    loop {
-        let found = at + memchr::memchr2(b'"', b'\\', bytes.get(at..)?)?;
-        if bytes[found] == b'"' {
-            return Some(found + 1);
-        }
-        at = found + 2;
     }
 }
 
