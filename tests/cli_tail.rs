@@ -242,18 +242,31 @@ fn a_process_that_is_killed_is_said_to_have_died_and_its_session_to_be_resumed()
         "{died}"
     );
     let second = Victim::start(NAME, dir.path());
-    let resumed = tail.line();
-    assert_eq!(
-        resumed,
-        format!("-- ses_1 is resumed by pid {}", second.pid())
-    );
-    let lines = tail.until("resumed ");
-    let rows: Vec<_> = lines.iter().map(|line| row(line)).collect();
+    let lines = tail.until("is resumed");
+    let resumed = format!("-- ses_1 is resumed by pid {}", second.pid());
+    assert_eq!(lines.last(), Some(&resumed));
+    let rows: Vec<_> = lines[..3].iter().map(|line| row(line)).collect();
     assert!(rows[0].starts_with("2:1 process"), "{rows:?}");
     assert!(rows[1].starts_with("2:2 tool bash") && rows[1].ends_with("INTERRUPTED"));
-    assert!(rows.last().unwrap().contains("resumed planner"));
+    assert!(row(&tail.line()).contains("resumed planner"));
     second.kill();
     tail.until("died");
+}
+
+#[test]
+fn a_recovery_is_not_said_to_resume_the_session() {
+    const NAME: &str = "a_recovery_is_not_said_to_resume_the_session";
+    victim();
+    let dir = tempfile::tempdir().unwrap();
+    Victim::start(NAME, dir.path()).kill();
+    let mut tail = Running::start(dir.path(), &["tail", "ses_1", "-n", "1"]);
+    tail.until("died");
+    assert_eq!(run(dir.path(), &["recover"]).code, 0);
+    let lines = tail.until("run        ended");
+    assert!(
+        !lines.iter().any(|line| line.starts_with("--")),
+        "{lines:?}"
+    );
 }
 
 #[test]

@@ -56,7 +56,7 @@ fn each_event_of_writers_that_are_killed_and_resume_comes_once_and_in_order() {
             other => panic!("{other:?}"),
         }
     };
-    for round in 0..4 {
+    for round in 0..2 {
         let writers = [
             Victim::start(NAME, dir.path()),
             Victim::start(NAME, dir.path()),
@@ -77,5 +77,5 @@ fn each_event_of_writers_that_are_killed_and_resume_comes_once_and_in_order() {
         *written.entry(line.seg).or_default() += 1;
     }
     assert_eq!(seen, written);
-    assert_eq!(seen.len(), 8);
+    assert_eq!(seen.len(), 4);
 }

@@ -86,22 +86,27 @@ impl Lives {
             life.check(context, rows, family)?;
         }
         life.summary.take(line);
-        if begins && let Some(writer) = life.summary.writers.get(&line.seg) {
+        let Some(writer) = life.summary.writers.get(&line.seg) else {
+            return Ok(());
+        };
+        if begins {
             life.alive.insert(line.seg, writer.id.clone());
-            if std::mem::take(&mut life.dead) {
-                let pid = writer.process.get("pid").and_then(Value::as_u64);
-                let by = pid.map_or_else(String::new, |pid| format!(" by pid {pid}"));
-                let id = &life.summary.session_id;
-                let text = format!("{} is resumed{by}", crate::view::text::line(id));
-                let object = json!({
-                    "notice": "resumed",
-                    "session_id": id,
-                    "writer": writer.id,
-                    "pid": pid,
-                    "address": line.address().to_string(),
-                });
-                rows.notice(context, &text, object)?;
-            }
+        }
+        // A segment alone may be a recovery's: it is a run that resumes.
+        let runs = matches!(line.kind.as_ref(), "session_start" | "session_resume");
+        if runs && std::mem::take(&mut life.dead) {
+            let pid = writer.process.get("pid").and_then(Value::as_u64);
+            let by = pid.map_or_else(String::new, |pid| format!(" by pid {pid}"));
+            let id = &life.summary.session_id;
+            let text = format!("{} is resumed{by}", crate::view::text::line(id));
+            let object = json!({
+                "notice": "resumed",
+                "session_id": id,
+                "writer": writer.id,
+                "pid": pid,
+                "address": line.address().to_string(),
+            });
+            rows.notice(context, &text, object)?;
         }
         Ok(())
     }
