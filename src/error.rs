@@ -24,6 +24,14 @@ pub enum Error {
         /// What it may say.
         expected: &'static str,
     },
+    /// A setting of the mirror that can't be used. It never repeats a value that may be secret.
+    #[cfg(feature = "mirror")]
+    Otlp {
+        /// Which: a variable of the environment, or a setter of [`Otlp`](crate::mirror::Otlp).
+        setting: &'static str,
+        /// What is wrong with it.
+        why: String,
+    },
     /// The process has a global subscriber already.
     AlreadyInitialized,
     /// Spans of ours reach no ledger, or not this one.
@@ -58,6 +66,8 @@ impl fmt::Display for Error {
                 value,
                 expected,
             } => write!(f, "{name}={value:?} can't be understood: expected {expected}"),
+            #[cfg(feature = "mirror")]
+            Self::Otlp { setting, why } => write!(f, "{setting} can't be used: {why}"),
             Self::AlreadyInitialized => f.write_str(
                 "this process has a global subscriber already; add the layer of \
                  `spanledger::builder().build()` to it instead",
