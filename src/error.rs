@@ -24,6 +24,28 @@ pub enum Error {
         /// What it may say.
         expected: &'static str,
     },
+    /// A setting of the mirror that can't be used. It never repeats a value that may be secret.
+    #[cfg(feature = "mirror")]
+    Otlp {
+        /// Which: a variable of the environment, or a setter of [`Otlp`](crate::mirror::Otlp).
+        setting: &'static str,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// Another process sends what this root owes.
+    #[cfg(feature = "mirror")]
+    MirrorBusy {
+        /// The lock that it holds.
+        lock: PathBuf,
+    },
+    /// A file of the trace can't be read or written.
+    #[cfg(feature = "mirror")]
+    Io {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
     /// The process has a global subscriber already.
     AlreadyInitialized,
     /// Spans of ours reach no ledger, or not this one.
@@ -58,6 +80,14 @@ impl fmt::Display for Error {
                 value,
                 expected,
             } => write!(f, "{name}={value:?} can't be understood: expected {expected}"),
+            #[cfg(feature = "mirror")]
+            Self::MirrorBusy { lock } => {
+                write!(f, "another process sends from here: it holds {}", lock.display())
+            }
+            #[cfg(feature = "mirror")]
+            Self::Io { path, source } => write!(f, "{}: {source}", path.display()),
+            #[cfg(feature = "mirror")]
+            Self::Otlp { setting, why } => write!(f, "{setting} can't be used: {why}"),
             Self::AlreadyInitialized => f.write_str(
                 "this process has a global subscriber already; add the layer of \
                  `spanledger::builder().build()` to it instead",
@@ -80,6 +110,8 @@ impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             Self::Pattern(error) => Some(error),
+            #[cfg(feature = "mirror")]
+            Self::Io { source, .. } => Some(source),
             _ => None,
         }
     }

@@ -6,6 +6,7 @@ mod demo;
 mod find;
 mod grep;
 mod list;
+mod mirror;
 mod prune;
 mod recover;
 mod show;
@@ -74,6 +75,7 @@ enum Command {
     Tail(tail::Tail),
     Status(status::Status),
     Recover(recover::Recover),
+    Mirror(mirror::Mirror),
     Prune(prune::Prune),
     Completions(completions::Completions),
     Man(completions::Man),
@@ -111,6 +113,7 @@ fn run(command: &Command, context: &mut Context) -> Result<(), context::Failed> 
         Command::Tail(command) => command.run(context),
         Command::Status(command) => command.run(context),
         Command::Recover(command) => command.run(context),
+        Command::Mirror(command) => command.run(context),
         Command::Prune(command) => command.run(context),
         Command::Completions(_) | Command::Man(_) => Ok(()),
     }

@@ -152,6 +152,26 @@ fn left_open(context: &Context, entry: &Entry) -> Vec<Closed> {
     left
 }
 
+/// Closes what dead processes left open, of one session or all, and says nothing.
+pub(super) fn quietly(context: &Context, session: Option<&str>) -> Result<(), Failed> {
+    let entries = match session {
+        Some(session) => vec![context.store.glance(&context.store.resolve(session)?)?],
+        None => context.store.list()?,
+    };
+    let mut guard: Option<Guard> = None;
+    for entry in entries
+        .iter()
+        .filter(|entry| !left_open(context, entry).is_empty())
+    {
+        let guard = match &guard {
+            Some(guard) => guard,
+            None => guard.insert(ledger(context)?),
+        };
+        close(guard, entry)?;
+    }
+    Ok(())
+}
+
 fn ledger(context: &Context) -> Result<Guard, Failed> {
     let built = builder()
         .root(context.store.root())

@@ -55,6 +55,8 @@ pub use prune::{Removal, can_remove_session, remove_leftovers, remove_session};
 pub use sync::Sync;
 
 pub(crate) use blobs::NoStore;
+#[cfg(feature = "mirror")]
+pub(crate) use clock::wall_ns;
 pub(crate) use clock::{Moment, parse_time, time_text};
 pub(crate) use fork::fork_generation;
 pub(crate) use format::event_kind;
@@ -65,7 +67,11 @@ pub(crate) use past::kind_of;
 pub(crate) use past::lines as whole_lines;
 #[cfg(feature = "cli")]
 pub(crate) use prune::dir_size;
+#[cfg(feature = "mirror")]
+pub(crate) use recovery::writer_of;
 pub(crate) use root::{Root, hex_digest, segments};
+#[cfg(feature = "mirror")]
+pub(crate) use root::{open_private, segment_name};
 
 use crate::event::{Cleaner, random_bytes};
 use crate::redact::{Limits, MaskKey, PatternError, Redaction, Redactor, Tally};

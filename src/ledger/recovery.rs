@@ -173,7 +173,7 @@ fn is_alive(core: &Core, id: &str) -> bool {
 
 /// Who wrote a segment, by its first line: before it can stand only what is left of one that a
 /// full disk tore. `None`: the writer died before that line was whole.
-pub(super) fn writer_of(path: &Path) -> io::Result<Option<String>> {
+pub(crate) fn writer_of(path: &Path) -> io::Result<Option<String>> {
     let mut reader = BufReader::new(File::open(path)?);
     let mut bytes = Vec::new();
     loop {

@@ -58,13 +58,25 @@
 mod attributes;
 mod batch;
 pub mod classify;
+mod config;
 mod content;
+mod cursor;
+mod dead;
+mod endpoint;
+mod environment;
 mod inside;
 mod map;
 mod origin;
+mod pass;
+mod send;
+mod transport;
 
 pub use batch::{Batch, DEFAULT_BATCH_BYTES, DEFAULT_BATCH_SPANS, MAX_BATCH_BYTES};
 pub use classify::Verdict;
+pub use config::{Compression, Otlp, Pem, Protocol, Resolved};
 pub use content::without_content;
 pub use map::span;
 pub use origin::{Limits, MAPPING, NotAnOrigin, Origin, Policy};
+pub use pass::{Owed, Pass, owed};
+pub use send::{Sender, Sent};
+pub use transport::{Answer, MAX_ANSWER, Transport};
