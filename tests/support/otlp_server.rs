@@ -70,6 +70,9 @@ pub enum Reply {
     SlowRead,
     /// Resets the connection when so many bytes of the request have come.
     ResetAfter(usize),
+    /// Answers so before it has read anything of the request, as servers do to what is too large;
+    /// over HTTP it reads on afterwards, as they do lest a reset overtake the answer.
+    Unread(Box<Reply>),
     /// Begins an answer of this status and breaks off in its body.
     BreakOff(u16),
 }
@@ -132,6 +135,11 @@ impl Authority {
     pub fn new() -> Self {
         let key = rcgen::KeyPair::generate().unwrap();
         let mut params = rcgen::CertificateParams::new(Vec::new()).unwrap();
+        // A name of its own, or one authority would be taken for another with a bad signature.
+        let name = spanledger::new_session_id();
+        params
+            .distinguished_name
+            .push(rcgen::DnType::CommonName, name);
         params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
         let pem = params.self_signed(&key).unwrap().pem();
         let issuer = rcgen::Issuer::new(params, key);
@@ -366,10 +374,10 @@ async fn answer(
     cut: &Notify,
 ) -> Response<Body> {
     let reply = state.script.lock().unwrap().pop_front();
-    let reply = reply.unwrap_or(Reply::Ok);
-    let enough = match reply {
-        Reply::ResetAfter(bytes) => bytes,
-        _ => usize::MAX,
+    let (reply, enough) = match reply.unwrap_or(Reply::Ok) {
+        Reply::Unread(reply) => (*reply, 0),
+        Reply::ResetAfter(bytes) => (Reply::ResetAfter(bytes), bytes),
+        reply => (reply, usize::MAX),
     };
     let mut raw = Vec::new();
     let mut whole = true;
@@ -391,13 +399,15 @@ async fn answer(
         .header("content-type")
         .is_some_and(|kind| kind.starts_with("application/grpc"));
     let json = received.header("content-type") == Some("application/json");
-    let mut response = match grpc {
-        true => {
+    let mut response = match (grpc, &reply) {
+        // tonic's server would read first, and then complain of what it read.
+        (true, Reply::Grpc { .. }) if enough == 0 => status_of(&reply).into_http(),
+        (true, _) => {
             let (request, response) = through_tonic(&received, reply.clone()).await;
             received.request = request;
             response
         }
-        false => {
+        (false, _) => {
             received.request = decode(&received, json);
             http_reply(&reply, json)
         }
@@ -417,6 +427,9 @@ async fn answer(
     }
     state.received.lock().unwrap().push(received);
     state.more.notify_all();
+    if enough == 0 && !grpc {
+        tokio::spawn(async move { while let Some(Ok(_)) = body.frame().await {} });
+    }
     match reply {
         Reply::Hang => std::future::pending().await,
         Reply::ResetAfter(_) => {
@@ -441,13 +454,20 @@ impl TraceService for OneCall {
     ) -> Result<tonic::Response<ExportTraceServiceResponse>, Status> {
         *self.request.lock().unwrap() = Some(request.into_inner());
         match &self.reply {
-            Reply::Grpc {
-                code,
-                message,
-                details,
-            } => Err(Status::with_details(*code, message, details.clone())),
+            reply @ Reply::Grpc { .. } => Err(status_of(reply)),
             reply => Ok(tonic::Response::new(response_of(reply))),
         }
+    }
+}
+
+fn status_of(reply: &Reply) -> Status {
+    match reply {
+        Reply::Grpc {
+            code,
+            message,
+            details,
+        } => Status::with_details(*code, message, details.clone()),
+        other => panic!("{other:?} has no status"),
     }
 }
 
