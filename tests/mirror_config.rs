@@ -223,6 +223,28 @@ fn credentials_in_the_endpoint_become_a_header_and_are_never_shown() {
     assert!(!said.contains("p%40ss"), "{said}");
 }
 
+proptest::proptest! {
+    #[test]
+    fn whatever_stands_in_a_variable_is_taken_or_refused(
+        endpoint in "((https?|[a-z]{0,4})://)?([a-z:@%]{0,4}@)?(\\PC{0,6}|\\[?[0-9a-f:.]{0,8}\\]?)(:[0-9]{0,6})?([/?#]\\PC{0,8})?",
+        headers in "(\\PC{0,4}=\\PC{0,6},){0,3}",
+        grpc: bool,
+    ) {
+        let protocol = if grpc { "grpc" } else { "http/json" };
+        let variables = [
+            (ENDPOINT, endpoint.as_str()),
+            ("OTEL_EXPORTER_OTLP_HEADERS", headers.as_str()),
+            ("OTEL_EXPORTER_OTLP_PROTOCOL", protocol),
+        ];
+        if let Ok(Some(resolved)) = try_resolve(None, &variables) {
+            let shown: http::Uri = resolved.shown().parse().unwrap();
+            assert_eq!(shown.authority(), resolved.uri.authority());
+            assert!(!shown.authority().unwrap().as_str().contains('@'));
+            assert_eq!(shown.query(), None);
+        }
+    }
+}
+
 // The protocol.
 
 #[test]
