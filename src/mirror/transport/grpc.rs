@@ -35,7 +35,7 @@ use crate::mirror::config::{Compression, Resolved};
 const KEEP_ALIVE: Duration = Duration::from_secs(20);
 const KEEP_ALIVE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Servers put their reasons into headers, and spans into their reasons.
-const MAX_HEADERS: u32 = 256 * 1024;
+const MAX_HEADERS: u32 = 1024 * 1024;
 
 const STATUS: &str = "grpc-status";
 /// A flag that says whether it is compressed, and a length of four bytes.

@@ -44,7 +44,7 @@ pub struct Transport {
 #[derive(Debug)]
 enum Way {
     Grpc(Grpc),
-    Http(Http),
+    Http(Box<Http>),
 }
 
 /// What came back, as it came.
@@ -80,7 +80,7 @@ impl Transport {
         }
         let way = match to.protocol {
             Protocol::Grpc => Way::Grpc(Grpc::new(to)?),
-            Protocol::HttpProtobuf | Protocol::HttpJson => Way::Http(Http::new(to)?),
+            Protocol::HttpProtobuf | Protocol::HttpJson => Way::Http(Box::new(Http::new(to)?)),
         };
         Ok(Self {
             way,
@@ -134,7 +134,7 @@ struct Read {
 async fn read<B>(mut body: B) -> Read
 where
     B: BodyExt<Data = Bytes> + Unpin,
-    B::Error: StdError,
+    B::Error: StdError + 'static,
 {
     let mut bytes = Vec::new();
     let (mut trailers, mut broken) = (None, None);
@@ -162,8 +162,12 @@ where
 }
 
 /// An error and what is behind it, each said once.
-fn chain(error: &dyn StdError) -> String {
-    let mut said = error.to_string();
+fn chain(error: &(dyn StdError + 'static)) -> String {
+    let mut said = match error.downcast_ref::<tonic::Status>() {
+        // In full it would repeat its source, for programmers.
+        Some(status) => status.message().to_owned(),
+        None => error.to_string(),
+    };
     let mut source = error.source();
     while let Some(error) = source {
         let more = error.to_string();
