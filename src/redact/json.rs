@@ -48,7 +48,6 @@ impl Redactor {
                 tally.masked += 1;
                 Cow::Owned(self.mask(&self.key_rule(key), text))
             }
-            _ if self.is_clear(text) && !opens_json(text) => Cow::Borrowed(text),
             _ => self.clean_text(text, 0, tally),
         };
         write_text(&clean, limits, store, out, tally);
