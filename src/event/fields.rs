@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 use super::serialize::{self, Serialized};
 use super::usage::{Usage, UsageText};
 use super::{FieldRole, SpanKind, UsageField, is_json_field};
-use crate::redact::{Limits, Redactor, Store, Tally};
+use crate::redact::{Limits, Redactor, Store, Tally, write_string};
 
 /// How the text of a raw field is to be taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -131,21 +131,37 @@ impl RawFields {
     }
 
     pub fn u64(&mut self, key: impl Into<Cow<'static, str>>, value: u64) {
-        self.plain(key, format_args!("{value}"));
+        self.push(key, |buf| {
+            push_digits(value, buf);
+            RawForm::Plain
+        });
     }
 
-    pub fn plain(&mut self, key: impl Into<Cow<'static, str>>, value: fmt::Arguments<'_>) {
-        use fmt::Write;
+    pub fn i64(&mut self, key: impl Into<Cow<'static, str>>, value: i64) {
         self.push(key, |buf| {
-            let _ = buf.write_fmt(value);
+            if value < 0 {
+                buf.push('-');
+            }
+            push_digits(value.unsigned_abs(), buf);
+            RawForm::Plain
+        });
+    }
+
+    pub fn bool(&mut self, key: impl Into<Cow<'static, str>>, value: bool) {
+        self.push(key, |buf| {
+            buf.push_str(if value { "true" } else { "false" });
             RawForm::Plain
         });
     }
 
     /// JSON has no NaN and no infinities: those become text.
     pub fn f64(&mut self, key: impl Into<Cow<'static, str>>, value: f64) {
+        use fmt::Write;
         if value.is_finite() {
-            self.plain(key, format_args!("{}", Value::from(value)));
+            self.push(key, |buf| {
+                let _ = write!(buf, "{}", Value::from(value));
+                RawForm::Plain
+            });
         } else {
             self.text(key, &value.to_string());
         }
@@ -211,6 +227,14 @@ impl RawFields {
     }
 }
 
+/// Appends a number; most are small.
+fn push_digits(value: u64, out: &mut String) {
+    if value >= 10 {
+        push_digits(value / 10, out);
+    }
+    out.push(char::from(b'0' + (value % 10) as u8));
+}
+
 /// What a field has to pass before it may be written.
 pub(crate) struct Cleaner<'a> {
     pub redactor: &'a Redactor,
@@ -222,13 +246,10 @@ pub(crate) struct Cleaner<'a> {
 impl Cleaner<'_> {
     /// A field's name as it may be written. A name in the program's text is no secret; one that
     /// was made while it ran can be anything.
-    fn key(&mut self, key: Cow<'static, str>) -> Cow<'static, str> {
+    fn key<'a>(&mut self, key: &'a Cow<'static, str>) -> Cow<'a, str> {
         match key {
             Cow::Borrowed(name) => Cow::Borrowed(name),
-            Cow::Owned(name) => match self.redactor.text(&name, &mut self.tally) {
-                Cow::Borrowed(_) => Cow::Owned(name),
-                Cow::Owned(clean) => Cow::Owned(clean),
-            },
+            Cow::Owned(name) => self.redactor.text(name, &mut self.tally),
         }
     }
 
@@ -260,11 +281,14 @@ impl Cleaner<'_> {
     }
 }
 
-#[derive(Clone, Debug)]
+/// One member of the object, `"key":value`, as places in the buffer.
+#[derive(Clone, Copy, Debug)]
 struct Entry {
-    key: Cow<'static, str>,
     start: usize,
+    value: usize,
     end: usize,
+    /// A crash must not lose it: it is written when it is recorded.
+    at_once: bool,
 }
 
 /// Fields that passed redaction, as the members of a JSON object.
@@ -275,35 +299,60 @@ pub(crate) struct Fields {
 }
 
 impl Fields {
-    /// Redacts everything, moves what is too large out, and sorts the parts of `usage` and the
-    /// error out of the flat fields of a span.
-    pub fn clean(
+    pub const fn new() -> Self {
+        Self {
+            buf: Vec::new(),
+            at: Vec::new(),
+        }
+    }
+
+    /// Room for what `raw` holds and what most spans learn later.
+    pub fn with_room_for(raw: &RawFields) -> Self {
+        Self {
+            buf: Vec::with_capacity(raw.buf.len().min(64 * 1024) + raw.at.len() * 24 + 256),
+            at: Vec::with_capacity(raw.at.len() + 4),
+        }
+    }
+
+    /// Empties it, and gives back what one huge field had made it grow to.
+    pub fn clear(&mut self) {
+        self.buf.clear();
+        self.buf.shrink_to(64 * 1024);
+        self.at.clear();
+    }
+
+    /// Redacts everything and moves what is too large out.
+    pub fn clean(raw: &RawFields, kind: Option<SpanKind>, cleaner: &mut Cleaner<'_>) -> Fields {
+        let mut fields = Fields::with_room_for(raw);
+        fields.add_clean(raw, kind, cleaner);
+        fields
+    }
+
+    /// Does the same, adding to what is there, and sorts the parts of `usage` and the error out
+    /// of the flat fields of a span.
+    pub fn add_clean(
+        &mut self,
         raw: &RawFields,
         kind: Option<SpanKind>,
         cleaner: &mut Cleaner<'_>,
-    ) -> (Fields, UsageText) {
-        let mut fields = Fields {
-            buf: Vec::with_capacity(raw.buf.len().min(64 * 1024) + raw.at.len() * 24),
-            at: Vec::with_capacity(raw.at.len() + 2),
-        };
-        let mut usage = UsageText::default();
+    ) -> Option<Box<UsageText>> {
+        let mut usage: Option<Box<UsageText>> = None;
         for entry in &raw.at {
             let text = &raw.buf[entry.start..entry.end];
-            if kind.is_some_and(|kind| kind.owns(&entry.key)) {
-                // Kept under another name: the line would have two members of this one, and
-                // readers would believe the user's.
-                let key = Cow::Owned(format!("custom.{}", entry.key));
-                fields.insert(key, |out| {
-                    cleaner.value(&entry.key, entry.form, text, out);
-                });
-                continue;
-            }
             let role = kind.map_or(FieldRole::Input, |kind| kind.role(&entry.key));
-            let key = cleaner.key(entry.key.clone());
+            let at_once = role == FieldRole::Input;
             match role {
-                FieldRole::Usage(field) if usage.take(field, text, cleaner) => {}
+                FieldRole::Input if kind.is_some_and(|kind| kind.owns(&entry.key)) => {
+                    // Kept under another name: the line would have two members of this one, and
+                    // readers would believe the user's.
+                    self.insert(&format!("custom.{}", entry.key), true, |out| {
+                        cleaner.value(&entry.key, entry.form, text, out);
+                    });
+                }
+                FieldRole::Usage(field)
+                    if usage.get_or_insert_default().take(field, text, cleaner) => {}
                 FieldRole::Usage(UsageField::Whole) => {
-                    fields.insert(Cow::Borrowed("custom.usage"), |out| {
+                    self.insert("custom.usage", true, |out| {
                         cleaner.value(&entry.key, entry.form, text, out);
                     });
                 }
@@ -312,92 +361,114 @@ impl Fields {
                 FieldRole::Error => {
                     let object = as_error_object(text);
                     let json = object.as_deref().unwrap_or(text);
-                    fields.insert(key, |out| {
+                    self.insert("error", at_once, |out| {
                         cleaner.value("error", RawForm::Json, json, out);
                     });
                 }
-                _ => fields.insert(key, |out| {
-                    cleaner.value(&entry.key, entry.form, text, out);
-                }),
+                _ => {
+                    let key = cleaner.key(&entry.key);
+                    self.insert(&key, at_once, |out| {
+                        cleaner.value(&entry.key, entry.form, text, out);
+                    });
+                }
             }
         }
-        (fields, usage)
+        usage
     }
 
-    fn insert(&mut self, key: Cow<'static, str>, write: impl FnOnce(&mut Vec<u8>)) {
-        self.at.retain(|entry| entry.key != key);
+    fn insert(&mut self, key: &str, at_once: bool, write: impl FnOnce(&mut Vec<u8>)) {
         let start = self.buf.len();
-        write_json_str(&key, &mut self.buf);
+        write_string(key, &mut self.buf);
+        self.forget(start..self.buf.len());
         self.buf.push(b':');
+        let value = self.buf.len();
         write(&mut self.buf);
         self.at.push(Entry {
-            key,
             start,
+            value,
             end: self.buf.len(),
+            at_once,
         });
     }
 
+    /// Drops the member whose name is spelled as at `name` of the buffer.
+    fn forget(&mut self, name: Range<usize>) {
+        let name = &self.buf[name];
+        let same = |entry: &Entry| self.buf[entry.start..entry.value - 1] == *name;
+        if let Some(index) = self.at.iter().position(same) {
+            self.at.remove(index);
+        }
+    }
+
     /// Sets a field to JSON that is ours or has passed redaction already.
-    pub fn set(&mut self, key: impl Into<Cow<'static, str>>, json: &[u8]) {
-        self.insert(key.into(), |out| out.extend_from_slice(json));
+    pub fn set(&mut self, key: &str, json: &[u8]) {
+        self.insert(key, true, |out| out.extend_from_slice(json));
     }
 
     /// Sets a field to a text that is ours: an id, a kind, a time.
-    pub fn set_str(&mut self, key: impl Into<Cow<'static, str>>, text: &str) {
-        self.insert(key.into(), |out| write_json_str(text, out));
+    pub fn set_str(&mut self, key: &str, text: &str) {
+        self.insert(key, true, |out| write_string(text, out));
+    }
+
+    /// Finds a field by a name that needs no escapes.
+    fn find(&self, key: &str) -> Option<&Entry> {
+        let named = |entry: &&Entry| self.buf[entry.start + 1..entry.value - 2] == *key.as_bytes();
+        self.at.iter().find(named)
     }
 
     pub fn get(&self, key: &str) -> Option<&[u8]> {
-        let entry = self.at.iter().find(|entry| entry.key == key)?;
-        // `"key":` precedes the value; a key that needs escapes is longer than its text.
-        let mut member = &self.buf[entry.start..entry.end];
-        let mut name = Vec::new();
-        write_json_str(&entry.key, &mut name);
-        member = &member[name.len() + 1..];
-        Some(member)
+        let entry = self.find(key)?;
+        Some(&self.buf[entry.value..entry.end])
     }
 
     pub fn contains(&self, key: &str) -> bool {
-        self.at.iter().any(|entry| entry.key == key)
+        self.find(key).is_some()
     }
 
     pub fn is_empty(&self) -> bool {
         self.at.is_empty()
     }
 
+    /// Whether any of them is to be written when it is recorded.
+    pub fn any_at_once(&self) -> bool {
+        self.at.iter().any(|entry| entry.at_once)
+    }
+
     /// Takes over the fields of `newer`, its values winning.
     pub fn merge(&mut self, newer: &Fields) {
         for entry in &newer.at {
-            self.at.retain(|old| old.key != entry.key);
             let start = self.buf.len();
+            let moved = |at: usize| start + at - entry.start;
             self.buf
                 .extend_from_slice(&newer.buf[entry.start..entry.end]);
+            self.forget(start..moved(entry.value) - 1);
             self.at.push(Entry {
-                key: entry.key.clone(),
                 start,
-                end: self.buf.len(),
+                value: moved(entry.value),
+                end: moved(entry.end),
+                at_once: entry.at_once,
             });
         }
-    }
-
-    /// The fields of one kind of role, in order.
-    pub fn filtered(&self, keep: impl Fn(&str) -> bool) -> Fields {
-        let mut out = Fields::default();
-        for entry in self.at.iter().filter(|entry| keep(&entry.key)) {
-            let start = out.buf.len();
-            out.buf.extend_from_slice(&self.buf[entry.start..entry.end]);
-            out.at.push(Entry {
-                key: entry.key.clone(),
-                start,
-                end: out.buf.len(),
-            });
-        }
-        out
     }
 
     /// Appends the members, each followed by a comma.
     pub fn write_members(&self, out: &mut Vec<u8>) {
-        for entry in &self.at {
+        self.write_some(out, |_| true);
+    }
+
+    /// Appends those that are to be written when they are recorded.
+    pub fn write_at_once(&self, out: &mut Vec<u8>) {
+        self.write_some(out, |entry| entry.at_once);
+    }
+
+    /// Appends all but the one of this name, which needs no escapes.
+    pub fn write_without(&self, key: &str, out: &mut Vec<u8>) {
+        let left_out = self.find(key).map(|entry| entry.start);
+        self.write_some(out, |entry| Some(entry.start) != left_out);
+    }
+
+    fn write_some(&self, out: &mut Vec<u8>, keep: impl Fn(&Entry) -> bool) {
+        for entry in self.at.iter().filter(|entry| keep(entry)) {
             out.extend_from_slice(&self.buf[entry.start..entry.end]);
             out.push(b',');
         }
@@ -461,18 +532,4 @@ impl UsageText {
         }
         true
     }
-}
-
-/// Appends `text` as a JSON string.
-pub(crate) fn write_json_str(text: &str, out: &mut Vec<u8>) {
-    let plain = |b: u8| b >= 0x20 && b != b'"' && b != b'\\';
-    if text.bytes().all(plain) {
-        out.reserve(text.len() + 2);
-        out.push(b'"');
-        out.extend_from_slice(text.as_bytes());
-        out.push(b'"');
-        return;
-    }
-    // Writing to memory can't fail.
-    let _ = serde_json::to_writer(out, text);
 }

@@ -16,7 +16,7 @@ pub use ids::{RemoteContext, RemoteContextError, new_session_id};
 pub use outcome::Outcome;
 pub use usage::{Totals, Usage};
 
-pub(crate) use fields::{Cleaner, Fields, RawFields, write_json_str};
+pub(crate) use fields::{Cleaner, Fields, RawFields};
 pub(crate) use ids::{Ids, hex16, hex32, new_span_id, new_trace_id, random_bytes};
 pub(crate) use span::{FieldRole, SpanKind, UsageField, is_json_field};
 pub(crate) use usage::UsageText;

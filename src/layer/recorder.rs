@@ -1,7 +1,9 @@
 //! From fields to lines: everything the layer does that doesn't depend on the subscriber.
 
 use std::borrow::Cow;
+use std::cell::RefCell;
 use std::sync::Arc;
+use std::thread::LocalKey;
 
 use tracing::Level;
 
@@ -17,6 +19,32 @@ use crate::ledger::{
     hex_digest,
 };
 use crate::redact::{Limits, Tally};
+
+thread_local! {
+    /// Where recorded fields are cleaned.
+    static CLEAN: RefCell<Fields> = const { RefCell::new(Fields::new()) };
+}
+
+/// Runs `f` with what a thread keeps, so that a span costs no allocation for it. Whoever comes
+/// here from inside `f` gets a new one.
+pub(super) fn with_scratch<S: Default, T>(
+    kept: &'static LocalKey<RefCell<S>>,
+    f: impl FnOnce(&mut S) -> T,
+) -> T {
+    let take = |scratch: &RefCell<S>| {
+        scratch
+            .try_borrow_mut()
+            .map(|mut s| std::mem::take(&mut *s))
+    };
+    let mut scratch = kept
+        .try_with(take)
+        .ok()
+        .and_then(Result::ok)
+        .unwrap_or_default();
+    let result = f(&mut scratch);
+    let _ = kept.try_with(|kept| kept.replace(scratch));
+    result
+}
 
 /// A place, and who records there.
 #[derive(Clone, Debug)]
@@ -34,10 +62,20 @@ pub(crate) struct Recorder {
 impl Recorder {
     /// The span's place; its open line is written now if it wasn't yet.
     pub fn place_of<'a>(&self, cell: &'a Cell) -> Option<&'a Place> {
-        cell.open_once(|raw| self.open(cell, raw))
+        cell.open_once(|mut raw| self.open(cell, &mut raw))
     }
 
-    fn open(&self, cell: &Cell, mut raw: RawFields) -> (Place, Ids) {
+    /// Opens a new span, or holds its open line back until that can say what was opened.
+    pub fn begin(&self, cell: &mut Cell, raw: &mut RawFields, at_once: bool) {
+        if at_once || cell.is_identified_by(raw) {
+            let place = self.open(cell, raw);
+            cell.opened(place);
+        } else {
+            cell.hold_back(raw.clone());
+        }
+    }
+
+    fn open(&self, cell: &Cell, raw: &mut RawFields) -> Place {
         let core = self.ledger.core();
         let given = raw.get("session_id").map(str::to_owned);
         let (log, trace, parent, above) = self.settle(core, cell, given.as_deref());
@@ -56,7 +94,7 @@ impl Recorder {
                 run_span: above.and_then(|at| at.run_span),
                 generation: cell.generation,
             };
-            return (Place { log, at: Some(at) }, ids);
+            return Place { log, at: Some(at) };
         }
         let mut span = Box::new(OpenSpan::new(cell.kind, ids, cell.start));
         if let Some(above) = above {
@@ -80,8 +118,13 @@ impl Recorder {
             }
         }
         let role = (cell.kind != SpanKind::Other).then_some(cell.kind);
-        (span.fields, span.usage) =
-            core.clean(&log.dir, |cleaner| Fields::clean(&raw, role, cleaner));
+        span.fields = Fields::with_room_for(raw);
+        let usage = core.clean(&log.dir, |cleaner| {
+            span.fields.add_clean(raw, role, cleaner)
+        });
+        if let Some(usage) = usage {
+            span.usage = *usage;
+        }
         if cell.kind == SpanKind::Run {
             span.fields.set("process", core.process().as_bytes());
         }
@@ -110,7 +153,7 @@ impl Recorder {
             },
             generation: fork_generation(),
         };
-        (Place { log, at: Some(at) }, ids)
+        Place { log, at: Some(at) }
     }
 
     /// Which session a span belongs to, in which trace, under which span.
@@ -195,12 +238,15 @@ impl Recorder {
         let core = self.ledger.core();
         let log = self.ledger.here(log);
         let role = (cell.kind != SpanKind::Other).then_some(cell.kind);
-        let (fields, mut cleaned) =
-            core.clean(&log.dir, |cleaner| Fields::clean(raw, role, cleaner));
-        if let Some(usage) = usage {
-            cleaned.merge(clean_usage(core, &log, usage));
-        }
-        log.update(core, at, &fields, cleaned, outcome, links);
+        with_scratch(&CLEAN, |fields| {
+            fields.clear();
+            let mut cleaned = core.clean(&log.dir, |cleaner| fields.add_clean(raw, role, cleaner));
+            if let Some(usage) = usage {
+                let cleaned = cleaned.get_or_insert_default();
+                cleaned.merge(clean_usage(core, &log, usage));
+            }
+            log.update(core, at, fields, cleaned, outcome, links);
+        });
     }
 
     /// The close line, the first time.
@@ -343,7 +389,7 @@ impl Recorder {
         let quiet = matches!(&*kind, "message_delta" | "tool_input_delta");
         // `error` is an object wherever it stands.
         let role = (kind == "error" || kind == "log").then_some(SpanKind::Tool);
-        let (fields, _) = core.clean(&log.dir, |cleaner| Fields::clean(&raw, role, cleaner));
+        let fields = core.clean(&log.dir, |cleaner| Fields::clean(&raw, role, cleaner));
         log.event(
             core,
             &kind,
@@ -391,7 +437,7 @@ impl Recorder {
         } else {
             hex_digest(core.redactor.text(body, &mut tally).as_bytes())
         };
-        let (fields, _) = core.clean(&log.dir, |cleaner| Fields::clean(&raw, None, cleaner));
+        let fields = core.clean(&log.dir, |cleaner| Fields::clean(&raw, None, cleaner));
         log.digested(core, what, at, &digest, &fields);
     }
 
@@ -419,8 +465,8 @@ impl Recorder {
         }
         let (message, rest) = core.clean(&log.dir, |cleaner| {
             (
-                Fields::clean(&named, None, cleaner).0,
-                Fields::clean(&raw, None, cleaner).0,
+                Fields::clean(&named, None, cleaner),
+                Fields::clean(&raw, None, cleaner),
             )
         });
         let mut fields = Fields::default();
@@ -449,11 +495,10 @@ fn clean_usage(core: &Core, log: &SessionLog, usage: &Usage) -> UsageText {
     if let Some(details) = &usage.usage_details {
         let mut raw = RawFields::new();
         raw.json("usage_details", details);
-        text = core
-            .clean(&log.dir, |cleaner| {
-                Fields::clean(&raw, Some(SpanKind::Model), cleaner)
-            })
-            .1;
+        let cleaned = core.clean(&log.dir, |cleaner| {
+            Fields::new().add_clean(&raw, Some(SpanKind::Model), cleaner)
+        });
+        text = cleaned.map_or_else(UsageText::default, |text| *text);
     }
     text.usage.merge(&Usage {
         usage_details: None,

@@ -23,7 +23,8 @@ use super::past::Past;
 use super::root::segment_name;
 use super::segment::Segment;
 use super::{Core, Sync};
-use crate::event::{Fields, Ids, Outcome, SpanKind, Totals, UsageText, write_json_str};
+use crate::event::{Fields, Ids, Outcome, SpanKind, Totals, UsageText};
+use crate::redact::write_string;
 
 /// About how many bytes lie between two checkpoints.
 const CHECKPOINT_EVERY: u64 = 1 << 20;
@@ -163,7 +164,7 @@ impl Lost {
 impl SessionLog {
     pub fn new(id: &str, dir: PathBuf, implicit: Option<&'static str>) -> Self {
         let mut id_json = Vec::new();
-        write_json_str(id, &mut id_json);
+        write_string(id, &mut id_json);
         Self {
             id: id.into(),
             id_json,
@@ -308,7 +309,7 @@ impl SessionLog {
         core: &Core,
         at: &At,
         fields: &Fields,
-        usage: UsageText,
+        usage: Option<Box<UsageText>>,
         outcome: Outcome,
         links: &[(u128, u64)],
     ) {
@@ -318,19 +319,19 @@ impl SessionLog {
         let open = state.spans.get_mut(&at.ids.span);
         // What a span that has ended still says can't ride on its close line any more.
         let late = open.is_none() && at.generation == self.generation;
-        let at_once = if open.is_none() || kind.writes_outcomes_at_once() {
-            fields.clone()
-        } else {
-            fields.filtered(|key| kind.role(key) == crate::event::FieldRole::Input)
-        };
-        let usage_at_once = open.is_none() || kind.writes_outcomes_at_once();
+        let all_at_once = open.is_none() || kind.writes_outcomes_at_once();
         let mut usage_members = Vec::new();
-        if usage_at_once && !usage.is_empty() {
+        if let Some(usage) = &usage
+            && all_at_once
+            && !usage.is_empty()
+        {
             usage.write_members(&mut usage_members);
         }
         if let Some(span) = open {
             span.fields.merge(fields);
-            span.usage.merge(usage);
+            if let Some(usage) = usage {
+                span.usage.merge(*usage);
+            }
             if outcome != Outcome::Unset {
                 span.outcome = outcome;
             }
@@ -338,7 +339,8 @@ impl SessionLog {
                 span.link(*trace, *id);
             }
         }
-        if at_once.is_empty() && usage_members.is_empty() && links.is_empty() {
+        let some_at_once = fields.any_at_once() || all_at_once && !fields.is_empty();
+        if !some_at_once && usage_members.is_empty() && links.is_empty() {
             return;
         }
         self.append(
@@ -351,7 +353,9 @@ impl SessionLog {
                 if late {
                     out.extend_from_slice(b"\"late\":true,");
                 }
-                super::open_span::write_fields(kind, &at_once, out);
+                if some_at_once {
+                    super::open_span::write_fields(kind, fields, all_at_once, out);
+                }
                 if !usage_members.is_empty() {
                     out.extend_from_slice(b"\"usage\":{");
                     out.extend_from_slice(&usage_members);
@@ -500,10 +504,10 @@ impl SessionLog {
         let turn = at.and_then(|at| at.turn);
         let written = self.append(core, state, what.kind(), turn, ids, |out, _| {
             out.extend_from_slice(b"\"digest\":");
-            write_json_str(digest, out);
+            write_string(digest, out);
             out.push(b',');
             if known {
-                fields.filtered(|key| key != what.body()).write_members(out);
+                fields.write_without(what.body(), out);
             } else {
                 fields.write_members(out);
             }
@@ -910,16 +914,16 @@ impl SessionLog {
             if std::mem::replace(&mut comma, true) {
                 out.push(b',');
             }
-            write_json_str(digested.stamp(), &mut out);
+            write_string(digested.stamp(), &mut out);
             out.push(b':');
-            write_json_str(digest, &mut out);
+            write_string(digest, &mut out);
         }
         out.extend_from_slice(b"},\"known_digests\":[");
         for (index, digest) in state.known.iter().enumerate() {
             if index > 0 {
                 out.push(b',');
             }
-            write_json_str(digest, &mut out);
+            write_string(digest, &mut out);
         }
         out.extend_from_slice(b"],");
         if let Err(lost) = self.put(core, state, now, "checkpoint", None, None, &out) {

@@ -44,4 +44,5 @@ pub use mask::MaskKey;
 pub use scan::{Found, Redactor, Tally};
 pub use sizes::{Limits, Store, StoreFailed};
 
+pub(crate) use escape::write_string;
 pub(crate) use piece::context_start;
