@@ -1,239 +1,16 @@
-//! The fields of a span or an event: as they were given (`RawFields`), and as they may be
-//! written (`Fields`). Nothing but [`Fields::clean`] turns the first into the second.
+//! The fields of a span or an event as they may be written. Nothing but [`Fields::add_clean`]
+//! makes them of those that were given.
 
 use std::borrow::Cow;
-use std::fmt;
 use std::ops::Range;
 
 use serde_json::{Map, Value};
 
-use super::serialize::{self, Serialized};
+use super::raw::{RawFields, RawForm};
+use super::spare::Spare;
 use super::usage::{Usage, UsageText};
 use super::{FieldRole, SpanKind, UsageField, is_json_field};
 use crate::redact::{Limits, Redactor, Store, Tally, write_string};
-
-/// How the text of a raw field is to be taken.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum RawForm {
-    /// Text, whatever it looks like; for a JSON field, JSON if it is an object or an array.
-    Text,
-    /// JSON that was serialized for us.
-    Json,
-    /// A number or a bool, spelled as JSON.
-    Plain,
-    /// This much of the text is to be written; the rest is there to see it by.
-    Piece { from: usize, to: usize },
-}
-
-#[derive(Clone, Debug)]
-struct RawEntry {
-    key: Cow<'static, str>,
-    form: RawForm,
-    start: usize,
-    end: usize,
-}
-
-/// Fields as they were given, in order. They live in memory only.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct RawFields {
-    buf: String,
-    at: Vec<RawEntry>,
-}
-
-impl RawFields {
-    pub const fn new() -> Self {
-        Self {
-            buf: String::new(),
-            at: Vec::new(),
-        }
-    }
-
-    pub fn is_empty(&self) -> bool {
-        self.at.is_empty()
-    }
-
-    /// Empties it, and gives back what one huge field had made it grow to.
-    pub fn clear(&mut self) {
-        self.buf.clear();
-        self.buf.shrink_to(64 * 1024);
-        self.at.clear();
-    }
-
-    /// `write` appends the value and says what it is.
-    fn push(
-        &mut self,
-        key: impl Into<Cow<'static, str>>,
-        write: impl FnOnce(&mut String) -> RawForm,
-    ) {
-        if self.at.capacity() == 0 {
-            // What most spans need, at once instead of in many small steps.
-            self.buf.reserve(256);
-            self.at.reserve(8);
-        }
-        let start = self.buf.len();
-        let form = write(&mut self.buf);
-        self.at.push(RawEntry {
-            key: key.into(),
-            form,
-            start,
-            end: self.buf.len(),
-        });
-    }
-
-    pub fn text(&mut self, key: impl Into<Cow<'static, str>>, text: &str) {
-        self.push(key, |buf| {
-            buf.push_str(text);
-            RawForm::Text
-        });
-    }
-
-    pub fn display(&mut self, key: impl Into<Cow<'static, str>>, value: fmt::Arguments<'_>) {
-        use fmt::Write;
-        self.push(key, |buf| {
-            // A Display that fails has still said what it said so far.
-            let _ = buf.write_fmt(value);
-            RawForm::Text
-        });
-    }
-
-    pub fn json(&mut self, key: impl Into<Cow<'static, str>>, value: &impl serde::Serialize) {
-        self.push(key, |buf| {
-            let start = buf.len();
-            match serialize::append(value, buf) {
-                // A text is taken as the macros take it: whether it is JSON is the field's to say.
-                Ok(Serialized::Text) => RawForm::Text,
-                Ok(Serialized::Json) => RawForm::Json,
-                Err(error) => {
-                    buf.truncate(start);
-                    buf.push_str(&format!("[not serializable: {error}]"));
-                    RawForm::Text
-                }
-            }
-        });
-    }
-
-    /// A piece of a text, to be seen in the light of what is around it.
-    pub fn piece(&mut self, key: &'static str, text: &str, piece: Range<usize>) {
-        self.push(key, |buf| {
-            buf.push_str(text);
-            RawForm::Piece {
-                from: piece.start,
-                to: piece.end,
-            }
-        });
-    }
-
-    pub fn json_text(&mut self, key: impl Into<Cow<'static, str>>, json: &str) {
-        self.push(key, |buf| {
-            buf.push_str(json);
-            RawForm::Json
-        });
-    }
-
-    pub fn u64(&mut self, key: impl Into<Cow<'static, str>>, value: u64) {
-        self.push(key, |buf| {
-            push_digits(value, buf);
-            RawForm::Plain
-        });
-    }
-
-    pub fn i64(&mut self, key: impl Into<Cow<'static, str>>, value: i64) {
-        self.push(key, |buf| {
-            if value < 0 {
-                buf.push('-');
-            }
-            push_digits(value.unsigned_abs(), buf);
-            RawForm::Plain
-        });
-    }
-
-    pub fn bool(&mut self, key: impl Into<Cow<'static, str>>, value: bool) {
-        self.push(key, |buf| {
-            buf.push_str(if value { "true" } else { "false" });
-            RawForm::Plain
-        });
-    }
-
-    /// JSON has no NaN and no infinities: those become text.
-    pub fn f64(&mut self, key: impl Into<Cow<'static, str>>, value: f64) {
-        use fmt::Write;
-        if value.is_finite() {
-            self.push(key, |buf| {
-                let _ = write!(buf, "{}", Value::from(value));
-                RawForm::Plain
-            });
-        } else {
-            self.text(key, &value.to_string());
-        }
-    }
-
-    /// Bytes that are no text are shown as far as they are, and said to be none.
-    pub fn bytes(&mut self, key: impl Into<Cow<'static, str>>, bytes: &[u8]) {
-        match std::str::from_utf8(bytes) {
-            Ok(text) => self.text(key, text),
-            Err(_) => {
-                let text = String::from_utf8_lossy(bytes);
-                let replaced = text.matches('\u{fffd}').count();
-                let lossy = serde_json::json!({
-                    "$lossy": {"bytes": bytes.len(), "replaced": replaced},
-                    "text": text,
-                });
-                self.json(key, &lossy);
-            }
-        }
-    }
-
-    /// The known counts, flat, as the macros give them.
-    pub fn usage(&mut self, usage: &Usage) {
-        for (name, count) in Usage::COUNTS.iter().zip(usage.counts()) {
-            if let Some(count) = count {
-                self.u64(*name, count);
-            }
-        }
-        if let Some(cost) = usage.cost_usd {
-            self.f64("cost_usd", cost);
-        }
-        if let Some(details) = &usage.usage_details {
-            self.json("usage_details", details);
-        }
-    }
-
-    /// The text of a field, the last one given under that name.
-    pub fn get(&self, key: &str) -> Option<&str> {
-        let entry = self.at.iter().rev().find(|e| e.key == key)?;
-        Some(&self.buf[entry.start..entry.end])
-    }
-
-    pub fn append(&mut self, other: &RawFields) {
-        for entry in &other.at {
-            let text = &other.buf[entry.start..entry.end];
-            self.push(entry.key.clone(), |buf| {
-                buf.push_str(text);
-                entry.form
-            });
-        }
-    }
-
-    pub fn rename(&mut self, from: &str, to: &'static str) {
-        for entry in &mut self.at {
-            if entry.key == from {
-                entry.key = Cow::Borrowed(to);
-            }
-        }
-    }
-
-    pub fn remove(&mut self, key: &str) {
-        self.at.retain(|entry| entry.key != key);
-    }
-}
-
-/// Appends a number; most are small.
-fn push_digits(value: u64, out: &mut String) {
-    if value >= 10 {
-        push_digits(value / 10, out);
-    }
-    out.push(char::from(b'0' + (value % 10) as u8));
-}
 
 /// What a field has to pass before it may be written.
 pub(crate) struct Cleaner<'a> {
@@ -249,7 +26,7 @@ impl Cleaner<'_> {
     fn key<'a>(&mut self, key: &'a Cow<'static, str>) -> Cow<'a, str> {
         match key {
             Cow::Borrowed(name) => Cow::Borrowed(name),
-            Cow::Owned(name) => self.redactor.text(name, &mut self.tally),
+            Cow::Owned(name) => self.redactor.field_name(name, &mut self.tally),
         }
     }
 
@@ -292,38 +69,40 @@ struct Entry {
 }
 
 /// Fields that passed redaction, as the members of a JSON object.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(crate) struct Fields {
     buf: Vec<u8>,
     at: Vec<Entry>,
 }
 
-impl Fields {
-    pub const fn new() -> Self {
-        Self {
-            buf: Vec::new(),
-            at: Vec::new(),
-        }
-    }
+thread_local! {
+    static SPARE: Spare<(Vec<u8>, Vec<Entry>)> = const { Spare::new() };
+}
 
-    /// Room for what `raw` holds and what most spans learn later.
-    pub fn with_room_for(raw: &RawFields) -> Self {
-        Self {
-            buf: Vec::with_capacity(raw.buf.len().min(64 * 1024) + raw.at.len() * 24 + 256),
-            at: Vec::with_capacity(raw.at.len() + 4),
-        }
+impl Default for Fields {
+    fn default() -> Self {
+        // What most spans need, at once instead of in many small steps.
+        let (buf, at) = Spare::take(&SPARE)
+            .unwrap_or_else(|| (Vec::with_capacity(768), Vec::with_capacity(12)));
+        Self { buf, at }
     }
+}
 
-    /// Empties it, and gives back what one huge field had made it grow to.
-    pub fn clear(&mut self) {
+impl Drop for Fields {
+    fn drop(&mut self) {
         self.buf.clear();
-        self.buf.shrink_to(64 * 1024);
         self.at.clear();
+        if self.buf.capacity() <= super::spare::LARGEST {
+            let kept = (std::mem::take(&mut self.buf), std::mem::take(&mut self.at));
+            Spare::give(&SPARE, kept);
+        }
     }
+}
 
+impl Fields {
     /// Redacts everything and moves what is too large out.
     pub fn clean(raw: &RawFields, kind: Option<SpanKind>, cleaner: &mut Cleaner<'_>) -> Fields {
-        let mut fields = Fields::with_room_for(raw);
+        let mut fields = Fields::default();
         fields.add_clean(raw, kind, cleaner);
         fields
     }
@@ -337,8 +116,7 @@ impl Fields {
         cleaner: &mut Cleaner<'_>,
     ) -> Option<Box<UsageText>> {
         let mut usage: Option<Box<UsageText>> = None;
-        for entry in &raw.at {
-            let text = &raw.buf[entry.start..entry.end];
+        for (entry, text) in raw.entries() {
             let role = kind.map_or(FieldRole::Input, |kind| kind.role(&entry.key));
             let at_once = role == FieldRole::Input;
             match role {
@@ -394,7 +172,10 @@ impl Fields {
     /// Drops the member whose name is spelled as at `name` of the buffer.
     fn forget(&mut self, name: Range<usize>) {
         let name = &self.buf[name];
-        let same = |entry: &Entry| self.buf[entry.start..entry.value - 1] == *name;
+        let same = |entry: &Entry| {
+            entry.value - entry.start == name.len() + 1
+                && self.buf[entry.start..entry.value - 1] == *name
+        };
         if let Some(index) = self.at.iter().position(same) {
             self.at.remove(index);
         }
@@ -412,7 +193,10 @@ impl Fields {
 
     /// Finds a field by a name that needs no escapes.
     fn find(&self, key: &str) -> Option<&Entry> {
-        let named = |entry: &&Entry| self.buf[entry.start + 1..entry.value - 2] == *key.as_bytes();
+        let named = |entry: &&Entry| {
+            entry.value - entry.start == key.len() + 3
+                && self.buf[entry.start + 1..entry.value - 2] == *key.as_bytes()
+        };
         self.at.iter().find(named)
     }
 

@@ -8,7 +8,6 @@ mod recorder;
 mod visit;
 
 use std::any::TypeId;
-use std::cell::RefCell;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -28,7 +27,6 @@ pub(crate) use recorder::{Located, Recorder};
 use bridge::{Bridge, LAYERS, Unhide, take_handoff};
 use cell::{Anchor, Cell, Route};
 use find::{Around, anchor, walk};
-use recorder::with_scratch;
 use visit::{Collect, FindText};
 
 use crate::event::{Outcome, RawFields, SpanKind};
@@ -58,19 +56,6 @@ impl<S> Drop for RecordingLayer<S> {
     fn drop(&mut self) {
         LAYERS.fetch_sub(1, Ordering::Relaxed);
     }
-}
-
-thread_local! {
-    /// Where fields are collected.
-    static RAW: RefCell<RawFields> = const { RefCell::new(RawFields::new()) };
-}
-
-/// Runs `f` with an empty place to collect fields in.
-fn with_raw<T>(f: impl FnOnce(&mut RawFields) -> T) -> T {
-    with_scratch(&RAW, |raw| {
-        raw.clear();
-        f(raw)
-    })
 }
 
 impl<S> RecordingLayer<S>
@@ -193,28 +178,26 @@ where
         };
         let start = Moment::now();
         if let Some(handoff) = take_handoff(meta) {
-            let mut raw = handoff.fields;
             let parent = handoff
                 .parent
                 .unwrap_or_else(|| self.parent(kind, attrs, &ctx));
             let mut cell = Cell::new(kind, meta, start, parent);
-            self.recorder.begin(&mut cell, &mut raw, true);
+            self.recorder.begin(&mut cell, handoff.fields, true);
             return Self::keep(cell, id, &ctx);
         }
-        with_raw(|raw| {
-            attrs.record(&mut Collect(raw));
-            let parent = self.parent(kind, attrs, &ctx);
-            if kind == SpanKind::Other
-                && !matches!(parent, Parent::Place(_) | Parent::Session(_))
-                && raw.get("session_id").is_none()
-            {
-                // Lines for other spans are kept inside sessions.
-                return self.on_foreign_span(attrs, id, &ctx);
-            }
-            let mut cell = Cell::new(kind, meta, start, parent);
-            self.recorder.begin(&mut cell, raw, false);
-            Self::keep(cell, id, &ctx);
-        });
+        let mut raw = RawFields::new();
+        attrs.record(&mut Collect(&mut raw));
+        let parent = self.parent(kind, attrs, &ctx);
+        if kind == SpanKind::Other
+            && !matches!(parent, Parent::Place(_) | Parent::Session(_))
+            && raw.get("session_id").is_none()
+        {
+            // Lines for other spans are kept inside sessions.
+            return self.on_foreign_span(attrs, id, &ctx);
+        }
+        let mut cell = Cell::new(kind, meta, start, parent);
+        self.recorder.begin(&mut cell, raw, false);
+        Self::keep(cell, id, &ctx);
     }
 
     fn on_record(&self, id: &Id, values: &Record<'_>, ctx: Context<'_, S>) {
@@ -222,12 +205,13 @@ where
             return;
         }
         match Self::cell(&ctx, id) {
-            Some(cell) => with_raw(|raw| {
-                values.record(&mut Collect(raw));
+            Some(cell) => {
+                let mut raw = RawFields::new();
+                values.record(&mut Collect(&mut raw));
                 if !raw.is_empty() {
-                    self.recorder.record(&cell, raw, None, Outcome::Unset, &[]);
+                    self.recorder.record(&cell, &raw, None, Outcome::Unset, &[]);
                 }
-            }),
+            }
             None => {
                 let mut found = None;
                 values.record(&mut FindText {

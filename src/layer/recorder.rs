@@ -1,9 +1,7 @@
 //! From fields to lines: everything the layer does that doesn't depend on the subscriber.
 
 use std::borrow::Cow;
-use std::cell::RefCell;
 use std::sync::Arc;
-use std::thread::LocalKey;
 
 use tracing::Level;
 
@@ -19,32 +17,6 @@ use crate::ledger::{
     hex_digest,
 };
 use crate::redact::{Limits, Tally};
-
-thread_local! {
-    /// Where recorded fields are cleaned.
-    static CLEAN: RefCell<Fields> = const { RefCell::new(Fields::new()) };
-}
-
-/// Runs `f` with what a thread keeps, so that a span costs no allocation for it. Whoever comes
-/// here from inside `f` gets a new one.
-pub(super) fn with_scratch<S: Default, T>(
-    kept: &'static LocalKey<RefCell<S>>,
-    f: impl FnOnce(&mut S) -> T,
-) -> T {
-    let take = |scratch: &RefCell<S>| {
-        scratch
-            .try_borrow_mut()
-            .map(|mut s| std::mem::take(&mut *s))
-    };
-    let mut scratch = kept
-        .try_with(take)
-        .ok()
-        .and_then(Result::ok)
-        .unwrap_or_default();
-    let result = f(&mut scratch);
-    let _ = kept.try_with(|kept| kept.replace(scratch));
-    result
-}
 
 /// A place, and who records there.
 #[derive(Clone, Debug)]
@@ -62,20 +34,20 @@ pub(crate) struct Recorder {
 impl Recorder {
     /// The span's place; its open line is written now if it wasn't yet.
     pub fn place_of<'a>(&self, cell: &'a Cell) -> Option<&'a Place> {
-        cell.open_once(|mut raw| self.open(cell, &mut raw))
+        cell.open_once(|raw| self.open(cell, raw))
     }
 
     /// Opens a new span, or holds its open line back until that can say what was opened.
-    pub fn begin(&self, cell: &mut Cell, raw: &mut RawFields, at_once: bool) {
-        if at_once || cell.is_identified_by(raw) {
+    pub fn begin(&self, cell: &mut Cell, raw: RawFields, at_once: bool) {
+        if at_once || cell.is_identified_by(&raw) {
             let place = self.open(cell, raw);
             cell.opened(place);
         } else {
-            cell.hold_back(raw.clone());
+            cell.hold_back(raw);
         }
     }
 
-    fn open(&self, cell: &Cell, raw: &mut RawFields) -> Place {
+    fn open(&self, cell: &Cell, mut raw: RawFields) -> Place {
         let core = self.ledger.core();
         let given = raw.get("session_id").map(str::to_owned);
         let (log, trace, parent, above) = self.settle(core, cell, given.as_deref());
@@ -118,9 +90,8 @@ impl Recorder {
             }
         }
         let role = (cell.kind != SpanKind::Other).then_some(cell.kind);
-        span.fields = Fields::with_room_for(raw);
         let usage = core.clean(&log.dir, |cleaner| {
-            span.fields.add_clean(raw, role, cleaner)
+            span.fields.add_clean(&raw, role, cleaner)
         });
         if let Some(usage) = usage {
             span.usage = *usage;
@@ -238,15 +209,13 @@ impl Recorder {
         let core = self.ledger.core();
         let log = self.ledger.here(log);
         let role = (cell.kind != SpanKind::Other).then_some(cell.kind);
-        with_scratch(&CLEAN, |fields| {
-            fields.clear();
-            let mut cleaned = core.clean(&log.dir, |cleaner| fields.add_clean(raw, role, cleaner));
-            if let Some(usage) = usage {
-                let cleaned = cleaned.get_or_insert_default();
-                cleaned.merge(clean_usage(core, &log, usage));
-            }
-            log.update(core, at, fields, cleaned, outcome, links);
-        });
+        let mut fields = Fields::default();
+        let mut cleaned = core.clean(&log.dir, |cleaner| fields.add_clean(raw, role, cleaner));
+        if let Some(usage) = usage {
+            let cleaned = cleaned.get_or_insert_default();
+            cleaned.merge(clean_usage(core, &log, usage));
+        }
+        log.update(core, at, &fields, cleaned, outcome, links);
     }
 
     /// The close line, the first time.
@@ -326,7 +295,7 @@ impl Recorder {
                     exact: true,
                 },
             ) => {
-                self.record(&cell, &fields, usage.as_ref(), outcome, &[]);
+                self.record(&cell, &fields, usage.as_deref(), outcome, &[]);
                 None
             }
             (
@@ -496,7 +465,7 @@ fn clean_usage(core: &Core, log: &SessionLog, usage: &Usage) -> UsageText {
         let mut raw = RawFields::new();
         raw.json("usage_details", details);
         let cleaned = core.clean(&log.dir, |cleaner| {
-            Fields::new().add_clean(&raw, Some(SpanKind::Model), cleaner)
+            Fields::default().add_clean(&raw, Some(SpanKind::Model), cleaner)
         });
         text = cleaned.map_or_else(UsageText::default, |text| *text);
     }

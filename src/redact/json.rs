@@ -43,7 +43,7 @@ impl Redactor {
         out: &mut Vec<u8>,
         tally: &mut Tally,
     ) {
-        let clean = match self.keys.kind(key) {
+        let clean = match self.field_kind(key) {
             Some(kind) if masks_string(kind, key, text) => {
                 tally.masked += 1;
                 Cow::Owned(self.mask(&self.key_rule(key), text))
@@ -87,7 +87,7 @@ impl Redactor {
         if depth <= limits.depth
             && !too_long(json.len(), limits)
             && memchr::memchr2(b'\n', b'\r', json.as_bytes()).is_none()
-            && self.keys.kind(key).is_none()
+            && self.field_kind(key).is_none()
             && self.is_clear_json(json)
         {
             out.extend_from_slice(json.trim_ascii().as_bytes());

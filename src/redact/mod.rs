@@ -28,6 +28,7 @@ mod json;
 mod keys;
 mod literals;
 mod mask;
+mod names;
 mod piece;
 mod places;
 mod scan;

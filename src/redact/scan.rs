@@ -14,6 +14,7 @@ use super::config::{PatternError, Redaction};
 use super::keys::{Keys, NAME_ONLY_STEMS, STEMS};
 use super::literals::{self, Case, Hit, Literals};
 use super::mask::{self, MaskKey};
+use super::names::Names;
 use super::places::{self, PROGRAMS};
 use super::shapes;
 use super::value;
@@ -92,6 +93,7 @@ enum Action {
 pub struct Redactor {
     literals: Literals<Action>,
     pub(super) keys: Keys,
+    pub(super) names: Names,
     rules: Vec<(String, Regex)>,
     shapes: bool,
     pub(super) mask_key: MaskKey,
@@ -126,6 +128,7 @@ impl Redactor {
         Ok(Self {
             literals,
             keys,
+            names: Names::new(),
             rules,
             shapes: config.shapes,
             mask_key: key,
@@ -135,7 +138,7 @@ impl Redactor {
     /// Whether the name of a field says that its value is a secret.
     #[must_use]
     pub fn is_sensitive(&self, key: &str) -> bool {
-        self.keys.kind(key).is_some()
+        self.field_kind(key).is_some()
     }
 
     /// Whether nothing in a JSON text could even begin to be a secret, names of members and
