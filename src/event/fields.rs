@@ -10,7 +10,7 @@ use super::raw::{RawFields, RawForm};
 use super::spare::Spare;
 use super::usage::{Usage, UsageText};
 use super::{FieldRole, SpanKind, UsageField, is_json_field};
-use crate::redact::{Limits, Redactor, Store, Tally, write_string};
+use crate::redact::{FieldName, Limits, Redactor, Store, Tally, write_string};
 
 /// What a field has to pass before it may be written.
 pub(crate) struct Cleaner<'a> {
@@ -26,35 +26,43 @@ impl Cleaner<'_> {
     fn key<'a>(&mut self, key: &'a Cow<'static, str>) -> Cow<'a, str> {
         match key {
             Cow::Borrowed(name) => Cow::Borrowed(name),
-            Cow::Owned(name) => self.redactor.field_name(name, &mut self.tally),
+            Cow::Owned(name) => self.redactor.text(name, &mut self.tally),
         }
     }
 
     fn value(&mut self, key: &str, form: RawForm, text: &str, out: &mut Vec<u8>) {
+        self.value_of(key, self.redactor.field(key), form, text, out);
+    }
+
+    fn value_of(
+        &mut self,
+        key: &str,
+        name: FieldName<'_>,
+        form: RawForm,
+        text: &str,
+        out: &mut Vec<u8>,
+    ) {
+        let (redactor, limits) = (self.redactor, self.limits);
+        let (store, tally) = (&mut *self.store, &mut self.tally);
         let looks_like_json = || text.trim_start().starts_with(['{', '[']);
         let as_json = match form {
             // A number can be a secret only under a name that says so.
-            RawForm::Plain if !self.redactor.is_sensitive(key) => {
-                out.extend_from_slice(text.as_bytes());
-                return;
+            RawForm::Plain if !name.is_sensitive() => {
+                return out.extend_from_slice(text.as_bytes());
             }
             RawForm::Plain | RawForm::Json => true,
             RawForm::Text => is_json_field(key) && looks_like_json(),
             RawForm::Piece { from, to } => {
-                let (redactor, limits) = (self.redactor, self.limits);
-                let (store, tally) = (&mut *self.store, &mut self.tally);
                 return redactor.write_piece(text, from..to, limits, store, out, tally);
             }
         };
-        let (redactor, limits) = (self.redactor, self.limits);
-        if as_json
-            && redactor
-                .write_json(key, text, limits, self.store, out, &mut self.tally)
-                .is_ok()
+        if !as_json
+            || redactor
+                .write_json_of(name, text, limits, store, out, tally)
+                .is_err()
         {
-            return;
+            redactor.write_str_of(name, text, limits, store, out, tally);
         }
-        redactor.write_str(key, text, limits, self.store, out, &mut self.tally);
     }
 }
 
@@ -144,9 +152,14 @@ impl Fields {
                     });
                 }
                 _ => {
-                    let key = cleaner.key(&entry.key);
-                    self.insert(&key, at_once, |out| {
-                        cleaner.value(&entry.key, entry.form, text, out);
+                    let name = cleaner.redactor.field(&entry.key);
+                    let start = if name.is_plain() {
+                        self.write_plain_key(&entry.key)
+                    } else {
+                        self.write_key(&cleaner.key(&entry.key))
+                    };
+                    self.write_value(start, at_once, |out| {
+                        cleaner.value_of(&entry.key, name, entry.form, text, out);
                     });
                 }
             }
@@ -155,8 +168,29 @@ impl Fields {
     }
 
     fn insert(&mut self, key: &str, at_once: bool, write: impl FnOnce(&mut Vec<u8>)) {
+        let start = self.write_key(key);
+        self.write_value(start, at_once, write);
+    }
+
+    /// Appends a name; where it starts.
+    fn write_key(&mut self, key: &str) -> usize {
         let start = self.buf.len();
         write_string(key, &mut self.buf);
+        start
+    }
+
+    /// The same, if it is known to need no escapes.
+    fn write_plain_key(&mut self, key: &str) -> usize {
+        let start = self.buf.len();
+        self.buf.reserve(key.len() + 3);
+        self.buf.push(b'"');
+        self.buf.extend_from_slice(key.as_bytes());
+        self.buf.push(b'"');
+        start
+    }
+
+    /// Appends the value of the name that stands at the end of the buffer.
+    fn write_value(&mut self, start: usize, at_once: bool, write: impl FnOnce(&mut Vec<u8>)) {
         self.forget(start..self.buf.len());
         self.buf.push(b':');
         let value = self.buf.len();

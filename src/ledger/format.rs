@@ -62,6 +62,9 @@ pub(crate) struct Head<'a> {
 }
 
 pub(super) fn number(value: u64, out: &mut Vec<u8>) {
+    if value < 10 {
+        return out.push(b'0' + value as u8);
+    }
     let mut digits = [0u8; 20];
     let mut at = digits.len();
     let mut rest = value;

@@ -11,7 +11,7 @@ pub(super) struct Literals<T> {
     /// Which cut triples are the first or the second to fourth byte of a literal.
     bits: Box<[u64; 512]>,
     /// For each cut triple one past the index of the bucket of the literals that start so, or 0.
-    bucket_of: Box<[u16]>,
+    bucket_of: Box<[u16; 0x8000]>,
     buckets: Vec<Vec<Literal<T>>>,
 }
 
@@ -91,7 +91,7 @@ impl<T: Copy> Literals<T> {
     pub(super) fn new(literals: impl IntoIterator<Item = (String, Case, T)>) -> Self {
         let mut all = Self {
             bits: Box::new([0; 512]),
-            bucket_of: vec![0; 32 * 32 * 32].into(),
+            bucket_of: Box::new([0; 0x8000]),
             buckets: Vec::new(),
         };
         for (literal, case, what) in literals {
@@ -153,65 +153,60 @@ pub(super) struct Hits<'a, T> {
     next: usize,
 }
 
-impl<T> Hits<'_, T> {
-    /// Goes to the next place where a literal may start.
-    fn next_place(&mut self) -> Option<()> {
-        loop {
-            let rest = self.text.get(self.next..).unwrap_or_default();
-            let skipped = cold(&self.literals.bits, rest);
-            let at = self.next + skipped;
-            let triple = self.text.get(at..at + SHORTEST)?;
-            if !self.starts(at, triple) {
-                let triple = self.text.get(at + 1..=at + SHORTEST)?;
-                if !self.starts(at + 1, triple) {
-                    self.next = at + 2;
-                    continue;
+impl<T> Literals<T> {
+    /// Where in `text` the first literal may start, and the index of the bucket it would be in.
+    fn find(&self, text: &[u8]) -> Option<(usize, usize)> {
+        // The bytes at hand are cut to five bits each, the first one lowest.
+        let hot = |bytes: u64| {
+            let index = (bytes >> 5 & 0x7fff) as usize;
+            self.bits[index >> 6] >> (index & 63) & 1 == 1
+        };
+        let bucket = |bytes: u64| self.bucket_of[(bytes & 0x7fff) as usize].checked_sub(1);
+        let place = |at: usize, bytes: u64| match bucket(bytes) {
+            Some(found) => Some((at, found.into())),
+            None => bucket(bytes >> 5).map(|found| (at + 1, found.into())),
+        };
+        let (first, rest) = text.split_first_chunk::<2>()?;
+        let mut bytes = cut(&[first[0], first[1], 0]) as u64;
+        let (eights, rest) = rest.as_chunks::<8>();
+        for (n, eight) in eights.iter().enumerate() {
+            bytes |= cut_eight(eight) << 10;
+            for pair in 0..4 {
+                if hot(bytes >> (10 * pair))
+                    && let Some(found) = place(8 * n + 2 * pair, bytes >> (10 * pair))
+                {
+                    return Some(found);
                 }
             }
-            return Some(());
+            bytes >>= 40;
         }
-    }
-
-    /// Whether a literal may start with the `triple` at `at`; then it is gone to.
-    #[inline]
-    fn starts(&mut self, at: usize, triple: &[u8]) -> bool {
-        let Some(bucket) = self.literals.bucket_of[cut(triple)].checked_sub(1) else {
-            return false;
-        };
-        self.bucket = &self.literals.buckets[usize::from(bucket)];
-        self.head = word(triple);
-        (self.at, self.next) = (at, at + 1);
-        true
+        let (pairs, odd) = rest.as_chunks::<2>();
+        let at = 8 * eights.len();
+        for (n, [one, two]) in pairs.iter().enumerate() {
+            bytes |= (cut(&[*one, *two, 0]) << 10) as u64;
+            if hot(bytes)
+                && let Some(found) = place(at + 2 * n, bytes)
+            {
+                return Some(found);
+            }
+            bytes >>= 10;
+        }
+        bytes |= u64::from(odd.first()? & 31) << 10;
+        bucket(bytes).map(|found| (at + 2 * pairs.len(), found.into()))
     }
 }
 
-/// How many bytes at the start of `text` begin no literal.
-fn cold(bits: &[u64; 512], text: &[u8]) -> usize {
-    let hot = |index: u64| bits[(index >> 6 & 511) as usize] >> (index & 63) & 1 == 1;
-    let Some((first, rest)) = text.split_at_checked(SHORTEST - 1) else {
-        return text.len();
-    };
-    let mut before = u64::from(first[1] & 31);
-    let (eights, rest) = rest.as_chunks::<8>();
-    for (n, eight) in eights.iter().enumerate() {
-        let bytes = cut_eight(eight) << 5 | before;
-        before = bytes >> 40;
-        for pair in 0..4 {
-            if hot(bytes >> (10 * pair) & 0x7fff) {
-                return 8 * n + 2 * pair;
-            }
-        }
+impl<T> Hits<'_, T> {
+    /// Goes to the next place where a literal may start.
+    fn next_place(&mut self) -> Option<()> {
+        let rest = self.text.get(self.next..)?;
+        let (skipped, bucket) = self.literals.find(rest)?;
+        self.bucket = &self.literals.buckets[bucket];
+        self.head = word(&rest[skipped..]);
+        self.at = self.next + skipped;
+        self.next = self.at + 1;
+        Some(())
     }
-    let (pairs, _) = rest.as_chunks::<2>();
-    for (n, [one, two]) in pairs.iter().enumerate() {
-        let index = cut(&[0, *one, *two]) as u64 | before;
-        if hot(index) {
-            return 8 * eights.len() + 2 * n;
-        }
-        before = index >> 10;
-    }
-    // What is left is the last triple of an odd number of bytes, or none.
-    8 * eights.len() + 2 * pairs.len()
 }
 
 /// Eight bytes cut to five bits each, the first one lowest.

@@ -1,10 +1,9 @@
 //! What is known of the names that fields mostly have: a program has few, and says them often.
 
-use std::borrow::Cow;
 use std::sync::OnceLock;
 
 use super::keys::Kind;
-use super::scan::{Redactor, Tally};
+use super::scan::Redactor;
 
 const SLOTS: usize = 128;
 /// Longest name that is remembered.
@@ -18,6 +17,26 @@ struct Known {
     kind: Option<Kind>,
     /// It holds no secret itself.
     clean: bool,
+}
+
+/// The name of a field, and what it says about the value.
+#[derive(Clone, Copy)]
+pub(crate) struct FieldName<'a> {
+    pub(super) text: &'a str,
+    pub(super) kind: Option<Kind>,
+    plain: bool,
+}
+
+impl FieldName<'_> {
+    /// Whether it can be written as it is: nothing in it has to be masked or escaped.
+    pub(crate) fn is_plain(&self) -> bool {
+        self.plain
+    }
+
+    /// Whether it says that the value is a secret.
+    pub(crate) fn is_sensitive(&self) -> bool {
+        self.kind.is_some()
+    }
 }
 
 impl Names {
@@ -54,19 +73,19 @@ impl Redactor {
         (*known.name == *name).then_some(known)
     }
 
-    /// What the name of a field announces, if anything.
-    pub(super) fn field_kind(&self, name: &str) -> Option<Kind> {
+    /// Looks at the name of a field.
+    pub(crate) fn field<'a>(&self, name: &'a str) -> FieldName<'a> {
         match self.known(name) {
-            Some(known) => known.kind,
-            None => self.keys.kind(name),
-        }
-    }
-
-    /// The name of a field as it may be written.
-    pub(crate) fn field_name<'a>(&self, name: &'a str, tally: &mut Tally) -> Cow<'a, str> {
-        match self.known(name) {
-            Some(known) if known.clean => Cow::Borrowed(name),
-            _ => self.text(name, tally),
+            Some(known) => FieldName {
+                text: name,
+                kind: known.kind,
+                plain: known.clean,
+            },
+            None => FieldName {
+                text: name,
+                kind: self.keys.kind(name),
+                plain: false,
+            },
         }
     }
 }

@@ -138,7 +138,7 @@ impl Redactor {
     /// Whether the name of a field says that its value is a secret.
     #[must_use]
     pub fn is_sensitive(&self, key: &str) -> bool {
-        self.field_kind(key).is_some()
+        self.field(key).is_sensitive()
     }
 
     /// Whether nothing in a JSON text could even begin to be a secret, names of members and
