@@ -63,6 +63,11 @@ impl Event {
     pub fn on(self, span: &Span) -> Emitter<'_> {
         Emitter { event: self, span }
     }
+
+    /// Records it in a session, from anywhere.
+    pub fn emit_in(self, session: &Session) {
+        session.record(self);
+    }
 }
 
 /// An event and the span it goes to.

@@ -419,3 +419,21 @@ fn a_span_outside_every_session_has_none() {
         assert_eq!(inside.session().unwrap().id(), "s");
     });
 }
+
+#[test]
+fn the_parents_session_says_where_a_subagent_began() {
+    let recording = Recording::new();
+    recording.run(|| {
+        let run = spans::session_run("ses_parent", "planner").start();
+        let _run = run.enter();
+        let tool = spans::tool_call("task", "c1").start();
+        let _tool = tool.enter();
+        let _child = spans::session_run("ses_child", "reviewer").start();
+    });
+    let trace = recording.trace();
+    let told = trace.one("subagent");
+    assert_eq!(told.session_id, "ses_parent");
+    assert_eq!(told.text("child_session_id"), "ses_child");
+    assert_eq!(told.text("agent"), "reviewer");
+    assert_eq!(told.span_id, trace.one("tool_call").span_id);
+}

@@ -9,6 +9,7 @@ use tracing::{Dispatch, Span};
 use tracing_subscriber::layer::SubscriberExt;
 
 use super::context::{Context, Failed};
+use crate::view;
 use crate::{Failure, Outcome, SpanExt, Usage, events, new_session_id, spans};
 
 /// Record a scripted agent and show its timeline; no network, no model
@@ -48,13 +49,24 @@ impl Demo {
         super::show::Show::of(&id).run(context)?;
         context.line("")?;
         context.line("Try next:")?;
-        for command in [
-            "list --tree",
-            "show last --turn 2",
-            "show last --full",
-            "show last --json",
+        let default = crate::session::Store::default_root();
+        let root = match context.store.root() {
+            root if default.as_deref() == Some(root) => String::new(),
+            root => format!(" --root {}", root.display()),
+        };
+        for (command, what) in [
+            ("list --tree", "the sessions, subagents under their parents"),
+            (
+                "show last --turn 2",
+                "one turn, with all that was in force in it",
+            ),
+            ("show last --errors", "only what went wrong"),
+            ("show last --event 1:44", "one line, decoded"),
+            ("find call_3", "a call, by its id"),
+            ("grep E0308", "over all lines and blobs"),
         ] {
-            context.line(&format!("  spanledger {command}"))?;
+            let text = format!("  spanledger{root} {command:<24} {what}");
+            context.line(&view::text::cut(&text, context.style.width.max(100)))?;
         }
         context.flush()
     }

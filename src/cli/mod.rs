@@ -1,15 +1,22 @@
 //! The command `spanledger`: one file a command. It uses nothing but the library.
 
+mod completions;
 mod context;
 mod demo;
+mod find;
+mod grep;
 mod list;
+mod prune;
+mod recover;
 mod show;
+mod status;
+mod tail;
 
 use std::process::ExitCode;
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 
-use context::{Context, Failed};
+use context::Context;
 
 /// Records what AI agents do, and shows it.
 ///
@@ -62,6 +69,14 @@ enum Command {
     Demo(demo::Demo),
     List(list::List),
     Show(show::Show),
+    Find(find::Find),
+    Grep(grep::Grep),
+    Tail(tail::Tail),
+    Status(status::Status),
+    Recover(recover::Recover),
+    Prune(prune::Prune),
+    Completions(completions::Completions),
+    Man(completions::Man),
 }
 
 /// Runs the command.
@@ -73,17 +88,30 @@ pub fn main() -> ExitCode {
             return ExitCode::from(if error.use_stderr() { 2 } else { 0 });
         }
     };
-    let mut context = match Context::new(&cli.common) {
-        Ok(context) => context,
-        Err(failed) => return failed.report(),
-    };
-    let done = match &cli.command {
-        Command::Demo(command) => command.run(&mut context),
-        Command::List(command) => command.run(&mut context),
-        Command::Show(command) => command.run(&mut context),
+    let command = &cli.command;
+    let done = match command {
+        // These two need no root.
+        Command::Completions(command) => command.run(Cli::command()),
+        Command::Man(command) => command.run(Cli::command()),
+        _ => Context::new(&cli.common).and_then(|mut context| run(command, &mut context)),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(failed) => failed.report(),
+    }
+}
+
+fn run(command: &Command, context: &mut Context) -> Result<(), context::Failed> {
+    match command {
+        Command::Demo(command) => command.run(context),
+        Command::List(command) => command.run(context),
+        Command::Show(command) => command.run(context),
+        Command::Find(command) => command.run(context),
+        Command::Grep(command) => command.run(context),
+        Command::Tail(command) => command.run(context),
+        Command::Status(command) => command.run(context),
+        Command::Recover(command) => command.run(context),
+        Command::Prune(command) => command.run(context),
+        Command::Completions(_) | Command::Man(_) => Ok(()),
     }
 }

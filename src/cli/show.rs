@@ -83,6 +83,12 @@ impl Show {
             return self.one_turn(context, &dir, turn);
         }
         let (entry, mut damages) = context.store.read(&dir)?;
+        if entry.summary.last == 0 {
+            // Not one line can be read: there is nothing to show but why.
+            damages.extend(torn(&dir, &entry)?);
+            context.damaged(&damages)?;
+            return Err(Failed::Usage(format!("no lines in {}", dir.display())));
+        }
         if context.json {
             let mut header = entry.summary.to_json(entry.status);
             header["type"] = "session".into();

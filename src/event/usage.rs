@@ -178,8 +178,8 @@ impl UsageText {
     }
 }
 
-/// What one writer added to a session so far. Each segment counts its own events, so that two
-/// processes in one session never share a counter; a reader adds the segments up.
+/// What one writer added to a session so far, over all its segments there. Two processes in one
+/// session never share a counter; a reader adds the writers up.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Totals {
     /// Turns that were opened.

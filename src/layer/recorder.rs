@@ -107,7 +107,14 @@ impl Recorder {
             );
         }
         let (turn_span, run_span) = (span.turn_span, span.run_span);
+        let agent = match cell.kind {
+            SpanKind::Run => span.fields.filtered(|key| key == "agent"),
+            _ => Fields::default(),
+        };
         let turn = log.open(core, span);
+        if cell.kind == SpanKind::Run {
+            self.tell_parent(core, &cell.parent, &log, agent);
+        }
         let at = At {
             ids,
             turn,
@@ -125,6 +132,18 @@ impl Recorder {
             generation: fork_generation(),
         };
         Place { log, at: Some(at) }
+    }
+
+    /// Says in the parent's session that a subagent began: whoever reads that one alone must see
+    /// where the work went on.
+    fn tell_parent(&self, core: &Core, parent: &Parent, child: &SessionLog, mut agent: Fields) {
+        let Parent::Place(place) = parent else { return };
+        if place.log.id == child.id {
+            return;
+        }
+        agent.set_str("child_session_id", &child.id);
+        let log = self.ledger.here(&place.log);
+        log.event(core, "subagent", place.at.as_ref(), &agent, Note::default());
     }
 
     /// Which session a span belongs to, in which trace, under which span.
@@ -386,7 +405,7 @@ impl Recorder {
         let limits = Limits {
             inline: usize::MAX,
             value: usize::MAX,
-            ..core.limits.clone()
+            ..core.limits
         };
         let mut tally = Tally::default();
         let json = what != Digested::SystemPrompt

@@ -194,6 +194,13 @@ pub enum NotALine {
         /// The version it says.
         found: u64,
     },
+    /// No bytes at all: lines that were here are gone, by what the next one is numbered.
+    Missing {
+        /// The first `seq` that is missing.
+        from: u64,
+        /// The last one.
+        to: u64,
+    },
 }
 
 impl std::fmt::Display for NotALine {
@@ -204,6 +211,8 @@ impl std::fmt::Display for NotALine {
                 f,
                 "written in format version {found}; this spanledger reads up to version {VERSION}"
             ),
+            Self::Missing { from, to } if from == to => write!(f, "line {from} is missing"),
+            Self::Missing { from, to } => write!(f, "lines {from} to {to} are missing"),
         }
     }
 }

@@ -8,6 +8,7 @@
 //!     trace.0001.jsonl              a segment: the events of one writer, one JSON object a line
 //!     blobs/<sha256>                values too large for a line, stored once
 //!     lock                          held briefly for recovery and removal
+//!   sessions/.gone-…                a session that is being removed
 //!   redaction.key                   keys the digests of what was masked
 //! ```
 //!
@@ -34,6 +35,7 @@ mod log;
 mod open_span;
 mod past;
 mod process;
+mod prune;
 mod recovery;
 mod root;
 mod segment;
@@ -49,6 +51,7 @@ use serde_json::{Map, Value, json};
 
 pub use format::{Line, NotALine, VERSION};
 pub use health::Health;
+pub use prune::{Removal, can_remove_session, remove_leftovers, remove_session};
 pub use sync::Sync;
 
 pub(crate) use blobs::NoStore;
@@ -57,7 +60,11 @@ pub(crate) use fork::fork_generation;
 pub(crate) use format::event_kind;
 pub(crate) use log::{At, Digested, Note, SessionLog};
 pub(crate) use open_span::OpenSpan;
+#[cfg(feature = "follow")]
+pub(crate) use past::kind_of;
 pub(crate) use past::lines as whole_lines;
+#[cfg(feature = "cli")]
+pub(crate) use prune::dir_size;
 pub(crate) use root::{Root, hex_digest, segments};
 
 use crate::event::{Cleaner, random_bytes};
@@ -250,7 +257,7 @@ impl Core {
             root,
             sync: settings.sync,
             redactor,
-            limits: settings.limits.clone(),
+            limits: settings.limits,
             counters: Arc::clone(counters),
             resource,
             process: OnceLock::new(),

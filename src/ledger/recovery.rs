@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::fs::{File, OpenOptions};
-use std::io::{self, BufRead, BufReader};
+use std::io::{self, BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value};
@@ -174,7 +174,7 @@ fn is_alive(core: &Core, id: &str) -> bool {
 
 /// Who wrote a segment, by its first line: before it can stand only what is left of one that a
 /// full disk tore. `None`: the writer died before that line was whole.
-fn writer_of(path: &Path) -> io::Result<Option<String>> {
+pub(super) fn writer_of(path: &Path) -> io::Result<Option<String>> {
     let mut reader = BufReader::new(File::open(path)?);
     let mut bytes = Vec::new();
     loop {
@@ -229,7 +229,10 @@ fn each_line(
     wanted: impl Fn(&str, &[u8]) -> bool,
     mut take: impl FnMut(Line),
 ) -> io::Result<Option<u64>> {
-    let mut reader = BufReader::with_capacity(1 << 18, File::open(path)?);
+    let file = File::open(path)?;
+    // Up to where it ends now: a living writer could keep ahead of us for ever.
+    let size = file.metadata()?.len();
+    let mut reader = BufReader::with_capacity(1 << 18, file.take(size));
     let mut bytes = Vec::new();
     let mut last_seen = None;
     loop {

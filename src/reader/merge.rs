@@ -35,6 +35,9 @@ struct Stream {
     high: Vec<u8>,
     /// A line is waiting in `reader`, found but not handed out.
     waiting: Option<Waiting>,
+    /// It was read to its end. Not tried again before all others are, or for each line of a long
+    /// segment the ends of all others would be read.
+    dry: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -55,7 +58,8 @@ impl SessionReader {
         Ok(reader)
     }
 
-    /// Looks for segments that were added since. How many there were.
+    /// Looks for segments that were added since, and at the ends of the others. How many there
+    /// were.
     pub fn refresh(&mut self) -> io::Result<usize> {
         let mut added = 0;
         for (number, path) in segments(&self.dir)? {
@@ -65,12 +69,35 @@ impl SessionReader {
                     reader: SegmentReader::open(path)?,
                     high: Vec::new(),
                     waiting: None,
+                    dry: false,
                 });
                 added += 1;
             }
         }
+        for stream in &mut self.streams {
+            stream.dry = false;
+        }
         self.streams.sort_by_key(|stream| stream.number);
         Ok(added)
+    }
+
+    /// Finds the next line of each segment that may have one.
+    fn wait(&mut self) -> io::Result<()> {
+        let tried = |stream: &Stream| stream.dry && stream.waiting.is_none();
+        let again = self.streams.iter().all(tried);
+        for stream in &mut self.streams {
+            stream.dry &= !again;
+            stream.wait()?;
+        }
+        Ok(())
+    }
+
+    /// When the next line was written, if one is there.
+    #[cfg_attr(not(feature = "follow"), allow(dead_code))]
+    pub(super) fn peek(&mut self) -> io::Result<Option<&[u8]>> {
+        self.wait()?;
+        let waiting = self.streams.iter().filter(|s| s.waiting.is_some());
+        Ok(waiting.map(|stream| stream.high.as_slice()).min())
     }
 
     /// The session's directory.
@@ -92,9 +119,7 @@ impl SessionReader {
             // One writer, by far the most sessions: nothing to compare.
             return self.streams[0].reader.next();
         }
-        for stream in &mut self.streams {
-            stream.wait()?;
-        }
+        self.wait()?;
         let waiting = self
             .streams
             .iter()
@@ -115,10 +140,12 @@ impl SessionReader {
 impl Stream {
     /// Finds the next line, if none is waiting.
     fn wait(&mut self) -> io::Result<()> {
-        if self.waiting.is_some() {
+        if self.waiting.is_some() || self.dry {
             return Ok(());
         }
-        if let Some((start, end, skipped)) = self.reader.line()? {
+        let found = self.reader.line()?;
+        self.dry = found.is_none();
+        if let Some((start, end, skipped)) = found {
             let ts = ts_of(self.reader.bytes(start, end));
             if let Some(ts) = ts.filter(|ts| *ts > self.high.as_slice()) {
                 self.high.clear();

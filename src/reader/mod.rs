@@ -1,15 +1,25 @@
-//! Reading a session's lines: segments one by one or merged, damage told and passed over.
+//! Reading a session's lines: segments one by one or merged, damage told and passed over; and
+//! following them as they grow (feature `follow`).
 
+#[cfg(feature = "follow")]
+mod follow;
 mod merge;
+#[cfg(feature = "follow")]
+mod place;
 mod raw;
 mod segment;
+#[cfg(feature = "follow")]
+mod watch;
 
 use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::ledger::{Line, segments};
 
+#[cfg(feature = "follow")]
+pub use follow::{Followed, Follower, Start};
 pub use merge::SessionReader;
+pub(crate) use raw::string_end;
 pub use raw::{Address, NotAnAddress, Payload, RawLine, RawValue};
 pub use segment::{Damage, Found, Item, Segment, SegmentReader};
 

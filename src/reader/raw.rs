@@ -368,7 +368,7 @@ impl<'a> Iterator for Members<'a> {
 }
 
 /// Where the string that begins at `start` ends, its quote included.
-fn string_end(bytes: &[u8], start: usize) -> Option<usize> {
+pub(crate) fn string_end(bytes: &[u8], start: usize) -> Option<usize> {
     if bytes.get(start) != Some(&b'"') {
         return None;
     }

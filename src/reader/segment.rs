@@ -11,6 +11,8 @@ use crate::ledger::{Line, NotALine};
 /// whatever a broken file says.
 const MAX_LINE: usize = 256 << 20;
 const CHUNK: usize = 1 << 18;
+/// Below this much, looking for a place costs more than reading on.
+const NEAR: u64 = 256 * 1024;
 
 /// What stands at one place of a segment.
 #[derive(Clone, Debug)]
@@ -18,30 +20,33 @@ const CHUNK: usize = 1 << 18;
 pub enum Found<'a> {
     /// A line.
     Line(RawLine<'a>),
-    /// Bytes that are no line.
+    /// Bytes that are no line, or a hole in the lines' numbers.
     Damaged(Damage),
 }
 
 /// What stands at one place of a segment, for those who keep it.
+// Nearly every item is a line: a box for it would cost more than the room it saves.
+#[allow(clippy::large_enum_variant)]
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Item {
     /// A line.
     Line(Line),
-    /// Bytes that are no line: the rest of a write that failed half-way, or damage.
+    /// Bytes that are no line: the rest of a write that failed half-way, or damage. Or a hole in
+    /// the lines' numbers.
     Damaged(Damage),
     /// What follows the last newline: not a line yet, or never if its writer is gone.
     Tail(Damage),
 }
 
-/// Bytes of a segment that are no line.
+/// Bytes of a segment that are no line, or a place where lines are missing.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Damage {
     /// The segment's file.
     pub path: PathBuf,
     /// Where they begin.
     pub offset: u64,
-    /// How many they are, newline included.
+    /// How many they are, newline included; none at all where lines are missing.
     pub bytes: u64,
     /// What is wrong with them.
     pub why: NotALine,
@@ -50,7 +55,10 @@ pub struct Damage {
 impl std::fmt::Display for Damage {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let (path, offset, bytes) = (self.path.display(), self.offset, self.bytes);
-        write!(f, "{path}: {bytes} bytes at {offset}: {}", self.why)
+        match bytes {
+            0 => write!(f, "{path}: at {offset}: {}", self.why),
+            _ => write!(f, "{path}: {bytes} bytes at {offset}: {}", self.why),
+        }
     }
 }
 
@@ -81,6 +89,10 @@ pub struct SegmentReader {
     skipping: u64,
     /// Where the line that was handed out last begins.
     line_offset: u64,
+    /// The number that the next line should have, where that is known.
+    next_seq: Option<u64>,
+    /// How many times in a row something that is no line was handed out. Each may have been one.
+    damaged: u64,
 }
 
 impl SegmentReader {
@@ -95,6 +107,8 @@ impl SegmentReader {
             offset: 0,
             skipping: 0,
             line_offset: 0,
+            next_seq: Some(1),
+            damaged: 0,
         })
     }
 
@@ -102,6 +116,8 @@ impl SegmentReader {
     pub fn seek(&mut self, offset: u64) -> io::Result<()> {
         self.buf.clear();
         (self.taken, self.searched, self.skipping) = (0, 0, 0);
+        self.next_seq = (offset == 0).then_some(1);
+        self.damaged = 0;
         let from = offset.saturating_sub(1);
         self.offset = self.file.seek(SeekFrom::Start(from))?;
         if offset > 0 {
@@ -173,12 +189,40 @@ impl SegmentReader {
 
     /// The next line whose bytes are wanted; the others aren't even parsed.
     pub fn next_where(&mut self, want: impl Fn(&[u8]) -> bool) -> io::Result<Option<Found<'_>>> {
+        // What is passed over unread may have any number.
+        self.next_seq = None;
         while let Some((start, end, skipped)) = self.line()? {
             if want(&self.buf[start..end]) {
                 return Ok(Some(self.found(start, end, skipped)));
             }
         }
         Ok(None)
+    }
+
+    /// Goes to a place at or before the first line that is not `before`, by halving. Lines that
+    /// don't tell are passed over.
+    pub(crate) fn halve(
+        &mut self,
+        before: impl Fn(&RawLine<'_>) -> Option<bool>,
+    ) -> io::Result<()> {
+        let (mut low, mut high) = (0, self.file.metadata()?.len());
+        while high - low > NEAR {
+            let middle = low + (high - low) / 2;
+            self.seek(middle)?;
+            let mut told = None;
+            while told.is_none() && self.offset() < high {
+                match self.next()? {
+                    Some(Found::Line(line)) => told = before(&line),
+                    Some(Found::Damaged(_)) => {}
+                    None => break,
+                }
+            }
+            match told {
+                Some(true) => low = middle,
+                _ => high = middle,
+            }
+        }
+        self.seek(low)
     }
 
     pub(super) fn bytes(&self, start: usize, end: usize) -> &[u8] {
@@ -194,15 +238,31 @@ impl SegmentReader {
         } else {
             RawLine::parse(bytes)
         };
-        match parsed {
-            Ok(line) => Found::Line(line),
-            Err(why) => Found::Damaged(Damage {
-                path: self.path.clone(),
-                offset: self.line_offset,
-                bytes: bytes.len() as u64 + skipped,
-                why,
-            }),
-        }
+        let (bytes, why) = match parsed {
+            Ok(line) => {
+                let due = self.next_seq.unwrap_or(line.seq);
+                let hole = line.seq.saturating_sub(due) > self.damaged;
+                self.next_seq = Some(line.seq.saturating_add(u64::from(!hole)));
+                self.damaged = 0;
+                if !hole {
+                    return Found::Line(line);
+                }
+                // First the hole; the line comes again when asked for the next.
+                let to = line.seq - 1;
+                (self.taken, self.searched) = (start, start);
+                (0, NotALine::Missing { from: due, to })
+            }
+            Err(why) => {
+                self.damaged += 1;
+                (bytes.len() as u64 + skipped, why)
+            }
+        };
+        Found::Damaged(Damage {
+            path: self.path.clone(),
+            offset: self.line_offset,
+            bytes,
+            why,
+        })
     }
 
     /// The range in `buf` of the next line, newline included, and what was passed over before it.

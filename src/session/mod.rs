@@ -7,16 +7,24 @@
 //! - [`Summary`]: who, what, how much, and how it stands; a few hundred bytes whatever the trace.
 //! - [`Chapters`]: what happened, turn by turn; holds one turn at a time.
 //! - [`Store`]: the sessions under a root.
-//! - [`turn`], [`line`], [`body`], [`blob`]: one thing out of a long session.
+//! - [`FindId`], [`texts`]: what bears an id, what says a word.
+//! - [`Retention`]: which sessions to let go.
+//! - [`turn`], [`line()`], [`body`], [`blob`]: one thing out of a long session.
 
 mod chapters;
+mod find;
+mod grep;
 mod node;
+mod retention;
 mod seek;
 mod store;
 mod summary;
 
 pub use chapters::{Chapter, Chapters, Digests};
+pub use find::{FindId, IdOf};
+pub use grep::{Text, texts};
 pub use node::{Node, NodeState};
+pub use retention::Retention;
 pub use seek::{blob, body, line, turn, whole};
 pub use store::{Entry, Resolve, Store};
-pub use summary::{Mishap, OpenSpan, Status, Summary};
+pub use summary::{Mishap, OpenSpan, Status, Summary, Writer};

@@ -6,10 +6,7 @@ use std::path::Path;
 
 use super::chapters::{Chapter, Chapters};
 use crate::ledger::{Line, hex_digest, segments};
-use crate::reader::{Address, Found, RawLine, RawValue, SegmentReader};
-
-/// Below this much, looking for a place costs more than reading on.
-const NEAR: u64 = 256 * 1024;
+use crate::reader::{Address, Found, RawValue, SegmentReader};
 
 /// A turn of a session by its index: found by halving, since a writer's turns only rise.
 ///
@@ -22,7 +19,7 @@ pub fn turn(session: impl AsRef<Path>, index: u32) -> io::Result<Option<Chapter>
     let mut found: Option<Chapter> = None;
     for (_, path) in segments(session.as_ref())? {
         let mut reader = SegmentReader::open(&path)?;
-        halve(&mut reader, |line| Some(line.turn? < index))?;
+        reader.halve(|line| Some(line.turn? < index))?;
         let mut chapters = Chapters::default();
         let mut begun = false;
         let mut here = None;
@@ -72,32 +69,6 @@ fn ready(chapters: &mut Chapters, index: u32) -> Option<Chapter> {
         }
     }
     None
-}
-
-/// Goes to a place at or before the first line that is not `before`, by halving. Lines that
-/// don't tell are passed over.
-fn halve(
-    reader: &mut SegmentReader,
-    before: impl Fn(&RawLine<'_>) -> Option<bool>,
-) -> io::Result<()> {
-    let (mut low, mut high) = (0, std::fs::metadata(reader.path())?.len());
-    while high - low > NEAR {
-        let middle = low + (high - low) / 2;
-        reader.seek(middle)?;
-        let mut told = None;
-        while told.is_none() && reader.offset() < high {
-            match reader.next()? {
-                Some(Found::Line(line)) => told = before(&line),
-                Some(Found::Damaged(_)) => {}
-                None => break,
-            }
-        }
-        match told {
-            Some(true) => low = middle,
-            _ => high = middle,
-        }
-    }
-    reader.seek(low)
 }
 
 /// The whole text behind a digest of a system prompt, tool catalog or permission rules, and the
@@ -159,7 +130,7 @@ pub fn line(session: impl AsRef<Path>, address: Address) -> io::Result<Option<Li
             continue;
         }
         let mut reader = SegmentReader::open(&path)?;
-        halve(&mut reader, |line| Some(line.seq <= address.seq))?;
+        reader.halve(|line| Some(line.seq <= address.seq))?;
         while let Some(item) = reader.next()? {
             match item {
                 Found::Line(line) if line.seq == address.seq => return Ok(line.to_line().ok()),

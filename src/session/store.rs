@@ -197,7 +197,8 @@ impl Store {
         })
     }
 
-    /// One session, read whole, and what in it is damaged.
+    /// One session, read whole, and what in it is damaged; what lies side by side and is damaged
+    /// in the same way is told once.
     pub fn read(&self, dir: &Path) -> io::Result<(Entry, Vec<Damage>)> {
         let mut summary = Summary::default();
         let mut damages = Vec::new();
@@ -205,7 +206,7 @@ impl Store {
         while let Some(found) = reader.next()? {
             match found {
                 Found::Line(line) => summary.take(&line),
-                Found::Damaged(damage) => damages.push(damage),
+                Found::Damaged(damage) => tell(damage, &mut damages),
             }
         }
         let bytes = reader.segments().map(|(_, segment)| segment.offset()).sum();
@@ -228,9 +229,12 @@ impl Store {
             let root = entries
                 .iter()
                 .find(|e| e.summary.parent_session_id.is_none());
-            let last = root.or(entries.first());
-            let empty = || Resolve::Empty(self.root().to_owned());
-            return last.map(|entry| entry.dir.clone()).ok_or_else(empty);
+            if let Some(last) = root.or(entries.first()) {
+                return Ok(last.dir.clone());
+            }
+            // One that can't be read, if there is one: whoever asks is told why not.
+            let unreadable = self.dirs().map_err(io)?.into_iter().max();
+            return unreadable.ok_or_else(|| Resolve::Empty(self.root().to_owned()));
         }
         let exact = self.dir(text);
         if exact.is_dir() {
@@ -279,6 +283,19 @@ fn id_of(dir: &Path) -> Option<String> {
         .ok()?;
     let line = head.split_inclusive(|b| *b == b'\n').next()?;
     Some(RawLine::parse(line).ok()?.session_id.into_owned())
+}
+
+fn tell(damage: Damage, damages: &mut Vec<Damage>) {
+    match damages.last_mut() {
+        Some(last)
+            if last.path == damage.path
+                && last.why == damage.why
+                && last.offset + last.bytes == damage.offset =>
+        {
+            last.bytes += damage.bytes;
+        }
+        _ => damages.push(damage),
+    }
 }
 
 fn take_all(bytes: &[u8], summary: &mut Summary) {

@@ -159,6 +159,7 @@ pub struct Summary {
     pub missing: u64,
     /// Where it says so, with the cause.
     pub gaps: Vec<(Address, String)>,
+    /// By writer, named by its first segment: what it counted is told in each of them.
     totals: BTreeMap<u32, Totals>,
     before_skip: BTreeMap<String, OpenSpan>,
 }
@@ -243,17 +244,27 @@ impl Summary {
         leaves.map(|(_, span)| span).max_by_key(|span| span.since)
     }
 
+    fn totals_of(&mut self, seg: u32) -> &mut Totals {
+        let writer = self.writers.get(&seg);
+        let first = writer.and_then(|writer| self.writers.iter().find(|(_, w)| w.id == writer.id));
+        let first = first.map_or(seg, |(seg, _)| *seg);
+        self.totals.entry(first).or_default()
+    }
+
     fn field(line: &RawLine<'_>, name: &str) -> Option<String> {
         let value = line.payload().get(name)?;
         value.text().map(std::borrow::Cow::into_owned)
     }
 
     fn opened(&mut self, line: &RawLine<'_>, kind: SpanKind, ts: u64) {
-        let mut fields: BTreeMap<&str, RawValue<'_>> = BTreeMap::new();
-        for (key, value) in line.payload().members() {
-            fields.insert(key, value);
-        }
-        let text = |name: &str| Some(fields.get(name)?.text()?.into_owned());
+        let fields: Vec<(&str, RawValue<'_>)> = line.payload().members().collect();
+        let get = |name: &str| {
+            fields
+                .iter()
+                .find(|(key, _)| *key == name)
+                .map(|(_, value)| value)
+        };
+        let text = |name: &str| Some(get(name)?.text()?.into_owned());
         let name = match kind {
             SpanKind::Run => text("agent"),
             SpanKind::Turn => line.turn.map(|turn| turn.to_string()),
@@ -262,7 +273,7 @@ impl Summary {
             SpanKind::Compaction => None,
             SpanKind::Other => text("name"),
         };
-        let late = fields.contains_key("late");
+        let late = get("late").is_some();
         match kind {
             SpanKind::Run => {
                 self.runs += u64::from(!late);
@@ -278,16 +289,14 @@ impl Summary {
                 ] {
                     *slot = text(name).or_else(|| slot.take());
                 }
-                let number = |name: &str| fields.get(name)?.f64();
+                let number = |name: &str| get(name)?.f64();
                 self.temperature = number("temperature").or(self.temperature);
-                let branched = fields
-                    .get("branched_from")
-                    .and_then(|from| from.get("session_id"));
+                let branched = get("branched_from").and_then(|from| from.get("session_id"));
                 if let Some(from) = branched.and_then(|id| id.text()) {
                     self.branched_from = Some(from.into_owned());
                 }
             }
-            SpanKind::Turn if !late => self.totals.entry(line.seg).or_default().turns += 1,
+            SpanKind::Turn if !late => self.totals_of(line.seg).turns += 1,
             SpanKind::Model if self.model_id.is_none() => {
                 self.model_id.clone_from(&name);
                 self.provider_id = text("provider_id").or_else(|| self.provider_id.take());
@@ -295,7 +304,7 @@ impl Summary {
             _ => {}
         }
         let input = ["command", "args"].into_iter().find_map(|key| {
-            let value = fields.get(key)?;
+            let value = get(key)?;
             Some(short(&value.text().unwrap_or_else(|| value.json().into())))
         });
         if let Some(id) = line.span_id {
@@ -338,7 +347,7 @@ impl Summary {
             self.mishap(line, what.unwrap_or_else(|| line.kind.clone().into_owned()));
         }
         let told = line.payload().get("totals").and_then(|value| value.value());
-        let totals = self.totals.entry(seg).or_default();
+        let totals = self.totals_of(seg);
         if let Some(told) = told.as_ref().and_then(Totals::from_json) {
             // Its writer counted everything up to here, seen by us or not.
             *totals = told;
@@ -385,7 +394,7 @@ impl Summary {
             return;
         };
         if let Some(told) = said.get("totals").and_then(Totals::from_json) {
-            self.totals.insert(line.seg, told);
+            *self.totals_of(line.seg) = told;
         }
         let listed = said.get("open").and_then(Value::as_array);
         let others = self.open.iter().filter(|(_, span)| span.seg != line.seg);
@@ -454,7 +463,7 @@ impl Summary {
             }
             "branch" => self.branches.extend(text("child_session_id")),
             "error" => {
-                self.totals.entry(line.seg).or_default().errors += 1;
+                self.totals_of(line.seg).errors += 1;
                 self.mishap(line, "error".into());
             }
             "gap" => {
@@ -523,5 +532,37 @@ impl Summary {
             "process": newest.map(|writer| &writer.process),
             "spanledger": newest.map(|writer| &writer.version),
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn line(seg: u32, seq: u64, kind: &str, payload: Value) -> String {
+        let ts = "2026-11-16T00:31:05.123456Z";
+        json!({"v": 1, "seg": seg, "seq": seq, "ts": ts, "kind": kind, "session_id": "s", "payload": payload})
+            .to_string()
+    }
+
+    #[test]
+    fn a_writer_with_two_segments_is_counted_once() {
+        let totals =
+            |turns| json!({"totals": {"turns": turns, "usage": {"input_tokens": 10 * turns}}});
+        let lines = [
+            line(1, 1, "segment", json!({"writer": "a"})),
+            line(1, 2, "turn_end", totals(3)),
+            // The same process went on in another segment, and another process joined.
+            line(2, 1, "segment", json!({"writer": "a"})),
+            line(2, 2, "turn_end", totals(5)),
+            line(3, 1, "segment", json!({"writer": "b"})),
+            line(3, 2, "turn_end", totals(2)),
+        ];
+        let mut summary = Summary::default();
+        for line in &lines {
+            summary.take(&RawLine::parse(line.as_bytes()).unwrap());
+        }
+        let totals = summary.totals();
+        assert_eq!((totals.turns, totals.usage.input_tokens), (7, Some(70)));
     }
 }

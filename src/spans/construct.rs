@@ -94,19 +94,6 @@ macro_rules! span {
                 self
             }
 
-            /// Hangs it from a span of another process.
-            pub fn parent(mut self, remote: RemoteContext) -> Self {
-                let parent = Parent::Remote { trace: remote.trace, span: remote.span };
-                self.under = Under { span: None, parent: Some(parent) };
-                self
-            }
-
-            /// Hangs it from nothing: a trace of its own, whatever the current span.
-            pub fn detached(mut self) -> Self {
-                self.under = Under { span: None, parent: Some(Parent::Root) };
-                self
-            }
-
             /// Makes the span. Its open line is on its way to the disk when this returns.
             #[must_use = "the span ends when it is dropped"]
             pub fn start(self) -> Span {
@@ -173,6 +160,27 @@ impl SessionRun {
     /// A run in a session of its own, whose id is made when it starts.
     pub fn new(agent: impl AsRef<str>) -> Self {
         session_run(crate::new_session_id(), agent)
+    }
+
+    /// Hangs it from a span of another process.
+    pub fn parent(mut self, remote: RemoteContext) -> Self {
+        self.under = Under {
+            span: None,
+            parent: Some(Parent::Remote {
+                trace: remote.trace,
+                span: remote.span,
+            }),
+        };
+        self
+    }
+
+    /// Hangs it from nothing: a trace of its own, whatever the current span.
+    pub fn detached(mut self) -> Self {
+        self.under = Under {
+            span: None,
+            parent: Some(Parent::Root),
+        };
+        self
     }
 
     /// The provider and model it runs on.
@@ -329,6 +337,8 @@ pub fn permission_evaluate(tool_id: impl AsRef<str>) -> PermissionEvaluate {
 span! {
     /// A compaction of the context: `compaction.run`. See [`compaction_run`].
     CompactionRun "compaction.run" shows() {
+        /// The session it belongs to, if not the current one.
+        text session_id;
         /// It began by itself, since the context was full.
         bool auto;
         /// A person asked for it.

@@ -129,7 +129,7 @@ pub fn header(entry: &Entry, style: &Style) -> Vec<String> {
 }
 
 /// What is open, in a word or two.
-pub(super) fn named_span(kind: &str, name: &str) -> String {
+pub(crate) fn named_span(kind: &str, name: &str) -> String {
     let what = match kind {
         "session_start" | "session_resume" => "run",
         "turn_start" => "turn",

@@ -44,7 +44,7 @@ pub(super) enum Tone {
 pub(super) fn row(node: &Node, rules: Option<&str>) -> Option<Row> {
     let said = |name: &str| node.text(name).map(|text| line(&text).into_owned());
     let mut row = Row {
-        label: node.kind.to_string(),
+        label: line(&node.kind).into_owned(),
         text: String::new(),
         said: None,
         below: Vec::new(),
@@ -117,7 +117,16 @@ pub(super) fn row(node: &Node, rules: Option<&str>) -> Option<Row> {
         }
         "session_end" | "interrupted" => {
             row.label = "run ended".into();
-            row.text = how_it_went(node).trim_start().to_owned();
+            let outcome = match node.outcome().unwrap_or_default() {
+                said if matches!(said.as_ref(), "ok" | "unset") => said.into_owned(),
+                said => said.to_uppercase(),
+            };
+            let took = node.get("duration_ns").and_then(|v| v.u64());
+            row.text = format!(
+                "{}  {}",
+                line(&outcome),
+                took.map_or_else(String::new, duration)
+            );
         }
         "hitl_request" => {
             row.label = "asks".into();

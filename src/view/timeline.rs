@@ -168,7 +168,7 @@ impl<'a> Timeline<'a> {
         }
         let outcome = chapter.span.as_ref().and_then(|node| node.outcome());
         if let Some(outcome) = outcome.filter(|o| !matches!(o.as_ref(), "ok" | "unset")) {
-            add(outcome.to_uppercase());
+            add(line(&outcome).to_uppercase());
         }
         let mut out = vec![self.style.bold(&cut(&text, self.style.width))];
         let split = time_split(chapter);

@@ -158,13 +158,14 @@ impl TurnFacts {
         out.push(style.bold("Model"));
         for model in &self.models {
             let word = |text: &Option<String>| line(text.as_deref().unwrap_or("–")).into_owned();
-            out.push(format!(
+            let text = format!(
                 "  {}/{}   variant {}   temperature {}",
                 word(&model.provider_id),
                 word(&model.model_id),
                 word(&model.variant),
                 model.temperature.map_or("–".into(), |t| t.to_string()),
-            ));
+            );
+            out.push(cut(&text, style.width).into_owned());
         }
         if self.models.is_empty() {
             out.push("  no model was called".into());
@@ -219,10 +220,13 @@ impl TurnFacts {
         }
         let known: Vec<_> = tools.iter().map(name).collect();
         for (name, n) in self.called.iter().filter(|(name, _)| !known.contains(name)) {
-            out.push(format!(
-                "  {:<16} called {n} times, not in the catalog",
-                line(name)
-            ));
+            let times = if *n == 1 {
+                "once".into()
+            } else {
+                format!("{n} times")
+            };
+            let name = cut(&line(name), style.width.saturating_sub(40).max(16)).into_owned();
+            out.push(format!("  {name:<16} called {times}, not in the catalog"));
         }
         out
     }
@@ -277,8 +281,8 @@ impl TurnFacts {
 fn title(name: &str, text: &Option<(String, Option<String>)>, style: &Style) -> Vec<String> {
     let digest = match text {
         None => "none was recorded".to_owned(),
-        Some((digest, Some(_))) => digest.get(..12).unwrap_or(digest).to_owned(),
-        Some((digest, None)) => format!("{digest}: its text is not in this trace"),
+        Some((digest, Some(_))) => line(digest.get(..12).unwrap_or(digest)).into_owned(),
+        Some((digest, None)) => format!("{}: its text is not in this trace", line(digest)),
     };
     vec![format!("{}  {}", style.bold(name), style.dim(&digest))]
 }

@@ -1,0 +1,174 @@
+//! `find`: from an id to its session and address.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::Path;
+
+use clap::Args;
+use serde_json::{Value, json};
+
+use super::context::{Context, Failed};
+use crate::reader::{Damage, RawLine};
+use crate::session::{FindId, IdOf};
+use crate::view::text::{cut, line, pad, size};
+use crate::view::{Brief, brief};
+
+/// Find the session and address of an id, as copied from Jaeger, Grafana or a log
+///
+/// Takes a trace id (any case, with or without dashes), a span id, a tool call id, a message id,
+/// an interrupt id, a provider's response id or a session id. Exits 2 if nothing has it.
+#[derive(Args, Debug)]
+#[command(
+    after_help = "Examples:\n  spanledger find 4BF92F35-77B3-4DA6-A3CE-929D0E0E4736\n  spanledger find call_1 --json"
+)]
+pub(crate) struct Find {
+    /// The id
+    id: String,
+    /// Show every line that has it, not just the first few
+    #[arg(long)]
+    all: bool,
+}
+
+/// How many lines are shown unless all are asked for.
+const SHOWN: usize = 8;
+/// How many addresses a JSON object holds.
+const ADDRESSES: usize = 1_000;
+
+/// The lines of one session that have the id, as one thing.
+struct Hits {
+    what: IdOf,
+    session_id: String,
+    lines: u64,
+    first: Value,
+    first_ts: String,
+    last: String,
+    addresses: Vec<String>,
+    shown: Vec<(String, String, Brief)>,
+}
+
+impl Find {
+    pub fn run(&self, context: &mut Context) -> Result<(), Failed> {
+        let find = FindId::new(&self.id);
+        let dirs = context.store.dirs()?;
+        let mut hits = Vec::new();
+        let mut damages = Vec::new();
+        let mut bytes = 0;
+        for dir in &dirs {
+            match self.in_session(&find, dir) {
+                Ok((found, damaged)) => {
+                    hits.extend(found);
+                    damages.extend(damaged);
+                }
+                // Pruned while we looked.
+                Err(Failed::Io(error)) if error.kind() == io::ErrorKind::NotFound => {}
+                Err(failed) => return Err(failed),
+            }
+            bytes += super::status::segment_bytes(dir);
+        }
+        if hits.is_empty() {
+            context.damaged(&damages)?;
+            return Err(Failed::Usage(format!(
+                "nothing has the id {:?}: looked for it as a trace, span, tool call, message, \
+                 interrupt, response and session in {} sessions ({}) under {}",
+                self.id,
+                dirs.len(),
+                size(bytes),
+                context.store.root().display(),
+            )));
+        }
+        hits.sort_by(|a, b| (&a.first_ts, &a.session_id).cmp(&(&b.first_ts, &b.session_id)));
+        for hit in &hits {
+            if context.json {
+                context.object(&hit.to_json(&self.id))?;
+            } else {
+                self.print(context, hit)?;
+            }
+        }
+        context.damaged(&damages)
+    }
+
+    fn in_session(&self, find: &FindId, dir: &Path) -> Result<(Vec<Hits>, Vec<Damage>), Failed> {
+        let mut found: BTreeMap<IdOf, Hits> = BTreeMap::new();
+        let damages = find.in_session(dir, |what, line| {
+            let hits = found.entry(what).or_insert_with(|| Hits::new(what, line));
+            hits.lines += 1;
+            hits.last = line.address().to_string();
+            if hits.addresses.len() < ADDRESSES {
+                hits.addresses.push(hits.last.clone());
+            }
+            if self.all || hits.shown.len() < SHOWN {
+                let at = (hits.last.clone(), line.kind.to_string(), brief(line));
+                hits.shown.push(at);
+            }
+            Ok::<(), Failed>(())
+        })?;
+        let mut found: Vec<_> = found.into_values().collect();
+        // In its own session every line has the session's id: other finds say more.
+        if found.len() > 1 {
+            found.retain(|hits| hits.what != IdOf::Session);
+        }
+        Ok((found, damages))
+    }
+
+    fn print(&self, context: &mut Context, hits: &Hits) -> Result<(), Failed> {
+        let style = context.style.clone();
+        let id = line(&hits.session_id).into_owned();
+        let first = &hits.addresses[0];
+        let range = match hits.lines {
+            1 => format!("at {first}"),
+            n => format!("{n} lines, {first} to {}", hits.last),
+        };
+        let head = format!("{} in session {id}: {range}", hits.what.words());
+        context.line(&style.bold(&head))?;
+        for (address, kind, brief) in &hits.shown {
+            let room = style.width.saturating_sub(2 + 8 + 20 + 2);
+            let text = cut(&brief.text, room).into_owned();
+            let row = format!(
+                "  {} {} {}",
+                style.dim(&pad(address, 8)),
+                brief.tone.paint(&style, &pad(&line(kind), 20)),
+                text
+            );
+            context.line(row.trim_end())?;
+        }
+        let hidden = hits.lines - hits.shown.len() as u64;
+        if hidden > 0 {
+            context.line(&style.dim(&format!("  … {hidden} more lines (--all)")))?;
+        }
+        let next = format!("  spanledger show {id} --around {first}");
+        context.line(&style.dim(&next))
+    }
+}
+
+impl Hits {
+    fn new(what: IdOf, line: &RawLine<'_>) -> Self {
+        Self {
+            what,
+            session_id: line.session_id.to_string(),
+            lines: 0,
+            first: json!({
+                "address": line.address().to_string(),
+                "kind": line.kind,
+                "ts": line.ts,
+                "trace_id": line.trace_id,
+                "span_id": line.span_id,
+            }),
+            first_ts: line.ts.to_owned(),
+            last: String::new(),
+            addresses: Vec::new(),
+            shown: Vec::new(),
+        }
+    }
+
+    fn to_json(&self, id: &str) -> Value {
+        json!({
+            "id": id,
+            "type": self.what.as_str(),
+            "session_id": self.session_id,
+            "lines": self.lines,
+            "first": self.first,
+            "last": self.last,
+            "addresses": self.addresses,
+        })
+    }
+}

@@ -1,0 +1,202 @@
+//! `grep`: what any line or blob says.
+
+use std::io;
+use std::path::PathBuf;
+
+use clap::Args;
+use regex::{Regex, RegexBuilder};
+use serde_json::json;
+
+use super::context::{Context, Failed};
+use crate::session::{self, Text};
+use crate::view::Style;
+use crate::view::text::{columns, cut, line};
+
+/// Search what was said: the texts of all lines, and the blobs they name
+///
+/// PATTERN is a regular expression, matched against each text inside a line's payload by itself
+/// (so `^` and `$` are the ends of a text's lines, and nothing needs JSON's escapes), against
+/// numbers, and against the blobs. The names of fields are not searched.
+///
+/// Exits as grep does: 0 if something matched, 1 if nothing did; 2 for a usage error; 3 if parts
+/// of the trace are damaged and could not be searched.
+#[derive(Args, Debug)]
+#[command(
+    after_help = "Examples:\n  spanledger grep 'E0[0-9]{3}' last --kind tool_result\n  spanledger grep -il 'rate limit'"
+)]
+pub(crate) struct Grep {
+    /// A regular expression
+    pattern: String,
+    /// Only this session: its id, the beginning of it, or `last`; all by default
+    session: Option<String>,
+    /// Ignore case
+    #[arg(short, long)]
+    ignore_case: bool,
+    /// Only lines of this kind, such as tool_result; can be given again
+    #[arg(long, value_name = "KIND", value_delimiter = ',')]
+    kind: Vec<String>,
+    /// Only the ids of sessions that match
+    #[arg(short = 'l', long)]
+    sessions: bool,
+}
+
+/// Ends a session's search early.
+enum Stop {
+    Enough,
+    Failed(Failed),
+}
+
+impl From<io::Error> for Stop {
+    fn from(error: io::Error) -> Self {
+        Self::Failed(error.into())
+    }
+}
+
+impl From<Failed> for Stop {
+    fn from(failed: Failed) -> Self {
+        Self::Failed(failed)
+    }
+}
+
+impl Grep {
+    pub fn run(&self, context: &mut Context) -> Result<(), Failed> {
+        let regex = RegexBuilder::new(&self.pattern)
+            .case_insensitive(self.ignore_case)
+            .multi_line(true)
+            .build()
+            .map_err(|error| Failed::Usage(format!("{:?}: {error}", self.pattern)))?;
+        let dirs = match &self.session {
+            Some(session) => vec![context.store.resolve(session)?],
+            None => sorted(context)?,
+        };
+        let mut matched = false;
+        let mut damages = Vec::new();
+        for dir in dirs {
+            let done = session::texts(&dir, &self.kind, |text| {
+                if !regex.is_match(&text.text) {
+                    return Ok(());
+                }
+                matched = true;
+                if self.sessions {
+                    list_session(context, &text)?;
+                    return Err(Stop::Enough);
+                }
+                Ok(print(context, &regex, &text)?)
+            });
+            match done {
+                Ok(found) => damages.extend(found),
+                Err(Stop::Enough) => {}
+                // Pruned while we looked.
+                Err(Stop::Failed(Failed::Io(error))) if error.kind() == io::ErrorKind::NotFound => {
+                }
+                Err(Stop::Failed(failed)) => return Err(failed),
+            }
+        }
+        context.damaged(&damages)?;
+        if matched {
+            Ok(())
+        } else {
+            Err(Failed::Finding(String::new()))
+        }
+    }
+}
+
+/// All sessions, oldest first: as one reads on.
+fn sorted(context: &Context) -> Result<Vec<PathBuf>, Failed> {
+    let mut entries = context.store.list()?;
+    entries.reverse();
+    Ok(entries.into_iter().map(|entry| entry.dir).collect())
+}
+
+fn list_session(context: &mut Context, text: &Text<'_>) -> Result<(), Failed> {
+    let id = &text.line.session_id;
+    if context.json {
+        context.object(&json!({"session_id": id}))
+    } else {
+        context.line(&line(id))
+    }
+}
+
+/// The lines of a text that match.
+fn print(context: &mut Context, regex: &Regex, text: &Text<'_>) -> Result<(), Failed> {
+    let mut past = 0;
+    while let Some(found) = regex.find_at(&text.text, past) {
+        let whole = text.text.as_ref();
+        let start = whole[..found.start()].rfind('\n').map_or(0, |at| at + 1);
+        let end = whole[found.end()..]
+            .find('\n')
+            .map_or(whole.len(), |at| found.end() + at);
+        let part = &whole[start..end];
+        let (from, to) = (found.start() - start, found.end() - start);
+        if context.json {
+            context.object(&json!({
+                "session_id": text.line.session_id,
+                "address": text.line.address().to_string(),
+                "kind": text.line.kind,
+                "ts": text.line.ts,
+                "field": text.field,
+                "blob": text.blob,
+                "text": part,
+                "start": from,
+                "end": to,
+            }))?;
+        } else {
+            let row = row(
+                &context.style,
+                text,
+                (&part[..from], &part[from..to], &part[to..]),
+            );
+            context.line(&row)?;
+        }
+        if end >= whole.len() {
+            break;
+        }
+        past = end + 1;
+    }
+    Ok(())
+}
+
+fn row(style: &Style, text: &Text<'_>, (before, found, after): (&str, &str, &str)) -> String {
+    let id = line(&text.line.session_id).into_owned();
+    let address = text.line.address().to_string();
+    let kind = line(&text.line.kind).into_owned();
+    let field = line(&text.field).into_owned();
+    let used = columns(&id) + address.len() + columns(&kind) + columns(&field) + 5;
+    let room = style.width.saturating_sub(used).max(30);
+    // The match in the middle of what fits, unless the line fits as a whole.
+    let found = cut(&line(&head(found, room * 4)), room).into_owned();
+    let rest = room.saturating_sub(columns(&found));
+    let after_all = line(&head(after, room * 4)).into_owned();
+    let keep_after = columns(&after_all).min(rest / 2);
+    let before = cut_front(before, rest - keep_after);
+    let after = cut(&after_all, rest.saturating_sub(columns(&before))).into_owned();
+    format!(
+        "{} {} {} {}: {before}{}{after}",
+        style.cyan(&id),
+        style.dim(&address),
+        kind,
+        style.dim(&field),
+        style.red(&found),
+    )
+}
+
+/// The first characters: a line may be a million of them.
+fn head(text: &str, max: usize) -> String {
+    text.chars().take(max + 1).collect()
+}
+
+/// The end of a text that fits so many columns, made safe.
+fn cut_front(text: &str, max: usize) -> String {
+    let mut kept: Vec<String> = Vec::new();
+    let mut used = 0;
+    for c in text.chars().rev() {
+        let safe = line(c.encode_utf8(&mut [0; 4])).into_owned();
+        used += columns(&safe);
+        if used >= max.max(1) {
+            kept.push("…".into());
+            break;
+        }
+        kept.push(safe);
+    }
+    kept.into_iter().rev().collect()
+}

@@ -1,0 +1,188 @@
+//! `prune`: lets go of old sessions.
+
+use std::collections::HashMap;
+
+use clap::Args;
+use serde_json::{Value, json};
+
+use super::context::{Context, Failed};
+use crate::ledger::{self, Removal, time_text};
+use crate::session::{Entry, Retention};
+use crate::view::text::{line, size};
+
+/// Remove old sessions: whole ones only, and never one that is live
+///
+/// Each limit that is given is heeded: a session goes if any of them says so. Subagents count as
+/// sessions of their own. A session stays while a process that wrote to it lives, and, unless
+/// --force, while the mirror still has to send something of it. Each is renamed away and then
+/// removed, so that nobody ever sees half of it.
+#[derive(Args, Debug)]
+#[command(
+    group = clap::ArgGroup::new("limit").required(true).multiple(true),
+    after_help = "Examples:\n  spanledger prune --older-than 30d --dry-run\n  spanledger prune --max-size 1GB --keep 1000"
+)]
+pub(crate) struct Prune {
+    /// Remove sessions last active longer ago than this, such as 30d
+    #[arg(long, value_name = "AGE", group = "limit", value_parser = super::context::parse_age)]
+    older_than: Option<u64>,
+    /// Keep this many sessions, those last active
+    #[arg(long, value_name = "N", group = "limit")]
+    keep: Option<usize>,
+    /// Keep this much, of the sessions last active, such as 500MB or 1GiB
+    #[arg(long, value_name = "SIZE", group = "limit", value_parser = parse_size)]
+    max_size: Option<u64>,
+    /// Only say what would go
+    #[arg(long)]
+    dry_run: bool,
+    /// Also remove what the mirror still has to send
+    #[arg(long)]
+    force: bool,
+}
+
+impl Prune {
+    pub fn run(&self, context: &mut Context) -> Result<(), Failed> {
+        let root = context.store.root().to_owned();
+        let leftovers = match self.dry_run {
+            true => (0, 0),
+            false => ledger::remove_leftovers(&root)?,
+        };
+        let entries = context.store.list()?;
+        let sizes: HashMap<_, _> = entries
+            .iter()
+            .map(|entry| (entry.dir.clone(), ledger::dir_size(&entry.dir)))
+            .collect();
+        let size_of = |entry: &Entry| sizes.get(&entry.dir).copied().unwrap_or(0);
+        let retention = Retention {
+            older_than: self.older_than,
+            keep: self.keep,
+            max_size: self.max_size,
+        };
+        let (mut removed, mut kept) = (Vec::new(), Vec::new());
+        let mut bytes = 0;
+        for entry in retention.over(&entries, &size_of, context.style.now) {
+            let done = match self.dry_run {
+                true => ledger::can_remove_session(&root, &entry.dir, self.force),
+                false => ledger::remove_session(&root, &entry.dir, self.force),
+            };
+            let id = &entry.summary.session_id;
+            let done = done.map_err(|error| Failed::Usage(format!("{id}: {error}")))?;
+            let mut object = json!({
+                "session_id": id,
+                "last": time_text(entry.summary.last, 6),
+                "bytes": size_of(entry),
+            });
+            if let Removal::Removed { bytes: freed } = done {
+                bytes += freed;
+                object["bytes"] = json!(freed);
+                self.say(context, entry, None, freed)?;
+                removed.push(object);
+            } else if let Some((word, why)) = reason(&done) {
+                object["reason"] = json!(word);
+                self.say(context, entry, Some(&why), size_of(entry))?;
+                kept.push(object);
+            }
+        }
+        if context.json {
+            context.document(&json!({
+                "dry_run": self.dry_run,
+                "removed": removed,
+                "kept": kept,
+                "bytes": bytes,
+                "leftovers": leftovers.0,
+                "leftover_bytes": leftovers.1,
+            }))?;
+        } else {
+            self.sum_up(context, &removed, &kept, bytes, leftovers)?;
+        }
+        context.flush()
+    }
+
+    fn say(
+        &self,
+        context: &mut Context,
+        entry: &Entry,
+        kept: Option<&str>,
+        bytes: u64,
+    ) -> Result<(), Failed> {
+        if context.json {
+            return Ok(());
+        }
+        let id = line(&entry.summary.session_id).into_owned();
+        let verb = match (kept, self.dry_run) {
+            (Some(_), _) => "kept",
+            (None, true) => "would remove",
+            (None, false) => "removed",
+        };
+        let last = context.style.moment(entry.summary.last);
+        let why = kept.map(|why| format!(": {why}")).unwrap_or_default();
+        let text = format!("{verb} {id}  {}, last active {last}{why}", size(bytes));
+        context.line(&text)
+    }
+
+    fn sum_up(
+        &self,
+        context: &mut Context,
+        removed: &[Value],
+        kept: &[Value],
+        bytes: u64,
+        leftovers: (usize, u64),
+    ) -> Result<(), Failed> {
+        if leftovers.0 > 0 {
+            context.line(&format!(
+                "removed what an earlier prune left of {} sessions, {}",
+                leftovers.0,
+                size(leftovers.1)
+            ))?;
+        }
+        let verb = match self.dry_run {
+            true => "to remove",
+            false => "removed",
+        };
+        let plural = if removed.len() == 1 { "" } else { "s" };
+        let mut text = format!("{} session{plural} {verb}, {}", removed.len(), size(bytes));
+        if !kept.is_empty() {
+            text.push_str(&format!("; {} kept", kept.len()));
+        }
+        context.line(&text)
+    }
+}
+
+/// Why a session stayed: a word, and the same for people.
+fn reason(done: &Removal) -> Option<(&'static str, String)> {
+    Some(match done {
+        Removal::Live => ("live", "a process that wrote to it lives".into()),
+        Removal::Owed { segments } => (
+            "owed",
+            format!("the mirror still has to send {segments} of its segments (--force)"),
+        ),
+        Removal::Locked => ("locked", "somebody else holds its lock".into()),
+        // Whoever was quicker said so.
+        _ => return None,
+    })
+}
+
+/// A size such as `500MB` (thousands) or `1GiB` (1024s), in bytes.
+fn parse_size(text: &str) -> Result<u64, String> {
+    let wrong = || {
+        format!(
+            "{text:?} is no size: expected a number and B, KB, MB, GB, TB or KiB, MiB, GiB, TiB, such as 1GB"
+        )
+    };
+    let at = text
+        .find(|c: char| !c.is_ascii_digit() && c != '.')
+        .ok_or_else(wrong)?;
+    let number: f64 = text[..at].parse().map_err(|_| wrong())?;
+    let unit = match text[at..].trim().to_ascii_lowercase().as_str() {
+        "b" => 1.0,
+        "k" | "kb" => 1e3,
+        "m" | "mb" => 1e6,
+        "g" | "gb" => 1e9,
+        "t" | "tb" => 1e12,
+        "kib" => 1024.0,
+        "mib" => 1024.0 * 1024.0,
+        "gib" => 1024.0 * 1024.0 * 1024.0,
+        "tib" => 1024.0 * 1024.0 * 1024.0 * 1024.0,
+        _ => return Err(wrong()),
+    };
+    Ok((number * unit) as u64)
+}

@@ -1,0 +1,278 @@
+//! Removing whole sessions.
+//!
+//! Under the session's `lock`, by renaming its directory to a hidden name beside it and removing
+//! that: a reader sees all of a session or none of it, and so does whoever comes after a crash.
+//! What a crash left behind under a hidden name is removed by the next removal.
+//!
+//! A writer takes no lock when it begins a segment, so it can come in between the look and the
+//! rename. Then its segment is in the renamed directory, is seen there, and everything is renamed
+//! back.
+
+use std::collections::HashSet;
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use super::clock::wall_ns;
+use super::recovery::writer_of;
+use super::root::{Root, open_private, segments};
+use super::writer;
+
+const GONE: &str = ".gone-";
+/// A segment whose first line isn't whole says nothing of its writer. If it is younger than
+/// this, its writer may be about to write it.
+const YOUNG: Duration = Duration::from_secs(60);
+
+/// What became of a session that was to be removed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Removal {
+    /// It is gone.
+    Removed {
+        /// How many bytes it had.
+        bytes: u64,
+    },
+    /// A process that wrote to it lives and may go on at any time.
+    Live,
+    /// The mirror still has to send so many of its segments.
+    Owed {
+        /// How many.
+        segments: usize,
+    },
+    /// Somebody else holds its lock: a recovery, or another removal.
+    Locked,
+    /// It is not there (any more).
+    NotFound,
+}
+
+/// Removes a session, by its directory's path or name under `root`. One with a living writer
+/// stays; so does one that the mirror still owes, unless `force`.
+///
+/// ```
+/// # let dir = tempfile::tempdir()?;
+/// use spanledger::ledger::{Removal, remove_session};
+/// assert_eq!(remove_session(dir.path(), "ses_1", false)?, Removal::NotFound);
+/// # Ok::<(), std::io::Error>(())
+/// ```
+pub fn remove_session(
+    root: impl AsRef<Path>,
+    session: impl AsRef<Path>,
+    force: bool,
+) -> io::Result<Removal> {
+    remove(root.as_ref(), session.as_ref(), force, || {})
+}
+
+/// `meanwhile` is what a test lets happen between the look and the rename.
+fn remove(
+    root: &Path,
+    session: &Path,
+    force: bool,
+    meanwhile: impl FnOnce(),
+) -> io::Result<Removal> {
+    let root = Root::new(root.to_owned());
+    let Some(name) = name_of(session) else {
+        return Ok(Removal::NotFound);
+    };
+    let dir = root.sessions().join(name);
+    let first = match look(&root, &dir, None) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Removal::NotFound),
+        first => first?,
+    };
+    let Look::Dead(before) = first else {
+        return Ok(Removal::Live);
+    };
+    let owed = owed(&root, name);
+    if !owed.is_empty() && !force {
+        let segments = owed.len();
+        return Ok(Removal::Owed { segments });
+    }
+    let Some(_lock) = lock(&dir)? else {
+        return Ok(Removal::Locked);
+    };
+    let gone = root
+        .sessions()
+        .join(format!("{GONE}{name}-{:x}", wall_ns()));
+    meanwhile();
+    std::fs::rename(&dir, &gone)?;
+    if look(&root, &gone, Some(&before))? == Look::Live {
+        return match std::fs::rename(&gone, &dir) {
+            Ok(()) => Ok(Removal::Live),
+            Err(error) => {
+                // The writer has begun the session anew. Under another name nothing removes it.
+                let kept = root
+                    .sessions()
+                    .join(format!(".kept-{name}-{:x}", wall_ns()));
+                std::fs::rename(&gone, &kept)?;
+                let why = format!(
+                    "a writer came back to it; what it had is in {}",
+                    kept.display()
+                );
+                Err(io::Error::new(error.kind(), why))
+            }
+        };
+    }
+    let bytes = dir_size(&gone);
+    for marker in owed {
+        let _ = std::fs::remove_file(marker);
+    }
+    remove_all(&gone)?;
+    Ok(Removal::Removed { bytes })
+}
+
+/// The name of a session's directory. What is hidden is none.
+fn name_of(session: &Path) -> Option<&str> {
+    let name = session.file_name()?.to_str()?;
+    (!name.starts_with('.')).then_some(name)
+}
+
+/// Whether [`remove_session`] would remove it, now.
+pub fn can_remove_session(
+    root: impl AsRef<Path>,
+    session: impl AsRef<Path>,
+    force: bool,
+) -> io::Result<Removal> {
+    let root = Root::new(root.as_ref().to_owned());
+    let Some(name) = name_of(session.as_ref()) else {
+        return Ok(Removal::NotFound);
+    };
+    let dir = root.sessions().join(name);
+    match look(&root, &dir, None) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Removal::NotFound),
+        Ok(Look::Live) => return Ok(Removal::Live),
+        found => found?,
+    };
+    let segments = owed(&root, name).len();
+    Ok(match segments {
+        n if n > 0 && !force => Removal::Owed { segments },
+        _ => Removal::Removed {
+            bytes: dir_size(&dir),
+        },
+    })
+}
+
+/// Removes what a removal that was cut short left under hidden names. How many sessions that
+/// were, and their bytes.
+pub fn remove_leftovers(root: impl AsRef<Path>) -> io::Result<(usize, u64)> {
+    let (mut count, mut bytes) = (0, 0);
+    for dir in leftovers(root.as_ref())? {
+        // One that is being removed right now is its remover's.
+        let Ok(Some(_lock)) = lock(&dir) else {
+            continue;
+        };
+        bytes += dir_size(&dir);
+        remove_all(&dir)?;
+        count += 1;
+    }
+    Ok((count, bytes))
+}
+
+fn leftovers(root: &Path) -> io::Result<Vec<PathBuf>> {
+    let entries = match std::fs::read_dir(Root::new(root.to_owned()).sessions()) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(error),
+    };
+    let dirs = entries.flatten().filter(|entry| {
+        let name = entry.file_name();
+        name.to_string_lossy().starts_with(GONE)
+    });
+    Ok(dirs.map(|entry| entry.path()).collect())
+}
+
+#[derive(Debug, PartialEq)]
+enum Look {
+    Live,
+    /// The segments there are, all of dead writers.
+    Dead(HashSet<u32>),
+}
+
+/// Whether a writer of the session lives. `before`: the segments that were there at the first
+/// look; one that has come since has a writer that lives.
+fn look(root: &Root, dir: &Path, before: Option<&HashSet<u32>>) -> io::Result<Look> {
+    let mut numbers = HashSet::new();
+    for (number, path) in segments(dir)? {
+        if before.is_some_and(|before| !before.contains(&number)) {
+            return Ok(Look::Live);
+        }
+        let live = match writer_of(&path)? {
+            Some(id) => writer::is_alive(root, &id),
+            None => {
+                let age = path.metadata()?.modified()?.elapsed();
+                age.is_ok_and(|age| age < YOUNG)
+            }
+        };
+        if live {
+            return Ok(Look::Live);
+        }
+        numbers.insert(number);
+    }
+    Ok(Look::Dead(numbers))
+}
+
+/// The session's lock, unless somebody has it.
+fn lock(dir: &Path) -> io::Result<Option<File>> {
+    let mut options = OpenOptions::new();
+    let lock = open_private(
+        &dir.join("lock"),
+        options.create(true).truncate(false).write(true),
+    )?;
+    Ok(lock.try_lock().is_ok().then_some(lock))
+}
+
+/// The markers of what the mirror still has to send of a session: `<session>.<segment>`. No
+/// session's directory has a dot in its name.
+fn owed(root: &Root, session: &str) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(root.path().join("outbox"));
+    let entries = entries.into_iter().flatten().flatten();
+    let is_its = |name: &str| {
+        let segment = name.strip_prefix(session).and_then(|s| s.strip_prefix('.'));
+        segment.is_some_and(|s| !s.is_empty())
+    };
+    entries
+        .filter(|entry| entry.file_name().to_str().is_some_and(is_its))
+        .map(|entry| entry.path())
+        .collect()
+}
+
+/// Gone already is as good.
+fn remove_all(dir: &Path) -> io::Result<()> {
+    match std::fs::remove_dir_all(dir) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        done => done,
+    }
+}
+
+/// The size of all files below a directory.
+pub(crate) fn dir_size(dir: &Path) -> u64 {
+    let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
+    let sizes = entries.map(|entry| match entry.metadata() {
+        Ok(meta) if meta.is_dir() => dir_size(&entry.path()),
+        Ok(meta) => meta.len(),
+        Err(_) => 0,
+    });
+    sizes.sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_writer_that_comes_in_between_gets_its_session_back() {
+        let root = tempfile::tempdir().unwrap();
+        let session = root.path().join("sessions/ses_1");
+        std::fs::create_dir_all(&session).unwrap();
+        let line = b"{\"v\":1,\"seg\":1,\"seq\":1,\"ts\":\"2026-11-16T00:31:05.123456Z\",\
+            \"kind\":\"segment\",\"session_id\":\"ses_1\",\"payload\":{\"writer\":\"w\"}}\n";
+        std::fs::write(session.join("trace.0001.jsonl"), line).unwrap();
+        let come_in = || {
+            File::create(session.join("trace.0002.jsonl")).unwrap();
+        };
+        let removal = remove(root.path(), &session, false, come_in).unwrap();
+        assert_eq!(removal, Removal::Live);
+        assert!(session.join("trace.0001.jsonl").exists());
+        assert!(session.join("trace.0002.jsonl").exists());
+        assert!(leftovers(root.path()).unwrap().is_empty());
+    }
+}

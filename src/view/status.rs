@@ -1,0 +1,100 @@
+//! What `status` prints.
+
+use serde_json::Value;
+
+use super::header::{named_span, paint_status};
+use super::style::Style;
+use super::text::{cut, line, size, thousands};
+use crate::session::{Entry, Summary, Writer};
+
+/// The newest writer of a session that lives.
+pub fn live_writer<'a>(summary: &'a Summary, alive: &dyn Fn(&str) -> bool) -> Option<&'a Writer> {
+    let mut writers = summary.writers.values().rev();
+    writers.find(|writer| alive(&writer.id))
+}
+
+/// Sessions that are running: two lines each, and one more where a person is waited for.
+pub fn running(
+    live: &[&Entry],
+    alive: &dyn Fn(&str) -> bool,
+    stalled: &dyn Fn(&Entry) -> bool,
+    style: &Style,
+) -> Vec<String> {
+    if live.is_empty() {
+        return vec!["Nothing is running.".into()];
+    }
+    let mut out = Vec::new();
+    for entry in live {
+        let summary = &entry.summary;
+        let pid = live_writer(summary, alive).and_then(|writer| writer.process.get("pid"));
+        let pid = pid.and_then(Value::as_u64);
+        let mut parts = vec![line(summary.agent.as_deref().unwrap_or("(no run)")).into_owned()];
+        parts.extend(pid.map(|pid| format!("pid {pid}")));
+        parts.push(format!("last event {} ago", style.ago(summary.last)));
+        if let Some(parent) = &summary.parent_session_id {
+            parts.push(format!("subagent of {}", line(parent)));
+        }
+        let status = entry.status.as_str();
+        let id = line(&summary.session_id).into_owned();
+        let rest = cut(
+            &parts.join(", "),
+            style.width.saturating_sub(id.len() + status.len() + 4),
+        )
+        .into_owned();
+        let mut head = format!(
+            "{}  {}  {rest}",
+            style.bold(&id),
+            paint_status(entry.status, status, style)
+        );
+        if stalled(entry) {
+            head.push_str(&format!("  {}", style.red("STALLED")));
+        }
+        out.push(head);
+        if let Some(open) = summary.deepest() {
+            let mut doing = format!(
+                "  {} for {} since {} at {}",
+                named_span(&open.kind, &open.name),
+                style.ago(open.since),
+                style.clock(open.since),
+                open.address,
+            );
+            if let Some(input) = &open.input {
+                doing.push_str(&format!("  ← {}", line(input)));
+            }
+            out.push(cut(&doing, style.width).into_owned());
+        }
+        if !summary.pending.is_empty() {
+            let waits: Vec<_> = summary
+                .pending
+                .iter()
+                .map(|(id, at)| format!("{} (asked at {at})", line(id)))
+                .collect();
+            let waits = format!("  waiting for a person: {}", waits.join(", "));
+            out.push(style.magenta(&cut(&waits, style.width)));
+        }
+    }
+    out
+}
+
+/// Where the traces are and how large.
+pub fn root(root: &str, entries: &[Entry], bytes: u64, style: &Style) -> Vec<String> {
+    let live = entries.iter().filter(|e| e.status.is_live()).count();
+    let dead = entries
+        .iter()
+        .filter(|e| !e.status.is_live() && !e.summary.open.is_empty())
+        .count();
+    let mut out = vec![
+        format!("  root     {}", line(root)),
+        format!(
+            "  size     {} in {} sessions, {live} of them live",
+            size(bytes),
+            thousands(entries.len() as u64),
+        ),
+    ];
+    if dead > 0 {
+        out.push(style.yellow(&format!(
+            "  open     {dead} sessions whose process died: `spanledger recover` closes what it left open",
+        )));
+    }
+    out
+}

@@ -1,0 +1,100 @@
+//! `spanledger find`.
+#![cfg(feature = "cli")]
+
+#[path = "support/cli.rs"]
+mod cli;
+mod support;
+
+use cli::run;
+use spanledger::{Outcome, SpanExt, events, spans};
+use support::Recording;
+
+fn recorded() -> Recording {
+    let recording = Recording::new();
+    recording.run(|| {
+        let run = spans::session_run("ses_1", "planner").start();
+        let _run = run.clone().entered();
+        events::message_user("Call call_1 now")
+            .message_id("msg_1")
+            .emit();
+        let tool = spans::tool_call("task", "call_1").start();
+        let child = spans::session_run("ses_2", "worker")
+            .child_of(&tool)
+            .start();
+        child.finish(Outcome::Ok);
+        tool.finish(Outcome::Ok);
+        run.finish(Outcome::Ok);
+    });
+    recording
+}
+
+#[test]
+fn a_tool_call_is_found_by_its_id_and_not_by_who_mentions_it() {
+    let recording = recorded();
+    let done = run(recording.dir.path(), &["find", "call_1", "--json"]);
+    assert_eq!(done.code, 0, "{done:?}");
+    let objects = done.objects();
+    assert_eq!(objects.len(), 1);
+    assert_eq!(objects[0]["type"], "tool_call");
+    assert_eq!(objects[0]["session_id"], "ses_1");
+    assert_eq!(objects[0]["lines"], 2);
+    assert_eq!(objects[0]["first"]["kind"], "tool_call");
+    assert_eq!(objects[0]["addresses"][1], objects[0]["last"]);
+}
+
+#[test]
+fn a_trace_id_with_dashes_in_upper_case_finds_all_sessions_of_the_trace() {
+    let recording = recorded();
+    let trace = recording.trace();
+    let id = trace.session("ses_1")[1].trace_id.clone().unwrap();
+    let id = id.to_uppercase();
+    let id = [&id[..8], &id[8..12], &id[12..16], &id[16..20], &id[20..]].join("-");
+    let done = run(recording.dir.path(), &["find", &id]);
+    assert_eq!(done.code, 0, "{done:?}");
+    assert!(done.out.contains("trace in session ses_1: "), "{done:?}");
+    assert!(done.out.contains("trace in session ses_2: "), "{done:?}");
+}
+
+#[test]
+fn a_span_id_is_found_at_its_open_and_its_close_line() {
+    let recording = recorded();
+    let trace = recording.trace();
+    let span = trace.one("tool_call").span_id.clone().unwrap();
+    let done = run(recording.dir.path(), &["find", &span.to_uppercase()]);
+    let lines = done.lines();
+    assert!(
+        lines[0].starts_with("span in session ses_1: 3 lines"),
+        "{done:?}"
+    );
+    // In between it says where its subagent began.
+    assert!(lines[1].contains("tool_call") && lines[3].contains("tool_result"));
+    assert!(lines[2].contains("subagent"), "{done:?}");
+}
+
+#[test]
+fn a_message_is_found_by_its_id() {
+    let recording = recorded();
+    let done = run(recording.dir.path(), &["find", "msg_1"]);
+    let first = done.lines()[0].to_owned();
+    assert!(
+        first.starts_with("message in session ses_1: at 1:"),
+        "{first}"
+    );
+}
+
+#[test]
+fn an_id_that_nothing_has_ends_with_2_and_says_what_was_tried() {
+    let recording = recorded();
+    let done = run(recording.dir.path(), &["find", "call_9"]);
+    assert_eq!((done.code, done.out.as_str()), (2, ""));
+    for part in ["\"call_9\"", "tool call", "2 sessions", "under "] {
+        assert!(done.err.contains(part), "{part}: {done:?}");
+    }
+}
+
+#[test]
+fn a_root_that_is_not_there_has_nothing_to_find() {
+    let dir = tempfile::tempdir().unwrap();
+    let done = run(&dir.path().join("none"), &["find", "call_1"]);
+    assert_eq!(done.code, 2, "{done:?}");
+}

@@ -1,0 +1,132 @@
+//! `spanledger grep`.
+#![cfg(feature = "cli")]
+
+#[path = "support/cli.rs"]
+mod cli;
+mod support;
+
+use cli::run;
+use serde_json::json;
+use spanledger::{Outcome, SpanExt, events, spans};
+use support::Recording;
+
+fn recorded() -> Recording {
+    let recording = Recording::with(|builder| builder.inline_limit(2_000));
+    recording.run(|| {
+        let run = spans::session_run("ses_1", "planner").start();
+        let _run = run.clone().entered();
+        events::message_user("What does\n\"E0308\" mean?").emit();
+        let tool = spans::tool_call("bash", "call_1")
+            .args(json!({"command": "rustc --explain E0308"}))
+            .start();
+        tool.record_result(&format!("{}a needle in the hay\n", "hay\n".repeat(1_000)));
+        tool.set("exit_code", 17);
+        tool.finish(Outcome::Ok);
+        run.finish(Outcome::Ok);
+    });
+    recording.run(|| {
+        let run = spans::session_run("ses_2", "planner").start();
+        let _run = run.clone().entered();
+        events::message_user("Nothing of the kind \u{1b}[31mhere").emit();
+    });
+    recording
+}
+
+#[test]
+fn a_match_is_shown_with_session_address_kind_and_field() {
+    let recording = recorded();
+    let done = run(recording.dir.path(), &["grep", "^\"E\\d+\" mean", "ses_1"]);
+    assert_eq!(done.code, 0, "{done:?}");
+    assert_eq!(
+        done.lines(),
+        ["ses_1 1:3 message_user content: \"E0308\" mean?"]
+    );
+}
+
+#[test]
+fn a_blob_is_searched_and_its_match_shown_at_the_line_that_names_it() {
+    let recording = recorded();
+    let done = run(recording.dir.path(), &["grep", "needle", "--json"]);
+    let objects = done.objects();
+    assert_eq!(objects.len(), 1, "{done:?}");
+    assert_eq!(objects[0]["kind"], "tool_result");
+    assert_eq!(objects[0]["field"], "result");
+    assert_eq!(objects[0]["text"], "a needle in the hay");
+    assert_eq!(
+        (&objects[0]["start"], &objects[0]["end"]),
+        (&json!(2), &json!(8))
+    );
+    assert_eq!(objects[0]["blob"].as_str().unwrap().len(), 64);
+}
+
+#[test]
+fn numbers_are_searched_and_names_of_fields_are_not() {
+    let recording = recorded();
+    let root = recording.dir.path();
+    let done = run(root, &["grep", "^17$"]);
+    assert!(done.out.contains("tool_result exit_code: 17"), "{done:?}");
+    assert_eq!(run(root, &["grep", "exit_code"]).code, 1);
+}
+
+#[test]
+fn only_lines_of_the_kinds_asked_for_are_searched() {
+    let recording = recorded();
+    let args = ["grep", "E0308", "--kind", "tool_call,message_system"];
+    let done = run(recording.dir.path(), &args);
+    assert_eq!(done.lines().len(), 1, "{done:?}");
+    assert!(done.out.contains("args.command: rustc --explain E0308"));
+}
+
+#[test]
+fn without_a_match_it_ends_with_1_and_says_nothing() {
+    let recording = recorded();
+    let done = run(recording.dir.path(), &["grep", "unheard-of"]);
+    assert_eq!(
+        (done.code, done.out.as_str(), done.err.as_str()),
+        (1, "", "")
+    );
+}
+
+#[test]
+fn case_can_be_ignored_and_sessions_listed() {
+    let recording = recorded();
+    let root = recording.dir.path();
+    assert_eq!(run(root, &["grep", "NOTHING OF"]).code, 1);
+    let done = run(root, &["grep", "-il", "NOTHING OF"]);
+    assert_eq!((done.code, done.out.as_str()), (0, "ses_2\n"));
+}
+
+#[test]
+fn a_pattern_that_is_none_ends_with_2_and_is_named() {
+    let recording = recorded();
+    let done = run(recording.dir.path(), &["grep", "(unclosed"]);
+    assert_eq!(done.code, 2);
+    assert!(done.err.contains("\"(unclosed\"") && done.err.contains("unclosed group"));
+}
+
+#[test]
+fn escapes_in_what_matched_do_not_reach_the_terminal() {
+    let recording = recorded();
+    let done = run(recording.dir.path(), &["grep", "here", "ses_2"]);
+    assert!(done.out.contains("kind \\x1b[31mhere"), "{done:?}");
+    assert!(!done.out.contains('\u{1b}'));
+    let args = ["grep", "here", "ses_2", "--color", "always"];
+    let done = run(recording.dir.path(), &args);
+    assert!(
+        done.out.contains("\\x1b[31m\u{1b}[31mhere\u{1b}[0m"),
+        "{done:?}"
+    );
+}
+
+#[test]
+fn a_damaged_line_is_told_and_ends_with_3() {
+    let recording = recorded();
+    let path =
+        spanledger::reader::session_dir(recording.dir.path(), "ses_1").join("trace.0001.jsonl");
+    let text = std::fs::read_to_string(&path).unwrap();
+    std::fs::write(&path, text.replacen("\"seq\":3", "\"seq\"?3", 1)).unwrap();
+    let done = run(recording.dir.path(), &["grep", "E0308", "ses_1"]);
+    assert_eq!(done.code, 3, "{done:?}");
+    assert!(done.out.contains("rustc --explain E0308"));
+    assert!(done.err.contains("trace.0001.jsonl"));
+}

@@ -1,0 +1,181 @@
+//! The command, run as a user runs it.
+#![allow(dead_code)]
+
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::mpsc::{Receiver, sync_channel};
+use std::time::Duration;
+
+use serde_json::Value;
+
+pub fn spanledger(root: &Path) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_spanledger"));
+    command
+        .env_remove("SPANLEDGER_DIR")
+        .env_remove("NO_COLOR")
+        .env("COLUMNS", "200")
+        .arg("--utc")
+        .arg("--root")
+        .arg(root);
+    command
+}
+
+/// What a command printed, and how it ended.
+#[derive(Debug)]
+pub struct Done {
+    pub code: i32,
+    pub out: String,
+    pub err: String,
+}
+
+impl Done {
+    pub fn lines(&self) -> Vec<&str> {
+        self.out.lines().collect()
+    }
+
+    /// The only document it printed.
+    pub fn json(&self) -> Value {
+        serde_json::from_str(&self.out).unwrap_or_else(|error| panic!("{error}: {self:?}"))
+    }
+
+    /// The objects it printed, one a line.
+    pub fn objects(&self) -> Vec<Value> {
+        let lines = self.out.lines();
+        lines
+            .map(|line| serde_json::from_str(line).unwrap())
+            .collect()
+    }
+}
+
+impl From<Output> for Done {
+    fn from(output: Output) -> Self {
+        Self {
+            code: output.status.code().expect("not killed by a signal"),
+            out: String::from_utf8(output.stdout).unwrap(),
+            err: String::from_utf8(output.stderr).unwrap(),
+        }
+    }
+}
+
+/// Runs a command to its end.
+pub fn run(root: &Path, args: &[&str]) -> Done {
+    spanledger(root).args(args).output().unwrap().into()
+}
+
+/// A command that goes on, read line by line. Killed when dropped.
+pub struct Running {
+    pub child: Child,
+    lines: Option<Receiver<String>>,
+}
+
+/// Far longer than anything here takes: who waits this long waits for what never comes.
+const LONG: Duration = Duration::from_secs(60);
+
+impl Running {
+    pub fn start(root: &Path, args: &[&str]) -> Self {
+        let mut child = spanledger(root)
+            .args(args)
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let out = BufReader::new(child.stdout.take().unwrap());
+        // No room for more than the line that is asked for: whoever hangs up really does.
+        let (sender, lines) = sync_channel(0);
+        std::thread::spawn(move || {
+            for line in out.lines() {
+                if sender.send(line.unwrap()).is_err() {
+                    return;
+                }
+            }
+        });
+        Self {
+            child,
+            lines: Some(lines),
+        }
+    }
+
+    /// The next line; waits for it.
+    pub fn line(&mut self) -> String {
+        let lines = self.lines.as_ref().unwrap();
+        lines.recv_timeout(LONG).expect("one more line")
+    }
+
+    /// Lines up to one that has this text, which is the last of them.
+    pub fn until(&mut self, text: &str) -> Vec<String> {
+        let mut lines = Vec::new();
+        loop {
+            lines.push(self.line());
+            if lines.last().is_some_and(|line| line.contains(text)) {
+                return lines;
+            }
+        }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// A program of its own that records and is killed: this test's own binary, started again. The
+/// test named `name` has to call [`is_victim`] first and return if it says no.
+pub struct Victim(Child);
+
+const VICTIM: &str = "SPANLEDGER_TEST_VICTIM";
+
+/// Where to record, if this process is a victim.
+pub fn is_victim() -> Option<std::path::PathBuf> {
+    std::env::var_os(VICTIM).map(Into::into)
+}
+
+/// Called by a victim that has recorded enough.
+pub fn say_ready() {
+    println!("\nready to be killed");
+}
+
+/// Called by a victim that has recorded enough: waits to be killed.
+pub fn wait_to_be_killed() -> ! {
+    say_ready();
+    loop {
+        std::thread::park();
+    }
+}
+
+impl Victim {
+    /// Starts it and waits until it has recorded enough.
+    pub fn start(name: &str, root: &Path) -> Self {
+        let mut child = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "--nocapture", name])
+            .env(VICTIM, root)
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut out = BufReader::new(child.stdout.take().unwrap());
+        let mut line = String::new();
+        while line.trim() != "ready to be killed" {
+            line.clear();
+            assert_ne!(out.read_line(&mut line).unwrap(), 0, "the victim ended");
+        }
+        Self(child)
+    }
+
+    pub fn pid(&self) -> u32 {
+        self.0.id()
+    }
+
+    /// `kill -9`.
+    pub fn kill(mut self) {
+        self.0.kill().unwrap();
+        self.0.wait().unwrap();
+    }
+}
+
+impl Drop for Victim {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
