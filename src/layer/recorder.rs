@@ -107,10 +107,14 @@ impl Recorder {
             );
         }
         let (turn_span, run_span) = (span.turn_span, span.run_span);
-        let agent = match cell.kind {
-            SpanKind::Run => span.fields.filtered(|key| key == "agent"),
-            _ => Fields::default(),
-        };
+        let mut agent = Fields::default();
+        if let Some(name) = span
+            .fields
+            .get("agent")
+            .filter(|_| cell.kind == SpanKind::Run)
+        {
+            agent.set("agent", name);
+        }
         let turn = log.open(core, span);
         if cell.kind == SpanKind::Run {
             self.tell_parent(core, &cell.parent, &log, agent);
