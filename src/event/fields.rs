@@ -23,6 +23,7 @@ pub(crate) struct Cleaner<'a> {
 impl Cleaner<'_> {
     /// A field's name as it may be written. A name in the program's text is no secret; one that
     /// was made while it ran can be anything.
+    #[allow(clippy::ptr_arg)] // Whether it is borrowed is the question.
     fn key<'a>(&mut self, key: &'a Cow<'static, str>) -> Cow<'a, str> {
         match key {
             Cow::Borrowed(name) => Cow::Borrowed(name),
