@@ -129,7 +129,7 @@ macro_rules! set {
         $fields.f64(field_name(stringify!($name)), $value)
     };
     (bool $fields:expr, $name:ident, $value:expr) => {
-        $fields.plain(field_name(stringify!($name)), format_args!("{}", $value))
+        $fields.bool(field_name(stringify!($name)), $value)
     };
 }
 

@@ -1,215 +1,16 @@
-//! The fields of a span or an event: as they were given (`RawFields`), and as they may be
-//! written (`Fields`). Nothing but [`Fields::clean`] turns the first into the second.
+//! The fields of a span or an event as they may be written. Nothing but [`Fields::add_clean`]
+//! makes them of those that were given.
 
 use std::borrow::Cow;
-use std::fmt;
 use std::ops::Range;
 
 use serde_json::{Map, Value};
 
-use super::serialize::{self, Serialized};
+use super::raw::{RawFields, RawForm};
+use super::spare::Spare;
 use super::usage::{Usage, UsageText};
 use super::{FieldRole, SpanKind, UsageField, is_json_field};
-use crate::redact::{Limits, Redactor, Store, Tally};
-
-/// How the text of a raw field is to be taken.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum RawForm {
-    /// Text, whatever it looks like; for a JSON field, JSON if it is an object or an array.
-    Text,
-    /// JSON that was serialized for us.
-    Json,
-    /// A number or a bool, spelled as JSON.
-    Plain,
-    /// This much of the text is to be written; the rest is there to see it by.
-    Piece { from: usize, to: usize },
-}
-
-#[derive(Clone, Debug)]
-struct RawEntry {
-    key: Cow<'static, str>,
-    form: RawForm,
-    start: usize,
-    end: usize,
-}
-
-/// Fields as they were given, in order. They live in memory only.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct RawFields {
-    buf: String,
-    at: Vec<RawEntry>,
-}
-
-impl RawFields {
-    pub const fn new() -> Self {
-        Self {
-            buf: String::new(),
-            at: Vec::new(),
-        }
-    }
-
-    pub fn is_empty(&self) -> bool {
-        self.at.is_empty()
-    }
-
-    /// Empties it, and gives back what one huge field had made it grow to.
-    pub fn clear(&mut self) {
-        self.buf.clear();
-        self.buf.shrink_to(64 * 1024);
-        self.at.clear();
-    }
-
-    /// `write` appends the value and says what it is.
-    fn push(
-        &mut self,
-        key: impl Into<Cow<'static, str>>,
-        write: impl FnOnce(&mut String) -> RawForm,
-    ) {
-        if self.at.capacity() == 0 {
-            // What most spans need, at once instead of in many small steps.
-            self.buf.reserve(256);
-            self.at.reserve(8);
-        }
-        let start = self.buf.len();
-        let form = write(&mut self.buf);
-        self.at.push(RawEntry {
-            key: key.into(),
-            form,
-            start,
-            end: self.buf.len(),
-        });
-    }
-
-    pub fn text(&mut self, key: impl Into<Cow<'static, str>>, text: &str) {
-        self.push(key, |buf| {
-            buf.push_str(text);
-            RawForm::Text
-        });
-    }
-
-    pub fn display(&mut self, key: impl Into<Cow<'static, str>>, value: fmt::Arguments<'_>) {
-        use fmt::Write;
-        self.push(key, |buf| {
-            // A Display that fails has still said what it said so far.
-            let _ = buf.write_fmt(value);
-            RawForm::Text
-        });
-    }
-
-    pub fn json(&mut self, key: impl Into<Cow<'static, str>>, value: &impl serde::Serialize) {
-        self.push(key, |buf| {
-            let start = buf.len();
-            match serialize::append(value, buf) {
-                // A text is taken as the macros take it: whether it is JSON is the field's to say.
-                Ok(Serialized::Text) => RawForm::Text,
-                Ok(Serialized::Json) => RawForm::Json,
-                Err(error) => {
-                    buf.truncate(start);
-                    buf.push_str(&format!("[not serializable: {error}]"));
-                    RawForm::Text
-                }
-            }
-        });
-    }
-
-    /// A piece of a text, to be seen in the light of what is around it.
-    pub fn piece(&mut self, key: &'static str, text: &str, piece: Range<usize>) {
-        self.push(key, |buf| {
-            buf.push_str(text);
-            RawForm::Piece {
-                from: piece.start,
-                to: piece.end,
-            }
-        });
-    }
-
-    pub fn json_text(&mut self, key: impl Into<Cow<'static, str>>, json: &str) {
-        self.push(key, |buf| {
-            buf.push_str(json);
-            RawForm::Json
-        });
-    }
-
-    pub fn u64(&mut self, key: impl Into<Cow<'static, str>>, value: u64) {
-        self.plain(key, format_args!("{value}"));
-    }
-
-    pub fn plain(&mut self, key: impl Into<Cow<'static, str>>, value: fmt::Arguments<'_>) {
-        use fmt::Write;
-        self.push(key, |buf| {
-            let _ = buf.write_fmt(value);
-            RawForm::Plain
-        });
-    }
-
-    /// JSON has no NaN and no infinities: those become text.
-    pub fn f64(&mut self, key: impl Into<Cow<'static, str>>, value: f64) {
-        if value.is_finite() {
-            self.plain(key, format_args!("{}", Value::from(value)));
-        } else {
-            self.text(key, &value.to_string());
-        }
-    }
-
-    /// Bytes that are no text are shown as far as they are, and said to be none.
-    pub fn bytes(&mut self, key: impl Into<Cow<'static, str>>, bytes: &[u8]) {
-        match std::str::from_utf8(bytes) {
-            Ok(text) => self.text(key, text),
-            Err(_) => {
-                let text = String::from_utf8_lossy(bytes);
-                let replaced = text.matches('\u{fffd}').count();
-                let lossy = serde_json::json!({
-                    "$lossy": {"bytes": bytes.len(), "replaced": replaced},
-                    "text": text,
-                });
-                self.json(key, &lossy);
-            }
-        }
-    }
-
-    /// The known counts, flat, as the macros give them.
-    pub fn usage(&mut self, usage: &Usage) {
-        for (name, count) in Usage::COUNTS.iter().zip(usage.counts()) {
-            if let Some(count) = count {
-                self.u64(*name, count);
-            }
-        }
-        if let Some(cost) = usage.cost_usd {
-            self.f64("cost_usd", cost);
-        }
-        if let Some(details) = &usage.usage_details {
-            self.json("usage_details", details);
-        }
-    }
-
-    /// The text of a field, the last one given under that name.
-    pub fn get(&self, key: &str) -> Option<&str> {
-        let entry = self.at.iter().rev().find(|e| e.key == key)?;
-        Some(&self.buf[entry.start..entry.end])
-    }
-
-    pub fn append(&mut self, other: &RawFields) {
-        for entry in &other.at {
-            let text = &other.buf[entry.start..entry.end];
-            self.push(entry.key.clone(), |buf| {
-                buf.push_str(text);
-                entry.form
-            });
-        }
-    }
-
-    pub fn rename(&mut self, from: &str, to: &'static str) {
-        for entry in &mut self.at {
-            if entry.key == from {
-                entry.key = Cow::Borrowed(to);
-            }
-        }
-    }
-
-    pub fn remove(&mut self, key: &str) {
-        self.at.retain(|entry| entry.key != key);
-    }
-}
+use crate::redact::{FieldName, Limits, Redactor, Store, Tally, write_string};
 
 /// What a field has to pass before it may be written.
 pub(crate) struct Cleaner<'a> {
@@ -222,88 +23,123 @@ pub(crate) struct Cleaner<'a> {
 impl Cleaner<'_> {
     /// A field's name as it may be written. A name in the program's text is no secret; one that
     /// was made while it ran can be anything.
-    fn key(&mut self, key: Cow<'static, str>) -> Cow<'static, str> {
+    #[allow(clippy::ptr_arg)] // Whether it is borrowed is the question.
+    fn key<'a>(&mut self, key: &'a Cow<'static, str>) -> Cow<'a, str> {
         match key {
             Cow::Borrowed(name) => Cow::Borrowed(name),
-            Cow::Owned(name) => match self.redactor.text(&name, &mut self.tally) {
-                Cow::Borrowed(_) => Cow::Owned(name),
-                Cow::Owned(clean) => Cow::Owned(clean),
-            },
+            Cow::Owned(name) => self.redactor.text(name, &mut self.tally),
         }
     }
 
     fn value(&mut self, key: &str, form: RawForm, text: &str, out: &mut Vec<u8>) {
+        self.value_of(key, self.redactor.field(key), form, text, out);
+    }
+
+    fn value_of(
+        &mut self,
+        key: &str,
+        name: FieldName<'_>,
+        form: RawForm,
+        text: &str,
+        out: &mut Vec<u8>,
+    ) {
+        let (redactor, limits) = (self.redactor, self.limits);
+        let (store, tally) = (&mut *self.store, &mut self.tally);
         let looks_like_json = || text.trim_start().starts_with(['{', '[']);
         let as_json = match form {
             // A number can be a secret only under a name that says so.
-            RawForm::Plain if !self.redactor.is_sensitive(key) => {
-                out.extend_from_slice(text.as_bytes());
-                return;
+            RawForm::Plain if !name.is_sensitive() => {
+                return out.extend_from_slice(text.as_bytes());
             }
             RawForm::Plain | RawForm::Json => true,
             RawForm::Text => is_json_field(key) && looks_like_json(),
             RawForm::Piece { from, to } => {
-                let (redactor, limits) = (self.redactor, self.limits);
-                let (store, tally) = (&mut *self.store, &mut self.tally);
                 return redactor.write_piece(text, from..to, limits, store, out, tally);
             }
         };
-        let (redactor, limits) = (self.redactor, self.limits);
-        if as_json
-            && redactor
-                .write_json(key, text, limits, self.store, out, &mut self.tally)
-                .is_ok()
+        if !as_json
+            || redactor
+                .write_json_of(name, text, limits, store, out, tally)
+                .is_err()
         {
-            return;
+            redactor.write_str_of(name, text, limits, store, out, tally);
         }
-        redactor.write_str(key, text, limits, self.store, out, &mut self.tally);
     }
 }
 
-#[derive(Clone, Debug)]
+/// One member of the object, `"key":value`, as places in the buffer.
+#[derive(Clone, Copy, Debug)]
 struct Entry {
-    key: Cow<'static, str>,
     start: usize,
+    value: usize,
     end: usize,
+    /// A crash must not lose it: it is written when it is recorded.
+    at_once: bool,
 }
 
 /// Fields that passed redaction, as the members of a JSON object.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(crate) struct Fields {
     buf: Vec<u8>,
     at: Vec<Entry>,
 }
 
+thread_local! {
+    static SPARE: Spare<(Vec<u8>, Vec<Entry>)> = const { Spare::new() };
+}
+
+impl Default for Fields {
+    fn default() -> Self {
+        // What most spans need, at once instead of in many small steps.
+        let (buf, at) = Spare::take(&SPARE)
+            .unwrap_or_else(|| (Vec::with_capacity(768), Vec::with_capacity(12)));
+        Self { buf, at }
+    }
+}
+
+impl Drop for Fields {
+    fn drop(&mut self) {
+        self.buf.clear();
+        self.at.clear();
+        if self.buf.capacity() <= super::spare::LARGEST {
+            let kept = (std::mem::take(&mut self.buf), std::mem::take(&mut self.at));
+            Spare::give(&SPARE, kept);
+        }
+    }
+}
+
 impl Fields {
-    /// Redacts everything, moves what is too large out, and sorts the parts of `usage` and the
-    /// error out of the flat fields of a span.
-    pub fn clean(
+    /// Redacts everything and moves what is too large out.
+    pub fn clean(raw: &RawFields, kind: Option<SpanKind>, cleaner: &mut Cleaner<'_>) -> Fields {
+        let mut fields = Fields::default();
+        fields.add_clean(raw, kind, cleaner);
+        fields
+    }
+
+    /// Does the same, adding to what is there, and sorts the parts of `usage` and the error out
+    /// of the flat fields of a span.
+    pub fn add_clean(
+        &mut self,
         raw: &RawFields,
         kind: Option<SpanKind>,
         cleaner: &mut Cleaner<'_>,
-    ) -> (Fields, UsageText) {
-        let mut fields = Fields {
-            buf: Vec::with_capacity(raw.buf.len().min(64 * 1024) + raw.at.len() * 24),
-            at: Vec::with_capacity(raw.at.len() + 2),
-        };
-        let mut usage = UsageText::default();
-        for entry in &raw.at {
-            let text = &raw.buf[entry.start..entry.end];
-            if kind.is_some_and(|kind| kind.owns(&entry.key)) {
-                // Kept under another name: the line would have two members of this one, and
-                // readers would believe the user's.
-                let key = Cow::Owned(format!("custom.{}", entry.key));
-                fields.insert(key, |out| {
-                    cleaner.value(&entry.key, entry.form, text, out);
-                });
-                continue;
-            }
+    ) -> Option<Box<UsageText>> {
+        let mut usage: Option<Box<UsageText>> = None;
+        for (entry, text) in raw.entries() {
             let role = kind.map_or(FieldRole::Input, |kind| kind.role(&entry.key));
-            let key = cleaner.key(entry.key.clone());
+            let at_once = role == FieldRole::Input;
             match role {
-                FieldRole::Usage(field) if usage.take(field, text, cleaner) => {}
+                FieldRole::Input if kind.is_some_and(|kind| kind.owns(&entry.key)) => {
+                    // Kept under another name: the line would have two members of this one, and
+                    // readers would believe the user's.
+                    self.insert(&format!("custom.{}", entry.key), true, |out| {
+                        cleaner.value(&entry.key, entry.form, text, out);
+                    });
+                }
+                FieldRole::Usage(field)
+                    if usage.get_or_insert_default().take(field, text, cleaner) => {}
                 FieldRole::Usage(UsageField::Whole) => {
-                    fields.insert(Cow::Borrowed("custom.usage"), |out| {
+                    self.insert("custom.usage", true, |out| {
                         cleaner.value(&entry.key, entry.form, text, out);
                     });
                 }
@@ -312,92 +148,146 @@ impl Fields {
                 FieldRole::Error => {
                     let object = as_error_object(text);
                     let json = object.as_deref().unwrap_or(text);
-                    fields.insert(key, |out| {
+                    self.insert("error", at_once, |out| {
                         cleaner.value("error", RawForm::Json, json, out);
                     });
                 }
-                _ => fields.insert(key, |out| {
-                    cleaner.value(&entry.key, entry.form, text, out);
-                }),
+                _ => {
+                    let name = cleaner.redactor.field(&entry.key);
+                    let start = if name.is_plain() {
+                        self.write_plain_key(&entry.key)
+                    } else {
+                        self.write_key(&cleaner.key(&entry.key))
+                    };
+                    self.write_value(start, at_once, |out| {
+                        cleaner.value_of(&entry.key, name, entry.form, text, out);
+                    });
+                }
             }
         }
-        (fields, usage)
+        usage
     }
 
-    fn insert(&mut self, key: Cow<'static, str>, write: impl FnOnce(&mut Vec<u8>)) {
-        self.at.retain(|entry| entry.key != key);
+    fn insert(&mut self, key: &str, at_once: bool, write: impl FnOnce(&mut Vec<u8>)) {
+        let start = self.write_key(key);
+        self.write_value(start, at_once, write);
+    }
+
+    /// Appends a name; where it starts.
+    fn write_key(&mut self, key: &str) -> usize {
         let start = self.buf.len();
-        write_json_str(&key, &mut self.buf);
+        write_string(key, &mut self.buf);
+        start
+    }
+
+    /// The same, if it is known to need no escapes.
+    fn write_plain_key(&mut self, key: &str) -> usize {
+        let start = self.buf.len();
+        self.buf.reserve(key.len() + 3);
+        self.buf.push(b'"');
+        self.buf.extend_from_slice(key.as_bytes());
+        self.buf.push(b'"');
+        start
+    }
+
+    /// Appends the value of the name that stands at the end of the buffer.
+    fn write_value(&mut self, start: usize, at_once: bool, write: impl FnOnce(&mut Vec<u8>)) {
+        self.forget(start..self.buf.len());
         self.buf.push(b':');
+        let value = self.buf.len();
         write(&mut self.buf);
         self.at.push(Entry {
-            key,
             start,
+            value,
             end: self.buf.len(),
+            at_once,
         });
     }
 
+    /// Drops the member whose name is spelled as at `name` of the buffer.
+    fn forget(&mut self, name: Range<usize>) {
+        let name = &self.buf[name];
+        let same = |entry: &Entry| {
+            entry.value - entry.start == name.len() + 1
+                && self.buf[entry.start..entry.value - 1] == *name
+        };
+        if let Some(index) = self.at.iter().position(same) {
+            self.at.remove(index);
+        }
+    }
+
     /// Sets a field to JSON that is ours or has passed redaction already.
-    pub fn set(&mut self, key: impl Into<Cow<'static, str>>, json: &[u8]) {
-        self.insert(key.into(), |out| out.extend_from_slice(json));
+    pub fn set(&mut self, key: &str, json: &[u8]) {
+        self.insert(key, true, |out| out.extend_from_slice(json));
     }
 
     /// Sets a field to a text that is ours: an id, a kind, a time.
-    pub fn set_str(&mut self, key: impl Into<Cow<'static, str>>, text: &str) {
-        self.insert(key.into(), |out| write_json_str(text, out));
+    pub fn set_str(&mut self, key: &str, text: &str) {
+        self.insert(key, true, |out| write_string(text, out));
+    }
+
+    /// Finds a field by a name that needs no escapes.
+    fn find(&self, key: &str) -> Option<&Entry> {
+        let named = |entry: &&Entry| {
+            entry.value - entry.start == key.len() + 3
+                && self.buf[entry.start + 1..entry.value - 2] == *key.as_bytes()
+        };
+        self.at.iter().find(named)
     }
 
     pub fn get(&self, key: &str) -> Option<&[u8]> {
-        let entry = self.at.iter().find(|entry| entry.key == key)?;
-        // `"key":` precedes the value; a key that needs escapes is longer than its text.
-        let mut member = &self.buf[entry.start..entry.end];
-        let mut name = Vec::new();
-        write_json_str(&entry.key, &mut name);
-        member = &member[name.len() + 1..];
-        Some(member)
+        let entry = self.find(key)?;
+        Some(&self.buf[entry.value..entry.end])
     }
 
     pub fn contains(&self, key: &str) -> bool {
-        self.at.iter().any(|entry| entry.key == key)
+        self.find(key).is_some()
     }
 
     pub fn is_empty(&self) -> bool {
         self.at.is_empty()
     }
 
+    /// Whether any of them is to be written when it is recorded.
+    pub fn any_at_once(&self) -> bool {
+        self.at.iter().any(|entry| entry.at_once)
+    }
+
     /// Takes over the fields of `newer`, its values winning.
     pub fn merge(&mut self, newer: &Fields) {
         for entry in &newer.at {
-            self.at.retain(|old| old.key != entry.key);
             let start = self.buf.len();
+            let moved = |at: usize| start + at - entry.start;
             self.buf
                 .extend_from_slice(&newer.buf[entry.start..entry.end]);
+            self.forget(start..moved(entry.value) - 1);
             self.at.push(Entry {
-                key: entry.key.clone(),
                 start,
-                end: self.buf.len(),
+                value: moved(entry.value),
+                end: moved(entry.end),
+                at_once: entry.at_once,
             });
         }
-    }
-
-    /// The fields of one kind of role, in order.
-    pub fn filtered(&self, keep: impl Fn(&str) -> bool) -> Fields {
-        let mut out = Fields::default();
-        for entry in self.at.iter().filter(|entry| keep(&entry.key)) {
-            let start = out.buf.len();
-            out.buf.extend_from_slice(&self.buf[entry.start..entry.end]);
-            out.at.push(Entry {
-                key: entry.key.clone(),
-                start,
-                end: out.buf.len(),
-            });
-        }
-        out
     }
 
     /// Appends the members, each followed by a comma.
     pub fn write_members(&self, out: &mut Vec<u8>) {
-        for entry in &self.at {
+        self.write_some(out, |_| true);
+    }
+
+    /// Appends those that are to be written when they are recorded.
+    pub fn write_at_once(&self, out: &mut Vec<u8>) {
+        self.write_some(out, |entry| entry.at_once);
+    }
+
+    /// Appends all but the one of this name, which needs no escapes.
+    pub fn write_without(&self, key: &str, out: &mut Vec<u8>) {
+        let left_out = self.find(key).map(|entry| entry.start);
+        self.write_some(out, |entry| Some(entry.start) != left_out);
+    }
+
+    fn write_some(&self, out: &mut Vec<u8>, keep: impl Fn(&Entry) -> bool) {
+        for entry in self.at.iter().filter(|entry| keep(entry)) {
             out.extend_from_slice(&self.buf[entry.start..entry.end]);
             out.push(b',');
         }
@@ -461,18 +351,4 @@ impl UsageText {
         }
         true
     }
-}
-
-/// Appends `text` as a JSON string.
-pub(crate) fn write_json_str(text: &str, out: &mut Vec<u8>) {
-    let plain = |b: u8| b >= 0x20 && b != b'"' && b != b'\\';
-    if text.bytes().all(plain) {
-        out.reserve(text.len() + 2);
-        out.push(b'"');
-        out.extend_from_slice(text.as_bytes());
-        out.push(b'"');
-        return;
-    }
-    // Writing to memory can't fail.
-    let _ = serde_json::to_writer(out, text);
 }

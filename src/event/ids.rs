@@ -88,13 +88,22 @@ pub fn new_session_id() -> String {
     id
 }
 
-const HEX: &[u8; 16] = b"0123456789abcdef";
+/// Eight digits by arithmetic on all of them at once.
+fn hex8(id: u32) -> [u8; 8] {
+    const ONES: u64 = u64::MAX / 255;
+    let x = u64::from(id);
+    let x = (x | x << 16) & 0x0000_ffff_0000_ffff;
+    let x = (x | x << 8) & 0x00ff_00ff_00ff_00ff;
+    let x = (x | x << 4) & (ONES * 15);
+    let letters = (x + ONES * 6) >> 4 & ONES;
+    let to_letter = u64::from(b'a' - b'0' - 10);
+    (x + ONES * u64::from(b'0') + letters * to_letter).to_be_bytes()
+}
 
 pub(crate) fn hex16(id: u64) -> [u8; 16] {
     let mut out = [0; 16];
-    for (i, slot) in out.iter_mut().enumerate() {
-        *slot = HEX[(id >> (60 - 4 * i)) as usize & 15];
-    }
+    out[..8].copy_from_slice(&hex8((id >> 32) as u32));
+    out[8..].copy_from_slice(&hex8(id as u32));
     out
 }
 
@@ -163,5 +172,19 @@ impl std::str::FromStr for RemoteContext {
             (context.trace != 0 && context.span != 0).then_some(context)
         };
         parse().ok_or_else(|| RemoteContextError(text.chars().take(80).collect()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_are_spelled_as_the_formatter_does() {
+        for id in [0, 1, 0x0123_4567_89ab_cdef, 0xfedc_ba98_7654_3210, u64::MAX] {
+            assert_eq!(hex16(id), *format!("{id:016x}").as_bytes());
+            let long = u128::from(id) << 64 | u128::from(!id);
+            assert_eq!(hex32(long), *format!("{long:032x}").as_bytes());
+        }
     }
 }

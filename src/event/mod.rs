@@ -7,8 +7,10 @@ mod failure;
 mod fields;
 mod ids;
 mod outcome;
+mod raw;
 mod serialize;
 mod span;
+mod spare;
 mod usage;
 
 pub use failure::{AsFailure, Failure, ViaDeref, ViaError};
@@ -16,7 +18,8 @@ pub use ids::{RemoteContext, RemoteContextError, new_session_id};
 pub use outcome::Outcome;
 pub use usage::{Totals, Usage};
 
-pub(crate) use fields::{Cleaner, Fields, RawFields, write_json_str};
+pub(crate) use fields::{Cleaner, Fields};
 pub(crate) use ids::{Ids, hex16, hex32, new_span_id, new_trace_id, random_bytes};
+pub(crate) use raw::RawFields;
 pub(crate) use span::{FieldRole, SpanKind, UsageField, is_json_field};
 pub(crate) use usage::UsageText;

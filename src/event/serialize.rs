@@ -10,6 +10,8 @@ use serde_json::ser::{CompactFormatter, Compound};
 pub(super) enum Serialized {
     /// One text, appended without quotes and escapes.
     Text,
+    /// A number or a bool.
+    Plain,
     Json,
 }
 
@@ -19,24 +21,43 @@ pub(super) fn append(
     out: &mut String,
 ) -> Result<Serialized, serde_json::Error> {
     let mut json = Vec::new();
-    let mut is_text = false;
+    let mut what = Serialized::Json;
     value.serialize(TextOrJson {
         text: out,
-        is_text: &mut is_text,
+        what: &mut what,
         json: &mut serde_json::Serializer::new(&mut json),
     })?;
-    if is_text {
-        return Ok(Serialized::Text);
+    if what != Serialized::Json {
+        return Ok(what);
     }
     out.push_str(std::str::from_utf8(&json).map_err(serde::ser::Error::custom)?);
     Ok(Serialized::Json)
 }
 
-/// Keeps a text and hands everything else on. Escaping a text only to undo it again would cost
-/// more than all the rest.
+/// Appends a number; most are small.
+pub(super) fn push_digits(value: u64, out: &mut String) {
+    if value >= 10 {
+        push_digits(value / 10, out);
+    }
+    out.push(char::from(b'0' + (value % 10) as u8));
+}
+
+pub(super) fn push_signed(value: i64, out: &mut String) {
+    if value < 0 {
+        out.push('-');
+    }
+    push_digits(value.unsigned_abs(), out);
+}
+
+pub(super) fn push_bool(value: bool, out: &mut String) {
+    out.push_str(if value { "true" } else { "false" });
+}
+
+/// Keeps a text, a whole number or a bool, and hands everything else on. Escaping a text only to
+/// undo it again would cost more than all the rest.
 struct TextOrJson<'a, 'b> {
     text: &'a mut String,
-    is_text: &'a mut bool,
+    what: &'a mut Serialized,
     json: &'a mut serde_json::Serializer<&'b mut Vec<u8>>,
 }
 
@@ -44,6 +65,16 @@ macro_rules! hand_on {
     ($( $name:ident($($arg:ident: $type:ty),*) -> $result:ty; )*) => { $(
         fn $name(self, $($arg: $type),*) -> Result<$result, Self::Error> {
             self.json.$name($($arg),*)
+        }
+    )* };
+}
+
+macro_rules! plain {
+    ($( $name:ident($type:ty) $push:ident; )*) => { $(
+        fn $name(self, value: $type) -> Result<(), Self::Error> {
+            *self.what = Serialized::Plain;
+            $push(value.into(), self.text);
+            Ok(())
         }
     )* };
 }
@@ -60,7 +91,7 @@ impl<'a, 'b> Serializer for TextOrJson<'a, 'b> {
     type SerializeStructVariant = Self::SerializeSeq;
 
     fn serialize_str(self, text: &str) -> Result<(), Self::Error> {
-        *self.is_text = true;
+        *self.what = Serialized::Text;
         self.text.push_str(text);
         Ok(())
     }
@@ -79,7 +110,7 @@ impl<'a, 'b> Serializer for TextOrJson<'a, 'b> {
     }
 
     fn collect_str<T: Display + ?Sized>(self, value: &T) -> Result<(), Self::Error> {
-        *self.is_text = true;
+        *self.what = Serialized::Text;
         write!(self.text, "{value}").map_err(serde::ser::Error::custom)
     }
 
@@ -106,17 +137,20 @@ impl<'a, 'b> Serializer for TextOrJson<'a, 'b> {
             .serialize_newtype_variant(name, index, variant, value)
     }
 
+    plain! {
+        serialize_bool(bool) push_bool;
+        serialize_i8(i8) push_signed;
+        serialize_i16(i16) push_signed;
+        serialize_i32(i32) push_signed;
+        serialize_i64(i64) push_signed;
+        serialize_u8(u8) push_digits;
+        serialize_u16(u16) push_digits;
+        serialize_u32(u32) push_digits;
+        serialize_u64(u64) push_digits;
+    }
+
     hand_on! {
-        serialize_bool(v: bool) -> ();
-        serialize_i8(v: i8) -> ();
-        serialize_i16(v: i16) -> ();
-        serialize_i32(v: i32) -> ();
-        serialize_i64(v: i64) -> ();
         serialize_i128(v: i128) -> ();
-        serialize_u8(v: u8) -> ();
-        serialize_u16(v: u16) -> ();
-        serialize_u32(v: u32) -> ();
-        serialize_u64(v: u64) -> ();
         serialize_u128(v: u128) -> ();
         serialize_f32(v: f32) -> ();
         serialize_f64(v: f64) -> ();
@@ -172,7 +206,9 @@ mod tests {
     fn anything_else_is_the_json_that_serde_json_writes() {
         fn same(value: &impl Serialize) {
             let json = serde_json::to_string(value).unwrap();
-            assert_eq!(of(value), (Serialized::Json, json));
+            let (what, text) = of(value);
+            assert_ne!(what, Serialized::Text);
+            assert_eq!(text, json);
         }
         same(&json!({"a": "\"\n", "b": [1, null, "c"], "d": {}}));
         same(&["\"", "x"]);
@@ -181,6 +217,10 @@ mod tests {
         same(&f64::NAN);
         same(&u128::MAX);
         same(&true);
+        same(&i64::MIN);
+        same(&-1i8);
+        same(&u64::MAX);
+        same(&Some(120u16));
         same(&None::<u8>);
         same(&());
         same(&Ok::<u8, ()>(1));

@@ -25,7 +25,7 @@ pub(crate) enum Op {
     /// Fields recorded on a span.
     Record {
         fields: RawFields,
-        usage: Option<Usage>,
+        usage: Option<Box<Usage>>,
         outcome: Outcome,
     },
     /// The close line, now.
@@ -174,7 +174,7 @@ impl Visit for Unhide {
 }
 
 /// What a constructor gives to the span it is about to make.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Handoff {
     pub name: &'static str,
     pub fields: RawFields,

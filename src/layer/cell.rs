@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use tracing::Metadata;
 
-use crate::event::{Ids, RawFields, SpanKind};
+use crate::event::{RawFields, SpanKind};
 use crate::ledger::{At, Moment, SessionLog};
 
 /// Where a child or an event belongs: a session, and a span in it.
@@ -53,7 +53,7 @@ pub(crate) struct Cell {
     pub parent: Parent,
     /// The thread was unwinding already when the span was made: its end proves nothing.
     pub made_in_panic: bool,
-    place: OnceLock<(Place, Ids)>,
+    place: OnceLock<Place>,
     /// Fields given before the open line could be written.
     pending: Mutex<Option<RawFields>>,
     closed: AtomicBool,
@@ -65,7 +65,6 @@ impl Cell {
         meta: &'static Metadata<'static>,
         start: Moment,
         parent: Parent,
-        fields: RawFields,
     ) -> Self {
         Self {
             kind,
@@ -76,19 +75,29 @@ impl Cell {
             parent,
             made_in_panic: std::thread::panicking(),
             place: OnceLock::new(),
-            pending: Mutex::new(Some(fields)),
+            pending: Mutex::new(None),
             closed: AtomicBool::new(false),
         }
     }
 
     /// Where it is, once its open line has been written.
     pub fn place(&self) -> Option<&Place> {
-        self.place.get().map(|(place, _)| place)
+        self.place.get()
+    }
+
+    /// Notes where it is, its open line having been written before anybody else knew of it.
+    pub fn opened(&mut self, place: Place) {
+        self.place = place.into();
+    }
+
+    /// Keeps its fields until there are more.
+    pub fn hold_back(&mut self, fields: RawFields) {
+        self.pending = Mutex::new(Some(fields));
     }
 
     /// Runs `open` with the fields so far, the first time; later callers wait for it and see
     /// the place it made.
-    pub fn open_once(&self, open: impl FnOnce(RawFields) -> (Place, Ids)) -> Option<&Place> {
+    pub fn open_once(&self, open: impl FnOnce(RawFields) -> Place) -> Option<&Place> {
         if self.place.get().is_none() {
             let mut pending = self.pending.lock().unwrap_or_else(PoisonError::into_inner);
             if let Some(fields) = pending.take() {
@@ -115,14 +124,17 @@ impl Cell {
 
     /// Whether the open line can say what was opened.
     pub fn is_identified(&self) -> bool {
-        let Some(name) = self.kind.identity() else {
-            return true;
-        };
-        if self.meta.fields().field(name).is_none() {
-            return true;
-        }
         let pending = self.pending.lock().unwrap_or_else(PoisonError::into_inner);
-        pending.as_ref().is_none_or(|raw| raw.get(name).is_some())
+        pending
+            .as_ref()
+            .is_none_or(|raw| self.is_identified_by(raw))
+    }
+
+    /// The same, by these fields.
+    pub fn is_identified_by(&self, raw: &RawFields) -> bool {
+        self.kind
+            .identity()
+            .is_none_or(|name| raw.get(name).is_some() || self.meta.fields().field(name).is_none())
     }
 
     /// Whether this is the first to close it.

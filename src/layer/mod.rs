@@ -8,7 +8,6 @@ mod recorder;
 mod visit;
 
 use std::any::TypeId;
-use std::cell::RefCell;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -59,28 +58,6 @@ impl<S> Drop for RecordingLayer<S> {
     }
 }
 
-thread_local! {
-    /// Where fields are collected; kept, so that a span costs no allocation for it.
-    static SCRATCH: RefCell<RawFields> = const { RefCell::new(RawFields::new()) };
-}
-
-/// Runs `f` with an empty place to collect fields in.
-fn with_scratch<T>(f: impl FnOnce(&mut RawFields) -> T) -> T {
-    let mut raw = SCRATCH
-        .try_with(|scratch| {
-            scratch
-                .try_borrow_mut()
-                .map(|mut raw| std::mem::take(&mut *raw))
-        })
-        .ok()
-        .and_then(Result::ok)
-        .unwrap_or_default();
-    raw.clear();
-    let result = f(&mut raw);
-    let _ = SCRATCH.try_with(|scratch| scratch.replace(raw));
-    result
-}
-
 impl<S> RecordingLayer<S>
 where
     S: Subscriber + for<'a> LookupSpan<'a>,
@@ -110,6 +87,12 @@ where
         let span = ctx.span(id)?;
         let extensions = span.extensions();
         extensions.get::<Arc<Cell>>().cloned()
+    }
+
+    fn keep(cell: Cell, id: &Id, ctx: &Context<'_, S>) {
+        if let Some(span) = ctx.span(id) {
+            span.extensions_mut().replace(Arc::new(cell));
+        }
     }
 
     /// What a new span hangs from.
@@ -194,35 +177,27 @@ where
             None => return self.on_foreign_span(attrs, id, &ctx),
         };
         let start = Moment::now();
-        let handoff = take_handoff(meta);
-        let made_by_us = handoff.is_some();
-        let (fields, parent) = match handoff {
-            Some(handoff) => {
-                let parent = handoff
-                    .parent
-                    .unwrap_or_else(|| self.parent(kind, attrs, &ctx));
-                (handoff.fields, parent)
-            }
-            None => {
-                let mut raw = RawFields::new();
-                attrs.record(&mut Collect(&mut raw));
-                (raw, self.parent(kind, attrs, &ctx))
-            }
-        };
+        if let Some(handoff) = take_handoff(meta) {
+            let parent = handoff
+                .parent
+                .unwrap_or_else(|| self.parent(kind, attrs, &ctx));
+            let mut cell = Cell::new(kind, meta, start, parent);
+            self.recorder.begin(&mut cell, handoff.fields, true);
+            return Self::keep(cell, id, &ctx);
+        }
+        let mut raw = RawFields::new();
+        attrs.record(&mut Collect(&mut raw));
+        let parent = self.parent(kind, attrs, &ctx);
         if kind == SpanKind::Other
             && !matches!(parent, Parent::Place(_) | Parent::Session(_))
-            && fields.get("session_id").is_none()
+            && raw.get("session_id").is_none()
         {
             // Lines for other spans are kept inside sessions.
             return self.on_foreign_span(attrs, id, &ctx);
         }
-        let cell = Arc::new(Cell::new(kind, meta, start, parent, fields));
-        if made_by_us || cell.is_identified() {
-            self.recorder.place_of(&cell);
-        }
-        if let Some(span) = ctx.span(id) {
-            span.extensions_mut().replace(cell);
-        }
+        let mut cell = Cell::new(kind, meta, start, parent);
+        self.recorder.begin(&mut cell, raw, false);
+        Self::keep(cell, id, &ctx);
     }
 
     fn on_record(&self, id: &Id, values: &Record<'_>, ctx: Context<'_, S>) {
@@ -230,12 +205,13 @@ where
             return;
         }
         match Self::cell(&ctx, id) {
-            Some(cell) => with_scratch(|raw| {
-                values.record(&mut Collect(raw));
+            Some(cell) => {
+                let mut raw = RawFields::new();
+                values.record(&mut Collect(&mut raw));
                 if !raw.is_empty() {
-                    self.recorder.record(&cell, raw, None, Outcome::Unset, &[]);
+                    self.recorder.record(&cell, &raw, None, Outcome::Unset, &[]);
                 }
-            }),
+            }
             None => {
                 let mut found = None;
                 values.record(&mut FindText {

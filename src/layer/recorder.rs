@@ -37,7 +37,17 @@ impl Recorder {
         cell.open_once(|raw| self.open(cell, raw))
     }
 
-    fn open(&self, cell: &Cell, mut raw: RawFields) -> (Place, Ids) {
+    /// Opens a new span, or holds its open line back until that can say what was opened.
+    pub fn begin(&self, cell: &mut Cell, raw: RawFields, at_once: bool) {
+        if at_once || cell.is_identified_by(&raw) {
+            let place = self.open(cell, raw);
+            cell.opened(place);
+        } else {
+            cell.hold_back(raw);
+        }
+    }
+
+    fn open(&self, cell: &Cell, mut raw: RawFields) -> Place {
         let core = self.ledger.core();
         let given = raw.get("session_id").map(str::to_owned);
         let (log, trace, parent, above) = self.settle(core, cell, given.as_deref());
@@ -56,7 +66,7 @@ impl Recorder {
                 run_span: above.and_then(|at| at.run_span),
                 generation: cell.generation,
             };
-            return (Place { log, at: Some(at) }, ids);
+            return Place { log, at: Some(at) };
         }
         let mut span = Box::new(OpenSpan::new(cell.kind, ids, cell.start));
         if let Some(above) = above {
@@ -80,8 +90,12 @@ impl Recorder {
             }
         }
         let role = (cell.kind != SpanKind::Other).then_some(cell.kind);
-        (span.fields, span.usage) =
-            core.clean(&log.dir, |cleaner| Fields::clean(&raw, role, cleaner));
+        let usage = core.clean(&log.dir, |cleaner| {
+            span.fields.add_clean(&raw, role, cleaner)
+        });
+        if let Some(usage) = usage {
+            span.usage = *usage;
+        }
         if cell.kind == SpanKind::Run {
             span.fields.set("process", core.process().as_bytes());
         }
@@ -93,10 +107,14 @@ impl Recorder {
             );
         }
         let (turn_span, run_span) = (span.turn_span, span.run_span);
-        let agent = match cell.kind {
-            SpanKind::Run => span.fields.filtered(|key| key == "agent"),
-            _ => Fields::default(),
-        };
+        let mut agent = Fields::default();
+        if let Some(name) = span
+            .fields
+            .get("agent")
+            .filter(|_| cell.kind == SpanKind::Run)
+        {
+            agent.set("agent", name);
+        }
         let turn = log.open(core, span);
         if cell.kind == SpanKind::Run {
             self.tell_parent(core, &cell.parent, &log, agent);
@@ -117,7 +135,7 @@ impl Recorder {
             },
             generation: fork_generation(),
         };
-        (Place { log, at: Some(at) }, ids)
+        Place { log, at: Some(at) }
     }
 
     /// Says in the parent's session that a subagent began: whoever reads that one alone must see
@@ -214,9 +232,10 @@ impl Recorder {
         let core = self.ledger.core();
         let log = self.ledger.here(log);
         let role = (cell.kind != SpanKind::Other).then_some(cell.kind);
-        let (fields, mut cleaned) =
-            core.clean(&log.dir, |cleaner| Fields::clean(raw, role, cleaner));
+        let mut fields = Fields::default();
+        let mut cleaned = core.clean(&log.dir, |cleaner| fields.add_clean(raw, role, cleaner));
         if let Some(usage) = usage {
+            let cleaned = cleaned.get_or_insert_default();
             cleaned.merge(clean_usage(core, &log, usage));
         }
         log.update(core, at, &fields, cleaned, outcome, links);
@@ -299,7 +318,7 @@ impl Recorder {
                     exact: true,
                 },
             ) => {
-                self.record(&cell, &fields, usage.as_ref(), outcome, &[]);
+                self.record(&cell, &fields, usage.as_deref(), outcome, &[]);
                 None
             }
             (
@@ -362,7 +381,7 @@ impl Recorder {
         let quiet = matches!(&*kind, "message_delta" | "tool_input_delta");
         // `error` is an object wherever it stands.
         let role = (kind == "error" || kind == "log").then_some(SpanKind::Tool);
-        let (fields, _) = core.clean(&log.dir, |cleaner| Fields::clean(&raw, role, cleaner));
+        let fields = core.clean(&log.dir, |cleaner| Fields::clean(&raw, role, cleaner));
         log.event(
             core,
             &kind,
@@ -410,7 +429,7 @@ impl Recorder {
         } else {
             hex_digest(core.redactor.text(body, &mut tally).as_bytes())
         };
-        let (fields, _) = core.clean(&log.dir, |cleaner| Fields::clean(&raw, None, cleaner));
+        let fields = core.clean(&log.dir, |cleaner| Fields::clean(&raw, None, cleaner));
         log.digested(core, what, at, &digest, &fields);
     }
 
@@ -438,8 +457,8 @@ impl Recorder {
         }
         let (message, rest) = core.clean(&log.dir, |cleaner| {
             (
-                Fields::clean(&named, None, cleaner).0,
-                Fields::clean(&raw, None, cleaner).0,
+                Fields::clean(&named, None, cleaner),
+                Fields::clean(&raw, None, cleaner),
             )
         });
         let mut fields = Fields::default();
@@ -468,11 +487,10 @@ fn clean_usage(core: &Core, log: &SessionLog, usage: &Usage) -> UsageText {
     if let Some(details) = &usage.usage_details {
         let mut raw = RawFields::new();
         raw.json("usage_details", details);
-        text = core
-            .clean(&log.dir, |cleaner| {
-                Fields::clean(&raw, Some(SpanKind::Model), cleaner)
-            })
-            .1;
+        let cleaned = core.clean(&log.dir, |cleaner| {
+            Fields::default().add_clean(&raw, Some(SpanKind::Model), cleaner)
+        });
+        text = cleaned.map_or_else(UsageText::default, |text| *text);
     }
     text.usage.merge(&Usage {
         usage_details: None,

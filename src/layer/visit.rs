@@ -30,7 +30,7 @@ impl Visit for Collect<'_> {
     }
 
     fn record_i64(&mut self, field: &Field, value: i64) {
-        self.0.plain(name(field), format_args!("{value}"));
+        self.0.i64(name(field), value);
     }
 
     fn record_u128(&mut self, field: &Field, value: u128) {
@@ -53,7 +53,7 @@ impl Visit for Collect<'_> {
     }
 
     fn record_bool(&mut self, field: &Field, value: bool) {
-        self.0.plain(name(field), format_args!("{value}"));
+        self.0.bool(name(field), value);
     }
 
     fn record_bytes(&mut self, field: &Field, value: &[u8]) {

@@ -1,5 +1,6 @@
 //! Two clocks: the wall for when, one that counts sleep for how long.
 
+use std::cell::Cell;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// A moment on both clocks.
@@ -41,17 +42,41 @@ pub(crate) fn steady_ns() -> u64 {
     ts.tv_sec as u64 * 1_000_000_000 + ts.tv_nsec as u64
 }
 
-fn digits(slots: &mut [u8], mut value: u64) {
+fn digits(slots: &mut [u8], mut value: u32) {
     for slot in slots.iter_mut().rev() {
         *slot = b'0' + (value % 10) as u8;
         value /= 10;
     }
 }
 
+thread_local! {
+    /// The second last written, and how: most times are in the same one.
+    static SECOND: Cell<(u64, [u8; 20])> = const { Cell::new((u64::MAX, [0; 20])) };
+}
+
 /// Appends `ns` since 1970 as RFC 3339 in UTC, with 3, 6 or 9 digits after the second.
 pub(crate) fn write_time(ns: u64, decimals: usize, out: &mut Vec<u8>) {
-    let (secs, nanos) = (ns / 1_000_000_000, ns % 1_000_000_000);
-    let (days, second) = (secs / 86_400, secs % 86_400);
+    let (secs, nanos) = (ns / 1_000_000_000, (ns % 1_000_000_000) as u32);
+    let (mut last, mut second) = SECOND.get();
+    if last != secs {
+        (last, second) = (secs, second_text(secs));
+        SECOND.set((last, second));
+    }
+    let mut text = [b'Z'; 30];
+    text[..20].copy_from_slice(&second);
+    digits(&mut text[20..23], nanos / 1_000_000);
+    if decimals > 3 {
+        digits(&mut text[23..26], nanos / 1_000 % 1_000);
+    }
+    if decimals > 6 {
+        digits(&mut text[26..29], nanos % 1_000);
+    }
+    out.extend_from_slice(&text[..21 + decimals.min(9)]);
+}
+
+/// A second since 1970, up to the point before its fraction.
+fn second_text(secs: u64) -> [u8; 20] {
+    let (days, second) = (secs / 86_400, (secs % 86_400) as u32);
     // Days since 0000-03-01, in eras of 400 years, so that leap days end each year.
     let z = days + 719_468;
     let (era, doe) = (z / 146_097, z % 146_097);
@@ -61,16 +86,14 @@ pub(crate) fn write_time(ns: u64, decimals: usize, out: &mut Vec<u8>) {
     let day = doy - (153 * mp + 2) / 5 + 1;
     let month = if mp < 10 { mp + 3 } else { mp - 9 };
     let year = yoe + era * 400 + u64::from(month <= 2);
-    let mut text = *b"0000-00-00T00:00:00.000000000";
-    digits(&mut text[0..4], year);
-    digits(&mut text[5..7], month);
-    digits(&mut text[8..10], day);
+    let mut text = *b"0000-00-00T00:00:00.";
+    digits(&mut text[0..4], year as u32);
+    digits(&mut text[5..7], month as u32);
+    digits(&mut text[8..10], day as u32);
     digits(&mut text[11..13], second / 3_600);
     digits(&mut text[14..16], second / 60 % 60);
     digits(&mut text[17..19], second % 60);
-    digits(&mut text[20..29], nanos);
-    out.extend_from_slice(&text[..20 + decimals]);
-    out.push(b'Z');
+    text
 }
 
 /// `ns` since 1970 as RFC 3339 in UTC.
@@ -134,6 +157,10 @@ mod tests {
         assert_eq!(
             time_text(1_794_789_065_123_456_789, 6),
             "2026-11-16T00:31:05.123456Z"
+        );
+        assert_eq!(
+            time_text(1_794_789_065_023_456_789, 3),
+            "2026-11-16T00:31:05.023Z"
         );
     }
 

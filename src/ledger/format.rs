@@ -62,6 +62,9 @@ pub(crate) struct Head<'a> {
 }
 
 pub(super) fn number(value: u64, out: &mut Vec<u8>) {
+    if value < 10 {
+        return out.push(b'0' + value as u8);
+    }
     let mut digits = [0u8; 20];
     let mut at = digits.len();
     let mut rest = value;
@@ -95,15 +98,14 @@ impl Head<'_> {
             number(turn.into(), out);
         }
         if let Some(ids) = self.ids {
-            out.extend_from_slice(b",\"trace_id\":\"");
-            out.extend_from_slice(&hex32(ids.trace));
-            out.extend_from_slice(b"\",\"span_id\":\"");
-            out.extend_from_slice(&hex16(ids.span));
-            out.push(b'"');
+            let mut text = *b",\"trace_id\":\"                                \",\"span_id\":\"                \"";
+            text[13..45].copy_from_slice(&hex32(ids.trace));
+            text[58..74].copy_from_slice(&hex16(ids.span));
+            out.extend_from_slice(&text);
             if let Some(parent) = ids.parent {
-                out.extend_from_slice(b",\"parent_span_id\":\"");
-                out.extend_from_slice(&hex16(parent));
-                out.push(b'"');
+                let mut text = *b",\"parent_span_id\":\"                \"";
+                text[19..35].copy_from_slice(&hex16(parent));
+                out.extend_from_slice(&text);
             }
         }
         out.extend_from_slice(b",\"payload\":{");

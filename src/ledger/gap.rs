@@ -1,7 +1,8 @@
 //! Events that could not be written, counted until the trace itself can say so.
 
 use super::clock::write_time;
-use crate::event::{Ids, write_json_str};
+use crate::event::Ids;
+use crate::redact::write_string;
 
 /// What is missing since the last line that was written.
 #[derive(Debug, Default)]
@@ -37,7 +38,7 @@ impl Gap {
             if index > 0 {
                 out.push(b',');
             }
-            write_json_str(kind, out);
+            write_string(kind, out);
             out.extend_from_slice(format!(":{n}").as_bytes());
         }
         out.extend_from_slice(b"},\"first_ts\":\"");
@@ -45,7 +46,7 @@ impl Gap {
         out.extend_from_slice(b"\",\"last_ts\":\"");
         write_time(self.last, 6, out);
         out.extend_from_slice(b"\",\"cause\":");
-        write_json_str(&self.cause, out);
+        write_string(&self.cause, out);
         out.push(b',');
     }
 }

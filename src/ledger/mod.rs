@@ -24,6 +24,7 @@
 
 mod blobs;
 mod clock;
+mod digested;
 mod file_size;
 mod files;
 mod fork;
@@ -58,9 +59,10 @@ pub(crate) use blobs::NoStore;
 #[cfg(feature = "mirror")]
 pub(crate) use clock::wall_ns;
 pub(crate) use clock::{Moment, parse_time, time_text};
+pub(crate) use digested::Digested;
 pub(crate) use fork::fork_generation;
 pub(crate) use format::event_kind;
-pub(crate) use log::{At, Digested, Note, SessionLog};
+pub(crate) use log::{At, Note, SessionLog};
 pub(crate) use open_span::OpenSpan;
 #[cfg(feature = "follow")]
 pub(crate) use past::kind_of;

@@ -2,9 +2,8 @@
 
 use super::clock::{Moment, write_time};
 use super::format::number;
-use crate::event::{
-    Fields, Ids, Outcome, SpanKind, Usage, UsageText, hex16, hex32, write_json_str,
-};
+use crate::event::{Fields, Ids, Outcome, SpanKind, Usage, UsageText, hex16, hex32};
+use crate::redact::write_string;
 
 /// How many short events a close line carries; more are counted.
 const MAX_EVENTS: usize = 128;
@@ -71,9 +70,9 @@ impl OpenSpan {
     /// Says what a span is that is none of the six; its fields are kept apart from these.
     pub fn describe_other(&mut self, name: &str, target: &str, level: &str) {
         for (key, value) in [("name", name), ("target", target), ("level", level)] {
-            write_json_str(key, &mut self.other);
+            write_string(key, &mut self.other);
             self.other.push(b':');
-            write_json_str(value, &mut self.other);
+            write_string(value, &mut self.other);
             self.other.push(b',');
         }
     }
@@ -93,10 +92,10 @@ impl OpenSpan {
         out.extend_from_slice(b"{\"ts\":\"");
         write_time(now, 6, out);
         out.extend_from_slice(b"\",\"name\":");
-        write_json_str(name, out);
+        write_string(name, out);
         if let Some(level) = level {
             out.extend_from_slice(b",\"level\":");
-            write_json_str(level, out);
+            write_string(level, out);
         }
         if let Some(message) = message {
             out.extend_from_slice(b",\"message\":");
@@ -154,7 +153,7 @@ impl OpenSpan {
 
     fn write_known(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(&self.other);
-        write_fields(self.kind, &self.fields, out);
+        write_fields(self.kind, &self.fields, true, out);
         if !self.usage.is_empty() {
             out.extend_from_slice(b"\"usage\":{");
             self.usage.write_members(out);
@@ -191,10 +190,14 @@ impl OpenSpan {
     }
 }
 
-/// The fields of a span as members of a payload.
-pub(crate) fn write_fields(kind: SpanKind, fields: &Fields, out: &mut Vec<u8>) {
+/// The fields of a span as members of a payload: all of them, or those to be written at once.
+pub(crate) fn write_fields(kind: SpanKind, fields: &Fields, all: bool, out: &mut Vec<u8>) {
     if kind != SpanKind::Other {
-        fields.write_members(out);
+        if all {
+            fields.write_members(out);
+        } else {
+            fields.write_at_once(out);
+        }
     } else if !fields.is_empty() {
         out.extend_from_slice(b"\"fields\":{");
         fields.write_members(out);

@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 
 use memchr::memmem;
 
+use super::digested::Digested;
 use super::format::Line;
-use super::log::Digested;
 use super::root::segments;
 
 #[derive(Debug, Default)]

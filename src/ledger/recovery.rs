@@ -12,7 +12,8 @@ use super::format::Line;
 use super::past::{kind_of, lines, tail};
 use super::root::{open_private, segments};
 use super::{Core, writer};
-use crate::event::{Ids, SpanKind, write_json_str};
+use crate::event::{Ids, SpanKind};
+use crate::redact::write_string;
 
 /// What has to be closed; the session's lock is held for as long as this lives.
 pub(crate) struct Found {
@@ -58,7 +59,7 @@ impl DeadSpan {
             out.push(b'"');
             out.extend_from_slice(name.as_bytes());
             out.extend_from_slice(b"\":");
-            write_json_str(value, out);
+            write_string(value, out);
             out.push(b',');
         };
         text("closes", self.kind.close_kind());
@@ -77,9 +78,9 @@ impl DeadSpan {
             match key.as_str() {
                 // Ours above: the user's field goes by another name.
                 "closes" | "reason" | "last_seen" | "detected_at" => {
-                    write_json_str(&format!("custom.{key}"), out);
+                    write_string(&format!("custom.{key}"), out);
                 }
-                _ => write_json_str(key, out),
+                _ => write_string(key, out),
             }
             out.push(b':');
             // Writing to memory can't fail, and what was parsed can be written.

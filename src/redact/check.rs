@@ -1,25 +1,33 @@
 //! Whether a text is exactly one JSON value, and how deep.
 
+use super::escape::plain_end;
+
 /// Which of the open containers are objects, or of whatever else there are two kinds: one bit
 /// each, so that a million levels are cheap.
 #[derive(Default)]
 pub(super) struct Levels {
-    bits: Vec<u64>,
+    /// The innermost ones, up to 64, the last in the lowest bit.
+    inner: u64,
+    /// Those around them, the same way.
+    outer: Vec<u64>,
     depth: usize,
 }
 
 impl Levels {
     pub(super) fn push(&mut self, object: bool) {
-        let (word, bit) = (self.depth / 64, self.depth % 64);
-        if word == self.bits.len() {
-            self.bits.push(0);
+        if self.depth > 0 && self.depth.is_multiple_of(64) {
+            self.outer.push(self.inner);
         }
-        self.bits[word] = self.bits[word] & !(1 << bit) | u64::from(object) << bit;
+        self.inner = self.inner << 1 | u64::from(object);
         self.depth += 1;
     }
 
     pub(super) fn pop(&mut self) {
         self.depth = self.depth.saturating_sub(1);
+        self.inner >>= 1;
+        if self.depth > 0 && self.depth.is_multiple_of(64) {
+            self.inner = self.outer.pop().unwrap_or_default();
+        }
     }
 
     pub(super) fn depth(&self) -> usize {
@@ -28,10 +36,7 @@ impl Levels {
 
     /// Whether the innermost open container is an object.
     pub(super) fn in_object(&self) -> bool {
-        let Some(last) = self.depth.checked_sub(1) else {
-            return false;
-        };
-        self.bits[last / 64] >> (last % 64) & 1 == 1
+        self.depth > 0 && self.inner & 1 == 1
     }
 }
 
@@ -107,6 +112,7 @@ fn string(bytes: &[u8], at: usize) -> Option<usize> {
     }
     let mut at = at + 1;
     loop {
+        at = plain_end(bytes, at);
         match *bytes.get(at)? {
             b'"' => return Some(at + 1),
             b'\\' => match *bytes.get(at + 1)? {
@@ -119,8 +125,7 @@ fn string(bytes: &[u8], at: usize) -> Option<usize> {
                 }
                 _ => return None,
             },
-            0..0x20 => return None,
-            _ => at += 1,
+            _ => return None,
         }
     }
 }

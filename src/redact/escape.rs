@@ -23,19 +23,41 @@ const fn escapes() -> [u8; 256] {
     table
 }
 
+/// Where the first byte from `at` on is that can't stand in a JSON string as it is: a quote, a
+/// backslash or a control character. Eight bytes at a time, by arithmetic that sets the highest
+/// bit of each such byte, and of no byte before the first.
+pub(super) fn plain_end(bytes: &[u8], at: usize) -> usize {
+    const ONES: u64 = u64::MAX / 255;
+    const TOPS: u64 = ONES << 7;
+    let below = |x: u64, limit: u8| x.wrapping_sub(ONES * u64::from(limit)) & !x & TOPS;
+    let is = |x: u64, byte: u8| below(x ^ (ONES * u64::from(byte)), 1);
+    let rest = bytes.get(at..).unwrap_or_default();
+    let (eights, rest) = rest.as_chunks::<8>();
+    for (n, eight) in eights.iter().enumerate() {
+        let x = u64::from_le_bytes(*eight);
+        let special = below(x, b' ') | is(x, b'"') | is(x, b'\\');
+        if special != 0 {
+            return at + 8 * n + special.trailing_zeros() as usize / 8;
+        }
+    }
+    let special = |byte: &u8| ESCAPES[usize::from(*byte)] != 0;
+    bytes.len() - rest.len() + rest.iter().position(special).unwrap_or(rest.len())
+}
+
 /// Writes `text` as a JSON string with its quotes, on one line.
-pub(super) fn write_string(text: &str, out: &mut Vec<u8>) {
+pub(crate) fn write_string(text: &str, out: &mut Vec<u8>) {
     let bytes = text.as_bytes();
     out.reserve(bytes.len() + 2);
     out.push(b'"');
     let mut start = 0;
-    for (at, &byte) in bytes.iter().enumerate() {
-        let escape = ESCAPES[usize::from(byte)];
-        if escape == 0 {
-            continue;
-        }
+    loop {
+        let at = plain_end(bytes, start);
         out.extend_from_slice(&bytes[start..at]);
+        let Some(&byte) = bytes.get(at) else {
+            break;
+        };
         start = at + 1;
+        let escape = ESCAPES[usize::from(byte)];
         out.push(b'\\');
         if escape == b'u' {
             const DIGITS: &[u8; 16] = b"0123456789abcdef";
@@ -46,7 +68,6 @@ pub(super) fn write_string(text: &str, out: &mut Vec<u8>) {
             out.push(escape);
         }
     }
-    out.extend_from_slice(&bytes[start..]);
     out.push(b'"');
 }
 
@@ -125,4 +146,20 @@ fn four_digits(bytes: &[u8], at: usize) -> Option<u32> {
         code = code << 4 | char::from(byte).to_digit(16)?;
     }
     Some(code)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn what_must_be_escaped_is_found(bytes in prop::collection::vec(any::<u8>(), 0..40), at in 0..40usize) {
+            let special = |byte: &u8| matches!(byte, 0..0x20 | b'"' | b'\\');
+            let at = at.min(bytes.len());
+            let first = bytes[at..].iter().position(special).map_or(bytes.len(), |n| at + n);
+            prop_assert_eq!(plain_end(&bytes, at), first);
+        }
+    }
 }

@@ -12,6 +12,7 @@ use super::check::{self, Levels, container_end, string_end};
 use super::escape::{Content, read_string, write_string};
 use super::keys::Kind;
 use super::mask::is_mask;
+use super::names::FieldName;
 use super::scan::{Redactor, Tally};
 use super::sizes::{Limits, Media, Store, too_long, write_moved};
 use super::value;
@@ -43,12 +44,24 @@ impl Redactor {
         out: &mut Vec<u8>,
         tally: &mut Tally,
     ) {
-        let clean = match self.keys.kind(key) {
-            Some(kind) if masks_string(kind, key, text) => {
+        self.write_str_of(self.field(key), text, limits, store, out, tally);
+    }
+
+    /// The same, by a name that was looked at.
+    pub(crate) fn write_str_of(
+        &self,
+        name: FieldName<'_>,
+        text: &str,
+        limits: &Limits,
+        store: &mut dyn Store,
+        out: &mut Vec<u8>,
+        tally: &mut Tally,
+    ) {
+        let clean = match name.kind {
+            Some(kind) if masks_string(kind, name.text, text) => {
                 tally.masked += 1;
-                Cow::Owned(self.mask(&self.key_rule(key), text))
+                Cow::Owned(self.mask(&self.key_rule(name.text), text))
             }
-            _ if self.is_clear(text) && !opens_json(text) => Cow::Borrowed(text),
             _ => self.clean_text(text, 0, tally),
         };
         write_text(&clean, limits, store, out, tally);
@@ -83,12 +96,25 @@ impl Redactor {
         out: &mut Vec<u8>,
         tally: &mut Tally,
     ) -> Result<(), NotJson> {
+        self.write_json_of(self.field(key), json, limits, store, out, tally)
+    }
+
+    /// The same, by a name that was looked at.
+    pub(crate) fn write_json_of(
+        &self,
+        name: FieldName<'_>,
+        json: &str,
+        limits: &Limits,
+        store: &mut dyn Store,
+        out: &mut Vec<u8>,
+        tally: &mut Tally,
+    ) -> Result<(), NotJson> {
         let depth = check::depth(json).ok_or(NotJson)?;
         let start = out.len();
         if depth <= limits.depth
             && !too_long(json.len(), limits)
             && memchr::memchr2(b'\n', b'\r', json.as_bytes()).is_none()
-            && self.keys.kind(key).is_none()
+            && !name.is_sensitive()
             && self.is_clear_json(json)
         {
             out.extend_from_slice(json.trim_ascii().as_bytes());
@@ -96,7 +122,7 @@ impl Redactor {
         }
         if depth > limits.depth {
             let mut clean = Vec::with_capacity(json.len());
-            Walk::new(self, json, 0, Room::Anywhere, tally).run(key, &mut clean);
+            Walk::new(self, json, 0, Room::Anywhere, tally).run(name.text, &mut clean);
             let clean = text_of(clean);
             if too_long(clean.len(), limits) {
                 write_moved(&clean, Media::Json, limits, store, out, tally);
@@ -105,7 +131,7 @@ impl Redactor {
             }
             return Ok(());
         }
-        Walk::new(self, json, 0, Room::Line(limits, store), tally).run(key, out);
+        Walk::new(self, json, 0, Room::Line(limits, store), tally).run(name.text, out);
         if too_long(out.len() - start, limits) {
             let clean = text_of(out.split_off(start));
             write_moved(&clean, Media::Json, limits, store, out, tally);

@@ -5,7 +5,7 @@
 //! a secret (`password_policy`) or is something else altogether (`max_tokens`, `page_token`).
 
 use super::bytes::{self, ALPHA, UPPER};
-use super::literals::{self, Literals};
+use super::literals::{self, Case, Literals};
 
 /// How much a sensitive name says about its value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,7 +36,7 @@ pub(super) const STEMS: &[&str] = &[
     "recovery", "backup", "cvv", "sas",
 ];
 /// Stems that only matter in names of structured data, being too common inside other words.
-const NAME_ONLY_STEMS: &[&str] = &["pin", "cvc", "pat"];
+pub(super) const NAME_ONLY_STEMS: &[&str] = &["pin", "cvc", "pat"];
 
 /// Words that announce a secret by themselves, sorted.
 #[rustfmt::skip]
@@ -246,7 +246,7 @@ impl Keys {
             .chain(NAME_ONLY_STEMS)
             .copied()
             .chain(more.iter().map(|n| longest(n)));
-        let stems = Literals::new(stems.map(|stem| (stem.to_owned(), ())));
+        let stems = Literals::new(stems.map(|stem| (stem.to_owned(), Case::Any, ())));
         let tiny = more
             .iter()
             .any(|name| longest(name).len() < literals::SHORTEST);
@@ -258,15 +258,9 @@ impl Keys {
         }
     }
 
-    /// Whether a JSON text may hold a sensitive name. `pat` is none inside `path`: the short ones
-    /// count only where no small letter follows.
-    pub(super) fn any_in(&self, json: &str) -> bool {
-        let bytes = json.as_bytes();
+    /// Whether the user has a name that is too short to be looked for by stem.
+    pub(super) fn has_tiny(&self) -> bool {
         self.tiny
-            || self.stems.hits(bytes).any(|hit| {
-                let short = hit.end - hit.start == literals::SHORTEST;
-                !short || !bytes.get(hit.end).is_some_and(u8::is_ascii_lowercase)
-            })
     }
 
     /// Whether the user has names of their own.

@@ -28,6 +28,7 @@ mod json;
 mod keys;
 mod literals;
 mod mask;
+mod names;
 mod piece;
 mod places;
 mod scan;
@@ -44,4 +45,6 @@ pub use mask::MaskKey;
 pub use scan::{Found, Redactor, Tally};
 pub use sizes::{Limits, Store, StoreFailed};
 
+pub(crate) use escape::write_string;
+pub(crate) use names::FieldName;
 pub(crate) use piece::context_start;

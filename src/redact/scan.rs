@@ -11,9 +11,10 @@ use regex::Regex;
 
 use super::assign;
 use super::config::{PatternError, Redaction};
-use super::keys::{Keys, STEMS};
-use super::literals::Literals;
+use super::keys::{Keys, NAME_ONLY_STEMS, STEMS};
+use super::literals::{self, Case, Hit, Literals};
 use super::mask::{self, MaskKey};
+use super::names::Names;
 use super::places::{self, PROGRAMS};
 use super::shapes;
 use super::value;
@@ -77,6 +78,8 @@ const MORE_STEMS: &[&str] = &[
 enum Action {
     Shape(usize),
     Stem,
+    /// A stem that means nothing in running text, but does in the names of JSON members.
+    NameOnly,
     Mask,
     PrivateKey,
     Url,
@@ -90,6 +93,7 @@ enum Action {
 pub struct Redactor {
     literals: Literals<Action>,
     pub(super) keys: Keys,
+    pub(super) names: Names,
     rules: Vec<(String, Regex)>,
     shapes: bool,
     pub(super) mask_key: MaskKey,
@@ -124,6 +128,7 @@ impl Redactor {
         Ok(Self {
             literals,
             keys,
+            names: Names::new(),
             rules,
             shapes: config.shapes,
             mask_key: key,
@@ -133,20 +138,22 @@ impl Redactor {
     /// Whether the name of a field says that its value is a secret.
     #[must_use]
     pub fn is_sensitive(&self, key: &str) -> bool {
-        self.keys.kind(key).is_some()
+        self.field(key).is_sensitive()
     }
 
-    /// Whether nothing in `text` could even begin to be a secret: most texts are done with here.
-    pub(super) fn is_clear(&self, text: &str) -> bool {
-        self.rules.is_empty() && !self.literals.any(text.as_bytes())
-    }
-
-    /// The same for a JSON text, names of members and strings in it included. An escaped letter
-    /// (`\u0070assword`) could hide anything.
+    /// Whether nothing in a JSON text could even begin to be a secret, names of members and
+    /// strings in it included: most are done with here. `pat` is no name inside `path`: the short
+    /// ones count only where no small letter follows.
     pub(super) fn is_clear_json(&self, json: &str) -> bool {
-        self.is_clear(json)
-            && !self.keys.any_in(json)
-            && memchr::memmem::find(json.as_bytes(), b"\\u").is_none()
+        let bytes = json.as_bytes();
+        let tells = |hit: Hit<Action>| match hit.what {
+            Action::NameOnly => !bytes.get(hit.end).is_some_and(u8::is_ascii_lowercase),
+            _ => true,
+        };
+        self.rules.is_empty()
+            && !self.keys.has_tiny()
+            && !self.literals.hits(bytes).any(tells)
+            && !spells_letters(bytes)
     }
 
     /// Whether the user has patterns of their own.
@@ -257,7 +264,7 @@ impl Redactor {
                         add(found, rule, BY_NAME, (named.whole, named.secret));
                     }
                 }
-                Action::Stem => {}
+                Action::Stem | Action::NameOnly => {}
                 Action::Shape(i) => {
                     // `sk-` is found before `sk-ant-` at the same place, which names it better.
                     if (start >= shapes_done || start == shape_start)
@@ -381,6 +388,11 @@ impl Redactor {
     }
 }
 
+/// Whether a JSON text spells a character by its number: `\u0070assword` could hide anything.
+fn spells_letters(json: &[u8]) -> bool {
+    memchr::memchr_iter(b'\\', json).any(|at| json.get(at + 1) == Some(&b'u'))
+}
+
 /// Whether a mask starts in `range` or reaches into it.
 fn touches_mask(text: &[u8], range: &Range<usize>) -> bool {
     // A mask is no longer than this, so nothing further left can reach the range.
@@ -422,31 +434,32 @@ fn settle(mut found: Vec<Found>) -> Vec<Found> {
 
 /// The literals searched for and what each calls for.
 fn literals(keys: &Keys) -> Literals<Action> {
-    let mut all: Vec<(String, Action)> = Vec::new();
+    let mut all: Vec<(String, Case, Action)> = Vec::new();
     for (i, shape) in SHAPES.iter().enumerate() {
-        all.extend(shape.triggers().map(|trigger| (trigger, Action::Shape(i))));
+        let case = match shape.literal.len() {
+            0..literals::SHORTEST => Case::Any,
+            _ => Case::AsIs,
+        };
+        all.extend(shape.triggers().map(|t| (t, case, Action::Shape(i))));
     }
-    all.extend(STEMS.iter().map(|stem| ((*stem).to_owned(), Action::Stem)));
-    all.extend(
-        MORE_STEMS
-            .iter()
-            .map(|stem| ((*stem).to_owned(), Action::Stem)),
-    );
-    all.extend(
-        keys.more_stems()
-            .map(|stem| (stem.to_owned(), Action::Stem)),
-    );
-    all.push((mask::OPENING.to_owned(), Action::Mask));
-    all.push(("-----BEGIN ".to_owned(), Action::PrivateKey));
-    all.push(("://".to_owned(), Action::Url));
-    all.push(("bearer ".to_owned(), Action::Bearer));
-    all.push(("basic ".to_owned(), Action::Basic));
-    all.extend(shapes::bot_token_starts().map(|start| (start, Action::BotToken)));
-    all.extend(
-        PROGRAMS
-            .iter()
-            .enumerate()
-            .map(|(i, p)| (p.name.to_owned(), Action::Program(i))),
-    );
+    all.extend(shapes::bot_token_starts().map(|t| (t, Case::AsIs, Action::BotToken)));
+    let stems = STEMS.iter().chain(MORE_STEMS).copied();
+    let words = stems
+        .chain(keys.more_stems())
+        .map(|stem| (stem, Action::Stem))
+        .chain(NAME_ONLY_STEMS.iter().map(|s| (*s, Action::NameOnly)))
+        .chain([
+            (mask::OPENING, Action::Mask),
+            ("-----BEGIN ", Action::PrivateKey),
+            ("://", Action::Url),
+            ("bearer ", Action::Bearer),
+            ("basic ", Action::Basic),
+        ])
+        .chain(
+            (0..)
+                .zip(PROGRAMS)
+                .map(|(i, p)| (p.name, Action::Program(i))),
+        );
+    all.extend(words.map(|(word, action)| (word.to_owned(), Case::Any, action)));
     Literals::new(all)
 }

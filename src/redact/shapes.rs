@@ -382,13 +382,23 @@ fn dotted(text: &[u8], at: usize) -> Option<usize> {
     (text.get(at) == Some(&b'.')).then(|| bytes::run_end(text, at + 1, URL64, usize::MAX))
 }
 
-/// The ways a bot token can start: the base64 of an id's first two digits.
+/// The ways a bot token can start: the base64 of an id's first three digits.
 pub(super) fn bot_token_starts() -> impl Iterator<Item = String> {
     /// The first digit, 1 to 9, and the upper half of the second, which all digits share.
     const FIRST: [&str; 9] = ["MT", "Mj", "Mz", "ND", "NT", "Nj", "Nz", "OD", "OT"];
     /// The lower half of the second digit, 0 to 9.
     const SECOND: [&str; 10] = ["A", "E", "I", "M", "Q", "U", "Y", "c", "g", "k"];
-    FIRST
+    /// The third digit, 0 to 9.
+    const THIRD: &str = "wxyz012345";
+    let two = FIRST
         .iter()
-        .flat_map(|first| SECOND.iter().map(move |second| format!("{first}{second}")))
+        .flat_map(|first| SECOND.iter().map(move |second| (first, second)));
+    two.flat_map(|(first, second)| {
+        THIRD.chars().map(move |third| {
+            let mut start = String::with_capacity(4);
+            start.extend([*first, *second]);
+            start.push(third);
+            start
+        })
+    })
 }

@@ -47,7 +47,7 @@ macro_rules! setter {
     ($(#[$doc:meta])* bool $name:ident) => {
         $(#[$doc])*
         pub fn $name(mut self, value: bool) -> Self {
-            self.fields.plain(stringify!($name), format_args!("{value}"));
+            self.fields.bool(stringify!($name), value);
             self
         }
     };

@@ -59,7 +59,7 @@ pub trait SpanExt {
     fn stream_tool_input(&self, tool_call_id: &str) -> Stream;
 }
 
-fn record(span: &Span, fields: RawFields, usage: Option<Usage>) {
+fn record(span: &Span, fields: RawFields, usage: Option<Box<Usage>>) {
     let op = Op::Record {
         fields,
         usage,
@@ -80,7 +80,7 @@ impl SpanExt for Span {
     }
 
     fn record_usage(&self, usage: &Usage) {
-        record(self, RawFields::new(), Some(usage.clone()));
+        record(self, RawFields::new(), Some(Box::new(usage.clone())));
     }
 
     fn record_error<E: AsFailure<M>, M>(&self, error: &E) {

@@ -124,7 +124,7 @@ impl Stream {
         let Some(whole) = self.whole else { return };
         let mut fields = self.named();
         fields.text("content", &self.text);
-        fields.plain("complete", format_args!("{complete}"));
+        fields.bool("complete", complete);
         if let Some(reason) = reason {
             fields.text("abort_reason", reason);
         }

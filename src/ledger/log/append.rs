@@ -1,0 +1,442 @@
+//! Appending: from one event to one line in a segment, whatever the disk does.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use super::super::clock::{steady_ns, wall_ns, write_time};
+use super::super::digested::Digested;
+use super::super::format::{Head, finish_line};
+use super::super::health::Counters;
+use super::super::root::segment_name;
+use super::super::segment::Segment;
+use super::super::{Core, Sync};
+use super::{LAST_BACKOFF_NS, SessionLog, State};
+use crate::event::Ids;
+use crate::redact::write_string;
+
+/// About how many bytes lie between two checkpoints.
+const CHECKPOINT_EVERY: u64 = 1 << 20;
+const FIRST_BACKOFF_NS: u64 = 1_000_000;
+
+pub(super) struct Lost {
+    pub(super) cause: String,
+    /// The line is on disk but for its newline.
+    pub(super) whole: bool,
+    /// No segment can hold it, whatever else happens.
+    pub(super) too_long: bool,
+}
+
+impl Lost {
+    fn because(cause: String) -> Self {
+        Self {
+            cause,
+            whole: false,
+            too_long: false,
+        }
+    }
+
+    fn io(what: &str, path: &std::path::Path, error: &std::io::Error) -> Self {
+        Self::because(format!("{what} {}: {error}", path.display()))
+    }
+}
+
+impl SessionLog {
+    /// Appends one line. Whether the kernel has it, be it without its newline. `write` is told the segment it goes to, and
+    /// is called again if that turns out to be another.
+    pub(super) fn append(
+        self: &Arc<Self>,
+        core: &Core,
+        state: &mut State,
+        kind: &str,
+        turn: Option<u32>,
+        ids: Option<Ids>,
+        write: impl Fn(&mut Vec<u8>, u32),
+    ) -> bool {
+        let now = wall_ns();
+        self.used.store(true, Ordering::Relaxed);
+        let mut payload = std::mem::take(&mut state.payload);
+        payload.clear();
+        let seg = state.seg();
+        write(&mut payload, seg);
+        let done = self
+            .prepare(core, state, now, payload.len() as u64)
+            .and_then(|()| {
+                if state.seg() != seg {
+                    payload.clear();
+                    write(&mut payload, state.seg());
+                }
+                self.put(core, state, now, kind, turn, ids, &payload)
+            });
+        payload.shrink_to(256 * 1024);
+        state.payload = payload;
+        match done {
+            Ok(()) => {
+                Counters::add(&core.counters.written, 1);
+                if self.implicit.is_some() {
+                    Counters::add(&core.counters.orphaned, 1);
+                }
+                if let Some(segment) = &mut state.segment {
+                    segment.events += 1;
+                    if segment.size >= state.checkpoint_at {
+                        self.checkpoint(core, state, now);
+                    }
+                }
+                if state.owes_recovery.is_some_and(|at| at <= steady_ns()) {
+                    self.recover_locked(core, state);
+                }
+                true
+            }
+            Err(lost) => {
+                if lost.whole {
+                    // There but for its newline: no gap, and nothing to be said late.
+                    if let Some(segment) = &mut state.segment {
+                        segment.events += 1;
+                    }
+                } else {
+                    state.gap.add(kind, 1, now, &lost.cause);
+                }
+                Counters::add(&core.counters.failed, 1);
+                core.note_error(&lost.cause);
+                core.counters
+                    .tell_once(&format!("can't write the trace: {}", lost.cause));
+                lost.whole
+            }
+        }
+    }
+
+    /// Makes the segment ready for a line of `need` bytes of payload: opens or creates it, and
+    /// writes what has to come first.
+    pub(super) fn prepare(
+        self: &Arc<Self>,
+        core: &Core,
+        state: &mut State,
+        now: u64,
+        need: u64,
+    ) -> Result<(), Lost> {
+        if let Some(segment) = &mut state.segment {
+            if segment.file.is_some() {
+                if segment.is_removed(now, false) {
+                    self.segment_removed(core, state, now);
+                }
+            } else if state.retry_at <= steady_ns() {
+                let mut reopened = segment.reopen();
+                if reopened.as_ref().is_err_and(is_out_of_files) && core.files.close_some() {
+                    reopened = segment.reopen();
+                }
+                match reopened {
+                    Ok(true) => core.files.admit(self),
+                    Ok(false) => self.segment_removed(core, state, now),
+                    Err(error) => {
+                        let lost = Lost::io("open", &segment.path, &error);
+                        return Err(back_off(state, lost));
+                    }
+                }
+            } else {
+                return Err(Lost::because(state.waits_for.clone()));
+            }
+        }
+        if state.segment.is_none() {
+            self.create_segment(core, state, now)?;
+            self.read_past(core, state);
+        }
+        self.write_head(core, state, now)?;
+        if state.gap.count > 0 {
+            let mut out = Vec::new();
+            state.gap.write(&mut out);
+            self.put_owed(core, state, now, "gap", None, None, &out)?;
+            let told = std::mem::take(&mut state.gap);
+            if let Some(segment) = &mut state.segment {
+                segment.gaps += told.count;
+            }
+        }
+        self.write_late(core, state, now)?;
+        self.make_room(core, state, now, need)
+    }
+
+    fn write_head(self: &Arc<Self>, core: &Core, state: &mut State, now: u64) -> Result<(), Lost> {
+        if state.segment.as_ref().is_some_and(|s| !s.has_head) {
+            let head = core.segment_head(self.implicit);
+            self.put_owed(core, state, now, "segment", None, None, &head)?;
+            if let Some(segment) = &mut state.segment {
+                segment.has_head = true;
+                segment.head_size = segment.size;
+            }
+        }
+        Ok(())
+    }
+
+    /// Sees to it that a line with so much payload stays below the process's file size limit: in
+    /// a new segment, if one can hold it.
+    fn make_room(
+        self: &Arc<Self>,
+        core: &Core,
+        state: &mut State,
+        now: u64,
+        payload: u64,
+    ) -> Result<(), Lost> {
+        // The rest of a line is at most this long, the session's id aside.
+        let need = payload + 400 + self.id_json.len() as u64;
+        let Some(segment) = &mut state.segment else {
+            return Ok(());
+        };
+        if segment.has_room(need) {
+            return Ok(());
+        }
+        if !segment.has_head || need + segment.head_size > segment.max_size() {
+            let cause = format!("a line of {need} bytes is over the file size limit");
+            return Err(Lost {
+                too_long: true,
+                ..Lost::because(cause)
+            });
+        }
+        state.segment = None;
+        self.create_segment(core, state, now)?;
+        self.write_head(core, state, now)
+    }
+
+    /// The open lines that were lost of spans still open, and the closes that were lost.
+    fn write_late(self: &Arc<Self>, core: &Core, state: &mut State, now: u64) -> Result<(), Lost> {
+        if !state.lost_opens && state.lost_closes.is_empty() {
+            return Ok(());
+        }
+        let mut lost: Vec<(u64, u64)> = state
+            .spans
+            .values()
+            .filter(|span| span.lost)
+            .map(|span| (span.start.steady, span.ids.span))
+            .collect();
+        lost.sort_unstable();
+        for (_, id) in lost {
+            let Some(span) = state.spans.get(&id) else {
+                continue;
+            };
+            let (kind, turn, ids) = (span.open_kind, span.turn, span.ids);
+            let (mut out, mut short) = (Vec::new(), Vec::new());
+            span.write_open(true, &mut out);
+            span.write_start(true, &mut short);
+            match self.put_owed(core, state, now, kind, turn, Some(ids), &out) {
+                // It must not keep everything else from being written.
+                Err(lost) if lost.too_long => {
+                    match self.put_owed(core, state, now, kind, turn, Some(ids), &short) {
+                        Err(lost) if lost.too_long => {}
+                        other => other?,
+                    }
+                }
+                other => other?,
+            }
+            let seg = state.seg();
+            if let Some(span) = state.spans.get_mut(&id) {
+                span.lost = false;
+                span.opened_seg = seg;
+            }
+        }
+        state.lost_opens = false;
+        while let Some(close) = state.lost_closes.first() {
+            let (kind, turn, ids) = (close.kind, close.turn, close.ids);
+            let mut out = b"\"start\":\"".to_vec();
+            write_time(close.start, 9, &mut out);
+            let rest = format!(
+                "\",\"duration_ns\":{},\"outcome\":\"{}\",\"late\":true,",
+                close.duration, close.outcome
+            );
+            out.extend_from_slice(rest.as_bytes());
+            match self.put_owed(core, state, now, kind, turn, Some(ids), &out) {
+                Err(lost) if lost.too_long => {}
+                other => other?,
+            }
+            state.lost_closes.remove(0);
+        }
+        Ok(())
+    }
+
+    fn create_segment(
+        self: &Arc<Self>,
+        core: &Core,
+        state: &mut State,
+        now: u64,
+    ) -> Result<(), Lost> {
+        if state.retry_at > steady_ns() {
+            return Err(Lost::because(state.waits_for.clone()));
+        }
+        let create = || {
+            core.ensure_writer()?;
+            Segment::create(&self.dir, now)
+        };
+        let mut created = create();
+        if created.as_ref().is_err_and(is_out_of_files) && core.files.close_some() {
+            created = create();
+        }
+        match created {
+            Ok(segment) => {
+                core.fresh_dir(&self.dir);
+                state.segment = Some(segment);
+                state.checkpoint_at = CHECKPOINT_EVERY;
+                state.backoff = 0;
+                core.files.admit(self);
+                Ok(())
+            }
+            Err(error) => {
+                let lost = Lost::io("create a segment in", &self.dir, &error);
+                Err(back_off(state, lost))
+            }
+        }
+    }
+
+    /// The file is gone, and with it every line this process wrote to it.
+    pub(super) fn segment_removed(&self, core: &Core, state: &mut State, now: u64) {
+        let Some(segment) = state.segment.take() else {
+            return;
+        };
+        let cause = format!("{} was removed", segment.path.display());
+        // What its gap lines told of has to be told again, but is counted already.
+        let missing = segment.events + segment.gaps;
+        if missing > 0 {
+            state.gap.add("unknown", missing, now, &cause);
+            Counters::add(&core.counters.failed, segment.events);
+        }
+        core.note_error(&cause);
+        core.counters.tell_once(&cause);
+        let here = |seg: u32| seg != segment.number && self.dir.join(segment_name(seg)).exists();
+        for span in state.spans.values_mut() {
+            if span.lost || !here(span.opened_seg) {
+                (span.lost, span.opened_seg) = (true, 0);
+                state.lost_opens = true;
+            }
+        }
+        // The texts behind the digests went with it.
+        state.known.clear();
+        state.retry_at = 0;
+    }
+
+    /// A line that has to come before others: there but for its newline is there.
+    #[allow(clippy::too_many_arguments)]
+    fn put_owed(
+        self: &Arc<Self>,
+        core: &Core,
+        state: &mut State,
+        now: u64,
+        kind: &str,
+        turn: Option<u32>,
+        ids: Option<Ids>,
+        payload: &[u8],
+    ) -> Result<(), Lost> {
+        match self.put(core, state, now, kind, turn, ids, payload) {
+            Err(lost) if lost.whole => Ok(()),
+            other => other,
+        }
+    }
+
+    #[allow(clippy::too_many_arguments)]
+    pub(super) fn put(
+        self: &Arc<Self>,
+        core: &Core,
+        state: &mut State,
+        now: u64,
+        kind: &str,
+        turn: Option<u32>,
+        ids: Option<Ids>,
+        payload: &[u8],
+    ) -> Result<(), Lost> {
+        self.make_room(core, state, now, payload.len() as u64)?;
+        let Some(segment) = &mut state.segment else {
+            return Err(Lost::because("no segment".into()));
+        };
+        let line = &mut state.line;
+        line.clear();
+        segment.start_line(line);
+        let head = Head {
+            seg: segment.number,
+            seq: segment.next_seq,
+            ts: now,
+            kind,
+            session: &self.id_json,
+            turn,
+            ids,
+        };
+        head.write(line);
+        line.extend_from_slice(payload);
+        finish_line(line);
+        let written = segment.write(line);
+        line.shrink_to(256 * 1024);
+        written.map_err(|failed| Lost {
+            whole: failed.whole,
+            ..Lost::io("write to", &segment.path, &failed.error)
+        })?;
+        match core.sync {
+            Sync::Os => {}
+            Sync::Interval(_) => core.mark_dirty(&segment.path),
+            Sync::Always => {
+                let synced = segment
+                    .file
+                    .as_ref()
+                    .map_or(Ok(()), |file| file.sync_data());
+                if let Err(error) = synced {
+                    core.note_error(&Lost::io("sync", &segment.path, &error).cause);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// What a list or a resume needs, so that neither has to read the whole segment.
+    pub(super) fn checkpoint(self: &Arc<Self>, core: &Core, state: &mut State, now: u64) {
+        let mut out = b"\"totals\":".to_vec();
+        state.totals.write(&mut out);
+        out.extend_from_slice(
+            format!(
+                ",\"started\":{},\"next_turn\":{},\"open\":[",
+                state.started, state.next_turn
+            )
+            .as_bytes(),
+        );
+        let mut open: Vec<_> = state.spans.values().collect();
+        open.sort_unstable_by_key(|span| span.start.steady);
+        for (index, span) in open.into_iter().enumerate() {
+            if index > 0 {
+                out.push(b',');
+            }
+            out.extend_from_slice(b"{\"kind\":\"");
+            out.extend_from_slice(span.open_kind.as_bytes());
+            out.extend_from_slice(b"\",\"span_id\":\"");
+            out.extend_from_slice(&crate::event::hex16(span.ids.span));
+            out.extend_from_slice(b"\"}");
+        }
+        out.extend_from_slice(b"],\"digests\":{");
+        let mut comma = false;
+        for (digested, digest) in Digested::ALL.iter().zip(&state.current) {
+            let Some(digest) = digest else { continue };
+            if std::mem::replace(&mut comma, true) {
+                out.push(b',');
+            }
+            write_string(digested.stamp(), &mut out);
+            out.push(b':');
+            write_string(digest, &mut out);
+        }
+        out.extend_from_slice(b"},\"known_digests\":[");
+        for (index, digest) in state.known.iter().enumerate() {
+            if index > 0 {
+                out.push(b',');
+            }
+            write_string(digest, &mut out);
+        }
+        out.extend_from_slice(b"],");
+        if let Err(lost) = self.put(core, state, now, "checkpoint", None, None, &out) {
+            // Nothing is lost: the next one says the same and more.
+            core.note_error(&lost.cause);
+        }
+        if let Some(segment) = &state.segment {
+            state.checkpoint_at = segment.size + CHECKPOINT_EVERY;
+        }
+    }
+}
+
+fn back_off(state: &mut State, lost: Lost) -> Lost {
+    state.waits_for.clone_from(&lost.cause);
+    state.backoff = (state.backoff * 2).clamp(FIRST_BACKOFF_NS, LAST_BACKOFF_NS);
+    state.retry_at = steady_ns() + state.backoff;
+    lost
+}
+
+pub(super) fn is_out_of_files(error: &std::io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE))
+}
