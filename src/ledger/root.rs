@@ -86,13 +86,13 @@ fn is_reserved(name: &str) -> bool {
 
 /// SHA-256 in lower-case hex.
 pub(crate) fn hex_digest(bytes: &[u8]) -> String {
-    use std::fmt::Write;
-    Sha256::digest(bytes)
-        .iter()
-        .fold(String::with_capacity(64), |mut hex, byte| {
-            let _ = write!(hex, "{byte:02x}");
-            hex
-        })
+    const HEX: &[u8; 16] = b"0123456789abcdef";
+    let mut hex = String::with_capacity(64);
+    for byte in Sha256::digest(bytes) {
+        hex.push(HEX[usize::from(byte >> 4)] as char);
+        hex.push(HEX[usize::from(byte & 15)] as char);
+    }
+    hex
 }
 
 /// Makes a directory and its parents, private to the owner.

@@ -233,6 +233,12 @@ pub struct RawValue<'a> {
 }
 
 impl<'a> RawValue<'a> {
+    /// A JSON text as a value.
+    #[cfg(feature = "mirror")]
+    pub(crate) fn new(text: &'a str) -> Self {
+        Self { text }
+    }
+
     /// The JSON text.
     pub fn json(&self) -> &'a str {
         self.text
@@ -278,6 +284,27 @@ impl<'a> RawValue<'a> {
     /// A member of an object.
     pub fn get(&self, name: &str) -> Option<RawValue<'a>> {
         Payload { text: self.text }.get(name)
+    }
+
+    /// The items of an array; none of what is no array.
+    pub fn items(&self) -> impl Iterator<Item = RawValue<'a>> + use<'a> {
+        let inner = self
+            .text
+            .strip_prefix('[')
+            .and_then(|t| t.strip_suffix(']'));
+        let (text, mut at) = (self.text, 1);
+        std::iter::from_fn(move || {
+            inner?;
+            let bytes = text.as_bytes();
+            while matches!(bytes.get(at), Some(b' ' | b'\t' | b'\r' | b'\n' | b',')) {
+                at += 1;
+            }
+            let start = at;
+            at = value_end(bytes, start)?;
+            Some(RawValue {
+                text: &text[start..at],
+            })
+        })
     }
 
     /// The members of an object; none of what is no object.
@@ -440,6 +467,18 @@ mod tests {
             assert_eq!(value.value().as_ref(), line.payload.get(key), "{key}");
         }
         assert_eq!(raw.payload().members().count(), line.payload.len());
+    }
+
+    #[test]
+    fn the_items_of_an_array_come_in_order_and_of_nothing_else() {
+        let items = |text| -> Vec<_> { RawValue { text }.items().map(|v| v.json()).collect() };
+        assert_eq!(
+            items(r#"[1, "a,]" ,{"b":[2,3]},[],null]"#),
+            ["1", r#""a,]""#, r#"{"b":[2,3]}"#, "[]", "null"]
+        );
+        for none in ["[]", "{}", "3", r#""[1]""#, "[", "]", ""] {
+            assert!(items(none).is_empty(), "{none}");
+        }
     }
 
     #[test]
