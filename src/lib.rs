@@ -8,6 +8,8 @@ mod event;
 pub mod events;
 mod layer;
 pub mod ledger;
+#[cfg(feature = "mirror")]
+pub mod mirror;
 pub mod reader;
 pub mod redact;
 pub mod session;

@@ -1,0 +1,213 @@
+//! What is content, and what stands for it where it isn't sent: its length, its digest, and the
+//! address of the line that has it.
+
+use opentelemetry_proto::tonic::common::v1::KeyValue;
+use opentelemetry_proto::tonic::common::v1::any_value::Value;
+use opentelemetry_proto::tonic::trace::v1::Span;
+
+use super::attributes::{cut_text, key_value, unsigned};
+use crate::ledger::hex_digest;
+use crate::reader::RawValue;
+
+/// Longer texts than this leave a span that is too large, whatever they are.
+const SHORT: usize = 256;
+
+/// Fields that the conventions have a name for.
+const NAMED: [(&str, &str); 6] = [
+    ("args", "gen_ai.tool.call.arguments"),
+    ("result", "gen_ai.tool.call.result"),
+    ("input_messages", "gen_ai.input.messages"),
+    ("output_messages", "gen_ai.output.messages"),
+    ("system_instructions", "gen_ai.system_instructions"),
+    ("tool_definitions", "gen_ai.tool.definitions"),
+];
+
+/// Other texts of a conversation, or made from them.
+const UNNAMED: [&str; 12] = [
+    "command",
+    "completion",
+    "content",
+    "gen_ai.completion",
+    "gen_ai.prompt",
+    "messages",
+    "parts",
+    "prompt",
+    "stderr",
+    "stdout",
+    "summary",
+    "title",
+];
+
+/// The name under which a field is sent if it is content.
+pub(super) fn content_key(field: &str) -> Option<String> {
+    for (name, key) in NAMED {
+        if field == name || field == key {
+            return Some(key.to_owned());
+        }
+    }
+    if field.starts_with("gen_ai.prompt.") || field.starts_with("gen_ai.completion.") {
+        return Some(field.to_owned());
+    }
+    UNNAMED.contains(&field).then(|| match field {
+        conventional if conventional.starts_with("gen_ai.") => conventional.to_owned(),
+        own => format!("agent.{own}"),
+    })
+}
+
+/// The field that an attribute came from, if it is content.
+fn content_field(key: &str) -> Option<&str> {
+    if let Some((name, _)) = NAMED.iter().find(|(_, named)| *named == key) {
+        return Some(name);
+    }
+    let field = key.strip_prefix("agent.").unwrap_or(key);
+    content_key(field)
+        .is_some_and(|k| k == key)
+        .then_some(field)
+}
+
+/// The length and the digest of what a line holds or points at.
+pub(super) struct Measure {
+    pub bytes: u64,
+    pub sha256: String,
+    /// How much of it was never recorded.
+    pub cut: Option<u64>,
+}
+
+impl Measure {
+    pub fn of(value: RawValue<'_>) -> Self {
+        match value.text() {
+            Some(text) => Self::of_text(&text),
+            None => Self::of_marker(value).unwrap_or_else(|| Self::of_text(value.json())),
+        }
+    }
+
+    fn of_text(text: &str) -> Self {
+        Self {
+            bytes: text.len() as u64,
+            sha256: hex_digest(text.as_bytes()),
+            cut: None,
+        }
+    }
+
+    /// What was moved out of the line or cut says itself how long it was, and its digest.
+    fn of_marker(value: RawValue<'_>) -> Option<Self> {
+        let cut = value.get("$cut");
+        let cut_bytes = cut.and_then(|cut| cut.get("bytes")?.u64());
+        if let Some(blob) = value.get("$blob") {
+            return Some(Self {
+                bytes: value.get("bytes")?.u64()?,
+                sha256: digest(blob)?,
+                cut: cut_bytes,
+            });
+        }
+        if let Some(cut) = cut {
+            return Some(Self {
+                bytes: cut_bytes?,
+                sha256: digest(cut.get("sha256")?)?,
+                cut: cut_bytes,
+            });
+        }
+        let lossy = value.get("$lossy")?.get("bytes")?.u64()?;
+        let text = value.get("text")?;
+        Some(Self {
+            bytes: lossy,
+            ..Self::of_text(&text.text()?)
+        })
+    }
+}
+
+fn digest(value: RawValue<'_>) -> Option<String> {
+    let text = value.text()?;
+    let is_digest = text.len() == 64 && text.bytes().all(|b| b.is_ascii_hexdigit());
+    is_digest.then(|| text.into_owned())
+}
+
+/// Whether an object stands for a text that was moved, cut or no UTF-8.
+pub(super) fn is_marker(value: RawValue<'_>) -> bool {
+    let first = value.members().next();
+    first.is_some_and(|(name, _)| matches!(name, "$blob" | "$cut" | "$lossy"))
+}
+
+/// The span with its content replaced by digests, and any other long text too: for a server that
+/// called it too large by itself. `agent.content_removed` says so, and `agent.trace.address` where
+/// all of it is.
+pub fn without_content(mut span: Span) -> Span {
+    for event in &mut span.events {
+        event.attributes = shortened(std::mem::take(&mut event.attributes));
+    }
+    for link in &mut span.links {
+        link.attributes = shortened(std::mem::take(&mut link.attributes));
+    }
+    span.attributes = shortened(std::mem::take(&mut span.attributes));
+    if let Some(status) = &mut span.status {
+        let cut = cut_text(&mut status.message, SHORT);
+        if cut > 0 {
+            let cut = unsigned(cut as u64);
+            span.attributes.push(key_value("agent.cut.status", cut));
+        }
+    }
+    let said = "agent.content_removed";
+    if !span
+        .attributes
+        .iter()
+        .any(|attribute| attribute.key == said)
+    {
+        let why = Value::StringValue("too_large".to_owned());
+        span.attributes.push(key_value(said, why));
+    }
+    span
+}
+
+fn shortened(attributes: Vec<KeyValue>) -> Vec<KeyValue> {
+    let mut out = Vec::with_capacity(attributes.len() + 4);
+    for attribute in attributes {
+        let value = attribute.value.as_ref().and_then(|any| any.value.as_ref());
+        let field = content_field(&attribute.key);
+        let measure = match value {
+            Some(Value::StringValue(text)) if field.is_some() || text.len() > SHORT => {
+                Some(Measure::of_sent(text))
+            }
+            Some(Value::ArrayValue(list)) if list_bytes(list) > SHORT => {
+                serde_json::to_string(list)
+                    .ok()
+                    .map(|json| Measure::of_text(&json))
+            }
+            _ => None,
+        };
+        let Some(measure) = measure else {
+            out.push(attribute);
+            continue;
+        };
+        let name = field.unwrap_or_else(|| {
+            let key = attribute.key.as_str();
+            key.strip_prefix("agent.").unwrap_or(key)
+        });
+        let mut put =
+            |what: &str, value| out.push(key_value(format!("agent.{name}.{what}"), value));
+        put("bytes", unsigned(measure.bytes));
+        put("sha256", Value::StringValue(measure.sha256));
+        if let Some(cut) = measure.cut {
+            put("cut", unsigned(cut));
+        }
+    }
+    out
+}
+
+fn list_bytes(list: &opentelemetry_proto::tonic::common::v1::ArrayValue) -> usize {
+    let texts = list.values.iter().filter_map(|any| match &any.value {
+        Some(Value::StringValue(text)) => Some(text.len()),
+        _ => Some(8),
+    });
+    texts.sum()
+}
+
+impl Measure {
+    /// Of content that was to be sent, as it would have been measured from the line.
+    fn of_sent(text: &str) -> Self {
+        let marker = text.starts_with("{\"$").then(|| RawValue::new(text));
+        let marker = marker.filter(|value| is_marker(*value));
+        marker
+            .and_then(Self::of_marker)
+            .unwrap_or_else(|| Self::of_text(text))
+    }
+}

@@ -1,0 +1,456 @@
+//! From a close line to a span.
+
+use std::borrow::Cow;
+
+use opentelemetry_proto::tonic::common::v1::any_value::Value;
+use opentelemetry_proto::tonic::common::v1::{AnyValue, ArrayValue};
+use opentelemetry_proto::tonic::trace::v1::span::SpanKind as OtlpKind;
+use opentelemetry_proto::tonic::trace::v1::status::StatusCode;
+use opentelemetry_proto::tonic::trace::v1::{Span, Status};
+
+use super::attributes::{Attributes, member_name};
+use super::content::content_key;
+use super::inside;
+use super::origin::Origin;
+use crate::event::SpanKind;
+use crate::ledger::parse_time;
+use crate::reader::{RawLine, RawValue};
+
+/// The context says whether the parent is remote.
+const HAS_IS_REMOTE: u32 = 0x100;
+const IS_REMOTE: u32 = 0x200;
+const SAMPLED: u32 = 1;
+
+/// The span that a close line tells of: nothing else is looked at, so that whoever sends it,
+/// whenever, sends the same bytes. `origin` is that of the segment that opened the span
+/// (`opened_seg`, where the line says so).
+///
+/// Nothing for a line that closes no span, and for a span that was not sampled. The first close of
+/// a span wins; that a span has one is the reader's to see to.
+pub fn span(origin: &Origin, close: &RawLine<'_>) -> Option<Span> {
+    let closed = Closed::read(close)?;
+    if closed.sampled == Some(false) {
+        return None;
+    }
+    let policy = origin.policy();
+    let trace_id = id(close.trace_id, 16)?;
+    let span_id = id(close.span_id, 8)?;
+    let (start, end) = closed.times(close);
+    let (attributes, dropped_attributes_count) = closed
+        .attributes(close, policy.content)
+        .finish(&policy.limits);
+    let (events, dropped_events_count) = inside::events(&closed.events, policy);
+    let (links, dropped_links_count) = inside::links(closed.links, policy);
+    let remote = if closed.parent_remote { IS_REMOTE } else { 0 };
+    Some(Span {
+        trace_id,
+        span_id,
+        trace_state: closed.tracestate().unwrap_or_default(),
+        parent_span_id: id(close.parent_span_id, 8).unwrap_or_default(),
+        flags: HAS_IS_REMOTE | remote | SAMPLED,
+        name: closed.name(),
+        kind: closed.otlp_kind() as i32,
+        start_time_unix_nano: start,
+        end_time_unix_nano: end,
+        attributes,
+        dropped_attributes_count,
+        events,
+        dropped_events_count: dropped_events_count.saturating_add(closed.events.dropped),
+        links,
+        dropped_links_count,
+        status: Some(closed.status()),
+    })
+}
+
+/// An id in hexadecimal, unless it is the invalid one.
+pub(super) fn id(text: Option<&str>, bytes: usize) -> Option<Vec<u8>> {
+    let text = text.filter(|text| text.len() == 2 * bytes && text.is_ascii())?;
+    let byte = |at| u8::from_str_radix(text.get(at..at + 2)?, 16).ok();
+    let id: Vec<u8> = (0..bytes).map(|n| byte(2 * n)).collect::<Option<_>>()?;
+    id.iter().any(|byte| *byte != 0).then_some(id)
+}
+
+/// A close line, taken apart.
+struct Closed<'a> {
+    kind: SpanKind,
+    start: Option<RawValue<'a>>,
+    duration: Option<u64>,
+    outcome: Cow<'a, str>,
+    reason: Option<Cow<'a, str>>,
+    error: Option<RawValue<'a>>,
+    usage: Option<RawValue<'a>>,
+    /// The fields of a span that is none of the six.
+    fields: Option<RawValue<'a>>,
+    events: inside::Events<'a>,
+    links: Option<RawValue<'a>>,
+    sampled: Option<bool>,
+    tracestate: Option<RawValue<'a>>,
+    parent_remote: bool,
+    late: bool,
+    /// What the span is called by: its agent, model, tool or own name.
+    subject: Option<Cow<'a, str>>,
+    span_kind: Option<Cow<'a, str>>,
+    rest: Vec<(&'a str, RawValue<'a>)>,
+}
+
+impl<'a> Closed<'a> {
+    fn read(line: &RawLine<'a>) -> Option<Self> {
+        let payload = line.payload();
+        let kind = if line.kind == "interrupted" {
+            let closes = payload.get("closes").and_then(|value| value.text());
+            // Of a kind that a newer version knows: still a span.
+            SpanKind::from_close_kind(closes.as_deref()?).unwrap_or(SpanKind::Other)
+        } else {
+            SpanKind::from_close_kind(&line.kind)?
+        };
+        let mut closed = Self {
+            kind,
+            start: None,
+            duration: None,
+            outcome: Cow::Borrowed("unset"),
+            reason: None,
+            error: None,
+            usage: None,
+            fields: None,
+            events: inside::Events::default(),
+            links: None,
+            sampled: None,
+            tracestate: None,
+            parent_remote: false,
+            late: false,
+            subject: None,
+            span_kind: None,
+            rest: Vec::with_capacity(24),
+        };
+        for (name, value) in payload.members() {
+            closed.take(name, value);
+        }
+        if kind == SpanKind::Other {
+            closed.take_otel_fields();
+        }
+        Some(closed)
+    }
+
+    fn take(&mut self, name: &'a str, value: RawValue<'a>) {
+        match name {
+            "start" => self.start = Some(value),
+            "duration_ns" => self.duration = value.u64(),
+            "outcome" => self.outcome = value.text().unwrap_or(Cow::Borrowed("unset")),
+            "error" => self.error = Some(value),
+            "usage" => self.usage = Some(value),
+            "events" => self.events.list = Some(value),
+            "events_dropped" => {
+                let dropped = value.u64().unwrap_or(0);
+                self.events.dropped = u32::try_from(dropped).unwrap_or(u32::MAX);
+            }
+            "links" => self.links = Some(value),
+            "sampled" => self.sampled = value.bool(),
+            "tracestate" => self.tracestate = Some(value),
+            "parent_remote" => self.parent_remote = value.bool() == Some(true),
+            "late" => self.late = value.bool() == Some(true),
+            "span_kind" => self.span_kind = value.text(),
+            "fields" if self.kind == SpanKind::Other => self.fields = Some(value),
+            "opened_seg" | "closes" => {}
+            _ => {
+                if name == "reason" {
+                    self.reason = value.text();
+                }
+                if Some(name) == subject_field(self.kind) {
+                    self.subject = value.text().filter(|text| !text.is_empty());
+                }
+                self.rest.push((name, value));
+            }
+        }
+    }
+
+    /// What `tracing` users say to other OpenTelemetry layers.
+    fn take_otel_fields(&mut self) {
+        let fields = self.fields.into_iter().flat_map(|fields| fields.members());
+        for (name, value) in fields {
+            match name {
+                "otel.name" => self.subject = value.text().or(self.subject.take()),
+                "otel.kind" => self.span_kind = value.text().or(self.span_kind.take()),
+                _ => {}
+            }
+        }
+    }
+
+    /// Start and end in nanoseconds. A line that lost its start ended when it was written.
+    fn times(&self, line: &RawLine<'_>) -> (u64, u64) {
+        let written = parse_time(line.ts).unwrap_or(0);
+        let start = self.start.and_then(|value| parse_time(&value.text()?));
+        let start = start.unwrap_or_else(|| written.saturating_sub(self.duration.unwrap_or(0)));
+        let end = match self.duration {
+            Some(duration) => start.saturating_add(duration),
+            None => written.max(start),
+        };
+        (start, end)
+    }
+
+    fn tracestate(&self) -> Option<String> {
+        Some(self.tracestate?.text()?.into_owned())
+    }
+
+    fn name(&self) -> String {
+        let of = |what: &str| match &self.subject {
+            Some(subject) => format!("{what} {subject}"),
+            None => what.to_owned(),
+        };
+        match self.kind {
+            SpanKind::Run => of("invoke_agent"),
+            SpanKind::Model => of("chat"),
+            SpanKind::Tool => of("execute_tool"),
+            _ => self.own_name().to_owned(),
+        }
+    }
+
+    /// What the agent called it.
+    fn own_name(&self) -> &str {
+        match self.kind {
+            SpanKind::Run => "session.run",
+            SpanKind::Turn => "session.turn",
+            SpanKind::Model => "model.call",
+            SpanKind::Tool => "tool.call",
+            SpanKind::Permission => "permission.evaluate",
+            SpanKind::Compaction => "compaction.run",
+            SpanKind::Other => self.subject.as_deref().unwrap_or("span"),
+        }
+    }
+
+    fn otlp_kind(&self) -> OtlpKind {
+        match (self.kind, self.span_kind.as_deref()) {
+            (SpanKind::Model, _) => OtlpKind::Client,
+            (SpanKind::Other, Some(said)) => match said.to_ascii_lowercase().as_str() {
+                "server" => OtlpKind::Server,
+                "client" => OtlpKind::Client,
+                "producer" => OtlpKind::Producer,
+                "consumer" => OtlpKind::Consumer,
+                _ => OtlpKind::Internal,
+            },
+            _ => OtlpKind::Internal,
+        }
+    }
+
+    /// `ok` is set, since somebody said so. A denial is not an error and neither is a cancellation:
+    /// `agent.outcome` tells them. A span that nobody ended is one: it would look finished otherwise.
+    fn status(&self) -> Status {
+        let (code, message) = match &*self.outcome {
+            "ok" => (StatusCode::Ok, String::new()),
+            "error" => (StatusCode::Error, self.error_message().unwrap_or_default()),
+            "interrupted" => {
+                let reason = self.reason.as_deref().unwrap_or("writer_gone");
+                let message = format!("interrupted: {}", reason.replace('_', " "));
+                (StatusCode::Error, message)
+            }
+            _ => (StatusCode::Unset, String::new()),
+        };
+        Status {
+            message,
+            code: code as i32,
+        }
+    }
+
+    fn error_message(&self) -> Option<String> {
+        let error = self.error?;
+        let message = error.text().or_else(|| error.get("message")?.text());
+        message.map(Cow::into_owned)
+    }
+
+    fn attributes(&self, line: &RawLine<'_>, content: bool) -> Attributes {
+        let mut out = Attributes::new(content, self.rest.len() + 20);
+        self.put_ours(line, &mut out);
+        for (name, value) in &self.rest {
+            if let Some(key) = conventional(self.kind, name) {
+                put_conventional(key, name, *value, &mut out);
+            }
+        }
+        self.put_usage(&mut out);
+        self.put_error(&mut out);
+        out.ours_end();
+        if let Some(details) = self.usage.and_then(|usage| usage.get("usage_details")) {
+            out.flat("usage", details);
+        }
+        for (name, value) in &self.rest {
+            if conventional(self.kind, name).is_none() {
+                put_said(&member_name(name), *value, &mut out);
+            }
+        }
+        for (name, value) in self.fields.into_iter().flat_map(|fields| fields.members()) {
+            let name = member_name(name);
+            match content_key(&name) {
+                Some(key) => out.content(&key, &name, value),
+                None if matches!(&*name, "otel.name" | "otel.kind") => {}
+                None => out.list_or_field(&name, &name, value),
+            }
+        }
+        out
+    }
+
+    /// What every span says of itself.
+    fn put_ours(&self, line: &RawLine<'_>, out: &mut Attributes) {
+        out.text("agent.span", self.own_name());
+        let operation = match self.kind {
+            SpanKind::Run => Some("invoke_agent"),
+            SpanKind::Model => Some("chat"),
+            SpanKind::Tool => Some("execute_tool"),
+            _ => None,
+        };
+        if let Some(operation) = operation {
+            out.text("gen_ai.operation.name", operation);
+        }
+        out.text("gen_ai.conversation.id", &*line.session_id);
+        if matches!(self.kind, SpanKind::Run | SpanKind::Compaction) {
+            out.text("agent.session_id", &*line.session_id);
+        }
+        if let Some(turn) = line.turn {
+            out.count("agent.turn_index", turn.into());
+        }
+        if matches!(self.kind, SpanKind::Turn | SpanKind::Tool)
+            && let Some(duration) = self.duration
+        {
+            out.count("agent.duration_ms", duration / 1_000_000);
+        }
+        out.text("agent.outcome", &*self.outcome);
+        let address = format!("{}/{}", line.session_id, line.address());
+        out.text("agent.trace.address", address);
+        if self.late {
+            out.put("agent.late", Value::BoolValue(true));
+        }
+    }
+
+    /// Tokens. Only a model call says them by the conventions' names: whoever adds up spans must
+    /// not count a turn's, a run's or a compaction's again.
+    fn put_usage(&self, out: &mut Attributes) {
+        let members = self.usage.into_iter().flat_map(|usage| usage.members());
+        for (name, value) in members {
+            let own;
+            let key = match (self.kind, name) {
+                (_, "usage_details") => continue,
+                (_, "cost_usd") => "agent.cost_usd",
+                (SpanKind::Model, "input_tokens") => "gen_ai.usage.input_tokens",
+                (SpanKind::Model, "output_tokens") => "gen_ai.usage.output_tokens",
+                (SpanKind::Model, "cache_read_tokens") => "gen_ai.usage.cache_read.input_tokens",
+                (SpanKind::Model, "cache_write_tokens") => "gen_ai.usage.cache_write.input_tokens",
+                (SpanKind::Model, "reasoning_tokens") => "gen_ai.usage.reasoning.output_tokens",
+                _ => {
+                    let name = member_name(name);
+                    own = format!(
+                        "agent.tokens.{}",
+                        name.strip_suffix("_tokens").unwrap_or(&name)
+                    );
+                    &own
+                }
+            };
+            out.field_as(key, key.strip_prefix("agent.").unwrap_or(key), value);
+        }
+    }
+
+    fn put_error(&self, out: &mut Attributes) {
+        let failed = matches!(&*self.outcome, "error" | "interrupted");
+        let kind = self.error.and_then(|error| error.get("error_type")?.text());
+        match (&*self.outcome, kind) {
+            ("error", Some(kind)) => out.text("error.type", kind),
+            ("error", None) => out.text("error.type", "_OTHER"),
+            ("interrupted", _) => out.text("error.type", "interrupted"),
+            (_, Some(kind)) => out.text("agent.error.type", kind),
+            (_, None) => {}
+        }
+        // The status has it otherwise.
+        if (!failed || self.outcome == "interrupted")
+            && let Some(message) = self.error_message()
+        {
+            out.text("agent.error.message", message);
+        }
+        let members = self.error.into_iter().flat_map(|error| error.members());
+        for (name, value) in members {
+            match name {
+                "error_type" | "message" => {}
+                "source" => out.list_or_field("agent.error.source", "error.source", value),
+                _ => out.field(&format!("error.{}", member_name(name)), value),
+            }
+        }
+    }
+}
+
+/// The field that a span is called by.
+fn subject_field(kind: SpanKind) -> Option<&'static str> {
+    match kind {
+        SpanKind::Run => Some("agent"),
+        SpanKind::Model => Some("model_id"),
+        SpanKind::Tool => Some("tool_id"),
+        SpanKind::Other => Some("name"),
+        _ => None,
+    }
+}
+
+/// The conventions' name of a field, or our own where another field's rule would take it.
+fn conventional(kind: SpanKind, field: &str) -> Option<&'static str> {
+    use SpanKind::{Model, Permission, Run, Tool};
+    Some(match (kind, field) {
+        (Run, "agent") => "gen_ai.agent.name",
+        (Run | Model, "provider_id") => "gen_ai.provider.name",
+        (Run | Model, "model_id") => "gen_ai.request.model",
+        (Run | Model, "temperature") => "gen_ai.request.temperature",
+        (Model, "max_tokens") => "gen_ai.request.max_tokens",
+        (Model, "finish_reason") => "gen_ai.response.finish_reasons",
+        (Model, "response_id") => "gen_ai.response.id",
+        (Model, "response_model") => "gen_ai.response.model",
+        (Tool | Permission, "tool_id") => "gen_ai.tool.name",
+        (Tool | Permission, "tool_call_id") => "gen_ai.tool.call.id",
+        (Tool, "tool_type") => "gen_ai.tool.type",
+        // Said by the line itself.
+        (Run | SpanKind::Compaction, "session_id") | (SpanKind::Turn, "turn_index") => "",
+        (SpanKind::Other, "name") => "",
+        _ => return None,
+    })
+}
+
+fn put_conventional(key: &str, name: &str, value: RawValue<'_>, out: &mut Attributes) {
+    match key {
+        "" => {}
+        "gen_ai.response.finish_reasons" => match value.text() {
+            Some(reason) => {
+                let value = Some(Value::StringValue(reason.into_owned()));
+                let values = vec![AnyValue { value }];
+                out.put(key, Value::ArrayValue(ArrayValue { values }));
+            }
+            None => out.list_or_field(key, name, value),
+        },
+        _ => out.field_as(key, name, value),
+    }
+    if name == "provider_id" {
+        out.field(name, value);
+    }
+}
+
+/// A field that only we have a name for, or nobody.
+fn put_said(name: &str, value: RawValue<'_>, out: &mut Attributes) {
+    if let Some(key) = content_key(name) {
+        return out.content(&key, name, value);
+    }
+    match name {
+        "params" => {
+            for (param, value) in value.members() {
+                put_param(&member_name(param), value, out);
+            }
+        }
+        "branched_from" | "external_ids" | "process" | "rule" | "tags" | "totals" => {
+            out.flat(name, value);
+        }
+        _ if name.starts_with("gen_ai.") => out.list_or_field(name, name, value),
+        _ => out.field(name, value),
+    }
+}
+
+fn put_param(name: &str, value: RawValue<'_>, out: &mut Attributes) {
+    let own = format!("params.{name}");
+    match name {
+        "top_p" | "top_k" | "frequency_penalty" | "presence_penalty" | "seed" => {
+            out.field_as(&format!("gen_ai.request.{name}"), &own, value);
+        }
+        "stop" | "stop_sequences" if value.json().starts_with('[') => {
+            out.list_or_field("gen_ai.request.stop_sequences", &own, value);
+        }
+        _ => out.field(&own, value),
+    }
+}

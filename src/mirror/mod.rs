@@ -1,0 +1,64 @@
+//! The mirror: what the local trace says, sent over OTLP.
+//!
+//! It reads close lines, never live spans. This half of it is pure: what a line maps to, how spans
+//! are put into requests, and what an answer means are functions of their arguments alone, so that
+//! a span sent again, by whomever, has the same bytes.
+//!
+//! - [`Origin`]: what the first line of a segment fixes for the spans opened in it;
+//! - [`span`]: the span that a close line tells of, and [`without_content`] for a server that
+//!   calls it too large;
+//!
+//! # What a span is called
+//!
+//! | span | name; kind | of the conventions, `gen_ai.…` |
+//! |---|---|---|
+//! | `session.run` | `invoke_agent {agent}`; internal | `operation.name`, `agent.name`, `provider.name`, `request.model`, `request.temperature` |
+//! | `session.turn` | `session.turn`; internal | |
+//! | `model.call` | `chat {model}`; client | `operation.name`, `provider.name`, `request.{model,temperature,max_tokens,top_p,top_k,frequency_penalty,presence_penalty,seed,stop_sequences}`, `response.{id,model,finish_reasons}`, `usage.{input_tokens,output_tokens,cache_read.input_tokens,cache_write.input_tokens,reasoning.output_tokens}` |
+//! | `tool.call` | `execute_tool {tool_id}`; internal | `operation.name`, `tool.name`, `tool.call.id`, `tool.type`; content: `tool.call.arguments`, `tool.call.result` |
+//! | `permission.evaluate` | `permission.evaluate`; internal | `tool.name`, `tool.call.id` |
+//! | `compaction.run` | `compaction.run`; internal | |
+//! | any other | its `otel.name` or own name; its `otel.kind` or `span_kind`, else internal | its fields under their own names |
+//!
+//! Each has `gen_ai.conversation.id`, the session's id.
+//!
+//! # Attributes of our own
+//!
+//! | attribute | on | says |
+//! |---|---|---|
+//! | `agent.span` | all | the span's own name: `tool.call`, … |
+//! | `agent.outcome` | all | ok, error, denied, cancelled, interrupted, unset |
+//! | `agent.trace.address` | all | where the close line is: `session/seg:seq` |
+//! | `agent.turn_index` | all inside a turn | the turn, from 1 |
+//! | `agent.session_id` | run, compaction | the session |
+//! | `agent.provider_id` | run, model call | the provider, beside the conventions' name |
+//! | `agent.duration_ms` | turn, tool call | whole milliseconds |
+//! | `agent.late` | where so | written after a fault, and short |
+//! | `agent.tokens.{input,input_uncached,output,output_text,reasoning,cache_read,cache_write,total}` | run, turn; on a model call those without a conventional name | tokens |
+//! | `agent.cost_usd`, `agent.usage.…` | run, turn, model call | cost; what the provider said besides |
+//! | `error.type` | outcome error, interrupted | the error's type, `_OTHER`, `interrupted` |
+//! | `agent.error.{stack,source,guardrail,threshold,actual,…}` | with an error | the rest of it; also `type` and `message` where the status can't have them |
+//! | `agent.{process,totals,rule,tags,external_ids,branched_from,params}.…` | where the line has them | members of objects that are known to hold no content |
+//! | `agent.<field>` | all | any other scalar field: `stop_reason`, `truncated`, `pattern`, `action`, `source`, `summarized_message_count`, `input_tokens`, … |
+//! | `agent.<field>.{bytes,sha256,cut}` | where content isn't sent | its length, its digest, and what of it was never recorded |
+//! | `agent.cut.<attribute>` | where a limit cut it | how many bytes went |
+//! | `agent.dropped` | where a limit left attributes out | which; the markers of cuts come on top of the limit |
+//! | `agent.content_removed` | after "too large" | `too_large` |
+//! | `agent.custom.<field>` | where a field has the name of one of these | the field |
+//!
+//! Content is: `args`, `result`, `command`, `stdout`, `stderr`, `title`, `summary`, `content`, `prompt`,
+//! `completion`, `messages`, `parts`, the conventions' names for these, and any object or list that is
+//! not named above. It is sent as it stands in the line, where a value that was moved out or cut is
+//! the marker that says so.
+//!
+//! An event of the line is an event of the span, its other members as `agent.<member>`; a link a link.
+
+mod attributes;
+mod content;
+mod inside;
+mod map;
+mod origin;
+
+pub use content::without_content;
+pub use map::span;
+pub use origin::{Limits, MAPPING, NotAnOrigin, Origin, Policy};
