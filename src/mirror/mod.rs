@@ -7,6 +7,8 @@
 //! - [`Origin`]: what the first line of a segment fixes for the spans opened in it;
 //! - [`span`]: the span that a close line tells of, and [`without_content`] for a server that
 //!   calls it too large;
+//! - [`Batch`]: spans in one request, below a number of bytes and of spans;
+//! - [`classify`]: what a server's answer means for what was sent.
 //!
 //! # What a span is called
 //!
@@ -54,11 +56,15 @@
 //! An event of the line is an event of the span, its other members as `agent.<member>`; a link a link.
 
 mod attributes;
+mod batch;
+pub mod classify;
 mod content;
 mod inside;
 mod map;
 mod origin;
 
+pub use batch::{Batch, DEFAULT_BATCH_BYTES, DEFAULT_BATCH_SPANS, MAX_BATCH_BYTES};
+pub use classify::Verdict;
 pub use content::without_content;
 pub use map::span;
 pub use origin::{Limits, MAPPING, NotAnOrigin, Origin, Policy};
