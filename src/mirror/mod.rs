@@ -61,6 +61,7 @@ pub mod classify;
 mod content;
 mod inside;
 mod map;
+mod names;
 mod origin;
 
 pub use batch::{Batch, DEFAULT_BATCH_BYTES, DEFAULT_BATCH_SPANS, MAX_BATCH_BYTES};

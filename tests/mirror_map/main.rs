@@ -8,6 +8,8 @@ mod support;
 mod answers;
 mod batches;
 mod content;
+mod ends;
 mod limits;
+mod same_bytes;
 mod scene;
 mod spans;
