@@ -127,6 +127,8 @@ impl SpanKind {
         match field {
             "start" | "duration_ns" | "outcome" | "opened_seg" | "events" | "events_dropped"
             | "links" | "late" => true,
+            // What decides whether and how it is sent.
+            "sampled" | "tracestate" | "parent_remote" | "span_kind" => true,
             "totals" => matches!(self, Self::Run | Self::Turn),
             _ => false,
         }

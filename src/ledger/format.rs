@@ -36,8 +36,10 @@
 //! and adds `start` (nanoseconds), `duration_ns`, `outcome`, `events` and `links`; `opened_seg`
 //! names the segment that opened it where that is another one. `late: true` marks a line that
 //! came after its time: an open line written again after a fault, or what was recorded on a
-//! span, or opened inside it, after it had been closed. A field of the user's that has the name
-//! of one of these is called `custom.…`.
+//! span, or opened inside it, after it had been closed. `sampled: false` says that its trace is not
+//! sent anywhere, `tracestate` what goes with its context, `parent_remote: true` that its parent is
+//! another process's, `span_kind` what OpenTelemetry calls a span that is none of the six. A field
+//! of the user's that has the name of one of these is called `custom.…`.
 
 use std::borrow::Cow;
 

@@ -103,11 +103,11 @@ impl Attributes {
         self.ours = self.list.len();
     }
 
-    pub fn text(&mut self, key: &str, text: impl Into<String>) {
+    pub fn text(&mut self, key: impl Into<String>, text: impl Into<String>) {
         self.put(key, Value::StringValue(text.into()));
     }
 
-    pub fn count(&mut self, key: &str, count: u64) {
+    pub fn count(&mut self, key: impl Into<String>, count: u64) {
         self.put(key, unsigned(count));
     }
 
@@ -125,11 +125,11 @@ impl Attributes {
 
     /// A field of the line, by its own name with our prefix.
     pub fn field(&mut self, name: &str, value: RawValue<'_>) {
-        self.field_as(&format!("agent.{name}"), name, value);
+        self.field_as(["agent.", name].concat(), name, value);
     }
 
     /// A field under another name. What is no scalar can hold anything, and is content.
-    pub fn field_as(&mut self, key: &str, name: &str, value: RawValue<'_>) {
+    pub fn field_as(&mut self, key: impl Into<String>, name: &str, value: RawValue<'_>) {
         match scalar(value) {
             Some(value) => self.put(key, value),
             None => self.content(key, name, value),
@@ -137,7 +137,7 @@ impl Attributes {
     }
 
     /// Content: whole where the user said so, and else what it measures.
-    pub fn content(&mut self, key: &str, name: &str, value: RawValue<'_>) {
+    pub fn content(&mut self, key: impl Into<String>, name: &str, value: RawValue<'_>) {
         if value.json() == "null" {
             return;
         }
@@ -145,15 +145,16 @@ impl Attributes {
             let text = value.text().unwrap_or(Cow::Borrowed(value.json()));
             self.text(key, text);
         } else {
-            self.measured(name, &Measure::of(value));
+            self.measured(name, Measure::of(value));
         }
     }
 
-    pub fn measured(&mut self, name: &str, measure: &Measure) {
-        self.count(&format!("agent.{name}.bytes"), measure.bytes);
-        self.text(&format!("agent.{name}.sha256"), measure.sha256.as_str());
+    fn measured(&mut self, name: &str, measure: Measure) {
+        let key = |what: &str| ["agent.", name, what].concat();
+        self.count(key(".bytes"), measure.bytes);
+        self.text(key(".sha256"), measure.sha256);
         if let Some(cut) = measure.cut {
-            self.count(&format!("agent.{name}.cut"), cut);
+            self.count(key(".cut"), cut);
         }
     }
 
@@ -235,7 +236,7 @@ impl Attributes {
             }
         }
         for (key, cut) in cuts {
-            self.count(&format!("agent.cut.{key}"), cut as u64);
+            self.count(["agent.cut.", key.as_str()].concat(), cut as u64);
         }
     }
 }

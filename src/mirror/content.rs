@@ -1,8 +1,10 @@
 //! What is content, and what stands for it where it isn't sent: its length, its digest, and the
 //! address of the line that has it.
 
-use opentelemetry_proto::tonic::common::v1::KeyValue;
+use std::borrow::Cow;
+
 use opentelemetry_proto::tonic::common::v1::any_value::Value;
+use opentelemetry_proto::tonic::common::v1::{ArrayValue, KeyValue};
 use opentelemetry_proto::tonic::trace::v1::Span;
 
 use super::attributes::{cut_text, key_value, unsigned};
@@ -39,18 +41,18 @@ const UNNAMED: [&str; 12] = [
 ];
 
 /// The name under which a field is sent if it is content.
-pub(super) fn content_key(field: &str) -> Option<String> {
+pub(super) fn content_key(field: &str) -> Option<Cow<'_, str>> {
     for (name, key) in NAMED {
         if field == name || field == key {
-            return Some(key.to_owned());
+            return Some(Cow::Borrowed(key));
         }
     }
     if field.starts_with("gen_ai.prompt.") || field.starts_with("gen_ai.completion.") {
-        return Some(field.to_owned());
+        return Some(Cow::Borrowed(field));
     }
     UNNAMED.contains(&field).then(|| match field {
-        conventional if conventional.starts_with("gen_ai.") => conventional.to_owned(),
-        own => format!("agent.{own}"),
+        conventional if conventional.starts_with("gen_ai.") => Cow::Borrowed(conventional),
+        own => Cow::Owned(["agent.", own].concat()),
     })
 }
 
@@ -193,12 +195,12 @@ fn shortened(attributes: Vec<KeyValue>) -> Vec<KeyValue> {
     out
 }
 
-fn list_bytes(list: &opentelemetry_proto::tonic::common::v1::ArrayValue) -> usize {
-    let texts = list.values.iter().filter_map(|any| match &any.value {
-        Some(Value::StringValue(text)) => Some(text.len()),
-        _ => Some(8),
+fn list_bytes(list: &ArrayValue) -> usize {
+    let bytes = list.values.iter().map(|any| match &any.value {
+        Some(Value::StringValue(text)) => text.len(),
+        _ => 8,
     });
-    texts.sum()
+    bytes.sum()
 }
 
 impl Measure {

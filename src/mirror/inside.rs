@@ -4,6 +4,7 @@ use opentelemetry_proto::tonic::trace::v1::span::{Event, Link};
 
 use super::attributes::{Attributes, member_name};
 use super::map::id;
+use super::names::put_said;
 use super::origin::Policy;
 use crate::ledger::parse_time;
 use crate::reader::RawValue;
@@ -34,7 +35,7 @@ pub(super) fn events(events: &Events<'_>, policy: &Policy) -> (Vec<Event>, u32) 
                     said.time_unix_nano = time.unwrap_or(0);
                 }
                 "name" => said.name = value.text().unwrap_or_default().into_owned(),
-                _ => attributes.field(&member_name(name), value),
+                _ => put_said(&member_name(name), value, &mut attributes),
             }
         }
         (said.attributes, said.dropped_attributes_count) = attributes.finish(&policy.limits);

@@ -3,7 +3,6 @@
 use std::borrow::Cow;
 
 use opentelemetry_proto::tonic::common::v1::any_value::Value;
-use opentelemetry_proto::tonic::common::v1::{AnyValue, ArrayValue};
 use opentelemetry_proto::tonic::trace::v1::span::SpanKind as OtlpKind;
 use opentelemetry_proto::tonic::trace::v1::status::StatusCode;
 use opentelemetry_proto::tonic::trace::v1::{Span, Status};
@@ -11,6 +10,7 @@ use opentelemetry_proto::tonic::trace::v1::{Span, Status};
 use super::attributes::{Attributes, member_name};
 use super::content::content_key;
 use super::inside;
+use super::names::{conventional, put_conventional, put_said, subject_field};
 use super::origin::Origin;
 use crate::event::SpanKind;
 use crate::ledger::parse_time;
@@ -64,9 +64,12 @@ pub fn span(origin: &Origin, close: &RawLine<'_>) -> Option<Span> {
 
 /// An id in hexadecimal, unless it is the invalid one.
 pub(super) fn id(text: Option<&str>, bytes: usize) -> Option<Vec<u8>> {
-    let text = text.filter(|text| text.len() == 2 * bytes && text.is_ascii())?;
-    let byte = |at| u8::from_str_radix(text.get(at..at + 2)?, 16).ok();
-    let id: Vec<u8> = (0..bytes).map(|n| byte(2 * n)).collect::<Option<_>>()?;
+    let text = text.filter(|text| text.len() == 2 * bytes)?.as_bytes();
+    let digit = |at: usize| char::from(text[at]).to_digit(16);
+    let mut id = Vec::with_capacity(bytes);
+    for at in (0..text.len()).step_by(2) {
+        id.push((digit(at)? << 4 | digit(at + 1)?) as u8);
+    }
     id.iter().any(|byte| *byte != 0).then_some(id)
 }
 
@@ -278,7 +281,7 @@ impl<'a> Closed<'a> {
         for (name, value) in self.fields.into_iter().flat_map(|fields| fields.members()) {
             let name = member_name(name);
             match content_key(&name) {
-                Some(key) => out.content(&key, &name, value),
+                Some(key) => out.content(key, &name, value),
                 None if matches!(&*name, "otel.name" | "otel.kind") => {}
                 None => out.list_or_field(&name, &name, value),
             }
@@ -369,88 +372,5 @@ impl<'a> Closed<'a> {
                 _ => out.field(&format!("error.{}", member_name(name)), value),
             }
         }
-    }
-}
-
-/// The field that a span is called by.
-fn subject_field(kind: SpanKind) -> Option<&'static str> {
-    match kind {
-        SpanKind::Run => Some("agent"),
-        SpanKind::Model => Some("model_id"),
-        SpanKind::Tool => Some("tool_id"),
-        SpanKind::Other => Some("name"),
-        _ => None,
-    }
-}
-
-/// The conventions' name of a field, or our own where another field's rule would take it.
-fn conventional(kind: SpanKind, field: &str) -> Option<&'static str> {
-    use SpanKind::{Model, Permission, Run, Tool};
-    Some(match (kind, field) {
-        (Run, "agent") => "gen_ai.agent.name",
-        (Run | Model, "provider_id") => "gen_ai.provider.name",
-        (Run | Model, "model_id") => "gen_ai.request.model",
-        (Run | Model, "temperature") => "gen_ai.request.temperature",
-        (Model, "max_tokens") => "gen_ai.request.max_tokens",
-        (Model, "finish_reason") => "gen_ai.response.finish_reasons",
-        (Model, "response_id") => "gen_ai.response.id",
-        (Model, "response_model") => "gen_ai.response.model",
-        (Tool | Permission, "tool_id") => "gen_ai.tool.name",
-        (Tool | Permission, "tool_call_id") => "gen_ai.tool.call.id",
-        (Tool, "tool_type") => "gen_ai.tool.type",
-        // Said by the line itself.
-        (Run | SpanKind::Compaction, "session_id") | (SpanKind::Turn, "turn_index") => "",
-        (SpanKind::Other, "name") => "",
-        _ => return None,
-    })
-}
-
-fn put_conventional(key: &str, name: &str, value: RawValue<'_>, out: &mut Attributes) {
-    match key {
-        "" => {}
-        "gen_ai.response.finish_reasons" => match value.text() {
-            Some(reason) => {
-                let value = Some(Value::StringValue(reason.into_owned()));
-                let values = vec![AnyValue { value }];
-                out.put(key, Value::ArrayValue(ArrayValue { values }));
-            }
-            None => out.list_or_field(key, name, value),
-        },
-        _ => out.field_as(key, name, value),
-    }
-    if name == "provider_id" {
-        out.field(name, value);
-    }
-}
-
-/// A field that only we have a name for, or nobody.
-fn put_said(name: &str, value: RawValue<'_>, out: &mut Attributes) {
-    if let Some(key) = content_key(name) {
-        return out.content(&key, name, value);
-    }
-    match name {
-        "params" => {
-            for (param, value) in value.members() {
-                put_param(&member_name(param), value, out);
-            }
-        }
-        "branched_from" | "external_ids" | "process" | "rule" | "tags" | "totals" => {
-            out.flat(name, value);
-        }
-        _ if name.starts_with("gen_ai.") => out.list_or_field(name, name, value),
-        _ => out.field(name, value),
-    }
-}
-
-fn put_param(name: &str, value: RawValue<'_>, out: &mut Attributes) {
-    let own = format!("params.{name}");
-    match name {
-        "top_p" | "top_k" | "frequency_penalty" | "presence_penalty" | "seed" => {
-            out.field_as(&format!("gen_ai.request.{name}"), &own, value);
-        }
-        "stop" | "stop_sequences" if value.json().starts_with('[') => {
-            out.list_or_field("gen_ai.request.stop_sequences", &own, value);
-        }
-        _ => out.field(&own, value),
     }
 }

@@ -1,8 +1,9 @@
 //! The mirror: what the local trace says, sent over OTLP.
 //!
-//! It reads close lines, never live spans. This half of it is pure: what a line maps to, how spans
-//! are put into requests, and what an answer means are functions of their arguments alone, so that
-//! a span sent again, by whomever, has the same bytes.
+//! It reads close lines, never live spans. What a line maps to, how spans are put into requests, and
+//! what an answer means are functions of their arguments alone, so that a span sent again, by
+//! whomever, has the same bytes. Around these: [`Otlp`], where to and how; [`Transport`], one request
+//! and its answer; [`Sender`], from a cursor to an OK; [`Pass`], all that a root owes.
 //!
 //! - [`Origin`]: what the first line of a segment fixes for the spans opened in it;
 //! - [`span`]: the span that a close line tells of, and [`without_content`] for a server that
@@ -66,6 +67,7 @@ mod endpoint;
 mod environment;
 mod inside;
 mod map;
+mod names;
 mod origin;
 mod pass;
 mod send;

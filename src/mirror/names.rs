@@ -1,0 +1,92 @@
+//! What the fields of a line are called as attributes.
+
+use opentelemetry_proto::tonic::common::v1::any_value::Value;
+use opentelemetry_proto::tonic::common::v1::{AnyValue, ArrayValue};
+
+use super::attributes::{Attributes, member_name};
+use super::content::content_key;
+use crate::event::SpanKind;
+use crate::reader::RawValue;
+
+/// The field that a span is called by.
+pub(super) fn subject_field(kind: SpanKind) -> Option<&'static str> {
+    match kind {
+        SpanKind::Run => Some("agent"),
+        SpanKind::Model => Some("model_id"),
+        SpanKind::Tool => Some("tool_id"),
+        SpanKind::Other => Some("name"),
+        _ => None,
+    }
+}
+
+/// The conventions' name of a field, or our own where another field's rule would take it.
+pub(super) fn conventional(kind: SpanKind, field: &str) -> Option<&'static str> {
+    use SpanKind::{Model, Permission, Run, Tool};
+    Some(match (kind, field) {
+        (Run, "agent") => "gen_ai.agent.name",
+        (Run | Model, "provider_id") => "gen_ai.provider.name",
+        (Run | Model, "model_id") => "gen_ai.request.model",
+        (Run | Model, "temperature") => "gen_ai.request.temperature",
+        (Model, "max_tokens") => "gen_ai.request.max_tokens",
+        (Model, "finish_reason") => "gen_ai.response.finish_reasons",
+        (Model, "response_id") => "gen_ai.response.id",
+        (Model, "response_model") => "gen_ai.response.model",
+        (Tool | Permission, "tool_id") => "gen_ai.tool.name",
+        (Tool | Permission, "tool_call_id") => "gen_ai.tool.call.id",
+        (Tool, "tool_type") => "gen_ai.tool.type",
+        // Said by the line itself.
+        (Run | SpanKind::Compaction, "session_id") | (SpanKind::Turn, "turn_index") => "",
+        (SpanKind::Other, "name") => "",
+        _ => return None,
+    })
+}
+
+pub(super) fn put_conventional(key: &str, name: &str, value: RawValue<'_>, out: &mut Attributes) {
+    match key {
+        "" => {}
+        "gen_ai.response.finish_reasons" => match value.text() {
+            Some(reason) => {
+                let value = Some(Value::StringValue(reason.into_owned()));
+                let values = vec![AnyValue { value }];
+                out.put(key, Value::ArrayValue(ArrayValue { values }));
+            }
+            None => out.list_or_field(key, name, value),
+        },
+        _ => out.field_as(key, name, value),
+    }
+    if name == "provider_id" {
+        out.field(name, value);
+    }
+}
+
+/// A field that only we have a name for, or nobody.
+pub(super) fn put_said(name: &str, value: RawValue<'_>, out: &mut Attributes) {
+    if let Some(key) = content_key(name) {
+        return out.content(key, name, value);
+    }
+    match name {
+        "params" => {
+            for (param, value) in value.members() {
+                put_param(&member_name(param), value, out);
+            }
+        }
+        "branched_from" | "external_ids" | "process" | "rule" | "tags" | "totals" => {
+            out.flat(name, value);
+        }
+        _ if name.starts_with("gen_ai.") => out.list_or_field(name, name, value),
+        _ => out.field(name, value),
+    }
+}
+
+fn put_param(name: &str, value: RawValue<'_>, out: &mut Attributes) {
+    let own = format!("params.{name}");
+    match name {
+        "top_p" | "top_k" | "frequency_penalty" | "presence_penalty" | "seed" => {
+            out.field_as(format!("gen_ai.request.{name}"), &own, value);
+        }
+        "stop" | "stop_sequences" if value.json().starts_with('[') => {
+            out.list_or_field("gen_ai.request.stop_sequences", &own, value);
+        }
+        _ => out.field(&own, value),
+    }
+}
