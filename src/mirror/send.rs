@@ -255,6 +255,11 @@ impl<'a> Sender<'a> {
         match answer {
             Answer::Grpc(Ok(response)) => classify::accepted(response, self.redactor),
             Answer::Grpc(Err(status)) => classify::grpc(status, self.redactor),
+            Answer::Http { status, .. } if status.is_success() && self.transport.is_grpc() => {
+                Verdict::Wait {
+                    why: format!("HTTP {status}, but nothing that speaks gRPC"),
+                }
+            }
             Answer::Http {
                 status,
                 headers,

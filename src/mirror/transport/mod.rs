@@ -88,6 +88,11 @@ impl Transport {
         })
     }
 
+    /// Whether it speaks gRPC: then an HTTP answer, whatever its status, is not a collector's.
+    pub fn is_grpc(&self) -> bool {
+        matches!(self.way, Way::Grpc(_))
+    }
+
     /// Sends it once. Equal requests are equal bytes.
     pub async fn send(&self, request: ExportTraceServiceRequest) -> Answer {
         let sent = async {

@@ -1,0 +1,177 @@
+//! What a root owes is sent from another process, once, whatever the server says.
+
+mod support;
+
+#[path = "support/otlp_server.rs"]
+mod otlp_server;
+
+use std::path::Path;
+use std::time::Duration;
+
+use otlp_server::{OtlpServer, Reply};
+use spanledger::mirror::{Otlp, Pass, Protocol, Sent, owed};
+use spanledger::session::Store;
+use spanledger::{Outcome, SpanExt, events, spans};
+use support::{Recording, Trace};
+use tonic::Code;
+
+/// A session of a process that is gone: a run, a turn, some tools.
+fn recorded(tools: usize) -> tempfile::TempDir {
+    let recording = Recording::new();
+    recording.run(|| {
+        let run = spans::session_run("ses_1", "planner").start();
+        let _run = run.enter();
+        let turn = spans::session_turn().start();
+        let _turn = turn.enter();
+        events::message_user("hello").emit();
+        for n in 0..tools {
+            let tool = spans::tool_call("bash", format!("call_{n}"))
+                .args("ls")
+                .start();
+            tool.record_result("a long enough result");
+            tool.finish(Outcome::Ok);
+        }
+        turn.finish(Outcome::Ok);
+        run.finish(Outcome::Ok);
+    });
+    recording.end()
+}
+
+fn pass(root: &Path, server: &OtlpServer) -> Sent {
+    let otlp = Otlp::new().endpoint(server.url()).protocol(Protocol::Grpc);
+    let to = Otlp::resolve(Some(otlp), |_| None).unwrap().unwrap();
+    let pass = Pass::new(root, to).patience(Duration::ZERO);
+    pass.run(&mut |_, _| {}).unwrap()
+}
+
+/// The ids of all spans that were taken, in the order in which they came.
+fn span_ids(server: &OtlpServer) -> Vec<String> {
+    let requests = server.received();
+    let spans = requests.iter().flat_map(|request| {
+        let request = request.request.as_ref().unwrap();
+        let scopes = request.resource_spans.iter().flat_map(|r| &r.scope_spans);
+        scopes.flat_map(|scope| &scope.spans)
+    });
+    spans
+        .map(|span| {
+            span.span_id
+                .iter()
+                .map(|byte| format!("{byte:02x}"))
+                .collect()
+        })
+        .collect()
+}
+
+/// The ids of all spans that the trace closed, in order.
+fn closed(root: &Path) -> Vec<String> {
+    let trace = Trace::read(root);
+    let close = |kind: &str| matches!(kind, "tool_result" | "turn_end" | "session_end");
+    let lines = trace.lines().filter(|line| close(&line.kind));
+    lines.map(|line| line.span_id.clone().unwrap()).collect()
+}
+
+#[test]
+fn every_closed_span_is_sent_once_and_never_again() {
+    let root = recorded(5);
+    let server = OtlpServer::start();
+    let sent = pass(root.path(), &server);
+    assert_eq!((sent.spans, sent.dead, sent.stopped), (7, 0, None));
+    assert_eq!(span_ids(&server), closed(root.path()));
+
+    let again = pass(root.path(), &server);
+    assert_eq!((again.spans, again.requests), (0, 0));
+    let store = Store::new(root.path());
+    let left = owed(&store, &store.dir("ses_1")).unwrap();
+    assert_eq!((left.bytes, left.sent, left.dead_letters), (0, 7, 0));
+}
+
+#[test]
+fn what_a_server_could_not_take_is_sent_later_with_the_same_bytes() {
+    let root = recorded(3);
+    let busy = OtlpServer::scripted([Reply::grpc(Code::Unavailable, "full")]);
+    let sent = pass(root.path(), &busy);
+    assert_eq!(sent.spans, 0);
+    assert!(sent.stopped.unwrap().contains("full"));
+
+    let server = OtlpServer::start();
+    assert_eq!(pass(root.path(), &server).spans, 5);
+    assert_eq!(server.received()[0].raw, busy.received()[0].raw);
+}
+
+#[test]
+fn refused_credentials_burn_nothing() {
+    let root = recorded(2);
+    let server = OtlpServer::scripted([Reply::grpc(Code::Unauthenticated, "who are you?")]);
+    let sent = pass(root.path(), &server);
+    assert_eq!((sent.spans, sent.dead), (0, 0));
+    assert!(sent.stopped.is_some());
+    assert_eq!(pass(root.path(), &OtlpServer::start()).spans, 4);
+}
+
+#[test]
+fn one_bad_span_is_a_dead_letter_and_does_not_block_the_rest() {
+    let root = recorded(2);
+    let bad = || Reply::grpc(Code::InvalidArgument, "bad span");
+    // Four spans: refused together, the first half refused, its first span refused alone.
+    let server = OtlpServer::scripted([bad(), bad(), bad()]);
+    let sent = pass(root.path(), &server);
+    assert_eq!((sent.spans, sent.dead, sent.stopped), (3, 1, None));
+    let session = Store::new(root.path()).dir("ses_1");
+    let letters = std::fs::read_to_string(session.join("dead.0001.jsonl")).unwrap();
+    let letter: serde_json::Value = serde_json::from_str(letters.lines().next().unwrap()).unwrap();
+    assert_eq!(letters.lines().count(), 1);
+    assert_eq!(letter["span_id"], closed(root.path())[0]);
+    assert!(letter["reason"].as_str().unwrap().contains("bad span"));
+}
+
+#[test]
+fn a_message_too_large_is_split_until_it_fits() {
+    let root = recorded(2);
+    let large = || {
+        Reply::grpc(
+            Code::ResourceExhausted,
+            "grpc: received message larger than max (9 vs. 4)",
+        )
+    };
+    let server = OtlpServer::scripted([large(), large()]);
+    let sent = pass(root.path(), &server);
+    assert_eq!((sent.spans, sent.dead, sent.stopped), (4, 0, None));
+    assert_eq!(server.received().len(), 5);
+}
+
+#[test]
+fn a_partial_success_is_noted_and_not_sent_again() {
+    let root = recorded(2);
+    let server = OtlpServer::scripted([Reply::Partial {
+        rejected: 1,
+        message: "one was odd".into(),
+    }]);
+    let sent = pass(root.path(), &server);
+    assert_eq!((sent.spans, sent.dead), (3, 1));
+    let session = Store::new(root.path()).dir("ses_1");
+    let letters = std::fs::read_to_string(session.join("dead.0001.jsonl")).unwrap();
+    let letter: serde_json::Value = serde_json::from_str(&letters).unwrap();
+    assert_eq!((&letter["rejected"], &letter["of"]), (&1.into(), &4.into()));
+    assert_eq!(pass(root.path(), &server).requests, 0);
+}
+
+#[test]
+fn a_living_writers_segment_is_left_to_its_process() {
+    let recording = Recording::new();
+    recording.run(|| drop(spans::session_run("ses_live", "planner").start()));
+    let server = OtlpServer::start();
+    assert_eq!(pass(recording.dir.path(), &server).spans, 0);
+    let dir = recording.end();
+    assert_eq!(pass(dir.path(), &server).spans, 1);
+}
+
+#[test]
+fn two_senders_never_share_a_root() {
+    let root = recorded(1);
+    let lock = std::fs::File::create(root.path().join("mirror.lock")).unwrap();
+    lock.lock().unwrap();
+    let otlp = Otlp::new().endpoint("http://127.0.0.1:4317");
+    let to = Otlp::resolve(Some(otlp), |_| None).unwrap().unwrap();
+    let error = Pass::new(root.path(), to).run(&mut |_, _| {}).unwrap_err();
+    assert!(error.to_string().contains("mirror.lock"), "{error}");
+}
