@@ -80,8 +80,11 @@ struct Entry {
 /// Fields that passed redaction, as the members of a JSON object.
 #[derive(Clone, Debug)]
 pub(crate) struct Fields {
+    /// The members, each followed by a comma, and those that were replaced.
     buf: Vec<u8>,
     at: Vec<Entry>,
+    /// None was replaced: the buffer is what is to be written.
+    whole: bool,
 }
 
 thread_local! {
@@ -93,7 +96,11 @@ impl Default for Fields {
         // What most spans need, at once instead of in many small steps.
         let (buf, at) = Spare::take(&SPARE)
             .unwrap_or_else(|| (Vec::with_capacity(768), Vec::with_capacity(12)));
-        Self { buf, at }
+        Self {
+            buf,
+            at,
+            whole: true,
+        }
     }
 }
 
@@ -202,17 +209,20 @@ impl Fields {
             end: self.buf.len(),
             at_once,
         });
+        self.buf.push(b',');
     }
 
     /// Drops the member whose name is spelled as at `name` of the buffer.
     fn forget(&mut self, name: Range<usize>) {
         let name = &self.buf[name];
-        let same = |entry: &Entry| {
-            entry.value - entry.start == name.len() + 1
-                && self.buf[entry.start..entry.value - 1] == *name
-        };
-        if let Some(index) = self.at.iter().position(same) {
-            self.at.remove(index);
+        for (index, entry) in self.at.iter().enumerate() {
+            if entry.value - entry.start == name.len() + 1
+                && self.buf[entry.start..].starts_with(name)
+            {
+                self.at.remove(index);
+                self.whole = false;
+                return;
+            }
         }
     }
 
@@ -259,7 +269,7 @@ impl Fields {
             let start = self.buf.len();
             let moved = |at: usize| start + at - entry.start;
             self.buf
-                .extend_from_slice(&newer.buf[entry.start..entry.end]);
+                .extend_from_slice(&newer.buf[entry.start..=entry.end]);
             self.forget(start..moved(entry.value) - 1);
             self.at.push(Entry {
                 start,
@@ -272,7 +282,11 @@ impl Fields {
 
     /// Appends the members, each followed by a comma.
     pub fn write_members(&self, out: &mut Vec<u8>) {
-        self.write_some(out, |_| true);
+        if self.whole {
+            out.extend_from_slice(&self.buf);
+        } else {
+            self.write_some(out, |_| true);
+        }
     }
 
     /// Appends those that are to be written when they are recorded.
@@ -288,8 +302,7 @@ impl Fields {
 
     fn write_some(&self, out: &mut Vec<u8>, keep: impl Fn(&Entry) -> bool) {
         for entry in self.at.iter().filter(|entry| keep(entry)) {
-            out.extend_from_slice(&self.buf[entry.start..entry.end]);
-            out.push(b',');
+            out.extend_from_slice(&self.buf[entry.start..=entry.end]);
         }
     }
 }

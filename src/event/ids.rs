@@ -100,6 +100,7 @@ fn hex8(id: u32) -> [u8; 8] {
     (x + ONES * u64::from(b'0') + letters * to_letter).to_be_bytes()
 }
 
+#[inline]
 pub(crate) fn hex16(id: u64) -> [u8; 16] {
     let mut out = [0; 16];
     out[..8].copy_from_slice(&hex8((id >> 32) as u32));
@@ -107,6 +108,7 @@ pub(crate) fn hex16(id: u64) -> [u8; 16] {
     out
 }
 
+#[inline]
 pub(crate) fn hex32(id: u128) -> [u8; 32] {
     let mut out = [0; 32];
     out[..16].copy_from_slice(&hex16((id >> 64) as u64));

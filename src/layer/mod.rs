@@ -300,7 +300,13 @@ where
         if self.second {
             return;
         }
-        if let Some(cell) = Self::cell(&ctx, id) {
+        // All but a span that was held back are open already.
+        let held_back = ctx.span(id).and_then(|span| {
+            let extensions = span.extensions();
+            let cell = extensions.get::<Arc<Cell>>()?;
+            cell.place().is_none().then(|| Arc::clone(cell))
+        });
+        if let Some(cell) = held_back {
             self.recorder.place_of(&cell);
         }
     }

@@ -16,6 +16,7 @@ const SLOTS: usize = 256;
 static LOCKS: [AtomicI32; SLOTS] = [const { AtomicI32::new(-1) }; SLOTS];
 
 /// How many forks lie between this process and the one that first used the crate.
+#[inline]
 pub(crate) fn fork_generation() -> u64 {
     static ONCE: Once = Once::new();
     // Before anything that a child must not share can depend on it.

@@ -63,6 +63,7 @@ pub(crate) struct Head<'a> {
     pub ids: Option<Ids>,
 }
 
+#[inline]
 pub(super) fn number(value: u64, out: &mut Vec<u8>) {
     if value < 10 {
         return out.push(b'0' + value as u8);

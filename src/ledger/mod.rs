@@ -337,8 +337,10 @@ impl Core {
     }
 
     fn count(&self, tally: Tally) {
-        Counters::add(&self.counters.masked, tally.masked);
-        Counters::add(&self.counters.cut, tally.cut);
+        if tally != Tally::default() {
+            Counters::add(&self.counters.masked, tally.masked);
+            Counters::add(&self.counters.cut, tally.cut);
+        }
     }
 
     fn note_error(&self, error: &str) {

@@ -31,17 +31,18 @@ pub(super) fn plain_end(bytes: &[u8], at: usize) -> usize {
     const TOPS: u64 = ONES << 7;
     let below = |x: u64, limit: u8| x.wrapping_sub(ONES * u64::from(limit)) & !x & TOPS;
     let is = |x: u64, byte: u8| below(x ^ (ONES * u64::from(byte)), 1);
-    let rest = bytes.get(at..).unwrap_or_default();
-    let (eights, rest) = rest.as_chunks::<8>();
-    for (n, eight) in eights.iter().enumerate() {
+    let mut at = at;
+    let mut rest = bytes.get(at..).unwrap_or_default();
+    while let Some((eight, more)) = rest.split_first_chunk() {
         let x = u64::from_le_bytes(*eight);
         let special = below(x, b' ') | is(x, b'"') | is(x, b'\\');
         if special != 0 {
-            return at + 8 * n + special.trailing_zeros() as usize / 8;
+            return at + special.trailing_zeros() as usize / 8;
         }
+        (at, rest) = (at + 8, more);
     }
     let special = |byte: &u8| ESCAPES[usize::from(*byte)] != 0;
-    bytes.len() - rest.len() + rest.iter().position(special).unwrap_or(rest.len())
+    at + rest.iter().position(special).unwrap_or(rest.len())
 }
 
 /// Writes `text` as a JSON string with its quotes, on one line.

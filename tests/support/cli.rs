@@ -14,6 +14,9 @@ pub fn spanledger(root: &Path) -> Command {
     command
         .env_remove("SPANLEDGER_DIR")
         .env_remove("NO_COLOR")
+        .env_remove("OTEL_EXPORTER_OTLP_ENDPOINT")
+        .env_remove("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
+        .env_remove("OTEL_TRACES_EXPORTER")
         .env("COLUMNS", "200")
         .arg("--utc")
         .arg("--root")
