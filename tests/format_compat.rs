@@ -163,7 +163,7 @@ fn a_whole_session_says_who_what_and_how_much() {
     let error = summary.first_error.as_ref().unwrap();
     assert_eq!(error.address.to_string(), "1:15");
     assert_eq!(error.message, "exit status: 101");
-    assert_eq!(summary.writers[&1].process["host"], "pump-house");
+    assert_eq!(summary.writers[&1].process()["host"], "pump-house");
 }
 
 #[test]

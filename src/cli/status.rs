@@ -198,7 +198,7 @@ fn live_json(context: &Context, entry: &Entry, stalled: bool) -> Value {
         })
     });
     let writer = view::live_writer(summary, &|writer| context.store.is_alive(writer));
-    let process = |name: &str| writer.map(|writer| writer.process[name].clone());
+    let process = |name: &str| writer.map(|writer| writer.process()[name].clone());
     json!({
         "session_id": summary.session_id,
         "agent": summary.agent,

@@ -7,6 +7,7 @@ use std::borrow::Cow;
 
 use serde_json::Value;
 
+use crate::event::SpanKind;
 use crate::ledger::{Line, NotALine, VERSION};
 
 /// A line whose payload has not been parsed yet.
@@ -120,6 +121,15 @@ impl<'a> RawLine<'a> {
             seg: self.seg,
             seq: self.seq,
         }
+    }
+
+    /// What kind of span it closes, if it closes one. Only an `interrupted` line has to be asked:
+    /// looking for a member that isn't there costs as much as the whole payload.
+    pub(crate) fn closes(&self) -> Option<SpanKind> {
+        if self.kind != "interrupted" {
+            return SpanKind::from_close_kind(&self.kind);
+        }
+        SpanKind::from_close_kind(&self.payload.get("closes")?.text()?)
     }
 
     /// Its fields, not parsed yet.

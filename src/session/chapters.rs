@@ -187,9 +187,7 @@ impl Chapters {
     }
 
     fn close(&mut self, line: &RawLine<'_>) {
-        let closes = line.payload().get("closes").and_then(|value| value.text());
-        let kind = closes.as_deref().unwrap_or(&line.kind);
-        match SpanKind::from_close_kind(kind) {
+        match line.closes() {
             Some(SpanKind::Run) => return self.push(Node::event(line)),
             Some(SpanKind::Turn) => return self.close_turn(line),
             _ => {}

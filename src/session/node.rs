@@ -4,7 +4,6 @@ use std::borrow::Cow;
 
 use serde_json::Value;
 
-use crate::event::SpanKind;
 use crate::ledger::parse_time;
 use crate::reader::{Address, Payload, RawLine, RawValue};
 
@@ -81,9 +80,7 @@ impl Node {
         if let Some(start) = node.text("start").and_then(|text| parse_time(&text)) {
             node.start = start;
         }
-        let closes = node.text("closes");
-        let closed = SpanKind::from_close_kind(closes.as_deref().unwrap_or(&line.kind));
-        if let Some(kind) = closed {
+        if let Some(kind) = line.closes() {
             node.kind = kind.open_kind().into();
         }
         node

@@ -99,12 +99,19 @@ pub struct OpenSpan {
 pub struct Writer {
     /// Its id, by which it can be told whether it lives.
     pub id: String,
-    /// What its segment's first line says of the process.
-    pub process: Value,
+    /// What its segment's first line says of the process, as JSON text.
+    process: Box<str>,
     /// The spanledger that wrote it.
     pub version: String,
     /// Why the session exists although no run named it.
     pub implicit: Option<String>,
+}
+
+impl Writer {
+    /// What is known of its process: pid, host, exe, argv, cwd, git, ….
+    pub fn process(&self) -> Value {
+        serde_json::from_str(&self.process).unwrap_or_default()
+    }
 }
 
 /// What the lines of a session add up to. Feed it every line, or the first and the last ones: the
@@ -328,10 +335,7 @@ impl Summary {
 
     fn closed(&mut self, line: &RawLine<'_>) {
         let text = |name: &str| Self::field(line, name);
-        let closes = text("closes");
-        let Some(kind) = SpanKind::from_close_kind(closes.as_deref().unwrap_or(&line.kind)) else {
-            return;
-        };
+        let Some(kind) = line.closes() else { return };
         let seg = line
             .span_id
             .and_then(|id| self.open.remove(id))
@@ -346,7 +350,11 @@ impl Summary {
                 .or_else(|| text("agent"));
             self.mishap(line, what.unwrap_or_else(|| line.kind.clone().into_owned()));
         }
-        let told = line.payload().get("totals").and_then(|value| value.value());
+        let told = match kind {
+            SpanKind::Run | SpanKind::Turn => line.payload().get("totals"),
+            _ => None,
+        };
+        let told = told.and_then(|value| value.value());
         let totals = self.totals_of(seg);
         if let Some(told) = told.as_ref().and_then(Totals::from_json) {
             // Its writer counted everything up to here, seen by us or not.
@@ -430,12 +438,12 @@ impl Summary {
         let text = |name: &str| Self::field(line, name);
         match line.kind.as_ref() {
             "segment" => {
-                let value = |name: &str| line.payload().get(name).and_then(|v| v.value());
+                let process = line.payload().get("process").map_or("null", |v| v.json());
                 self.writers.insert(
                     line.seg,
                     Writer {
                         id: text("writer").unwrap_or_default(),
-                        process: value("process").unwrap_or_default(),
+                        process: process.into(),
                         version: text("spanledger").unwrap_or_default(),
                         implicit: text("implicit"),
                     },
@@ -529,7 +537,7 @@ impl Summary {
             "last_error": mishap(&self.last_error),
             "missing_events": self.missing,
             "gaps": self.gaps.iter().map(|(at, cause)| json!({"address": at.to_string(), "cause": cause})).collect::<Vec<_>>(),
-            "process": newest.map(|writer| &writer.process),
+            "process": newest.map(Writer::process),
             "spanledger": newest.map(|writer| &writer.version),
         })
     }

@@ -144,18 +144,19 @@ pub(crate) fn named_span(kind: &str, name: &str) -> String {
 
 fn process_line(entry: &Entry) -> Option<String> {
     let writer = entry.summary.writers.values().next_back()?;
-    let text = |name: &str| writer.process.get(name).and_then(Value::as_str);
+    let process = writer.process();
+    let text = |name: &str| process.get(name).and_then(Value::as_str);
     let mut parts = Vec::new();
     if let Some(exe) = text("exe") {
         parts.push(exe.rsplit('/').next().unwrap_or(exe).to_owned());
     }
-    if let Some(pid) = writer.process.get("pid").and_then(Value::as_u64) {
+    if let Some(pid) = process.get("pid").and_then(Value::as_u64) {
         parts.push(format!("pid {pid}"));
     }
     if let Some(host) = text("host") {
         parts.push(format!("on {host}"));
     }
-    if let Some(git) = writer.process.get("git") {
+    if let Some(git) = process.get("git") {
         let part = |name: &str| git.get(name).and_then(Value::as_str).unwrap_or_default();
         let commit = part("commit");
         let commit = commit.get(..8).unwrap_or(commit);

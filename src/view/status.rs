@@ -1,7 +1,5 @@
 //! What `status` prints.
 
-use serde_json::Value;
-
 use super::header::{named_span, paint_status};
 use super::style::Style;
 use super::text::{cut, line, size, thousands};
@@ -26,8 +24,8 @@ pub fn running(
     let mut out = Vec::new();
     for entry in live {
         let summary = &entry.summary;
-        let pid = live_writer(summary, alive).and_then(|writer| writer.process.get("pid"));
-        let pid = pid.and_then(Value::as_u64);
+        let writer = live_writer(summary, alive);
+        let pid = writer.and_then(|writer| writer.process().get("pid")?.as_u64());
         let mut parts = vec![line(summary.agent.as_deref().unwrap_or("(no run)")).into_owned()];
         parts.extend(pid.map(|pid| format!("pid {pid}")));
         parts.push(format!("last event {} ago", style.ago(summary.last)));

@@ -95,7 +95,7 @@ impl Lives {
         // A segment alone may be a recovery's: it is a run that resumes.
         let runs = matches!(line.kind.as_ref(), "session_start" | "session_resume");
         if runs && std::mem::take(&mut life.dead) {
-            let pid = writer.process.get("pid").and_then(Value::as_u64);
+            let pid = writer.process().get("pid").and_then(Value::as_u64);
             let by = pid.map_or_else(String::new, |pid| format!(" by pid {pid}"));
             let id = &life.summary.session_id;
             let text = format!("{} is resumed{by}", crate::view::text::line(id));
@@ -161,7 +161,7 @@ fn say_died(
     seg: u32,
 ) -> Result<(), Failed> {
     let writer = summary.writers.get(&seg);
-    let pid = writer.and_then(|writer| writer.process.get("pid")?.as_u64());
+    let pid = writer.and_then(|writer| writer.process().get("pid")?.as_u64());
     let open: Option<&OpenSpan> = summary.deepest();
     let id = &summary.session_id;
     let who = pid.map_or_else(
