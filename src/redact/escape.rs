@@ -30,7 +30,7 @@ pub(super) fn plain_end(bytes: &[u8], at: usize) -> usize {
     const ONES: u64 = u64::MAX / 255;
     const TOPS: u64 = ONES << 7;
     let below = |x: u64, limit: u8| x.wrapping_sub(ONES * u64::from(limit)) & !x & TOPS;
-    let is = |x: u64, byte: u8| below(x ^ ONES * u64::from(byte), 1);
+    let is = |x: u64, byte: u8| below(x ^ (ONES * u64::from(byte)), 1);
     let mut at = at;
     let mut rest = bytes.get(at..).unwrap_or_default();
     while let Some((eight, more)) = rest.split_first_chunk() {
