@@ -6,7 +6,7 @@ use std::ops::Range;
 
 use serde_json::{Map, Value};
 
-use super::raw::{RawFields, RawForm};
+use super::raw::{RawEntry, RawFields, RawForm};
 use super::spare::Spare;
 use super::usage::{Usage, UsageText};
 use super::{FieldRole, SpanKind, UsageField, is_json_field};
@@ -23,9 +23,8 @@ pub(crate) struct Cleaner<'a> {
 impl Cleaner<'_> {
     /// A field's name as it may be written. A name in the program's text is no secret; one that
     /// was made while it ran can be anything.
-    #[allow(clippy::ptr_arg)] // Whether it is borrowed is the question.
-    fn key<'a>(&mut self, key: &'a Cow<'static, str>) -> Cow<'a, str> {
-        match key {
+    fn key<'a>(&mut self, entry: &'a RawEntry) -> Cow<'a, str> {
+        match &entry.key {
             Cow::Borrowed(name) => Cow::Borrowed(name),
             Cow::Owned(name) => self.redactor.text(name, &mut self.tally),
         }
@@ -164,7 +163,7 @@ impl Fields {
                     let start = if name.is_plain() {
                         self.write_plain_key(&entry.key)
                     } else {
-                        self.write_key(&cleaner.key(&entry.key))
+                        self.write_key(&cleaner.key(entry))
                     };
                     self.write_value(start, at_once, |out| {
                         cleaner.value_of(&entry.key, name, entry.form, text, out);
