@@ -1,9 +1,14 @@
 //! `list`: the sessions there are.
 
+use std::io;
+use std::path::Path;
+
 use clap::Args;
+use memchr::memmem;
 use serde_json::json;
 
 use super::context::{Context, Failed};
+use crate::reader::{Found, SessionReader};
 use crate::session::Entry;
 use crate::view;
 
@@ -27,7 +32,7 @@ pub(crate) struct List {
     /// Only those active in the last while, such as 30m, 2h or 7d
     #[arg(long, value_name = "AGE", value_parser = super::context::parse_age)]
     since: Option<u64>,
-    /// Only those whose title or first message has this text
+    /// Only those whose title or messages have this text, in any case; reads them whole
     #[arg(value_name = "TEXT")]
     text: Option<String>,
     /// Show subagents and branches under their parents
@@ -84,10 +89,12 @@ impl List {
         };
         let text = self.text.as_ref().is_none_or(|text| {
             let text = text.to_lowercase();
+            let said = |said: &str| said.to_lowercase().contains(&text);
             [&summary.title, &summary.first_message]
                 .into_iter()
                 .flatten()
-                .any(|said| said.to_lowercase().contains(&text))
+                .any(|t| said(t))
+                || says(&entry.dir, said).unwrap_or(false)
         });
         let workspace = self.workspace.as_ref().is_none_or(|wanted| {
             let root = summary.workspace_root.as_deref().unwrap_or_default();
@@ -101,6 +108,22 @@ impl List {
                 .since
                 .is_none_or(|age| summary.last >= now.saturating_sub(age))
     }
+}
+
+/// Whether any message of a session is wanted.
+fn says(dir: &Path, wanted: impl Fn(&str) -> bool) -> io::Result<bool> {
+    let mut reader = SessionReader::open(dir)?;
+    for (_, segment) in reader.segments() {
+        let message = |bytes: &[u8]| memmem::find(bytes, b",\"kind\":\"message_").is_some();
+        while let Some(found) = segment.next_where(message)? {
+            let Found::Line(line) = found else { continue };
+            let content = line.payload().get("content").and_then(|value| value.text());
+            if content.is_some_and(|content| wanted(&content)) {
+                return Ok(true);
+            }
+        }
+    }
+    Ok(false)
 }
 
 /// Parents before their subagents and branches.

@@ -104,7 +104,7 @@ impl Show {
             let Some(chapter) = pick.chapter(chapter) else {
                 return Ok(());
             };
-            self.print(context, &style, &chapter)
+            self.print(context, &style, &dir, chapter)
         })?;
         if let Some(damage) = torn(&dir, &entry)? {
             damages.push(damage);
@@ -112,7 +112,20 @@ impl Show {
         context.damaged(&damages)
     }
 
-    fn print(&self, context: &mut Context, style: &Style, chapter: &Chapter) -> Result<(), Failed> {
+    fn print(
+        &self,
+        context: &mut Context,
+        style: &Style,
+        dir: &Path,
+        mut chapter: Chapter,
+    ) -> Result<(), Failed> {
+        if self.full {
+            chapter
+                .nodes
+                .iter_mut()
+                .for_each(|node| node.fetch_blobs(dir));
+        }
+        let chapter = &chapter;
         if context.json {
             return chapter_json(chapter)
                 .iter()
@@ -168,14 +181,14 @@ impl Show {
             let mut header = entry.summary.to_json(entry.status);
             header["type"] = "session".into();
             context.object(&header)?;
-            self.print(context, &style, &chapter)?;
+            self.print(context, &style, dir, chapter.clone())?;
             let mut facts = TurnFacts::gather(dir, &chapter)?.to_json();
             facts["type"] = "turn_facts".into();
             context.object(&facts)?;
             return context.flush();
         }
         context.lines(&view::header(&entry, &style))?;
-        self.print(context, &style, &chapter)?;
+        self.print(context, &style, dir, chapter.clone())?;
         context.flush()?;
         context.line("")?;
         context.lines(&TurnFacts::gather(dir, &chapter)?.lines(&style))?;

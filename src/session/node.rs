@@ -131,6 +131,25 @@ impl Node {
         Value::Object(all)
     }
 
+    /// Puts values that were moved out back where they stood. One whose blob can't be read stays
+    /// as it is: a marker that says where it should be.
+    pub fn fetch_blobs(&mut self, session: &std::path::Path) {
+        if !self.payload.contains("\"$blob\"") {
+            return;
+        }
+        let Value::Object(mut fields) = self.payload_json() else {
+            return;
+        };
+        for value in fields.values_mut() {
+            let blob = value.get("$blob").and_then(Value::as_str);
+            if let Some(Ok(text)) = blob.map(|sha256| super::blob(session, sha256)) {
+                *value = text.into();
+            }
+        }
+        self.payload = Value::Object(fields).to_string().into();
+        self.updates.clear();
+    }
+
     /// How it ended: ok, error, denied, cancelled, interrupted, unset; nothing while it is open.
     pub fn outcome(&self) -> Option<Cow<'_, str>> {
         self.text("outcome")

@@ -1,0 +1,123 @@
+//! `spanledger list`.
+#![cfg(feature = "cli")]
+
+#[path = "support/cli.rs"]
+mod cli;
+mod support;
+
+use cli::run;
+use spanledger::{Outcome, SpanExt, Usage, events, spans};
+use support::Recording;
+
+/// Three sessions that ended, one of them a subagent, and one that is live.
+fn recorded() -> Recording {
+    let recording = Recording::new();
+    recording.run(|| {
+        let parent = spans::session_run("ses_parent", "planner")
+            .workspace_root("/home/ada/pump")
+            .start();
+        parent.in_scope(|| {
+            events::message_user("Why does the valve leak?").emit();
+            events::message_assistant("The gasket is worn.").emit();
+            let child = spans::session_run("ses_child", "reviewer").start();
+            child.finish(Outcome::Ok);
+        });
+        parent.finish(Outcome::Ok);
+        let failed = spans::session_run("ses_failed", "planner").start();
+        failed.in_scope(|| {
+            let model = spans::model_call("anthropic", "m-1").start();
+            model.record_usage(&Usage {
+                input_tokens: Some(1200),
+                cost_usd: Some(0.5),
+                ..Usage::default()
+            });
+            model.finish(Outcome::Ok);
+        });
+        failed.finish(Outcome::Error);
+        let live = spans::session_run("ses_live", "watcher").start();
+        std::mem::forget(live);
+    });
+    recording
+}
+
+fn ids(recording: &Recording, args: &[&str]) -> Vec<String> {
+    let mut all = vec!["list", "--json"];
+    all.extend(args);
+    let done = run(recording.dir.path(), &all);
+    assert_eq!(done.code, 0, "{done:?}");
+    let objects = done.objects();
+    objects
+        .iter()
+        .map(|o| o["session_id"].as_str().unwrap().to_owned())
+        .collect()
+}
+
+#[test]
+fn the_most_recently_active_session_comes_first() {
+    let recording = recorded();
+    assert_eq!(
+        ids(&recording, &[]),
+        ["ses_live", "ses_failed", "ses_parent", "ses_child"]
+    );
+    assert_eq!(ids(&recording, &["-n", "1"]), ["ses_live"]);
+}
+
+#[test]
+fn sessions_are_picked_by_agent_status_and_workspace() {
+    let recording = recorded();
+    assert_eq!(ids(&recording, &["--agent", "reviewer"]), ["ses_child"]);
+    assert_eq!(ids(&recording, &["--status", "error"]), ["ses_failed"]);
+    assert_eq!(ids(&recording, &["--status", "idle"]), ["ses_live"]);
+    assert_eq!(
+        ids(&recording, &["--workspace", "/home/ada"]),
+        ["ses_parent"]
+    );
+    assert!(ids(&recording, &["--workspace", "/home/ad"]).is_empty());
+    assert_eq!(ids(&recording, &["--since", "1h"]).len(), 4);
+}
+
+#[test]
+fn a_text_is_looked_for_in_titles_and_in_all_messages() {
+    let recording = recorded();
+    assert_eq!(ids(&recording, &["VALVE"]), ["ses_parent"]);
+    assert_eq!(ids(&recording, &["gasket is"]), ["ses_parent"]);
+    assert!(ids(&recording, &["m-1"]).is_empty());
+    recording
+        .handle()
+        .session("ses_child")
+        .title("Gasket review");
+    assert_eq!(ids(&recording, &["gasket"]), ["ses_child", "ses_parent"]);
+}
+
+#[test]
+fn a_tree_shows_subagents_under_their_parents() {
+    let recording = recorded();
+    let done = run(recording.dir.path(), &["list", "--tree"]);
+    let at = |text: &str| done.lines().iter().position(|line| line.starts_with(text));
+    assert_eq!(
+        at("  ses_child"),
+        at("ses_parent").map(|at| at + 1),
+        "{done:?}"
+    );
+}
+
+#[test]
+fn unknown_cost_is_a_dash_and_never_nothing() {
+    let recording = recorded();
+    let done = run(recording.dir.path(), &["list"]);
+    let line = |id: &str| {
+        let lines = done.lines();
+        (*lines.iter().find(|line| line.contains(id)).unwrap()).to_owned()
+    };
+    assert!(line("ses_failed").contains("$0.5000"), "{done:?}");
+    assert!(line("ses_parent").contains('–'), "{done:?}");
+    assert!(!line("ses_parent").contains("$0"), "{done:?}");
+}
+
+#[test]
+fn a_status_that_is_none_is_a_usage_error() {
+    let recording = recorded();
+    let done = run(recording.dir.path(), &["list", "--status", "sleepy"]);
+    assert_eq!(done.code, 2);
+    assert!(done.err.contains("busy, idle, waiting"), "{done:?}");
+}

@@ -1,0 +1,235 @@
+//! `spanledger show`: what each of its switches shows.
+#![cfg(feature = "cli")]
+
+#[path = "support/cli.rs"]
+mod cli;
+mod support;
+
+use cli::{Done, run};
+use serde_json::json;
+use spanledger::{Failure, Outcome, SpanExt, Usage, events, spans};
+use support::Recording;
+
+/// Two runs, three turns, an error, a permission, a subagent, a blob.
+fn recorded() -> Recording {
+    let recording = Recording::new();
+    recording.run(|| {
+        let run = spans::session_run("ses_1", "planner").start();
+        run.in_scope(|| {
+            events::system_prompt("You mend pumps.").emit();
+            events::tool_catalog(json!([{"name": "bash"}, {"name": "read"}])).emit();
+            events::permission_rules(json!([{"permission": "bash", "pattern": "rm *", "action": "deny", "source": "project"}])).emit();
+            first_turn();
+            second_turn();
+        });
+        run.finish(Outcome::Ok);
+        let again = spans::session_run("ses_1", "planner").start();
+        again.in_scope(|| {
+            events::system_prompt("You mend valves.").emit();
+            let turn = spans::session_turn().start();
+            turn.in_scope(|| events::message_user("once more").emit());
+        });
+        again.finish(Outcome::Ok);
+    });
+    recording
+}
+
+fn first_turn() {
+    let turn = spans::session_turn().start();
+    turn.in_scope(|| {
+        events::message_user("look").emit();
+        let model = spans::model_call("anthropic", "m-1")
+            .variant("high")
+            .temperature(0.5)
+            .start();
+        model.record_usage(&Usage {
+            input_tokens: Some(11),
+            output_tokens: Some(22),
+            reasoning_tokens: Some(3),
+            cache_read_tokens: Some(4),
+            cache_write_tokens: Some(5),
+            cost_usd: Some(0.25),
+            ..Usage::default()
+        });
+        model.finish(Outcome::Ok);
+        let tool = spans::tool_call("bash", "call_1")
+            .args(json!({"command": "rm x"}))
+            .start();
+        tool.in_scope(|| {
+            let permission = spans::permission_evaluate("bash").pattern("rm *").start();
+            permission.set("action", "deny");
+            permission.set("source", "project");
+        });
+        tool.finish(Outcome::Denied);
+    });
+}
+
+fn second_turn() {
+    let turn = spans::session_turn().start();
+    turn.in_scope(|| {
+        let tool = spans::tool_call("read", "call_2").start();
+        tool.record_failure(&Failure::new("NotFound", "no such valve"));
+        tool.finish(Outcome::Error);
+        let tool = spans::tool_call("read", "call_3").start();
+        tool.record_result(&"drip ".repeat(10_000));
+        tool.finish(Outcome::Ok);
+        let child = spans::session_run("ses_child", "helper").start();
+        child.in_scope(|| events::message_assistant("I am the helper.").emit());
+        child.finish(Outcome::Ok);
+    });
+}
+
+fn show(recording: &Recording, args: &[&str]) -> Done {
+    let mut all = vec!["show", "ses_1"];
+    all.extend(args);
+    let done = run(recording.dir.path(), &all);
+    assert_eq!(done.code, 0, "{done:?}");
+    done
+}
+
+#[test]
+fn one_turn_shows_all_seven_things() {
+    let done = show(&recorded(), &["--turn", "1"]);
+    for expected in [
+        "look",
+        "input 11   output 22   reasoning 3   cache read 4   cache write 5",
+        "cost $0.2500",
+        "You mend pumps.",
+        "anthropic/m-1   variant high   temperature 0.5",
+        "bash             called once",
+        "read             not called",
+        "rule      deny   bash rm * (project)",
+        "decision  deny   bash rm * by project",
+    ] {
+        assert!(done.out.contains(expected), "{expected}: {done:?}");
+    }
+    // Nothing of the other turns.
+    assert!(!done.out.contains("drip"), "{done:?}");
+}
+
+#[test]
+fn the_facts_of_a_turn_can_be_had_as_json() {
+    let objects = show(&recorded(), &["--turn", "1", "--json"]).objects();
+    let facts = objects.iter().find(|o| o["type"] == "turn_facts").unwrap();
+    assert_eq!(facts["usage"]["reasoning_tokens"], 3);
+    assert_eq!(facts["models"][0]["variant"], "high");
+    assert_eq!(facts["system_prompt"]["body"], "You mend pumps.");
+    assert_eq!(facts["tools_called"]["bash"], 1);
+    assert_eq!(facts["decisions"][0]["action"], "deny");
+}
+
+#[test]
+fn a_turn_that_is_not_there_is_said_to_be_none() {
+    let recording = recorded();
+    let done = run(recording.dir.path(), &["show", "ses_1", "--turn", "9"]);
+    assert_eq!(done.code, 2);
+    assert!(done.err.contains("no turn 9"), "{done:?}");
+}
+
+#[test]
+fn prompt_tools_and_permissions_are_shown_by_themselves() {
+    let recording = recorded();
+    assert!(
+        show(&recording, &["--prompt"])
+            .out
+            .contains("You mend valves.")
+    );
+    assert!(
+        show(&recording, &["--prompt", "--turn", "2"])
+            .out
+            .contains("You mend pumps.")
+    );
+    let tools = show(&recording, &["--tools", "--json"]).json();
+    assert_eq!(tools["tools_called"], json!({"bash": 1, "read": 2}));
+    assert_eq!(tools["tool_catalog"]["body"][1]["name"], "read");
+    let permissions = show(&recording, &["--permissions"]);
+    assert!(
+        permissions.out.contains("rule      deny"),
+        "{permissions:?}"
+    );
+    assert!(!permissions.out.contains("You mend"), "{permissions:?}");
+}
+
+#[test]
+fn errors_leave_only_what_went_wrong() {
+    let done = show(&recorded(), &["--errors"]);
+    assert!(done.out.contains("no such valve"), "{done:?}");
+    assert!(
+        !done.out.contains("once more") && !done.out.contains("drip"),
+        "{done:?}"
+    );
+}
+
+#[test]
+fn one_run_leaves_the_others_out() {
+    let recording = recorded();
+    let second = show(&recording, &["--run", "2"]);
+    assert!(second.out.contains("once more"), "{second:?}");
+    assert!(!second.out.contains("drip"), "{second:?}");
+    let first = show(&recording, &["--run", "1"]);
+    assert!(
+        first.out.contains("drip") && !first.out.contains("once more"),
+        "{first:?}"
+    );
+}
+
+#[test]
+fn around_an_address_is_what_stands_near_it() {
+    let recording = recorded();
+    let trace = recording.trace();
+    let last = trace.session("ses_1").last().unwrap().address();
+    let done = show(&recording, &["--around", &last]);
+    assert!(done.out.contains("once more"), "{done:?}");
+    assert!(!done.out.contains("rm x"), "{done:?}");
+    assert!(show(&recording, &["--since", "1h"]).out.contains("rm x"));
+}
+
+#[test]
+fn one_line_is_decoded_with_its_blob() {
+    let recording = recorded();
+    let trace = recording.trace();
+    let line = trace.find("tool_result", "tool_call_id", "call_3");
+    let done = show(&recording, &["--event", &line.address(), "--json"]);
+    let event = done.json();
+    let blob = event["payload"]["result"]["$blob"].as_str().unwrap();
+    assert_eq!(event["blobs"][blob], "drip ".repeat(10_000));
+    let missing = run(recording.dir.path(), &["show", "ses_1", "--event", "9:9"]);
+    assert_eq!(missing.code, 2, "{missing:?}");
+}
+
+#[test]
+fn a_subagent_is_named_and_nested_when_asked_for() {
+    let recording = recorded();
+    let done = show(&recording, &[]);
+    assert!(done.out.contains("helper  ses_child"), "{done:?}");
+    assert!(!done.out.contains("I am the helper."), "{done:?}");
+    let nested = show(&recording, &["--recursive"]);
+    assert!(nested.out.contains("I am the helper."), "{nested:?}");
+}
+
+#[test]
+fn full_cuts_nothing() {
+    let recording = recorded();
+    assert!(show(&recording, &[]).out.contains("KiB in all, in a blob"));
+    let trace = recording.trace();
+    let turns = trace.all("turn_start").len();
+    let full = show(&recording, &["--full"]);
+    assert_eq!(full.out.matches("\nTurn ").count(), turns, "{full:?}");
+    assert!(
+        full.out.contains("permission deny  rm *  by project"),
+        "{full:?}"
+    );
+    assert!(full.out.matches("drip").count() >= 10_000);
+    assert!(!full.out.contains("in a blob"));
+}
+
+#[test]
+fn an_ambiguous_prefix_names_the_candidates() {
+    let recording = recorded();
+    let done = run(recording.dir.path(), &["show", "ses_"]);
+    assert_eq!(done.code, 2);
+    assert!(
+        done.err.contains("ses_1") && done.err.contains("ses_child"),
+        "{done:?}"
+    );
+}
