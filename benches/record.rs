@@ -13,6 +13,7 @@
 
 use std::fs::File;
 use std::hint::black_box;
+use std::io::Write;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -316,14 +317,37 @@ fn per_span(plan: &Plan, dir: &Path, report: &mut Report) {
             target: Target::AtMost(1.5),
         });
     }
-    for peer in [Peer::Macros, Peer::Constructors] {
-        report.figures.push(Figure {
-            name: format!("{}: faster than fmt::json NEW|CLOSE", peer.name()),
-            value: ratio(Peer::JsonNewClose, peer),
-            unit: "x",
-            target: Target::AtLeast(6.0),
-        });
+    for (events, json) in [("FULL", Peer::JsonFull), ("NEW|CLOSE", Peer::JsonNewClose)] {
+        for peer in [Peer::Macros, Peer::Constructors] {
+            report.figures.push(Figure {
+                name: format!("{}: faster than fmt::json {events}", peer.name()),
+                value: ratio(json, peer),
+                unit: "x",
+                target: Target::AtLeast(6.0),
+            });
+        }
     }
+}
+
+/// What the kernel alone takes for a write of a line's size, to so many files in turns.
+fn bare_write(dir: &Path, files: usize) -> f64 {
+    let dir = dir.join(format!("bare-{files}"));
+    std::fs::create_dir_all(&dir).expect("a directory");
+    let open = |n: usize| {
+        let mut options = File::options();
+        options
+            .create(true)
+            .append(true)
+            .open(dir.join(n.to_string()))
+            .expect("a file")
+    };
+    let mut all: Vec<File> = (0..files).map(open).collect();
+    let line = [b'x'; 700];
+    let mut write = |n: usize| all[n % files].write_all(&line).expect("room");
+    (0..20 * files).for_each(&mut write);
+    let cost = timed(100_000, write).wall;
+    let _ = std::fs::remove_dir_all(&dir);
+    cost
 }
 
 /// One session that grows, and its resident memory. All along, another ledger begins new
@@ -384,6 +408,11 @@ fn flat_over_spans(plan: &Plan, dir: &Path, report: &mut Report) {
 
 /// Sessions open side by side, their spans one after the other.
 fn flat_over_sessions(plan: &Plan, dir: &Path, report: &mut Report) {
+    let (one, many) = (bare_write(dir, 1), bare_write(dir, plan.sessions));
+    report.notes.push(format!(
+        "a bare write of 700 bytes: {one:.0} ns to one file, {many:.0} ns to {} in turns; a span is two",
+        plan.sessions
+    ));
     struct Open {
         turns: Vec<Span>,
         _runs: Vec<Span>,
