@@ -28,7 +28,7 @@ mod digested;
 mod file_size;
 mod files;
 mod fork;
-mod format;
+pub mod format;
 mod gap;
 mod health;
 mod key;
