@@ -14,7 +14,7 @@ pub mod reader;
 pub mod redact;
 pub mod session;
 pub mod spans;
-#[cfg(feature = "cli")]
+#[cfg(feature = "view")]
 pub mod view;
 
 mod builder;

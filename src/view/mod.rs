@@ -13,6 +13,7 @@ mod turn;
 
 pub use event::{Brief, Tone, brief};
 pub use header::header;
+#[cfg(feature = "cli")]
 pub(crate) use header::named_span;
 pub use list::list;
 pub use status::{live_writer, root, running};
