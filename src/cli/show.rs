@@ -269,7 +269,7 @@ impl<'a> Pick<'a> {
         if let Some(after) = self.after {
             chapter
                 .nodes
-                .retain(|node| node.start + node.duration.unwrap_or(0) >= after);
+                .retain(|node| node.start.saturating_add(node.duration.unwrap_or(0)) >= after);
         }
         if let Some(address) = self.show.around {
             let near = |node: &Node| {

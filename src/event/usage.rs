@@ -196,10 +196,10 @@ pub struct Totals {
 
 impl Totals {
     pub(crate) fn add(&mut self, other: &Totals) {
-        self.turns += other.turns;
-        self.model_calls += other.model_calls;
-        self.tool_calls += other.tool_calls;
-        self.errors += other.errors;
+        self.turns = self.turns.saturating_add(other.turns);
+        self.model_calls = self.model_calls.saturating_add(other.model_calls);
+        self.tool_calls = self.tool_calls.saturating_add(other.tool_calls);
+        self.errors = self.errors.saturating_add(other.errors);
         self.usage.add(&other.usage);
     }
 

@@ -192,12 +192,19 @@ impl Chapters {
             Some(SpanKind::Turn) => return self.close_turn(line),
             _ => {}
         }
-        if let Some(node) = self.span(line) {
-            // The first close wins.
-            if node.state == NodeState::Open {
-                let turn = node.turn;
+        let id = line.span_id.and_then(|id| u64::from_str_radix(id, 16).ok());
+        // By the span and not by the turn: two processes can have given two turns one number.
+        let held = id.and_then(|id| {
+            let mut held = self.current.iter_mut().rev();
+            held.find_map(|chapter| Some((*chapter.spans.get(&id)?, chapter)))
+        });
+        if let Some((at, chapter)) = held {
+            if let Some(node) = chapter.nodes.get_mut(at)
+                // The first close wins.
+                && node.state == NodeState::Open
+            {
                 node.close(line);
-                self.chapter(turn).open -= 1;
+                chapter.open = chapter.open.saturating_sub(1);
                 self.hand_out();
             }
             return;
@@ -315,4 +322,40 @@ fn message_key(line: &RawLine<'_>) -> Option<(String, u64)> {
         .or_else(|| payload.get("tool_call_id"))?;
     let part = payload.get("part_index").and_then(|value| value.u64());
     Some((id.text()?.into_owned(), part.unwrap_or(0)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn two_turns_of_one_number_keep_their_own_spans() {
+        let line = |seg: u32, seq: u64, kind: &str, span: u64| {
+            let span = format!("{span:016x}");
+            serde_json::json!({
+                "v": 1, "seg": seg, "seq": seq, "ts": "2026-11-16T00:31:05.123456Z", "kind": kind,
+                "session_id": "s", "turn": 1, "trace_id": "0".repeat(32), "span_id": span, "payload": {},
+            })
+            .to_string()
+        };
+        let mut chapters = Chapters::default();
+        for text in [
+            line(1, 2, "turn_start", 1),
+            line(1, 3, "tool_call", 2),
+            line(2, 2, "turn_start", 3),
+            line(1, 4, "tool_result", 2),
+            line(2, 3, "turn_end", 3),
+            line(1, 5, "turn_end", 1),
+        ] {
+            chapters.take(&RawLine::parse(text.as_bytes()).unwrap());
+        }
+        let mut all = Vec::new();
+        while let Some(chapter) = chapters.ready() {
+            all.push(chapter);
+        }
+        all.extend(chapters.finish());
+        let tools: Vec<_> = all.iter().flat_map(|chapter| &chapter.nodes).collect();
+        assert_eq!(tools.len(), 1);
+        assert_eq!(tools[0].state, NodeState::Closed);
+    }
 }

@@ -303,7 +303,10 @@ impl Summary {
                     self.branched_from = Some(from.into_owned());
                 }
             }
-            SpanKind::Turn if !late => self.totals_of(line.seg).turns += 1,
+            SpanKind::Turn if !late => {
+                let totals = self.totals_of(line.seg);
+                totals.turns = totals.turns.saturating_add(1);
+            }
             SpanKind::Model if self.model_id.is_none() => {
                 self.model_id.clone_from(&name);
                 self.provider_id = text("provider_id").or_else(|| self.provider_id.take());
@@ -362,11 +365,11 @@ impl Summary {
             return;
         }
         match kind {
-            SpanKind::Model => totals.model_calls += 1,
-            SpanKind::Tool => totals.tool_calls += 1,
+            SpanKind::Model => totals.model_calls = totals.model_calls.saturating_add(1),
+            SpanKind::Tool => totals.tool_calls = totals.tool_calls.saturating_add(1),
             _ => {}
         }
-        totals.errors += u64::from(outcome == "error");
+        totals.errors = totals.errors.saturating_add(u64::from(outcome == "error"));
         if kind == SpanKind::Model
             && let Some(Value::Object(usage)) = line.payload().get("usage").and_then(|v| v.value())
         {
@@ -471,12 +474,13 @@ impl Summary {
             }
             "branch" => self.branches.extend(text("child_session_id")),
             "error" => {
-                self.totals_of(line.seg).errors += 1;
+                let totals = self.totals_of(line.seg);
+                totals.errors = totals.errors.saturating_add(1);
                 self.mishap(line, "error".into());
             }
             "gap" => {
                 let count = line.payload().get("count").and_then(|value| value.u64());
-                self.missing += count.unwrap_or(0);
+                self.missing = self.missing.saturating_add(count.unwrap_or(0));
                 self.gaps
                     .push((line.address(), text("cause").unwrap_or_default()));
             }

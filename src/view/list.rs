@@ -31,7 +31,7 @@ pub fn list(entries: &[(usize, &Entry)], style: &Style) -> Vec<String> {
         let totals = summary.totals();
         let tokens = match (totals.usage.input_tokens, totals.usage.output_tokens) {
             (None, None) => "–".into(),
-            (input, output) => thousands(input.unwrap_or(0) + output.unwrap_or(0)),
+            (input, output) => thousands(input.unwrap_or(0).saturating_add(output.unwrap_or(0))),
         };
         let numbers = [
             totals.turns.to_string(),

@@ -76,7 +76,7 @@ impl<'a> Timeline<'a> {
         let end = nodes
             .iter()
             .chain(chapter.span.as_ref().iter())
-            .map(|node| node.start + node.duration.unwrap_or(0))
+            .map(|node| node.start.saturating_add(node.duration.unwrap_or(0)))
             .max()
             .unwrap_or(start);
         let span = Span { start, end };
@@ -287,7 +287,7 @@ impl<'a> Timeline<'a> {
         let from = at(node.start).min(BAR - 1);
         let (to, mark) = match (node.state, node.duration) {
             (NodeState::Open, _) => (BAR, '▒'),
-            (_, Some(ns)) => (at(node.start + ns).max(from + 1), '█'),
+            (_, Some(ns)) => (at(node.start.saturating_add(ns)).max(from + 1), '█'),
             (_, None) => (from + 1, '·'),
         };
         (0..BAR)
@@ -320,7 +320,7 @@ fn turn_usage(chapter: &Chapter) -> TurnUsage {
         let n = |name: &str| usage.get(name).and_then(|v| v.u64());
         let plus = |sum: &mut Option<u64>, n: Option<u64>| {
             if let Some(n) = n {
-                *sum = Some(sum.unwrap_or(0) + n);
+                *sum = Some(sum.unwrap_or(0).saturating_add(n));
             }
         };
         plus(&mut sum.input, n("input_tokens"));
@@ -361,7 +361,7 @@ fn time_split(chapter: &Chapter) -> [(&'static str, u64); 3] {
             }
             _ => continue,
         };
-        spans[which].push((node.start, node.start + ns));
+        spans[which].push((node.start, node.start.saturating_add(ns)));
     }
     let person = covered(&mut spans[2]);
     let tool = covered(&mut spans[1]).saturating_sub(person);
