@@ -95,22 +95,23 @@ impl<'a> Timeline<'a> {
                 None => top.push(*node),
             }
         }
-        self.level(&mut top, &children, 0, &span, &mut out);
+        self.level(&mut top, &mut children, 0, &span, &mut out);
         out
     }
 
     fn level(
         &self,
         nodes: &mut [&Node],
-        children: &HashMap<u64, Vec<&Node>>,
+        children: &mut HashMap<u64, Vec<&Node>>,
         depth: usize,
         span: &Span,
         out: &mut Vec<String>,
     ) {
         nodes.sort_by_key(|node| (node.start, node.address));
         for node in nodes.iter() {
-            let inside = node.span_id.and_then(|id| children.get(&id));
-            let mut inside = inside.cloned().unwrap_or_default();
+            // Taken out: where two lines claim one id, what is inside is shown once.
+            let inside = node.span_id.and_then(|id| children.remove(&id));
+            let mut inside = inside.unwrap_or_default();
             let mut rules = Vec::new();
             if !self.style.full && node.kind.as_ref() == "tool_call" {
                 // A rule that let a tool pass is a word on its row; a person's answer has its own.
