@@ -17,9 +17,10 @@ const LABEL: usize = 10;
 
 /// Renders chapters.
 ///
-/// ```no_run
+/// ```
+/// use spanledger::session::Chapter;
 /// use spanledger::view::{Style, Timeline};
-/// # let chapter: spanledger::session::Chapter = unimplemented!();
+/// let chapter = Chapter::default(); // as `Chapters::ready` hands it out
 /// for line in Timeline::new(&Style::plain()).chapter(&chapter) {
 ///     println!("{line}");
 /// }
