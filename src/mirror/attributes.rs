@@ -3,8 +3,8 @@
 use std::borrow::Cow;
 use std::collections::HashSet;
 
-use opentelemetry_proto::tonic::common::v1::any_value::Value;
-use opentelemetry_proto::tonic::common::v1::{AnyValue, ArrayValue, KeyValue};
+use super::otlp::any_value::Value;
+use super::otlp::{AnyValue, ArrayValue, KeyValue};
 
 use super::content::{self, Measure};
 use super::origin::Limits;

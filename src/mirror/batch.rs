@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
-use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
-use opentelemetry_proto::tonic::trace::v1::{ResourceSpans, ScopeSpans, Span};
+use super::otlp::ExportTraceServiceRequest;
+use super::otlp::{ResourceSpans, ScopeSpans, Span};
 use prost::Message;
 use prost::encoding::encoded_len_varint;
 
 use super::origin::Origin;
+use super::transport::Encoding;
 
 /// What a collector takes by default over gRPC is 4 MiB; a request stays below it.
 pub const MAX_BATCH_BYTES: usize = 4 * 1024 * 1024 - 64 * 1024;
@@ -209,12 +210,16 @@ impl<T> Batch<T> {
     }
 
     /// The request, as JSON.
-    ///
-    /// # Errors
-    ///
-    /// None that a mapped span could cause: it has only finite numbers and texts.
-    pub fn encode_json(&self) -> serde_json::Result<Vec<u8>> {
-        serde_json::to_vec(&self.request())
+    pub fn encode_json(&self) -> Vec<u8> {
+        self.request().to_json()
+    }
+
+    /// The request, as a transport wants it.
+    pub fn encode_as(&self, encoding: Encoding) -> Vec<u8> {
+        match encoding {
+            Encoding::Protobuf => self.encode(),
+            Encoding::Json => self.encode_json(),
+        }
     }
 
     /// Two batches that hold its halves, the first ones first. Of one span, or none, there are

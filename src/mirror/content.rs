@@ -3,11 +3,12 @@
 
 use std::borrow::Cow;
 
-use opentelemetry_proto::tonic::common::v1::any_value::Value;
-use opentelemetry_proto::tonic::common::v1::{ArrayValue, KeyValue};
-use opentelemetry_proto::tonic::trace::v1::Span;
+use super::otlp::Span;
+use super::otlp::any_value::Value;
+use super::otlp::{ArrayValue, KeyValue};
 
 use super::attributes::{cut_text, key_value, unsigned};
+use super::json::plain_list;
 use crate::ledger::hex_digest;
 use crate::reader::RawValue;
 
@@ -170,9 +171,7 @@ fn shortened(attributes: Vec<KeyValue>) -> Vec<KeyValue> {
                 Some(Measure::of_sent(text))
             }
             Some(Value::ArrayValue(list)) if list_bytes(list) > SHORT => {
-                serde_json::to_string(list)
-                    .ok()
-                    .map(|json| Measure::of_text(&json))
+                Some(Measure::of_text(&plain_list(list)))
             }
             _ => None,
         };

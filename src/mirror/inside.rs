@@ -1,6 +1,6 @@
 //! What lies inside a span or beside it: its short events and its links.
 
-use opentelemetry_proto::tonic::trace::v1::span::{Event, Link};
+use super::otlp::span::{Event, Link};
 
 use super::attributes::{Attributes, member_name};
 use super::map::id;

@@ -2,10 +2,10 @@
 
 use std::borrow::Cow;
 
-use opentelemetry_proto::tonic::common::v1::any_value::Value;
-use opentelemetry_proto::tonic::trace::v1::span::SpanKind as OtlpKind;
-use opentelemetry_proto::tonic::trace::v1::status::StatusCode;
-use opentelemetry_proto::tonic::trace::v1::{Span, Status};
+use super::otlp::any_value::Value;
+use super::otlp::span::SpanKind as OtlpKind;
+use super::otlp::status::StatusCode;
+use super::otlp::{Span, Status};
 
 use super::attributes::{Attributes, member_name};
 use super::content::content_key;

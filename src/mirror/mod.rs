@@ -66,9 +66,14 @@ mod dead;
 mod endpoint;
 mod environment;
 mod inside;
+mod json;
 mod map;
 mod names;
 mod origin;
+/// The messages that travel, made from `proto/otlp_trace.proto`.
+#[rustfmt::skip]
+#[allow(clippy::all, clippy::pedantic, missing_docs)]
+pub mod otlp;
 mod pass;
 mod send;
 mod transport;
@@ -81,4 +86,4 @@ pub use map::span;
 pub use origin::{Limits, MAPPING, NotAnOrigin, Origin, Policy};
 pub use pass::{Owed, Pass, owed};
 pub use send::{Sender, Sent};
-pub use transport::{Answer, MAX_ANSWER, Transport};
+pub use transport::{Answer, Encoding, MAX_ANSWER, Transport};

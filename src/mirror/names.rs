@@ -1,7 +1,7 @@
 //! What the fields of a line are called as attributes.
 
-use opentelemetry_proto::tonic::common::v1::any_value::Value;
-use opentelemetry_proto::tonic::common::v1::{AnyValue, ArrayValue};
+use super::otlp::any_value::Value;
+use super::otlp::{AnyValue, ArrayValue};
 
 use super::attributes::{Attributes, member_name};
 use super::content::content_key;

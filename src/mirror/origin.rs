@@ -2,9 +2,9 @@
 
 use std::fmt;
 
-use opentelemetry_proto::tonic::common::v1::any_value::Value;
-use opentelemetry_proto::tonic::common::v1::{InstrumentationScope, KeyValue};
-use opentelemetry_proto::tonic::resource::v1::Resource;
+use super::otlp::Resource;
+use super::otlp::any_value::Value;
+use super::otlp::{InstrumentationScope, KeyValue};
 use prost::Message;
 
 use super::attributes::{key_value, member_name, plain};

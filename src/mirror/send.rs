@@ -10,6 +10,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
+use bytes::Bytes;
+
 use super::batch::{Batch, DEFAULT_BATCH_BYTES, DEFAULT_BATCH_SPANS};
 use super::classify::{self, Verdict};
 use super::content::without_content;
@@ -227,9 +229,10 @@ impl<'a> Sender<'a> {
     async fn deliver(&mut self, batch: &Batch<Tag>) -> Verdict {
         let started = Instant::now();
         let mut wait = FIRST_WAIT;
+        let request = Bytes::from(batch.encode_as(self.transport.encoding()));
         loop {
             self.sent.requests += 1;
-            let answer = self.transport.send(batch.request()).await;
+            let answer = self.transport.send(request.clone()).await;
             let verdict = self.judge(&answer);
             let (after, why) = match &verdict {
                 Verdict::Retry { after, why } => (*after, why),

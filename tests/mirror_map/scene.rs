@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use opentelemetry_proto::tonic::common::v1::any_value::Value as Any;
-use opentelemetry_proto::tonic::common::v1::{AnyValue, KeyValue};
-use opentelemetry_proto::tonic::trace::v1::Span;
 use serde_json::{Value, json};
+use spanledger::mirror::otlp::Span;
+use spanledger::mirror::otlp::any_value::Value as Any;
+use spanledger::mirror::otlp::{AnyValue, KeyValue};
 use spanledger::mirror::{self, Origin};
 use spanledger::reader::RawLine;
 
