@@ -19,7 +19,6 @@ pub(super) fn key_value(key: impl Into<String>, value: Value) -> KeyValue {
     KeyValue {
         key: key.into(),
         value: Some(AnyValue { value: Some(value) }),
-        ..KeyValue::default()
     }
 }
 
