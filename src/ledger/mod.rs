@@ -64,7 +64,7 @@ pub(crate) use fork::fork_generation;
 pub(crate) use format::event_kind;
 pub(crate) use log::{At, Note, SessionLog};
 pub(crate) use open_span::OpenSpan;
-#[cfg(feature = "follow")]
+#[cfg(any(feature = "follow", feature = "mirror"))]
 pub(crate) use past::kind_of;
 pub(crate) use past::lines as whole_lines;
 #[cfg(feature = "cli")]

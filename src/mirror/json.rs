@@ -164,7 +164,8 @@ fn status(of: &Status, o: &mut Object<'_>) {
 }
 
 fn attribute(of: &KeyValue, o: &mut Object<'_>) {
-    o.text("key", &of.key);
+    // Readers in the field insist on it, empty or not.
+    o.member("key", |out| write_string(&of.key, out));
     o.message("value", of.value.as_ref(), value);
 }
 

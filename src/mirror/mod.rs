@@ -77,8 +77,9 @@ pub mod otlp;
 mod pass;
 mod send;
 mod transport;
+mod wire;
 
-pub use batch::{Batch, DEFAULT_BATCH_BYTES, DEFAULT_BATCH_SPANS, MAX_BATCH_BYTES};
+pub use batch::{Batch, DEFAULT_BATCH_BYTES, DEFAULT_BATCH_SPANS, MAX_BATCH_BYTES, Pushed};
 pub use classify::Verdict;
 pub use config::{Compression, Otlp, Pem, Protocol, Resolved};
 pub use content::without_content;

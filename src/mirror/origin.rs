@@ -3,11 +3,11 @@
 use std::fmt;
 
 use super::otlp::Resource;
-use super::otlp::any_value::Value;
 use super::otlp::{InstrumentationScope, KeyValue};
 use prost::Message;
 
 use super::attributes::{key_value, member_name, plain};
+use super::wire::Val;
 use crate::reader::{RawLine, RawValue};
 
 /// The version of the mapping from lines to spans that this crate knows. Bytes of another version
@@ -192,7 +192,7 @@ fn resource_attributes(
             Some(file) if !file.is_empty() => format!("unknown_service:{file}"),
             _ => "unknown_service".to_owned(),
         };
-        attributes.push(key_value("service.name", Value::StringValue(name)));
+        attributes.push(key_value("service.name", Val::Text(name.into())));
     }
     attributes.sort_by(|a, b| a.key.cmp(&b.key));
     attributes.dedup_by(|a, b| a.key == b.key);
@@ -202,6 +202,7 @@ fn resource_attributes(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::mirror::otlp::any_value::Value;
 
     fn origin(payload: &str) -> Result<Origin, NotAnOrigin> {
         let line = format!(

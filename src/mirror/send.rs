@@ -12,16 +12,16 @@ use std::time::{Duration, Instant, SystemTime};
 
 use bytes::Bytes;
 
-use super::batch::{Batch, DEFAULT_BATCH_BYTES, DEFAULT_BATCH_SPANS};
+use super::batch::{Batch, DEFAULT_BATCH_BYTES, DEFAULT_BATCH_SPANS, Pushed};
 use super::classify::{self, Verdict};
 use super::content::without_content;
 use super::cursor::Cursor;
+use super::dead;
 use super::origin::Origin;
 use super::transport::{Answer, Transport};
-use super::{dead, map};
 use crate::event::SpanKind;
-use crate::ledger::segments;
-use crate::reader::{Address, Found, SegmentReader};
+use crate::ledger::{kind_of, segments};
+use crate::reader::{Address, Found, RawLine, SegmentReader};
 use crate::redact::Redactor;
 
 const FIRST_WAIT: Duration = Duration::from_millis(200);
@@ -145,33 +145,32 @@ impl<'a> Sender<'a> {
             cursor,
         });
         let work = self.works.len() - 1;
-        loop {
-            let (at, opened, mapped) = match reader.next()? {
-                None => break,
-                Some(Found::Line(line)) if SpanKind::is_close_kind(&line.kind) => {
-                    let opened = line.payload().get("opened_seg").and_then(|v| v.u64());
-                    let opened = opened.and_then(|n| u32::try_from(n).ok()).unwrap_or(seg);
-                    let origin = origins
-                        .entry(opened)
-                        .or_insert_with(|| read_origin(all, opened));
-                    let span = origin.as_ref().and_then(|origin| map::span(origin, &line));
-                    (line.address(), origin.clone(), span)
-                }
-                Some(_) => continue,
-            };
-            let (Some(origin), Some(span)) = (opened, mapped) else {
+        while let Some((found, end)) = reader.next_with_end(closes)? {
+            let Found::Line(line) = found else { continue };
+            let opened = opened_seg(&line).unwrap_or(seg);
+            let origin = origins
+                .entry(opened)
+                .or_insert_with(|| read_origin(all, opened));
+            let Some(origin) = origin else {
                 self.sent.left_out += 1;
                 continue;
             };
-            let end = reader.offset();
-            let tag = Tag { work, at, end };
-            if let Err((span, tag)) = self.batch.push(&origin, span, tag) {
+            let tag = Tag {
+                work,
+                at: line.address(),
+                end,
+            };
+            let mut pushed = self.batch.push_line(origin, &line, tag);
+            if pushed == Pushed::Full {
                 self.flush().await?;
                 if self.sent.stopped.is_some() {
                     return Ok(());
                 }
                 // An empty batch takes any span.
-                let _ = self.batch.push(&origin, span, tag);
+                pushed = self.batch.push_line(origin, &line, tag);
+            }
+            if pushed == Pushed::NoSpan {
+                self.sent.left_out += 1;
             }
         }
         // What follows the last span is nothing that is sent: passed when that one is.
@@ -323,13 +322,27 @@ fn smaller(batch: Batch<Tag>) -> Result<Batch<Tag>, Batch<Tag>> {
     let kept = batch.clone();
     let mut less = Batch::new(DEFAULT_BATCH_BYTES, DEFAULT_BATCH_SPANS);
     for (origin, span, tag) in batch.into_spans() {
-        let _ = less.push(&origin, without_content(span), tag);
+        let _ = less.push(&origin, &without_content(span), tag);
     }
     if less.encoded_len() < before {
         Ok(less)
     } else {
         Err(kept)
     }
+}
+
+/// Whether a line closes a span; the others aren't even parsed.
+fn closes(line: &[u8]) -> bool {
+    let kind = kind_of(line).and_then(|kind| std::str::from_utf8(kind).ok());
+    kind.is_some_and(SpanKind::is_close_kind)
+}
+
+/// The segment that opened the span, where that is another one. Most lines don't say so, which is
+/// seen faster than their members are gone through.
+fn opened_seg(line: &RawLine<'_>) -> Option<u32> {
+    let payload = line.payload();
+    memchr::memmem::find(payload.as_str().as_bytes(), b"\"opened_seg\"")?;
+    u32::try_from(payload.get("opened_seg")?.u64()?).ok()
 }
 
 fn read_origin(all: &[(u32, PathBuf)], seg: u32) -> Option<Arc<Origin>> {

@@ -199,6 +199,22 @@ impl SegmentReader {
         Ok(None)
     }
 
+    /// The same, and where the line ends in the file.
+    #[cfg(feature = "mirror")]
+    pub(crate) fn next_with_end(
+        &mut self,
+        want: impl Fn(&[u8]) -> bool,
+    ) -> io::Result<Option<(Found<'_>, u64)>> {
+        self.next_seq = None;
+        while let Some((start, end, skipped)) = self.line()? {
+            if want(&self.buf[start..end]) {
+                let line_end = self.offset();
+                return Ok(Some((self.found(start, end, skipped), line_end)));
+            }
+        }
+        Ok(None)
+    }
+
     /// Goes to a place at or before the first line that is not `before`, by halving. Lines that
     /// don't tell are passed over.
     pub(crate) fn halve(
