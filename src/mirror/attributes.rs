@@ -217,16 +217,23 @@ impl<'a> Attributes<'a> {
     /// A field of the user's that has the name of one of ours is called `agent.custom.…`.
     fn name_apart(&mut self) {
         let list = &self.list;
-        let twice: Vec<usize> = if list.len() <= FEW {
-            let before = |at: usize| list[..at].iter().any(|(key, _)| *key == list[at].0);
-            (self.ours..list.len()).filter(|at| before(*at)).collect()
+        let mut twice = Vec::new();
+        if list.len() <= FEW {
+            // Which lengths and ends there are so far, one bit each: most names are new by that.
+            let mut met = 0u64;
+            let before = |at: usize| list[..at].iter().any(|(other, _)| *other == list[at].0);
+            for (at, (key, _)) in list.iter().enumerate() {
+                if at >= self.ours && met & key.mark() != 0 && before(at) {
+                    twice.push(at);
+                }
+                met |= key.mark();
+            }
         } else {
             let mut seen = HashSet::with_capacity(list.len());
             let keys = list.iter().enumerate();
-            keys.filter(|(_, (key, _))| !seen.insert(key.to_text()))
-                .map(|(at, _)| at)
-                .collect()
-        };
+            let again = keys.filter(|(_, (key, _))| !seen.insert(key.to_text()));
+            twice.extend(again.map(|(at, _)| at));
+        }
         for at in twice {
             let key = self.list[at].0.to_text();
             let own = key.strip_prefix("agent.").unwrap_or(&key);

@@ -120,6 +120,14 @@ impl<'a> Key<'a> {
         self.before.len() + self.name.len() + self.after.len()
     }
 
+    /// One bit of 64, the same for equal names.
+    pub fn mark(&self) -> u64 {
+        let last = self.after.bytes().last();
+        let last = last.or(self.name.bytes().last());
+        let last = last.or(self.before.bytes().last());
+        1 << ((self.len() * 7 + usize::from(last.unwrap_or_default())) & 63)
+    }
+
     fn bytes(&self) -> impl Iterator<Item = u8> {
         let (before, after) = (self.before.bytes(), self.after.bytes());
         before.chain(self.name.bytes()).chain(after)
