@@ -3,7 +3,8 @@
 //! It reads close lines, never live spans. What a line maps to, how spans are put into requests, and
 //! what an answer means are functions of their arguments alone, so that a span sent again, by
 //! whomever, has the same bytes. Around these: [`Otlp`], where to and how; [`Transport`], one request
-//! and its answer; [`Sender`], from a cursor to an OK; [`Pass`], all that a root owes.
+//! and its answer; [`Pass`], all that a root owes. An agent that names an endpoint sends what it
+//! records by itself, see [`Builder::otlp`](crate::Builder::otlp).
 //!
 //! - [`Origin`]: what the first line of a segment fixes for the spans opened in it;
 //! - [`span`]: the span that a close line tells of, and [`without_content`] for a server that
@@ -69,8 +70,12 @@ mod inside;
 mod map;
 mod names;
 mod origin;
+mod others;
 mod pass;
+mod race;
+mod resource;
 mod send;
+mod thread;
 mod transport;
 
 pub use batch::{Batch, DEFAULT_BATCH_BYTES, DEFAULT_BATCH_SPANS, MAX_BATCH_BYTES};
@@ -80,5 +85,8 @@ pub use content::without_content;
 pub use map::span;
 pub use origin::{Limits, MAPPING, NotAnOrigin, Origin, Policy};
 pub use pass::{Owed, Pass, owed};
-pub use send::{Sender, Sent};
+pub use send::Sent;
 pub use transport::{Answer, MAX_ANSWER, Transport};
+
+pub(crate) use resource::detected;
+pub(crate) use thread::start;
