@@ -477,8 +477,13 @@ impl SessionLog {
         let whole = match &mut state.segment {
             Some(segment) => {
                 let _ = segment.reopen();
+                let before = segment.size;
                 let whole = segment.terminate();
-                segment.tell();
+                match core.sync {
+                    _ if segment.size == before => {}
+                    super::Sync::Os => segment.tell(),
+                    _ => core.mark_dirty(&segment.path, segment.live.as_ref()),
+                }
                 whole
             }
             None => true,

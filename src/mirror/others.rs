@@ -91,11 +91,6 @@ impl First {
         }
         Ok(None)
     }
-
-    /// For whom it was recorded.
-    fn endpoint(&self) -> Option<&str> {
-        self.origin.as_ref().ok()?.policy().endpoint.as_deref()
-    }
 }
 
 impl<'a> Sorter<'a> {
@@ -104,6 +99,22 @@ impl<'a> Sorter<'a> {
             root,
             endpoint,
             alive: HashMap::new(),
+        }
+    }
+
+    /// Whether a segment was recorded for the endpoint that was asked about, or for nobody.
+    pub fn meant(&self, path: &Path) -> io::Result<bool> {
+        Ok(First::read(path)?.is_some_and(|first| self.is_meant(&first)))
+    }
+
+    fn is_meant(&self, first: &First) -> bool {
+        match (&first.origin, self.endpoint) {
+            (Err(_), _) => false,
+            (Ok(origin), Some(wanted)) => {
+                let recorded = origin.policy().endpoint.as_deref();
+                recorded.is_none_or(|recorded| recorded == wanted)
+            }
+            (Ok(_), None) => true,
         }
     }
 
@@ -117,11 +128,10 @@ impl<'a> Sorter<'a> {
         let known = self.alive.get(&first.writer).copied();
         let lives = known.unwrap_or_else(|| writer_is_alive(self.root, &first.writer));
         self.alive.insert(first.writer.clone(), lives);
-        let whose = match (lives, first.endpoint(), self.endpoint) {
-            (true, ..) => Whose::Living,
-            _ if first.origin.is_err() => Whose::Elsewhere,
-            (_, Some(recorded), Some(wanted)) if recorded != wanted => Whose::Elsewhere,
-            _ => Whose::Ours,
+        let whose = match (lives, self.is_meant(&first)) {
+            (true, _) => Whose::Living,
+            (false, true) => Whose::Ours,
+            (false, false) => Whose::Elsewhere,
         };
         Ok((whose, Some(first)))
     }

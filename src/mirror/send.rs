@@ -11,17 +11,20 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
+use opentelemetry_proto::tonic::trace::v1::Span;
+
 use super::batch::{Batch, DEFAULT_BATCH_BYTES, DEFAULT_BATCH_SPANS};
 use super::classify::{self, Verdict};
 use super::content::without_content;
 use super::cursor::Cursor;
+use super::dead::{self, Letter};
+use super::map;
 use super::origin::Origin;
 use super::race::first;
 use super::transport::{Answer, Transport};
-use super::{dead, map};
 use crate::event::SpanKind;
 use crate::ledger::{Live, Outbox, segment_name, unmark};
-use crate::reader::{Address, Found, SegmentReader};
+use crate::reader::{Address, Found, RawLine, SegmentReader};
 use crate::redact::Redactor;
 
 const FIRST_WAIT: Duration = Duration::from_millis(200);
@@ -225,11 +228,7 @@ impl<'a> Sender<'a> {
             let (at, mapped) = match reader.next()? {
                 None => break,
                 Some(Found::Line(line)) if SpanKind::is_close_kind(&line.kind) => {
-                    let opened = line.payload().get("opened_seg").and_then(|v| v.u64());
-                    let opened = opened.and_then(|n| u32::try_from(n).ok());
-                    let origin = self.origin(&path, opened.unwrap_or(line.seg));
-                    let span = origin.as_ref().and_then(|origin| map::span(origin, &line));
-                    (line.address(), origin.zip(span))
+                    (line.address(), self.mapped(&path, &line))
                 }
                 Some(_) => continue,
             };
@@ -256,6 +255,15 @@ impl<'a> Sender<'a> {
             }
         }
         Ok(reader.offset())
+    }
+
+    /// The span that a close line tells of, and who recorded it.
+    fn mapped(&mut self, path: &Path, line: &RawLine<'_>) -> Option<(Arc<Origin>, Span)> {
+        let opened = line.payload().get("opened_seg").and_then(|v| v.u64());
+        let opened = opened.and_then(|n| u32::try_from(n).ok());
+        let origin = self.origin(path, opened.unwrap_or(line.seg))?;
+        let span = map::span(&origin, line)?;
+        Some((origin, span))
     }
 
     /// What the first line of a segment beside `path` fixes.
@@ -313,6 +321,73 @@ impl<'a> Sender<'a> {
             }
         }
         Ok(())
+    }
+
+    /// Sends the spans of a dead letter once more. Whether a server has all of them now.
+    pub async fn letter(&mut self, session: &Path, letter: &Letter) -> io::Result<bool> {
+        let mut stack = self.lines(session, letter)?;
+        let mut taken = !stack.is_empty();
+        while let Some(batch) = stack.pop() {
+            let len = batch.len() as u64;
+            match self.deliver(&batch).await {
+                Verdict::Accepted { rejected, .. } => {
+                    self.sent.spans += len.saturating_sub(rejected);
+                    self.sent.dead += rejected.min(len);
+                    taken &= rejected == 0;
+                }
+                Verdict::Split { .. } | Verdict::Dead { .. } if batch.len() > 1 => {
+                    if let Ok((first, second)) = batch.split() {
+                        stack.extend([second, first]);
+                    }
+                }
+                Verdict::Split { .. } => match smaller(batch) {
+                    Ok(batch) => stack.push(batch),
+                    Err(_) => (self.sent.dead, taken) = (self.sent.dead + 1, false),
+                },
+                Verdict::Dead { .. } => (self.sent.dead, taken) = (self.sent.dead + 1, false),
+                Verdict::Retry { why, .. } | Verdict::Wait { why } => {
+                    (self.tell)(&self.sent, Some(&why));
+                    self.sent.stopped = Some(why);
+                    return Ok(false);
+                }
+            }
+            (self.tell)(&self.sent, None);
+        }
+        Ok(taken)
+    }
+
+    /// The spans of the lines that a letter is about, the first ones last.
+    fn lines(&mut self, session: &Path, letter: &Letter) -> io::Result<Vec<Batch<Tag>>> {
+        let path = session.join(segment_name(letter.from.seg));
+        let mut reader = SegmentReader::open(&path)?;
+        reader.halve(|line| Some(line.seq < letter.from.seq))?;
+        let mut batches = vec![empty()];
+        while let Some(found) = reader.next()? {
+            let Found::Line(line) = found else { continue };
+            if line.seq > letter.to.seq {
+                break;
+            }
+            if line.seq < letter.from.seq || !SpanKind::is_close_kind(&line.kind) {
+                continue;
+            }
+            let Some((origin, span)) = self.mapped(&path, &line) else {
+                continue;
+            };
+            let (work, end) = (0, 0);
+            let at = line.address();
+            let tag = Tag { work, at, end };
+            let last = batches
+                .last_mut()
+                .map(|batch| batch.push(&origin, span, tag));
+            if let Some(Err((span, tag))) = last {
+                let mut more = empty();
+                let _ = more.push(&origin, span, tag);
+                batches.push(more);
+            }
+        }
+        batches.retain(|batch| !batch.is_empty());
+        batches.reverse();
+        Ok(batches)
     }
 
     /// Lets go of everything that was read and not sent; it is read again. Whose that was.

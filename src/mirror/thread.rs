@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::io;
+use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
@@ -45,7 +46,6 @@ pub(crate) fn start(to: Resolved, recovery: Settings, outbox: Arc<Outbox>) -> io
                     to,
                     recovery,
                     outbox,
-                    lock: None,
                 };
                 thread.run();
             });
@@ -59,11 +59,13 @@ struct Thread {
     /// How what dead writers left open is closed.
     recovery: Settings,
     outbox: Arc<Outbox>,
-    lock: Option<MirrorLock>,
 }
 
+/// By the names of sessions' directories: numbers of segments, and the session's id.
+type Dead = BTreeMap<String, BTreeMap<u32, String>>;
+
 impl Thread {
-    fn run(mut self) {
+    fn run(self) {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build();
@@ -82,7 +84,7 @@ impl Thread {
         runtime.shutdown_background();
     }
 
-    async fn send(&mut self) {
+    async fn send(&self) {
         let outbox = Arc::clone(&self.outbox);
         // Server texts are masked before they are kept; nobody compares those masks.
         let redactor = Redactor::new(&Redaction::new(), MaskKey::new(random_bytes()));
@@ -134,7 +136,7 @@ impl Thread {
     }
 
     /// Sends all that is there.
-    async fn round(&mut self, sender: &mut Sender<'_>, others_at: &mut Instant) -> io::Result<()> {
+    async fn round(&self, sender: &mut Sender<'_>, others_at: &mut Instant) -> io::Result<()> {
         for live in self.outbox.take() {
             let sent = sender
                 .segment(&live.session, live.seg, Of::Live(Arc::clone(&live)))
@@ -153,30 +155,36 @@ impl Thread {
                 Ok(()) => {}
             }
         }
+        // Held until the last of them is sent.
+        let mut lock = None;
         if Instant::now() >= *others_at {
             *others_at = Instant::now() + OTHERS_EVERY;
-            self.others(sender).await?;
+            lock = self.others(sender).await?;
         }
         sender.flush().await?;
-        self.outbox.others.store(0, Ordering::Relaxed);
+        if lock.is_some() && sender.sent.stopped.is_none() {
+            self.outbox.others.store(0, Ordering::Relaxed);
+        }
         Ok(())
     }
 
-    /// Sends what dead writers left, if no other process does.
-    async fn others(&mut self, sender: &mut Sender<'_>) -> io::Result<()> {
-        let dead = self.dead()?;
-        if dead.is_empty() {
-            return Ok(());
+    /// Reads and sends what dead writers left, unless there is nothing or another process does.
+    /// What is held meanwhile.
+    async fn others(&self, sender: &mut Sender<'_>) -> io::Result<Option<MirrorLock>> {
+        let (dead, stale) = self.dead()?;
+        if dead.is_empty() && stale.is_empty() {
+            return Ok(None);
         }
-        if self.lock.is_none() {
-            self.lock = MirrorLock::take(self.root.path())?;
-        }
-        if self.lock.is_none() {
-            return Ok(());
+        let Some(lock) = MirrorLock::take(self.root.path())? else {
+            self.outbox.others.store(0, Ordering::Relaxed);
+            return Ok(None);
+        };
+        for marker in &stale {
+            unmark(marker)?;
         }
         self.recover(&dead)?;
         // Again: what was open is closed in segments that have come since.
-        for (session, segs) in self.dead()? {
+        for (session, segs) in self.dead()?.0 {
             let dir = self.root.sessions().join(&session);
             let open = left_open_in(&self.root, &dir)?;
             for seg in segs.keys() {
@@ -188,14 +196,15 @@ impl Thread {
                 }
             }
         }
-        Ok(())
+        Ok(Some(lock))
     }
 
-    /// The segments of dead writers that are this process's to send, and their sessions' ids.
-    fn dead(&self) -> io::Result<BTreeMap<String, BTreeMap<u32, String>>> {
+    /// The segments of dead writers that are this process's to send, and the markers of what is
+    /// gone or was never written.
+    fn dead(&self) -> io::Result<(Dead, Vec<PathBuf>)> {
         let endpoint = self.to.shown();
         let mut sorter = Sorter::new(&self.root, Some(&endpoint));
-        let mut dead: BTreeMap<_, BTreeMap<_, _>> = BTreeMap::new();
+        let (mut dead, mut stale) = (Dead::new(), Vec::new());
         let mut owed = 0;
         for (session, seg) in marked(&self.root)? {
             let dir = self.root.sessions().join(&session);
@@ -208,25 +217,17 @@ impl Thread {
                     let segs = dead.entry(session).or_default();
                     segs.insert(seg, first.session_id);
                 }
-                Ok((Whose::Nobodys, _)) => self.forget(&dir, seg)?,
-                Err(error) if gone(&error) => self.forget(&dir, seg)?,
+                Ok((Whose::Nobodys, _)) => stale.extend(marker(&self.root, &dir, seg)),
+                Err(error) if gone(&error) => stale.extend(marker(&self.root, &dir, seg)),
                 found => drop(found?),
             }
         }
         self.outbox.others.store(owed, Ordering::Relaxed);
-        Ok(dead)
-    }
-
-    /// Takes away the marker of a segment that is gone or empty, if that is this process's to say.
-    fn forget(&self, session: &std::path::Path, seg: u32) -> io::Result<()> {
-        match (&self.lock, marker(&self.root, session, seg)) {
-            (Some(_), Some(marker)) => unmark(&marker),
-            _ => Ok(()),
-        }
+        Ok((dead, stale))
     }
 
     /// Closes what the dead left open, as a writer of its own that is gone when that is done.
-    fn recover(&self, dead: &BTreeMap<String, BTreeMap<u32, String>>) -> io::Result<()> {
+    fn recover(&self, dead: &Dead) -> io::Result<()> {
         let mut ledger = None;
         for (session, segs) in dead {
             let dir = self.root.sessions().join(session);

@@ -4,13 +4,11 @@ use spanledger::ledger::{Removal, can_remove_session, remove_session};
 use spanledger::{Outcome, SpanExt, events, spans};
 
 use super::otlp_server::OtlpServer;
-use super::scene::{Sending, markers, wait_for_spans};
+use super::scene::{Sending, markers, until, wait_for_spans};
 
 /// Until the thread has taken note of what the server took.
 fn settled(agent: &Sending) {
-    while agent.guard.health().mirror.unwrap().owed_bytes > 0 {
-        std::thread::yield_now();
-    }
+    until(|| agent.guard.health().mirror.unwrap().owed_bytes == 0);
 }
 
 #[test]
@@ -38,9 +36,7 @@ fn a_line_after_everything_was_sent_brings_the_marker_back() {
     let agent = Sending::to(root.path(), &server.url());
     agent.session("ses_1", 1);
     wait_for_spans(&server, 2);
-    while !markers(root.path()).is_empty() {
-        std::thread::yield_now();
-    }
+    until(|| markers(root.path()).is_empty());
     // As if the machine went down right after it: nothing is sent any more.
     let Sending { guard, dispatch } = agent;
     let session = guard.handle().session("ses_1");
@@ -93,5 +89,6 @@ fn a_segment_removed_underneath_is_forgotten_and_the_rest_goes_on() {
     let other = Sending::to(root.path(), &server.url());
     other.session("ses_2", 1);
     other.end();
+    assert_eq!(markers(root.path()), [""; 0]);
     assert_eq!(server.received().len(), 1);
 }

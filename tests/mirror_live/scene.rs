@@ -134,3 +134,15 @@ pub fn wait_for_spans(server: &OtlpServer, count: usize) -> Vec<Received> {
         requests = received.len() + 1;
     }
 }
+
+/// Until something that another thread does has happened.
+pub fn until(happened: impl Fn() -> bool) {
+    let started = std::time::Instant::now();
+    while !happened() {
+        assert!(
+            started.elapsed() < Duration::from_secs(60),
+            "it never happened"
+        );
+        std::thread::yield_now();
+    }
+}
