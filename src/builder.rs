@@ -15,12 +15,20 @@ use tracing_subscriber::util::SubscriberInitExt;
 use crate::error::Error;
 use crate::guard::Guard;
 use crate::layer::{Choose, LedgerFilter, LedgerLayer, Recorder, RecordingLayer};
+#[cfg(feature = "mirror")]
+use crate::ledger::Mirroring;
 use crate::ledger::{Ledger, Root, Settings, Sync};
+#[cfg(feature = "mirror")]
+use crate::mirror::Otlp;
 use crate::redact::{Limits, Redaction};
 
 /// Values longer than this go to a blob of their own, unless the builder or
 /// `SPANLEDGER_INLINE_LIMIT` says otherwise.
 pub const DEFAULT_INLINE_LIMIT: usize = 16 * 1024;
+
+/// How long a shutdown waits for the mirror, unless the builder says otherwise.
+#[cfg(feature = "mirror")]
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Sets up a ledger. Made by [`builder`](crate::builder).
 ///
@@ -42,6 +50,17 @@ pub struct Builder {
     spans: Option<Choose>,
     events: Option<Choose>,
     resource: Map<String, Value>,
+    #[cfg(feature = "mirror")]
+    sending: Sending,
+}
+
+/// What is said of the mirror.
+#[cfg(feature = "mirror")]
+#[derive(Clone, Default)]
+struct Sending {
+    otlp: Option<Otlp>,
+    off: bool,
+    shutdown_timeout: Option<Duration>,
 }
 
 impl std::fmt::Debug for Builder {
@@ -126,6 +145,50 @@ impl Builder {
         self
     }
 
+    /// Sends what is recorded over OTLP, from a thread of its own that reads the trace. What this
+    /// leaves open the standard environment says; see [`Otlp`] for both. By default there is no
+    /// mirror, and no thread, unless the environment names an endpoint.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// use spanledger::mirror::Otlp;
+    /// let (layer, guard) = spanledger::builder()
+    ///     .root(dir.path())
+    ///     .otlp(Otlp::new().endpoint("http://127.0.0.1:4317").header("x-team", "agents"))
+    ///     .build::<tracing_subscriber::Registry>()?;
+    /// # drop((layer, guard));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[cfg(feature = "mirror")]
+    pub fn otlp(mut self, otlp: Otlp) -> Self {
+        self.sending.otlp = Some(otlp);
+        self
+    }
+
+    /// Sends what is recorded to this address, such as `http://127.0.0.1:4317`. Short for
+    /// [`otlp`](Self::otlp) with nothing but an endpoint; what was set there stays.
+    #[cfg(feature = "mirror")]
+    pub fn otlp_endpoint(mut self, endpoint: impl Into<String>) -> Self {
+        let otlp = self.sending.otlp.unwrap_or_default();
+        self.sending.otlp = Some(otlp.endpoint(endpoint));
+        self
+    }
+
+    /// Whether anything is sent at all. With `false` nothing is, whatever the environment says.
+    #[cfg(feature = "mirror")]
+    pub fn mirror(mut self, sends: bool) -> Self {
+        self.sending.off = !sends;
+        self
+    }
+
+    /// How long [`Guard::shutdown`] and the guard's drop wait for a server to take what was
+    /// recorded. What it doesn't take is sent by whoever starts next. By default 2 s.
+    #[cfg(feature = "mirror")]
+    pub fn shutdown_timeout(mut self, timeout: Duration) -> Self {
+        self.sending.shutdown_timeout = Some(timeout);
+        self
+    }
+
     /// The bare layer, for a registry of your own, and its guard.
     ///
     /// The root need not be writable: then nothing is recorded until it is,
@@ -144,7 +207,8 @@ impl Builder {
             None if disabled => PathBuf::new(),
             None => return Err(Error::NoRoot),
         };
-        let settings = Settings {
+        #[allow(unused_mut)]
+        let mut settings = Settings {
             disabled,
             root: std::path::absolute(&root).unwrap_or(root),
             sync: self.sync.map_or_else(sync_by_env, Ok)?,
@@ -154,7 +218,14 @@ impl Builder {
             },
             redaction: self.redaction,
             resource: self.resource,
+            mirroring: None,
         };
+        #[cfg(feature = "mirror")]
+        let within = self.sending.shutdown_timeout.unwrap_or(SHUTDOWN_TIMEOUT);
+        #[cfg(feature = "mirror")]
+        if !disabled {
+            self.sending.set_up(&mut settings)?;
+        }
         let filter = LedgerFilter {
             disabled,
             carry: self.carry.unwrap_or(LevelFilter::INFO),
@@ -164,7 +235,14 @@ impl Builder {
         let recorder = Arc::new(Recorder {
             ledger: Ledger::new(settings)?,
         });
-        let guard = Guard::new(Arc::clone(&recorder), disabled);
+        #[cfg(feature = "mirror")]
+        recorder.ledger.start_mirror();
+        let guard = Guard::new(
+            Arc::clone(&recorder),
+            disabled,
+            #[cfg(feature = "mirror")]
+            within,
+        );
         let layer = RecordingLayer::new(recorder, filter.clone());
         Ok((layer.with_filter(filter), guard))
     }
@@ -177,6 +255,31 @@ impl Builder {
             .try_init()
             .map_err(|_| Error::AlreadyInitialized)?;
         Ok(guard)
+    }
+}
+
+#[cfg(feature = "mirror")]
+impl Sending {
+    /// Says in the settings what runs here, and, where there is a mirror, what is sent and how.
+    fn set_up(self, settings: &mut Settings) -> Result<(), Error> {
+        settings.resource = crate::mirror::detected(std::mem::take(&mut settings.resource));
+        let to = match self.off {
+            true => None,
+            false => Otlp::resolve(self.otlp, |name| std::env::var(name).ok())?,
+        };
+        let Some(to) = to else { return Ok(()) };
+        settings.mirroring = Some(Mirroring {
+            policy: to.policy().to_string().into(),
+            start: None,
+        });
+        // What it closes for the dead it hands over to itself: no second thread.
+        let recovery = settings.clone();
+        if let Some(mirroring) = &mut settings.mirroring {
+            mirroring.start = Some(Arc::new(move |outbox| {
+                crate::mirror::start(to.clone(), recovery.clone(), outbox)
+            }));
+        }
+        Ok(())
     }
 }
 

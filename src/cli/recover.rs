@@ -176,6 +176,7 @@ fn ledger(context: &Context) -> Result<Guard, Failed> {
     let built = builder()
         .root(context.store.root())
         .disabled(false)
+        .mirror(false)
         .build::<Registry>();
     let (_, guard) = built.map_err(|error| Failed::Usage(error.to_string()))?;
     Ok(guard)

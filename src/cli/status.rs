@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use super::context::{Context, Failed};
 use crate::ledger::{segments, time_text};
+use crate::mirror::{Owed, owed_in};
 use crate::reader::{Damage, Found, SegmentReader};
 use crate::session::{Entry, Status as Standing};
 use crate::view;
@@ -54,6 +55,7 @@ impl Status {
         };
         let stalled: Vec<_> = live.iter().filter(|entry| is_stalled(entry)).collect();
         let bytes: u64 = context.store.dirs()?.iter().map(|dir| dir_bytes(dir)).sum();
+        let mirror = owed_in(&context.store)?;
         let deep = match self.deep {
             true => Some(self.read_all(context)?),
             false => None,
@@ -71,6 +73,7 @@ impl Status {
                 "by_status": by_status(&entries),
                 "live": live,
                 "stalled": stalled.len(),
+                "mirror": mirror_json(&mirror),
                 "deep": deep.as_ref().map(Deep::to_json),
             });
             context.document(&document)?;
@@ -81,6 +84,7 @@ impl Status {
             let root = context.store.root().display().to_string();
             lines.push(String::new());
             lines.extend(view::root(&root, &entries, bytes, &style));
+            lines.extend(mirror_line(&mirror, now));
             match &deep {
                 Some(deep) => lines.extend(deep.lines()),
                 None => lines.push(style.dim(
@@ -180,6 +184,34 @@ impl Deep {
             ),
         ]
     }
+}
+
+fn mirror_json(owed: &Owed) -> Value {
+    json!({
+        "owed_bytes": owed.bytes,
+        "owed_since": owed.since.map(|since| time_text(since, 6)),
+        "marked_segments": owed.marked,
+        "dead_letters": owed.dead_letters,
+    })
+}
+
+/// What the mirror owes, where it does.
+fn mirror_line(owed: &Owed, now: u64) -> Option<String> {
+    let mut said = Vec::new();
+    if let Some(since) = owed.since {
+        let age = view::text::duration(now.saturating_sub(since));
+        said.push(format!(
+            "{} not sent yet, the oldest {age} old",
+            view::text::size(owed.bytes)
+        ));
+    }
+    if owed.dead_letters > 0 {
+        said.push(format!(
+            "{} dead letters: `spanledger mirror --resend`",
+            owed.dead_letters
+        ));
+    }
+    (!said.is_empty()).then(|| format!("  mirror   {}", said.join("; ")))
 }
 
 /// Stable: outside observers rely on it. What isn't known is null.

@@ -6,9 +6,13 @@
 //!   writers/<writer id>             locked for as long as that process lives
 //!   sessions/<session>/
 //!     trace.0001.jsonl              a segment: the events of one writer, one JSON object a line
+//!     trace.0001.cursor             how far the mirror got in it
+//!     dead.0001.jsonl               what a backend refused of it for good, with the reason
 //!     blobs/<sha256>                values too large for a line, stored once
 //!     lock                          held briefly for recovery and removal
 //!   sessions/.gone-…                a session that is being removed
+//!   outbox/<session>.<segment>      present while the mirror still owes something of it
+//!   mirror.lock                     held by the one process that sends what dead ones recorded
 //!   redaction.key                   keys the digests of what was masked
 //! ```
 //!
@@ -34,6 +38,7 @@ mod health;
 mod key;
 mod log;
 mod open_span;
+mod outbox;
 mod past;
 mod process;
 mod prune;
@@ -52,6 +57,8 @@ use serde_json::{Map, Value, json};
 
 pub use format::{Line, NotALine, VERSION};
 pub use health::Health;
+#[cfg(feature = "mirror")]
+pub use health::MirrorHealth;
 pub use prune::{Removal, can_remove_session, remove_leftovers, remove_session};
 pub use sync::Sync;
 
@@ -61,16 +68,22 @@ pub(crate) use clock::wall_ns;
 pub(crate) use clock::{Moment, parse_time, time_text};
 pub(crate) use digested::Digested;
 pub(crate) use fork::fork_generation;
+#[cfg(feature = "mirror")]
+pub(crate) use fork::{close_in_child, keep_in_child};
 pub(crate) use format::event_kind;
 pub(crate) use log::{At, Note, SessionLog};
 pub(crate) use open_span::OpenSpan;
+pub(crate) use outbox::Live;
+pub(crate) use outbox::Mirroring;
+#[cfg(feature = "mirror")]
+pub(crate) use outbox::{Outbox, marked, marker, unmark};
 #[cfg(any(feature = "follow", feature = "mirror"))]
 pub(crate) use past::kind_of;
 pub(crate) use past::lines as whole_lines;
 #[cfg(feature = "cli")]
 pub(crate) use prune::dir_size;
 #[cfg(feature = "mirror")]
-pub(crate) use recovery::writer_of;
+pub(crate) use recovery::left_open_in;
 pub(crate) use root::{Root, hex_digest, segments};
 #[cfg(feature = "mirror")]
 pub(crate) use root::{open_private, segment_name};
@@ -98,6 +111,8 @@ pub(crate) struct Settings {
     pub limits: Limits,
     pub redaction: Redaction,
     pub resource: Map<String, Value>,
+    /// Present where what is recorded is sent, too.
+    pub mirroring: Option<Mirroring>,
 }
 
 /// The ledger of a process. Survives a fork by starting anew in the child.
@@ -125,6 +140,11 @@ pub(crate) struct Core {
     files: OpenFiles,
     syncer: OnceLock<Option<Arc<Syncer>>>,
     last_error: Mutex<Option<String>>,
+    mirroring: Option<Mirroring>,
+    #[cfg(feature = "mirror")]
+    outbox: Arc<Outbox>,
+    #[cfg(feature = "mirror")]
+    mirror: OnceLock<()>,
 }
 
 impl std::fmt::Debug for Core {
@@ -195,7 +215,13 @@ impl Ledger {
     pub fn health(&self) -> Health {
         let last_error = self.core().last_error.lock();
         let last_error = last_error.unwrap_or_else(PoisonError::into_inner).clone();
-        self.counters.snapshot(last_error)
+        #[allow(unused_mut)]
+        let mut health = self.counters.snapshot(last_error);
+        #[cfg(feature = "mirror")]
+        if self.settings.mirroring.is_some() {
+            health.mirror = Some(self.core().outbox.health());
+        }
+        health
     }
 
     pub fn root(&self) -> &Path {
@@ -220,6 +246,20 @@ impl Ledger {
         };
         (missing, synced)
     }
+
+    /// Starts to send, where what is recorded is sent.
+    #[cfg(feature = "mirror")]
+    pub fn start_mirror(&self) {
+        self.core().start_mirror();
+    }
+
+    /// Sends what is there, for so long at most, and no more after that.
+    #[cfg(feature = "mirror")]
+    pub fn stop_mirror(&self, within: std::time::Duration) {
+        let now = std::time::Instant::now();
+        let deadline = now.checked_add(within).unwrap_or(now);
+        self.core().outbox.stop(deadline, true);
+    }
 }
 
 impl Drop for Ledger {
@@ -231,6 +271,8 @@ impl Drop for Ledger {
             if let Some(Some(syncer)) = core.syncer.get() {
                 syncer.stop();
             }
+            #[cfg(feature = "mirror")]
+            core.outbox.stop(std::time::Instant::now(), false);
         } else {
             Box::leak(core);
         }
@@ -276,6 +318,11 @@ impl Core {
             files: OpenFiles::new(),
             syncer: OnceLock::new(),
             last_error: Mutex::new(no_key),
+            mirroring: settings.mirroring.clone(),
+            #[cfg(feature = "mirror")]
+            outbox: Arc::default(),
+            #[cfg(feature = "mirror")]
+            mirror: OnceLock::new(),
         };
         core.count(tally);
         Ok(core)
@@ -373,7 +420,7 @@ impl Core {
     }
 
     /// The payload of a segment's first line.
-    fn segment_head(&self, implicit: Option<&'static str>) -> Vec<u8> {
+    fn segment_head(&self, implicit: Option<&'static str>, policy: Option<&str>) -> Vec<u8> {
         let writer = json!(self.writer_id.get());
         let (version, process, resource) =
             (env!("CARGO_PKG_VERSION"), self.process(), &self.resource);
@@ -381,6 +428,9 @@ impl Core {
             "\"writer\":{writer},\"format\":{VERSION},\"spanledger\":\"{version}\",\"process\":{process},\
              \"resource\":{resource},\"scope\":{{\"name\":\"spanledger\",\"version\":\"{version}\"}},"
         );
+        if let Some(policy) = policy {
+            out.push_str(&format!("\"mirror\":{policy},"));
+        }
         if let Some(why) = implicit {
             out.push_str(&format!("\"implicit\":\"{why}\","));
         }
@@ -411,10 +461,42 @@ impl Core {
         started.as_ref()
     }
 
-    fn mark_dirty(&self, segment: &Path) {
+    fn mark_dirty(&self, segment: &Path, live: Option<&Arc<Live>>) {
         if let Some(syncer) = self.syncer() {
-            syncer.segment(segment);
+            syncer.segment(segment, live);
         }
+    }
+
+    /// What the first lines of this process's segments say of sending.
+    fn policy(&self) -> Option<&Arc<str>> {
+        self.mirroring.as_ref().map(|mirroring| &mirroring.policy)
+    }
+
+    /// Starts the thread that sends, once in each process: a forked child has none until it
+    /// writes.
+    #[cfg(feature = "mirror")]
+    fn start_mirror(&self) {
+        let start = self.mirroring.as_ref().and_then(|m| m.start.as_ref());
+        let Some(start) = start else { return };
+        self.mirror.get_or_init(|| {
+            if let Err(error) = start(Arc::clone(&self.outbox)) {
+                self.note_error(&format!("start the mirror's thread: {error}"));
+            }
+        });
+    }
+
+    /// The sender's view of a segment that this process begins.
+    #[cfg(feature = "mirror")]
+    fn live(&self, log: &Arc<SessionLog>, seg: u32, marker: &Path) -> Option<Arc<Live>> {
+        self.mirroring.as_ref()?.start.as_ref()?;
+        self.start_mirror();
+        let live = Live::new(&self.outbox, log, seg, marker.to_owned());
+        Some(Arc::new(live))
+    }
+
+    #[cfg(not(feature = "mirror"))]
+    fn live(&self, _: &Arc<SessionLog>, _: u32, _: &Path) -> Option<Arc<Live>> {
+        None
     }
 
     /// A directory was made or got a new entry.

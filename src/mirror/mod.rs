@@ -3,7 +3,8 @@
 //! It reads close lines, never live spans. What a line maps to, how spans are put into requests, and
 //! what an answer means are functions of their arguments alone, so that a span sent again, by
 //! whomever, has the same bytes. Around these: [`Otlp`], where to and how; [`Transport`], one request
-//! and its answer; [`Sender`], from a cursor to an OK; [`Pass`], all that a root owes.
+//! and its answer; [`Pass`], all that a root owes. An agent that names an endpoint sends what it
+//! records by itself, see [`Builder::otlp`](crate::Builder::otlp).
 //!
 //! - [`Origin`]: what the first line of a segment fixes for the spans opened in it;
 //! - [`span`]: the span that a close line tells of, and [`without_content`] for a server that
@@ -70,12 +71,16 @@ mod json;
 mod map;
 mod names;
 mod origin;
+mod others;
 /// The messages that travel, made from `proto/otlp_trace.proto`.
 #[rustfmt::skip]
 #[allow(clippy::all, clippy::pedantic, missing_docs)]
 pub mod otlp;
 mod pass;
+mod race;
+mod resource;
 mod send;
+mod thread;
 mod transport;
 mod wire;
 
@@ -85,6 +90,9 @@ pub use config::{Compression, Otlp, Pem, Protocol, Resolved};
 pub use content::without_content;
 pub use map::span;
 pub use origin::{Limits, MAPPING, NotAnOrigin, Origin, Policy};
-pub use pass::{Owed, Pass, owed};
-pub use send::{Sender, Sent};
+pub use pass::{Owed, Pass, owed, owed_in};
+pub use send::Sent;
 pub use transport::{Answer, Encoding, MAX_ANSWER, Transport};
+
+pub(crate) use resource::detected;
+pub(crate) use thread::start;

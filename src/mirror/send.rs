@@ -1,10 +1,11 @@
 //! The sender: from a segment's cursor to a server's OK.
 //!
-//! One request is under way at a time. A cursor moves only when everything before it was accepted
-//! or noted among the dead letters, so whatever stops the sender, the next one goes on from there
-//! with the same ids and the same bytes.
+//! One request is under way at a time, with spans of as many segments as fit. A cursor moves only
+//! when everything before it was accepted or noted among the dead letters, so whatever stops the
+//! sender, the next one goes on from there with the same ids and the same bytes.
 
 use std::collections::{BTreeMap, HashMap};
+use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -16,16 +17,21 @@ use super::batch::{Batch, DEFAULT_BATCH_BYTES, DEFAULT_BATCH_SPANS, Pushed};
 use super::classify::{self, Verdict};
 use super::content::without_content;
 use super::cursor::Cursor;
-use super::dead;
+use super::dead::{self, Letter};
 use super::origin::Origin;
+use super::race::first;
 use super::transport::{Answer, Transport};
 use crate::event::SpanKind;
-use crate::ledger::{kind_of, segments};
+use crate::ledger::{Live, Outbox, kind_of, segment_name, unmark};
 use crate::reader::{Address, Found, RawLine, SegmentReader};
 use crate::redact::Redactor;
 
 const FIRST_WAIT: Duration = Duration::from_millis(200);
 const LAST_WAIT: Duration = Duration::from_secs(30);
+/// Longest time that a server's own word is taken for.
+const LONGEST_WAIT: Duration = Duration::from_secs(300);
+/// How many first lines are remembered.
+const ORIGINS: usize = 1024;
 
 /// What became of what was owed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -37,10 +43,22 @@ pub struct Sent {
     pub requests: u64,
     /// Spans that a server refused for good.
     pub dead: u64,
-    /// Close lines that make no span: not sampled, or of a mapping that isn't known here.
+    /// Close lines that make no span: not sampled, or of a kind that isn't known here.
     pub left_out: u64,
+    /// Segments that were left alone, since they were recorded for another endpoint or by a
+    /// version whose spans this one can't make.
+    pub elsewhere: u64,
     /// Why it stopped before everything was sent.
     pub stopped: Option<String>,
+}
+
+/// Whose segment it is.
+#[derive(Clone, Debug)]
+pub(super) enum Of {
+    /// This process's own.
+    Live(Arc<Live>),
+    /// A dead writer's, with the marker that goes when all of it was sent.
+    Dead(Option<PathBuf>),
 }
 
 /// Where a span in a request came from.
@@ -56,27 +74,60 @@ struct Tag {
 struct Work {
     session: PathBuf,
     seg: u32,
+    of: Of,
     cursor: Cursor,
+    /// Spans of it that wait in the batch.
+    pending: usize,
+    /// How far it was read, once that is as far as it can be.
+    read_to: Option<u64>,
+}
+
+impl Work {
+    /// Keeps how far it got.
+    fn save(&self) -> io::Result<()> {
+        let saved = self.cursor.write(&self.session, self.seg);
+        match &self.of {
+            // In memory it is known all the same. Should this process die before it could be
+            // written, the segment is sent again from the last place that could.
+            Of::Live(live) => {
+                live.pass(self.cursor.offset, self.cursor.sent);
+                Ok(())
+            }
+            Of::Dead(_) => saved,
+        }
+    }
+
+    /// All of it that is there was sent.
+    fn end(&mut self, read_to: u64) -> io::Result<()> {
+        if read_to > self.cursor.offset {
+            self.cursor.offset = read_to;
+            self.save()?;
+        }
+        match &self.of {
+            Of::Live(live) => live.settle(),
+            Of::Dead(Some(marker)) => unmark(marker),
+            Of::Dead(None) => Ok(()),
+        }
+    }
 }
 
 /// Sends segments to one endpoint.
-pub struct Sender<'a> {
+pub(super) struct Sender<'a> {
     transport: &'a Transport,
     redactor: &'a Redactor,
     /// How long a server that doesn't take anything is waited for; for ever where `None`.
     patience: Option<Duration>,
+    /// Who may ask it to stop.
+    outbox: Option<&'a Outbox>,
+    origins: HashMap<(PathBuf, u32), Option<Arc<Origin>>>,
     works: Vec<Work>,
     batch: Batch<Tag>,
-    sent: Sent,
+    pub(super) sent: Sent,
     tell: &'a mut dyn FnMut(&Sent, Option<&str>),
 }
 
-impl std::fmt::Debug for Sender<'_> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Sender")
-            .field("sent", &self.sent)
-            .finish_non_exhaustive()
-    }
+fn empty() -> Batch<Tag> {
+    Batch::new(DEFAULT_BATCH_BYTES, DEFAULT_BATCH_SPANS)
 }
 
 impl<'a> Sender<'a> {
@@ -84,115 +135,143 @@ impl<'a> Sender<'a> {
     pub fn new(
         transport: &'a Transport,
         redactor: &'a Redactor,
-        patience: Option<Duration>,
         tell: &'a mut dyn FnMut(&Sent, Option<&str>),
     ) -> Self {
         Self {
             transport,
             redactor,
-            patience,
+            patience: None,
+            outbox: None,
+            origins: HashMap::new(),
             works: Vec::new(),
-            batch: Batch::new(DEFAULT_BATCH_BYTES, DEFAULT_BATCH_SPANS),
+            batch: empty(),
             sent: Sent::default(),
             tell,
         }
     }
 
-    /// Sends what the segments of a session owe, those that `wanted` picks.
-    pub async fn session(
-        &mut self,
-        session: &Path,
-        mut wanted: impl FnMut(u32, &Path) -> bool,
-    ) -> io::Result<()> {
-        let found = segments(session)?;
-        let mut origins = HashMap::new();
-        for (seg, path) in &found {
-            if self.sent.stopped.is_some() {
-                return Ok(());
+    pub fn patience(mut self, patience: Option<Duration>) -> Self {
+        self.patience = patience;
+        self
+    }
+
+    pub fn until_stopped(mut self, outbox: &'a Outbox) -> Self {
+        self.outbox = Some(outbox);
+        self
+    }
+
+    /// Reads what a segment owes, and sends where that fills a request. The rest waits for
+    /// others', or for [`flush`](Self::flush).
+    pub async fn segment(&mut self, session: &Path, seg: u32, of: Of) -> io::Result<()> {
+        if self.sent.stopped.is_some() {
+            return Ok(());
+        }
+        let path = session.join(segment_name(seg));
+        let (cursor, until) = match &of {
+            Of::Live(live) => {
+                let (offset, ready, sent) = live.begin();
+                (Cursor { offset, sent }, ready)
             }
-            if wanted(*seg, path) {
-                self.segment(session, *seg, path, &found, &mut origins)
-                    .await?;
+            Of::Dead(_) => {
+                let file = File::open(&path)?;
+                let size = file.metadata()?.len();
+                let cursor = Cursor::read(session, seg);
+                // A cursor beyond the end is of another file of that name.
+                let cursor = match cursor.offset > size {
+                    true => Cursor::default(),
+                    false => cursor,
+                };
+                if cursor.offset < size {
+                    // Nobody knows whether the disk has what its writer wrote last.
+                    file.sync_data()?;
+                }
+                (cursor, size)
             }
+        };
+        let reader = match cursor.offset < until {
+            true => Some(SegmentReader::open(&path)?),
+            false => None,
+        };
+        self.works.push(Work {
+            session: session.to_owned(),
+            seg,
+            of,
+            cursor,
+            pending: 0,
+            read_to: None,
+        });
+        let read_to = match reader {
+            Some(reader) => self.read(reader, cursor.offset, until).await?,
+            None => cursor.offset,
+        };
+        if self.sent.stopped.is_some() {
+            return Ok(());
+        }
+        let Some(work) = self.works.last_mut() else {
+            return Ok(());
+        };
+        work.read_to = Some(read_to);
+        if work.pending == 0 {
+            let done = work.end(read_to);
+            self.works.pop();
+            return done;
         }
         Ok(())
     }
 
-    async fn segment(
-        &mut self,
-        session: &Path,
-        seg: u32,
-        path: &Path,
-        all: &[(u32, PathBuf)],
-        origins: &mut HashMap<u32, Option<Arc<Origin>>>,
-    ) -> io::Result<()> {
-        let cursor = Cursor::read(session, seg);
-        let size = std::fs::metadata(path)?.len();
-        // A cursor beyond the end is of another file of that name.
-        let cursor = if cursor.offset > size {
-            Cursor::default()
-        } else {
-            cursor
-        };
-        if cursor.offset == size {
-            return Ok(());
-        }
-        let mut reader = SegmentReader::open(path)?;
-        reader.seek(cursor.offset)?;
-        self.works.push(Work {
-            session: session.to_owned(),
-            seg,
-            cursor,
-        });
-        let work = self.works.len() - 1;
-        while let Some((found, end)) = reader.next_with_end(closes)? {
+    /// Takes the spans of a segment into the batch. How far it was read.
+    async fn read(&mut self, mut reader: SegmentReader, from: u64, until: u64) -> io::Result<u64> {
+        let path = reader.path().to_owned();
+        reader.seek(from)?;
+        while let Some((found, end)) = reader.next_before(until, closes)? {
             let Found::Line(line) = found else { continue };
-            let opened = opened_seg(&line).unwrap_or(seg);
-            let origin = origins
-                .entry(opened)
-                .or_insert_with(|| read_origin(all, opened));
-            let Some(origin) = origin else {
+            let Some(origin) = self.origin_of(&path, &line) else {
                 self.sent.left_out += 1;
                 continue;
             };
-            let tag = Tag {
+            let tag = |work| Tag {
                 work,
                 at: line.address(),
                 end,
             };
-            let mut pushed = self.batch.push_line(origin, &line, tag);
+            let at = tag(self.works.len() - 1);
+            let mut pushed = self.batch.push_line(&origin, &line, at);
             if pushed == Pushed::Full {
                 self.flush().await?;
                 if self.sent.stopped.is_some() {
-                    return Ok(());
+                    return Ok(from);
                 }
                 // An empty batch takes any span.
-                pushed = self.batch.push_line(origin, &line, tag);
+                let at = tag(self.works.len() - 1);
+                pushed = self.batch.push_line(&origin, &line, at);
             }
-            if pushed == Pushed::NoSpan {
-                self.sent.left_out += 1;
+            match (pushed, self.works.last_mut()) {
+                (Pushed::Taken, Some(work)) => work.pending += 1,
+                _ => self.sent.left_out += 1,
             }
         }
-        // What follows the last span is nothing that is sent: passed when that one is.
-        let read_to = reader.offset();
-        self.flush().await?;
-        if self.sent.stopped.is_none() {
-            let work = &mut self.works[work];
-            work.cursor.offset = work.cursor.offset.max(read_to);
-            work.cursor.write(&work.session, work.seg)?;
+        Ok(reader.offset())
+    }
+
+    /// Who recorded the span that a close line tells of.
+    fn origin_of(&mut self, path: &Path, line: &RawLine<'_>) -> Option<Arc<Origin>> {
+        self.origin(path, opened_seg(line).unwrap_or(line.seg))
+    }
+
+    /// What the first line of a segment beside `path` fixes.
+    fn origin(&mut self, path: &Path, seg: u32) -> Option<Arc<Origin>> {
+        let session = path.parent()?.to_owned();
+        if self.origins.len() >= ORIGINS {
+            self.origins.clear();
         }
-        Ok(())
+        let known = self.origins.entry((session, seg));
+        let read = known.or_insert_with_key(|(session, seg)| read_origin(session, *seg));
+        read.clone()
     }
 
-    /// Sends what is waiting, and reports.
-    pub async fn finish(mut self) -> io::Result<Sent> {
-        self.flush().await?;
-        Ok(self.sent)
-    }
-
-    async fn flush(&mut self) -> io::Result<()> {
-        let fresh = Batch::new(DEFAULT_BATCH_BYTES, DEFAULT_BATCH_SPANS);
-        let batch = std::mem::replace(&mut self.batch, fresh);
+    /// Sends what waits.
+    pub async fn flush(&mut self) -> io::Result<()> {
+        let batch = std::mem::replace(&mut self.batch, empty());
         if batch.is_empty() || self.sent.stopped.is_some() {
             return Ok(());
         }
@@ -203,8 +282,7 @@ impl<'a> Sender<'a> {
                 Verdict::Accepted { rejected, message } => {
                     self.accepted(&batch, rejected, &message)?;
                 }
-                Verdict::Split { why } | Verdict::Dead { why } if batch.len() > 1 => {
-                    let _ = why;
+                Verdict::Split { .. } | Verdict::Dead { .. } if batch.len() > 1 => {
                     if let Ok((first, second)) = batch.split() {
                         stack.extend([second, first]);
                     }
@@ -215,13 +293,98 @@ impl<'a> Sender<'a> {
                 },
                 Verdict::Dead { why } => self.refused(&batch, &why)?,
                 Verdict::Retry { why, .. } | Verdict::Wait { why } => {
+                    (self.tell)(&self.sent, Some(&why));
                     self.sent.stopped = Some(why);
                     return Ok(());
                 }
             }
             (self.tell)(&self.sent, None);
         }
+        // What follows the last span of a segment is nothing that is sent: passed when that one is.
+        // Only the last one can still be being read.
+        let works = std::mem::take(&mut self.works);
+        for mut work in works {
+            match work.read_to {
+                Some(read_to) => work.end(read_to)?,
+                None => {
+                    work.pending = 0;
+                    self.works.push(work);
+                }
+            }
+        }
         Ok(())
+    }
+
+    /// Sends the spans of a dead letter once more. Whether a server has all of them now.
+    pub async fn letter(&mut self, session: &Path, letter: &Letter) -> io::Result<bool> {
+        let mut stack = self.lines(session, letter)?;
+        let mut taken = !stack.is_empty();
+        while let Some(batch) = stack.pop() {
+            let len = batch.len() as u64;
+            match self.deliver(&batch).await {
+                Verdict::Accepted { rejected, .. } => {
+                    self.sent.spans += len.saturating_sub(rejected);
+                    self.sent.dead += rejected.min(len);
+                    taken &= rejected == 0;
+                }
+                Verdict::Split { .. } | Verdict::Dead { .. } if batch.len() > 1 => {
+                    if let Ok((first, second)) = batch.split() {
+                        stack.extend([second, first]);
+                    }
+                }
+                Verdict::Split { .. } => match smaller(batch) {
+                    Ok(batch) => stack.push(batch),
+                    Err(_) => (self.sent.dead, taken) = (self.sent.dead + 1, false),
+                },
+                Verdict::Dead { .. } => (self.sent.dead, taken) = (self.sent.dead + 1, false),
+                Verdict::Retry { why, .. } | Verdict::Wait { why } => {
+                    (self.tell)(&self.sent, Some(&why));
+                    self.sent.stopped = Some(why);
+                    return Ok(false);
+                }
+            }
+            (self.tell)(&self.sent, None);
+        }
+        Ok(taken)
+    }
+
+    /// The spans of the lines that a letter is about, the first ones last.
+    fn lines(&mut self, session: &Path, letter: &Letter) -> io::Result<Vec<Batch<Tag>>> {
+        let path = session.join(segment_name(letter.from.seg));
+        let mut reader = SegmentReader::open(&path)?;
+        reader.halve(|line| Some(line.seq < letter.from.seq))?;
+        let mut batches = vec![empty()];
+        while let Some(found) = reader.next()? {
+            let Found::Line(line) = found else { continue };
+            if line.seq > letter.to.seq {
+                break;
+            }
+            if line.seq < letter.from.seq || !SpanKind::is_close_kind(&line.kind) {
+                continue;
+            }
+            let Some(origin) = self.origin_of(&path, &line) else {
+                continue;
+            };
+            let (work, end) = (0, 0);
+            let at = line.address();
+            let tag = Tag { work, at, end };
+            let last = batches.last_mut();
+            let pushed = last.map(|batch| batch.push_line(&origin, &line, tag));
+            if pushed == Some(Pushed::Full) {
+                let mut more = empty();
+                let _ = more.push_line(&origin, &line, tag);
+                batches.push(more);
+            }
+        }
+        batches.retain(|batch| !batch.is_empty());
+        batches.reverse();
+        Ok(batches)
+    }
+
+    /// Lets go of everything that was read and not sent; it is read again. Whose that was.
+    pub fn abandon(&mut self) -> Vec<Of> {
+        self.batch = empty();
+        self.works.drain(..).map(|work| work.of).collect()
     }
 
     /// Sends one request until a server has something to say about it, or patience is at an end.
@@ -231,6 +394,7 @@ impl<'a> Sender<'a> {
         let request = Bytes::from(batch.encode_as(self.transport.encoding()));
         loop {
             self.sent.requests += 1;
+            let stopping = self.outbox.is_some_and(Outbox::stopping);
             let answer = self.transport.send(request.clone()).await;
             let verdict = self.judge(&answer);
             let (after, why) = match &verdict {
@@ -240,15 +404,18 @@ impl<'a> Sender<'a> {
             };
             // Half of it is chance, so that those who failed together don't come back together.
             let jittered = wait / 2 + wait.mul_f64(fastrand::f64() / 2.0);
-            let pause = after.unwrap_or(jittered).min(Duration::from_secs(300));
-            if self
-                .patience
-                .is_some_and(|most| started.elapsed() + pause > most)
-            {
+            let pause = after.unwrap_or(jittered).min(LONGEST_WAIT);
+            let late = |most| started.elapsed() + pause > most;
+            if stopping || self.patience.is_some_and(late) {
                 return verdict;
             }
             (self.tell)(&self.sent, Some(why));
-            tokio::time::sleep(pause).await;
+            let pause = tokio::time::sleep(pause);
+            match self.outbox {
+                // Asked to stop, it tries once more: the server may be back.
+                Some(outbox) => first(pause, outbox.stopped()).await,
+                None => pause.await,
+            }
             wait = (wait * 2).min(LAST_WAIT);
         }
     }
@@ -298,7 +465,7 @@ impl<'a> Sender<'a> {
             }
             work.cursor.offset = until.end;
             work.cursor.sent += count;
-            work.cursor.write(&work.session, work.seg)?;
+            work.save()?;
         }
         Ok(())
     }
@@ -309,7 +476,7 @@ impl<'a> Sender<'a> {
             let work = &mut self.works[tag.work];
             dead::refused(&work.session, tag.at, &span.span_id, why)?;
             work.cursor.offset = tag.end;
-            work.cursor.write(&work.session, work.seg)?;
+            work.save()?;
             self.sent.dead += 1;
         }
         Ok(())
@@ -320,7 +487,7 @@ impl<'a> Sender<'a> {
 fn smaller(batch: Batch<Tag>) -> Result<Batch<Tag>, Batch<Tag>> {
     let before = batch.encoded_len();
     let kept = batch.clone();
-    let mut less = Batch::new(DEFAULT_BATCH_BYTES, DEFAULT_BATCH_SPANS);
+    let mut less = empty();
     for (origin, span, tag) in batch.into_spans() {
         let _ = less.push(&origin, &without_content(span), tag);
     }
@@ -345,9 +512,8 @@ fn opened_seg(line: &RawLine<'_>) -> Option<u32> {
     u32::try_from(payload.get("opened_seg")?.u64()?).ok()
 }
 
-fn read_origin(all: &[(u32, PathBuf)], seg: u32) -> Option<Arc<Origin>> {
-    let (_, path) = all.iter().find(|(number, _)| *number == seg)?;
-    let mut reader = SegmentReader::open(path).ok()?;
+fn read_origin(session: &Path, seg: u32) -> Option<Arc<Origin>> {
+    let mut reader = SegmentReader::open(session.join(segment_name(seg))).ok()?;
     loop {
         // Before it can stand only what is left of a first line that a full disk tore.
         if let Found::Line(line) = reader.next().ok()?? {

@@ -199,14 +199,18 @@ impl SegmentReader {
         Ok(None)
     }
 
-    /// The same, and where the line ends in the file.
+    /// The same among the lines that begin before `until`, and where the line ends in the file.
     #[cfg(feature = "mirror")]
-    pub(crate) fn next_with_end(
+    pub(crate) fn next_before(
         &mut self,
+        until: u64,
         want: impl Fn(&[u8]) -> bool,
     ) -> io::Result<Option<(Found<'_>, u64)>> {
         self.next_seq = None;
-        while let Some((start, end, skipped)) = self.line()? {
+        while self.offset() < until {
+            let Some((start, end, skipped)) = self.line()? else {
+                break;
+            };
             if want(&self.buf[start..end]) {
                 let line_end = self.offset();
                 return Ok(Some((self.found(start, end, skipped), line_end)));

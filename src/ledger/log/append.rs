@@ -7,6 +7,7 @@ use super::super::clock::{steady_ns, wall_ns, write_time};
 use super::super::digested::Digested;
 use super::super::format::{Head, finish_line};
 use super::super::health::Counters;
+use super::super::outbox;
 use super::super::root::segment_name;
 use super::super::segment::Segment;
 use super::super::{Core, Sync};
@@ -155,7 +156,8 @@ impl SessionLog {
 
     fn write_head(self: &Arc<Self>, core: &Core, state: &mut State, now: u64) -> Result<(), Lost> {
         if state.segment.as_ref().is_some_and(|s| !s.has_head) {
-            let head = core.segment_head(self.implicit);
+            let policy = state.segment.as_ref().and_then(|s| s.policy.clone());
+            let head = core.segment_head(self.implicit, policy.as_deref());
             self.put_owed(core, state, now, "segment", None, None, &head)?;
             if let Some(segment) = &mut state.segment {
                 segment.has_head = true;
@@ -267,8 +269,21 @@ impl SessionLog {
             created = create();
         }
         match created {
-            Ok(segment) => {
+            Ok(mut segment) => {
                 core.fresh_dir(&self.dir);
+                let own = core.policy();
+                segment.policy = match &state.recovering {
+                    Some(policy) => policy.clone(),
+                    None => own.cloned(),
+                };
+                if segment.policy.is_some() {
+                    segment.marker = outbox::marker(&core.root, &self.dir, segment.number);
+                }
+                if let Some(marker) = &segment.marker
+                    && segment.policy.as_ref() == own
+                {
+                    segment.live = core.live(self, segment.number, marker);
+                }
                 state.segment = Some(segment);
                 state.checkpoint_at = CHECKPOINT_EVERY;
                 state.backoff = 0;
@@ -341,6 +356,16 @@ impl SessionLog {
         let Some(segment) = &mut state.segment else {
             return Err(Lost::because("no segment".into()));
         };
+        if !segment.marked {
+            match segment.mark() {
+                Ok(()) if segment.policy.is_some() => {
+                    core.fresh_dir(&outbox::outbox_dir(&core.root));
+                }
+                Ok(()) => {}
+                // The trace goes first. The next line tries again.
+                Err(error) => core.note_error(&format!("mark what is to be sent: {error}")),
+            }
+        }
         let line = &mut state.line;
         line.clear();
         segment.start_line(line);
@@ -363,15 +388,18 @@ impl SessionLog {
             ..Lost::io("write to", &segment.path, &failed.error)
         })?;
         match core.sync {
-            Sync::Os => {}
-            Sync::Interval(_) => core.mark_dirty(&segment.path),
+            Sync::Os => segment.tell(),
+            Sync::Interval(_) => core.mark_dirty(&segment.path, segment.live.as_ref()),
             Sync::Always => {
                 let synced = segment
                     .file
                     .as_ref()
                     .map_or(Ok(()), |file| file.sync_data());
-                if let Err(error) = synced {
-                    core.note_error(&Lost::io("sync", &segment.path, &error).cause);
+                match synced {
+                    Ok(()) => segment.tell(),
+                    Err(error) => {
+                        core.note_error(&Lost::io("sync", &segment.path, &error).cause);
+                    }
                 }
             }
         }
