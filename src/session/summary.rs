@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
-use crate::event::{SpanKind, Totals, Usage};
+use crate::event::{Marks, SpanKind, Totals, Usage};
 use crate::ledger::parse_time;
 use crate::reader::{Address, RawLine, RawValue};
 
@@ -168,6 +168,12 @@ pub struct Summary {
     pub gaps: Vec<(Address, String)>,
     /// By writer, named by its first segment: what it counted is told in each of them.
     totals: BTreeMap<u32, Totals>,
+    /// The same way.
+    marks: BTreeMap<u32, Marks>,
+    /// Lines were left out and nobody has told yet what they were marked with.
+    untold: bool,
+    /// Nobody ever did.
+    marks_unknown: bool,
     before_skip: BTreeMap<String, OpenSpan>,
 }
 
@@ -196,6 +202,21 @@ impl Summary {
         } else {
             self.event(line);
         }
+        let mut marks = Marks::default();
+        marks.count(line.as_bytes());
+        if marks != Marks::default() {
+            self.marks_of(line.seg).add(&marks);
+        }
+    }
+
+    /// What was masked, cut and lost, and whether that is all of it. It isn't where lines were
+    /// left out and their writer, an older one, did not count.
+    pub fn marks(&self) -> (Marks, bool) {
+        let mut sum = Marks::default();
+        for marks in self.marks.values() {
+            sum.add(marks);
+        }
+        (sum, !self.untold && !self.marks_unknown)
     }
 
     /// What the writers counted, added up.
@@ -251,11 +272,35 @@ impl Summary {
         leaves.map(|(_, span)| span).max_by_key(|span| span.since)
     }
 
-    fn totals_of(&mut self, seg: u32) -> &mut Totals {
+    /// The first segment of a segment's writer.
+    fn first_of(&self, seg: u32) -> u32 {
         let writer = self.writers.get(&seg);
         let first = writer.and_then(|writer| self.writers.iter().find(|(_, w)| w.id == writer.id));
-        let first = first.map_or(seg, |(seg, _)| *seg);
+        first.map_or(seg, |(seg, _)| *seg)
+    }
+
+    fn totals_of(&mut self, seg: u32) -> &mut Totals {
+        let first = self.first_of(seg);
         self.totals.entry(first).or_default()
+    }
+
+    fn marks_of(&mut self, seg: u32) -> &mut Marks {
+        let first = self.first_of(seg);
+        self.marks.entry(first).or_default()
+    }
+
+    /// Takes over what a writer tells of its marks up to here.
+    fn told_marks(&mut self, seg: u32, totals: &Value) {
+        let Some(told) = Marks::from_totals(totals) else {
+            return;
+        };
+        self.untold = false;
+        let marks = self.marks_of(seg);
+        // A gap that was written just before it was told may not be counted yet.
+        marks.masked = marks.masked.max(told.masked);
+        marks.cut = marks.cut.max(told.cut);
+        marks.gaps = marks.gaps.max(told.gaps);
+        marks.missing = marks.missing.max(told.missing);
     }
 
     fn field(line: &RawLine<'_>, name: &str) -> Option<String> {
@@ -358,6 +403,9 @@ impl Summary {
             _ => None,
         };
         let told = told.and_then(|value| value.value());
+        if let Some(told) = &told {
+            self.told_marks(line.seg, told);
+        }
         let totals = self.totals_of(seg);
         if let Some(told) = told.as_ref().and_then(Totals::from_json) {
             // Its writer counted everything up to here, seen by us or not.
@@ -396,6 +444,7 @@ impl Summary {
 
     /// Lines are left out here: what the ones before said to be open may be over.
     pub fn skip(&mut self) {
+        self.marks_unknown |= std::mem::replace(&mut self.untold, true);
         self.before_skip = std::mem::take(&mut self.open);
     }
 
@@ -406,6 +455,9 @@ impl Summary {
         };
         if let Some(told) = said.get("totals").and_then(Totals::from_json) {
             *self.totals_of(line.seg) = told;
+        }
+        if let Some(totals) = said.get("totals") {
+            self.told_marks(line.seg, totals);
         }
         let listed = said.get("open").and_then(Value::as_array);
         let others = self.open.iter().filter(|(_, span)| span.seg != line.seg);
@@ -481,6 +533,7 @@ impl Summary {
             "gap" => {
                 let count = line.payload().get("count").and_then(|value| value.u64());
                 self.missing = self.missing.saturating_add(count.unwrap_or(0));
+                self.marks_of(line.seg).gap(count.unwrap_or(0));
                 self.gaps
                     .push((line.address(), text("cause").unwrap_or_default()));
             }
@@ -512,6 +565,7 @@ impl Summary {
             })
         });
         let newest = self.writers.values().next_back();
+        let (marks, known) = self.marks();
         json!({
             "session_id": self.session_id,
             "status": status.as_str(),
@@ -539,7 +593,9 @@ impl Summary {
             "pending": self.pending.keys().collect::<Vec<_>>(),
             "first_error": mishap(&self.first_error),
             "last_error": mishap(&self.last_error),
-            "missing_events": self.missing,
+            "missing_events": marks.missing,
+            "masked": known.then_some(marks.masked),
+            "cut": known.then_some(marks.cut),
             "gaps": self.gaps.iter().map(|(at, cause)| json!({"address": at.to_string(), "cause": cause})).collect::<Vec<_>>(),
             "process": newest.map(Writer::process),
             "spanledger": newest.map(|writer| &writer.version),
