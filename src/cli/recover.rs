@@ -10,7 +10,7 @@ use tracing_subscriber::Registry;
 use super::context::{Context, Failed};
 use crate::ledger::{segments, time_text};
 use crate::reader::{Found, SegmentReader};
-use crate::session::Entry;
+use crate::session::{Entry, Survey};
 use crate::view::named_span;
 use crate::view::text::line;
 use crate::{Guard, builder};
@@ -41,12 +41,18 @@ struct Closed {
 
 impl Recover {
     pub fn run(&self, context: &mut Context) -> Result<(), Failed> {
-        let entries = match &self.session {
+        let Survey {
+            entries,
+            unreadable,
+        } = match &self.session {
             Some(session) => {
                 let dir = context.store.resolve(session)?;
-                vec![context.store.glance(&dir)?]
+                Survey {
+                    entries: vec![context.store.glance(&dir)?],
+                    ..Survey::default()
+                }
             }
-            None => context.store.list()?,
+            None => context.store.survey()?,
         };
         // Made only when there is something to do: it writes.
         let mut guard: Option<Guard> = None;
@@ -90,7 +96,7 @@ impl Recover {
                 _ => format!("{spans} spans {verb} in {sessions} sessions"),
             })?;
         }
-        context.flush()
+        context.unreadable(&unreadable)
     }
 
     fn say(&self, context: &mut Context, id: &str, closed: &[Closed]) -> Result<(), Failed> {

@@ -13,6 +13,7 @@
 
 mod chapters;
 mod find;
+mod glance;
 mod grep;
 mod node;
 mod retention;
@@ -25,6 +26,6 @@ pub use find::{FindId, IdOf};
 pub use grep::{Text, texts};
 pub use node::{Node, NodeState};
 pub use retention::Retention;
-pub use seek::{blob, body, line, turn, whole};
-pub use store::{Entry, Resolve, Store};
+pub use seek::{Excerpt, blob, body, line, turn, whole};
+pub use store::{Entry, Resolve, Store, Survey, Unreadable};
 pub use summary::{Mishap, OpenSpan, Status, Summary, Writer};
