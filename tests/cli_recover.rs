@@ -43,7 +43,7 @@ fn what_a_killed_process_left_open_is_closed_and_said() {
         "{done:?}"
     );
     assert!(lines[2].contains("run planner"), "{done:?}");
-    assert_eq!(lines[3], "2 spans closed in 1 sessions");
+    assert_eq!(lines[3], "2 spans closed in 1 session");
     let trace = Trace::read(dir.path());
     let closed = trace.all("interrupted");
     assert_eq!(closed.len(), 2);

@@ -358,12 +358,53 @@ fn a_person_who_was_asked_stands_on_the_tools_row() {
         assert!(waiting.out.contains("asks       int_1"), "{waiting:?}");
         ask.session().unwrap().hitl_response("int_1", "allow_once");
         ask.set("decided_by", "ada");
+        ask.set("decision", "allow_once");
         ask.finish(Outcome::Ok);
         tool.finish(Outcome::Ok);
     });
+    let decisions = show(&recording, &["--permissions"]).out;
+    let told = "decision  ask    edit – by –, ada: allow_once  1:";
+    assert!(decisions.contains(told), "{decisions}");
     let done = show(&recording, &[]);
     assert!(done.out.contains("asked ada: allow_once, "), "{done:?}");
     assert!(!done.out.contains("int_1"), "{done:?}");
     let full = show(&recording, &["--full"]);
     assert!(full.out.contains("answer     allow_once"), "{full:?}");
+}
+
+#[test]
+fn narrowed_or_not_a_turn_is_titled_alike() {
+    let recording = recorded();
+    let title = |args: &[&str]| {
+        let done = show(&recording, args);
+        let title = done.out.lines().find(|line| line.starts_with("Turn 2"));
+        title.map(str::to_owned).unwrap()
+    };
+    let whole = title(&[]);
+    assert!(whole.contains("tool "), "{whole}");
+    assert_eq!(title(&["--errors"]), whole);
+    assert_eq!(title(&["--turn", "2"]), whole);
+    let one = show(&recording, &["--turn", "2", "--errors"]);
+    assert!(one.out.contains("no such valve"), "{one:?}");
+    assert!(!one.out.contains("drip"), "{one:?}");
+}
+
+#[test]
+fn what_has_no_room_on_a_row_is_shown_by_full_below_it() {
+    let recording = recorded();
+    let at_60 = |args: &[&str]| {
+        let mut command = cli::spanledger(recording.dir.path());
+        command
+            .env("COLUMNS", "60")
+            .args(["show", "ses_1"])
+            .args(args);
+        Done::from(command.output().unwrap()).out
+    };
+    assert!(!at_60(&[]).contains("high"), "{}", at_60(&[]));
+    let full = at_60(&["--full"]);
+    assert!(full.contains("high"), "{full}");
+    assert!(
+        full.lines().all(|line| line.chars().count() <= 60),
+        "{full}"
+    );
 }

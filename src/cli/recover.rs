@@ -12,7 +12,7 @@ use crate::ledger::{segments, time_text};
 use crate::reader::{Found, SegmentReader};
 use crate::session::{Entry, Survey};
 use crate::view::named_span;
-use crate::view::text::line;
+use crate::view::text::{line, plural};
 use crate::{Guard, builder};
 
 /// Close what dead processes left open
@@ -93,7 +93,11 @@ impl Recover {
             let verb = if self.dry_run { "to close" } else { "closed" };
             context.line(&match spans {
                 0 => "Nothing was left open by a dead process.".into(),
-                _ => format!("{spans} spans {verb} in {sessions} sessions"),
+                _ => format!(
+                    "{} {verb} in {}",
+                    plural(spans as u64, "span"),
+                    plural(sessions as u64, "session")
+                ),
             })?;
         }
         context.unreadable(&unreadable)

@@ -42,7 +42,7 @@ pub(crate) struct Show {
     #[arg(long)]
     errors: bool,
     /// Only the N-th run of the session, from 1
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", conflicts_with = "turn")]
     run: Option<usize>,
     /// Only what began in the last while, such as 30m, 2h or 7d
     #[arg(long, value_name = "AGE", value_parser = parse_age)]
@@ -51,7 +51,9 @@ pub(crate) struct Show {
     #[arg(long, value_name = "ADDRESS")]
     around: Option<Address>,
     /// One line, decoded, with its blobs
-    #[arg(long, value_name = "ADDRESS")]
+    #[arg(long, value_name = "ADDRESS", conflicts_with_all = [
+        "turn", "prompt", "tools", "permissions", "errors", "run", "since", "around", "recursive",
+    ])]
     event: Option<Address>,
     /// Show subagents inside the turn that started them
     #[arg(long)]
@@ -94,11 +96,12 @@ impl Show {
         let mut pick = Pick::new(self, now);
         let mut shown = 0;
         each_chapter(&dir, |chapter| {
+            let title = Timeline::new(&style).title(&chapter);
             let Some(chapter) = pick.chapter(chapter) else {
                 return Ok(());
             };
             shown += 1;
-            self.print(context, &style, &dir, chapter)
+            self.print(context, &style, &dir, &title, chapter)
         })?;
         let missing = (shown == 0).then(|| self.nothing(&entry)).flatten();
         let missing = missing.or(pick.short_of_runs(&entry));
@@ -126,6 +129,7 @@ impl Show {
         context: &mut Context,
         style: &Style,
         dir: &Path,
+        title: &[String],
         mut chapter: Chapter,
     ) -> Result<(), Failed> {
         if self.full {
@@ -143,10 +147,11 @@ impl Show {
         let nested = |id: &str, indent: usize| self.nested(context, style, id, indent);
         let timeline = Timeline::new(style);
         let lines = if self.recursive {
-            timeline.with_subagents(&nested).chapter(chapter)
+            timeline.with_subagents(&nested).rows(chapter)
         } else {
-            timeline.chapter(chapter)
+            timeline.rows(chapter)
         };
+        context.lines(title)?;
         context.lines(&lines)
     }
 
@@ -187,7 +192,10 @@ impl Show {
         };
         let style = context.style.clone();
         header(context, &entry)?;
-        self.print(context, &style, dir, chapter.clone())?;
+        let title = Timeline::new(&style).title(&chapter);
+        let mut narrowed = chapter.clone();
+        Pick::new(self, style.now).narrow(&mut narrowed);
+        self.print(context, &style, dir, &title, narrowed)?;
         context.flush()?;
         let facts = TurnFacts::gather(dir, &chapter)?;
         if context.json {
@@ -321,6 +329,12 @@ impl<'a> Pick<'a> {
                 return None;
             }
         }
+        let narrowed = self.narrow(&mut chapter);
+        (!narrowed || !chapter.nodes.is_empty()).then_some(chapter)
+    }
+
+    /// Takes out of a chapter what was not asked for. Whether anything could be.
+    fn narrow(&self, chapter: &mut Chapter) -> bool {
         if let Some(after) = self.after {
             chapter
                 .nodes
@@ -333,10 +347,9 @@ impl<'a> Pick<'a> {
             chapter.nodes.retain(near);
         }
         if self.show.errors {
-            keep_errors(&mut chapter);
+            keep_errors(chapter);
         }
-        let narrowed = self.after.is_some() || self.show.around.is_some() || self.show.errors;
-        (!narrowed || !chapter.nodes.is_empty()).then_some(chapter)
+        self.after.is_some() || self.show.around.is_some() || self.show.errors
     }
 }
 

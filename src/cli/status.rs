@@ -11,6 +11,7 @@ use crate::Marks;
 use crate::ledger::{NotALine, segments, time_text};
 use crate::reader::Damage;
 use crate::session::{Entry, Status as Standing, Survey, Unreadable};
+use crate::view::text::plural;
 use crate::view::{self, Style};
 
 /// Show what is running, and how the traces are
@@ -170,28 +171,21 @@ impl Checks {
     }
 
     fn lines(&self, style: &Style) -> Vec<String> {
-        let some = |n: u64, one: &str, many: &str| {
-            let word = if n == 1 { one } else { many };
-            format!("{} {word}", view::text::thousands(n))
-        };
         let at_least = if self.at_least { "at least " } else { "" };
         let mut damage = format!(
             "  damage   {}, {}",
-            some(self.damages.len() as u64, "place", "places"),
-            some(self.torn, "torn end", "torn ends"),
+            plural(self.damages.len() as u64, "place"),
+            plural(self.torn, "torn end"),
         );
         if !self.unreadable.is_empty() {
             let n = self.unreadable.len() as u64;
-            damage.push_str(&format!(
-                ", {} that can't be read",
-                some(n, "session", "sessions")
-            ));
+            damage.push_str(&format!(", {} that can't be read", plural(n, "session")));
         }
         let found = !self.damages.is_empty() || !self.unreadable.is_empty();
         let gaps = format!(
             "  gaps     {at_least}{}, {} missing",
             view::text::thousands(self.marks.gaps),
-            some(self.marks.missing, "event", "events"),
+            plural(self.marks.missing, "event"),
         );
         let red = |bad: bool, text: &str| {
             if bad {
@@ -205,8 +199,8 @@ impl Checks {
             red(self.marks.gaps > 0, &gaps),
             format!(
                 "  masked   {at_least}{} in lines; {} cut",
-                some(self.marks.masked, "time", "times"),
-                some(self.marks.cut, "value", "values"),
+                plural(self.marks.masked, "time"),
+                plural(self.marks.cut, "value"),
             ),
         ];
         if !self.whole {

@@ -300,7 +300,8 @@ impl Store {
     }
 
     /// The directory of the session that somebody means: an id, the beginning of one, or `last`
-    /// for the most recently active one that is nobody's subagent.
+    /// for the most recently active one that is nobody's subagent. Where all ids that begin so go
+    /// on from one of them, that one is meant.
     pub fn resolve(&self, text: &str) -> Result<PathBuf, Resolve> {
         let io = |error| Resolve::Io(self.root().to_owned(), error);
         if text == "last" {
@@ -338,6 +339,14 @@ impl Store {
             1 => Ok(found.remove(0).1),
             _ => {
                 found.sort();
+                // A subagent is often named after its parent, which could not be meant otherwise.
+                let (shortest, dir) = &found[0];
+                if found
+                    .iter()
+                    .all(|(id, _)| id.starts_with(shortest.as_str()))
+                {
+                    return Ok(dir.clone());
+                }
                 Err(Resolve::Ambiguous {
                     prefix: text.to_owned(),
                     candidates: found.into_iter().take(10).map(|(id, _)| id).collect(),

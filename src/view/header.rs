@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::style::Style;
-use super::text::{self, columns, cost, count, cut, duration, line, thousands};
+use super::text::{self, columns, cost, count, cut, duration, line, plural, thousands};
 use crate::session::{Entry, Mishap, Status, Summary};
 
 /// A status in its colour.
@@ -137,13 +137,11 @@ fn why(entry: &Entry, style: &Style) -> String {
 
 fn counts(summary: &Summary) -> String {
     let totals = summary.totals();
-    let some =
-        |n: u64, one: &str| format!("{} {one}{}", thousands(n), if n == 1 { "" } else { "s" });
     [
-        some(totals.turns, "turn"),
-        some(totals.model_calls, "model call"),
-        some(totals.tool_calls, "tool call"),
-        some(totals.errors, "error"),
+        plural(totals.turns, "turn"),
+        plural(totals.model_calls, "model call"),
+        plural(totals.tool_calls, "tool call"),
+        plural(totals.errors, "error"),
     ]
     .join(", ")
 }

@@ -129,6 +129,17 @@ pub fn thousands(n: u64) -> String {
     out
 }
 
+/// So many of something, in words.
+///
+/// ```
+/// use spanledger::view::text::plural;
+/// assert_eq!(plural(1, "turn"), "1 turn");
+/// assert_eq!(plural(1200, "turn"), "1,200 turns");
+/// ```
+pub fn plural(n: u64, one: &str) -> String {
+    format!("{} {one}{}", thousands(n), if n == 1 { "" } else { "s" })
+}
+
 /// A size for people.
 pub fn size(bytes: u64) -> String {
     match bytes {

@@ -12,6 +12,8 @@ use crate::session::{Chapter, Node, NodeState};
 const OFFSET: usize = 8;
 /// How many lines of a message are shown unless everything is asked for.
 const LINES: usize = 2;
+/// Of a text longer than this only the beginning is looked at.
+const LONG: usize = 64 * 1024;
 /// The column that says what a row is.
 const LABEL: usize = 10;
 
@@ -47,6 +49,19 @@ struct Span {
     outside: bool,
 }
 
+impl Span {
+    fn of(chapter: &Chapter) -> Self {
+        let all = || chapter.span.iter().chain(&chapter.nodes);
+        let start = all().map(|node| node.start).min().unwrap_or(0);
+        let ends = all().map(|node| node.start.saturating_add(node.duration.unwrap_or(0)));
+        Self {
+            start,
+            end: ends.max().unwrap_or(start),
+            outside: chapter.turn.is_none(),
+        }
+    }
+}
+
 impl<'a> Timeline<'a> {
     /// A renderer.
     pub fn new(style: &'a Style) -> Self {
@@ -66,30 +81,24 @@ impl<'a> Timeline<'a> {
 
     /// The lines of a chapter.
     pub fn chapter(&self, chapter: &Chapter) -> Vec<String> {
+        let mut out = self.title(chapter);
+        out.extend(self.rows(chapter));
+        out
+    }
+
+    /// What a turn begins with; nothing for what lies outside turns.
+    pub fn title(&self, chapter: &Chapter) -> Vec<String> {
+        match chapter.turn {
+            Some(_) => title(chapter, Span::of(chapter).start, self.style),
+            None => Vec::new(),
+        }
+    }
+
+    /// What happened in a chapter.
+    pub fn rows(&self, chapter: &Chapter) -> Vec<String> {
         let mut out = Vec::new();
         let nodes: Vec<&Node> = chapter.nodes.iter().collect();
-        let start = chapter
-            .span
-            .as_ref()
-            .map(|span| span.start)
-            .into_iter()
-            .chain(nodes.iter().map(|node| node.start))
-            .min()
-            .unwrap_or(0);
-        let end = nodes
-            .iter()
-            .chain(chapter.span.as_ref().iter())
-            .map(|node| node.start.saturating_add(node.duration.unwrap_or(0)))
-            .max()
-            .unwrap_or(start);
-        let span = Span {
-            start,
-            end,
-            outside: chapter.turn.is_none(),
-        };
-        if chapter.turn.is_some() {
-            out.extend(title(chapter, start, self.style));
-        }
+        let span = Span::of(chapter);
         let mut children: HashMap<u64, Vec<&Node>> = HashMap::new();
         let spans: HashMap<u64, ()> = nodes
             .iter()
@@ -164,13 +173,21 @@ impl<'a> Timeline<'a> {
         let blank = " ".repeat(before);
         let mut below = Vec::new();
 
-        let named = columns(&row.text);
+        let named = columns(&cut(&row.text, room + 1));
         let fitting = |facts: &&String| named + columns(facts) <= room;
         let facts = row.facts.iter().find(fitting).or(row.facts.last());
         let facts = facts.map_or("", String::as_str);
         let facts = cut(facts, room.saturating_sub(named.min(8))).into_owned();
         let left = room.saturating_sub(columns(&facts));
         let mut text = cut(&row.text, left).into_owned();
+        // Where nothing may be hidden, what has no room on the row stands below it.
+        let mut hidden = Vec::new();
+        if self.style.full {
+            let whole = row.facts.last().map_or("", String::as_str);
+            hidden.extend((columns(&row.text) > left).then(|| row.text.clone()));
+            hidden
+                .extend((facts.ends_with('…') && facts != whole).then(|| whole.trim().to_owned()));
+        }
         let mut texts = row.below.into_iter().peekable();
         // What a tool was called with stands before how it went.
         let fits = |text: &str, said: &Said, more: usize| {
@@ -188,8 +205,10 @@ impl<'a> Timeline<'a> {
         text.push_str(&facts);
         for extra in &row.extras {
             let known = |words: &&String| columns(&text) + 2 + columns(words) <= room;
-            if let Some(words) = extra.iter().find(known) {
-                text.push_str(&format!("  {words}"));
+            match extra.iter().find(known) {
+                Some(words) => text.push_str(&format!("  {words}")),
+                None if self.style.full => hidden.extend(extra.first().cloned()),
+                None => {}
             }
         }
         // So does what came of it, if it fits and nothing has to stand above it.
@@ -221,6 +240,10 @@ impl<'a> Timeline<'a> {
             self.style.dim(&address),
         ));
         out.extend(spoken.into_iter().map(|line| format!("{blank}{line}")));
+        if !hidden.is_empty() {
+            let lines = wrap(&hidden.join("  "), wide);
+            out.extend(lines.iter().map(|line| format!("{blank}{line}")));
+        }
         for item in below {
             let lines = self.some(&item.said, wide.saturating_sub(2), item.lines);
             for (index, line) in lines.into_iter().enumerate() {
@@ -238,12 +261,25 @@ impl<'a> Timeline<'a> {
 
     /// The first lines of a text, and at the end of the last of them how much is hidden.
     fn some(&self, said: &Said, room: usize, max: usize) -> Vec<String> {
+        let size = || text::size(said.text.len() as u64);
+        if !self.style.full && said.text.len() > LONG {
+            // Whoever counts its lines has to go through all of it.
+            let head = said.text.chars().take(room * (max + 1)).collect();
+            let elsewhere = said
+                .elsewhere
+                .clone()
+                .unwrap_or_else(|| format!("{} in all", size()));
+            let head = Said {
+                text: head,
+                elsewhere: Some(elsewhere),
+            };
+            return self.some(&head, room, max);
+        }
         let mut lines = wrap(&said.text, room);
         let all = lines.len();
         if !self.style.full {
             lines.truncate(max);
         }
-        let size = || text::size(said.text.len() as u64);
         let more = match (&said.elsewhere, all - lines.len()) {
             (Some(elsewhere), _) => elsewhere.clone(),
             (None, 0) => return lines,
