@@ -374,21 +374,21 @@ fn saying(text: &str) -> Root {
         1.into(),
         id(5),
         id(2),
-        json!({"model_id": "m", "variant": text, "purpose": text, "finish_reason": text, "outcome": text, "exit_code": text}),
+        json!({"model_id": "m", "variant": text, "finish_reason": "stop", "outcome": text}),
     );
     put(
         "tool_result",
         1.into(),
         id(6),
         id(2),
-        json!({"tool_id": "t", "outcome": text, "exit_code": text}),
+        json!({"tool_id": "t", "outcome": "ok", "exit_code": text}),
     );
     put(
         "attempt",
         1.into(),
         id(2),
         none.clone(),
-        json!({"id": text, "rationale": text, "metrics": {text: text}}),
+        json!({"id": "a", "metrics": {"m": text}}),
     );
     put(text, 1.into(), id(2), none.clone(), json!({text: text}));
     put(

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::style::Style;
-use super::text::{self, columns, cost, count, cut, duration, line, plural, thousands};
+use super::text::{self, cost, count, cut, duration, line, plural, thousands};
 use crate::session::{Entry, Mishap, Status, Summary};
 
 /// A status in its colour.
@@ -110,7 +110,7 @@ fn pair(first: (&str, &str), second: (&str, &str), style: &Style) -> Vec<String>
     let both = format!("{}   {} {}", row(first), second.0, second.1);
     match second.1.is_empty() {
         true => vec![row(first)],
-        false if columns(&both) <= style.width => vec![both],
+        false if text::fits(&both, style.width) => vec![both],
         false => vec![row(first), row(second)],
     }
 }

@@ -174,7 +174,7 @@ impl<'a> Timeline<'a> {
         let mut below = Vec::new();
 
         let named = columns(&cut(&row.text, room + 1));
-        let fitting = |facts: &&String| named + columns(facts) <= room;
+        let fitting = |facts: &&String| text::fits(facts, room.saturating_sub(named));
         let facts = row.facts.iter().find(fitting).or(row.facts.last());
         let facts = facts.map_or("", String::as_str);
         let facts = cut(facts, room.saturating_sub(named.min(8))).into_owned();
@@ -184,7 +184,7 @@ impl<'a> Timeline<'a> {
         let mut hidden = Vec::new();
         if self.style.full {
             let whole = row.facts.last().map_or("", String::as_str);
-            hidden.extend((columns(&row.text) > left).then(|| row.text.clone()));
+            hidden.extend((!text::fits(&row.text, left)).then(|| row.text.clone()));
             hidden
                 .extend((facts.ends_with('…') && facts != whole).then(|| whole.trim().to_owned()));
         }
@@ -192,8 +192,8 @@ impl<'a> Timeline<'a> {
         // What a tool was called with stands before how it went.
         let fits = |text: &str, said: &Said, more: usize| {
             let short = said.elsewhere.is_none() && !said.text.trim_end().contains('\n');
-            let used = columns(text) + more;
-            short && said.text.len() < 8 * room && used + columns(&text::line(&said.text)) <= room
+            let left = room.saturating_sub(columns(text) + more);
+            short && said.text.len() < 8 * room && text::fits(&text::line(&said.text), left)
         };
         let input = texts.next_if(|item| item.mark == '←');
         if let Some(item) = input {
@@ -204,8 +204,8 @@ impl<'a> Timeline<'a> {
         }
         text.push_str(&facts);
         for extra in &row.extras {
-            let known = |words: &&String| columns(&text) + 2 + columns(words) <= room;
-            match extra.iter().find(known) {
+            let left = room.saturating_sub(columns(&text) + 2);
+            match extra.iter().find(|words| text::fits(words, left)) {
                 Some(words) => text.push_str(&format!("  {words}")),
                 None if self.style.full => hidden.extend(extra.first().cloned()),
                 None => {}
