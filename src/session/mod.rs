@@ -18,6 +18,7 @@ mod grep;
 mod node;
 mod retention;
 mod seek;
+mod standing;
 mod store;
 mod summary;
 
@@ -27,5 +28,6 @@ pub use grep::{Text, texts};
 pub use node::{Node, NodeState};
 pub use retention::Retention;
 pub use seek::{Excerpt, blob, body, line, turn, whole};
+pub use standing::{Mishap, OpenSpan, Status, Writer};
 pub use store::{Entry, Resolve, Store, Survey, Unreadable};
-pub use summary::{Mishap, OpenSpan, Status, Summary, Writer};
+pub use summary::Summary;

@@ -8,7 +8,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 use super::glance::{Glance, HEAD};
-use super::summary::{Status, Summary};
+use super::standing::Status;
+use super::summary::Summary;
 use crate::ledger::{Root, segments, writer_is_alive};
 use crate::reader::{Damage, Found, RawLine, SessionReader};
 

@@ -217,7 +217,7 @@ pub(super) fn row(node: &Node, verdict: Verdict) -> Option<Row> {
     // Whatever of it came from a trace, none of it moves the terminal.
     let texts = row.extras.iter_mut().flatten().chain(&mut row.facts);
     for text in texts.chain([&mut row.text, &mut row.label]) {
-        *text = line(text).into_owned();
+        *text = line(text.trim_end()).into_owned();
     }
     Some(row)
 }
