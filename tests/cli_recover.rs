@@ -88,3 +88,20 @@ fn a_session_that_is_not_there_ends_with_2_and_is_named() {
     assert_eq!(done.code, 2);
     assert!(done.err.contains("\"ses_9\""), "{done:?}");
 }
+
+#[test]
+fn a_recovered_session_is_no_younger_and_still_its_agents() {
+    let dir = killed("a_recovered_session_is_no_younger_and_still_its_agents");
+    let listed = || run(dir.path(), &["list", "--json"]).objects().remove(0);
+    let before = listed();
+    assert_eq!(run(dir.path(), &["recover"]).code, 0);
+    let after = listed();
+    assert_eq!(after["open"], serde_json::json!([]));
+    assert_eq!(after["last"], before["last"]);
+    assert_eq!(after["process"], before["process"]);
+    let shown = run(dir.path(), &["show"]);
+    let stands = "status   interrupted  its process died";
+    assert!(shown.out.contains(stands), "{shown:?}");
+    let pid = format!("pid {},", before["process"]["pid"]);
+    assert!(shown.out.contains(&pid), "{shown:?}");
+}

@@ -19,8 +19,9 @@ use crate::view::{self, Style};
 /// Reads the first and last lines of each session: these tell what was masked, cut and lost in all
 /// of it. Damage in between is found by --deep, which reads everything.
 ///
-/// With --stalled-after, exits 1 if a live session has had no event for that long: for cron. Exits 3
-/// if what was read is damaged. That a process died over its last line is counted and no reason.
+/// With --stalled-after, exits 1 if a live session has had no event for that long: for cron. Else
+/// exits 3 if what was read is damaged; a last line that a dying process left unfinished is counted, but
+/// is no damage.
 #[derive(Args, Debug)]
 #[command(
     after_help = "Examples:\n  spanledger status\n  spanledger status --stalled-after 10m || echo 'an agent hangs' | mail -s agents ops\n  spanledger status --json | jq '.live[] | {session_id, pid, doing}'"

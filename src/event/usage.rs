@@ -242,6 +242,15 @@ impl Totals {
 
 /// What lines say was withheld or lost. Told with the totals, so that nobody has to read a whole
 /// trace to know; the line that tells them is not counted in them.
+///
+/// ```
+/// # let dir = tempfile::tempdir()?;
+/// for entry in spanledger::session::Store::new(dir.path()).list()? {
+///     let (marks, all) = entry.summary.marks();
+///     println!("{} masks{}", marks.masked, if all { "" } else { " at least" });
+/// }
+/// # Ok::<(), std::io::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Marks {
     /// Masks that stand for secrets, in each line that has them.

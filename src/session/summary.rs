@@ -39,12 +39,15 @@ pub struct Summary {
     pub runs: u64,
     /// When its first line was written, in nanoseconds since 1970.
     pub first: u64,
-    /// When its last line was written.
+    /// When something last happened in it: its last line, unless that was written in the place of
+    /// a writer that had died.
     pub last: u64,
     /// Sessions that began inside it.
     pub branches: Vec<String>,
     /// The writers of its segments, by number.
     pub writers: BTreeMap<u32, Writer>,
+    /// The segment of its newest run.
+    run_seg: Option<u32>,
     /// What is open, by span id.
     pub open: BTreeMap<String, OpenSpan>,
     /// Decisions that a person owes, by interrupt id.
@@ -88,8 +91,11 @@ impl Summary {
         if self.first == 0 {
             self.first = ts;
         }
-        self.last = self.last.max(ts);
         let kind = line.kind.as_ref();
+        // Whoever closes what the dead left open, however much later, does not make it young.
+        if self.last == 0 || !matches!(kind, "segment" | "checkpoint" | "interrupted") {
+            self.last = self.last.max(ts);
+        }
         if let Some(span) = SpanKind::from_open_kind(kind) {
             self.opened(line, span, ts);
         } else if SpanKind::is_close_kind(kind) {
@@ -102,6 +108,12 @@ impl Summary {
         if marks != Marks::default() {
             self.marks_of(line.seg).add(&marks);
         }
+    }
+
+    /// Who wrote its newest run; without one, whoever came last.
+    pub fn writer(&self) -> Option<&Writer> {
+        let run = self.run_seg.and_then(|seg| self.writers.get(&seg));
+        run.or_else(|| self.writers.values().next_back())
     }
 
     /// What was masked, cut and lost, and whether that is all of it. It isn't where lines were
@@ -224,6 +236,7 @@ impl Summary {
         match kind {
             SpanKind::Run => {
                 self.runs += u64::from(!late);
+                self.run_seg = Some(line.seg);
                 self.ended = None;
                 self.agent = self.agent.take().or_else(|| text("agent"));
                 for (slot, name) in [
@@ -459,7 +472,7 @@ impl Summary {
                 "since": time(span.since),
             })
         });
-        let newest = self.writers.values().next_back();
+        let newest = self.writer();
         let (marks, known) = self.marks();
         json!({
             "session_id": self.session_id,

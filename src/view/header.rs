@@ -129,6 +129,7 @@ fn why(entry: &Entry, style: &Style) -> String {
             let since = style.clock(open.since);
             format!("{named} {verb} {since} at {}", open.address)
         }
+        (Some((outcome, _)), None) if outcome == "interrupted" => "its process died".into(),
         (Some((outcome, Some(reason))), None) => format!("{outcome}, {reason}"),
         (Some((outcome, None)), None) => outcome.clone(),
         (None, None) => String::new(),
@@ -191,7 +192,7 @@ pub(crate) fn named_span(kind: &str, name: &str) -> String {
 }
 
 fn process_line(entry: &Entry) -> Option<String> {
-    let writer = entry.summary.writers.values().next_back()?;
+    let writer = entry.summary.writer()?;
     let process = writer.process();
     let text = |name: &str| process.get(name).and_then(Value::as_str);
     let mut parts = Vec::new();
