@@ -24,7 +24,7 @@ mod guard;
 pub use builder::{Builder, DEFAULT_INLINE_LIMIT};
 pub use error::Error;
 pub use event::{
-    AsFailure, Failure, Outcome, RemoteContext, RemoteContextError, Totals, Usage, ViaDeref,
+    AsFailure, Failure, Marks, Outcome, RemoteContext, RemoteContextError, Totals, Usage, ViaDeref,
     ViaError, new_session_id,
 };
 pub use guard::{Guard, Handle};

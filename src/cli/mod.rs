@@ -5,6 +5,7 @@ mod context;
 mod demo;
 mod find;
 mod grep;
+mod interrupt;
 mod list;
 mod mirror;
 mod prune;

@@ -16,7 +16,7 @@ mod usage;
 pub use failure::{AsFailure, Failure, ViaDeref, ViaError};
 pub use ids::{RemoteContext, RemoteContextError, new_session_id};
 pub use outcome::Outcome;
-pub use usage::{Totals, Usage};
+pub use usage::{Marks, Totals, Usage};
 
 pub(crate) use fields::{Cleaner, Fields};
 pub(crate) use ids::{Ids, hex16, hex32, new_span_id, new_trace_id, random_bytes};

@@ -197,6 +197,8 @@ pub enum NotALine {
         /// The version it says.
         found: u64,
     },
+    /// The end of a segment without a newline: its writer died over it.
+    Torn,
     /// No bytes at all: lines that were here are gone, by what the next one is numbered.
     Missing {
         /// The first `seq` that is missing.
@@ -210,6 +212,9 @@ impl std::fmt::Display for NotALine {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Damaged(why) => write!(f, "not a line of a trace: {why}"),
+            Self::Torn => {
+                f.write_str("not a line of a trace: no newline at its end: its writer died over it")
+            }
             Self::Newer { found } => write!(
                 f,
                 "written in format version {found}; this spanledger reads up to version {VERSION}"

@@ -24,7 +24,7 @@ use super::open_span::OpenSpan;
 use super::past::Past;
 use super::recovery::DeadSpan;
 use super::segment::Segment;
-use crate::event::{Fields, Ids, Outcome, SpanKind, Totals, UsageText};
+use crate::event::{Fields, Ids, Marks, Outcome, SpanKind, Totals, UsageText};
 use crate::redact::write_string;
 use append::is_out_of_files;
 
@@ -81,6 +81,7 @@ struct State {
     /// Few at a time, by span id, and too large to be moved about.
     spans: BTreeMap<u64, Box<OpenSpan>>,
     totals: Totals,
+    marks: Marks,
     next_turn: u32,
     current: [Option<String>; 3],
     known: HashSet<String>,
@@ -332,7 +333,7 @@ impl SessionLog {
         }
         let totals = matches!(span.kind, SpanKind::Run | SpanKind::Turn).then(|| {
             let mut out = b"\"totals\":".to_vec();
-            state.totals.write(&mut out);
+            state.totals.write(&state.marks, &mut out);
             out
         });
         let kind = span.kind.close_kind();

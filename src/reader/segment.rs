@@ -169,9 +169,7 @@ impl SegmentReader {
                         path: self.path.clone(),
                         offset,
                         bytes: size - offset,
-                        why: NotALine::Damaged(
-                            "no newline at its end: its writer died over it".into(),
-                        ),
+                        why: NotALine::Torn,
                     }));
                 }
             }

@@ -146,6 +146,7 @@ impl SessionLog {
             state.gap.write(&mut out);
             self.put_owed(core, state, now, "gap", None, None, &out)?;
             let told = std::mem::take(&mut state.gap);
+            state.marks.gap(told.count);
             if let Some(segment) = &mut state.segment {
                 segment.gaps += told.count;
             }
@@ -382,6 +383,12 @@ impl SessionLog {
         line.extend_from_slice(payload);
         finish_line(line);
         let written = segment.write(line);
+        if written
+            .as_ref()
+            .map_or_else(|failed| failed.whole, |()| true)
+        {
+            state.marks.count(line);
+        }
         line.shrink_to(256 * 1024);
         written.map_err(|failed| Lost {
             whole: failed.whole,
@@ -409,7 +416,7 @@ impl SessionLog {
     /// What a list or a resume needs, so that neither has to read the whole segment.
     pub(super) fn checkpoint(self: &Arc<Self>, core: &Core, state: &mut State, now: u64) {
         let mut out = b"\"totals\":".to_vec();
-        state.totals.write(&mut out);
+        state.totals.write(&state.marks, &mut out);
         out.extend_from_slice(
             format!(
                 ",\"started\":{},\"next_turn\":{},\"open\":[",
