@@ -123,6 +123,20 @@ fn assert_same(held: &[Held], trace: &Trace) {
     }
 }
 
+/// `verify` says the same, of the session and of its subagent's.
+#[track_caller]
+fn assert_verified(root: &Path, backend: &str, url: &str) {
+    let done = cli::run(root, &["verify", backend, url, "--all", "--json"]);
+    assert_eq!(done.code, 0, "{done:?}");
+    let reports = done.objects();
+    assert_eq!(reports.len(), 2);
+    for report in reports {
+        assert_eq!(report["findings"], json!([]));
+        assert_eq!(report["same"], report["spans"]);
+        assert!(report["spans"].as_u64().unwrap() > 0);
+    }
+}
+
 #[test]
 fn the_demo_is_in_jaeger_whichever_way_it_is_sent() {
     let Some(jaeger) = Jaeger::shared() else {
@@ -137,6 +151,7 @@ fn the_demo_is_in_jaeger_whichever_way_it_is_sent() {
         };
         mirror(root.path(), endpoint, protocol);
         assert_same(&jaeger.spans(trace_id(&trace)), &trace);
+        assert_verified(root.path(), "--jaeger", &jaeger.url);
     }
     let found = jaeger.search("spanledger-demo");
     assert!(found["data"].as_array().unwrap().len() >= PROTOCOLS.len());
@@ -154,6 +169,7 @@ fn the_demo_is_in_tempo_whichever_way_it_is_sent() {
         };
         mirror(root.path(), endpoint, protocol);
         assert_same(&tempo.spans(trace_id(&trace)), &trace);
+        assert_verified(root.path(), "--tempo", &tempo.url);
     }
 }
 
@@ -178,6 +194,8 @@ fn through_the_collector_the_demo_is_in_jaeger_and_in_tempo() {
         assert_same(&held, &trace);
         let held = until("the trace in Tempo", || whole(tempo.spans(id)));
         assert_same(&held, &trace);
+        assert_verified(root.path(), "--jaeger", &jaeger.url);
+        assert_verified(root.path(), "--tempo", &tempo.url);
     }
 }
 

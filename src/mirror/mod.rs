@@ -72,6 +72,7 @@ mod origin;
 mod pass;
 mod send;
 mod transport;
+pub mod verify;
 
 pub use batch::{Batch, DEFAULT_BATCH_BYTES, DEFAULT_BATCH_SPANS, MAX_BATCH_BYTES};
 pub use classify::Verdict;

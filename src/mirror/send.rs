@@ -331,11 +331,5 @@ fn smaller(batch: Batch<Tag>) -> Result<Batch<Tag>, Batch<Tag>> {
 
 fn read_origin(all: &[(u32, PathBuf)], seg: u32) -> Option<Arc<Origin>> {
     let (_, path) = all.iter().find(|(number, _)| *number == seg)?;
-    let mut reader = SegmentReader::open(path).ok()?;
-    loop {
-        // Before it can stand only what is left of a first line that a full disk tore.
-        if let Found::Line(line) = reader.next().ok()?? {
-            return Origin::parse(&line).ok().map(Arc::new);
-        }
-    }
+    Origin::of_segment(path).map(Arc::new)
 }

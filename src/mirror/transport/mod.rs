@@ -5,6 +5,7 @@
 //!
 //! Both protocols share one way to connect: the same TCP options, the same rustls configuration.
 
+mod fetch;
 mod grpc;
 mod http;
 mod tls;
@@ -21,6 +22,7 @@ use opentelemetry_proto::tonic::collector::trace::v1::{
     ExportTraceServiceRequest, ExportTraceServiceResponse,
 };
 
+pub(super) use self::fetch::Fetch;
 use self::grpc::Grpc;
 use self::http::Http;
 pub(super) use self::tls::Tls;
