@@ -37,23 +37,16 @@ impl Expected {
     }
 }
 
-/// How much two spans may differ without being different.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Known {
-    /// Texts longer than this many bytes are cut by the backend.
-    pub cut_at: Option<usize>,
-}
-
 /// Compares what the trace says of a session with what a backend holds of one trace.
 ///
-/// Spans of others in the same trace (subagents are sessions of their own) are passed by. Neither the
-/// order of attributes, events and links counts, nor the flags, which backends don't keep.
+/// `cut_at` is where the backend is known to cut texts. Spans of others in the same trace (subagents
+/// are sessions of their own) are passed by. Neither the order of attributes, events and links counts,
+/// nor the flags, which backends don't keep.
 pub fn compare(
     session_id: &str,
     expected: &[Expected],
     held: &[Held],
-    known: Known,
+    cut_at: Option<usize>,
 ) -> Vec<Finding> {
     let mut by_id: BTreeMap<&[u8], Vec<&Held>> = BTreeMap::new();
     for held in held {
@@ -80,7 +73,7 @@ pub fn compare(
                     });
                 }
                 let mut pair = Pair {
-                    known,
+                    cut_at,
                     found: Vec::new(),
                 };
                 pair.span(&expected.span, &held.span);
@@ -136,7 +129,8 @@ pub(super) fn hex(id: &[u8]) -> String {
 
 /// A span that was sent beside the one that is held.
 struct Pair {
-    known: Known,
+    /// Texts longer than this many bytes are cut by the backend.
+    cut_at: Option<usize>,
     found: Vec<What>,
 }
 
@@ -285,7 +279,7 @@ impl Pair {
         }
         // Cut in the middle of a character, the rest of that reads as one that nobody wrote.
         let whole = held.trim_end_matches(char::REPLACEMENT_CHARACTER);
-        let cut = self.known.cut_at.filter(|&at| {
+        let cut = self.cut_at.filter(|&at| {
             sent.len() > at
                 && sent.starts_with(whole)
                 && sent.floor_char_boundary(at) == whole.len()

@@ -19,7 +19,7 @@ use prost::Message;
 use serde_json::Value as Json;
 use tokio::runtime::Runtime;
 
-pub use self::compare::{Expected, Known, compare};
+pub use self::compare::{Expected, compare};
 use self::expected::Index;
 pub use self::finding::{Finding, What};
 pub use self::held::Held;
@@ -124,7 +124,7 @@ impl Report {
 pub struct Verify {
     backend: Backend,
     shown: String,
-    known: Known,
+    cut_at: Option<usize>,
     wait: Duration,
     fetch: Fetch,
     runtime: Runtime,
@@ -169,9 +169,7 @@ impl Verify {
         Ok(Self {
             backend,
             shown,
-            known: Known {
-                cut_at: (backend == Backend::Tempo).then_some(TEMPO_CUTS_AT),
-            },
+            cut_at: (backend == Backend::Tempo).then_some(TEMPO_CUTS_AT),
             wait: Duration::ZERO,
             fetch,
             runtime,
@@ -182,7 +180,7 @@ impl Verify {
     /// and nowhere else.
     #[must_use]
     pub fn cut_at(mut self, bytes: usize) -> Self {
-        self.known.cut_at = Some(bytes);
+        self.cut_at = Some(bytes);
         self
     }
 
@@ -254,7 +252,7 @@ impl Verify {
     ) -> Result<(Vec<Finding>, Option<String>), Error> {
         loop {
             let (held, said) = self.held(trace)?;
-            let findings = compare(session_id, expected, &held, self.known);
+            let findings = compare(session_id, expected, &held, self.cut_at);
             let missing = findings
                 .iter()
                 .any(|f| matches!(f.what, What::Missing { .. }));
