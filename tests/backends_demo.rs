@@ -217,3 +217,48 @@ fn the_collector_counts_the_calls_of_each_tool_and_model() {
         Some(())
     });
 }
+
+/// The README's commands, as they stand there but for the ports.
+#[test]
+fn the_page_of_the_readme_takes_a_newcomer_there() {
+    let Some(collector) = Collector::shared() else {
+        return;
+    };
+    let (jaeger, tempo) = (Jaeger::shared().unwrap(), Tempo::shared().unwrap());
+    let readme = include_str!("../README.md");
+    let page = readme
+        .split("\n## See it in Jaeger and Tempo\n")
+        .nth(1)
+        .unwrap();
+    let page = page.split("\n## ").next().unwrap();
+    let blocks: Vec<Vec<&str>> = page
+        .split("```")
+        .skip(1)
+        .step_by(2)
+        .map(|block| block.lines().skip(1).collect())
+        .collect();
+    // What is running was started so.
+    assert_eq!(blocks[0], backends::COMMANDS);
+    let root = tempfile::tempdir().unwrap();
+    let program = Path::new(env!("CARGO_BIN_EXE_spanledger"));
+    let path = std::env::var("PATH").unwrap();
+    for line in &blocks[1] {
+        let line = line
+            .replace("http://127.0.0.1:4317", &collector.grpc)
+            .replace("http://127.0.0.1:16686", &jaeger.url)
+            .replace("http://127.0.0.1:3200", &tempo.url);
+        let done = std::process::Command::new("sh")
+            .args(["-c", &line])
+            .env("SPANLEDGER_DIR", root.path())
+            .env(
+                "PATH",
+                format!("{}:{path}", program.parent().unwrap().display()),
+            )
+            // What the port says by itself.
+            .env("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc")
+            .output();
+        let done = cli::Done::from(done.unwrap());
+        assert_eq!(done.code, 0, "{line}: {done:?}");
+    }
+    assert_eq!(blocks[1].len(), 4);
+}

@@ -77,10 +77,17 @@ fn a_span_that_is_not_there_is_missing_and_says_why_if_that_is_known() {
 }
 
 #[test]
-fn a_span_that_is_there_twice_is_told() {
+fn a_span_that_is_there_twice_is_told_and_each_copy_is_looked_at() {
     let expected = expected("short");
-    let twice = [held(&expected), held(&expected)];
-    assert_eq!(found(&expected, &twice)[0].what, What::Copies { copies: 2 });
+    let mut twice = [held(&expected), held(&expected)];
+    let found_copies = found(&expected, &twice);
+    assert_eq!(found_copies.len(), 1, "{found_copies:?}");
+    assert_eq!(found_copies[0].what, What::Copies { copies: 2 });
+    assert!(found_copies[0].what.is_known());
+    twice[1].span.name = "other".into();
+    let found = found(&expected, &twice);
+    assert_eq!(found.len(), 2);
+    assert!(!found[1].what.is_known(), "{found:?}");
 }
 
 #[test]
@@ -235,7 +242,7 @@ fn a_text_that_tempo_cut_is_a_cut_and_not_a_difference() {
         of: 5000,
     };
     assert_eq!(what(&"a".repeat(5000), 2048), cut);
-    assert!(cut.is_known_cut());
+    assert!(cut.is_known());
     // In the middle of a character of two bytes, and of four.
     assert!(matches!(
         what(&format!("a{}", "é".repeat(2000)), 2048),
@@ -272,7 +279,7 @@ fn a_span_that_was_too_large_is_compared_without_its_content() {
     let found = found(&expected, &[less]);
     assert_eq!(found.len(), 1, "{found:#?}");
     assert_eq!(found[0].what, What::ContentRemoved);
-    assert!(found[0].what.is_known_cut());
+    assert!(found[0].what.is_known());
 }
 
 #[test]

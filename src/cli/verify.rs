@@ -18,8 +18,8 @@ use crate::view::text::{cut, line, pad, thousands};
 /// An OK from a server means accepted, not stored. This asks the backend for every trace of a session
 /// and compares it span by span with what the mirror sends: what is missing, what is there and was
 /// never sent, and every difference in parents, times, kinds, status, attributes, events and links.
-/// Exits 1 if there is any. Attributes that Tempo cut at 2048 bytes are reported as cut; they count
-/// as a difference only with --strict.
+/// Exits 1 if there is any. What is known to happen on the way is reported and counts only with
+/// --strict: attributes that Tempo cut at 2048 bytes, and equal copies of a span that was sent again.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   spanledger verify --jaeger http://127.0.0.1:16686
@@ -46,7 +46,7 @@ pub(crate) struct Verify {
     /// How long spans that aren't there are waited for, such as 30s
     #[arg(long, value_name = "AGE", value_parser = parse_age, default_value = "0s")]
     wait: u64,
-    /// Cuts count as differences
+    /// Cuts and copies count as differences
     #[arg(long)]
     strict: bool,
     /// Where texts are known to be cut: `max_attribute_bytes` of Tempo, if it isn't 2048
@@ -129,7 +129,8 @@ impl Verify {
 fn failed(error: Error) -> Failed {
     match error {
         Error::Io { source, .. } => Failed::Io(source),
-        error => Failed::Usage(error.to_string()),
+        // What a server says is data.
+        error => Failed::Usage(line(&error.to_string()).into_owned()),
     }
 }
 
@@ -164,6 +165,7 @@ fn print(context: &mut Context, report: &Report, backend: Backend) -> Result<(),
         n => format!("{} {many}", thousands(n)),
     };
     let mut said = vec![match report.same == report.spans {
+        true if report.spans == 0 => "nothing to compare".to_owned(),
         true => format!("all in {} as recorded", backend.as_str()),
         false => format!(
             "{} in {} as recorded",

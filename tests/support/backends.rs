@@ -33,6 +33,13 @@ use tempfile::TempDir;
 pub use held::Held;
 use skipped::skipped;
 
+/// How the README starts them, from the top of the repository.
+pub const COMMANDS: [&str; 3] = [
+    "jaeger --config docs/jaeger.yaml",
+    "tempo -config.expand-env=true -config.file=docs/tempo.yaml",
+    "otelcol-contrib --config otel-collector.yaml",
+];
+
 /// Far longer than anything here takes: who waits this long waits for what never comes.
 pub const LONG: Duration = Duration::from_secs(120);
 const PAUSE: Duration = Duration::from_millis(50);
@@ -50,11 +57,14 @@ pub fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     }
 }
 
-/// Where a program is: what the variable names, or the first of that name in the PATH.
-fn find(program: &str, variable: &str) -> Option<PathBuf> {
+/// A command with its program where it is: what the variable names, or the first of that name in the
+/// PATH.
+fn find(command: &str, variable: &str) -> Option<Vec<String>> {
+    let mut words = command.split(' ').map(str::to_owned);
+    let program = words.next()?;
     let named = std::env::var_os(variable).map(PathBuf::from);
     let path = std::env::var_os("PATH").unwrap_or_default();
-    let in_path = || std::env::split_paths(&path).map(|dir| dir.join(program));
+    let in_path = || std::env::split_paths(&path).map(|dir| dir.join(&program));
     let found = match named {
         Some(named) => Some(named).filter(|path| path.is_file()),
         None => in_path().find(|path| path.is_file()),
@@ -64,7 +74,8 @@ fn find(program: &str, variable: &str) -> Option<PathBuf> {
             "{program} is not here: {variable} doesn't name it (.ci/install does)"
         ));
     }
-    found
+    let found = found?.to_str()?.to_owned();
+    Some([found].into_iter().chain(words).collect())
 }
 
 /// Ports that nobody listens at. They are below those that outgoing connections get by themselves:
@@ -100,11 +111,9 @@ impl Program {
     /// it is asked again where somebody else took one of them first.
     fn start<const N: usize>(
         name: &'static str,
-        mut command: Vec<String>,
-        program: &Path,
+        command: Vec<String>,
         give: impl Fn([u16; N], &Path) -> (HashMap<&'static str, String>, String),
     ) -> (Self, [u16; N]) {
-        command.insert(0, program.to_str().unwrap().to_owned());
         for attempt in 1.. {
             let dir = tempfile::tempdir().unwrap();
             let ports = free_ports();
@@ -171,6 +180,7 @@ fn spawn(command: &[String], environment: &HashMap<&str, String>, dir: &Path) ->
     let mut log = File::options();
     let log = log.create(true).append(true).open(dir.join("log")).unwrap();
     Command::new("sh")
+        .current_dir(env!("CARGO_MANIFEST_DIR"))
         .args(["-c", WATCHED])
         .arg(dir)
         .args(command)
@@ -224,10 +234,6 @@ fn local(port: u16) -> String {
     format!("127.0.0.1:{port}")
 }
 
-fn file(name: &str) -> String {
-    format!("{}/{name}", env!("CARGO_MANIFEST_DIR"))
-}
-
 /// Jaeger, with `docs/jaeger.yaml`.
 pub struct Jaeger {
     program: Program,
@@ -246,13 +252,9 @@ impl Jaeger {
     }
 
     pub fn start() -> Option<Self> {
-        let found = find("jaeger", "SPANLEDGER_JAEGER")?;
-        let command = vec!["--config".into(), file("docs/jaeger.yaml")];
-        let (program, [query, _, grpc, http]) = Program::start(
-            "jaeger",
-            command,
-            &found,
-            |[query, internal, grpc, http], _| {
+        let command = find(COMMANDS[0], "SPANLEDGER_JAEGER")?;
+        let (program, [query, _, grpc, http]) =
+            Program::start("jaeger", command, |[query, internal, grpc, http], _| {
                 let environment = HashMap::from([
                     ("JAEGER_QUERY", local(query)),
                     ("JAEGER_QUERY_GRPC", local(internal)),
@@ -261,8 +263,7 @@ impl Jaeger {
                 ]);
                 let ready = format!("http://{}/api/services", local(query));
                 (environment, ready)
-            },
-        );
+            });
         Some(Self {
             program,
             url: format!("http://{}", local(query)),
@@ -309,21 +310,16 @@ impl Tempo {
     }
 
     pub fn start() -> Option<Self> {
-        let found = find("tempo", "SPANLEDGER_TEMPO")?;
-        let command = [
-            "-config.expand-env=true",
-            &format!("-config.file={}", file("docs/tempo.yaml")),
-            // What it was sent goes from memory to files, and from there into a search, without the
-            // minutes that this takes by default.
+        let mut command = find(COMMANDS[1], "SPANLEDGER_TEMPO")?;
+        // What it was sent goes from memory to files, and from there into a search, without the
+        // minutes that this takes by default.
+        let quick = [
             "-ingester.trace-idle-period=1s",
             "-storage.trace.blocklist_poll=1s",
         ];
-        let command = command.map(str::to_owned).to_vec();
-        let (program, [query, _, grpc, http]) = Program::start(
-            "tempo",
-            command,
-            &found,
-            |[query, internal, grpc, http], dir| {
+        command.extend(quick.map(str::to_owned));
+        let (program, [query, _, grpc, http]) =
+            Program::start("tempo", command, |[query, internal, grpc, http], dir| {
                 let environment = HashMap::from([
                     ("TEMPO_HTTP_PORT", query.to_string()),
                     ("TEMPO_GRPC_PORT", internal.to_string()),
@@ -335,8 +331,7 @@ impl Tempo {
                 ]);
                 let ready = format!("http://{}/ready", local(query));
                 (environment, ready)
-            },
-        );
+            });
         Some(Self {
             program,
             url: format!("http://{}", local(query)),
@@ -395,13 +390,11 @@ impl Collector {
     }
 
     pub fn start(jaeger: &Jaeger, tempo: &Tempo) -> Option<Self> {
-        let found = find("otelcol", "SPANLEDGER_OTELCOL")?;
-        let command = vec!["--config".into(), file("otel-collector.yaml")];
+        let command = find(COMMANDS[2], "SPANLEDGER_OTELCOL")?;
         let of = |url: &str| url.strip_prefix("http://").unwrap().to_owned();
         let (program, [grpc, http, _, metrics, _]) = Program::start(
             "otelcol",
             command,
-            &found,
             |[grpc, http, health, metrics, telemetry], dir| {
                 let environment = HashMap::from([
                     ("OTELCOL_GRPC", local(grpc)),

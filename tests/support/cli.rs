@@ -150,9 +150,15 @@ pub fn wait_to_be_killed() -> ! {
 impl Victim {
     /// Starts it and waits until it has recorded enough.
     pub fn start(name: &str, root: &Path) -> Self {
+        Self::with(name, root, &[])
+    }
+
+    /// The same, with more in its environment.
+    pub fn with(name: &str, root: &Path, environment: &[(&str, &str)]) -> Self {
         let mut child = Command::new(std::env::current_exe().unwrap())
             .args(["--exact", "--nocapture", name])
             .env(VICTIM, root)
+            .envs(environment.iter().copied())
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();

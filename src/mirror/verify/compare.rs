@@ -66,23 +66,29 @@ pub fn compare(
             None | Some([]) => say(What::Missing {
                 why: expected.unsent.clone(),
             }),
-            Some([held, more @ ..]) => {
-                if !more.is_empty() {
+            Some(copies) => {
+                if copies.len() > 1 {
                     say(What::Copies {
-                        copies: 1 + more.len(),
+                        copies: copies.len(),
                     });
                 }
-                let mut pair = Pair {
-                    cut_at,
-                    found: Vec::new(),
-                };
-                pair.span(&expected.span, &held.span);
-                // One resource has many spans: what is wrong with it is said once.
-                let own = pair.found.len();
-                pair.origin(&expected.origin, held);
-                for (at, what) in pair.found.into_iter().enumerate() {
-                    if at < own || told.insert(format!("{what:?}")) {
-                        say(what);
+                let mut wrong: Vec<What> = Vec::new();
+                for held in copies {
+                    let mut pair = Pair::new(cut_at);
+                    pair.span(&expected.span, &held.span);
+                    // One resource has many spans: what is wrong with it is said once.
+                    let mut origin = Pair::new(cut_at);
+                    origin.origin(&expected.origin, held);
+                    let of_origin = origin.found.into_iter();
+                    let new = of_origin.filter(|what| told.insert(format!("{what:?}")));
+                    wrong.extend(pair.found.into_iter().chain(new));
+                }
+                // What is wrong with two copies is wrong with the span.
+                let mut said: Vec<&What> = Vec::new();
+                for what in &wrong {
+                    if !said.contains(&what) {
+                        said.push(what);
+                        say(what.clone());
                     }
                 }
             }
@@ -135,6 +141,13 @@ struct Pair {
 }
 
 impl Pair {
+    const fn new(cut_at: Option<usize>) -> Self {
+        Self {
+            cut_at,
+            found: Vec::new(),
+        }
+    }
+
     fn span(&mut self, sent: &Span, held: &Span) {
         let removed = held
             .attributes

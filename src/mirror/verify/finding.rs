@@ -31,7 +31,8 @@ pub enum What {
     },
     /// The backend has a span of this session that the trace doesn't have.
     Extra,
-    /// The backend shows it more than once.
+    /// The backend shows it more than once. Whoever gets no answer sends again; Jaeger shows equal
+    /// copies as one span, Tempo only those that came some time apart.
     Copies {
         /// How often.
         copies: usize,
@@ -71,9 +72,12 @@ impl What {
         }
     }
 
-    /// Whether it is less than what was recorded in a way that is known, and not something else.
-    pub const fn is_known_cut(&self) -> bool {
-        matches!(self, Self::Cut { .. } | Self::ContentRemoved)
+    /// Whether it is known to happen on the way, and tells nothing that isn't so: a cut, or a copy.
+    pub const fn is_known(&self) -> bool {
+        matches!(
+            self,
+            Self::Copies { .. } | Self::Cut { .. } | Self::ContentRemoved
+        )
     }
 }
 

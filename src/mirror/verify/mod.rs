@@ -11,6 +11,7 @@ mod finding;
 mod held;
 mod otlp;
 
+use std::collections::HashSet;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -31,7 +32,7 @@ use crate::reader::Damage;
 /// Tempo's `max_attribute_bytes`, unless somebody set another.
 pub const TEMPO_CUTS_AT: usize = 2048;
 /// Tempo's `max_bytes_per_trace`, unless somebody set another.
-const TEMPO_TRACE: u64 = 5_000_000;
+const TEMPO_TRACE: usize = 5_000_000;
 /// How long a backend has for one answer, by default.
 const TIMEOUT: Duration = Duration::from_secs(60);
 /// Between two looks at a trace that isn't whole yet.
@@ -97,9 +98,10 @@ pub struct Report {
 }
 
 impl Report {
-    /// Whether the backend holds what the trace says, but for cuts that are known.
+    /// Whether the backend holds what the trace says, but for what is known to happen on the way:
+    /// cuts and copies.
     pub fn is_good(&self) -> bool {
-        self.findings.iter().all(|found| found.what.is_known_cut())
+        self.findings.iter().all(|found| found.what.is_known())
     }
 
     /// How many findings are of a kind, by [`What::as_str`].
@@ -125,7 +127,7 @@ pub struct Verify {
     backend: Backend,
     shown: String,
     cut_at: Option<usize>,
-    wait: Duration,
+    deadline: Instant,
     fetch: Fetch,
     runtime: Runtime,
 }
@@ -170,7 +172,7 @@ impl Verify {
             backend,
             shown,
             cut_at: (backend == Backend::Tempo).then_some(TEMPO_CUTS_AT),
-            wait: Duration::ZERO,
+            deadline: Instant::now(),
             fetch,
             runtime,
         })
@@ -184,11 +186,11 @@ impl Verify {
         self
     }
 
-    /// How long spans that aren't there are waited for: a collector passes on what it has when it
-    /// likes. By default not at all.
+    /// How long from now on spans that aren't there are waited for: a collector passes on what it has
+    /// when it likes. By default not at all.
     #[must_use]
     pub fn wait(mut self, longest: Duration) -> Self {
-        self.wait = longest;
+        self.deadline = Instant::now() + longest;
         self
     }
 
@@ -216,27 +218,14 @@ impl Verify {
             damages: std::mem::take(&mut index.damages),
             ..Report::default()
         };
-        let deadline = Instant::now() + self.wait;
         for (done, (trace, places)) in traces.iter().enumerate() {
             tell(done as u64, report.traces);
             let (expected, left_out) = index.expected(places).map_err(failed)?;
             report.left_out += left_out;
-            let (findings, said) = self.trace(&report.session_id, trace, &expected, deadline)?;
-            report.add(trace, &expected, findings);
+            let (findings, said) = self.trace(&report.session_id, trace, &expected)?;
             report.notes.extend(said);
-            let bytes: usize = expected.iter().map(|e| e.span.encoded_len()).sum();
-            if self.backend == Backend::Tempo
-                && bytes as u64 > TEMPO_TRACE
-                && report
-                    .findings
-                    .iter()
-                    .any(|f| f.trace_id == *trace && f.what.as_str() == "missing")
-            {
-                report.notes.push(format!(
-                    "trace {trace} has {bytes} bytes; what makes a trace larger than {TEMPO_TRACE} \
-                     is dropped by Tempo, with an OK, unless max_bytes_per_trace says otherwise"
-                ));
-            }
+            report.notes.extend(self.too_large(&expected, &findings));
+            report.add(&expected, findings);
         }
         tell(report.traces, report.traces);
         Ok(report)
@@ -248,7 +237,6 @@ impl Verify {
         session_id: &str,
         trace: &str,
         expected: &[Expected],
-        deadline: Instant,
     ) -> Result<(Vec<Finding>, Option<String>), Error> {
         loop {
             let (held, said) = self.held(trace)?;
@@ -256,11 +244,25 @@ impl Verify {
             let missing = findings
                 .iter()
                 .any(|f| matches!(f.what, What::Missing { .. }));
-            if !missing || Instant::now() + PAUSE > deadline {
+            if !missing || Instant::now() + PAUSE > self.deadline {
                 return Ok((findings, said));
             }
             std::thread::sleep(PAUSE);
         }
+    }
+
+    /// Why spans are missing, where they made a trace too large for Tempo.
+    fn too_large(&self, expected: &[Expected], findings: &[Finding]) -> Option<String> {
+        let missing = |found: &&Finding| matches!(found.what, What::Missing { .. });
+        let first = findings.iter().find(missing)?;
+        let bytes: usize = expected.iter().map(|e| e.span.encoded_len()).sum();
+        (self.backend == Backend::Tempo && bytes > TEMPO_TRACE).then(|| {
+            format!(
+                "trace {} has {bytes} bytes; what makes a trace larger than {TEMPO_TRACE} is \
+                 dropped by Tempo, with an OK, unless its max_bytes_per_trace says otherwise",
+                first.trace_id
+            )
+        })
     }
 
     /// The spans that the backend has of a trace, and what it said beside.
@@ -299,15 +301,11 @@ impl Verify {
 }
 
 impl Report {
-    fn add(&mut self, trace: &str, expected: &[Expected], findings: Vec<Finding>) {
-        let touched: std::collections::HashSet<&str> = findings
-            .iter()
-            .map(|found| found.span_id.as_str())
-            .collect();
-        let same = |e: &&Expected| !touched.contains(compare::hex(&e.span.span_id).as_str());
+    fn add(&mut self, expected: &[Expected], findings: Vec<Finding>) {
+        let told: HashSet<&str> = findings.iter().map(|f| f.span_id.as_str()).collect();
+        let same = |e: &&Expected| !told.contains(compare::hex(&e.span.span_id).as_str());
         self.spans += expected.len() as u64;
         self.same += expected.iter().filter(same).count() as u64;
-        debug_assert!(findings.iter().all(|found| found.trace_id == trace));
         self.findings.extend(findings);
     }
 }
