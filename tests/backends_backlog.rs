@@ -46,15 +46,6 @@ fn set_back(root: &Path, by: SignedDuration) {
     }
 }
 
-fn mirror(root: &Path, endpoint: &str) {
-    let done = cli::spanledger(root)
-        .env("OTEL_EXPORTER_OTLP_PROTOCOL", "http/protobuf")
-        .args(["mirror", "--endpoint", endpoint, "--patience", "60s"])
-        .output();
-    let done = cli::Done::from(done.unwrap());
-    assert_eq!(done.code, 0, "{done:?}");
-}
-
 #[test]
 fn a_backlog_of_a_week_is_found_in_tempo_by_id_and_by_search() {
     let Some(tempo) = Tempo::shared() else { return };
@@ -62,7 +53,7 @@ fn a_backlog_of_a_week_is_found_in_tempo_by_id_and_by_search() {
     let done = cli::run(root.path(), &["demo", "--session", "ses_week", "--json"]);
     assert_eq!(done.code, 0, "{done:?}");
     set_back(root.path(), WEEK);
-    mirror(root.path(), &tempo.http);
+    cli::mirror(root.path(), &tempo.http, "http/protobuf");
 
     let trace = Trace::read(root.path());
     let id = trace.one("compaction_start").trace_id.clone().unwrap();
@@ -106,7 +97,7 @@ fn large(runs: usize, bytes: usize) -> TempDir {
             let turn = spans::session_turn().start();
             let _in_turn = turn.enter();
             for n in 0..bytes / (FIELDS.len() * LENGTH) {
-                let tool = spans::tool_call("bash", &format!("call_{n}")).start();
+                let tool = spans::tool_call("bash", format!("call_{n}")).start();
                 for field in FIELDS {
                     tool.set(field, text.as_str());
                 }
@@ -123,7 +114,7 @@ fn large(runs: usize, bytes: usize) -> TempDir {
 fn a_session_of_20_megabytes_is_whole_in_tempo() {
     let Some(tempo) = Tempo::shared() else { return };
     let root = large(7, 3_000_000);
-    mirror(root.path(), &tempo.http);
+    cli::mirror(root.path(), &tempo.http, "http/protobuf");
     let done = cli::run(
         root.path(),
         &["verify", "--tempo", &tempo.url, "--strict", "--json"],
@@ -150,7 +141,7 @@ fn a_session_of_20_megabytes_is_whole_in_tempo() {
 fn a_trace_that_tempo_cut_is_told_with_the_reason() {
     let Some(tempo) = Tempo::shared() else { return };
     let root = large(1, 8_000_000);
-    mirror(root.path(), &tempo.http);
+    cli::mirror(root.path(), &tempo.http, "http/protobuf");
     let done = cli::run(root.path(), &["verify", "--tempo", &tempo.url, "--json"]);
     assert_eq!(done.code, 1, "{done:?}");
     let report = done.json();

@@ -27,16 +27,6 @@ fn demo() -> (TempDir, Trace) {
     (root, trace)
 }
 
-/// Sends all that is owed.
-fn mirror(root: &Path, endpoint: &str, protocol: &str) {
-    let done = cli::spanledger(root)
-        .env("OTEL_EXPORTER_OTLP_PROTOCOL", protocol)
-        .args(["mirror", "--endpoint", endpoint, "--patience", "60s"])
-        .output();
-    let done = cli::Done::from(done.unwrap());
-    assert_eq!(done.code, 0, "{done:?}");
-}
-
 /// The lines that closed a span, by its id.
 fn closed(trace: &Trace) -> BTreeMap<&str, &Line> {
     let lines = trace
@@ -149,7 +139,7 @@ fn the_demo_is_in_jaeger_whichever_way_it_is_sent() {
         } else {
             &jaeger.http
         };
-        mirror(root.path(), endpoint, protocol);
+        cli::mirror(root.path(), endpoint, protocol);
         assert_same(&jaeger.spans(trace_id(&trace)), &trace);
         assert_verified(root.path(), "--jaeger", &jaeger.url);
     }
@@ -167,7 +157,7 @@ fn the_demo_is_in_tempo_whichever_way_it_is_sent() {
         } else {
             &tempo.http
         };
-        mirror(root.path(), endpoint, protocol);
+        cli::mirror(root.path(), endpoint, protocol);
         assert_same(&tempo.spans(trace_id(&trace)), &trace);
         assert_verified(root.path(), "--tempo", &tempo.url);
     }
@@ -186,7 +176,7 @@ fn through_the_collector_the_demo_is_in_jaeger_and_in_tempo() {
         } else {
             &collector.http
         };
-        mirror(root.path(), endpoint, protocol);
+        cli::mirror(root.path(), endpoint, protocol);
         let (id, all) = (trace_id(&trace), closed(&trace).len());
         // It acknowledges what it has on disk, and passes it on when it likes.
         let whole = |held: Vec<Held>| (held.len() >= all).then_some(held);
@@ -205,17 +195,33 @@ fn the_collector_counts_the_calls_of_each_tool_and_model() {
         return;
     };
     let (root, trace) = demo();
-    mirror(root.path(), &collector.grpc, "grpc");
-    let wanted = r#"span_name="chat claude-sonnet-4-5""#;
-    assert!(trace.all("model_result").len() > 2);
-    until("span metrics of the model's calls", || {
-        let metrics = String::from_utf8(backends::get(&collector.metrics)?).unwrap();
-        let mut lines = metrics.lines();
-        lines.find(|line| {
-            line.starts_with("traces_span_metrics_calls_total") && line.contains(wanted)
-        })?;
-        Some(())
-    });
+    cli::mirror(root.path(), &collector.grpc, "grpc");
+    // At least: others send through it too.
+    for (kind, calls) in [
+        (
+            r#"gen_ai_request_model="claude-sonnet-4-5""#,
+            trace.all("model_result").len(),
+        ),
+        (
+            r#"gen_ai_tool_name="bash""#,
+            trace
+                .all("tool_result")
+                .iter()
+                .filter(|line| line.text("tool_id") == "bash")
+                .count(),
+        ),
+    ] {
+        assert!(calls > 1);
+        until("span metrics of the calls", || {
+            let metrics = String::from_utf8(backends::get(&collector.metrics)?).unwrap();
+            let counted = metrics.lines().filter(|line| {
+                line.starts_with("traces_span_metrics_calls_total{") && line.contains(kind)
+            });
+            let counts =
+                counted.map(|line| line.rsplit(' ').next().unwrap().parse::<f64>().unwrap());
+            (counts.sum::<f64>() >= calls as f64).then_some(())
+        });
+    }
 }
 
 /// The README's commands, as they stand there but for the ports.

@@ -26,13 +26,13 @@ fn agent(root: &Path) -> ! {
     let _default = tracing::subscriber::set_default(tracing_subscriber::registry().with(layer));
     cli::say_ready();
     loop {
-        let run = spans::session_run(&new_session_id(), "planner").start();
+        let run = spans::session_run(new_session_id(), "planner").start();
         let _in_run = run.enter();
         for _ in 0..5 {
             let turn = spans::session_turn().start();
             let _in_turn = turn.enter();
             for n in 0..10 {
-                let tool = spans::tool_call("bash", &format!("call_{n}")).start();
+                let tool = spans::tool_call("bash", format!("call_{n}")).start();
                 // The work.
                 std::thread::sleep(Duration::from_millis(2));
                 tool.finish(Outcome::Ok);
@@ -41,14 +41,6 @@ fn agent(root: &Path) -> ! {
         }
         run.finish(Outcome::Ok);
     }
-}
-
-fn mirror(root: &Path, endpoint: &str) -> cli::Done {
-    let done = cli::spanledger(root)
-        .env("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc")
-        .args(["mirror", "--endpoint", endpoint, "--patience", "60s"])
-        .output();
-    done.unwrap().into()
 }
 
 /// Waits until so many more spans have ended than there are now: the agents are at work.
@@ -114,8 +106,7 @@ fn however_often_collector_and_agents_are_killed_the_backends_hold_exactly_what_
         // What dead agents owe is sent all the while, whether or not there is a collector.
         scope.spawn(|| {
             while !over.load(Ordering::Relaxed) {
-                let done = mirror(root, &endpoint);
-                assert_eq!(done.code, 0, "{done:?}");
+                cli::mirror(root, &endpoint, "grpc");
             }
         });
         for _ in 0..ROUNDS {
@@ -135,8 +126,7 @@ fn however_often_collector_and_agents_are_killed_the_backends_hold_exactly_what_
         }
         over.store(true, Ordering::Relaxed);
     });
-    let done = mirror(root, &endpoint);
-    assert_eq!(done.code, 0, "{done:?}");
+    cli::mirror(root, &endpoint, "grpc");
 
     let trace = Trace::read(root);
     let interrupted = trace.all("interrupted").len();

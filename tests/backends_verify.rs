@@ -36,15 +36,6 @@ fn recorded(note: &str) -> TempDir {
     recording.end()
 }
 
-fn mirror(root: &Path, endpoint: &str) {
-    let done = cli::spanledger(root)
-        .env("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc")
-        .args(["mirror", "--endpoint", endpoint, "--patience", "60s"])
-        .output();
-    let done = Done::from(done.unwrap());
-    assert_eq!(done.code, 0, "{done:?}");
-}
-
 /// Changes the only line of a kind, as nobody should.
 fn tamper(root: &Path, kind: &str, from: &str, to: &str) {
     let file = root.join("sessions/ses_1/trace.0001.jsonl");
@@ -73,7 +64,7 @@ fn what_was_recorded_and_not_mirrored_is_missing() {
         return;
     };
     let root = recorded("short");
-    mirror(root.path(), &jaeger.grpc);
+    cli::mirror(root.path(), &jaeger.grpc, "grpc");
     // A second run of the session, in a segment of its own that nobody sent.
     let again = Recording::again(root);
     again.run(|| agent("ses_1", "short"));
@@ -97,7 +88,7 @@ fn what_was_recorded_and_not_mirrored_is_missing() {
     );
     assert!(done.out.contains("execute_tool bash"), "{done:?}");
 
-    mirror(root.path(), &jaeger.grpc);
+    cli::mirror(root.path(), &jaeger.grpc, "grpc");
     let done = cli::run(root.path(), &["verify", "--jaeger", &jaeger.url]);
     assert_eq!(done.code, 0, "{done:?}");
     assert_eq!(
@@ -116,7 +107,7 @@ fn a_line_that_no_longer_says_what_was_sent_is_told_field_by_field() {
         ("--tempo", &tempo.url, &tempo.grpc),
     ] {
         let root = recorded("short");
-        mirror(root.path(), endpoint);
+        cli::mirror(root.path(), endpoint, "grpc");
         tamper(
             root.path(),
             "tool_result",
@@ -161,7 +152,7 @@ fn a_line_that_no_longer_says_what_was_sent_is_told_field_by_field() {
 fn a_span_that_should_not_have_been_sent_is_extra() {
     let Some(tempo) = Tempo::shared() else { return };
     let root = recorded("short");
-    mirror(root.path(), &tempo.grpc);
+    cli::mirror(root.path(), &tempo.grpc, "grpc");
     tamper(
         root.path(),
         "tool_result",
@@ -187,7 +178,7 @@ fn tempos_silent_cut_is_named_as_what_it_is_and_jaeger_keeps_all() {
     // One byte, then characters of two: the cut goes through one of them.
     let note = format!("a{}", "é".repeat(2000));
     let root = recorded(&note);
-    mirror(root.path(), &tempo.grpc);
+    cli::mirror(root.path(), &tempo.grpc, "grpc");
     let args = ["verify", "--tempo", &tempo.url, "--json"];
     let done = cli::run(root.path(), &args);
     assert_eq!(done.code, 0, "{done:?}");
@@ -212,7 +203,7 @@ fn tempos_silent_cut_is_named_as_what_it_is_and_jaeger_keeps_all() {
     assert_eq!(cli::run(root.path(), &strict).code, 1);
 
     let root = recorded(&note);
-    mirror(root.path(), &jaeger.grpc);
+    cli::mirror(root.path(), &jaeger.grpc, "grpc");
     let done = cli::run(
         root.path(),
         &["verify", "--jaeger", &jaeger.url, "--strict"],
@@ -246,7 +237,7 @@ fn what_a_killed_process_left_open_is_in_both_as_interrupted() {
             (0, &json!(2)),
             "{done:?}"
         );
-        mirror(root.path(), endpoint);
+        cli::mirror(root.path(), endpoint, "grpc");
         let done = cli::run(root.path(), &["verify", backend, url, "--json"]);
         assert_eq!(done.code, 0, "{done:?}");
         assert_eq!(done.json()["same"], 2);

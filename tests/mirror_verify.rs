@@ -109,7 +109,7 @@ fn a_span_of_this_session_that_was_never_sent_is_extra_and_anothers_is_not() {
     });
     let found = compare(
         "ses",
-        &[expected.clone()],
+        std::slice::from_ref(&expected),
         &[held(&expected), other, extra],
         None,
     );
