@@ -38,6 +38,14 @@ pub enum Error {
         /// The lock that it holds.
         lock: PathBuf,
     },
+    /// A backend can't be asked what it holds.
+    #[cfg(feature = "mirror")]
+    Backend {
+        /// Where, without credentials.
+        url: String,
+        /// What it said, or what happened on the way.
+        why: String,
+    },
     /// A file of the trace can't be read or written.
     #[cfg(feature = "mirror")]
     Io {
@@ -84,6 +92,8 @@ impl fmt::Display for Error {
             Self::MirrorBusy { lock } => {
                 write!(f, "another process sends from here: it holds {}", lock.display())
             }
+            #[cfg(feature = "mirror")]
+            Self::Backend { url, why } => write!(f, "{url}: {why}"),
             #[cfg(feature = "mirror")]
             Self::Io { path, source } => write!(f, "{}: {source}", path.display()),
             #[cfg(feature = "mirror")]

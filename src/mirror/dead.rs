@@ -53,23 +53,28 @@ fn append(path: &Path, note: &Value) -> io::Result<()> {
 }
 
 /// What was refused and not taken since.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub(crate) struct Letter {
     /// The lines it is about; both the same where it is about one.
     pub from: Address,
     pub to: Address,
+    /// What the server said.
+    pub reason: String,
 }
 
 impl Letter {
     fn read(note: &Value) -> Option<Self> {
         let at = |name: &str| note.get(name)?.as_str()?.parse().ok();
-        match at("address") {
-            Some(at) => Some(Self { from: at, to: at }),
-            None => Some(Self {
-                from: at("from")?,
-                to: at("to")?,
-            }),
-        }
+        let (from, to) = match at("address") {
+            Some(at) => (at, at),
+            None => (at("from")?, at("to")?),
+        };
+        let reason = note.get("reason").and_then(Value::as_str);
+        Some(Self {
+            from,
+            to,
+            reason: reason.unwrap_or_default().to_owned(),
+        })
     }
 
     /// Notes that a server has taken it after all.
@@ -97,7 +102,8 @@ pub(crate) fn read(session: &Path, seg: u32) -> io::Result<Vec<Letter>> {
             continue;
         };
         match note.get("resolved").and_then(Letter::read) {
-            Some(resolved) => letters.retain(|letter| *letter != resolved),
+            Some(resolved) => letters
+                .retain(|letter: &Letter| (letter.from, letter.to) != (resolved.from, resolved.to)),
             None => letters.extend(Letter::read(&note)),
         }
     }

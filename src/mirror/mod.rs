@@ -82,6 +82,7 @@ mod resource;
 mod send;
 mod thread;
 mod transport;
+pub mod verify;
 mod wire;
 
 pub use batch::{Batch, DEFAULT_BATCH_BYTES, DEFAULT_BATCH_SPANS, MAX_BATCH_BYTES, Pushed};

@@ -1,6 +1,7 @@
 //! What the first line of a segment fixes for every span that was opened in it.
 
 use std::fmt;
+use std::path::Path;
 
 use super::otlp::Resource;
 use super::otlp::{InstrumentationScope, KeyValue};
@@ -8,7 +9,7 @@ use prost::Message;
 
 use super::attributes::{key_value, member_name, plain};
 use super::wire::Val;
-use crate::reader::{RawLine, RawValue};
+use crate::reader::{Found, RawLine, RawValue, SegmentReader};
 
 /// The version of the mapping from lines to spans that this crate knows. Bytes of another version
 /// are another's to send: a re-send must not differ.
@@ -120,6 +121,17 @@ impl Origin {
             scope,
             policy,
         })
+    }
+
+    /// The origin that a segment's file begins with.
+    pub(super) fn of_segment(path: &Path) -> Option<Self> {
+        let mut reader = SegmentReader::open(path).ok()?;
+        loop {
+            // Before it can stand only what is left of a first line that a full disk tore.
+            if let Found::Line(line) = reader.next().ok()?? {
+                return Self::parse(&line).ok();
+            }
+        }
     }
 
     /// Who recorded; attributes sorted by their names.

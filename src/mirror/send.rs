@@ -513,11 +513,5 @@ fn opened_seg(line: &RawLine<'_>) -> Option<u32> {
 }
 
 fn read_origin(session: &Path, seg: u32) -> Option<Arc<Origin>> {
-    let mut reader = SegmentReader::open(session.join(segment_name(seg))).ok()?;
-    loop {
-        // Before it can stand only what is left of a first line that a full disk tore.
-        if let Found::Line(line) = reader.next().ok()?? {
-            return Origin::parse(&line).ok().map(Arc::new);
-        }
-    }
+    Origin::of_segment(&session.join(segment_name(seg))).map(Arc::new)
 }

@@ -5,6 +5,7 @@
 //!
 //! Both protocols share one way to connect: the same TCP options, the same rustls configuration.
 
+mod fetch;
 mod grpc;
 mod http;
 mod tls;
@@ -18,6 +19,7 @@ use http_body_util::BodyExt;
 use hyper_rustls::HttpsConnector;
 use hyper_util::client::legacy::connect::HttpConnector;
 
+pub(super) use self::fetch::Fetch;
 use self::grpc::Grpc;
 use self::http::Http;
 pub(super) use self::tls::Tls;
