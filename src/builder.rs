@@ -14,13 +14,22 @@ use tracing_subscriber::util::SubscriberInitExt;
 
 use crate::error::Error;
 use crate::guard::Guard;
-use crate::layer::{Choose, LedgerFilter, LedgerLayer, Recorder, RecordingLayer};
-use crate::ledger::{Ledger, Root, Settings, Sync};
+use crate::layer::{Choose, LedgerFilter, LedgerLayer, Recorder, RecordingLayer, Roots};
+use crate::ledger::{Ledger, Root, Settings, Sync, TraceLimits};
+#[cfg(feature = "mirror")]
+use crate::otel::Sampling;
 use crate::redact::{Limits, Redaction};
 
 /// Values longer than this go to a blob of their own, unless the builder or
 /// `SPANLEDGER_INLINE_LIMIT` says otherwise.
 pub const DEFAULT_INLINE_LIMIT: usize = 16 * 1024;
+
+/// A trace whose spans' lines are longer than this together goes on in another one, unless the
+/// builder says otherwise. Tempo cuts traces at 5 MB without a word.
+pub const DEFAULT_TRACE_BYTES: u64 = 3 << 20;
+
+/// A trace older than this goes on in another one, unless the builder says otherwise.
+pub const DEFAULT_TRACE_TIME: Duration = Duration::from_secs(3600);
 
 /// Sets up a ledger. Made by [`builder`](crate::builder).
 ///
@@ -42,6 +51,9 @@ pub struct Builder {
     spans: Option<Choose>,
     events: Option<Choose>,
     resource: Map<String, Value>,
+    trace_limits: TraceLimits,
+    #[cfg(feature = "mirror")]
+    sampler: Option<Box<dyn opentelemetry_sdk::trace::ShouldSample>>,
 }
 
 impl std::fmt::Debug for Builder {
@@ -126,6 +138,40 @@ impl Builder {
         self
     }
 
+    /// When a trace goes on in another one: once the lines of its spans are longer than this
+    /// together (in all sessions that share it), or once it is older. By default
+    /// [`DEFAULT_TRACE_BYTES`] and [`DEFAULT_TRACE_TIME`].
+    ///
+    /// Backends cut long traces silently. From then on each `session.turn` is the root of a trace of
+    /// its own, with a link to its `session.run`; the session stays the same. This holds without a
+    /// mirror too: whether a trace will be sent some day is not known when it is recorded.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// let builder = spanledger::builder().trace_limits(1 << 20, Duration::from_secs(600));
+    /// ```
+    pub fn trace_limits(mut self, bytes: u64, time: Duration) -> Self {
+        self.trace_limits = TraceLimits { bytes, time };
+        self
+    }
+
+    /// Which traces are sent: asked once for each, when its root opens. The local trace is
+    /// complete whatever it says. By default what `OTEL_TRACES_SAMPLER` and
+    /// `OTEL_TRACES_SAMPLER_ARG` say, else all whose caller didn't decide otherwise.
+    ///
+    /// ```
+    /// use opentelemetry_sdk::trace::Sampler;
+    /// let builder = spanledger::builder().sampler(Sampler::TraceIdRatioBased(0.1));
+    /// ```
+    #[cfg(feature = "mirror")]
+    pub fn sampler(
+        mut self,
+        sampler: impl opentelemetry_sdk::trace::ShouldSample + 'static,
+    ) -> Self {
+        self.sampler = Some(Box::new(sampler));
+        self
+    }
+
     /// The bare layer, for a registry of your own, and its guard.
     ///
     /// The root need not be writable: then nothing is recorded until it is,
@@ -163,6 +209,11 @@ impl Builder {
         };
         let recorder = Arc::new(Recorder {
             ledger: Ledger::new(settings)?,
+            roots: Roots::new(
+                self.trace_limits,
+                #[cfg(feature = "mirror")]
+                self.sampler.map(Sampling::new).unwrap_or_default(),
+            ),
         });
         let guard = Guard::new(Arc::clone(&recorder), disabled);
         let layer = RecordingLayer::new(recorder, filter.clone());

@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use tracing::Metadata;
 
-use crate::event::{RawFields, SpanKind};
-use crate::ledger::{At, Moment, SessionLog};
+use crate::event::{RawFields, RemoteContext, SpanKind};
+use crate::ledger::{At, Moment, SessionLog, Trace};
 
 /// Where a child or an event belongs: a session, and a span in it.
 #[derive(Clone, Debug)]
@@ -19,7 +19,7 @@ pub(crate) struct Place {
 #[derive(Clone, Debug)]
 pub(crate) struct Anchor {
     pub log: Arc<SessionLog>,
-    pub trace: u128,
+    pub trace: Arc<Trace>,
 }
 
 /// A foreign span whose `session_id` field routes what happens inside it.
@@ -29,13 +29,15 @@ pub(crate) struct Route(pub Arc<SessionLog>);
 /// What a span hangs from.
 #[derive(Clone, Debug, Default)]
 pub(crate) enum Parent {
-    /// Nothing: a new trace.
+    /// Nothing that is known here: a new trace, unless one comes from outside.
     #[default]
     Root,
+    /// Nothing, since the user said so.
+    Detached,
     /// An agent span, in a session.
     Place(Place),
     /// A span of another process.
-    Remote { trace: u128, span: u64 },
+    Remote(RemoteContext),
     /// A session without a span of its own.
     Session(Arc<SessionLog>),
     /// The implicit session of a foreign span.
@@ -51,6 +53,9 @@ pub(crate) struct Cell {
     pub start: Moment,
     pub span: u64,
     pub parent: Parent,
+    /// The span of an OpenTelemetry context that was current when it was made, if no agent span
+    /// was around it.
+    pub outside: Option<Box<RemoteContext>>,
     /// The thread was unwinding already when the span was made: its end proves nothing.
     pub made_in_panic: bool,
     place: OnceLock<Place>,
@@ -73,10 +78,22 @@ impl Cell {
             start,
             span: crate::event::new_span_id(),
             parent,
+            outside: None,
             made_in_panic: std::thread::panicking(),
             place: OnceLock::new(),
             pending: Mutex::new(None),
             closed: AtomicBool::new(false),
+        }
+    }
+
+    /// Notes the span of the OpenTelemetry API that it is made in, where no agent span is around.
+    pub fn look_outside(&mut self) {
+        #[cfg(feature = "mirror")]
+        if matches!(
+            self.parent,
+            Parent::Root | Parent::Session(_) | Parent::Anchored(_)
+        ) {
+            self.outside = crate::otel::current().map(Box::new);
         }
     }
 

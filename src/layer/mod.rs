@@ -5,6 +5,7 @@ mod cell;
 mod filter;
 mod find;
 mod recorder;
+mod settle;
 mod visit;
 
 use std::any::TypeId;
@@ -23,6 +24,7 @@ pub(crate) use bridge::{Handoff, Op, hand_over, on_current, on_span};
 pub(crate) use cell::{Parent, Place};
 pub(crate) use filter::Choose;
 pub(crate) use recorder::{Located, Recorder};
+pub(crate) use settle::Roots;
 
 use bridge::{Bridge, LAYERS, Unhide, take_handoff};
 use cell::{Anchor, Cell, Route};
@@ -182,6 +184,7 @@ where
                 .parent
                 .unwrap_or_else(|| self.parent(kind, attrs, &ctx));
             let mut cell = Cell::new(kind, meta, start, parent);
+            cell.look_outside();
             self.recorder.begin(&mut cell, handoff.fields, true);
             return Self::keep(cell, id, &ctx);
         }
@@ -196,6 +199,7 @@ where
             return self.on_foreign_span(attrs, id, &ctx);
         }
         let mut cell = Cell::new(kind, meta, start, parent);
+        cell.look_outside();
         self.recorder.begin(&mut cell, raw, false);
         Self::keep(cell, id, &ctx);
     }
@@ -230,8 +234,8 @@ where
         let (Some(cell), Some(followed)) = (Self::cell(&ctx, id), Self::cell(&ctx, follows)) else {
             return;
         };
-        let at = self.recorder.place_of(&followed).and_then(|place| place.at);
-        if let Some(at) = at {
+        let place = self.recorder.place_of(&followed);
+        if let Some(at) = place.and_then(|place| place.at.as_ref()) {
             let link = [(at.ids.trace, at.ids.span)];
             let none = RawFields::new();
             self.recorder

@@ -40,6 +40,10 @@
 //! sent anywhere, `tracestate` what goes with its context, `parent_remote: true` that its parent is
 //! another process's, `span_kind` what OpenTelemetry calls a span that is none of the six. A field
 //! of the user's that has the name of one of these is called `custom.…`.
+//!
+//! A session may have several traces. A run that goes on with a session links to the run before it;
+//! a turn without a parent that links to its run goes on where a trace had grown too long; a run
+//! may link to the span that started its process.
 
 use std::borrow::Cow;
 

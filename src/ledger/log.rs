@@ -23,20 +23,25 @@ use super::gap::{Gap, LOST_CLOSES, LostClose};
 use super::open_span::OpenSpan;
 use super::past::Past;
 use super::segment::Segment;
+use super::trace::Trace;
 use crate::event::{Fields, Ids, Outcome, SpanKind, Totals, UsageText};
 use crate::redact::write_string;
 use append::is_out_of_files;
 
 const LAST_BACKOFF_NS: u64 = 1_000_000_000;
+/// About what a line of a span is longer than its payload.
+const LINE_HEAD: usize = 250;
 
 /// The span an event belongs to.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct At {
     pub ids: Ids,
+    pub trace: Arc<Trace>,
     pub turn: Option<u32>,
     pub kind: SpanKind,
     pub turn_span: Option<u64>,
-    pub run_span: Option<u64>,
+    /// The run around it, which may be of an earlier trace.
+    pub run: Option<(u128, u64)>,
     /// The fork generation that opened the span.
     pub generation: u64,
 }
@@ -81,6 +86,8 @@ struct State {
     spans: BTreeMap<u64, Box<OpenSpan>>,
     totals: Totals,
     next_turn: u32,
+    /// The run that was opened last, here or in an earlier segment.
+    last_run: Option<(u128, u64)>,
     current: [Option<String>; 3],
     known: HashSet<String>,
     checkpoint_at: u64,
@@ -159,6 +166,7 @@ impl SessionLog {
             state.past_read = *path != self.dir && !is_out_of_files(error);
         }
         state.next_turn = state.next_turn.max(past.next_turn);
+        state.last_run = state.last_run.or(past.last_run);
         for (current, before) in state.current.iter_mut().zip(past.current) {
             *current = current.take().or(before);
         }
@@ -169,6 +177,9 @@ impl SessionLog {
             let unwritten = state.spans.values_mut().filter(|span| span.lost);
             for run in unwritten.filter(|span| span.kind == SpanKind::Run) {
                 run.open_kind = "session_resume";
+                if let Some((trace, span)) = past.last_run {
+                    run.link(trace, span);
+                }
             }
         }
     }
@@ -183,6 +194,15 @@ impl SessionLog {
                 self.recover_locked(core, state);
                 if std::mem::replace(&mut state.started, true) {
                     span.open_kind = "session_resume";
+                    if let Some((trace, id)) = state.last_run
+                        && span.run_span.is_none()
+                    {
+                        // Not inside the other: it says which one it goes on from.
+                        span.link(trace, id);
+                    }
+                }
+                if span.run_span.is_none() {
+                    state.last_run = Some((span.ids.trace, span.ids.span));
                 }
             }
             SpanKind::Turn => {
@@ -229,6 +249,7 @@ impl SessionLog {
                 span.write_open(late, out);
             },
         );
+        span.trace.count(state.payload.len() + LINE_HEAD);
         span.lost = !written;
         state.lost_opens |= !written;
         span.opened_seg = if written { state.seg() } else { 0 };
@@ -307,6 +328,7 @@ impl SessionLog {
                 }
             },
         );
+        at.trace.count(state.payload.len() + LINE_HEAD);
     }
 
     /// Writes the close line, once. The first close wins.
@@ -339,6 +361,7 @@ impl SessionLog {
                 out.extend_from_slice(totals);
             }
         });
+        span.trace.count(state.payload.len() + LINE_HEAD);
         if !written && state.lost_closes.len() < LOST_CLOSES {
             state.lost_closes.push(LostClose {
                 kind,
@@ -347,6 +370,8 @@ impl SessionLog {
                 start: span.start.wall,
                 duration,
                 outcome: outcome.as_str(),
+                trace: Arc::clone(&span.trace),
+                parent_remote: span.parent_remote,
             });
         }
     }
@@ -410,7 +435,10 @@ impl SessionLog {
             _ => {
                 state.totals.add_usage(usage);
                 if let Some(at) = at {
-                    mark_counted(state, [Some(at.ids.span), at.turn_span, at.run_span]);
+                    mark_counted(
+                        state,
+                        [Some(at.ids.span), at.turn_span, at.run.map(|(_, id)| id)],
+                    );
                 }
             }
         }

@@ -1,7 +1,10 @@
 //! A span between its open and its close line.
 
+use std::sync::Arc;
+
 use super::clock::{Moment, write_time};
 use super::format::number;
+use super::trace::Trace;
 use crate::event::{Fields, Ids, Outcome, SpanKind, Usage, UsageText, hex16, hex32};
 use crate::redact::write_string;
 
@@ -13,6 +16,7 @@ const MAX_EVENTS: usize = 128;
 pub(crate) struct OpenSpan {
     pub kind: SpanKind,
     pub ids: Ids,
+    pub trace: Arc<Trace>,
     pub turn: Option<u32>,
     pub turn_span: Option<u64>,
     pub run_span: Option<u64>,
@@ -32,6 +36,10 @@ pub(crate) struct OpenSpan {
     pub lost: bool,
     /// Its parent was opened by this process in this session.
     pub parent_here: bool,
+    /// Its parent is another process's.
+    pub parent_remote: bool,
+    /// What OpenTelemetry calls a span that came from there.
+    pub span_kind: Option<&'static str>,
     /// Which word its open line begins with: `session_start` or `session_resume`.
     pub open_kind: &'static str,
     /// Name, target and level of a span that is none of the six.
@@ -42,10 +50,11 @@ pub(crate) struct OpenSpan {
 }
 
 impl OpenSpan {
-    pub fn new(kind: SpanKind, ids: Ids, start: Moment) -> Self {
+    pub fn new(kind: SpanKind, ids: Ids, trace: Arc<Trace>, start: Moment) -> Self {
         Self {
             kind,
             ids,
+            trace,
             turn: None,
             turn_span: None,
             run_span: None,
@@ -59,6 +68,8 @@ impl OpenSpan {
             opened_seg: 0,
             lost: false,
             parent_here: false,
+            parent_remote: false,
+            span_kind: None,
             open_kind: kind.open_kind(),
             other: Vec::new(),
             events: Vec::new(),
@@ -124,6 +135,11 @@ impl OpenSpan {
         if late {
             out.extend_from_slice(b"\"late\":true,");
         }
+        self.write_trace(out);
+    }
+
+    fn write_trace(&self, out: &mut Vec<u8>) {
+        write_trace(&self.trace, self.parent_remote, self.span_kind, out);
     }
 
     /// The members of its close line: the open line's, and how it went.
@@ -138,6 +154,7 @@ impl OpenSpan {
         if self.opened_seg != seg && self.opened_seg != 0 {
             out.extend_from_slice(format!("\"opened_seg\":{},", self.opened_seg).as_bytes());
         }
+        self.write_trace(out);
         self.write_known(out);
         if !self.events.is_empty() {
             out.extend_from_slice(b"\"events\":[");
@@ -203,6 +220,25 @@ pub(crate) fn write_fields(kind: SpanKind, fields: &Fields, all: bool, out: &mut
         fields.write_members(out);
         out.pop();
         out.extend_from_slice(b"},");
+    }
+}
+
+/// What decides whether and how a span is sent: on its open line for the sake of a crash, on its
+/// close line for the mirror.
+pub(super) fn write_trace(
+    trace: &Trace,
+    parent_remote: bool,
+    span_kind: Option<&str>,
+    out: &mut Vec<u8>,
+) {
+    out.extend_from_slice(trace.members());
+    if parent_remote {
+        out.extend_from_slice(b"\"parent_remote\":true,");
+    }
+    if let Some(kind) = span_kind {
+        out.extend_from_slice(b"\"span_kind\":\"");
+        out.extend_from_slice(kind.as_bytes());
+        out.extend_from_slice(b"\",");
     }
 }
 

@@ -1,0 +1,10 @@
+//! Where traces begin and go on, and how their context flows in and out.
+
+mod parents;
+mod process;
+#[allow(dead_code)]
+#[path = "../mirror_map/scene.rs"]
+mod scene;
+#[path = "../support/mod.rs"]
+mod support;
+mod traces;
