@@ -52,6 +52,7 @@ pub struct Builder {
     events: Option<Choose>,
     resource: Map<String, Value>,
     trace_limits: TraceLimits,
+    context: Option<bool>,
     #[cfg(feature = "mirror")]
     sampler: Option<Box<dyn opentelemetry_sdk::trace::ShouldSample>>,
 }
@@ -155,6 +156,21 @@ impl Builder {
         self
     }
 
+    /// Whether agent spans are current for the OpenTelemetry API too: inside one,
+    /// `opentelemetry::Context::current()` is that span, so that spans of the API and of a
+    /// `tracing-opentelemetry` layer (filtered by [`otel::not_agent_spans`](crate::otel::not_agent_spans))
+    /// become its children. By default only where the trace is sent: elsewhere their parents would be
+    /// spans that no backend has.
+    #[cfg(feature = "mirror")]
+    pub fn context(mut self, on: bool) -> Self {
+        self.context = Some(on);
+        self
+    }
+
+    fn context_is_on(&self) -> bool {
+        cfg!(feature = "mirror") && self.context.unwrap_or(false)
+    }
+
     /// Which traces are sent: asked once for each, when its root opens. The local trace is
     /// complete whatever it says. By default what `OTEL_TRACES_SAMPLER` and
     /// `OTEL_TRACES_SAMPLER_ARG` say, else all whose caller didn't decide otherwise.
@@ -184,6 +200,7 @@ impl Builder {
             return Err(Error::LevelCompiledOut);
         }
         let disabled = self.disabled.map_or_else(disabled_by_env, Ok)?;
+        let context = self.context_is_on();
         let root = match self.root.or_else(Root::from_env) {
             Some(root) => root,
             // Where nothing is recorded, nothing has to be found.
@@ -208,6 +225,9 @@ impl Builder {
             events: self.events,
         };
         let recorder = Arc::new(Recorder {
+            context,
+            #[cfg(feature = "neighbour")]
+            sent_twice: false.into(),
             ledger: Ledger::new(settings)?,
             roots: Roots::new(
                 self.trace_limits,

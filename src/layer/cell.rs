@@ -62,6 +62,8 @@ pub(crate) struct Cell {
     /// Fields given before the open line could be written.
     pending: Mutex<Option<RawFields>>,
     closed: AtomicBool,
+    #[cfg(feature = "mirror")]
+    context: OnceLock<opentelemetry::Context>,
 }
 
 impl Cell {
@@ -83,18 +85,50 @@ impl Cell {
             place: OnceLock::new(),
             pending: Mutex::new(None),
             closed: AtomicBool::new(false),
+            #[cfg(feature = "mirror")]
+            context: OnceLock::new(),
         }
     }
 
     /// Notes the span of the OpenTelemetry API that it is made in, where no agent span is around.
-    pub fn look_outside(&mut self) {
-        #[cfg(feature = "mirror")]
+    #[cfg(feature = "mirror")]
+    pub fn look_outside(&mut self, recorder: &Arc<super::Recorder>, contextual: bool) {
+        use crate::otel::Current;
         if matches!(
             self.parent,
-            Parent::Root | Parent::Session(_) | Parent::Anchored(_)
+            Parent::Place(_) | Parent::Remote(_) | Parent::Detached
         ) {
-            self.outside = crate::otel::current().map(Box::new);
+            return;
         }
+        match crate::otel::current() {
+            Some(Current::Agent(within)) if !within.is_of(recorder) => {
+                let other_ledgers = RemoteContext::of(&within.at);
+                self.outside = Some(Box::new(other_ledgers));
+            }
+            // A span that is said to have another parent, another session or none is not meant to
+            // hang from the agent span that happens to be current.
+            Some(Current::Agent(_)) if !contextual || matches!(self.parent, Parent::Session(_)) => {
+            }
+            // The context came here without the span: to another thread, say.
+            Some(Current::Agent(within)) => self.parent = Parent::Place(within.place()),
+            Some(Current::Other(span)) => self.outside = Some(Box::new(span)),
+            None => {}
+        }
+    }
+
+    /// Makes it a context of the OpenTelemetry API, once it is open.
+    #[cfg(feature = "mirror")]
+    pub fn give_context(&self, recorder: &Arc<super::Recorder>) {
+        if let Some(place) = self.place() {
+            self.context
+                .get_or_init(|| crate::otel::context_of(recorder, place, &crate::otel::base()));
+        }
+    }
+
+    /// The context of the OpenTelemetry API that it is.
+    #[cfg(feature = "mirror")]
+    pub fn context(&self) -> Option<&opentelemetry::Context> {
+        self.context.get()
     }
 
     /// Where it is, once its open line has been written.

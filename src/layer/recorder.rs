@@ -28,14 +28,29 @@ pub(crate) struct Located {
 impl Located {
     /// The span here, as other processes know it.
     pub fn remote_context(&self) -> Option<RemoteContext> {
-        let at = self.place.at.as_ref()?;
-        Some(RemoteContext {
+        self.place.at.as_ref().map(RemoteContext::of)
+    }
+
+    /// The span here, as a context of the OpenTelemetry API.
+    #[cfg(feature = "mirror")]
+    pub fn otel_context(&self) -> opentelemetry::Context {
+        match self.place.at {
+            Some(_) => crate::otel::context_of(&self.recorder, &self.place, &crate::otel::base()),
+            None => opentelemetry::Context::new(),
+        }
+    }
+}
+
+impl RemoteContext {
+    /// A span of ours.
+    pub(crate) fn of(at: &At) -> Self {
+        Self {
             trace: at.ids.trace,
             span: at.ids.span,
             sampled: at.trace.sampled,
             remote: true,
             tracestate: at.trace.tracestate.clone(),
-        })
+        }
     }
 }
 
@@ -44,6 +59,11 @@ impl Located {
 pub(crate) struct Recorder {
     pub ledger: Ledger,
     pub roots: Roots,
+    /// Whether agent spans are current for the OpenTelemetry API too.
+    pub context: bool,
+    /// A neighbour sends agent spans too.
+    #[cfg(feature = "neighbour")]
+    pub sent_twice: std::sync::atomic::AtomicBool,
 }
 
 impl Recorder {
@@ -129,7 +149,7 @@ impl Recorder {
             span.describe_other(
                 cell.meta.name(),
                 cell.meta.target(),
-                cell.meta.level().as_str(),
+                Some(cell.meta.level().as_str()),
             );
         }
         let mut agent = Fields::default();
@@ -184,9 +204,22 @@ impl Recorder {
         let Some(Place { log, at: Some(at) }) = self.place_of(cell) else {
             return;
         };
+        self.record_at(log, at, raw, usage, outcome, links);
+    }
+
+    /// The same on a span that has been opened.
+    pub fn record_at(
+        &self,
+        log: &Arc<SessionLog>,
+        at: &At,
+        raw: &RawFields,
+        usage: Option<&Usage>,
+        outcome: Outcome,
+        links: &[(u128, u64)],
+    ) {
         let core = self.ledger.core();
         let log = self.ledger.here(log);
-        let role = (cell.kind != SpanKind::Other).then_some(cell.kind);
+        let role = (at.kind != SpanKind::Other).then_some(at.kind);
         let mut fields = Fields::default();
         let mut cleaned = core.clean(&log.dir, |cleaner| fields.add_clean(raw, role, cleaner));
         if let Some(usage) = usage {
@@ -431,7 +464,7 @@ impl Recorder {
         let note = Note {
             level: Some(level.as_str()),
             message: short,
-            quiet: false,
+            ..Note::default()
         };
         log.event(core, "log", place.at.as_ref(), &fields, note);
     }

@@ -9,6 +9,8 @@
 //!   what is new.
 
 mod append;
+#[cfg(feature = "mirror")]
+mod otel;
 
 use std::collections::{BTreeMap, HashSet};
 use std::path::PathBuf;
@@ -47,10 +49,16 @@ pub(crate) struct At {
 }
 
 /// How an event is to be noted on its span, beside its own line.
-#[derive(Default)]
+#[derive(Clone, Copy, Default)]
 pub(crate) struct Note<'a> {
+    /// What it is called there, if not as its line.
+    pub name: Option<&'a str>,
+    /// When it happened, if not now.
+    pub time: Option<u64>,
     pub level: Option<&'a str>,
     pub message: Option<&'a [u8]>,
+    /// What OpenTelemetry knows of it, as the members of an object.
+    pub attributes: Option<&'a Fields>,
     /// Streamed pieces are too many to be events of a span.
     pub quiet: bool,
 }
@@ -333,13 +341,24 @@ impl SessionLog {
 
     /// Writes the close line, once. The first close wins.
     pub fn close(self: &Arc<Self>, core: &Core, id: u64, said: Outcome) {
+        self.close_after(core, id, said, None);
+    }
+
+    /// The same for a span whose duration was measured elsewhere.
+    pub fn close_after(
+        self: &Arc<Self>,
+        core: &Core,
+        id: u64,
+        said: Outcome,
+        duration: Option<u64>,
+    ) {
         let end = steady_ns();
         let mut guard = self.lock();
         let state = &mut *guard;
         let Some(span) = state.spans.remove(&id) else {
             return;
         };
-        let duration = end.saturating_sub(span.start.steady);
+        let duration = duration.unwrap_or_else(|| end.saturating_sub(span.start.steady));
         let outcome = span.final_outcome(said);
         count_close(state, &span, outcome);
         if span.kind == SpanKind::Permission
@@ -400,7 +419,7 @@ impl SessionLog {
         if let Some(at) = at {
             match state.spans.get_mut(&at.ids.span) {
                 Some(_) if note.quiet => {}
-                Some(span) => span.note(wall_ns(), kind, note.level, note.message),
+                Some(span) => span.note(kind, &note),
                 None => late = at.generation == self.generation,
             }
         }

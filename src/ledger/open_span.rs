@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
-use super::clock::{Moment, write_time};
+use super::clock::{Moment, wall_ns, write_time};
 use super::format::number;
+use super::log::Note;
 use super::trace::Trace;
 use crate::event::{Fields, Ids, Outcome, SpanKind, Usage, UsageText, hex16, hex32};
 use crate::redact::write_string;
@@ -22,6 +23,8 @@ pub(crate) struct OpenSpan {
     pub run_span: Option<u64>,
     pub start: Moment,
     pub fields: Fields,
+    /// What the OpenTelemetry API said of a span of ours.
+    pub attributes: Option<Box<Fields>>,
     pub usage: UsageText,
     /// From `model_usage` events inside it; counts where its own result has none.
     pub event_usage: Usage,
@@ -60,6 +63,7 @@ impl OpenSpan {
             run_span: None,
             start,
             fields: Fields::default(),
+            attributes: None,
             usage: UsageText::default(),
             event_usage: Usage::default(),
             outcome: Outcome::Unset,
@@ -79,12 +83,31 @@ impl OpenSpan {
     }
 
     /// Says what a span is that is none of the six; its fields are kept apart from these.
-    pub fn describe_other(&mut self, name: &str, target: &str, level: &str) {
-        for (key, value) in [("name", name), ("target", target), ("level", level)] {
+    pub fn describe_other(&mut self, name: &str, target: &str, level: Option<&str>) {
+        let level = level.map(|level| ("level", level));
+        self.other.clear();
+        for (key, value) in [("name", name), ("target", target)]
+            .into_iter()
+            .chain(level)
+        {
             write_string(key, &mut self.other);
             self.other.push(b':');
             write_string(value, &mut self.other);
             self.other.push(b',');
+        }
+    }
+
+    /// Says how such a span failed, beside its fields.
+    #[cfg(feature = "mirror")]
+    pub fn describe_failure(&mut self, error: &Fields) {
+        error.write_members(&mut self.other);
+    }
+
+    /// Counts events that were never told.
+    #[cfg(feature = "mirror")]
+    pub fn lose_events(&mut self, count: usize) {
+        if count > 0 {
+            self.event_count = self.event_count.max(MAX_EVENTS) + count;
         }
     }
 
@@ -94,25 +117,43 @@ impl OpenSpan {
     }
 
     /// Notes something short that happened inside: a name and, for a log event, what it said.
-    pub fn note(&mut self, now: u64, name: &str, level: Option<&str>, message: Option<&[u8]>) {
+    pub fn note(&mut self, kind: &str, note: &Note<'_>) {
         self.event_count += 1;
         if self.event_count > MAX_EVENTS {
             return;
         }
         let out = &mut self.events;
         out.extend_from_slice(b"{\"ts\":\"");
-        write_time(now, 6, out);
+        write_time(note.time.unwrap_or_else(wall_ns), 6, out);
         out.extend_from_slice(b"\",\"name\":");
-        write_string(name, out);
-        if let Some(level) = level {
+        write_string(note.name.unwrap_or(kind), out);
+        if let Some(level) = note.level {
             out.extend_from_slice(b",\"level\":");
             write_string(level, out);
         }
-        if let Some(message) = message {
+        if let Some(message) = note.message {
             out.extend_from_slice(b",\"message\":");
             out.extend_from_slice(message);
         }
+        if let Some(attributes) = note.attributes.filter(|fields| !fields.is_empty()) {
+            out.push(b',');
+            write_object("attributes", attributes, out);
+            out.pop();
+        }
         out.extend_from_slice(b"},");
+    }
+
+    /// A link with what was said of it.
+    #[cfg(feature = "mirror")]
+    pub fn link_saying(&mut self, trace: u128, span: u64, attributes: &Fields) {
+        self.link(trace, span);
+        if !attributes.is_empty() {
+            self.links.truncate(self.links.len() - 2);
+            self.links.push(b',');
+            write_object("attributes", attributes, &mut self.links);
+            self.links.pop();
+            self.links.extend_from_slice(b"},");
+        }
     }
 
     pub fn link(&mut self, trace: u128, span: u64) {
@@ -171,6 +212,9 @@ impl OpenSpan {
     fn write_known(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(&self.other);
         write_fields(self.kind, &self.fields, true, out);
+        if let Some(attributes) = &self.attributes {
+            write_object("attributes", attributes, out);
+        }
         if !self.usage.is_empty() {
             out.extend_from_slice(b"\"usage\":{");
             self.usage.write_members(out);
@@ -215,12 +259,22 @@ pub(crate) fn write_fields(kind: SpanKind, fields: &Fields, all: bool, out: &mut
         } else {
             fields.write_at_once(out);
         }
-    } else if !fields.is_empty() {
-        out.extend_from_slice(b"\"fields\":{");
-        fields.write_members(out);
-        out.pop();
-        out.extend_from_slice(b"},");
+    } else {
+        write_object("fields", fields, out);
     }
+}
+
+/// Fields as an object of their own, if there are any. The name needs no escapes.
+pub(super) fn write_object(name: &str, fields: &Fields, out: &mut Vec<u8>) {
+    if fields.is_empty() {
+        return;
+    }
+    out.push(b'"');
+    out.extend_from_slice(name.as_bytes());
+    out.extend_from_slice(b"\":{");
+    fields.write_members(out);
+    out.pop();
+    out.extend_from_slice(b"},");
 }
 
 /// What decides whether and how a span is sent: on its open line for the sake of a crash, on its

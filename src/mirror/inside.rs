@@ -4,7 +4,7 @@ use opentelemetry_proto::tonic::trace::v1::span::{Event, Link};
 
 use super::attributes::{Attributes, member_name};
 use super::map::id;
-use super::names::put_said;
+use super::names::{put_as_given, put_said};
 use super::origin::Policy;
 use crate::ledger::parse_time;
 use crate::reader::RawValue;
@@ -35,6 +35,7 @@ pub(super) fn events(events: &Events<'_>, policy: &Policy) -> (Vec<Event>, u32) 
                     said.time_unix_nano = time.unwrap_or(0);
                 }
                 "name" => said.name = value.text().unwrap_or_default().into_owned(),
+                "attributes" => put_as_given(value, &mut attributes),
                 _ => put_said(&member_name(name), value, &mut attributes),
             }
         }
@@ -61,6 +62,7 @@ pub(super) fn links(links: Option<RawValue<'_>>, policy: &Policy) -> (Vec<Link>,
                 "remote" if value.bool().is_some() => {
                     said.flags |= 0x100 | if value.bool() == Some(true) { 0x200 } else { 0 };
                 }
+                "attributes" => put_as_given(value, &mut attributes),
                 _ => attributes.field(&member_name(name), value),
             }
         }

@@ -59,6 +59,17 @@ pub(super) fn put_conventional(key: &str, name: &str, value: RawValue<'_>, out: 
     }
 }
 
+/// What already has the names that it is to be sent under.
+pub(super) fn put_as_given(object: RawValue<'_>, out: &mut Attributes) {
+    for (name, value) in object.members() {
+        let name = member_name(name);
+        match content_key(&name) {
+            Some(key) => out.content(key, &name, value),
+            None => out.list_or_field(&name, &name, value),
+        }
+    }
+}
+
 /// A field that only we have a name for, or nobody.
 pub(super) fn put_said(name: &str, value: RawValue<'_>, out: &mut Attributes) {
     if let Some(key) = content_key(name) {

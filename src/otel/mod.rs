@@ -1,9 +1,26 @@
 //! OpenTelemetry's context, both ways.
 
+mod agent_span;
+mod attached;
+mod filter;
+#[cfg(feature = "neighbour")]
+mod neighbour;
+mod processor;
+mod propagation;
 mod sampling;
 
+pub use filter::{NotAgentSpans, not_agent_spans};
+#[cfg(feature = "neighbour")]
+pub use neighbour::neighbour;
+pub use processor::LedgerProcessor;
+
+pub(crate) use agent_span::{Within, context_of};
+pub(crate) use attached::{attach, detach};
 pub(crate) use sampling::Sampling;
 
+use std::sync::Arc;
+
+use opentelemetry::Context;
 use opentelemetry::trace::{SpanContext, SpanId, TraceContextExt, TraceFlags, TraceId, TraceState};
 
 use crate::event::RemoteContext;
@@ -36,13 +53,28 @@ impl RemoteContext {
     }
 }
 
-/// The span that is current for the OpenTelemetry API on this thread.
-pub(crate) fn current() -> Option<RemoteContext> {
-    quietly(|| {
-        opentelemetry::Context::map_current(|context| {
-            RemoteContext::from_span_context(context.span().span_context())
+/// What is current for the OpenTelemetry API on this thread.
+pub(crate) enum Current {
+    /// An agent span of ours, or a span inside one.
+    Agent(Arc<Within>),
+    /// A span that has nothing to do with ours.
+    Other(RemoteContext),
+}
+
+pub(crate) fn current() -> Option<Current> {
+    let look = |context: &Context| {
+        let span = RemoteContext::from_span_context(context.span().span_context())?;
+        Some(match Within::of(context) {
+            Some(within) if within.at.ids.trace == span.trace => Current::Agent(Arc::clone(within)),
+            _ => Current::Other(span),
         })
-    })?
+    };
+    quietly(|| Context::map_current(look))?
+}
+
+/// The context that an agent span is made in.
+pub(crate) fn base() -> Context {
+    quietly(Context::current).unwrap_or_default()
 }
 
 /// The API panics where a thread's locals are gone, or where somebody holds its context borrowed.

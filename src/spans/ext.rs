@@ -65,6 +65,24 @@ pub trait SpanExt {
     /// ```
     fn remote_context(&self) -> Option<RemoteContext>;
 
+    /// The span (or the agent span around it) as a context of the OpenTelemetry API, for what takes
+    /// one: spans with an explicit parent, futures moved to where no span is current. Empty where no
+    /// agent span is.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # use tracing_subscriber::layer::SubscriberExt;
+    /// # let (layer, _guard) = spanledger::builder().root(dir.path()).build()?;
+    /// # let _default = tracing::subscriber::set_default(tracing_subscriber::registry().with(layer));
+    /// use opentelemetry::trace::TraceContextExt;
+    /// use spanledger::{SpanExt, spans};
+    /// let tool = spans::tool_call("fetch", "call_1").start();
+    /// assert!(tool.otel_context().span().span_context().is_valid());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[cfg(feature = "mirror")]
+    fn otel_context(&self) -> opentelemetry::Context;
+
     /// An answer of the model as it arrives. See [`Stream`].
     fn stream(&self, message_id: &str) -> Stream;
 
@@ -125,6 +143,12 @@ impl SpanExt for Span {
 
     fn remote_context(&self) -> Option<RemoteContext> {
         locate(self)?.remote_context()
+    }
+
+    #[cfg(feature = "mirror")]
+    fn otel_context(&self) -> opentelemetry::Context {
+        let located = locate(self);
+        located.map_or_else(opentelemetry::Context::new, |at| at.otel_context())
     }
 
     fn stream(&self, message_id: &str) -> Stream {

@@ -1,5 +1,7 @@
 //! Where traces begin and go on, and how their context flows in and out.
 
+mod bridge;
+mod neighbours;
 mod parents;
 mod process;
 #[allow(dead_code)]
@@ -7,4 +9,5 @@ mod process;
 mod scene;
 #[path = "../support/mod.rs"]
 mod support;
+mod taken;
 mod traces;
