@@ -74,7 +74,7 @@ impl RemoteContext {
     /// ```
     pub fn from_env() -> Option<Self> {
         let header = |name| std::env::var(name).ok();
-        Self::from_headers(&header("TRACEPARENT")?, header("TRACESTATE").as_deref())
+        Self::from_texts(&header("TRACEPARENT")?, header("TRACESTATE").as_deref())
     }
 
     /// Says it to a process that is about to be started, as `TRACEPARENT` and `TRACESTATE`.
@@ -125,10 +125,10 @@ impl RemoteContext {
     /// What an MCP client says in the `params._meta` of a request.
     pub fn from_meta(meta: &Map<String, Value>) -> Option<Self> {
         let header = |name| meta.get(name).and_then(Value::as_str);
-        Self::from_headers(header("traceparent")?, header("tracestate"))
+        Self::from_texts(header("traceparent")?, header("tracestate"))
     }
 
-    fn from_headers(traceparent: &str, tracestate: Option<&str>) -> Option<Self> {
+    pub(crate) fn from_texts(traceparent: &str, tracestate: Option<&str>) -> Option<Self> {
         let context: Self = traceparent.parse().ok()?;
         Some(context.with_tracestate(tracestate.unwrap_or_default()))
     }

@@ -4,6 +4,7 @@ mod bridge;
 mod neighbours;
 mod parents;
 mod process;
+mod propagation;
 #[allow(dead_code)]
 #[path = "../mirror_map/scene.rs"]
 mod scene;
