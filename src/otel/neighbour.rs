@@ -41,7 +41,7 @@ where
         .with_span_processor(LedgerProcessor::new())
         .build();
     tracing_opentelemetry::layer()
-        .with_tracer(provider.tracer("spanledger"))
+        .with_tracer(provider.tracer("tracing"))
         .with_location(false)
         .with_threads(false)
         .with_target(false)

@@ -366,3 +366,23 @@ fn a_run_within_a_run_of_its_own_session_is_linked_to_nothing() {
         assert_eq!(end.get("links"), &Value::Null);
     }
 }
+
+#[test]
+fn what_a_fault_made_short_is_still_not_sent_if_its_trace_is_not() {
+    let recording = Recording::with(|builder| builder.sampler(Sampler::AlwaysOff));
+    let in_the_way = recording.dir.path().join("sessions/s");
+    std::fs::create_dir_all(in_the_way.parent().unwrap()).unwrap();
+    std::fs::write(&in_the_way, "").unwrap();
+    recording.run(|| {
+        let _run = spans::session_run("s", "planner").start().entered();
+        drop(spans::tool_call("bash", "c1").start());
+        std::fs::remove_file(&in_the_way).unwrap();
+        assert_eq!(recording.handle().flush(), 0);
+    });
+    let trace = recording.trace();
+    for kind in ["tool_result", "session_start", "session_end"] {
+        assert_eq!(trace.one(kind).get("sampled"), false, "{kind}");
+    }
+    assert_eq!(trace.one("tool_result").get("late"), true);
+    assert_eq!(mapped(&lines(recording.dir.path()), None), []);
+}
