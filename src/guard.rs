@@ -45,9 +45,8 @@ impl Guard {
 
     /// Checks that agent spans made here and now reach this ledger: that the layer is installed,
     /// that no global filter (a bare `EnvFilter`, say) switches them off, and that nothing has
-    /// been lost so far. With the feature `neighbour` and
-    /// [`Builder::context`](crate::Builder::context) also that no `tracing-opentelemetry` layer has
-    /// been seen to send agent spans once more.
+    /// been lost so far. With the feature `neighbour`, where agent spans are current for the
+    /// OpenTelemetry API, also that no `tracing-opentelemetry` layer was seen to send them once more.
     pub fn check(&self) -> Result<(), Error> {
         let not = |why| Err(Error::NotRecording { why });
         let recorder = &self.recorder;

@@ -43,6 +43,9 @@ impl NotAgentSpans {
 ///
 /// Agent spans reach the backend through the trace; unfiltered, that layer would send them once more,
 /// under other ids. With this filter they are sent once, and that layer's own spans lie inside them.
+/// What that layer can't see it can't take as an explicit parent: a span made with
+/// `parent: &agent_span` begins a trace of its own there. Enter the agent span instead, or say
+/// `span.set_parent(agent_span.otel_context())`.
 ///
 /// ```
 /// use opentelemetry::trace::TracerProvider;

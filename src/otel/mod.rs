@@ -1,4 +1,17 @@
 //! OpenTelemetry's context, both ways.
+//!
+//! | you have | you want | use |
+//! |---|---|---|
+//! | spans of the API, or of `tracing-opentelemetry` | them inside agent spans, in the same trace | [`Builder::context`](crate::Builder::context) |
+//! | a `tracing-opentelemetry` layer with its own exporter | agent spans sent once | [`not_agent_spans`] |
+//! | a tracer provider | its spans in the local trace, and sent from there | [`LedgerProcessor`] |
+//! | `tracing` spans of your own | the same | `neighbour` (feature `neighbour`) |
+//! | an agent span | it as a context | [`SpanExt::otel_context`](crate::SpanExt::otel_context) |
+//! | a request, a child process, an MCP call | the trace to go on there | [`RemoteContext`] |
+//!
+//! Inside an agent span, what is said of the current span (`set_attribute`, `add_event`,
+//! `record_error`, `set_status`, `add_link`) is said of that agent span: it is redacted and written like
+//! everything else, and sent under the names given. Attributes of a link added that way are not kept.
 
 mod agent_span;
 mod attached;

@@ -4,7 +4,7 @@ use opentelemetry::Context;
 use opentelemetry::trace::{TraceContextExt, Tracer, TracerProvider};
 use opentelemetry_sdk::trace::{InMemorySpanExporter, SdkTracer, SdkTracerProvider, SpanData};
 use spanledger::ledger::Line;
-use spanledger::{Guard, LedgerLayer, otel, spans};
+use spanledger::{Guard, LedgerLayer, SpanExt, otel, spans};
 use tempfile::TempDir;
 use tracing::{Dispatch, Subscriber, info_span};
 use tracing_opentelemetry::OpenTelemetryLayer;
@@ -154,6 +154,20 @@ fn raw_spans_of_the_api_lie_inside_agent_spans() {
     let of = |name: &str| finished.iter().find(|span| span.name == name).unwrap();
     assert_child(of("query"), trace.one("tool_result"));
     assert_eq!(of("row").parent_span_id, of("query").span_context.span_id());
+}
+
+#[test]
+fn a_span_with_an_explicit_parent_is_given_the_agent_spans_context() {
+    use tracing_opentelemetry::OpenTelemetrySpanExt;
+    let beside = beside(Way::Filtered);
+    beside.run(|| {
+        let run = spans::session_run("s", "planner").start();
+        let span = info_span!("elsewhere");
+        span.set_parent(run.otel_context()).unwrap();
+        span.in_scope(|| ());
+    });
+    let trace = Trace::read(beside.dir.path());
+    assert_child(&beside.exported("elsewhere"), trace.one("session_end"));
 }
 
 #[test]
