@@ -39,6 +39,9 @@ pub const DEFAULT_TRACE_TIME: Duration = Duration::from_secs(3600);
 /// | [`disabled`](Self::disabled) | `SPANLEDGER_DISABLED` (`1`, `true`) | recording |
 /// | [`sync`](Self::sync) | `SPANLEDGER_SYNC` (`os`, `always`, or milliseconds) | [`Sync::Os`] |
 /// | [`inline_limit`](Self::inline_limit) | `SPANLEDGER_INLINE_LIMIT` (bytes) | 16 KiB |
+/// | [`trace_limits`](Self::trace_limits) | | 3 MiB, an hour |
+/// | `sampler` (feature `mirror`) | `OTEL_TRACES_SAMPLER`, `OTEL_TRACES_SAMPLER_ARG` | what the caller decided, else all |
+/// | `context` (feature `mirror`) | | where the trace is sent |
 #[derive(Clone, Default)]
 #[must_use = "nothing happens until `.build()`"]
 pub struct Builder {

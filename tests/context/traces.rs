@@ -386,3 +386,47 @@ fn what_a_fault_made_short_is_still_not_sent_if_its_trace_is_not() {
     assert_eq!(trace.one("tool_result").get("late"), true);
     assert_eq!(mapped(&lines(recording.dir.path()), None), []);
 }
+
+#[test]
+fn a_session_of_several_traces_reads_as_one() {
+    use spanledger::reader::RawLine;
+    use spanledger::session::{Chapters, FindId, IdOf, Store};
+    let limits = |builder: spanledger::Builder| builder.trace_limits(0, HOUR);
+    let recording = Recording::with(limits);
+    recording.run(|| three_turns(1));
+    let store = Store::new(recording.dir.path());
+    let (entry, damage) = store.read(&store.dir("s")).unwrap();
+    assert_eq!(damage.len(), 0);
+    assert_eq!(entry.summary.totals().turns, 3);
+    assert_eq!(entry.summary.runs, 1);
+    assert!(entry.summary.open.is_empty());
+    let mut chapters = Chapters::default();
+    let bytes = std::fs::read(recording.dir.path().join("sessions/s/trace.0001.jsonl")).unwrap();
+    for line in bytes.split_inclusive(|byte| *byte == b'\n') {
+        chapters.take(&RawLine::parse(line).unwrap());
+    }
+    let chapters = chapters.finish();
+    let turns = chapters.iter().filter(|chapter| chapter.turn.is_some());
+    let mut traces = BTreeSet::new();
+    for turn in turns {
+        let tools = turn.nodes.iter().filter(|node| &*node.kind == "tool_call");
+        let tool: Vec<_> = tools.collect();
+        assert_eq!(tool.len(), 1, "each turn has its tool");
+        let span = turn.span.as_ref().unwrap();
+        assert_eq!(tool[0].parent, span.span_id);
+        traces.insert(span.trace_id.clone().unwrap());
+    }
+    assert_eq!(traces.len(), 3);
+    // A trace's id, as copied from a backend, leads to its turn.
+    let find = FindId::new(traces.first().unwrap());
+    let mut found = Vec::new();
+    find.in_session(store.dir("s"), |what, line| {
+        found.push((what, line.turn));
+        Ok::<(), std::io::Error>(())
+    })
+    .unwrap();
+    assert!(found.len() >= 4);
+    let first = found[0].1;
+    assert!(first.is_some());
+    assert!(found.iter().all(|found| *found == (IdOf::Trace, first)));
+}
