@@ -14,12 +14,14 @@ use tracing_subscriber::util::SubscriberInitExt;
 
 use crate::error::Error;
 use crate::guard::Guard;
-use crate::layer::{Choose, LedgerFilter, LedgerLayer, Recorder, RecordingLayer};
+use crate::layer::{Choose, LedgerFilter, LedgerLayer, Recorder, RecordingLayer, Roots};
 #[cfg(feature = "mirror")]
 use crate::ledger::Mirroring;
-use crate::ledger::{Ledger, Root, Settings, Sync};
+use crate::ledger::{Ledger, Root, Settings, Sync, TraceLimits};
 #[cfg(feature = "mirror")]
 use crate::mirror::Otlp;
+#[cfg(feature = "mirror")]
+use crate::otel::Sampling;
 use crate::redact::{Limits, Redaction};
 
 /// Values longer than this go to a blob of their own, unless the builder or
@@ -30,6 +32,13 @@ pub const DEFAULT_INLINE_LIMIT: usize = 16 * 1024;
 #[cfg(feature = "mirror")]
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(2);
 
+/// A trace whose spans' lines are longer than this together goes on in another one, unless the
+/// builder says otherwise. Tempo cuts traces at 5 MB without a word.
+pub const DEFAULT_TRACE_BYTES: u64 = 3 << 20;
+
+/// A trace older than this goes on in another one, unless the builder says otherwise.
+pub const DEFAULT_TRACE_TIME: Duration = Duration::from_secs(3600);
+
 /// Sets up a ledger. Made by [`builder`](crate::builder).
 ///
 /// | setter | environment | by default |
@@ -38,6 +47,9 @@ const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(2);
 /// | [`disabled`](Self::disabled) | `SPANLEDGER_DISABLED` (`1`, `true`) | recording |
 /// | [`sync`](Self::sync) | `SPANLEDGER_SYNC` (`os`, `always`, or milliseconds) | [`Sync::Os`] |
 /// | [`inline_limit`](Self::inline_limit) | `SPANLEDGER_INLINE_LIMIT` (bytes) | 16 KiB |
+/// | [`trace_limits`](Self::trace_limits) | | 3 MiB, an hour |
+/// | `sampler` (feature `mirror`) | `OTEL_TRACES_SAMPLER`, `OTEL_TRACES_SAMPLER_ARG` | what the caller decided, else all |
+/// | `context` (feature `mirror`) | | where the trace is sent |
 #[derive(Clone, Default)]
 #[must_use = "nothing happens until `.build()`"]
 pub struct Builder {
@@ -50,6 +62,10 @@ pub struct Builder {
     spans: Option<Choose>,
     events: Option<Choose>,
     resource: Map<String, Value>,
+    trace_limits: TraceLimits,
+    context: Option<bool>,
+    #[cfg(feature = "mirror")]
+    sampler: Option<Box<dyn opentelemetry_sdk::trace::ShouldSample>>,
     #[cfg(feature = "mirror")]
     sending: Sending,
 }
@@ -189,6 +205,51 @@ impl Builder {
         self
     }
 
+    /// When a trace goes on in another one: once the lines of its spans are longer than this
+    /// together (in all sessions that share it), or once it is older. By default
+    /// [`DEFAULT_TRACE_BYTES`] and [`DEFAULT_TRACE_TIME`].
+    ///
+    /// Backends cut long traces silently. From then on each `session.turn` is the root of a trace of
+    /// its own, with a link to its `session.run`; the session stays the same. This holds without a
+    /// mirror too: whether a trace will be sent some day is not known when it is recorded.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// let builder = spanledger::builder().trace_limits(1 << 20, Duration::from_secs(600));
+    /// ```
+    pub fn trace_limits(mut self, bytes: u64, time: Duration) -> Self {
+        self.trace_limits = TraceLimits { bytes, time };
+        self
+    }
+
+    /// Whether agent spans are current for the OpenTelemetry API too: inside one,
+    /// `opentelemetry::Context::current()` is that span, so that spans of the API and of a
+    /// `tracing-opentelemetry` layer (filtered by [`otel::not_agent_spans`](crate::otel::not_agent_spans))
+    /// become its children. By default only where the trace is sent: elsewhere their parents would be
+    /// spans that no backend has.
+    #[cfg(feature = "mirror")]
+    pub fn context(mut self, on: bool) -> Self {
+        self.context = Some(on);
+        self
+    }
+
+    /// Which traces are sent: asked once for each, when its root opens. The local trace is
+    /// complete whatever it says. By default what `OTEL_TRACES_SAMPLER` and
+    /// `OTEL_TRACES_SAMPLER_ARG` say, else all whose caller didn't decide otherwise.
+    ///
+    /// ```
+    /// use opentelemetry_sdk::trace::Sampler;
+    /// let builder = spanledger::builder().sampler(Sampler::TraceIdRatioBased(0.1));
+    /// ```
+    #[cfg(feature = "mirror")]
+    pub fn sampler(
+        mut self,
+        sampler: impl opentelemetry_sdk::trace::ShouldSample + 'static,
+    ) -> Self {
+        self.sampler = Some(Box::new(sampler));
+        self
+    }
+
     /// The bare layer, for a registry of your own, and its guard.
     ///
     /// The root need not be writable: then nothing is recorded until it is,
@@ -226,6 +287,7 @@ impl Builder {
         if !disabled {
             self.sending.set_up(&mut settings)?;
         }
+        let context = self.context.unwrap_or(settings.mirroring.is_some());
         let filter = LedgerFilter {
             disabled,
             carry: self.carry.unwrap_or(LevelFilter::INFO),
@@ -233,7 +295,15 @@ impl Builder {
             events: self.events,
         };
         let recorder = Arc::new(Recorder {
+            context,
+            #[cfg(feature = "neighbour")]
+            sent_twice: false.into(),
             ledger: Ledger::new(settings)?,
+            roots: Roots::new(
+                self.trace_limits,
+                #[cfg(feature = "mirror")]
+                self.sampler.map(Sampling::new).unwrap_or_default(),
+            ),
         });
         #[cfg(feature = "mirror")]
         recorder.ledger.start_mirror();

@@ -61,6 +61,9 @@ pub enum Error {
         /// What was found.
         why: &'static str,
     },
+    /// A `tracing-opentelemetry` layer beside ours sends agent spans too, under other ids.
+    #[cfg(feature = "neighbour")]
+    SentTwice,
     /// Events are missing from the trace, and it could not even be told so.
     Lost {
         /// How many events no `gap` line tells of yet.
@@ -101,6 +104,11 @@ impl fmt::Display for Error {
             Self::AlreadyInitialized => f.write_str(
                 "this process has a global subscriber already; add the layer of \
                  `spanledger::builder().build()` to it instead",
+            ),
+            #[cfg(feature = "neighbour")]
+            Self::SentTwice => f.write_str(
+                "a `tracing-opentelemetry` layer beside the ledger sends agent spans too: give it \
+                 the filter `spanledger::otel::not_agent_spans()`",
             ),
             Self::NotRecording { why } => write!(f, "agent spans are not recorded: {why}"),
             Self::Lost {

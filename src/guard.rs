@@ -54,7 +54,8 @@ impl Guard {
 
     /// Checks that agent spans made here and now reach this ledger: that the layer is installed,
     /// that no global filter (a bare `EnvFilter`, say) switches them off, and that nothing has
-    /// been lost so far.
+    /// been lost so far. With the feature `neighbour`, where agent spans are current for the
+    /// OpenTelemetry API, also that no `tracing-opentelemetry` layer was seen to send them once more.
     pub fn check(&self) -> Result<(), Error> {
         let not = |why| Err(Error::NotRecording { why });
         let recorder = &self.recorder;
@@ -70,6 +71,13 @@ impl Guard {
             return not(
                 "a global filter switches the target `spanledger` off; make it a per-layer filter",
             );
+        }
+        #[cfg(feature = "neighbour")]
+        if recorder
+            .sent_twice
+            .load(std::sync::atomic::Ordering::Relaxed)
+        {
+            return Err(Error::SentTwice);
         }
         let health = recorder.ledger.health();
         match health.last_error {

@@ -8,14 +8,16 @@ mod fields;
 mod ids;
 mod outcome;
 mod raw;
+mod remote;
 mod serialize;
 mod span;
 mod spare;
 mod usage;
 
 pub use failure::{AsFailure, Failure, ViaDeref, ViaError};
-pub use ids::{RemoteContext, RemoteContextError, new_session_id};
+pub use ids::new_session_id;
 pub use outcome::Outcome;
+pub use remote::{RemoteContext, RemoteContextError};
 pub use usage::{Marks, Totals, Usage};
 
 pub(crate) use fields::{Cleaner, Fields};

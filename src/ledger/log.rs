@@ -9,6 +9,8 @@
 //!   what is new.
 
 mod append;
+#[cfg(feature = "mirror")]
+mod otel;
 
 use std::collections::{BTreeMap, HashSet};
 use std::path::PathBuf;
@@ -24,29 +26,40 @@ use super::open_span::OpenSpan;
 use super::past::Past;
 use super::recovery::DeadSpan;
 use super::segment::Segment;
+use super::trace::Trace;
 use crate::event::{Fields, Ids, Marks, Outcome, SpanKind, Totals, UsageText};
 use crate::redact::write_string;
 use append::is_out_of_files;
 
 const LAST_BACKOFF_NS: u64 = 1_000_000_000;
+/// About what a line of a span is longer than its payload.
+const LINE_HEAD: usize = 250;
 
 /// The span an event belongs to.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct At {
     pub ids: Ids,
+    pub trace: Arc<Trace>,
     pub turn: Option<u32>,
     pub kind: SpanKind,
     pub turn_span: Option<u64>,
-    pub run_span: Option<u64>,
+    /// The run around it, which may be of an earlier trace.
+    pub run: Option<(u128, u64)>,
     /// The fork generation that opened the span.
     pub generation: u64,
 }
 
 /// How an event is to be noted on its span, beside its own line.
-#[derive(Default)]
+#[derive(Clone, Copy, Default)]
 pub(crate) struct Note<'a> {
+    /// What it is called there, if not as its line.
+    pub name: Option<&'a str>,
+    /// When it happened, if not now.
+    pub time: Option<u64>,
     pub level: Option<&'a str>,
     pub message: Option<&'a [u8]>,
+    /// What OpenTelemetry knows of it, as the members of an object.
+    pub attributes: Option<&'a Fields>,
     /// Streamed pieces are too many to be events of a span.
     pub quiet: bool,
 }
@@ -83,6 +96,8 @@ struct State {
     totals: Totals,
     marks: Marks,
     next_turn: u32,
+    /// The run that was opened last, here or in an earlier segment.
+    last_run: Option<(u128, u64)>,
     current: [Option<String>; 3],
     known: HashSet<String>,
     checkpoint_at: u64,
@@ -163,6 +178,7 @@ impl SessionLog {
             state.past_read = *path != self.dir && !is_out_of_files(error);
         }
         state.next_turn = state.next_turn.max(past.next_turn);
+        state.last_run = state.last_run.or(past.last_run);
         for (current, before) in state.current.iter_mut().zip(past.current) {
             *current = current.take().or(before);
         }
@@ -173,6 +189,9 @@ impl SessionLog {
             let unwritten = state.spans.values_mut().filter(|span| span.lost);
             for run in unwritten.filter(|span| span.kind == SpanKind::Run) {
                 run.open_kind = "session_resume";
+                if let Some((trace, span)) = past.last_run {
+                    run.link(trace, span);
+                }
             }
         }
     }
@@ -187,6 +206,15 @@ impl SessionLog {
                 self.recover_locked(core, state);
                 if std::mem::replace(&mut state.started, true) {
                     span.open_kind = "session_resume";
+                    if let Some((trace, id)) = state.last_run
+                        && span.run_span.is_none()
+                    {
+                        // Not inside the other: it says which one it goes on from.
+                        span.link(trace, id);
+                    }
+                }
+                if span.run_span.is_none() {
+                    state.last_run = Some((span.ids.trace, span.ids.span));
                 }
             }
             SpanKind::Turn => {
@@ -233,6 +261,7 @@ impl SessionLog {
                 span.write_open(late, out);
             },
         );
+        span.trace.count(state.payload.len() + LINE_HEAD);
         span.lost = !written;
         state.lost_opens |= !written;
         span.opened_seg = if written { state.seg() } else { 0 };
@@ -311,17 +340,29 @@ impl SessionLog {
                 }
             },
         );
+        at.trace.count(state.payload.len() + LINE_HEAD);
     }
 
     /// Writes the close line, once. The first close wins.
     pub fn close(self: &Arc<Self>, core: &Core, id: u64, said: Outcome) {
+        self.close_after(core, id, said, None);
+    }
+
+    /// The same for a span whose duration was measured elsewhere.
+    pub fn close_after(
+        self: &Arc<Self>,
+        core: &Core,
+        id: u64,
+        said: Outcome,
+        duration: Option<u64>,
+    ) {
         let end = steady_ns();
         let mut guard = self.lock();
         let state = &mut *guard;
         let Some(span) = state.spans.remove(&id) else {
             return;
         };
-        let duration = end.saturating_sub(span.start.steady);
+        let duration = duration.unwrap_or_else(|| end.saturating_sub(span.start.steady));
         let outcome = span.final_outcome(said);
         count_close(state, &span, outcome);
         if span.kind == SpanKind::Permission
@@ -343,6 +384,7 @@ impl SessionLog {
                 out.extend_from_slice(totals);
             }
         });
+        span.trace.count(state.payload.len() + LINE_HEAD);
         if !written && state.lost_closes.len() < LOST_CLOSES {
             state.lost_closes.push(LostClose {
                 kind,
@@ -351,6 +393,8 @@ impl SessionLog {
                 start: span.start.wall,
                 duration,
                 outcome: outcome.as_str(),
+                trace: Arc::clone(&span.trace),
+                parent_remote: span.parent_remote,
             });
         }
     }
@@ -379,7 +423,7 @@ impl SessionLog {
         if let Some(at) = at {
             match state.spans.get_mut(&at.ids.span) {
                 Some(_) if note.quiet => {}
-                Some(span) => span.note(wall_ns(), kind, note.level, note.message),
+                Some(span) => span.note(kind, &note),
                 None => late = at.generation == self.generation,
             }
         }
@@ -414,7 +458,10 @@ impl SessionLog {
             _ => {
                 state.totals.add_usage(usage);
                 if let Some(at) = at {
-                    mark_counted(state, [Some(at.ids.span), at.turn_span, at.run_span]);
+                    mark_counted(
+                        state,
+                        [Some(at.ids.span), at.turn_span, at.run.map(|(_, id)| id)],
+                    );
                 }
             }
         }

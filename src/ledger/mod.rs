@@ -46,6 +46,7 @@ mod recovery;
 mod root;
 mod segment;
 mod sync;
+mod trace;
 mod writer;
 
 use std::collections::HashMap;
@@ -87,6 +88,7 @@ pub(crate) use recovery::left_open_in;
 pub(crate) use root::{Root, hex_digest, segments};
 #[cfg(feature = "mirror")]
 pub(crate) use root::{open_private, segment_name};
+pub(crate) use trace::{Trace, TraceLimits};
 
 use crate::event::{Cleaner, random_bytes};
 use crate::redact::{Limits, MaskKey, PatternError, Redaction, Redactor, Tally};

@@ -42,7 +42,7 @@ impl DeadSpan {
     fn update(&mut self, said: Map<String, Value>) {
         for (key, value) in said {
             let parts = match key.as_str() {
-                "links" => true,
+                "links" | "attributes" => true,
                 "usage" => matches!(self.kind, SpanKind::Run | SpanKind::Turn | SpanKind::Model),
                 "fields" => self.kind == SpanKind::Other,
                 _ => false,

@@ -7,7 +7,7 @@ use prost::Message;
 use super::attributes::{Attributes, member_name};
 use super::content::content_key;
 use super::inside;
-use super::names::{conventional, put_conventional, put_said, subject_field};
+use super::names::{conventional, put_as_given, put_conventional, put_said, subject_field};
 use super::origin::Origin;
 use super::otlp::Span;
 use super::otlp::span::SpanKind as OtlpKind;
@@ -96,6 +96,8 @@ struct Closed<'a> {
     fields: Option<RawValue<'a>>,
     events: inside::Events<'a>,
     links: Option<RawValue<'a>>,
+    /// What the OpenTelemetry API said of a span of ours.
+    given: Option<RawValue<'a>>,
     sampled: Option<bool>,
     tracestate: Option<RawValue<'a>>,
     parent_remote: bool,
@@ -127,6 +129,7 @@ impl<'a> Closed<'a> {
             fields: None,
             events: inside::Events::default(),
             links: None,
+            given: None,
             sampled: None,
             tracestate: None,
             parent_remote: false,
@@ -157,6 +160,7 @@ impl<'a> Closed<'a> {
                 self.events.dropped = u32::try_from(dropped).unwrap_or(u32::MAX);
             }
             "links" => self.links = Some(value),
+            "attributes" => self.given = Some(value),
             "sampled" => self.sampled = value.bool(),
             "tracestate" => self.tracestate = Some(value),
             "parent_remote" => self.parent_remote = value.bool() == Some(true),
@@ -288,6 +292,9 @@ impl<'a> Closed<'a> {
                 put_said(member_name(name), *value, &mut out);
             }
         }
+        if let Some(given) = self.given {
+            put_as_given(given, &mut out);
+        }
         for (name, value) in self.fields.into_iter().flat_map(|fields| fields.members()) {
             let name = member_name(name);
             match content_key(&name) {
@@ -362,7 +369,10 @@ impl<'a> Closed<'a> {
     fn put_error<'b>(&'b self, out: &mut Attributes<'b>) {
         let failed = matches!(&*self.outcome, "error" | "interrupted");
         let kind = self.error.and_then(|error| error.get("error_type")?.text());
+        // A span of the OpenTelemetry API may say it by itself.
+        let said = self.fields.and_then(|fields| fields.get("error.type"));
         match (&*self.outcome, kind) {
+            ("error", None) if said.is_some() => {}
             ("error", Some(kind)) => out.text("error.type", kind),
             ("error", None) => out.text("error.type", "_OTHER"),
             ("interrupted", _) => out.text("error.type", "interrupted"),

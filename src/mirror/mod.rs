@@ -43,6 +43,7 @@
 //! | `error.type` | outcome error, interrupted | the error's type, `_OTHER`, `interrupted` |
 //! | `agent.error.{stack,source,guardrail,threshold,actual,…}` | with an error | the rest of it; also `type` and `message` where the status can't have them |
 //! | `agent.{process,totals,rule,tags,external_ids,branched_from,params}.…` | where the line has them | members of objects that are known to hold no content |
+//! | as given | where said through the OpenTelemetry API | `attributes` of a line, of its events and its links |
 //! | `agent.<field>` | all | any other scalar field: `stop_reason`, `truncated`, `pattern`, `action`, `source`, `summarized_message_count`, `input_tokens`, … |
 //! | `agent.<field>.{bytes,sha256,cut}` | where content isn't sent | its length, its digest, and what of it was never recorded |
 //! | `agent.cut.<attribute>` | where a limit cut it | how many bytes went |

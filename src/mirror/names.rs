@@ -60,6 +60,17 @@ pub(super) fn put_conventional<'a>(
     }
 }
 
+/// What already has the names that it is to be sent under.
+pub(super) fn put_as_given<'a>(object: RawValue<'a>, out: &mut Attributes<'a>) {
+    for (name, value) in object.members() {
+        let name = member_name(name);
+        match content_key(&name) {
+            Some(key) => out.content(key.of(&name), name, value),
+            None => out.list_or_field(Key::from(name.clone()), name, value),
+        }
+    }
+}
+
 /// A field that only we have a name for, or nobody.
 pub(super) fn put_said<'a>(name: Cow<'a, str>, value: RawValue<'a>, out: &mut Attributes<'a>) {
     if let Some(key) = content_key(&name) {

@@ -303,7 +303,8 @@ impl Summary {
         if outcome == "error" {
             let what = text("tool_id")
                 .or_else(|| text("model_id"))
-                .or_else(|| text("agent"));
+                .or_else(|| text("agent"))
+                .or_else(|| text("name"));
             self.mishap(line, what.unwrap_or_else(|| line.kind.clone().into_owned()));
         }
         let told = match kind {

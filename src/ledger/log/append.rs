@@ -7,6 +7,7 @@ use super::super::clock::{steady_ns, wall_ns, write_time};
 use super::super::digested::Digested;
 use super::super::format::{Head, finish_line};
 use super::super::health::Counters;
+use super::super::open_span::{link_json, write_trace};
 use super::super::outbox;
 use super::super::root::segment_name;
 use super::super::segment::Segment;
@@ -243,6 +244,7 @@ impl SessionLog {
                 close.duration, close.outcome
             );
             out.extend_from_slice(rest.as_bytes());
+            write_trace(&close.trace, close.parent_remote, None, &mut out);
             match self.put_owed(core, state, now, kind, turn, Some(ids), &out) {
                 Err(lost) if lost.too_long => {}
                 other => other?,
@@ -436,7 +438,12 @@ impl SessionLog {
             out.extend_from_slice(&crate::event::hex16(span.ids.span));
             out.extend_from_slice(b"\"}");
         }
-        out.extend_from_slice(b"],\"digests\":{");
+        out.push(b']');
+        if let Some((trace, span)) = state.last_run {
+            out.extend_from_slice(b",\"last_run\":");
+            out.extend_from_slice(&link_json(trace, span));
+        }
+        out.extend_from_slice(b",\"digests\":{");
         let mut comma = false;
         for (digested, digest) in Digested::ALL.iter().zip(&state.current) {
             let Some(digest) = digest else { continue };
