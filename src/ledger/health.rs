@@ -61,6 +61,11 @@ pub(crate) struct Counters {
 }
 
 impl Counters {
+    /// Whether anything was ever masked or cut here.
+    pub fn has_marked(&self) -> bool {
+        self.masked.load(Ordering::Relaxed) > 0 || self.cut.load(Ordering::Relaxed) > 0
+    }
+
     pub fn add(counter: &AtomicU64, n: u64) {
         if n > 0 {
             counter.fetch_add(n, Ordering::Relaxed);

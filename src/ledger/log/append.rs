@@ -388,6 +388,8 @@ impl SessionLog {
         if written
             .as_ref()
             .map_or_else(|failed| failed.whole, |()| true)
+            // Most processes never mask or cut anything: then there is nothing to look for.
+            && core.counters.has_marked()
         {
             state.marks.count(line);
         }
