@@ -67,6 +67,7 @@ mod dead;
 mod endpoint;
 mod environment;
 mod inside;
+mod letters;
 mod map;
 mod names;
 mod origin;

@@ -17,11 +17,10 @@ use super::batch::{Batch, DEFAULT_BATCH_BYTES, DEFAULT_BATCH_SPANS};
 use super::classify::{self, Verdict};
 use super::content::without_content;
 use super::cursor::Cursor;
-use super::dead::{self, Letter};
-use super::map;
 use super::origin::Origin;
 use super::race::first;
 use super::transport::{Answer, Transport};
+use super::{dead, map};
 use crate::event::SpanKind;
 use crate::ledger::{Live, Outbox, segment_name, unmark};
 use crate::reader::{Address, Found, RawLine, SegmentReader};
@@ -64,11 +63,11 @@ pub(super) enum Of {
 
 /// Where a span in a request came from.
 #[derive(Clone, Copy, Debug)]
-struct Tag {
-    work: usize,
-    at: Address,
+pub(super) struct Tag {
+    pub work: usize,
+    pub at: Address,
     /// Where its line ends.
-    end: u64,
+    pub end: u64,
 }
 
 /// A segment that is being sent.
@@ -94,7 +93,7 @@ impl Work {
                 live.pass(self.cursor.offset, self.cursor.sent);
                 Ok(())
             }
-            Of::Dead(_) => saved,
+            Of::Dead(_) => unless_gone(saved),
         }
     }
 
@@ -124,10 +123,10 @@ pub(super) struct Sender<'a> {
     works: Vec<Work>,
     batch: Batch<Tag>,
     pub(super) sent: Sent,
-    tell: &'a mut dyn FnMut(&Sent, Option<&str>),
+    pub(super) tell: &'a mut dyn FnMut(&Sent, Option<&str>),
 }
 
-fn empty() -> Batch<Tag> {
+pub(super) fn empty() -> Batch<Tag> {
     Batch::new(DEFAULT_BATCH_BYTES, DEFAULT_BATCH_SPANS)
 }
 
@@ -258,7 +257,11 @@ impl<'a> Sender<'a> {
     }
 
     /// The span that a close line tells of, and who recorded it.
-    fn mapped(&mut self, path: &Path, line: &RawLine<'_>) -> Option<(Arc<Origin>, Span)> {
+    pub(super) fn mapped(
+        &mut self,
+        path: &Path,
+        line: &RawLine<'_>,
+    ) -> Option<(Arc<Origin>, Span)> {
         let opened = line.payload().get("opened_seg").and_then(|v| v.u64());
         let opened = opened.and_then(|n| u32::try_from(n).ok());
         let origin = self.origin(path, opened.unwrap_or(line.seg))?;
@@ -311,83 +314,17 @@ impl<'a> Sender<'a> {
         // What follows the last span of a segment is nothing that is sent: passed when that one is.
         // Only the last one can still be being read.
         let works = std::mem::take(&mut self.works);
+        let mut done = Ok(());
         for mut work in works {
             match work.read_to {
-                Some(read_to) => work.end(read_to)?,
+                Some(read_to) => done = done.and(work.end(read_to)),
                 None => {
                     work.pending = 0;
                     self.works.push(work);
                 }
             }
         }
-        Ok(())
-    }
-
-    /// Sends the spans of a dead letter once more. Whether a server has all of them now.
-    pub async fn letter(&mut self, session: &Path, letter: &Letter) -> io::Result<bool> {
-        let mut stack = self.lines(session, letter)?;
-        let mut taken = !stack.is_empty();
-        while let Some(batch) = stack.pop() {
-            let len = batch.len() as u64;
-            match self.deliver(&batch).await {
-                Verdict::Accepted { rejected, .. } => {
-                    self.sent.spans += len.saturating_sub(rejected);
-                    self.sent.dead += rejected.min(len);
-                    taken &= rejected == 0;
-                }
-                Verdict::Split { .. } | Verdict::Dead { .. } if batch.len() > 1 => {
-                    if let Ok((first, second)) = batch.split() {
-                        stack.extend([second, first]);
-                    }
-                }
-                Verdict::Split { .. } => match smaller(batch) {
-                    Ok(batch) => stack.push(batch),
-                    Err(_) => (self.sent.dead, taken) = (self.sent.dead + 1, false),
-                },
-                Verdict::Dead { .. } => (self.sent.dead, taken) = (self.sent.dead + 1, false),
-                Verdict::Retry { why, .. } | Verdict::Wait { why } => {
-                    (self.tell)(&self.sent, Some(&why));
-                    self.sent.stopped = Some(why);
-                    return Ok(false);
-                }
-            }
-            (self.tell)(&self.sent, None);
-        }
-        Ok(taken)
-    }
-
-    /// The spans of the lines that a letter is about, the first ones last.
-    fn lines(&mut self, session: &Path, letter: &Letter) -> io::Result<Vec<Batch<Tag>>> {
-        let path = session.join(segment_name(letter.from.seg));
-        let mut reader = SegmentReader::open(&path)?;
-        reader.halve(|line| Some(line.seq < letter.from.seq))?;
-        let mut batches = vec![empty()];
-        while let Some(found) = reader.next()? {
-            let Found::Line(line) = found else { continue };
-            if line.seq > letter.to.seq {
-                break;
-            }
-            if line.seq < letter.from.seq || !SpanKind::is_close_kind(&line.kind) {
-                continue;
-            }
-            let Some((origin, span)) = self.mapped(&path, &line) else {
-                continue;
-            };
-            let (work, end) = (0, 0);
-            let at = line.address();
-            let tag = Tag { work, at, end };
-            let last = batches
-                .last_mut()
-                .map(|batch| batch.push(&origin, span, tag));
-            if let Some(Err((span, tag))) = last {
-                let mut more = empty();
-                let _ = more.push(&origin, span, tag);
-                batches.push(more);
-            }
-        }
-        batches.retain(|batch| !batch.is_empty());
-        batches.reverse();
-        Ok(batches)
+        done
     }
 
     /// Lets go of everything that was read and not sent; it is read again. Whose that was.
@@ -397,7 +334,7 @@ impl<'a> Sender<'a> {
     }
 
     /// Sends one request until a server has something to say about it, or patience is at an end.
-    async fn deliver(&mut self, batch: &Batch<Tag>) -> Verdict {
+    pub(super) async fn deliver(&mut self, batch: &Batch<Tag>) -> Verdict {
         let started = Instant::now();
         let mut wait = FIRST_WAIT;
         loop {
@@ -469,7 +406,8 @@ impl<'a> Sender<'a> {
             let work = &mut self.works[index];
             if rejected > 0 {
                 let part = (rejected, batch.len() as u64);
-                dead::rejected(&work.session, first.at, until.at, part, why)?;
+                let noted = dead::rejected(&work.session, first.at, until.at, part, why);
+                unless_gone(noted)?;
             }
             work.cursor.offset = until.end;
             work.cursor.sent += count;
@@ -482,7 +420,7 @@ impl<'a> Sender<'a> {
     fn refused(&mut self, batch: &Batch<Tag>, why: &str) -> io::Result<()> {
         for (span, tag) in batch.spans() {
             let work = &mut self.works[tag.work];
-            dead::refused(&work.session, tag.at, &span.span_id, why)?;
+            unless_gone(dead::refused(&work.session, tag.at, &span.span_id, why))?;
             work.cursor.offset = tag.end;
             work.save()?;
             self.sent.dead += 1;
@@ -491,8 +429,16 @@ impl<'a> Sender<'a> {
     }
 }
 
+/// A session that was removed meanwhile needs neither cursor nor letters.
+fn unless_gone(written: io::Result<()>) -> io::Result<()> {
+    match written {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        written => written,
+    }
+}
+
 /// The same span without its content, unless it has none.
-fn smaller(batch: Batch<Tag>) -> Result<Batch<Tag>, Batch<Tag>> {
+pub(super) fn smaller(batch: Batch<Tag>) -> Result<Batch<Tag>, Batch<Tag>> {
     let before = batch.encoded_len();
     let kept = batch.clone();
     let mut less = empty();

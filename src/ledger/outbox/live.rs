@@ -109,6 +109,8 @@ pub(crate) struct Outbox {
     end: Mutex<End>,
     ended: Condvar,
     stopping: AtomicBool,
+    /// The sender has ended.
+    over: AtomicBool,
 }
 
 #[derive(Debug, Default)]
@@ -123,11 +125,13 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl Outbox {
     fn push(&self, live: Arc<Live>) {
+        let mut queue = lock(&self.queue);
         // Nobody takes anything out any more.
-        if self.stopping() && self.deadline().is_none_or(|at| at <= Instant::now()) {
+        if self.over.load(Ordering::Relaxed) {
             return;
         }
-        lock(&self.queue).push(live);
+        queue.push(live);
+        drop(queue);
         if self.idle.swap(false, Ordering::SeqCst) {
             self.wake();
         }
@@ -232,6 +236,11 @@ pub(crate) struct Running(Arc<Outbox>);
 
 impl Drop for Running {
     fn drop(&mut self) {
+        // What waits knows its outbox, too: both would keep each other for ever.
+        let mut queue = lock(&self.0.queue);
+        self.0.over.store(true, Ordering::Relaxed);
+        queue.clear();
+        drop(queue);
         lock(&self.0.end).running = false;
         self.0.ended.notify_all();
     }
