@@ -18,13 +18,17 @@ pub const DEFAULT_BATCH_SPANS: usize = 2048;
 
 /// Spans that are sent together, each with a tag of the sender's: where it came from, say.
 ///
-/// How many bytes the request has is known after every push. Equal pushes make equal bytes.
+/// How many bytes the request has is known after every push. Equal pushes make equal bytes. A span
+/// is kept as the bytes that are sent: that takes less memory, and it is encoded once, however
+/// often it is sent.
 #[derive(Clone, Debug)]
 pub struct Batch<T> {
     most_bytes: usize,
     most_spans: usize,
     groups: Vec<Group>,
     entries: Vec<Entry<T>>,
+    /// The spans, one after the other.
+    encoded: Vec<u8>,
     bytes: usize,
 }
 
@@ -39,8 +43,8 @@ struct Group {
 #[derive(Clone, Debug)]
 struct Entry<T> {
     group: usize,
-    span: Span,
-    /// Its own encoded length.
+    /// Where it is among the encoded ones.
+    start: usize,
     bytes: usize,
     tag: T,
 }
@@ -73,6 +77,7 @@ impl<T> Batch<T> {
             most_spans: most_spans.max(1),
             groups: Vec::new(),
             entries: Vec::new(),
+            encoded: Vec::new(),
             bytes: 0,
         }
     }
@@ -92,9 +97,11 @@ impl<T> Batch<T> {
         }
         self.take(group, origin, bytes, grown);
         let group = group.unwrap_or(self.groups.len() - 1);
+        let start = self.encoded.len();
+        span.encode_raw(&mut self.encoded);
         self.entries.push(Entry {
             group,
-            span,
+            start,
             bytes,
             tag,
         });
@@ -163,8 +170,13 @@ impl<T> Batch<T> {
     }
 
     /// The spans with their tags, in the order of the pushes.
-    pub fn spans(&self) -> impl ExactSizeIterator<Item = (&Span, &T)> {
-        self.entries.iter().map(|entry| (&entry.span, &entry.tag))
+    pub fn spans(&self) -> impl ExactSizeIterator<Item = (Span, &T)> {
+        let entries = self.entries.iter();
+        entries.map(|entry| (decode(self.bytes_of(entry)), &entry.tag))
+    }
+
+    fn bytes_of(&self, entry: &Entry<T>) -> &[u8] {
+        &self.encoded[entry.start..entry.start + entry.bytes]
     }
 
     /// The request, as protobuf.
@@ -181,7 +193,7 @@ impl<T> Batch<T> {
             out.extend_from_slice(scope);
             for entry in self.entries.iter().filter(|entry| entry.group == at) {
                 put_field(2, entry.bytes, &mut out);
-                entry.span.encode_raw(&mut out);
+                out.extend_from_slice(self.bytes_of(entry));
             }
         }
         out
@@ -191,7 +203,7 @@ impl<T> Batch<T> {
     pub fn request(&self) -> ExportTraceServiceRequest {
         let spans_of = |at: usize| {
             let entries = self.entries.iter().filter(move |entry| entry.group == at);
-            entries.map(|entry| entry.span.clone()).collect()
+            entries.map(|entry| decode(self.bytes_of(entry))).collect()
         };
         let groups = self.groups.iter().enumerate();
         let resource_spans = groups.map(|(at, group)| ResourceSpans {
@@ -231,26 +243,40 @@ impl<T> Batch<T> {
         for (at, entry) in self.entries.into_iter().enumerate() {
             let origin = &self.groups[entry.group].origin;
             let part = if at < half { &mut first } else { &mut second };
-            part.take_entry(origin, entry);
+            let span = &self.encoded[entry.start..entry.start + entry.bytes];
+            part.take_entry(origin, span, entry.tag);
         }
         Ok((first, second))
     }
 
     /// Whatever the limits say: it is what is left of a batch that kept them.
-    fn take_entry(&mut self, origin: &Arc<Origin>, entry: Entry<T>) {
+    fn take_entry(&mut self, origin: &Arc<Origin>, span: &[u8], tag: T) {
+        let (start, bytes) = (self.encoded.len(), span.len());
         let group = self.group_of(origin);
-        let grown = self.grown(group, origin, entry.bytes);
-        self.take(group, origin, entry.bytes, grown);
+        let grown = self.grown(group, origin, bytes);
+        self.take(group, origin, bytes, grown);
         let group = group.unwrap_or(self.groups.len() - 1);
-        self.entries.push(Entry { group, ..entry });
+        self.encoded.extend_from_slice(span);
+        self.entries.push(Entry {
+            group,
+            start,
+            bytes,
+            tag,
+        });
     }
 
     /// The spans and their tags, given back.
     pub fn into_spans(self) -> impl ExactSizeIterator<Item = (Arc<Origin>, Span, T)> {
-        let groups = self.groups;
+        let (groups, encoded) = (self.groups, self.encoded);
         self.entries.into_iter().map(move |entry| {
             let origin = Arc::clone(&groups[entry.group].origin);
-            (origin, entry.span, entry.tag)
+            let span = decode(&encoded[entry.start..entry.start + entry.bytes]);
+            (origin, span, entry.tag)
         })
     }
+}
+
+/// What was encoded here can be decoded.
+fn decode(span: &[u8]) -> Span {
+    Span::decode(span).unwrap_or_default()
 }

@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
+use bytes::Bytes;
 use opentelemetry_proto::tonic::trace::v1::Span;
 
 use super::batch::{Batch, DEFAULT_BATCH_BYTES, DEFAULT_BATCH_SPANS};
@@ -337,10 +338,11 @@ impl<'a> Sender<'a> {
     pub(super) async fn deliver(&mut self, batch: &Batch<Tag>) -> Verdict {
         let started = Instant::now();
         let mut wait = FIRST_WAIT;
+        let request = Bytes::from(batch.encode());
         loop {
             self.sent.requests += 1;
             let stopping = self.outbox.is_some_and(Outbox::stopping);
-            let answer = self.transport.send(batch.request()).await;
+            let answer = self.transport.send_encoded(request.clone()).await;
             let verdict = self.judge(&answer);
             let (after, why) = match &verdict {
                 Verdict::Retry { after, why } => (*after, why),

@@ -8,20 +8,18 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use bytes::Bytes;
+use bytes::{BufMut, Bytes};
 use http::header::{CONTENT_TYPE, HeaderMap};
-use http::uri::Scheme;
+use http::uri::{PathAndQuery, Scheme};
 use http::{Request, Response, StatusCode, Uri};
 use http_body_util::{BodyExt, Full};
 use hyper_rustls::HttpsConnector;
 use hyper_util::client::legacy::connect::HttpConnector;
-use opentelemetry_proto::tonic::collector::trace::v1::trace_service_client::TraceServiceClient;
-use opentelemetry_proto::tonic::collector::trace::v1::{
-    ExportTraceServiceRequest, ExportTraceServiceResponse,
-};
+use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceResponse;
 use prost::Message;
+use tonic::Status;
 use tonic::body::Body;
-use tonic::codec::CompressionEncoding;
+use tonic::codec::{Codec, CompressionEncoding, DecodeBuf, Decoder, EncodeBuf, Encoder};
 use tonic::codegen::BoxFuture;
 use tonic::transport::{Channel, Endpoint};
 use tower_service::Service;
@@ -37,13 +35,14 @@ const KEEP_ALIVE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Servers put their reasons into headers, and spans into their reasons.
 const MAX_HEADERS: u32 = 1024 * 1024;
 
+const EXPORT: &str = "/opentelemetry.proto.collector.trace.v1.TraceService/Export";
 const STATUS: &str = "grpc-status";
 /// A flag that says whether it is compressed, and a length of four bytes.
 const FRAME_HEAD: usize = 5;
 
 #[derive(Debug)]
 pub(super) struct Grpc {
-    client: TraceServiceClient<Checked>,
+    client: tonic::client::Grpc<Checked>,
 }
 
 impl Grpc {
@@ -70,7 +69,7 @@ impl Grpc {
             channel: endpoint.connect_with_connector_lazy(dial),
             headers: Arc::new(to.headers.clone()),
         };
-        let client = TraceServiceClient::new(checked).max_decoding_message_size(MAX_ANSWER);
+        let client = tonic::client::Grpc::new(checked).max_decoding_message_size(MAX_ANSWER);
         let client = match to.compression {
             Compression::None => client,
             Compression::Gzip => client.send_compressed(CompressionEncoding::Gzip),
@@ -79,8 +78,18 @@ impl Grpc {
         Ok(Self { client })
     }
 
-    pub(super) async fn send(&self, request: ExportTraceServiceRequest) -> Answer {
-        let status = match self.client.clone().export(request).await {
+    pub(super) async fn send(&self, request: Bytes) -> Answer {
+        let mut client = self.client.clone();
+        if let Err(error) = client.ready().await {
+            return Answer::Failed {
+                why: error.to_string(),
+            };
+        }
+        let (request, path) = (
+            tonic::Request::new(request),
+            PathAndQuery::from_static(EXPORT),
+        );
+        let status = match client.unary(request, path, Encoded).await {
             Ok(response) => return Answer::Grpc(Ok(response.into_inner())),
             Err(status) => status,
         };
@@ -97,6 +106,47 @@ impl Grpc {
             Some(NoWord::Failed(why)) => Answer::Failed { why: why.clone() },
             None => Answer::Grpc(Err(status)),
         }
+    }
+}
+
+/// A request that is protobuf already. The client that is generated for the service would take it as a
+/// message, which had to be built from its bytes and made into the same bytes again.
+#[derive(Clone, Copy, Debug)]
+struct Encoded;
+
+impl Codec for Encoded {
+    type Encode = Bytes;
+    type Decode = ExportTraceServiceResponse;
+    type Encoder = Self;
+    type Decoder = Self;
+
+    fn encoder(&mut self) -> Self {
+        Self
+    }
+
+    fn decoder(&mut self) -> Self {
+        Self
+    }
+}
+
+impl Encoder for Encoded {
+    type Item = Bytes;
+    type Error = Status;
+
+    fn encode(&mut self, request: Bytes, out: &mut EncodeBuf<'_>) -> Result<(), Status> {
+        out.put(request);
+        Ok(())
+    }
+}
+
+impl Decoder for Encoded {
+    type Item = ExportTraceServiceResponse;
+    type Error = Status;
+
+    fn decode(&mut self, from: &mut DecodeBuf<'_>) -> Result<Option<Self::Item>, Status> {
+        let response = ExportTraceServiceResponse::decode(from);
+        let unreadable = |error: prost::DecodeError| Status::internal(error.to_string());
+        response.map(Some).map_err(unreadable)
     }
 }
 

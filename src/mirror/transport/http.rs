@@ -68,8 +68,8 @@ impl Http {
         })
     }
 
-    pub(super) async fn send(&self, request: ExportTraceServiceRequest) -> Answer {
-        let body = match self.encode(&request) {
+    pub(super) async fn send(&self, request: Bytes) -> Answer {
+        let body = match self.encode(request) {
             Ok(body) => Full::new(body),
             Err(error) => {
                 return Answer::Failed {
@@ -77,7 +77,6 @@ impl Http {
                 };
             }
         };
-        drop(request);
         let sent = Request::from_parts(self.head.clone(), body);
         let (head, body) = match self.client.request(sent).await {
             Ok(response) => response.into_parts(),
@@ -96,13 +95,16 @@ impl Http {
         }
     }
 
-    fn encode(&self, request: &ExportTraceServiceRequest) -> io::Result<Bytes> {
+    fn encode(&self, request: Bytes) -> io::Result<Bytes> {
         let plain = match self.json {
-            true => serde_json::to_vec(request)?,
-            false => request.encode_to_vec(),
+            true => {
+                let request = ExportTraceServiceRequest::decode(request)?;
+                serde_json::to_vec(&request)?.into()
+            }
+            false => request,
         };
         let bytes = match self.compression {
-            Compression::None => plain,
+            Compression::None => return Ok(plain),
             Compression::Gzip => {
                 let level = flate2::Compression::new(GZIP_LEVEL);
                 let mut encoder = GzEncoder::new(Vec::new(), level);

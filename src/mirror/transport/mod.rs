@@ -20,6 +20,7 @@ use hyper_util::client::legacy::connect::HttpConnector;
 use opentelemetry_proto::tonic::collector::trace::v1::{
     ExportTraceServiceRequest, ExportTraceServiceResponse,
 };
+use prost::Message;
 
 use self::grpc::Grpc;
 use self::http::Http;
@@ -95,6 +96,12 @@ impl Transport {
 
     /// Sends it once. Equal requests are equal bytes.
     pub async fn send(&self, request: ExportTraceServiceRequest) -> Answer {
+        self.send_encoded(request.encode_to_vec().into()).await
+    }
+
+    /// Sends a request once that is protobuf already, as [`Batch::encode`](super::Batch::encode)
+    /// makes it.
+    pub async fn send_encoded(&self, request: Bytes) -> Answer {
         let sent = async {
             match &self.way {
                 Way::Grpc(grpc) => grpc.send(request).await,
