@@ -86,15 +86,13 @@ struct Work {
 impl Work {
     /// Keeps how far it got.
     fn save(&self) -> io::Result<()> {
-        let saved = self.cursor.write(&self.session, self.seg);
         match &self.of {
-            // In memory it is known all the same. Should this process die before it could be
-            // written, the segment is sent again from the last place that could.
+            // In memory, and on disk now and then: a thousand sessions are a thousand files.
             Of::Live(live) => {
                 live.pass(self.cursor.offset, self.cursor.sent);
                 Ok(())
             }
-            Of::Dead(_) => unless_gone(saved),
+            Of::Dead(_) => unless_gone(self.cursor.write(&self.session, self.seg)),
         }
     }
 

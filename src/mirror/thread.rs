@@ -25,6 +25,8 @@ const ENOUGH: u64 = 512 * 1024;
 const TICK: Duration = Duration::from_millis(50);
 /// How often it is looked what dead writers left.
 const OTHERS_EVERY: Duration = Duration::from_secs(30);
+/// How often cursors are written while there is no end of work.
+const SAVE_EVERY: Duration = Duration::from_secs(1);
 /// How long a file that can't be read is left alone.
 const AFTER_TROUBLE: Duration = Duration::from_secs(1);
 
@@ -75,6 +77,7 @@ impl Thread {
                 sleep_until(deadline.into()).await;
             }
         }));
+        save(&outbox);
         // A name that is being looked up can't be called back; it is not waited for.
         runtime.shutdown_background();
     }
@@ -92,10 +95,13 @@ impl Thread {
         let mut tell = |sent: &Sent, waiting: Option<&str>| {
             outbox.sent.store(sent.spans, Ordering::Relaxed);
             outbox.dead.store(sent.dead, Ordering::Relaxed);
+            if waiting.is_some() {
+                save(&outbox);
+            }
             wait_for(&outbox, waiting);
         };
         let mut sender = Sender::new(&transport, &redactor, &mut tell).until_stopped(&outbox);
-        let mut others_at = Instant::now();
+        let (mut others_at, mut saved_at) = (Instant::now(), Instant::now());
         loop {
             first(outbox.wanted(), sleep_until(others_at)).await;
             if !outbox.is_empty() {
@@ -103,6 +109,10 @@ impl Thread {
             }
             let stopping = outbox.stopping();
             let done = self.round(&mut sender, &mut others_at).await;
+            if outbox.is_empty() || saved_at.elapsed() >= SAVE_EVERY {
+                saved_at = Instant::now();
+                save(&outbox);
+            }
             if let Err(error) = &done {
                 wait_for(&outbox, Some(&error.to_string()));
                 for of in sender.abandon() {
@@ -255,6 +265,15 @@ fn found<T>(looked: io::Result<T>) -> io::Result<Option<T>> {
     match looked {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         looked => looked.map(Some),
+    }
+}
+
+/// Writes down how far this process's segments were sent. Should it die before, or should that fail,
+/// what lies in between is sent again, with the same bytes.
+fn save(outbox: &Outbox) {
+    for live in outbox.take_unsaved() {
+        let (offset, sent) = live.place();
+        let _ = Cursor { offset, sent }.write(&live.session, live.seg);
     }
 }
 
