@@ -79,7 +79,7 @@ impl Sender<'_> {
         let path = session.join(segment_name(letter.from.seg));
         let mut reader = SegmentReader::open(&path)?;
         reader.halve(|line| Some(line.seq < letter.from.seq))?;
-        let mut batches = vec![empty()];
+        let (mut batches, mut batch) = (Vec::new(), empty());
         while let Some(found) = reader.next()? {
             let Found::Line(line) = found else { continue };
             if line.seq > letter.to.seq {
@@ -94,15 +94,12 @@ impl Sender<'_> {
             let (work, end) = (0, 0);
             let at = line.address();
             let tag = Tag { work, at, end };
-            let last = batches
-                .last_mut()
-                .map(|batch| batch.push(&origin, span, tag));
-            if let Some(Err((span, tag))) = last {
-                let mut more = empty();
-                let _ = more.push(&origin, span, tag);
-                batches.push(more);
+            if let Err((span, tag)) = batch.push(&origin, span, tag) {
+                batches.push(std::mem::replace(&mut batch, empty()));
+                let _ = batch.push(&origin, span, tag);
             }
         }
+        batches.push(batch);
         batches.retain(|batch| !batch.is_empty());
         batches.reverse();
         Ok(batches)
