@@ -94,9 +94,9 @@ impl Guard {
     /// what is missing. Recording still works afterwards.
     ///
     /// Where there is a mirror, it sends what it can within
-    /// [`shutdown_timeout`](crate::Builder::shutdown_timeout) and ends; the rest, and what is
+    /// `Builder::shutdown_timeout` and ends; the rest, and what is
     /// recorded later, is sent by whoever starts next. That something is left to send is no error:
-    /// [`Health::mirror`] says it.
+    /// `Health::mirror` says it.
     pub fn shutdown(mut self) -> Result<Health, Error> {
         self.done = true;
         self.close()

@@ -151,11 +151,13 @@ impl Mirror {
     fn follow(&self, context: &mut Context, to: &Resolved) -> Result<(), Failed> {
         let mut watch = Watch::new();
         let mut said = String::new();
+        // That it is at work is told at once, be there nothing to do.
+        let mut all = true;
         loop {
             // Before the pass: who dies during it is seen after it.
             let living = writers(&context.store)?;
             watch.dir(&context.store.root().join("writers"));
-            match self.pass(context, to, false) {
+            match self.pass(context, to, std::mem::take(&mut all)) {
                 Ok(()) => {
                     said.clear();
                     wait(&context.store, &watch, &living)?;

@@ -19,8 +19,10 @@
 //! | `trace_id`, `span_id`, `parent_span_id` | lower-case hex, 32 and 16 digits; absent where there is no span |
 //! | `payload` | an object; members that aren't known are left out, members that a reader doesn't know are kept |
 //!
-//! The first line of a segment has kind `segment` and says who writes it. A segment has one
-//! writer for its whole life. A line that is not valid JSON is the rest of a write that failed
+//! The first line of a segment has kind `segment` and says who writes it: `writer`, `process`,
+//! `resource`, `scope`, and, where it was recorded to be sent, `mirror` with the `endpoint` (without
+//! credentials), whether `content` goes, the `limits` that were set, and the version of the
+//! `mapping`. A segment has one writer for its whole life. A line that is not valid JSON is the rest of a write that failed
 //! half-way (its event is counted by the next `gap`), or damage.
 //!
 //! Values inside a payload that were changed on the way say so in place:

@@ -12,6 +12,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use super::Core;
+use super::log::SessionLog;
 use super::root::{Root, make_dir, open_private};
 
 /// The directory of the markers.
@@ -84,6 +86,57 @@ impl std::fmt::Debug for Mirroring {
         f.debug_struct("Mirroring")
             .field("policy", &self.policy)
             .finish_non_exhaustive()
+    }
+}
+
+impl Core {
+    /// What the first lines of this process's segments say of sending.
+    pub(super) fn policy(&self) -> Option<&Arc<str>> {
+        self.mirroring.as_ref().map(|mirroring| &mirroring.policy)
+    }
+
+    /// Starts the thread that sends, once in each process: a forked child has none until it
+    /// writes.
+    #[cfg(feature = "mirror")]
+    fn start_mirror(&self) {
+        let start = self.mirroring.as_ref().and_then(|m| m.start.as_ref());
+        let Some(start) = start else { return };
+        self.mirror.get_or_init(|| {
+            if let Err(error) = start(Arc::clone(&self.outbox)) {
+                self.note_error(&format!("start the mirror's thread: {error}"));
+            }
+        });
+    }
+
+    /// The sender's view of a segment that this process begins.
+    #[cfg(feature = "mirror")]
+    pub(super) fn live(&self, log: &Arc<SessionLog>, seg: u32, marker: &Path) -> Option<Arc<Live>> {
+        self.mirroring.as_ref()?.start.as_ref()?;
+        self.start_mirror();
+        let live = Live::new(&self.outbox, log, seg, marker.to_owned());
+        Some(Arc::new(live))
+    }
+
+    #[cfg(not(feature = "mirror"))]
+    pub(super) fn live(&self, _: &Arc<SessionLog>, _: u32, _: &Path) -> Option<Arc<Live>> {
+        None
+    }
+}
+
+#[cfg(feature = "mirror")]
+impl super::Ledger {
+    /// Starts to send, where what is recorded is sent.
+    #[cfg(feature = "mirror")]
+    pub fn start_mirror(&self) {
+        self.core().start_mirror();
+    }
+
+    /// Sends what is there, for so long at most, and no more after that.
+    #[cfg(feature = "mirror")]
+    pub fn stop_mirror(&self, within: std::time::Duration) {
+        let now = std::time::Instant::now();
+        let deadline = now.checked_add(within).unwrap_or(now);
+        self.core().outbox.stop(deadline, true);
     }
 }
 

@@ -8,11 +8,10 @@ use std::time::Duration;
 use http::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue};
 use http::{Uri, header};
 use percent_encoding::percent_decode_str;
-use serde_json::{Map, Value, json};
 
 use super::endpoint::{self, Named};
 use super::environment::{self as var, Environment, Found};
-use super::origin::{Limits, MAPPING};
+use super::origin::Limits;
 use super::transport::Tls;
 use crate::error::Error;
 
@@ -403,28 +402,6 @@ impl Resolved {
     /// The endpoint as it may be logged: without credentials and query.
     pub fn shown(&self) -> String {
         endpoint::shown(&self.uri)
-    }
-
-    /// What a segment's first line says of it: all that decides what is sent of it, and for whom.
-    pub(crate) fn policy(&self) -> Value {
-        let limits = &self.limits;
-        let mut set = Map::new();
-        for (name, limit) in [
-            ("attribute_length", limits.attribute_length),
-            ("attribute_count", limits.attribute_count),
-            ("event_count", limits.event_count),
-            ("link_count", limits.link_count),
-        ] {
-            if let Some(limit) = limit {
-                set.insert(name.to_owned(), limit.into());
-            }
-        }
-        json!({
-            "endpoint": self.shown(),
-            "content": self.content,
-            "limits": set,
-            "mapping": MAPPING,
-        })
     }
 }
 

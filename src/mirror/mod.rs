@@ -69,6 +69,7 @@ mod endpoint;
 mod environment;
 mod inside;
 mod json;
+mod letters;
 mod map;
 mod names;
 mod origin;

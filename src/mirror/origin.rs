@@ -8,6 +8,7 @@ use super::otlp::{InstrumentationScope, KeyValue};
 use prost::Message;
 
 use super::attributes::{key_value, member_name, plain};
+use super::config::Resolved;
 use super::wire::Val;
 use crate::reader::{Found, RawLine, RawValue, SegmentReader};
 
@@ -162,6 +163,30 @@ impl Origin {
 
     pub(super) fn scope_bytes(&self) -> &[u8] {
         &self.scope_bytes
+    }
+}
+
+impl Resolved {
+    /// What a segment's first line says of it: all that decides what is sent of it, and for whom.
+    pub(crate) fn policy(&self) -> serde_json::Value {
+        let limits = &self.limits;
+        let mut set = serde_json::Map::new();
+        for (name, limit) in [
+            ("attribute_length", limits.attribute_length),
+            ("attribute_count", limits.attribute_count),
+            ("event_count", limits.event_count),
+            ("link_count", limits.link_count),
+        ] {
+            if let Some(limit) = limit {
+                set.insert(name.to_owned(), limit.into());
+            }
+        }
+        serde_json::json!({
+            "endpoint": self.shown(),
+            "content": self.content,
+            "limits": set,
+            "mapping": MAPPING,
+        })
     }
 }
 

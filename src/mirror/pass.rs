@@ -8,6 +8,7 @@ use std::time::Duration;
 use super::config::Resolved;
 use super::cursor::Cursor;
 use super::dead;
+use super::letters::letters;
 use super::others::{MirrorLock, Sorter, Whose};
 use super::send::{Of, Sender, Sent};
 use super::transport::Transport;
@@ -175,30 +176,6 @@ async fn send(
         };
         let marker = marker.filter(|_| !open.contains(&seg));
         sender.segment(dir, seg, Of::Dead(marker)).await?;
-    }
-    Ok(())
-}
-
-/// Sends the dead letters of a session again: of living writers' segments, too, since no cursor
-/// has anything to do with them.
-async fn letters(dir: &Path, sorter: &mut Sorter<'_>, sender: &mut Sender<'_>) -> io::Result<()> {
-    for (seg, path) in segments(dir)? {
-        let letters = dead::read(dir, seg)?;
-        if letters.is_empty() {
-            continue;
-        }
-        if !sorter.meant(&path)? {
-            sender.sent.elsewhere += 1;
-            continue;
-        }
-        for letter in letters {
-            if sender.sent.stopped.is_some() {
-                return Ok(());
-            }
-            if sender.letter(dir, &letter).await? {
-                letter.resolve(dir)?;
-            }
-        }
     }
     Ok(())
 }

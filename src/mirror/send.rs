@@ -17,7 +17,7 @@ use super::batch::{Batch, DEFAULT_BATCH_BYTES, DEFAULT_BATCH_SPANS, Pushed};
 use super::classify::{self, Verdict};
 use super::content::without_content;
 use super::cursor::Cursor;
-use super::dead::{self, Letter};
+use super::dead;
 use super::origin::Origin;
 use super::race::first;
 use super::transport::{Answer, Transport};
@@ -63,11 +63,11 @@ pub(super) enum Of {
 
 /// Where a span in a request came from.
 #[derive(Clone, Copy, Debug)]
-struct Tag {
-    work: usize,
-    at: Address,
+pub(super) struct Tag {
+    pub work: usize,
+    pub at: Address,
     /// Where its line ends.
-    end: u64,
+    pub end: u64,
 }
 
 /// A segment that is being sent.
@@ -85,15 +85,13 @@ struct Work {
 impl Work {
     /// Keeps how far it got.
     fn save(&self) -> io::Result<()> {
-        let saved = self.cursor.write(&self.session, self.seg);
         match &self.of {
-            // In memory it is known all the same. Should this process die before it could be
-            // written, the segment is sent again from the last place that could.
+            // In memory, and on disk now and then: a thousand sessions are a thousand files.
             Of::Live(live) => {
                 live.pass(self.cursor.offset, self.cursor.sent);
                 Ok(())
             }
-            Of::Dead(_) => saved,
+            Of::Dead(_) => unless_gone(self.cursor.write(&self.session, self.seg)),
         }
     }
 
@@ -123,10 +121,10 @@ pub(super) struct Sender<'a> {
     works: Vec<Work>,
     batch: Batch<Tag>,
     pub(super) sent: Sent,
-    tell: &'a mut dyn FnMut(&Sent, Option<&str>),
+    pub(super) tell: &'a mut dyn FnMut(&Sent, Option<&str>),
 }
 
-fn empty() -> Batch<Tag> {
+pub(super) fn empty() -> Batch<Tag> {
     Batch::new(DEFAULT_BATCH_BYTES, DEFAULT_BATCH_SPANS)
 }
 
@@ -254,7 +252,7 @@ impl<'a> Sender<'a> {
     }
 
     /// Who recorded the span that a close line tells of.
-    fn origin_of(&mut self, path: &Path, line: &RawLine<'_>) -> Option<Arc<Origin>> {
+    pub(super) fn origin_of(&mut self, path: &Path, line: &RawLine<'_>) -> Option<Arc<Origin>> {
         self.origin(path, opened_seg(line).unwrap_or(line.seg))
     }
 
@@ -303,82 +301,17 @@ impl<'a> Sender<'a> {
         // What follows the last span of a segment is nothing that is sent: passed when that one is.
         // Only the last one can still be being read.
         let works = std::mem::take(&mut self.works);
+        let mut done = Ok(());
         for mut work in works {
             match work.read_to {
-                Some(read_to) => work.end(read_to)?,
+                Some(read_to) => done = done.and(work.end(read_to)),
                 None => {
                     work.pending = 0;
                     self.works.push(work);
                 }
             }
         }
-        Ok(())
-    }
-
-    /// Sends the spans of a dead letter once more. Whether a server has all of them now.
-    pub async fn letter(&mut self, session: &Path, letter: &Letter) -> io::Result<bool> {
-        let mut stack = self.lines(session, letter)?;
-        let mut taken = !stack.is_empty();
-        while let Some(batch) = stack.pop() {
-            let len = batch.len() as u64;
-            match self.deliver(&batch).await {
-                Verdict::Accepted { rejected, .. } => {
-                    self.sent.spans += len.saturating_sub(rejected);
-                    self.sent.dead += rejected.min(len);
-                    taken &= rejected == 0;
-                }
-                Verdict::Split { .. } | Verdict::Dead { .. } if batch.len() > 1 => {
-                    if let Ok((first, second)) = batch.split() {
-                        stack.extend([second, first]);
-                    }
-                }
-                Verdict::Split { .. } => match smaller(batch) {
-                    Ok(batch) => stack.push(batch),
-                    Err(_) => (self.sent.dead, taken) = (self.sent.dead + 1, false),
-                },
-                Verdict::Dead { .. } => (self.sent.dead, taken) = (self.sent.dead + 1, false),
-                Verdict::Retry { why, .. } | Verdict::Wait { why } => {
-                    (self.tell)(&self.sent, Some(&why));
-                    self.sent.stopped = Some(why);
-                    return Ok(false);
-                }
-            }
-            (self.tell)(&self.sent, None);
-        }
-        Ok(taken)
-    }
-
-    /// The spans of the lines that a letter is about, the first ones last.
-    fn lines(&mut self, session: &Path, letter: &Letter) -> io::Result<Vec<Batch<Tag>>> {
-        let path = session.join(segment_name(letter.from.seg));
-        let mut reader = SegmentReader::open(&path)?;
-        reader.halve(|line| Some(line.seq < letter.from.seq))?;
-        let mut batches = vec![empty()];
-        while let Some(found) = reader.next()? {
-            let Found::Line(line) = found else { continue };
-            if line.seq > letter.to.seq {
-                break;
-            }
-            if line.seq < letter.from.seq || !SpanKind::is_close_kind(&line.kind) {
-                continue;
-            }
-            let Some(origin) = self.origin_of(&path, &line) else {
-                continue;
-            };
-            let (work, end) = (0, 0);
-            let at = line.address();
-            let tag = Tag { work, at, end };
-            let last = batches.last_mut();
-            let pushed = last.map(|batch| batch.push_line(&origin, &line, tag));
-            if pushed == Some(Pushed::Full) {
-                let mut more = empty();
-                let _ = more.push_line(&origin, &line, tag);
-                batches.push(more);
-            }
-        }
-        batches.retain(|batch| !batch.is_empty());
-        batches.reverse();
-        Ok(batches)
+        done
     }
 
     /// Lets go of everything that was read and not sent; it is read again. Whose that was.
@@ -388,7 +321,7 @@ impl<'a> Sender<'a> {
     }
 
     /// Sends one request until a server has something to say about it, or patience is at an end.
-    async fn deliver(&mut self, batch: &Batch<Tag>) -> Verdict {
+    pub(super) async fn deliver(&mut self, batch: &Batch<Tag>) -> Verdict {
         let started = Instant::now();
         let mut wait = FIRST_WAIT;
         let request = Bytes::from(batch.encode_as(self.transport.encoding()));
@@ -461,7 +394,8 @@ impl<'a> Sender<'a> {
             let work = &mut self.works[index];
             if rejected > 0 {
                 let part = (rejected, batch.len() as u64);
-                dead::rejected(&work.session, first.at, until.at, part, why)?;
+                let noted = dead::rejected(&work.session, first.at, until.at, part, why);
+                unless_gone(noted)?;
             }
             work.cursor.offset = until.end;
             work.cursor.sent += count;
@@ -474,7 +408,7 @@ impl<'a> Sender<'a> {
     fn refused(&mut self, batch: &Batch<Tag>, why: &str) -> io::Result<()> {
         for (span, tag) in batch.spans() {
             let work = &mut self.works[tag.work];
-            dead::refused(&work.session, tag.at, &span.span_id, why)?;
+            unless_gone(dead::refused(&work.session, tag.at, &span.span_id, why))?;
             work.cursor.offset = tag.end;
             work.save()?;
             self.sent.dead += 1;
@@ -483,8 +417,16 @@ impl<'a> Sender<'a> {
     }
 }
 
+/// A session that was removed meanwhile needs neither cursor nor letters.
+fn unless_gone(written: io::Result<()>) -> io::Result<()> {
+    match written {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        written => written,
+    }
+}
+
 /// The same span without its content, unless it has none.
-fn smaller(batch: Batch<Tag>) -> Result<Batch<Tag>, Batch<Tag>> {
+pub(super) fn smaller(batch: Batch<Tag>) -> Result<Batch<Tag>, Batch<Tag>> {
     let before = batch.encoded_len();
     let kept = batch.clone();
     let mut less = empty();

@@ -1,8 +1,6 @@
 //! The thread of an agent that sends what the agent records, and what dead ones left.
 
-use std::collections::BTreeMap;
 use std::io;
-use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
@@ -17,7 +15,7 @@ use super::send::{Of, Sender, Sent};
 use super::transport::Transport;
 use crate::event::random_bytes;
 use crate::ledger::{
-    Ledger, Outbox, Root, Settings, left_open_in, marked, marker, segment_name, unmark,
+    self, Ledger, Outbox, Root, Settings, left_open_in, marked, marker, segment_name, unmark,
 };
 use crate::redact::{MaskKey, Redaction, Redactor};
 
@@ -27,6 +25,8 @@ const ENOUGH: u64 = 512 * 1024;
 const TICK: Duration = Duration::from_millis(50);
 /// How often it is looked what dead writers left.
 const OTHERS_EVERY: Duration = Duration::from_secs(30);
+/// How often cursors are written while there is no end of work.
+const SAVE_EVERY: Duration = Duration::from_secs(1);
 /// How long a file that can't be read is left alone.
 const AFTER_TROUBLE: Duration = Duration::from_secs(1);
 
@@ -61,9 +61,6 @@ struct Thread {
     outbox: Arc<Outbox>,
 }
 
-/// By the names of sessions' directories: numbers of segments, and the session's id.
-type Dead = BTreeMap<String, BTreeMap<u32, String>>;
-
 impl Thread {
     fn run(self) {
         let runtime = tokio::runtime::Builder::new_current_thread()
@@ -80,6 +77,7 @@ impl Thread {
                 sleep_until(deadline.into()).await;
             }
         }));
+        save(&outbox);
         // A name that is being looked up can't be called back; it is not waited for.
         runtime.shutdown_background();
     }
@@ -97,10 +95,13 @@ impl Thread {
         let mut tell = |sent: &Sent, waiting: Option<&str>| {
             outbox.sent.store(sent.spans, Ordering::Relaxed);
             outbox.dead.store(sent.dead, Ordering::Relaxed);
+            if waiting.is_some() {
+                save(&outbox);
+            }
             wait_for(&outbox, waiting);
         };
         let mut sender = Sender::new(&transport, &redactor, &mut tell).until_stopped(&outbox);
-        let mut others_at = Instant::now();
+        let (mut others_at, mut saved_at) = (Instant::now(), Instant::now());
         loop {
             first(outbox.wanted(), sleep_until(others_at)).await;
             if !outbox.is_empty() {
@@ -108,6 +109,10 @@ impl Thread {
             }
             let stopping = outbox.stopping();
             let done = self.round(&mut sender, &mut others_at).await;
+            if outbox.is_empty() || saved_at.elapsed() >= SAVE_EVERY {
+                saved_at = Instant::now();
+                save(&outbox);
+            }
             if let Err(error) = &done {
                 wait_for(&outbox, Some(&error.to_string()));
                 for of in sender.abandon() {
@@ -171,83 +176,104 @@ impl Thread {
     /// Reads and sends what dead writers left, unless there is nothing or another process does.
     /// What is held meanwhile.
     async fn others(&self, sender: &mut Sender<'_>) -> io::Result<Option<MirrorLock>> {
-        let (dead, stale) = self.dead()?;
-        if dead.is_empty() && stale.is_empty() {
+        let marked = marked(&self.root)?;
+        if marked.is_empty() {
             return Ok(None);
         }
         let Some(lock) = MirrorLock::take(self.root.path())? else {
-            self.outbox.others.store(0, Ordering::Relaxed);
             return Ok(None);
         };
-        for marker in &stale {
-            unmark(marker)?;
-        }
-        self.recover(&dead)?;
-        // Again: what was open is closed in segments that have come since.
-        for (session, segs) in self.dead()?.0 {
-            let dir = self.root.sessions().join(&session);
-            let open = left_open_in(&self.root, &dir)?;
-            for seg in segs.keys() {
-                let marker = marker(&self.root, &dir, *seg).filter(|_| !open.contains(seg));
-                match sender.segment(&dir, *seg, Of::Dead(marker)).await {
-                    // Somebody removed the session meanwhile.
-                    Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-                    sent => sent?,
-                }
-            }
+        self.count(&marked)?;
+        if self.dead(&marked, sender).await? {
+            // What was open is closed in segments that have come since.
+            let marked = ledger::marked(&self.root)?;
+            self.dead(&marked, sender).await?;
         }
         Ok(Some(lock))
     }
 
-    /// The segments of dead writers that are this process's to send, and the markers of what is
-    /// gone or was never written.
-    fn dead(&self) -> io::Result<(Dead, Vec<PathBuf>)> {
+    /// Says in health how much it is, before anything of it is waited for.
+    fn count(&self, marked: &[(String, u32)]) -> io::Result<()> {
         let endpoint = self.to.shown();
         let mut sorter = Sorter::new(&self.root, Some(&endpoint));
-        let (mut dead, mut stale) = (Dead::new(), Vec::new());
         let mut owed = 0;
-        for (session, seg) in marked(&self.root)? {
-            let dir = self.root.sessions().join(&session);
-            let path = dir.join(segment_name(seg));
-            let gone = |error: &io::Error| error.kind() == io::ErrorKind::NotFound;
-            match sorter.whose(&path) {
-                Ok((Whose::Ours, Some(first))) => {
-                    let size = path.metadata()?.len();
-                    owed += size.saturating_sub(Cursor::read(&dir, seg).offset);
-                    let segs = dead.entry(session).or_default();
-                    segs.insert(seg, first.session_id);
-                }
-                Ok((Whose::Nobodys, _)) => stale.extend(marker(&self.root, &dir, seg)),
-                Err(error) if gone(&error) => stale.extend(marker(&self.root, &dir, seg)),
-                found => drop(found?),
+        for (session, seg) in marked {
+            let dir = self.root.sessions().join(session);
+            let path = dir.join(segment_name(*seg));
+            if let Some((Whose::Ours, _)) = found(sorter.whose(&path))? {
+                let size = path.metadata()?.len();
+                owed += size.saturating_sub(Cursor::read(&dir, *seg).offset);
             }
         }
         self.outbox.others.store(owed, Ordering::Relaxed);
-        Ok((dead, stale))
+        Ok(())
     }
 
-    /// Closes what the dead left open, as a writer of its own that is gone when that is done.
-    fn recover(&self, dead: &Dead) -> io::Result<()> {
+    /// Sends the segments of dead writers among these. Whether any of their spans had to be closed
+    /// for them, in segments that are not among these.
+    async fn dead(&self, marked: &[(String, u32)], sender: &mut Sender<'_>) -> io::Result<bool> {
+        let endpoint = self.to.shown();
+        let mut sorter = Sorter::new(&self.root, Some(&endpoint));
+        // A writer of its own, which is gone when this is done.
         let mut ledger = None;
-        for (session, segs) in dead {
-            let dir = self.root.sessions().join(session);
-            let Some(id) = segs.values().next() else {
-                continue;
-            };
-            // A copy under another name is not the session that it says it is.
-            if self.root.session(id) != dir || left_open_in(&self.root, &dir)?.is_empty() {
-                continue;
-            }
-            let ledger = match &ledger {
-                Some(ledger) => ledger,
-                None => {
-                    let made = Ledger::new(self.recovery.clone()).map_err(io::Error::other)?;
-                    ledger.insert(made)
+        for segs in marked.chunk_by(|a, b| a.0 == b.0) {
+            let dir = self.root.sessions().join(&segs[0].0);
+            let mut ours = Vec::new();
+            let mut id = None;
+            for (_, seg) in segs {
+                let path = dir.join(segment_name(*seg));
+                match found(sorter.whose(&path))? {
+                    Some((Whose::Ours, first)) => {
+                        ours.push(*seg);
+                        id = first.map(|first| first.session_id);
+                    }
+                    Some((Whose::Living | Whose::Elsewhere, _)) => {}
+                    // It was removed, or never had a line.
+                    Some((Whose::Nobodys, _)) | None => {
+                        marker(&self.root, &dir, *seg).map_or(Ok(()), |marker| unmark(&marker))?;
+                    }
                 }
-            };
-            ledger.session(id).recover(ledger.core());
+            }
+            let Some(id) = id else { continue };
+            let mut open = left_open_in(&self.root, &dir)?;
+            // A copy under another name is not the session that it says it is.
+            if !open.is_empty() && self.root.session(&id) == dir {
+                let ledger = match &ledger {
+                    Some(ledger) => ledger,
+                    None => {
+                        let made = Ledger::new(self.recovery.clone()).map_err(io::Error::other)?;
+                        ledger.insert(made)
+                    }
+                };
+                ledger.session(&id).recover(ledger.core());
+                open = left_open_in(&self.root, &dir)?;
+            }
+            for seg in ours {
+                if self.outbox.stopping() && sender.sent.stopped.is_some() {
+                    return Ok(false);
+                }
+                let marker = marker(&self.root, &dir, seg).filter(|_| !open.contains(&seg));
+                found(sender.segment(&dir, seg, Of::Dead(marker)).await)?;
+            }
         }
-        Ok(())
+        Ok(ledger.is_some())
+    }
+}
+
+/// What is there; `None` where somebody removed it meanwhile.
+fn found<T>(looked: io::Result<T>) -> io::Result<Option<T>> {
+    match looked {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        looked => looked.map(Some),
+    }
+}
+
+/// Writes down how far this process's segments were sent. Should it die before, or should that fail,
+/// what lies in between is sent again, with the same bytes.
+fn save(outbox: &Outbox) {
+    for live in outbox.take_unsaved() {
+        let (offset, sent) = live.place();
+        let _ = Cursor { offset, sent }.write(&live.session, live.seg);
     }
 }
 

@@ -69,7 +69,7 @@ fn switched_off_in_code_nothing_is_sent_whatever_was_named() {
 }
 
 #[test]
-fn the_resource_is_what_the_environment_says_under_what_code_says() {
+fn endpoint_and_resource_are_what_the_environment_says_under_what_code_says() {
     if let Ok(root) = std::env::var("SPANLEDGER_TEST_ROOT") {
         let agent = Sending::with(root.as_ref(), |builder| {
             builder.resource("deployment.environment.name", "code")
@@ -79,10 +79,12 @@ fn the_resource_is_what_the_environment_says_under_what_code_says() {
         return;
     }
     let root = tempfile::tempdir().unwrap();
-    let name = "first_line::the_resource_is_what_the_environment_says_under_what_code_says";
+    let name =
+        "first_line::endpoint_and_resource_are_what_the_environment_says_under_what_code_says";
     let done = Command::new(std::env::current_exe().unwrap())
         .args([name, "--exact", "--quiet"])
         .env("SPANLEDGER_TEST_ROOT", root.path())
+        .env("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:1")
         .env("OTEL_SERVICE_NAME", "planner 100%25")
         .env(
             "OTEL_RESOURCE_ATTRIBUTES",
@@ -91,6 +93,8 @@ fn the_resource_is_what_the_environment_says_under_what_code_says() {
         .status();
     assert!(done.unwrap().success());
     let trace = Trace::read(root.path());
+    let endpoint = trace.one("segment").text("mirror.endpoint");
+    assert_eq!(endpoint, "http://127.0.0.1:1/v1/traces");
     let resource = trace.one("segment").get("resource");
     assert_eq!(resource["service.name"], "planner 100%25");
     assert_eq!(resource["deployment.environment.name"], "code");

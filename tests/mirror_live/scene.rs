@@ -34,7 +34,10 @@ impl Sending {
     }
 
     pub fn with(root: &Path, configure: impl FnOnce(Builder) -> Builder) -> Self {
-        let builder = configure(spanledger::builder().root(root));
+        // Far longer than anything takes that is not broken.
+        let patient = Duration::from_secs(60);
+        let builder = spanledger::builder().root(root).shutdown_timeout(patient);
+        let builder = configure(builder);
         let (layer, guard) = builder.build().unwrap();
         let dispatch = Dispatch::new(tracing_subscriber::registry().with(layer));
         Self { dispatch, guard }

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use spanledger::mirror::owed;
+use spanledger::session::Store;
 use spanledger::{Outcome, SpanExt, Sync, spans};
 
 use super::otlp_server::{OtlpServer, Reply};
@@ -39,6 +41,9 @@ fn a_shutdown_sends_what_is_there_and_leaves_nothing_owed() {
     let mirror = health.mirror.unwrap();
     assert_eq!((mirror.sent, mirror.owed_bytes), (6, 0));
     assert_eq!((mirror.dead_letters, mirror.waiting_for), (0, None));
+    let store = Store::new(root.path());
+    let left = owed(&store, &store.dir("ses_1")).unwrap();
+    assert_eq!((left.bytes, left.sent), (0, 6));
     assert_eq!(markers(root.path()), [""; 0]);
 }
 

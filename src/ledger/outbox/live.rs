@@ -26,6 +26,8 @@ pub(crate) struct Live {
     passed: AtomicU64,
     spans: AtomicU64,
     queued: AtomicBool,
+    /// How far it was sent stands nowhere but here.
+    unsaved: AtomicBool,
 }
 
 impl Live {
@@ -40,6 +42,7 @@ impl Live {
             passed: AtomicU64::new(0),
             spans: AtomicU64::new(0),
             queued: AtomicBool::new(false),
+            unsaved: AtomicBool::new(false),
         }
     }
 
@@ -66,11 +69,21 @@ impl Live {
     }
 
     /// Everything before `offset` was sent.
-    pub fn pass(&self, offset: u64, spans: u64) {
+    pub fn pass(self: &Arc<Self>, offset: u64, spans: u64) {
         let before = self.passed.swap(offset, Ordering::Relaxed);
         self.spans.store(spans, Ordering::Relaxed);
         let more = offset.saturating_sub(before);
         self.outbox.passed.fetch_add(more, Ordering::Relaxed);
+        if !self.unsaved.swap(true, Ordering::Relaxed) {
+            lock(&self.outbox.unsaved).push(Arc::clone(self));
+        }
+    }
+
+    /// How far it was sent, and how many spans that were, for one who writes it down.
+    pub fn place(&self) -> (u64, u64) {
+        self.unsaved.store(false, Ordering::Relaxed);
+        let passed = self.passed.load(Ordering::Relaxed);
+        (passed, self.spans.load(Ordering::Relaxed))
     }
 
     /// Reads it again later, since it could not be read now.
@@ -95,6 +108,7 @@ impl Live {
 #[derive(Debug, Default)]
 pub(crate) struct Outbox {
     queue: Mutex<Vec<Arc<Live>>>,
+    unsaved: Mutex<Vec<Arc<Live>>>,
     /// The sender has looked, found nothing, and sleeps.
     idle: AtomicBool,
     waker: Mutex<Option<Waker>>,
@@ -109,6 +123,8 @@ pub(crate) struct Outbox {
     end: Mutex<End>,
     ended: Condvar,
     stopping: AtomicBool,
+    /// The sender has ended.
+    over: AtomicBool,
 }
 
 #[derive(Debug, Default)]
@@ -123,11 +139,13 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl Outbox {
     fn push(&self, live: Arc<Live>) {
+        let mut queue = lock(&self.queue);
         // Nobody takes anything out any more.
-        if self.stopping() && self.deadline().is_none_or(|at| at <= Instant::now()) {
+        if self.over.load(Ordering::Relaxed) {
             return;
         }
-        lock(&self.queue).push(live);
+        queue.push(live);
+        drop(queue);
         if self.idle.swap(false, Ordering::SeqCst) {
             self.wake();
         }
@@ -143,6 +161,11 @@ impl Outbox {
     /// What has something to send.
     pub fn take(&self) -> Vec<Arc<Live>> {
         std::mem::take(&mut *lock(&self.queue))
+    }
+
+    /// Whose cursors are to be written.
+    pub fn take_unsaved(&self) -> Vec<Arc<Live>> {
+        std::mem::take(&mut *lock(&self.unsaved))
     }
 
     pub fn is_empty(&self) -> bool {
@@ -232,6 +255,12 @@ pub(crate) struct Running(Arc<Outbox>);
 
 impl Drop for Running {
     fn drop(&mut self) {
+        // What waits knows its outbox, too: both would keep each other for ever.
+        let mut queue = lock(&self.0.queue);
+        self.0.over.store(true, Ordering::Relaxed);
+        queue.clear();
+        drop(queue);
+        lock(&self.0.unsaved).clear();
         lock(&self.0.end).running = false;
         self.0.ended.notify_all();
     }
