@@ -60,9 +60,11 @@ fn a_backlog_of_a_week_is_found_in_tempo_by_id_and_by_search() {
     let then: Timestamp = trace.one("compaction_start").ts.parse().unwrap();
     let now = Timestamp::now();
     assert!((now - WEEK).duration_since(then).abs() < SignedDuration::from_hours(1));
-    let held = tempo.spans(&id);
-    assert!(held.len() > 20, "{}", held.len());
-    let done = cli::run(root.path(), &["verify", "--tempo", &tempo.url, "--all"]);
+    tempo.whole(&id, 20);
+    let done = cli::run(
+        root.path(),
+        &["verify", "--tempo", &tempo.url, "--all", "--wait", "60s"],
+    );
     assert_eq!(done.code, 0, "{done:?}");
 
     // What is older than half an hour is searched for in files alone.
@@ -78,7 +80,7 @@ fn a_backlog_of_a_week_is_found_in_tempo_by_id_and_by_search() {
     // In its files it is still all that was sent.
     let done = cli::run(
         root.path(),
-        &["verify", "--tempo", &tempo.url, "--all", "--strict"],
+        &["verify", "--tempo", &tempo.url, "--all", "--wait", "60s"],
     );
     assert_eq!(done.code, 0, "{done:?}");
 }
@@ -117,19 +119,28 @@ fn a_session_of_20_megabytes_is_whole_in_tempo() {
     cli::mirror(root.path(), &tempo.http, "http/protobuf");
     let done = cli::run(
         root.path(),
-        &["verify", "--tempo", &tempo.url, "--strict", "--json"],
+        &["verify", "--tempo", &tempo.url, "--wait", "60s", "--json"],
     );
     assert_eq!(done.code, 0, "{done:?}");
-    let report = done.json();
-    assert_eq!(report["same"], report["spans"]);
+    // On a machine that is busy it may have been sent again.
+    for found in done.json()["findings"].as_array().unwrap() {
+        assert_eq!(found["what"], "copies");
+    }
 
     let trace = Trace::read(root.path());
     let mut held = Vec::new();
     for run in trace.all("session_end") {
-        held.extend(tempo.spans(run.trace_id.as_deref().unwrap()));
+        let id = run.trace_id.as_deref();
+        let closed = trace.lines().filter(|line| {
+            line.trace_id.as_deref() == id && line.payload.contains_key("duration_ns")
+        });
+        let closed = closed.count();
+        let mut whole = tempo.whole(id.unwrap(), closed);
+        whole.sort_by(|a, b| a.span_id.cmp(&b.span_id));
+        whole.dedup();
+        assert_eq!(whole.len(), closed);
+        held.extend(whole);
     }
-    let closed = ["tool_result", "turn_end", "session_end"].map(|kind| trace.all(kind).len());
-    assert_eq!(held.len(), closed.iter().sum::<usize>());
     let texts = held.iter().flat_map(|span| span.attributes.values());
     let bytes: usize = texts
         .filter_map(|value| Some(value["stringValue"].as_str()?.len()))
@@ -142,7 +153,10 @@ fn a_trace_that_tempo_cut_is_told_with_the_reason() {
     let Some(tempo) = Tempo::shared() else { return };
     let root = large(1, 8_000_000);
     cli::mirror(root.path(), &tempo.http, "http/protobuf");
-    let done = cli::run(root.path(), &["verify", "--tempo", &tempo.url, "--json"]);
+    let done = cli::run(
+        root.path(),
+        &["verify", "--tempo", &tempo.url, "--wait", "0s", "--json"],
+    );
     assert_eq!(done.code, 1, "{done:?}");
     let report = done.json();
     let missing = report["findings"].as_array().unwrap().len() as u64;

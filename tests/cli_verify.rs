@@ -36,7 +36,7 @@ fn told(reply: Reply) -> Done {
     let server = OtlpServer::scripted([says(200, "echo"), reply]);
     run(
         recorded().path(),
-        &["verify", "--tempo", &server.url(), "--json"],
+        &["verify", "--tempo", &server.url(), "--wait", "0s", "--json"],
     )
 }
 
@@ -80,7 +80,15 @@ fn it_asks_for_the_trace_below_the_address_and_with_the_headers_it_was_given() {
     let done = spanledger(root.path())
         // Credentials of the collector are not this server's business.
         .env("OTEL_EXPORTER_OTLP_HEADERS", "authorization=secret")
-        .args(["verify", "--tempo", &url, "--header", "X-Scope-OrgID: team"])
+        .args([
+            "verify",
+            "--tempo",
+            &url,
+            "--header",
+            "X-Scope-OrgID: team",
+            "--wait",
+            "0s",
+        ])
         .output();
     assert_eq!(Done::from(done.unwrap()).code, 1);
     let received = server.received();
@@ -109,7 +117,7 @@ fn a_server_of_an_authority_of_our_own_is_asked_over_tls() {
         server.then(says(200, "echo"));
         server.then(says(404, ""));
         let url = server.url();
-        let args = [&["verify", "--tempo", &url], more].concat();
+        let args = [&["verify", "--wait", "0s", "--tempo", &url], more].concat();
         run(root.path(), &args)
     };
     let done = ask(&["--ca-certificate", file.to_str().unwrap()]);
