@@ -7,6 +7,7 @@ mod backends;
 mod cli;
 mod support;
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use backends::{Tempo, until};
@@ -85,27 +86,29 @@ fn a_backlog_of_a_week_is_found_in_tempo_by_id_and_by_search() {
     assert_eq!(done.code, 0, "{done:?}");
 }
 
-/// A session of so many runs, each with tool calls of so many bytes in all, none of which has a text
-/// that Tempo would cut. A run is a trace of its own.
-fn large(runs: usize, bytes: usize) -> TempDir {
+/// A session of so many runs, each of so many turns, each with tool calls of so many bytes in all, none
+/// of which has a text that Tempo would cut. A run is a trace of its own.
+fn large(runs: usize, turns: usize, bytes: usize) -> TempDir {
     const FIELDS: [&str; 8] = ["a", "b", "c", "d", "e", "f", "g", "h"];
     const LENGTH: usize = 2_000;
     let text: String = (0..LENGTH).map(|_| fastrand::alphanumeric()).collect();
+    let turn = || {
+        let turn = spans::session_turn().start();
+        let _in_turn = turn.enter();
+        for n in 0..bytes / (FIELDS.len() * LENGTH) {
+            let tool = spans::tool_call("bash", format!("call_{n}")).start();
+            for field in FIELDS {
+                tool.set(field, text.as_str());
+            }
+            tool.finish(Outcome::Ok);
+        }
+        turn.finish(Outcome::Ok);
+    };
     let recording = Recording::new();
     recording.run(|| {
         for _ in 0..runs {
             let run = spans::session_run("ses_large", "planner").start();
-            let _in_run = run.enter();
-            let turn = spans::session_turn().start();
-            let _in_turn = turn.enter();
-            for n in 0..bytes / (FIELDS.len() * LENGTH) {
-                let tool = spans::tool_call("bash", format!("call_{n}")).start();
-                for field in FIELDS {
-                    tool.set(field, text.as_str());
-                }
-                tool.finish(Outcome::Ok);
-            }
-            turn.finish(Outcome::Ok);
+            run.in_scope(|| (0..turns).for_each(|_| turn()));
             run.finish(Outcome::Ok);
         }
     });
@@ -115,7 +118,7 @@ fn large(runs: usize, bytes: usize) -> TempDir {
 #[test]
 fn a_session_of_20_megabytes_is_whole_in_tempo() {
     let Some(tempo) = Tempo::shared() else { return };
-    let root = large(7, 3_000_000);
+    let root = large(7, 3, 1_000_000);
     cli::mirror(root.path(), &tempo.http, "http/protobuf");
     let done = cli::run(
         root.path(),
@@ -128,17 +131,19 @@ fn a_session_of_20_megabytes_is_whole_in_tempo() {
     }
 
     let trace = Trace::read(root.path());
+    let mut closed: BTreeMap<&str, usize> = BTreeMap::new();
+    for line in trace
+        .lines()
+        .filter(|line| line.payload.contains_key("duration_ns"))
+    {
+        *closed.entry(line.trace_id.as_deref().unwrap()).or_default() += 1;
+    }
     let mut held = Vec::new();
-    for run in trace.all("session_end") {
-        let id = run.trace_id.as_deref();
-        let closed = trace.lines().filter(|line| {
-            line.trace_id.as_deref() == id && line.payload.contains_key("duration_ns")
-        });
-        let closed = closed.count();
-        let mut whole = tempo.whole(id.unwrap(), closed);
+    for (id, spans) in closed {
+        let mut whole = tempo.whole(id, spans);
         whole.sort_by(|a, b| a.span_id.cmp(&b.span_id));
         whole.dedup();
-        assert_eq!(whole.len(), closed);
+        assert_eq!(whole.len(), spans);
         held.extend(whole);
     }
     let texts = held.iter().flat_map(|span| span.attributes.values());
@@ -151,7 +156,7 @@ fn a_session_of_20_megabytes_is_whole_in_tempo() {
 #[test]
 fn a_trace_that_tempo_cut_is_told_with_the_reason() {
     let Some(tempo) = Tempo::shared() else { return };
-    let root = large(1, 8_000_000);
+    let root = large(1, 1, 8_000_000);
     cli::mirror(root.path(), &tempo.http, "http/protobuf");
     let done = cli::run(
         root.path(),

@@ -12,6 +12,7 @@ use otlp_server::{Authority, OtlpServer, Reply};
 use spanledger::{Outcome, SpanExt, spans};
 use support::{Recording, Trace};
 use tempfile::TempDir;
+use tonic::Code;
 
 fn recorded() -> TempDir {
     let recording = Recording::new();
@@ -45,6 +46,22 @@ fn a_trace_that_the_backend_does_not_know_is_missing() {
     let done = told(says(404, "trace not found"));
     assert_eq!(done.code, 1, "{done:?}");
     assert_eq!(done.json()["findings"][0]["what"], "missing");
+}
+
+#[test]
+fn a_span_that_a_server_refused_is_missing_for_that_reason() {
+    let root = recorded();
+    let refuses = OtlpServer::scripted([Reply::grpc(Code::InvalidArgument, "odd span")]);
+    cli::mirror(root.path(), &refuses.url(), "grpc");
+    let server = OtlpServer::scripted([says(200, "echo"), says(404, "")]);
+    let done = run(
+        root.path(),
+        &["verify", "--tempo", &server.url(), "--wait", "0s", "--json"],
+    );
+    assert_eq!(done.code, 1, "{done:?}");
+    let why = done.json()["findings"][0]["why"].clone();
+    let why = why.as_str().unwrap();
+    assert!(why.contains("refused") && why.contains("odd span"), "{why}");
 }
 
 #[test]
