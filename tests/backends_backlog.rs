@@ -7,6 +7,7 @@ mod backends;
 mod cli;
 mod support;
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use backends::{Tempo, until};
@@ -60,9 +61,11 @@ fn a_backlog_of_a_week_is_found_in_tempo_by_id_and_by_search() {
     let then: Timestamp = trace.one("compaction_start").ts.parse().unwrap();
     let now = Timestamp::now();
     assert!((now - WEEK).duration_since(then).abs() < SignedDuration::from_hours(1));
-    let held = tempo.spans(&id);
-    assert!(held.len() > 20, "{}", held.len());
-    let done = cli::run(root.path(), &["verify", "--tempo", &tempo.url, "--all"]);
+    tempo.whole(&id, 20);
+    let done = cli::run(
+        root.path(),
+        &["verify", "--tempo", &tempo.url, "--all", "--wait", "60s"],
+    );
     assert_eq!(done.code, 0, "{done:?}");
 
     // What is older than half an hour is searched for in files alone.
@@ -78,32 +81,34 @@ fn a_backlog_of_a_week_is_found_in_tempo_by_id_and_by_search() {
     // In its files it is still all that was sent.
     let done = cli::run(
         root.path(),
-        &["verify", "--tempo", &tempo.url, "--all", "--strict"],
+        &["verify", "--tempo", &tempo.url, "--all", "--wait", "60s"],
     );
     assert_eq!(done.code, 0, "{done:?}");
 }
 
-/// A session of so many runs, each with tool calls of so many bytes in all, none of which has a text
-/// that Tempo would cut. A run is a trace of its own.
-fn large(runs: usize, bytes: usize) -> TempDir {
+/// A session of so many runs, each of so many turns, each with tool calls of so many bytes in all, none
+/// of which has a text that Tempo would cut. A run is a trace of its own.
+fn large(runs: usize, turns: usize, bytes: usize) -> TempDir {
     const FIELDS: [&str; 8] = ["a", "b", "c", "d", "e", "f", "g", "h"];
     const LENGTH: usize = 2_000;
     let text: String = (0..LENGTH).map(|_| fastrand::alphanumeric()).collect();
+    let turn = || {
+        let turn = spans::session_turn().start();
+        let _in_turn = turn.enter();
+        for n in 0..bytes / (FIELDS.len() * LENGTH) {
+            let tool = spans::tool_call("bash", format!("call_{n}")).start();
+            for field in FIELDS {
+                tool.set(field, text.as_str());
+            }
+            tool.finish(Outcome::Ok);
+        }
+        turn.finish(Outcome::Ok);
+    };
     let recording = Recording::new();
     recording.run(|| {
         for _ in 0..runs {
             let run = spans::session_run("ses_large", "planner").start();
-            let _in_run = run.enter();
-            let turn = spans::session_turn().start();
-            let _in_turn = turn.enter();
-            for n in 0..bytes / (FIELDS.len() * LENGTH) {
-                let tool = spans::tool_call("bash", format!("call_{n}")).start();
-                for field in FIELDS {
-                    tool.set(field, text.as_str());
-                }
-                tool.finish(Outcome::Ok);
-            }
-            turn.finish(Outcome::Ok);
+            run.in_scope(|| (0..turns).for_each(|_| turn()));
             run.finish(Outcome::Ok);
         }
     });
@@ -113,23 +118,34 @@ fn large(runs: usize, bytes: usize) -> TempDir {
 #[test]
 fn a_session_of_20_megabytes_is_whole_in_tempo() {
     let Some(tempo) = Tempo::shared() else { return };
-    let root = large(7, 3_000_000);
+    let root = large(1, 21, 1_000_000);
     cli::mirror(root.path(), &tempo.http, "http/protobuf");
     let done = cli::run(
         root.path(),
-        &["verify", "--tempo", &tempo.url, "--strict", "--json"],
+        &["verify", "--tempo", &tempo.url, "--wait", "60s", "--json"],
     );
     assert_eq!(done.code, 0, "{done:?}");
-    let report = done.json();
-    assert_eq!(report["same"], report["spans"]);
+    // On a machine that is busy it may have been sent again.
+    for found in done.json()["findings"].as_array().unwrap() {
+        assert_eq!(found["what"], "copies");
+    }
 
     let trace = Trace::read(root.path());
-    let mut held = Vec::new();
-    for run in trace.all("session_end") {
-        held.extend(tempo.spans(run.trace_id.as_deref().unwrap()));
+    let mut closed: BTreeMap<&str, usize> = BTreeMap::new();
+    for line in trace
+        .lines()
+        .filter(|line| line.payload.contains_key("duration_ns"))
+    {
+        *closed.entry(line.trace_id.as_deref().unwrap()).or_default() += 1;
     }
-    let closed = ["tool_result", "turn_end", "session_end"].map(|kind| trace.all(kind).len());
-    assert_eq!(held.len(), closed.iter().sum::<usize>());
+    let mut held = Vec::new();
+    for (id, spans) in closed {
+        let mut whole = tempo.whole(id, spans);
+        whole.sort_by(|a, b| a.span_id.cmp(&b.span_id));
+        whole.dedup();
+        assert_eq!(whole.len(), spans);
+        held.extend(whole);
+    }
     let texts = held.iter().flat_map(|span| span.attributes.values());
     let bytes: usize = texts
         .filter_map(|value| Some(value["stringValue"].as_str()?.len()))
@@ -140,9 +156,12 @@ fn a_session_of_20_megabytes_is_whole_in_tempo() {
 #[test]
 fn a_trace_that_tempo_cut_is_told_with_the_reason() {
     let Some(tempo) = Tempo::shared() else { return };
-    let root = large(1, 8_000_000);
+    let root = large(1, 1, 8_000_000);
     cli::mirror(root.path(), &tempo.http, "http/protobuf");
-    let done = cli::run(root.path(), &["verify", "--tempo", &tempo.url, "--json"]);
+    let done = cli::run(
+        root.path(),
+        &["verify", "--tempo", &tempo.url, "--wait", "0s", "--json"],
+    );
     assert_eq!(done.code, 1, "{done:?}");
     let report = done.json();
     let missing = report["findings"].as_array().unwrap().len() as u64;

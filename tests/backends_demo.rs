@@ -116,7 +116,10 @@ fn assert_same(held: &[Held], trace: &Trace) {
 /// `verify` says the same, of the session and of its subagent's.
 #[track_caller]
 fn assert_verified(root: &Path, backend: &str, url: &str) {
-    let done = cli::run(root, &["verify", backend, url, "--all", "--json"]);
+    let done = cli::run(
+        root,
+        &["verify", backend, url, "--all", "--wait", "60s", "--json"],
+    );
     assert_eq!(done.code, 0, "{done:?}");
     let reports = done.objects();
     assert_eq!(reports.len(), 2);
@@ -158,7 +161,8 @@ fn the_demo_is_in_tempo_whichever_way_it_is_sent() {
             &tempo.http
         };
         cli::mirror(root.path(), endpoint, protocol);
-        assert_same(&tempo.spans(trace_id(&trace)), &trace);
+        let held = tempo.whole(trace_id(&trace), closed(&trace).len());
+        assert_same(&held, &trace);
         assert_verified(root.path(), "--tempo", &tempo.url);
     }
 }
@@ -179,11 +183,8 @@ fn through_the_collector_the_demo_is_in_jaeger_and_in_tempo() {
         cli::mirror(root.path(), endpoint, protocol);
         let (id, all) = (trace_id(&trace), closed(&trace).len());
         // It acknowledges what it has on disk, and passes it on when it likes.
-        let whole = |held: Vec<Held>| (held.len() >= all).then_some(held);
-        let held = until("the trace in Jaeger", || whole(jaeger.spans(id)));
-        assert_same(&held, &trace);
-        let held = until("the trace in Tempo", || whole(tempo.spans(id)));
-        assert_same(&held, &trace);
+        assert_same(&jaeger.whole(id, all), &trace);
+        assert_same(&tempo.whole(id, all), &trace);
         assert_verified(root.path(), "--jaeger", &jaeger.url);
         assert_verified(root.path(), "--tempo", &tempo.url);
     }

@@ -146,7 +146,7 @@ fn however_often_collector_and_agents_are_killed_the_backends_hold_exactly_what_
         assert_eq!(held.len(), spans.len(), "each once");
         assert_eq!(ids(&held), spans);
         // Whoever gets no answer sends again, and Tempo keeps what came twice within moments.
-        let held = tempo.spans(&id);
+        let held = tempo.whole(&id, spans.len());
         assert_eq!(ids(&held), spans);
         for copy in &held {
             let first = held.iter().find(|held| held.span_id == copy.span_id);

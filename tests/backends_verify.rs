@@ -80,7 +80,10 @@ fn what_was_recorded_and_not_mirrored_is_missing() {
         assert!(found["address"].as_str().unwrap().starts_with("ses_1/2:"));
     }
     // People read the same.
-    let done = cli::run(root.path(), &["verify", "--jaeger", &jaeger.url, "ses_1"]);
+    let done = cli::run(
+        root.path(),
+        &["verify", "--jaeger", &jaeger.url, "--wait", "0s", "ses_1"],
+    );
     assert_eq!(done.code, 1);
     assert!(
         done.lines()[0].contains("6 spans in 2 traces; 3 in Jaeger as recorded, 3 missing"),
@@ -121,7 +124,10 @@ fn a_line_that_no_longer_says_what_was_sent_is_told_field_by_field() {
             r#""outcome":"error""#,
         );
         tamper(root.path(), "turn_end", r#""parent_span_id":"#, r#""was":"#);
-        let done = cli::run(root.path(), &["verify", backend, url, "--json"]);
+        let done = cli::run(
+            root.path(),
+            &["verify", backend, url, "--wait", "60s", "--json"],
+        );
         assert_eq!(done.code, 1, "{done:?}");
         let mut fields: Vec<_> = findings(&done)
             .iter()
@@ -159,7 +165,10 @@ fn a_span_that_should_not_have_been_sent_is_extra() {
         r#""payload":{"#,
         r#""payload":{"sampled":false,"#,
     );
-    let done = cli::run(root.path(), &["verify", "--tempo", &tempo.url, "--json"]);
+    let done = cli::run(
+        root.path(),
+        &["verify", "--tempo", &tempo.url, "--wait", "60s", "--json"],
+    );
     assert_eq!(done.code, 1, "{done:?}");
     let found = findings(&done);
     assert_eq!(found.len(), 1);
@@ -179,7 +188,7 @@ fn tempos_silent_cut_is_named_as_what_it_is_and_jaeger_keeps_all() {
     let note = format!("a{}", "é".repeat(2000));
     let root = recorded(&note);
     cli::mirror(root.path(), &tempo.grpc, "grpc");
-    let args = ["verify", "--tempo", &tempo.url, "--json"];
+    let args = ["verify", "--tempo", &tempo.url, "--wait", "60s", "--json"];
     let done = cli::run(root.path(), &args);
     assert_eq!(done.code, 0, "{done:?}");
     let found = findings(&done);
@@ -231,21 +240,27 @@ fn what_a_killed_process_left_open_is_in_both_as_interrupted() {
         let root = tempfile::tempdir().unwrap();
         let name = "what_a_killed_process_left_open_is_in_both_as_interrupted";
         Victim::start(name, root.path()).kill();
-        let done = cli::run(root.path(), &["verify", backend, url, "--json"]);
+        let done = cli::run(
+            root.path(),
+            &["verify", backend, url, "--wait", "60s", "--json"],
+        );
         assert_eq!(
             (done.code, &done.json()["open"]),
             (0, &json!(2)),
             "{done:?}"
         );
         cli::mirror(root.path(), endpoint, "grpc");
-        let done = cli::run(root.path(), &["verify", backend, url, "--json"]);
+        let done = cli::run(
+            root.path(),
+            &["verify", backend, url, "--wait", "60s", "--json"],
+        );
         assert_eq!(done.code, 0, "{done:?}");
         assert_eq!(done.json()["same"], 2);
         let trace = support::Trace::read(root.path());
         let trace_id = trace.all("interrupted")[0].trace_id.clone().unwrap();
         let held = match backend {
             "--jaeger" => jaeger.spans(&trace_id),
-            _ => tempo.spans(&trace_id),
+            _ => tempo.whole(&trace_id, 2),
         };
         assert_eq!(held.len(), 2);
         for span in held {

@@ -12,6 +12,7 @@ use otlp_server::{Authority, OtlpServer, Reply};
 use spanledger::{Outcome, SpanExt, spans};
 use support::{Recording, Trace};
 use tempfile::TempDir;
+use tonic::Code;
 
 fn recorded() -> TempDir {
     let recording = Recording::new();
@@ -36,7 +37,7 @@ fn told(reply: Reply) -> Done {
     let server = OtlpServer::scripted([says(200, "echo"), reply]);
     run(
         recorded().path(),
-        &["verify", "--tempo", &server.url(), "--json"],
+        &["verify", "--tempo", &server.url(), "--wait", "0s", "--json"],
     )
 }
 
@@ -45,6 +46,22 @@ fn a_trace_that_the_backend_does_not_know_is_missing() {
     let done = told(says(404, "trace not found"));
     assert_eq!(done.code, 1, "{done:?}");
     assert_eq!(done.json()["findings"][0]["what"], "missing");
+}
+
+#[test]
+fn a_span_that_a_server_refused_is_missing_for_that_reason() {
+    let root = recorded();
+    let refuses = OtlpServer::scripted([Reply::grpc(Code::InvalidArgument, "odd span")]);
+    cli::mirror(root.path(), &refuses.url(), "grpc");
+    let server = OtlpServer::scripted([says(200, "echo"), says(404, "")]);
+    let done = run(
+        root.path(),
+        &["verify", "--tempo", &server.url(), "--wait", "0s", "--json"],
+    );
+    assert_eq!(done.code, 1, "{done:?}");
+    let why = done.json()["findings"][0]["why"].clone();
+    let why = why.as_str().unwrap();
+    assert!(why.contains("refused") && why.contains("odd span"), "{why}");
 }
 
 #[test]
@@ -80,7 +97,15 @@ fn it_asks_for_the_trace_below_the_address_and_with_the_headers_it_was_given() {
     let done = spanledger(root.path())
         // Credentials of the collector are not this server's business.
         .env("OTEL_EXPORTER_OTLP_HEADERS", "authorization=secret")
-        .args(["verify", "--tempo", &url, "--header", "X-Scope-OrgID: team"])
+        .args([
+            "verify",
+            "--tempo",
+            &url,
+            "--header",
+            "X-Scope-OrgID: team",
+            "--wait",
+            "0s",
+        ])
         .output();
     assert_eq!(Done::from(done.unwrap()).code, 1);
     let received = server.received();
@@ -109,7 +134,7 @@ fn a_server_of_an_authority_of_our_own_is_asked_over_tls() {
         server.then(says(200, "echo"));
         server.then(says(404, ""));
         let url = server.url();
-        let args = [&["verify", "--tempo", &url], more].concat();
+        let args = [&["verify", "--wait", "0s", "--tempo", &url], more].concat();
         run(root.path(), &args)
     };
     let done = ask(&["--ca-certificate", file.to_str().unwrap()]);

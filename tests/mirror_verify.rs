@@ -199,6 +199,16 @@ fn an_attribute_that_is_gone_changed_or_added_is_told_with_both_values() {
 }
 
 #[test]
+fn a_remark_of_jaegers_is_no_attribute_that_somebody_added() {
+    let expected = expected("short");
+    let mut remarked = held(&expected);
+    let mut remark = remarked.span.attributes[0].clone();
+    remark.key = "@jaeger@warnings".into();
+    remarked.span.attributes.push(remark);
+    assert_eq!(found(&expected, &[remarked]), []);
+}
+
+#[test]
 fn what_is_wrong_with_a_resource_is_said_once_for_all_its_spans() {
     let first = expected("short");
     let mut second = first.clone();

@@ -43,8 +43,9 @@ pub(crate) struct Verify {
     /// All sessions
     #[arg(long)]
     all: bool,
-    /// How long spans that aren't there are waited for, such as 30s
-    #[arg(long, value_name = "AGE", value_parser = parse_age, default_value = "0s")]
+    /// How long spans that aren't there are waited for, in all, such as 30s: a collector passes on
+    /// what it has when it likes, and Tempo shows nothing of a trace that it just moves to a file
+    #[arg(long, value_name = "AGE", value_parser = parse_age, default_value = "5s")]
     wait: u64,
     /// Cuts and copies count as differences
     #[arg(long)]

@@ -71,7 +71,14 @@ pub fn run(root: &Path, args: &[&str]) -> Done {
 pub fn mirror(root: &Path, endpoint: &str, protocol: &str) {
     let done = spanledger(root)
         .env("OTEL_EXPORTER_OTLP_PROTOCOL", protocol)
-        .args(["mirror", "--endpoint", endpoint, "--patience", "60s"])
+        .args([
+            "mirror",
+            "--once",
+            "--endpoint",
+            endpoint,
+            "--patience",
+            "60s",
+        ])
         .output();
     let done = Done::from(done.unwrap());
     assert_eq!(done.code, 0, "{done:?}");
