@@ -4,7 +4,7 @@ use opentelemetry_proto::tonic::common::v1::any_value::Value;
 use spanledger::spans;
 
 use super::agent::Agent;
-use super::otlp_server::{OtlpServer, Received};
+use super::otlp_server::{OtlpServer, Received, Reply};
 use super::scene::{Sending, assert_mirrored, by_id, markers, spans_in, to, wait_for_spans};
 use super::support::Trace;
 
@@ -160,4 +160,35 @@ fn a_forked_child_sends_what_it_records_itself() {
     assert_eq!(markers(root.path()), [""; 0]);
     child.exit("_exit");
     parent.exit("exit");
+}
+
+#[test]
+fn servers_and_agents_that_die_again_and_again_lose_nothing() {
+    let root = tempfile::tempdir().unwrap();
+    let first = OtlpServer::start();
+    let address = first.address();
+    let mut received = Vec::new();
+    let mut server = Some(first);
+    for round in 0..6 {
+        let broken = [Reply::ResetAfter(1), Reply::ResetAfter(100)];
+        let up = server.take();
+        let up = up.unwrap_or_else(|| OtlpServer::at(address, broken));
+        let mut victim = agent(root.path(), &up);
+        victim.ask(&format!("work ses_{round} 20"));
+        victim.tell(&[&format!("run open{round} ses_open")]);
+        // In every other round the server goes first.
+        if round % 2 == 0 {
+            received.extend(up.stop());
+            victim.ask(&format!("work ses_{round} 20"));
+            victim.kill();
+        } else {
+            victim.kill();
+            received.extend(up.stop());
+        }
+    }
+    let last = OtlpServer::at(address, []);
+    next(root.path(), &last);
+    received.extend(last.stop());
+    assert_mirrored(root.path(), &received);
+    assert_eq!(markers(root.path()), [""; 0]);
 }

@@ -270,6 +270,20 @@ impl OtlpServer {
         received.clone()
     }
 
+    /// Ends it. Every request that it ever got: nothing comes after this.
+    pub fn stop(mut self) -> Vec<Received> {
+        self.shut_down();
+        self.received()
+    }
+
+    fn shut_down(&mut self) {
+        if let Some(runtime) = self.runtime.take() {
+            // The tests may be in a runtime of their own, where waiting is not allowed.
+            let stop = move || runtime.shutdown_timeout(Duration::from_secs(5));
+            std::thread::spawn(stop).join().unwrap();
+        }
+    }
+
     /// How many connections were made.
     pub fn connections(&self) -> usize {
         self.state.connections.load(Ordering::SeqCst)
@@ -278,11 +292,7 @@ impl OtlpServer {
 
 impl Drop for OtlpServer {
     fn drop(&mut self) {
-        if let Some(runtime) = self.runtime.take() {
-            // The tests may be in a runtime of their own, where waiting is not allowed.
-            let stop = move || runtime.shutdown_timeout(Duration::from_secs(5));
-            std::thread::spawn(stop).join().unwrap();
-        }
+        self.shut_down();
     }
 }
 
