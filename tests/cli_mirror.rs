@@ -119,6 +119,29 @@ fn a_server_that_is_not_there_is_a_finding_and_nothing_is_lost() {
 }
 
 #[test]
+fn while_another_process_sends_from_here_it_waits_for_its_turn() {
+    let root = recorded();
+    let server = OtlpServer::start();
+    let other = std::fs::File::create(root.path().join("mirror.lock")).unwrap();
+    other.lock().unwrap();
+    let endpoint = ["--endpoint", &server.url()].map(str::to_owned);
+    let mut args = vec!["mirror", "--once"];
+    args.extend(endpoint.iter().map(String::as_str));
+    let impatient = [&args[..], &["--patience", "1s"]].concat();
+    let done = run(root.path(), &impatient);
+    assert_eq!(done.code, 1, "{done:?}");
+    assert!(done.err.contains("another process sends"), "{done:?}");
+    assert_eq!(server.received().len(), 0);
+
+    std::thread::scope(|scope| {
+        let patient = scope.spawn(|| run(root.path(), &args));
+        other.unlock().unwrap();
+        assert_eq!(patient.join().unwrap().code, 0);
+    });
+    assert_eq!(server.received().len(), 1);
+}
+
+#[test]
 fn without_once_it_goes_on_with_who_comes_and_ends_later() {
     let mut root = recorded();
     let server = OtlpServer::start();

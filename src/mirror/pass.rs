@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::config::Resolved;
 use super::cursor::Cursor;
@@ -18,6 +18,9 @@ use crate::ledger::{Root, left_open_in, marked, marker, parse_time, segments};
 use crate::reader::{Found, SegmentReader};
 use crate::redact::{MaskKey, Redaction, Redactor};
 use crate::session::Store;
+
+/// How often it is asked whether it is our turn.
+const TURN: Duration = Duration::from_millis(50);
 
 /// Sends what the segments of dead writers owe. Those of living ones are left to their processes.
 ///
@@ -73,7 +76,8 @@ impl Pass {
         self
     }
 
-    /// How long a server that takes nothing is waited for. By default for ever.
+    /// How long a server that takes nothing is waited for, and another process that is sending from
+    /// here. By default for ever.
     pub fn patience(mut self, patience: Duration) -> Self {
         self.patience = Some(patience);
         self
@@ -101,6 +105,20 @@ impl Pass {
         self.work(true, tell)
     }
 
+    /// Waits for those who are sending from here, agents above all: they take turns.
+    fn turn(&self, tell: &mut dyn FnMut(&Sent, Option<&str>)) -> io::Result<Option<MirrorLock>> {
+        let started = Instant::now();
+        loop {
+            let lock = MirrorLock::take(self.store.root())?;
+            let waited = started.elapsed();
+            if lock.is_some() || self.patience.is_some_and(|most| waited >= most) {
+                return Ok(lock);
+            }
+            tell(&Sent::default(), Some("another process sends from here"));
+            std::thread::sleep(TURN);
+        }
+    }
+
     fn work(&self, again: bool, tell: &mut dyn FnMut(&Sent, Option<&str>)) -> Result<Sent, Error> {
         let path = self.store.root();
         let failed = |path: &Path| {
@@ -108,8 +126,9 @@ impl Pass {
             move |source| Error::Io { path, source }
         };
         let lock_path = MirrorLock::path(path);
-        let Some(_lock) = MirrorLock::take(path).map_err(failed(&lock_path))? else {
-            return Err(Error::MirrorBusy { lock: lock_path });
+        let _lock = match self.turn(tell).map_err(failed(&lock_path))? {
+            Some(lock) => lock,
+            None => return Err(Error::MirrorBusy { lock: lock_path }),
         };
         // Server texts are masked before they are kept; nobody compares those masks.
         let redactor = Redactor::new(&Redaction::new(), MaskKey::new(random_bytes()))?;
