@@ -82,6 +82,8 @@ pub(crate) struct Fields {
     /// The members, each followed by a comma, and those that were replaced.
     buf: Vec<u8>,
     at: Vec<Entry>,
+    /// The lengths and ends of the names so far, one bit each: most names are new by that alone.
+    met: u64,
     /// None was replaced: the buffer is what is to be written.
     whole: bool,
 }
@@ -98,6 +100,7 @@ impl Default for Fields {
         Self {
             buf,
             at,
+            met: 0,
             whole: true,
         }
     }
@@ -214,6 +217,13 @@ impl Fields {
     /// Drops the member whose name is spelled as at `name` of the buffer.
     fn forget(&mut self, name: Range<usize>) {
         let name = &self.buf[name];
+        // Its last byte is a quote.
+        let end = name.len().checked_sub(2).and_then(|at| name.get(at));
+        let bit = 1 << ((name.len() * 7 + usize::from(end.copied().unwrap_or_default())) & 63);
+        if self.met & bit == 0 {
+            self.met |= bit;
+            return;
+        }
         for (index, entry) in self.at.iter().enumerate() {
             if entry.value - entry.start == name.len() + 1
                 && self.buf[entry.start..].starts_with(name)
