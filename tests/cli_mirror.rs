@@ -217,6 +217,10 @@ fn a_dead_letter_that_is_taken_when_sent_again_is_resolved() {
     };
     run(root.path(), &["mirror", "--once", "--endpoint", &url]);
     assert_eq!(letters(), 1);
+    for command in [&["mirror", "--status"][..], &["status"]] {
+        let said = run(root.path(), command).out;
+        assert!(said.contains("HTTP 400"), "{said}");
+    }
     let resend = || {
         let args = ["mirror", "--resend", "--endpoint", &url, "--json"];
         run(root.path(), &args).objects().remove(0)

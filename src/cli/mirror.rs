@@ -213,6 +213,10 @@ fn show_one(context: &mut Context, id: &str, owed: &Owed) -> Result<(), Failed> 
             "owed_since": owed.since.map(|since| time_text(since, 6)),
             "sent_spans": owed.sent,
             "dead_letters": owed.dead_letters,
+            "last_dead": owed.last_dead.as_ref().map(|last| json!({
+                "address": last.address.to_string(),
+                "reason": last.reason,
+            })),
             "live_segments": owed.live,
             "marked_segments": owed.marked,
         }));
@@ -228,7 +232,15 @@ fn show_one(context: &mut Context, id: &str, owed: &Owed) -> Result<(), Failed> 
         pad_left(lag.as_deref().unwrap_or("–"), 8),
         pad_left(&thousands(owed.sent), 10),
         pad_left(&thousands(owed.dead_letters), 6),
-    ))
+    ))?;
+    match &owed.last_dead {
+        Some(last) => context.line(&format!(
+            "  refused for good, the last at {}: {}",
+            last.address,
+            line(&last.reason)
+        )),
+        None => Ok(()),
+    }
 }
 
 /// The writers that live.

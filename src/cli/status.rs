@@ -223,6 +223,7 @@ fn mirror_json(owed: &Owed) -> Value {
         "owed_since": owed.since.map(|since| time_text(since, 6)),
         "marked_segments": owed.marked,
         "dead_letters": owed.dead_letters,
+        "last_dead": owed.last_dead.as_ref().map(|last| &last.reason),
     })
 }
 
@@ -237,9 +238,11 @@ fn mirror_line(owed: &Owed, now: u64) -> Option<String> {
         ));
     }
     if owed.dead_letters > 0 {
+        let letters = plural(owed.dead_letters, "dead letter");
+        let reason = owed.last_dead.as_ref().map_or("", |last| &last.reason);
         said.push(format!(
-            "{} dead letters: `spanledger mirror --resend`",
-            owed.dead_letters
+            "{letters}, the last: {} (`spanledger mirror --resend`)",
+            view::text::line(reason)
         ));
     }
     (!said.is_empty()).then(|| format!("  mirror   {}", said.join("; ")))

@@ -93,7 +93,7 @@ pub use config::{Compression, Otlp, Pem, Protocol, Resolved};
 pub use content::without_content;
 pub use map::span;
 pub use origin::{Limits, MAPPING, NotAnOrigin, Origin, Policy};
-pub use pass::{Owed, Pass, owed, owed_in};
+pub use pass::{DeadLetter, Owed, Pass, owed, owed_in};
 pub use send::Sent;
 pub use transport::{Answer, Encoding, MAX_ANSWER, Transport};
 

@@ -15,7 +15,7 @@ use super::transport::Transport;
 use crate::error::Error;
 use crate::event::random_bytes;
 use crate::ledger::{Root, left_open_in, marked, marker, parse_time, segments};
-use crate::reader::{Found, SegmentReader};
+use crate::reader::{Address, Found, SegmentReader};
 use crate::redact::{MaskKey, Redaction, Redactor};
 use crate::session::Store;
 
@@ -50,12 +50,24 @@ pub struct Owed {
     pub sent: u64,
     /// What servers refused for good.
     pub dead_letters: u64,
+    /// The last of that: where it is, and what the server said.
+    pub last_dead: Option<DeadLetter>,
     /// Segments whose writer lives.
     pub live: u64,
     /// Segments that were recorded for somebody and not sent whole, or with spans still open.
     pub marked: u64,
     /// When the first of the lines was written that nobody was sent, in nanoseconds since 1970.
     pub since: Option<u64>,
+}
+
+/// A span that a server refused for good.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct DeadLetter {
+    /// Its close line; of a request that was refused in part, the first one's.
+    pub address: Address,
+    /// What the server said, secrets masked.
+    pub reason: String,
 }
 
 impl Pass {
@@ -209,7 +221,14 @@ pub fn owed(store: &Store, session: &Path) -> io::Result<Owed> {
         let cursor = Cursor::read(session, seg);
         owed.bytes += size.saturating_sub(cursor.offset);
         owed.sent += cursor.sent;
-        owed.dead_letters += dead::read(session, seg)?.len() as u64;
+        let letters = dead::read(session, seg)?;
+        owed.dead_letters += letters.len() as u64;
+        if let Some(last) = letters.into_iter().next_back() {
+            owed.last_dead = Some(DeadLetter {
+                address: last.from,
+                reason: last.reason,
+            });
+        }
         owed.live += u64::from(sorter.whose(&path)?.0 == Whose::Living);
         let marker = marker(&root, session, seg);
         owed.marked += u64::from(marker.is_some_and(|marker| marker.exists()));
@@ -235,6 +254,7 @@ pub fn owed_in(store: &Store) -> io::Result<Owed> {
             sum.bytes += if owed.marked > 0 { owed.bytes } else { 0 };
             sum.sent += owed.sent;
             sum.dead_letters += owed.dead_letters;
+            sum.last_dead = owed.last_dead.or(sum.last_dead);
             sum.live += owed.live;
             sum.marked += owed.marked;
             sum.since = [sum.since, owed.since.filter(|_| owed.marked > 0)]
