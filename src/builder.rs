@@ -16,6 +16,7 @@ use crate::error::Error;
 use crate::guard::Guard;
 use crate::layer::{Choose, LedgerFilter, LedgerLayer, Recorder, RecordingLayer};
 use crate::ledger::{Ledger, Root, Settings, Sync};
+use crate::recognise::{Recognise, Rule};
 use crate::redact::{Limits, Redaction};
 
 /// Values longer than this go to a blob of their own, unless the builder or
@@ -41,6 +42,7 @@ pub struct Builder {
     carry: Option<LevelFilter>,
     spans: Option<Choose>,
     events: Option<Choose>,
+    recognise: Recognise,
     resource: Map<String, Value>,
 }
 
@@ -113,6 +115,31 @@ impl Builder {
         self
     }
 
+    /// Takes spans of a library for agent spans, by a rule of yours: see [`Rule`]. Of several that
+    /// match the first counts. By default none.
+    pub fn recognise(mut self, rule: Rule) -> Self {
+        self.recognise.rules.push(Arc::new(rule));
+        self
+    }
+
+    /// Whether spans that declare `gen_ai.operation.name`, as the GenAI conventions of
+    /// OpenTelemetry ask for, are taken for agent spans. By default they are; our own spans and
+    /// [`recognise`](Self::recognise) come first.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// let (layer, guard) = spanledger::builder()
+    ///     .root(dir.path())
+    ///     .recognise_gen_ai(false)
+    ///     .build::<tracing_subscriber::Registry>()?;
+    /// # drop((layer, guard));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn recognise_gen_ai(mut self, recognise: bool) -> Self {
+        self.recognise.gen_ai = recognise;
+        self
+    }
+
     /// Up to which level spans of others carry a session on to what happens inside them. By
     /// default INFO.
     pub fn carry_level(mut self, level: LevelFilter) -> Self {
@@ -160,6 +187,7 @@ impl Builder {
             carry: self.carry.unwrap_or(LevelFilter::INFO),
             spans: self.spans,
             events: self.events,
+            recognise: self.recognise,
         };
         let recorder = Arc::new(Recorder {
             ledger: Ledger::new(settings)?,

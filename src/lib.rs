@@ -11,6 +11,7 @@ pub mod ledger;
 #[cfg(feature = "mirror")]
 pub mod mirror;
 pub mod reader;
+mod recognise;
 pub mod redact;
 pub mod session;
 pub mod spans;
@@ -30,6 +31,7 @@ pub use event::{
 pub use guard::{Guard, Handle};
 pub use layer::{LedgerFilter, LedgerLayer, RecordingLayer};
 pub use ledger::{Health, Sync};
+pub use recognise::Rule;
 pub use redact::Redaction;
 pub use spans::{FutureExt, Session, SpanExt, Stream};
 

@@ -4,6 +4,7 @@ mod bridge;
 mod cell;
 mod filter;
 mod find;
+mod recognised;
 mod recorder;
 mod visit;
 
@@ -31,6 +32,7 @@ use visit::{Collect, FindText};
 
 use crate::event::{Outcome, RawFields, SpanKind};
 use crate::ledger::Moment;
+use crate::recognise::{Callsites, Reading, Seen};
 
 /// The layer that [`Builder::build`](crate::Builder::build) returns: it records agent spans, and
 /// carries its own filter, so that neighbours' filters don't change the trace.
@@ -40,6 +42,7 @@ pub type LedgerLayer<S> = Filtered<RecordingLayer<S>, LedgerFilter, S>;
 pub struct RecordingLayer<S> {
     recorder: Arc<Recorder>,
     filter: LedgerFilter,
+    callsites: Callsites,
     bridge: Bridge,
     /// Another ledger's layer is below in the same subscriber. A span has room for one.
     second: bool,
@@ -77,6 +80,7 @@ where
         Self {
             recorder,
             filter,
+            callsites: Callsites::new(),
             bridge,
             second: false,
             _subscriber: std::marker::PhantomData,
@@ -95,8 +99,8 @@ where
         }
     }
 
-    /// What a new span hangs from.
-    fn parent(&self, kind: SpanKind, attrs: &Attributes<'_>, ctx: &Context<'_, S>) -> Parent {
+    /// What a new span hangs from: if it is one that `anchors`, an implicit session at least.
+    fn parent(&self, anchors: bool, attrs: &Attributes<'_>, ctx: &Context<'_, S>) -> Parent {
         let around = if attrs.is_root() {
             None
         } else if let Some(id) = attrs.parent() {
@@ -105,7 +109,7 @@ where
             ctx.lookup_current()
         };
         let near = walk(around, |outermost| {
-            if matches!(kind, SpanKind::Run | SpanKind::Other) {
+            if !anchors {
                 return Around::Nothing;
             }
             anchor(&self.recorder, outermost)
@@ -123,16 +127,58 @@ where
 
     /// A span of others: it carries the session on, and may name one.
     fn on_foreign_span(&self, attrs: &Attributes<'_>, id: &Id, ctx: &Context<'_, S>) {
-        let meta = attrs.metadata();
-        if meta.fields().field("session_id").is_none() {
-            return;
-        }
         let mut found = None;
         attrs.record(&mut FindText {
             name: "session_id",
             found: &mut found,
         });
         self.route(id, found, ctx);
+    }
+
+    /// A span of another library that is taken for one of the six.
+    fn on_recognised_span(
+        &self,
+        reading: &Reading,
+        attrs: &Attributes<'_>,
+        id: &Id,
+        ctx: &Context<'_, S>,
+    ) {
+        let start = Moment::now();
+        let mut raw = RawFields::new();
+        attrs.record(&mut Collect(&mut raw));
+        let kind = reading.kind(&raw);
+        let parent = self.parent(kind != Some(SpanKind::Run), attrs, ctx);
+        let meta = attrs.metadata();
+        let mut cell = Cell::recognised(reading.clone(), kind, meta, start, parent);
+        self.recorder.begin(&mut cell, raw, false);
+        Self::keep(cell, id, ctx);
+    }
+
+    fn on_our_span(&self, kind: SpanKind, attrs: &Attributes<'_>, id: &Id, ctx: &Context<'_, S>) {
+        let meta = attrs.metadata();
+        let anchors = !matches!(kind, SpanKind::Run | SpanKind::Other);
+        let start = Moment::now();
+        if let Some(handoff) = take_handoff(meta) {
+            let parent = handoff
+                .parent
+                .unwrap_or_else(|| self.parent(anchors, attrs, ctx));
+            let mut cell = Cell::new(kind, meta, start, parent);
+            self.recorder.begin(&mut cell, handoff.fields, true);
+            return Self::keep(cell, id, ctx);
+        }
+        let mut raw = RawFields::new();
+        attrs.record(&mut Collect(&mut raw));
+        let parent = self.parent(anchors, attrs, ctx);
+        if kind == SpanKind::Other
+            && !matches!(parent, Parent::Place(_) | Parent::Session(_))
+            && raw.get("session_id").is_none()
+        {
+            // Lines for other spans are kept inside sessions.
+            return self.on_foreign_span(attrs, id, ctx);
+        }
+        let mut cell = Cell::new(kind, meta, start, parent);
+        self.recorder.begin(&mut cell, raw, false);
+        Self::keep(cell, id, ctx);
     }
 
     fn route(&self, id: &Id, session: Option<String>, ctx: &Context<'_, S>) {
@@ -171,33 +217,14 @@ where
             return;
         }
         let meta = attrs.metadata();
-        let kind = match SpanKind::from_name(meta.name()) {
-            Some(kind) => kind,
-            None if self.filter.records_span(meta) => SpanKind::Other,
-            None => return self.on_foreign_span(attrs, id, &ctx),
-        };
-        let start = Moment::now();
-        if let Some(handoff) = take_handoff(meta) {
-            let parent = handoff
-                .parent
-                .unwrap_or_else(|| self.parent(kind, attrs, &ctx));
-            let mut cell = Cell::new(kind, meta, start, parent);
-            self.recorder.begin(&mut cell, handoff.fields, true);
-            return Self::keep(cell, id, &ctx);
-        }
-        let mut raw = RawFields::new();
-        attrs.record(&mut Collect(&mut raw));
-        let parent = self.parent(kind, attrs, &ctx);
-        if kind == SpanKind::Other
-            && !matches!(parent, Parent::Place(_) | Parent::Session(_))
-            && raw.get("session_id").is_none()
-        {
-            // Lines for other spans are kept inside sessions.
-            return self.on_foreign_span(attrs, id, &ctx);
-        }
-        let mut cell = Cell::new(kind, meta, start, parent);
-        self.recorder.begin(&mut cell, raw, false);
-        Self::keep(cell, id, &ctx);
+        let look = || self.filter.see(meta);
+        self.callsites.with(meta, look, |seen| match seen {
+            Seen::Ours(kind) => self.on_our_span(*kind, attrs, id, &ctx),
+            Seen::Chosen => self.on_our_span(SpanKind::Other, attrs, id, &ctx),
+            Seen::Recognised(reading) => self.on_recognised_span(reading, attrs, id, &ctx),
+            Seen::Routes => self.on_foreign_span(attrs, id, &ctx),
+            Seen::Foreign => {}
+        });
     }
 
     fn on_record(&self, id: &Id, values: &Record<'_>, ctx: Context<'_, S>) {
@@ -232,10 +259,12 @@ where
         };
         let at = self.recorder.place_of(&followed).and_then(|place| place.at);
         if let Some(at) = at {
-            let link = [(at.ids.trace, at.ids.span)];
-            let none = RawFields::new();
-            self.recorder
-                .record(&cell, &none, None, Outcome::Unset, &link);
+            let link = (at.ids.trace, at.ids.span);
+            if !cell.add_pending_link(link) {
+                let none = RawFields::new();
+                self.recorder
+                    .record(&cell, &none, None, Outcome::Unset, &[link]);
+            }
         }
     }
 
@@ -300,11 +329,12 @@ where
         if self.second {
             return;
         }
-        // All but a span that was held back are open already.
+        // All but a span that was held back are open already. One that still has to say what it is
+        // often does so inside.
         let held_back = ctx.span(id).and_then(|span| {
             let extensions = span.extensions();
             let cell = extensions.get::<Arc<Cell>>()?;
-            cell.place().is_none().then(|| Arc::clone(cell))
+            (cell.place().is_none() && !cell.is_unsettled()).then(|| Arc::clone(cell))
         });
         if let Some(cell) = held_back {
             self.recorder.place_of(&cell);
@@ -315,8 +345,17 @@ where
         if self.second {
             return;
         }
-        if let Some(cell) = Self::cell(&ctx, &id) {
-            self.recorder.dropped(&cell);
+        let Some(span) = ctx.span(&id) else { return };
+        let extensions = span.extensions();
+        if let Some(cell) = extensions.get().map(Arc::<Cell>::clone) {
+            drop(extensions);
+            return self.recorder.dropped(&cell);
+        }
+        let anchored = extensions.get().map(|Anchor { log, .. }| log);
+        let session = anchored.or_else(|| extensions.get().map(|Route(log)| log));
+        if let Some(log) = session.map(Arc::clone) {
+            drop(extensions);
+            self.recorder.over(&log);
         }
     }
 

@@ -47,8 +47,10 @@ impl Recorder {
         }
     }
 
-    fn open(&self, cell: &Cell, mut raw: RawFields) -> Place {
+    fn open(&self, cell: &Cell, raw: RawFields) -> Place {
         let core = self.ledger.core();
+        let (mut raw, told) = self.read(cell, raw);
+        let kind = cell.kind();
         let given = raw.get("session_id").map(str::to_owned);
         let (log, trace, parent, above) = self.settle(core, cell, given.as_deref());
         let ids = Ids {
@@ -61,21 +63,28 @@ impl Recorder {
             let at = At {
                 ids,
                 turn: above.and_then(|at| at.turn),
-                kind: cell.kind,
+                kind,
                 turn_span: above.and_then(|at| at.turn_span),
                 run_span: above.and_then(|at| at.run_span),
                 generation: cell.generation,
             };
             return Place { log, at: Some(at) };
         }
-        let mut span = Box::new(OpenSpan::new(cell.kind, ids, cell.start));
+        let mut span = Box::new(OpenSpan::new(kind, ids, cell.start));
         if let Some(above) = above {
             span.turn = above.turn;
             span.turn_span = above.turn_span;
             span.run_span = above.run_span;
             span.parent_here = above.generation == fork_generation();
         }
-        if cell.kind == SpanKind::Run {
+        if let Some(told) = &told {
+            span.outcome = told.outcome;
+            self.tell_before(cell, &log, &mut span, above, told);
+        }
+        for (trace, id) in cell.take_links() {
+            span.link(trace, id);
+        }
+        if kind == SpanKind::Run {
             if given.is_none() {
                 raw.text("session_id", &log.id);
             }
@@ -89,52 +98,47 @@ impl Recorder {
                 }
             }
         }
-        let role = (cell.kind != SpanKind::Other).then_some(cell.kind);
+        let role = (kind != SpanKind::Other).then_some(kind);
         let usage = core.clean(&log.dir, |cleaner| {
             span.fields.add_clean(&raw, role, cleaner)
         });
         if let Some(usage) = usage {
             span.usage = *usage;
         }
-        if cell.kind == SpanKind::Run {
+        if kind == SpanKind::Run {
             span.fields.set("process", core.process().as_bytes());
         }
-        if cell.kind == SpanKind::Other {
+        if kind == SpanKind::Other {
             span.describe_other(
                 cell.meta.name(),
                 cell.meta.target(),
                 cell.meta.level().as_str(),
             );
         }
-        let (turn_span, run_span) = (span.turn_span, span.run_span);
+        let run_span = span.run_span;
         let mut agent = Fields::default();
-        if let Some(name) = span
-            .fields
-            .get("agent")
-            .filter(|_| cell.kind == SpanKind::Run)
-        {
+        if let Some(name) = span.fields.get("agent").filter(|_| kind == SpanKind::Run) {
             agent.set("agent", name);
         }
-        let turn = log.open(core, span);
-        if cell.kind == SpanKind::Run {
+        let (turn, turn_span) = log.open(core, span);
+        if kind == SpanKind::Run {
             self.tell_parent(core, &cell.parent, &log, agent);
         }
         let at = At {
             ids,
             turn,
-            kind: cell.kind,
-            turn_span: if cell.kind == SpanKind::Turn {
-                Some(ids.span)
-            } else {
-                turn_span
-            },
-            run_span: if cell.kind == SpanKind::Run {
+            kind,
+            turn_span,
+            run_span: if kind == SpanKind::Run {
                 Some(ids.span)
             } else {
                 run_span
             },
             generation: fork_generation(),
         };
+        if let Some(told) = told.filter(|_| kind == SpanKind::Run) {
+            self.tell(cell, &log, Some(&at), &told.content);
+        }
         Place { log, at: Some(at) }
     }
 
@@ -157,7 +161,7 @@ impl Recorder {
         cell: &Cell,
         given: Option<&str>,
     ) -> (Arc<SessionLog>, u128, Option<u64>, Option<At>) {
-        let run = cell.kind == SpanKind::Run;
+        let run = cell.kind() == SpanKind::Run;
         let named = |id: &str| self.ledger.session(id);
         let fresh = || named(&new_session_id());
         match &cell.parent {
@@ -231,8 +235,14 @@ impl Recorder {
         };
         let core = self.ledger.core();
         let log = self.ledger.here(log);
-        let role = (cell.kind != SpanKind::Other).then_some(cell.kind);
+        let role = (cell.kind() != SpanKind::Other).then_some(cell.kind());
         let mut fields = Fields::default();
+        let read = self.read_later(cell, &log, at, raw);
+        let (raw, outcome) = match &read {
+            Some(told) if outcome == Outcome::Unset => (&told.fields, told.outcome),
+            Some(told) => (&told.fields, outcome),
+            None => (raw, outcome),
+        };
         let mut cleaned = core.clean(&log.dir, |cleaner| fields.add_clean(raw, role, cleaner));
         if let Some(usage) = usage {
             let cleaned = cleaned.get_or_insert_default();
@@ -372,7 +382,8 @@ impl Recorder {
             None => (self.ledger.here(&place.log), place.at.as_ref()),
         };
         if let Some(what) = Digested::from_kind(&kind) {
-            return self.digested(core, &log, at, what, raw);
+            self.digested(core, &log, at, what, raw, true);
+            return;
         }
         if kind == "model_usage" {
             let usage = take_flat_usage(&mut raw);
@@ -395,14 +406,15 @@ impl Recorder {
     }
 
     /// A prompt, a catalog or a rule set: by the digest of what may be written of it.
-    fn digested(
+    pub(super) fn digested(
         &self,
         core: &Core,
         log: &Arc<SessionLog>,
         at: Option<&At>,
         what: Digested,
         mut raw: RawFields,
-    ) {
+        again: bool,
+    ) -> String {
         raw.rename("content", what.body());
         let body = raw.get(what.body()).unwrap_or_default();
         let mut whole = Vec::new();
@@ -430,7 +442,8 @@ impl Recorder {
             hex_digest(core.redactor.text(body, &mut tally).as_bytes())
         };
         let fields = core.clean(&log.dir, |cleaner| Fields::clean(&raw, None, cleaner));
-        log.digested(core, what, at, &digest, &fields);
+        log.digested(core, what, at, &digest, &fields, again);
+        digest
     }
 
     /// A log event of the agent or of a library, inside a session.

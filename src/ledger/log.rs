@@ -9,6 +9,7 @@
 //!   what is new.
 
 mod append;
+mod made_up;
 
 use std::collections::{BTreeMap, HashSet};
 use std::path::PathBuf;
@@ -20,12 +21,14 @@ use super::clock::{steady_ns, wall_ns};
 use super::digested::Digested;
 use super::fork::fork_generation;
 use super::gap::{Gap, LOST_CLOSES, LostClose};
+use super::history::History;
 use super::open_span::OpenSpan;
 use super::past::Past;
 use super::segment::Segment;
 use crate::event::{Fields, Ids, Outcome, SpanKind, Totals, UsageText};
 use crate::redact::write_string;
 use append::is_out_of_files;
+use made_up::MadeUp;
 
 const LAST_BACKOFF_NS: u64 = 1_000_000_000;
 
@@ -60,6 +63,7 @@ pub(crate) struct SessionLog {
     pub implicit: Option<&'static str>,
     used: AtomicBool,
     state: Mutex<State>,
+    history: Mutex<History>,
 }
 
 #[derive(Debug, Default)]
@@ -83,6 +87,8 @@ struct State {
     next_turn: u32,
     current: [Option<String>; 3],
     known: HashSet<String>,
+    /// Turns of libraries that have none of their own.
+    made_up: Vec<MadeUp>,
     checkpoint_at: u64,
     line: Vec<u8>,
     payload: Vec<u8>,
@@ -110,11 +116,17 @@ impl SessionLog {
                 next_turn: 1,
                 ..State::default()
             }),
+            history: Mutex::default(),
         }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The messages it has told.
+    pub fn history(&self) -> MutexGuard<'_, History> {
+        self.history.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Whether it was used since the last look, and forgets it.
@@ -173,11 +185,19 @@ impl SessionLog {
         }
     }
 
-    /// Opens a span. Returns the turn it belongs to: for a turn, its own.
-    pub fn open(self: &Arc<Self>, core: &Core, mut span: Box<OpenSpan>) -> Option<u32> {
-        let mut guard = self.lock();
-        let state = &mut *guard;
+    /// Opens a span. Returns the turn it belongs to and that turn's span: for a turn, its own.
+    pub fn open(self: &Arc<Self>, core: &Core, span: Box<OpenSpan>) -> (Option<u32>, Option<u64>) {
+        self.open_locked(core, &mut self.lock(), span)
+    }
+
+    fn open_locked(
+        self: &Arc<Self>,
+        core: &Core,
+        state: &mut State,
+        mut span: Box<OpenSpan>,
+    ) -> (Option<u32>, Option<u64>) {
         self.read_past(core, state);
+        made_up::join(state, &mut span);
         match span.kind {
             SpanKind::Run => {
                 self.recover_locked(core, state);
@@ -197,6 +217,7 @@ impl SessionLog {
                 state.next_turn = state.next_turn.max(turn.saturating_add(1));
                 state.totals.turns += 1;
                 span.turn = Some(turn);
+                span.turn_span = Some(span.ids.span);
             }
             SpanKind::Model => {
                 for (digested, digest) in Digested::ALL.iter().zip(&state.current) {
@@ -216,7 +237,7 @@ impl SessionLog {
             }
             _ => {}
         }
-        let turn = span.turn;
+        let (turn, turn_span) = (span.turn, span.turn_span);
         let parent = span.ids.parent.filter(|_| span.parent_here);
         let late = parent.is_some_and(|parent| !state.spans.contains_key(&parent));
         let written = self.append(
@@ -233,7 +254,7 @@ impl SessionLog {
         state.lost_opens |= !written;
         span.opened_seg = if written { state.seg() } else { 0 };
         state.spans.insert(span.ids.span, span);
-        turn
+        (turn, turn_span)
     }
 
     /// Takes fields over that were recorded on an open span. `at_once` are those that a crash
@@ -311,12 +332,24 @@ impl SessionLog {
 
     /// Writes the close line, once. The first close wins.
     pub fn close(self: &Arc<Self>, core: &Core, id: u64, said: Outcome) {
-        let end = steady_ns();
         let mut guard = self.lock();
         let state = &mut *guard;
+        if state
+            .spans
+            .get(&id)
+            .is_some_and(|s| s.kind == SpanKind::Run)
+        {
+            self.end_made_up_locked(core, state, Some(id));
+        }
+        self.close_locked(core, state, id, said);
+    }
+
+    fn close_locked(self: &Arc<Self>, core: &Core, state: &mut State, id: u64, said: Outcome) {
+        let end = steady_ns();
         let Some(span) = state.spans.remove(&id) else {
             return;
         };
+        made_up::heard_from(state, &span);
         let duration = end.saturating_sub(span.start.steady);
         let outcome = span.final_outcome(said);
         count_close(state, &span, outcome);
@@ -416,7 +449,8 @@ impl SessionLog {
         }
     }
 
-    /// Appends a prompt, catalog or rule set: in full the first time, by digest afterwards.
+    /// Appends a prompt, catalog or rule set: in full the first time, by digest afterwards. The one
+    /// that is in force is appended only if it is to be said `again`.
     pub fn digested(
         self: &Arc<Self>,
         core: &Core,
@@ -424,12 +458,16 @@ impl SessionLog {
         at: Option<&At>,
         digest: &str,
         fields: &Fields,
+        again: bool,
     ) {
         let mut guard = self.lock();
         let state = &mut *guard;
         self.read_past(core, state);
         let slot = Digested::ALL.iter().position(|d| *d == what).unwrap_or(0);
-        state.current[slot] = Some(digest.to_owned());
+        let before = state.current[slot].replace(digest.to_owned());
+        if !again && before.as_deref() == Some(digest) {
+            return;
+        }
         let known = state.known.contains(digest);
         let ids = at.map(|at| Ids {
             parent: None,

@@ -31,6 +31,7 @@ mod fork;
 pub mod format;
 mod gap;
 mod health;
+mod history;
 mod key;
 mod log;
 mod open_span;
@@ -62,6 +63,7 @@ pub(crate) use clock::{Moment, parse_time, time_text};
 pub(crate) use digested::Digested;
 pub(crate) use fork::fork_generation;
 pub(crate) use format::event_kind;
+pub(crate) use history::{End, Heard};
 pub(crate) use log::{At, Note, SessionLog};
 pub(crate) use open_span::OpenSpan;
 #[cfg(feature = "follow")]

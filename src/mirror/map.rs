@@ -25,11 +25,12 @@ const SAMPLED: u32 = 1;
 /// whenever, sends the same bytes. `origin` is that of the segment that opened the span
 /// (`opened_seg`, where the line says so).
 ///
-/// Nothing for a line that closes no span, and for a span that was not sampled. The first close of
+/// Nothing for a line that closes no span, for a span that was not sampled, and for a turn that was
+/// made up: nothing hangs from it. The first close of
 /// a span wins; that a span has one is the reader's to see to.
 pub fn span(origin: &Origin, close: &RawLine<'_>) -> Option<Span> {
     let closed = Closed::read(close)?;
-    if closed.sampled == Some(false) {
+    if closed.sampled == Some(false) || closed.is_made_up() {
         return None;
     }
     let policy = origin.policy();
@@ -90,6 +91,9 @@ struct Closed<'a> {
     tracestate: Option<RawValue<'a>>,
     parent_remote: bool,
     late: bool,
+    /// What a library called it that follows the conventions, where it isn't the usual.
+    operation: Option<Cow<'a, str>>,
+    synthetic: bool,
     /// What the span is called by: its agent, model, tool or own name.
     subject: Option<Cow<'a, str>>,
     span_kind: Option<Cow<'a, str>>,
@@ -121,6 +125,8 @@ impl<'a> Closed<'a> {
             tracestate: None,
             parent_remote: false,
             late: false,
+            operation: None,
+            synthetic: false,
             subject: None,
             span_kind: None,
             rest: Vec::with_capacity(24),
@@ -151,6 +157,12 @@ impl<'a> Closed<'a> {
             "tracestate" => self.tracestate = Some(value),
             "parent_remote" => self.parent_remote = value.bool() == Some(true),
             "late" => self.late = value.bool() == Some(true),
+            "gen_ai.operation.name" if self.usual_operation().is_some() => {
+                self.operation = value.text();
+            }
+            "synthetic" if self.kind == SpanKind::Turn => {
+                self.synthetic = value.bool() == Some(true);
+            }
             "span_kind" => self.span_kind = value.text(),
             "fields" if self.kind == SpanKind::Other => self.fields = Some(value),
             "opened_seg" | "closes" => {}
@@ -199,12 +211,28 @@ impl<'a> Closed<'a> {
             Some(subject) => format!("{what} {subject}"),
             None => what.to_owned(),
         };
-        match self.kind {
-            SpanKind::Run => of("invoke_agent"),
-            SpanKind::Model => of("chat"),
-            SpanKind::Tool => of("execute_tool"),
-            _ => self.own_name().to_owned(),
+        match self.operation() {
+            Some(operation) => of(operation),
+            None => self.own_name().to_owned(),
         }
+    }
+
+    /// A turn of a library that has none.
+    fn is_made_up(&self) -> bool {
+        self.kind == SpanKind::Turn && self.synthetic
+    }
+
+    fn usual_operation(&self) -> Option<&'static str> {
+        Some(match self.kind {
+            SpanKind::Run => "invoke_agent",
+            SpanKind::Model => "chat",
+            SpanKind::Tool => "execute_tool",
+            _ => return None,
+        })
+    }
+
+    fn operation(&self) -> Option<&str> {
+        self.operation.as_deref().or(self.usual_operation())
     }
 
     /// What the agent called it.
@@ -292,13 +320,7 @@ impl<'a> Closed<'a> {
     /// What every span says of itself.
     fn put_ours(&self, line: &RawLine<'_>, out: &mut Attributes) {
         out.text("agent.span", self.own_name());
-        let operation = match self.kind {
-            SpanKind::Run => Some("invoke_agent"),
-            SpanKind::Model => Some("chat"),
-            SpanKind::Tool => Some("execute_tool"),
-            _ => None,
-        };
-        if let Some(operation) = operation {
+        if let Some(operation) = self.operation() {
             out.text("gen_ai.operation.name", operation);
         }
         out.text("gen_ai.conversation.id", &*line.session_id);

@@ -1,0 +1,166 @@
+//! What spans of other libraries say, told in our words: fields under our names, the conversation
+//! as events, turns where the library has none.
+
+use std::sync::{Arc, PoisonError};
+
+use super::cell::{Cell, Parent};
+use super::recorder::Recorder;
+use crate::event::{Fields, RawFields, SpanKind};
+use crate::ledger::{At, Digested, Heard, Note, OpenSpan, SessionLog};
+use crate::recognise::{Content, Message, Told};
+
+impl Recorder {
+    /// The fields of a span that is about to open, in our words.
+    pub(super) fn read(&self, cell: &Cell, raw: RawFields) -> (RawFields, Option<Told>) {
+        let Some(reading) = &cell.reading else {
+            return (raw, None);
+        };
+        let kind = cell.settle_kind(&raw);
+        let mut told = reading.read(kind, raw);
+        let mut fields = std::mem::replace(&mut told.fields, RawFields::new());
+        match (&cell.parent, kind) {
+            // A library's run inside a session belongs to it, unless it names another.
+            (Parent::Place(place), SpanKind::Run) => {
+                if fields.get("session_id").is_none() {
+                    fields.text("session_id", &place.log.id);
+                }
+            }
+            (_, SpanKind::Run) => {}
+            // Inside a session, a conversation of another name is just what the library calls it.
+            (Parent::Place(place), _) => forget_own_id(&mut fields, &place.log.id),
+            (Parent::Session(log), _) => forget_own_id(&mut fields, &log.id),
+            _ => fields.rename("gen_ai.conversation.id", "session_id"),
+        }
+        (fields, Some(told))
+    }
+
+    /// The same for fields of a span that is open; what they tell of the conversation is told.
+    pub(super) fn read_later(
+        &self,
+        cell: &Cell,
+        log: &Arc<SessionLog>,
+        at: &At,
+        raw: &RawFields,
+    ) -> Option<Told> {
+        let reading = cell.reading.as_ref()?;
+        let mut told = reading.read(cell.kind(), raw.clone());
+        // Which session it is in has been decided.
+        told.fields.rename("session_id", "gen_ai.conversation.id");
+        forget_own_id(&mut told.fields, &log.id);
+        for (stamp, digest) in self.tell(cell, log, Some(at), &told.content) {
+            if cell.kind() == SpanKind::Model {
+                told.fields.text(stamp, &digest);
+            }
+        }
+        Some(told)
+    }
+
+    /// Before a call of a model opens: its turn, if the library has none, and what it was told.
+    pub(super) fn tell_before(
+        &self,
+        cell: &Cell,
+        log: &Arc<SessionLog>,
+        span: &mut OpenSpan,
+        above: Option<At>,
+        told: &Told,
+    ) {
+        if cell.kind() != SpanKind::Model {
+            return;
+        }
+        let mut at = above;
+        // Where nothing is around, nothing says which calls belong together, or when it is over.
+        let is_somewhere = match &cell.parent {
+            Parent::Place(_) => span.run_span.is_some(),
+            Parent::Anchored(_) | Parent::Session(_) => true,
+            Parent::Root | Parent::Remote { .. } => false,
+        };
+        if span.turn.is_none() && is_somewhere {
+            let core = self.ledger.core();
+            let turn = log.make_up_turn(core, cell.start, span.ids.trace, span.run_span);
+            at = Some(turn);
+        }
+        self.tell(cell, log, at.as_ref(), &told.content);
+    }
+
+    /// Tells what is new of a conversation. The digests of what is in force now.
+    pub(super) fn tell(
+        &self,
+        cell: &Cell,
+        log: &Arc<SessionLog>,
+        at: Option<&At>,
+        content: &Content,
+    ) -> Vec<(&'static str, String)> {
+        if content.is_empty() {
+            return Vec::new();
+        }
+        let core = self.ledger.core();
+        let mut stamps = Vec::new();
+        let texts = [
+            (Digested::SystemPrompt, &content.system),
+            (Digested::ToolCatalog, &content.tools),
+        ];
+        for (what, text) in texts {
+            if let Some(text) = text {
+                let mut raw = RawFields::new();
+                raw.text(what.body(), text);
+                let digest = self.digested(core, log, at, what, raw, false);
+                stamps.push((what.stamp(), digest));
+            }
+        }
+        let mut talk = cell.talk.lock().unwrap_or_else(PoisonError::into_inner);
+        if !content.input.is_empty() {
+            let heard: Vec<_> = content.input.iter().map(heard).collect();
+            let (new, end) = log.history().hear(&heard);
+            talk.heard = Some(end);
+            for index in new {
+                self.tell_message(log, at, &content.input[index]);
+            }
+        }
+        for (index, message) in content.output.iter().enumerate() {
+            let digest = message.digest();
+            // Some libraries give an answer again when more of it is known.
+            if talk.answers.contains(&digest) {
+                continue;
+            }
+            talk.answers.push(digest);
+            // Of several answers to choose from the first is taken to go on from.
+            if index == 0
+                && let Some(end) = talk.heard
+            {
+                log.history().answer(end, digest);
+            }
+            self.tell_message(log, at, message);
+        }
+        stamps
+    }
+
+    fn tell_message(&self, log: &Arc<SessionLog>, at: Option<&At>, message: &Message) {
+        let core = self.ledger.core();
+        for (kind, raw) in message.events() {
+            let fields = core.clean(&log.dir, |cleaner| Fields::clean(&raw, None, cleaner));
+            log.event(core, kind, at, &fields, Note::default());
+        }
+    }
+
+    /// The span that held a session together is over.
+    pub(super) fn over(&self, log: &Arc<SessionLog>) {
+        let log = self.ledger.here(log);
+        log.end_made_up(self.ledger.core(), None);
+    }
+}
+
+fn heard(message: &Message) -> Heard {
+    Heard {
+        digest: message.digest(),
+        from_model: message.is_from_model(),
+        is_system: message.is_system(),
+    }
+}
+
+/// Every line says which session it is in.
+fn forget_own_id(fields: &mut RawFields, session: &str) {
+    let name = "gen_ai.conversation.id";
+    if fields.get(name) == Some(session) {
+        fields.remove(name);
+    }
+}

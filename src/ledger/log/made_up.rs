@@ -1,0 +1,122 @@
+//! Turns of libraries that have none: from one call of a model to the next.
+//!
+//! Such a turn is a span of its own beside the calls, marked `synthetic`: what hangs from what is
+//! the library's to say and stays as it said, the calls only carry the turn's number.
+
+use std::sync::Arc;
+
+use super::{At, SessionLog, State};
+use crate::event::{Ids, Outcome, SpanKind, new_span_id};
+use crate::ledger::{Core, Moment, OpenSpan, fork_generation};
+
+/// A turn that nobody but us speaks of.
+#[derive(Debug)]
+pub(super) struct MadeUp {
+    /// The run it belongs to; none in a session without one.
+    run: Option<u64>,
+    span: u64,
+    ids: Ids,
+    turn: u32,
+    /// A model has answered in it: the next call begins another turn. Until then it is the same
+    /// call, tried again.
+    answered: bool,
+}
+
+impl MadeUp {
+    fn at(&self) -> At {
+        At {
+            ids: self.ids,
+            turn: Some(self.turn),
+            kind: SpanKind::Turn,
+            turn_span: Some(self.span),
+            run_span: self.run,
+            generation: fork_generation(),
+        }
+    }
+}
+
+impl SessionLog {
+    /// A call of a model begins in this run, outside any turn. The turn it is in.
+    pub fn make_up_turn(
+        self: &Arc<Self>,
+        core: &Core,
+        start: Moment,
+        trace: u128,
+        run: Option<u64>,
+    ) -> At {
+        let state = &mut *self.lock();
+        let same = |made_up: &&MadeUp| made_up.run == run && !made_up.answered;
+        if let Some(made_up) = state.made_up.iter().find(same) {
+            return made_up.at();
+        }
+        self.end_made_up_locked(core, state, run);
+        let ids = Ids {
+            trace,
+            span: new_span_id(),
+            parent: run,
+        };
+        let mut span = Box::new(OpenSpan::new(SpanKind::Turn, ids, start));
+        span.run_span = run;
+        span.parent_here = run.is_some();
+        span.fields.set("synthetic", b"true");
+        let (turn, _) = self.open_locked(core, state, span);
+        let made_up = MadeUp {
+            run,
+            span: ids.span,
+            ids,
+            turn: turn.unwrap_or_default(),
+            answered: false,
+        };
+        let at = made_up.at();
+        state.made_up.push(made_up);
+        at
+    }
+
+    /// Ends the turn of this run, or of a session without one.
+    pub fn end_made_up(self: &Arc<Self>, core: &Core, run: Option<u64>) {
+        let mut state = self.lock();
+        self.end_made_up_locked(core, &mut state, run);
+    }
+
+    pub(super) fn end_made_up_locked(
+        self: &Arc<Self>,
+        core: &Core,
+        state: &mut State,
+        run: Option<u64>,
+    ) {
+        while let Some(at) = state.made_up.iter().position(|m| m.run == run) {
+            let made_up = state.made_up.swap_remove(at);
+            self.close_locked(core, state, made_up.span, Outcome::Unset);
+        }
+    }
+}
+
+/// A span that opens in a run with such a turn is in that turn.
+pub(super) fn join(state: &State, span: &mut OpenSpan) {
+    if span.turn.is_some() || matches!(span.kind, SpanKind::Run | SpanKind::Turn) {
+        return;
+    }
+    let made_up = state.made_up.iter().find(|m| m.run == span.run_span);
+    if let Some(made_up) = made_up {
+        span.turn = Some(made_up.turn);
+        span.turn_span = Some(made_up.span);
+    }
+}
+
+/// A span has ended: it may be the model's answer.
+pub(super) fn heard_from(state: &mut State, span: &OpenSpan) {
+    if span.kind != SpanKind::Model || state.made_up.is_empty() {
+        return;
+    }
+    let failed = span.outcome == Outcome::Error || span.fields.contains("error");
+    let said = !span.usage.is_empty()
+        || ["response_id", "response_model", "finish_reason"]
+            .iter()
+            .any(|name| span.fields.contains(name));
+    if said && !failed {
+        let of_this = |made_up: &&mut MadeUp| Some(made_up.span) == span.turn_span;
+        if let Some(made_up) = state.made_up.iter_mut().find(of_this) {
+            made_up.answered = true;
+        }
+    }
+}
