@@ -457,16 +457,16 @@ fn a_turn_is_made_up_from_one_model_call_to_the_next() {
         [
             ("session_start", None),
             ("turn_start", Some(1)),
-            ("message_user", Some(1)),
             ("model_call", Some(1)),
+            ("message_user", Some(1)),
             ("message_assistant", Some(1)),
             ("model_result", Some(1)),
             ("tool_call", Some(1)),
             ("tool_result", Some(1)),
             ("turn_end", Some(1)),
             ("turn_start", Some(2)),
-            ("message_user", Some(2)),
             ("model_call", Some(2)),
+            ("message_user", Some(2)),
             ("message_assistant", Some(2)),
             ("model_result", Some(2)),
             ("turn_end", Some(2)),
@@ -578,11 +578,17 @@ fn instructions_and_tool_definitions_are_told_once_and_stamp_the_calls() {
             let tools =
                 json!([{"type": "function", "name": "add", "parameters": {"type": "object"}}]);
             chat.record("gen_ai.tool.definitions", tools.to_string());
+            let sent = json!([text("system", "Be brief.")]);
+            chat.record("gen_ai.input.messages", sent.to_string());
         }
     });
     let trace = recording.trace();
     let (prompt, catalog) = (trace.one("system_prompt"), trace.one("tool_catalog"));
     assert_eq!(prompt.text("body"), "Be brief.");
+    assert!(
+        messages(&trace).is_empty(),
+        "said as a message it is the same"
+    );
     assert_eq!(
         catalog.get("tools"),
         &json!([{"type": "function", "name": "add", "schema": {"type": "object"}}])

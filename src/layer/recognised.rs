@@ -6,8 +6,9 @@ use std::sync::{Arc, PoisonError};
 use super::cell::{Cell, Parent};
 use super::recorder::Recorder;
 use crate::event::{Fields, RawFields, SpanKind};
-use crate::ledger::{At, Digested, Heard, Note, OpenSpan, SessionLog};
+use crate::ledger::{At, Digested, Heard, Note, OpenSpan, SessionLog, hex_digest};
 use crate::recognise::{Content, Message, Told};
+use crate::redact::Tally;
 
 impl Recorder {
     /// The fields of a span that is about to open, in our words.
@@ -47,20 +48,21 @@ impl Recorder {
         // Which session it is in has been decided.
         told.fields.rename("session_id", "gen_ai.conversation.id");
         forget_own_id(&mut told.fields, &log.id);
-        for (stamp, digest) in self.tell(cell, log, Some(at), &told.content) {
+        for (stamp, digest) in self.tell_in_force(log, Some(at), &told.content) {
             if cell.kind() == SpanKind::Model {
                 told.fields.text(stamp, &digest);
             }
         }
+        self.tell_messages(cell, log, at, &told.content);
         Some(told)
     }
 
-    /// Before a call of a model opens: its turn, if the library has none, and what it was told.
+    /// Before a call of a model opens: its turn, if the library has none, and what is in force.
     pub(super) fn tell_before(
         &self,
         cell: &Cell,
         log: &Arc<SessionLog>,
-        span: &mut OpenSpan,
+        span: &OpenSpan,
         above: Option<At>,
         told: &Told,
     ) {
@@ -79,33 +81,39 @@ impl Recorder {
             let turn = log.make_up_turn(core, cell.start, span.ids.trace, span.run_span);
             at = Some(turn);
         }
-        self.tell(cell, log, at.as_ref(), &told.content);
+        self.tell_in_force(log, at.as_ref(), &told.content);
     }
 
-    /// Tells what is new of a conversation. The digests of what is in force now.
-    pub(super) fn tell(
+    /// Tells the instructions and the tools, if they are others than before. Their digests.
+    pub(super) fn tell_in_force(
         &self,
-        cell: &Cell,
         log: &Arc<SessionLog>,
         at: Option<&At>,
         content: &Content,
     ) -> Vec<(&'static str, String)> {
-        if content.is_empty() {
-            return Vec::new();
-        }
-        let core = self.ledger.core();
-        let mut stamps = Vec::new();
         let texts = [
             (Digested::SystemPrompt, &content.system),
             (Digested::ToolCatalog, &content.tools),
         ];
-        for (what, text) in texts {
-            if let Some(text) = text {
-                let mut raw = RawFields::new();
-                raw.text(what.body(), text);
-                let digest = self.digested(core, log, at, what, raw, false);
-                stamps.push((what.stamp(), digest));
-            }
+        let told = texts.into_iter().filter_map(|(what, text)| {
+            let mut raw = RawFields::new();
+            raw.text(what.body(), text.as_deref()?);
+            let digest = self.digested(self.ledger.core(), log, at, what, raw, false);
+            Some((what.stamp(), digest))
+        });
+        told.collect()
+    }
+
+    /// Tells what is new of a conversation.
+    pub(super) fn tell_messages(
+        &self,
+        cell: &Cell,
+        log: &Arc<SessionLog>,
+        at: &At,
+        content: &Content,
+    ) {
+        if content.input.is_empty() && content.output.is_empty() {
+            return;
         }
         let mut talk = cell.talk.lock().unwrap_or_else(PoisonError::into_inner);
         if !content.input.is_empty() {
@@ -131,14 +139,22 @@ impl Recorder {
             }
             self.tell_message(log, at, message);
         }
-        stamps
     }
 
-    fn tell_message(&self, log: &Arc<SessionLog>, at: Option<&At>, message: &Message) {
+    fn tell_message(&self, log: &Arc<SessionLog>, at: &At, message: &Message) {
         let core = self.ledger.core();
+        // Some libraries send their instructions as a message too.
+        if message.is_system()
+            && let Some(text) = message.text()
+        {
+            let digest = hex_digest(core.redactor.text(&text, &mut Tally::default()).as_bytes());
+            if log.is_in_force(Digested::SystemPrompt, &digest) {
+                return;
+            }
+        }
         for (kind, raw) in message.events() {
             let fields = core.clean(&log.dir, |cleaner| Fields::clean(&raw, None, cleaner));
-            log.event(core, kind, at, &fields, Note::default());
+            log.event(core, kind, Some(at), &fields, Note::default());
         }
     }
 

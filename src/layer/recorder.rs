@@ -79,7 +79,7 @@ impl Recorder {
         }
         if let Some(told) = &told {
             span.outcome = told.outcome;
-            self.tell_before(cell, &log, &mut span, above, told);
+            self.tell_before(cell, &log, &span, above, told);
         }
         for (trace, id) in cell.take_links() {
             span.link(trace, id);
@@ -136,8 +136,11 @@ impl Recorder {
             },
             generation: fork_generation(),
         };
-        if let Some(told) = told.filter(|_| kind == SpanKind::Run) {
-            self.tell(cell, &log, Some(&at), &told.content);
+        if let Some(told) = told {
+            if kind == SpanKind::Run {
+                self.tell_in_force(&log, Some(&at), &told.content);
+            }
+            self.tell_messages(cell, &log, &at, &told.content);
         }
         Place { log, at: Some(at) }
     }

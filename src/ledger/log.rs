@@ -489,6 +489,12 @@ impl SessionLog {
         }
     }
 
+    /// Whether the text in force has this digest.
+    pub fn is_in_force(&self, what: Digested, digest: &str) -> bool {
+        let slot = Digested::ALL.iter().position(|d| *d == what).unwrap_or(0);
+        self.lock().current[slot].as_deref() == Some(digest)
+    }
+
     /// Tries again to say what is missing, back-off or not. What is still missing.
     pub fn flush(self: &Arc<Self>, core: &Core) -> u64 {
         let mut guard = self.lock();

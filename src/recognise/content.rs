@@ -18,13 +18,6 @@ pub(crate) struct Content {
 }
 
 impl Content {
-    pub fn is_empty(&self) -> bool {
-        self.system.is_none()
-            && self.tools.is_none()
-            && self.input.is_empty()
-            && self.output.is_empty()
-    }
-
     /// Takes an attribute by its name without `gen_ai.`. `false`: it is no content, or not in a
     /// shape that is understood.
     pub fn take(&mut self, name: &str, text: &str) -> bool {

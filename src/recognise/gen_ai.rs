@@ -117,6 +117,10 @@ pub(super) fn read(kind: SpanKind, mut raw: RawFields) -> Told {
         if known && ending.take(field, text) {
             return Rewrite::Take;
         }
+        // Tells rig's own code, not readers, which span is to be filled.
+        if field == "rig.completion_parent" {
+            return Rewrite::Take;
+        }
         let Some(name) = field.strip_prefix("gen_ai.").filter(|_| known) else {
             return Rewrite::Keep;
         };

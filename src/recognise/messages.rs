@@ -83,6 +83,10 @@ impl Message {
         matches!(self.role.as_str(), "system" | "developer")
     }
 
+    pub fn text(&self) -> Option<String> {
+        text_of(&self.parts)
+    }
+
     /// The events that tell it.
     pub fn events(&self) -> Vec<(&'static str, RawFields)> {
         let mut events = Vec::new();
@@ -113,7 +117,7 @@ impl Message {
         ) {
             fields.text("role", &self.role);
         }
-        if let Some(text) = text_of(&self.parts) {
+        if let Some(text) = self.text() {
             fields.text("content", &text);
         }
         if parts.iter().any(|part| kind(part) != "text") {

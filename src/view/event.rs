@@ -268,6 +268,7 @@ fn failure(raw: &RawLine<'_>) -> Option<String> {
             format!("{}: {message}", kind.rsplit("::").next().unwrap_or(&kind))
         }
         (_, Some(message)) => message,
+        (Some(kind), None) => kind,
         _ => shown(error),
     })
 }
