@@ -263,10 +263,6 @@ fn killed_inside_a_tool_the_trace_names_the_tool_and_its_arguments() {
             "what was open, and nothing else"
         );
         let shown = cli::run(rig.path(), &["show", "last"]);
-        assert!(
-            shown.out.contains(r#"wait  {"for":"ever"}"#),
-            "{}",
-            shown.out
-        );
+        assert!(shown.out.contains("wait  ever"), "{}", shown.out);
     }
 }
