@@ -62,6 +62,8 @@ pub(crate) struct Cell {
     pending: Mutex<Option<RawFields>>,
     /// Links given before then.
     pending_links: Mutex<Vec<(u128, u64)>>,
+    /// Entered before it had said what it is.
+    entered: AtomicBool,
     closed: AtomicBool,
     /// How far a recognised model call has told its conversation.
     pub talk: Mutex<Talk>,
@@ -94,6 +96,7 @@ impl Cell {
             pending: Mutex::new(None),
             pending_links: Mutex::default(),
             talk: Mutex::default(),
+            entered: AtomicBool::new(false),
             closed: AtomicBool::new(false),
         }
     }
@@ -126,9 +129,14 @@ impl Cell {
         })
     }
 
-    /// Whether it waits to say what it is. Such a span is often entered before it does.
-    pub fn is_unsettled(&self) -> bool {
-        self.kind.get().is_none()
+    /// Notes that it is entered. Whether its open line has to wait all the same: for a span that
+    /// still has to say what it is, as it often does inside.
+    pub fn waits_inside(&self) -> bool {
+        let waits = self.kind.get().is_none();
+        if waits {
+            self.entered.store(true, Ordering::Relaxed);
+        }
+        waits
     }
 
     /// Where it is, once its open line has been written.
@@ -211,7 +219,9 @@ impl Cell {
             None => self.kind().identity().is_none_or(there),
             Some(reading) => {
                 let kind = self.kind.get().copied().or_else(|| reading.kind(raw));
-                kind.is_some_and(|kind| reading.identity(kind).is_none_or(there))
+                kind.is_some_and(|kind| {
+                    self.entered.load(Ordering::Relaxed) || reading.identity(kind).is_none_or(there)
+                })
             }
         }
     }

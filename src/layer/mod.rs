@@ -334,7 +334,7 @@ where
         let held_back = ctx.span(id).and_then(|span| {
             let extensions = span.extensions();
             let cell = extensions.get::<Arc<Cell>>()?;
-            (cell.place().is_none() && !cell.is_unsettled()).then(|| Arc::clone(cell))
+            (cell.place().is_none() && !cell.waits_inside()).then(|| Arc::clone(cell))
         });
         if let Some(cell) = held_back {
             self.recorder.place_of(&cell);

@@ -38,8 +38,9 @@
 //! came after its time: an open line written again after a fault, or what was recorded on a
 //! span, or opened inside it, after it had been closed. `sampled: false` says that its trace is not
 //! sent anywhere, `tracestate` what goes with its context, `parent_remote: true` that its parent is
-//! another process's, `span_kind` what OpenTelemetry calls a span that is none of the six. A field
-//! of the user's that has the name of one of these is called `custom.…`.
+//! another process's, `span_kind` what OpenTelemetry calls a span that is none of the six,
+//! `synthetic: true` that a turn was made up for a library that has none: its calls carry its number
+//! and hang from something else. A field of the user's that has the name of one of these is called `custom.…`.
 
 use std::borrow::Cow;
 

@@ -187,7 +187,11 @@ impl SessionLog {
 
     /// Opens a span. Returns the turn it belongs to and that turn's span: for a turn, its own.
     pub fn open(self: &Arc<Self>, core: &Core, span: Box<OpenSpan>) -> (Option<u32>, Option<u64>) {
-        self.open_locked(core, &mut self.lock(), span)
+        let state = &mut *self.lock();
+        if span.kind == SpanKind::Turn {
+            self.end_made_up_locked(core, state, span.run_span);
+        }
+        self.open_locked(core, state, span)
     }
 
     fn open_locked(

@@ -1,6 +1,7 @@
 //! The program under `examples/rig`: an agent built on the real rig, run as it is.
 #![allow(dead_code)]
 
+#[allow(clippy::duplicate_mod)]
 #[path = "skipped.rs"]
 mod skipped;
 
