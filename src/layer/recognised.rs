@@ -5,8 +5,8 @@ use std::sync::{Arc, PoisonError};
 
 use super::cell::{Cell, Parent};
 use super::recorder::Recorder;
-use crate::event::{Fields, RawFields, SpanKind};
-use crate::ledger::{At, Digested, Heard, Note, OpenSpan, SessionLog, hex_digest};
+use crate::event::{Fields, RawFields, SpanKind, hex32};
+use crate::ledger::{At, Digested, End, Heard, Note, OpenSpan, SessionLog, hex_digest};
 use crate::recognise::{Content, Message, Told};
 use crate::redact::Tally;
 
@@ -115,13 +115,15 @@ impl Recorder {
         if content.input.is_empty() && content.output.is_empty() {
             return;
         }
+        let core = self.ledger.core();
+        let key = |bytes: &[u8]| core.redactor.keyed_digest(bytes);
         let mut talk = cell.talk.lock().unwrap_or_else(PoisonError::into_inner);
         if !content.input.is_empty() {
             let heard: Vec<_> = content.input.iter().map(heard).collect();
-            let (new, end) = log.history().hear(&heard);
+            let (new, end) = log.history().hear(&heard, key);
             talk.heard = Some(end);
-            for index in new {
-                self.tell_message(log, at, &content.input[index]);
+            for (index, end) in new {
+                self.tell_message(log, at, &content.input[index], Some(end));
             }
         }
         for (index, message) in content.output.iter().enumerate() {
@@ -132,16 +134,13 @@ impl Recorder {
             }
             talk.answers.push(digest);
             // Of several answers to choose from the first is taken to go on from.
-            if index == 0
-                && let Some(end) = talk.heard
-            {
-                log.history().answer(end, digest);
-            }
-            self.tell_message(log, at, message);
+            let before = talk.heard.filter(|_| index == 0);
+            let end = before.map(|end| log.history().answer(end, digest, key));
+            self.tell_message(log, at, message, end);
         }
     }
 
-    fn tell_message(&self, log: &Arc<SessionLog>, at: &At, message: &Message) {
+    fn tell_message(&self, log: &Arc<SessionLog>, at: &At, message: &Message, end: Option<End>) {
         let core = self.ledger.core();
         // Some libraries send their instructions as a message too.
         if message.is_system()
@@ -153,7 +152,10 @@ impl Recorder {
             }
         }
         for (kind, raw) in message.events() {
-            let fields = core.clean(&log.dir, |cleaner| Fields::clean(&raw, None, cleaner));
+            let mut fields = core.clean(&log.dir, |cleaner| Fields::clean(&raw, None, cleaner));
+            if let Some(End(digest)) = end {
+                fields.set_str("history", &String::from_utf8_lossy(&hex32(digest)));
+            }
             log.event(core, kind, Some(at), &fields, Note::default());
         }
     }

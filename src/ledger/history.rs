@@ -4,11 +4,10 @@
 //! Messages are compared by where they stand, not by what they say: "yes" said twice is two
 //! messages. A conversation is a chain of digests, each made of the one before and the message, so
 //! that one digest stands for all up to there; what a call sent is looked up by its longest known
-//! beginning.
+//! beginning. The digests are keyed, and each message's line carries the one up to it as `history`,
+//! so that the next process goes on where this one ended.
 
 use std::collections::HashMap;
-
-use sha2::{Digest, Sha256};
 
 /// How many ends of conversations a session remembers. With more, the oldest half is forgotten and
 /// would be told again.
@@ -24,17 +23,15 @@ pub(crate) struct Heard {
 
 /// Where a conversation has got to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub(crate) struct End(u128);
+pub(crate) struct End(pub u128);
 
 impl End {
-    fn then(self, digest: u128) -> Self {
-        let mut hash = Sha256::new();
-        hash.update(self.0.to_be_bytes());
-        hash.update(digest.to_be_bytes());
-        let bytes: [u8; 32] = hash.finalize().into();
-        Self(u128::from_be_bytes(
-            bytes[..16].try_into().unwrap_or_default(),
-        ))
+    /// `key` makes digests that nobody can guess from.
+    fn then(self, digest: u128, key: impl Fn(&[u8]) -> u128) -> Self {
+        let mut both = [0; 32];
+        both[..16].copy_from_slice(&self.0.to_be_bytes());
+        both[16..].copy_from_slice(&digest.to_be_bytes());
+        Self(key(&both))
     }
 }
 
@@ -54,13 +51,20 @@ pub(crate) struct History {
 }
 
 impl History {
-    /// A call sent these messages. Which of them are new, and where the conversation is now.
-    pub fn hear(&mut self, messages: &[Heard]) -> (Vec<usize>, End) {
+    /// A call sent these messages. Which of them are new, each with where the conversation was
+    /// then, and where it is now.
+    pub fn hear(
+        &mut self,
+        messages: &[Heard],
+        key: impl Fn(&[u8]) -> u128,
+    ) -> (Vec<(usize, End)>, End) {
         let count = messages.len();
         let mut end = End::default();
         let mut known = 0;
+        let mut ends = Vec::with_capacity(count);
         for (index, message) in messages.iter().enumerate() {
-            end = end.then(message.digest);
+            end = end.then(message.digest, &key);
+            ends.push(end);
             if self.ends.contains_key(&end) {
                 known = index + 1;
             }
@@ -78,14 +82,29 @@ impl History {
         self.last.clear();
         self.last
             .extend(messages.iter().map(|message| message.digest));
-        (new, end)
+        (new.into_iter().map(|at| (at, ends[at])).collect(), end)
     }
 
-    /// The model answered what was heard up to `end`.
-    pub fn answer(&mut self, end: End, digest: u128) {
+    /// The model answered what was heard up to `end`. Where the conversation is now.
+    pub fn answer(&mut self, end: End, digest: u128, key: impl Fn(&[u8]) -> u128) -> End {
         self.note(end, true);
-        self.note(end.then(digest), false);
+        let now = end.then(digest, key);
+        self.note(now, false);
         self.last.push(digest);
+        now
+    }
+
+    /// What lines of before said, in their order: how far the conversation was with each message,
+    /// and whether that was the model's.
+    pub fn recall(&mut self, said: &[(End, bool)]) {
+        let mut before = None;
+        for (end, from_model) in said {
+            if let Some(before) = before.filter(|before| before != end && *from_model) {
+                self.note(before, true);
+            }
+            self.note(*end, false);
+            before = Some(*end);
+        }
     }
 
     /// Where the beginning was cut off, as by a window that slides, or begins with other
@@ -136,19 +155,35 @@ mod tests {
         text.chars().map(message).collect()
     }
 
-    /// What is new in each of these calls; what follows a colon is the answer.
+    fn key(bytes: &[u8]) -> u128 {
+        use sha2::{Digest, Sha256};
+        let digest: [u8; 32] = Sha256::digest(bytes).into();
+        u128::from_be_bytes(digest[..16].try_into().unwrap())
+    }
+
+    /// What is new in each of these calls; what follows a colon is the answer. Between two a bar
+    /// stands for another process.
     fn new_of(calls: &[&str]) -> Vec<String> {
         let mut history = History::default();
-        let new = calls.iter().map(|call| {
-            let (sent, answer) = call.split_once(':').unwrap_or((call, ""));
-            let (new, end) = history.hear(&heard(sent));
-            if let Some(answer) = heard(answer).first() {
-                history.answer(end, answer.digest);
+        let mut lines = Vec::new();
+        let mut all = Vec::new();
+        for call in calls {
+            if *call == "|" {
+                history = History::default();
+                history.recall(&lines);
+                continue;
             }
-            let sent: Vec<char> = sent.chars().collect();
-            new.into_iter().map(|index| sent[index]).collect()
-        });
-        new.collect()
+            let (sent, answer) = call.split_once(':').unwrap_or((call, ""));
+            let (sent, answer) = (heard(sent), heard(answer));
+            let (new, end) = history.hear(&sent, key);
+            lines.extend(new.iter().map(|(at, end)| (*end, sent[*at].from_model)));
+            if let Some(answer) = answer.first() {
+                lines.push((history.answer(end, answer.digest, key), true));
+            }
+            let chars: Vec<char> = call.chars().collect();
+            all.push(new.into_iter().map(|(at, _)| chars[at]).collect());
+        }
+        all
     }
 
     #[test]
@@ -191,6 +226,16 @@ mod tests {
     fn a_history_that_lost_its_beginning_is_not_told_again() {
         let calls = ["#aBcDe:F", "#cDeFg:H", "#eFgHi"];
         assert_eq!(new_of(&calls), ["#aBcDe", "g", "i"]);
+    }
+
+    #[test]
+    fn the_next_process_goes_on_where_the_last_one_ended() {
+        let calls = ["a:B", "aBc:D", "|", "aBcDe:F", "|", "aBcDeFg"];
+        assert_eq!(new_of(&calls), ["a", "c", "e", "g"]);
+        let calls = ["a:B", "|", "a:B"];
+        assert_eq!(new_of(&calls), ["a", "a"], "asked anew");
+        let calls = ["a", "|", "a:B"];
+        assert_eq!(new_of(&calls), ["a", ""], "tried again");
     }
 
     #[test]

@@ -175,6 +175,7 @@ impl SessionLog {
             *current = current.take().or(before);
         }
         state.known.extend(past.known);
+        self.history().recall(&past.messages);
         if past.started {
             state.started = true;
             // A run whose open line waits for the disk took the session for a new one.

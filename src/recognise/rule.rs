@@ -27,7 +27,7 @@ use crate::event::{RawFields, Rewrite, SpanKind};
 ///     )
 ///     .build::<tracing_subscriber::Registry>()?;
 /// # drop((layer, guard));
-/// # Ok::<(), spanledger::Error>(())
+/// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Debug)]
 #[must_use = "give it to `Builder::recognise`"]

@@ -1,7 +1,8 @@
 //! What spans carry of the conversation, told as events.
 
-use serde_json::json;
+use serde_json::{Value, json};
 use spanledger::spans;
+use tracing::info_span;
 
 use crate::library::{call, chat, execute_tool, invoke_agent, messages, text};
 use crate::support::{LineExt, Recording};
@@ -29,6 +30,39 @@ fn each_message_is_told_once_though_every_call_repeats_the_history() {
             ("assistant", "Shall I?"),
             ("user", "yes"),
             ("assistant", "Done."),
+        ]
+    );
+}
+
+#[test]
+fn the_next_process_tells_only_what_is_new() {
+    let ask = |history: &[Value], answer: &str| {
+        let agent = info_span!(
+            "invoke_agent",
+            gen_ai.operation.name = "invoke_agent",
+            gen_ai.conversation.id = "conv"
+        );
+        let _in_agent = agent.enter();
+        call(history, Some(answer));
+    };
+    let secret = "sk-ant-api03-0123456789abcdefghijABCDEFGHIJ0123456789";
+    let first = Recording::new();
+    first.run(|| ask(&[text("user", secret)], "Thanks."));
+    let second = Recording::again(first.end());
+    let history = [
+        text("user", secret),
+        text("assistant", "Thanks."),
+        text("user", "And now?"),
+    ];
+    second.run(|| ask(&history, "Nothing."));
+    let trace = second.trace();
+    let said: Vec<_> = messages(&trace).into_iter().skip(1).collect();
+    assert_eq!(
+        said,
+        [
+            ("assistant", "Thanks."),
+            ("user", "And now?"),
+            ("assistant", "Nothing."),
         ]
     );
 }
