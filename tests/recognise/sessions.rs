@@ -117,6 +117,45 @@ fn calls_under_one_request_share_a_session_that_its_end_brings_to_rest() {
 }
 
 #[test]
+fn calls_under_a_span_that_names_a_session_are_in_it() {
+    let recording = Recording::new();
+    recording.run(|| {
+        let request = info_span!("request", session_id = "ses_named");
+        let _in_request = request.enter();
+        call(&[text("user", "hi")], Some("hello"));
+    });
+    let trace = recording.trace();
+    assert_eq!(only_session(&trace), "ses_named");
+    assert_eq!(trace.one("model_result").turn, Some(1));
+    assert_eq!(trace.session("ses_named").last().unwrap().kind, "turn_end");
+}
+
+#[test]
+fn a_call_with_nothing_around_is_in_the_session_that_its_conversation_names() {
+    let recording = Recording::new();
+    recording.run(|| {
+        drop(info_span!(
+            "chat m",
+            gen_ai.operation.name = "chat",
+            gen_ai.conversation.id = "conv-1"
+        ));
+        let run = spans::session_run("ses_run", "a").start();
+        let _in_run = run.enter();
+        drop(info_span!(
+            "chat n",
+            gen_ai.operation.name = "chat",
+            gen_ai.conversation.id = "conv-2"
+        ));
+    });
+    let trace = recording.trace();
+    let told: Vec<_> = trace.sessions.keys().map(String::as_str).collect();
+    assert_eq!(told, ["conv-1", "ses_run"], "a run keeps what is inside it");
+    let inside = trace.session("ses_run");
+    let inside = inside.iter().find(|line| line.kind == "model_result");
+    assert_eq!(inside.unwrap().payload["gen_ai.conversation.id"], "conv-2");
+}
+
+#[test]
 fn a_turn_is_made_up_from_one_model_call_to_the_next() {
     let recording = Recording::new();
     recording.run(|| {
