@@ -14,14 +14,31 @@ use tracing_subscriber::util::SubscriberInitExt;
 
 use crate::error::Error;
 use crate::guard::Guard;
-use crate::layer::{Choose, LedgerFilter, LedgerLayer, Recorder, RecordingLayer};
-use crate::ledger::{Ledger, Root, Settings, Sync};
+use crate::layer::{Choose, LedgerFilter, LedgerLayer, Recorder, RecordingLayer, Roots};
+#[cfg(feature = "mirror")]
+use crate::ledger::Mirroring;
+use crate::ledger::{Ledger, Root, Settings, Sync, TraceLimits};
+#[cfg(feature = "mirror")]
+use crate::mirror::Otlp;
+#[cfg(feature = "mirror")]
+use crate::otel::Sampling;
 use crate::recognise::{Recognise, Rule};
 use crate::redact::{Limits, Redaction};
 
 /// Values longer than this go to a blob of their own, unless the builder or
 /// `SPANLEDGER_INLINE_LIMIT` says otherwise.
 pub const DEFAULT_INLINE_LIMIT: usize = 16 * 1024;
+
+/// How long a shutdown waits for the mirror, unless the builder says otherwise.
+#[cfg(feature = "mirror")]
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// A trace whose spans' lines are longer than this together goes on in another one, unless the
+/// builder says otherwise. Tempo cuts traces at 5 MB without a word.
+pub const DEFAULT_TRACE_BYTES: u64 = 3 << 20;
+
+/// A trace older than this goes on in another one, unless the builder says otherwise.
+pub const DEFAULT_TRACE_TIME: Duration = Duration::from_secs(3600);
 
 /// Sets up a ledger. Made by [`builder`](crate::builder).
 ///
@@ -31,6 +48,9 @@ pub const DEFAULT_INLINE_LIMIT: usize = 16 * 1024;
 /// | [`disabled`](Self::disabled) | `SPANLEDGER_DISABLED` (`1`, `true`) | recording |
 /// | [`sync`](Self::sync) | `SPANLEDGER_SYNC` (`os`, `always`, or milliseconds) | [`Sync::Os`] |
 /// | [`inline_limit`](Self::inline_limit) | `SPANLEDGER_INLINE_LIMIT` (bytes) | 16 KiB |
+/// | [`trace_limits`](Self::trace_limits) | | 3 MiB, an hour |
+/// | `sampler` (feature `mirror`) | `OTEL_TRACES_SAMPLER`, `OTEL_TRACES_SAMPLER_ARG` | what the caller decided, else all |
+/// | `context` (feature `mirror`) | | where the trace is sent |
 #[derive(Clone, Default)]
 #[must_use = "nothing happens until `.build()`"]
 pub struct Builder {
@@ -44,6 +64,21 @@ pub struct Builder {
     events: Option<Choose>,
     recognise: Recognise,
     resource: Map<String, Value>,
+    trace_limits: TraceLimits,
+    context: Option<bool>,
+    #[cfg(feature = "mirror")]
+    sampler: Option<Box<dyn opentelemetry_sdk::trace::ShouldSample>>,
+    #[cfg(feature = "mirror")]
+    sending: Sending,
+}
+
+/// What is said of the mirror.
+#[cfg(feature = "mirror")]
+#[derive(Clone, Default)]
+struct Sending {
+    otlp: Option<Otlp>,
+    off: bool,
+    shutdown_timeout: Option<Duration>,
 }
 
 impl std::fmt::Debug for Builder {
@@ -153,6 +188,95 @@ impl Builder {
         self
     }
 
+    /// Sends what is recorded over OTLP, from a thread of its own that reads the trace. What this
+    /// leaves open the standard environment says; see [`Otlp`] for both. By default there is no
+    /// mirror, and no thread, unless the environment names an endpoint.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// use spanledger::mirror::Otlp;
+    /// let (layer, guard) = spanledger::builder()
+    ///     .root(dir.path())
+    ///     .otlp(Otlp::new().endpoint("http://127.0.0.1:4317").header("x-team", "agents"))
+    ///     .build::<tracing_subscriber::Registry>()?;
+    /// # drop((layer, guard));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[cfg(feature = "mirror")]
+    pub fn otlp(mut self, otlp: Otlp) -> Self {
+        self.sending.otlp = Some(otlp);
+        self
+    }
+
+    /// Sends what is recorded to this address, such as `http://127.0.0.1:4317`. Short for
+    /// [`otlp`](Self::otlp) with nothing but an endpoint; what was set there stays.
+    #[cfg(feature = "mirror")]
+    pub fn otlp_endpoint(mut self, endpoint: impl Into<String>) -> Self {
+        let otlp = self.sending.otlp.unwrap_or_default();
+        self.sending.otlp = Some(otlp.endpoint(endpoint));
+        self
+    }
+
+    /// Whether anything is sent at all. With `false` nothing is, whatever the environment says.
+    #[cfg(feature = "mirror")]
+    pub fn mirror(mut self, sends: bool) -> Self {
+        self.sending.off = !sends;
+        self
+    }
+
+    /// How long [`Guard::shutdown`] and the guard's drop wait for a server to take what was
+    /// recorded. What it doesn't take is sent by whoever starts next. By default 2 s.
+    #[cfg(feature = "mirror")]
+    pub fn shutdown_timeout(mut self, timeout: Duration) -> Self {
+        self.sending.shutdown_timeout = Some(timeout);
+        self
+    }
+
+    /// When a trace goes on in another one: once the lines of its spans are longer than this
+    /// together (in all sessions that share it), or once it is older. By default
+    /// [`DEFAULT_TRACE_BYTES`] and [`DEFAULT_TRACE_TIME`].
+    ///
+    /// Backends cut long traces silently. From then on each `session.turn` is the root of a trace of
+    /// its own, with a link to its `session.run`; the session stays the same. This holds without a
+    /// mirror too: whether a trace will be sent some day is not known when it is recorded.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// let builder = spanledger::builder().trace_limits(1 << 20, Duration::from_secs(600));
+    /// ```
+    pub fn trace_limits(mut self, bytes: u64, time: Duration) -> Self {
+        self.trace_limits = TraceLimits { bytes, time };
+        self
+    }
+
+    /// Whether agent spans are current for the OpenTelemetry API too: inside one,
+    /// `opentelemetry::Context::current()` is that span, so that spans of the API and of a
+    /// `tracing-opentelemetry` layer (filtered by [`otel::not_agent_spans`](crate::otel::not_agent_spans))
+    /// become its children. By default only where the trace is sent: elsewhere their parents would be
+    /// spans that no backend has.
+    #[cfg(feature = "mirror")]
+    pub fn context(mut self, on: bool) -> Self {
+        self.context = Some(on);
+        self
+    }
+
+    /// Which traces are sent: asked once for each, when its root opens. The local trace is
+    /// complete whatever it says. By default what `OTEL_TRACES_SAMPLER` and
+    /// `OTEL_TRACES_SAMPLER_ARG` say, else all whose caller didn't decide otherwise.
+    ///
+    /// ```
+    /// use opentelemetry_sdk::trace::Sampler;
+    /// let builder = spanledger::builder().sampler(Sampler::TraceIdRatioBased(0.1));
+    /// ```
+    #[cfg(feature = "mirror")]
+    pub fn sampler(
+        mut self,
+        sampler: impl opentelemetry_sdk::trace::ShouldSample + 'static,
+    ) -> Self {
+        self.sampler = Some(Box::new(sampler));
+        self
+    }
+
     /// The bare layer, for a registry of your own, and its guard.
     ///
     /// The root need not be writable: then nothing is recorded until it is,
@@ -171,7 +295,8 @@ impl Builder {
             None if disabled => PathBuf::new(),
             None => return Err(Error::NoRoot),
         };
-        let settings = Settings {
+        #[allow(unused_mut)]
+        let mut settings = Settings {
             disabled,
             root: std::path::absolute(&root).unwrap_or(root),
             sync: self.sync.map_or_else(sync_by_env, Ok)?,
@@ -181,7 +306,15 @@ impl Builder {
             },
             redaction: self.redaction,
             resource: self.resource,
+            mirroring: None,
         };
+        #[cfg(feature = "mirror")]
+        let within = self.sending.shutdown_timeout.unwrap_or(SHUTDOWN_TIMEOUT);
+        #[cfg(feature = "mirror")]
+        if !disabled {
+            self.sending.set_up(&mut settings)?;
+        }
+        let context = self.context.unwrap_or(settings.mirroring.is_some());
         let filter = LedgerFilter {
             disabled,
             carry: self.carry.unwrap_or(LevelFilter::INFO),
@@ -190,9 +323,24 @@ impl Builder {
             recognise: self.recognise,
         };
         let recorder = Arc::new(Recorder {
+            context,
+            #[cfg(feature = "neighbour")]
+            sent_twice: false.into(),
             ledger: Ledger::new(settings)?,
+            roots: Roots::new(
+                self.trace_limits,
+                #[cfg(feature = "mirror")]
+                self.sampler.map(Sampling::new).unwrap_or_default(),
+            ),
         });
-        let guard = Guard::new(Arc::clone(&recorder), disabled);
+        #[cfg(feature = "mirror")]
+        recorder.ledger.start_mirror();
+        let guard = Guard::new(
+            Arc::clone(&recorder),
+            disabled,
+            #[cfg(feature = "mirror")]
+            within,
+        );
         let layer = RecordingLayer::new(recorder, filter.clone());
         Ok((layer.with_filter(filter), guard))
     }
@@ -205,6 +353,31 @@ impl Builder {
             .try_init()
             .map_err(|_| Error::AlreadyInitialized)?;
         Ok(guard)
+    }
+}
+
+#[cfg(feature = "mirror")]
+impl Sending {
+    /// Says in the settings what runs here, and, where there is a mirror, what is sent and how.
+    fn set_up(self, settings: &mut Settings) -> Result<(), Error> {
+        settings.resource = crate::mirror::detected(std::mem::take(&mut settings.resource));
+        let to = match self.off {
+            true => None,
+            false => Otlp::resolve(self.otlp, |name| std::env::var(name).ok())?,
+        };
+        let Some(to) = to else { return Ok(()) };
+        settings.mirroring = Some(Mirroring {
+            policy: to.policy().to_string().into(),
+            start: None,
+        });
+        // What it closes for the dead it hands over to itself: no second thread.
+        let recovery = settings.clone();
+        if let Some(mirroring) = &mut settings.mirroring {
+            mirroring.start = Some(Arc::new(move |outbox| {
+                crate::mirror::start(to.clone(), recovery.clone(), outbox)
+            }));
+        }
+        Ok(())
     }
 }
 

@@ -38,6 +38,14 @@ pub enum Error {
         /// The lock that it holds.
         lock: PathBuf,
     },
+    /// A backend can't be asked what it holds.
+    #[cfg(feature = "mirror")]
+    Backend {
+        /// Where, without credentials.
+        url: String,
+        /// What it said, or what happened on the way.
+        why: String,
+    },
     /// A file of the trace can't be read or written.
     #[cfg(feature = "mirror")]
     Io {
@@ -53,6 +61,9 @@ pub enum Error {
         /// What was found.
         why: &'static str,
     },
+    /// A `tracing-opentelemetry` layer beside ours sends agent spans too, under other ids.
+    #[cfg(feature = "neighbour")]
+    SentTwice,
     /// Events are missing from the trace, and it could not even be told so.
     Lost {
         /// How many events no `gap` line tells of yet.
@@ -85,12 +96,19 @@ impl fmt::Display for Error {
                 write!(f, "another process sends from here: it holds {}", lock.display())
             }
             #[cfg(feature = "mirror")]
+            Self::Backend { url, why } => write!(f, "{url}: {why}"),
+            #[cfg(feature = "mirror")]
             Self::Io { path, source } => write!(f, "{}: {source}", path.display()),
             #[cfg(feature = "mirror")]
             Self::Otlp { setting, why } => write!(f, "{setting} can't be used: {why}"),
             Self::AlreadyInitialized => f.write_str(
                 "this process has a global subscriber already; add the layer of \
                  `spanledger::builder().build()` to it instead",
+            ),
+            #[cfg(feature = "neighbour")]
+            Self::SentTwice => f.write_str(
+                "a `tracing-opentelemetry` layer beside the ledger sends agent spans too: give it \
+                 the filter `spanledger::otel::not_agent_spans()`",
             ),
             Self::NotRecording { why } => write!(f, "agent spans are not recorded: {why}"),
             Self::Lost {

@@ -19,14 +19,23 @@ use crate::spans::Session;
 pub struct Guard {
     recorder: Arc<Recorder>,
     disabled: bool,
+    /// How long a shutdown waits for the mirror.
+    #[cfg(feature = "mirror")]
+    within: std::time::Duration,
     done: bool,
 }
 
 impl Guard {
-    pub(crate) fn new(recorder: Arc<Recorder>, disabled: bool) -> Self {
+    pub(crate) fn new(
+        recorder: Arc<Recorder>,
+        disabled: bool,
+        #[cfg(feature = "mirror")] within: std::time::Duration,
+    ) -> Self {
         Self {
             recorder,
             disabled,
+            #[cfg(feature = "mirror")]
+            within,
             done: false,
         }
     }
@@ -45,7 +54,8 @@ impl Guard {
 
     /// Checks that agent spans made here and now reach this ledger: that the layer is installed,
     /// that no global filter (a bare `EnvFilter`, say) switches them off, and that nothing has
-    /// been lost so far.
+    /// been lost so far. With the feature `neighbour`, where agent spans are current for the
+    /// OpenTelemetry API, also that no `tracing-opentelemetry` layer was seen to send them once more.
     pub fn check(&self) -> Result<(), Error> {
         let not = |why| Err(Error::NotRecording { why });
         let recorder = &self.recorder;
@@ -62,6 +72,13 @@ impl Guard {
                 "a global filter switches the target `spanledger` off; make it a per-layer filter",
             );
         }
+        #[cfg(feature = "neighbour")]
+        if recorder
+            .sent_twice
+            .load(std::sync::atomic::Ordering::Relaxed)
+        {
+            return Err(Error::SentTwice);
+        }
         let health = recorder.ledger.health();
         match health.last_error {
             Some(cause) if health.failed > 0 => Err(Error::Lost {
@@ -75,14 +92,26 @@ impl Guard {
 
     /// Tries once more to write what could not be written, syncs what is to be synced, and says
     /// what is missing. Recording still works afterwards.
+    ///
+    /// Where there is a mirror, it sends what it can within
+    /// `Builder::shutdown_timeout` and ends; the rest, and what is
+    /// recorded later, is sent by whoever starts next. That something is left to send is no error:
+    /// `Health::mirror` says it.
     pub fn shutdown(mut self) -> Result<Health, Error> {
         self.done = true;
-        close(&self.recorder)
+        self.close()
+    }
+
+    fn close(&self) -> Result<Health, Error> {
+        let recorder = &self.recorder;
+        let (missing, synced) = recorder.ledger.flush();
+        #[cfg(feature = "mirror")]
+        recorder.ledger.stop_mirror(self.within);
+        told(recorder, missing, synced)
     }
 }
 
-fn close(recorder: &Recorder) -> Result<Health, Error> {
-    let (missing, synced) = recorder.ledger.flush();
+fn told(recorder: &Recorder, missing: u64, synced: std::io::Result<()>) -> Result<Health, Error> {
     let health = recorder.ledger.health();
     let cause = match synced {
         Err(error) => format!("sync: {error}"),
@@ -99,7 +128,7 @@ fn close(recorder: &Recorder) -> Result<Health, Error> {
 impl Drop for Guard {
     fn drop(&mut self) {
         if !self.done {
-            let _ = close(&self.recorder);
+            let _ = self.close();
         }
     }
 }

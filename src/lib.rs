@@ -10,6 +10,8 @@ mod layer;
 pub mod ledger;
 #[cfg(feature = "mirror")]
 pub mod mirror;
+#[cfg(feature = "mirror")]
+pub mod otel;
 pub mod reader;
 mod recognise;
 pub mod redact;
@@ -22,10 +24,10 @@ mod builder;
 mod error;
 mod guard;
 
-pub use builder::{Builder, DEFAULT_INLINE_LIMIT};
+pub use builder::{Builder, DEFAULT_INLINE_LIMIT, DEFAULT_TRACE_BYTES, DEFAULT_TRACE_TIME};
 pub use error::Error;
 pub use event::{
-    AsFailure, Failure, Outcome, RemoteContext, RemoteContextError, Totals, Usage, ViaDeref,
+    AsFailure, Failure, Marks, Outcome, RemoteContext, RemoteContextError, Totals, Usage, ViaDeref,
     ViaError, new_session_id,
 };
 pub use guard::{Guard, Handle};

@@ -98,3 +98,23 @@ fn a_root_that_is_not_there_has_nothing_to_find() {
     let done = run(&dir.path().join("none"), &["find", "call_1"]);
     assert_eq!(done.code, 2, "{done:?}");
 }
+
+#[test]
+fn the_beginning_of_an_id_is_enough_if_only_one_begins_so() {
+    let recording = recorded();
+    let trace = recording.trace();
+    let id = trace.session("ses_1")[1].trace_id.clone().unwrap();
+    let done = run(recording.dir.path(), &["find", &id[..10].to_uppercase()]);
+    assert_eq!(done.code, 0, "{done:?}");
+    assert!(done.out.contains("trace in session ses_1: "), "{done:?}");
+    let message = run(recording.dir.path(), &["find", "msg_", "--json"]);
+    assert_eq!(message.objects()[0]["type"], "message", "{message:?}");
+    let many = run(recording.dir.path(), &["find", "ses_"]);
+    assert_eq!(many.code, 2, "{many:?}");
+    assert!(
+        many.err.contains("could be any of ses_1, ses_2"),
+        "{many:?}"
+    );
+    // Too short to be meant as one.
+    assert_eq!(run(recording.dir.path(), &["find", &id[..3]]).code, 2);
+}

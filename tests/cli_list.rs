@@ -121,3 +121,44 @@ fn a_status_that_is_none_is_a_usage_error() {
     assert_eq!(done.code, 2);
     assert!(done.err.contains("busy, idle, waiting"), "{done:?}");
 }
+
+#[test]
+fn sessions_that_cannot_be_read_are_named_with_the_reason() {
+    let recording = recorded();
+    let root = recording.dir.path();
+    let make = |id: &str, text: &str| {
+        let dir = root.join("sessions").join(id);
+        std::fs::create_dir_all(&dir).unwrap();
+        std::fs::write(dir.join("trace.0001.jsonl"), text).unwrap();
+    };
+    let failed = spanledger::reader::session_dir(root, "ses_failed").join("trace.0001.jsonl");
+    let newer = std::fs::read_to_string(failed).unwrap();
+    make("newer", &newer.replace("{\"v\":1,", "{\"v\":7,"));
+    make("broken", "this is no line\n");
+    // A writer has just made this one.
+    std::fs::create_dir_all(root.join("sessions/begun")).unwrap();
+
+    let done = run(root, &["list"]);
+    assert_eq!(done.code, 3, "{done:?}");
+    assert_eq!(done.out.matches("ses_").count(), 4, "{done:?}");
+    let told: Vec<_> = done.err.lines().collect();
+    assert_eq!(told.len(), 2, "{done:?}");
+    assert!(told[0].contains("sessions/broken can't be read: "));
+    assert!(told[1].contains("sessions/newer can't be read: "));
+    assert!(told[1].contains("version 7") && told[1].contains("version 1"));
+
+    let done = run(root, &["list", "--json", "--agent", "reviewer"]);
+    assert_eq!(done.code, 3, "{done:?}");
+    let objects = done.objects();
+    assert_eq!(objects.len(), 3, "{done:?}");
+    assert_eq!(objects[0]["session_id"], "ses_child");
+    assert!(objects[1]["dir"].as_str().unwrap().ends_with("broken"));
+    assert!(objects[2]["error"].as_str().unwrap().contains("version 7"));
+
+    let grep = run(root, &["grep", "gasket"]);
+    assert_eq!(grep.code, 3, "{grep:?}");
+    assert!(grep.out.contains("ses_parent") && grep.err.contains("sessions/newer"));
+    let prune = run(root, &["prune", "--keep", "0", "--dry-run"]);
+    assert_eq!(prune.code, 3, "{prune:?}");
+    assert!(prune.err.contains("sessions/broken"), "{prune:?}");
+}

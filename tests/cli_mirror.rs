@@ -7,8 +7,9 @@ mod cli;
 mod otlp_server;
 mod support;
 
-use cli::{Victim, run};
-use otlp_server::OtlpServer;
+use cli::{Running, Victim, run};
+use otlp_server::{OtlpServer, Reply};
+use serde_json::Value;
 use spanledger::{Outcome, SpanExt, spans};
 use support::Recording;
 use tracing_subscriber::layer::SubscriberExt;
@@ -29,7 +30,7 @@ fn what_is_owed_is_sent_and_told() {
     let server = OtlpServer::start();
     let done = run(
         root.path(),
-        &["mirror", "--endpoint", &server.url(), "--json"],
+        &["mirror", "--once", "--endpoint", &server.url(), "--json"],
     );
     assert_eq!(done.code, 0, "{done:?}");
     let sent = done.objects();
@@ -61,7 +62,10 @@ fn a_span_that_was_open_when_its_process_was_killed_is_sent_as_interrupted() {
     let name = "a_span_that_was_open_when_its_process_was_killed_is_sent_as_interrupted";
     Victim::start(name, root.path()).kill();
     let server = OtlpServer::start();
-    let done = run(root.path(), &["mirror", "--endpoint", &server.url()]);
+    let done = run(
+        root.path(),
+        &["mirror", "--once", "--endpoint", &server.url()],
+    );
     assert_eq!(done.code, 0, "{done:?}");
     let received = server.received();
     let requests = received
@@ -103,10 +107,145 @@ fn a_server_that_is_not_there_is_a_finding_and_nothing_is_lost() {
     drop(listener);
     let done = run(
         root.path(),
-        &["mirror", "--endpoint", &url, "--patience", "0s"],
+        &["mirror", "--once", "--endpoint", &url, "--patience", "0s"],
     );
     assert_eq!(done.code, 1, "{done:?}");
     let server = OtlpServer::start();
-    let done = run(root.path(), &["mirror", "--endpoint", &server.url()]);
-    assert!(done.out.starts_with("1 spans sent"), "{done:?}");
+    let done = run(
+        root.path(),
+        &["mirror", "--once", "--endpoint", &server.url()],
+    );
+    assert!(done.out.starts_with("1 span sent"), "{done:?}");
+}
+
+#[test]
+fn without_once_it_goes_on_with_who_comes_and_ends_later() {
+    let mut root = recorded();
+    let server = OtlpServer::start();
+    let url = server.url();
+    let args = ["mirror", "--endpoint", &url, "--json"];
+    let mut mirror = Running::start(root.path(), &args);
+    let spans = |line: String| serde_json::from_str::<Value>(&line).unwrap()["spans"].clone();
+    assert_eq!(spans(mirror.line()), 1);
+    for n in 2..4 {
+        let recording = Recording::again(root);
+        recording.run(|| {
+            let run = spans::session_run(format!("ses_{n}"), "planner").start();
+            run.finish(Outcome::Ok);
+        });
+        root = recording.end();
+        assert_eq!(spans(mirror.line()), 1);
+    }
+    assert_eq!(server.received().len(), 3);
+}
+
+#[test]
+fn one_that_is_killed_while_it_goes_on_is_noticed() {
+    if let Some(root) = cli::is_victim() {
+        let (layer, _guard) = spanledger::builder().root(root).build().unwrap();
+        let _default = tracing::subscriber::set_default(tracing_subscriber::registry().with(layer));
+        let _run = spans::session_run("ses_killed", "planner")
+            .start()
+            .entered();
+        cli::wait_to_be_killed();
+    }
+    let root = tempfile::tempdir().unwrap();
+    let name = "one_that_is_killed_while_it_goes_on_is_noticed";
+    let victim = Victim::start(name, root.path());
+    let server = OtlpServer::start();
+    let url = server.url();
+    let args = ["mirror", "--endpoint", &url, "--json"];
+    let mut mirror = Running::start(root.path(), &args);
+    victim.kill();
+    mirror.until("\"spans\":1");
+}
+
+#[test]
+fn what_was_recorded_for_another_endpoint_is_left_alone_and_counted() {
+    let recording = Recording::with(|builder| builder.otlp_endpoint("http://127.0.0.1:1"));
+    recording.run(|| drop(spans::session_run("ses_1", "planner").start()));
+    let root = recording.end();
+    let server = OtlpServer::start();
+    let mut args = vec!["mirror", "--once", "--endpoint"];
+    let url = server.url();
+    args.push(&url);
+    let done = run(root.path(), &args);
+    assert_eq!(done.code, 0, "{done:?}");
+    assert!(
+        done.out.contains("1 segment recorded for another endpoint"),
+        "{done:?}"
+    );
+    assert_eq!(server.received().len(), 0);
+    args.push("--any-endpoint");
+    let done = run(root.path(), &args);
+    assert!(done.out.starts_with("1 span sent"), "{done:?}");
+    assert!(!root.path().join("outbox/ses_1.0001").exists());
+}
+
+#[test]
+fn a_dead_letter_that_is_taken_when_sent_again_is_resolved() {
+    let root = recorded();
+    let bad = || Reply::http(400);
+    let server = OtlpServer::scripted([bad(), bad()]);
+    let url = server.url();
+    let letters = || {
+        let status = run(root.path(), &["mirror", "--status", "--json"]).objects();
+        status[0]["dead_letters"].as_u64().unwrap()
+    };
+    run(root.path(), &["mirror", "--once", "--endpoint", &url]);
+    assert_eq!(letters(), 1);
+    let resend = || {
+        let args = ["mirror", "--resend", "--endpoint", &url, "--json"];
+        run(root.path(), &args).objects().remove(0)
+    };
+    // Still refused: nothing changes.
+    let again = resend();
+    assert_eq!((&again["spans"], &again["dead"]), (&0.into(), &1.into()));
+    assert_eq!(letters(), 1);
+    let taken = resend();
+    assert_eq!((&taken["spans"], &taken["dead"]), (&1.into(), &0.into()));
+    assert_eq!(letters(), 0);
+    assert_eq!(resend()["requests"], 0);
+    let received = server.received();
+    assert_eq!(received[0].raw, received[2].raw);
+}
+
+#[test]
+fn all_spans_of_a_partial_success_are_sent_again() {
+    let recording = Recording::new();
+    recording.run(|| {
+        for _ in 0..3 {
+            let run = spans::session_run("ses_1", "planner").start();
+            run.finish(Outcome::Ok);
+        }
+    });
+    let root = recording.end();
+    let server = OtlpServer::scripted([Reply::Partial {
+        rejected: 2,
+        message: "odd".into(),
+    }]);
+    let url = server.url();
+    run(root.path(), &["mirror", "--once", "--endpoint", &url]);
+    let args = ["mirror", "--resend", "--endpoint", &url, "--json"];
+    let done = run(root.path(), &args).objects();
+    assert_eq!(done[0]["spans"], 3);
+    let received = server.received();
+    assert_eq!(received[0].raw, received[1].raw);
+    let status = run(root.path(), &["mirror", "--status", "--json"]).objects();
+    assert_eq!(status[0]["dead_letters"], 0);
+}
+
+#[test]
+fn the_status_says_how_far_behind_it_is() {
+    let recording = Recording::with(|builder| builder.otlp_endpoint("http://127.0.0.1:1"));
+    recording.run(|| drop(spans::session_run("ses_1", "planner").start()));
+    let root = recording.end();
+    let status = run(root.path(), &["mirror", "--status", "--json"]).objects();
+    assert!(status[0]["owed_bytes"].as_u64().unwrap() > 0);
+    assert_eq!(status[0]["marked_segments"], 1);
+    assert!(status[0]["owed_since"].as_str().unwrap().ends_with('Z'));
+    let all = run(root.path(), &["status", "--json"]).json();
+    assert_eq!(all["mirror"]["owed_bytes"], status[0]["owed_bytes"]);
+    let text = run(root.path(), &["status"]);
+    assert!(text.out.contains("mirror"), "{text:?}");
 }

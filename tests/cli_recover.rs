@@ -43,7 +43,7 @@ fn what_a_killed_process_left_open_is_closed_and_said() {
         "{done:?}"
     );
     assert!(lines[2].contains("run planner"), "{done:?}");
-    assert_eq!(lines[3], "2 spans closed in 1 sessions");
+    assert_eq!(lines[3], "2 spans closed in 1 session");
     let trace = Trace::read(dir.path());
     let closed = trace.all("interrupted");
     assert_eq!(closed.len(), 2);
@@ -87,4 +87,21 @@ fn a_session_that_is_not_there_ends_with_2_and_is_named() {
     let done = run(recording.dir.path(), &["recover", "ses_9"]);
     assert_eq!(done.code, 2);
     assert!(done.err.contains("\"ses_9\""), "{done:?}");
+}
+
+#[test]
+fn a_recovered_session_is_no_younger_and_still_its_agents() {
+    let dir = killed("a_recovered_session_is_no_younger_and_still_its_agents");
+    let listed = || run(dir.path(), &["list", "--json"]).objects().remove(0);
+    let before = listed();
+    assert_eq!(run(dir.path(), &["recover"]).code, 0);
+    let after = listed();
+    assert_eq!(after["open"], serde_json::json!([]));
+    assert_eq!(after["last"], before["last"]);
+    assert_eq!(after["process"], before["process"]);
+    let shown = run(dir.path(), &["show"]);
+    let stands = "status   interrupted  its process died";
+    assert!(shown.out.contains(stands), "{shown:?}");
+    let pid = format!("pid {},", before["process"]["pid"]);
+    assert!(shown.out.contains(&pid), "{shown:?}");
 }

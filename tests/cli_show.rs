@@ -201,7 +201,7 @@ fn one_line_is_decoded_with_its_blob() {
 fn a_subagent_is_named_and_nested_when_asked_for() {
     let recording = recorded();
     let done = show(&recording, &[]);
-    assert!(done.out.contains("helper  ses_child"), "{done:?}");
+    assert!(done.out.contains("helper ses_child"), "{done:?}");
     assert!(!done.out.contains("I am the helper."), "{done:?}");
     let nested = show(&recording, &["--recursive"]);
     assert!(nested.out.contains("I am the helper."), "{nested:?}");
@@ -231,5 +231,180 @@ fn an_ambiguous_prefix_names_the_candidates() {
     assert!(
         done.err.contains("ses_1") && done.err.contains("ses_child"),
         "{done:?}"
+    );
+}
+
+/// A session of three turns, long enough that its ends are far from its middle.
+fn long() -> Recording {
+    let recording = Recording::new();
+    recording.run(|| {
+        let run = spans::session_run("ses_1", "planner").start();
+        let _run = run.clone().entered();
+        for said in ["first", "second", "third"] {
+            let turn = spans::session_turn().start();
+            turn.in_scope(|| {
+                events::message_user(said).emit();
+                let long = "drip ".repeat(1_000);
+                (0..100).for_each(|_| events::message_assistant(&long).emit());
+            });
+            turn.finish(Outcome::Ok);
+        }
+        run.finish(Outcome::Ok);
+    });
+    recording
+}
+
+/// Breaks the line that has this text.
+fn break_line(recording: &Recording, text: &str) {
+    let dir = spanledger::reader::session_dir(recording.dir.path(), "ses_1");
+    let path = dir.join("trace.0001.jsonl");
+    let trace = std::fs::read_to_string(&path).unwrap();
+    assert_eq!(trace.matches(text).count(), 1, "{text}");
+    let broken = |line: &str| match line.contains(text) {
+        true => line.replacen("\"kind\":", "\"kind\"!", 1),
+        false => line.to_owned(),
+    };
+    let lines: Vec<String> = trace.split_inclusive('\n').map(broken).collect();
+    std::fs::write(path, lines.concat()).unwrap();
+}
+
+#[test]
+fn one_turn_of_a_long_session_says_that_the_rest_was_not_read() {
+    let recording = long();
+    let done = show(&recording, &["--turn", "2"]);
+    assert!(done.out.contains("second"), "{done:?}");
+    let said = "only this turn and the session's ends were read";
+    assert!(done.out.contains(said), "{done:?}");
+    let objects = show(&recording, &["--turn", "2", "--json"]).objects();
+    assert_eq!(objects[0]["whole"], false);
+    // Of a short one everything was read, and there is nothing to say.
+    let short = show(&recorded(), &["--turn", "2"]);
+    assert!(!short.out.contains("were read"), "{short:?}");
+    // The middle is damaged and the third turn is not: nothing is claimed of it.
+    break_line(&recording, "\"content\":\"second\"");
+    assert_eq!(show(&recording, &["--turn", "3"]).err, "");
+}
+
+#[test]
+fn one_turn_tells_what_in_it_is_damaged() {
+    let recording = long();
+    break_line(&recording, "\"content\":\"second\"");
+    for args in [&["--turn", "2"][..], &["--turn", "2", "--prompt"]] {
+        let all = [&["show", "ses_1"], args].concat();
+        let done = run(recording.dir.path(), &all);
+        assert_eq!(done.code, 3, "{done:?}");
+        assert_eq!(done.err.lines().count(), 1, "{done:?}");
+        assert!(done.err.contains("not a line of a trace"), "{done:?}");
+    }
+}
+
+#[test]
+fn one_turn_tells_what_is_damaged_at_the_ends() {
+    let recording = long();
+    break_line(&recording, "\"seq\":2,");
+    let done = run(recording.dir.path(), &["show", "ses_1", "--turn", "3"]);
+    assert_eq!(done.code, 3, "{done:?}");
+    assert!(done.out.contains("third"), "{done:?}");
+    assert!(done.err.contains("trace.0001.jsonl"), "{done:?}");
+    let missing = run(recording.dir.path(), &["show", "ses_1", "--turn", "9"]);
+    assert_eq!(missing.code, 3, "{missing:?}");
+    assert!(missing.err.contains("no turn 9"), "{missing:?}");
+}
+
+#[test]
+fn a_line_that_cannot_be_read_is_told_as_damaged() {
+    let recording = long();
+    break_line(&recording, "\"content\":\"first\"");
+    let done = run(recording.dir.path(), &["show", "ses_1", "--event", "1:4"]);
+    assert_eq!(done.code, 3, "{done:?}");
+    assert!(done.err.contains("there is no line 1:4"), "{done:?}");
+    assert!(done.err.contains("not a line of a trace"), "{done:?}");
+}
+
+#[test]
+fn what_was_asked_for_and_is_not_there_is_told() {
+    let recording = recorded();
+    let ask = |args: &[&str]| run(recording.dir.path(), &[&["show", "ses_1"], args].concat());
+    for (args, said) in [
+        (["--run", "3"], "has 2 runs, and no run 3"),
+        (["--around", "7:1"], "nothing around 7:1"),
+    ] {
+        let done = ask(&args);
+        assert_eq!(done.code, 2, "{done:?}");
+        assert!(done.err.contains(said), "{done:?}");
+    }
+    let child = run(recording.dir.path(), &["show", "ses_child", "--errors"]);
+    assert!(child.out.ends_with("Nothing went wrong.\n"), "{child:?}");
+    let then = ask(&["--since", "0s"]);
+    assert!(then.out.ends_with("Nothing happened then.\n"), "{then:?}");
+}
+
+#[test]
+fn a_person_who_was_asked_stands_on_the_tools_row() {
+    let recording = Recording::new();
+    recording.run(|| {
+        let run = spans::session_run("ses_1", "planner").start();
+        let _run = run.clone().entered();
+        let _turn = spans::session_turn().start().entered();
+        let tool = spans::tool_call("edit", "call_1").start();
+        let ask = spans::permission_evaluate("edit").child_of(&tool).start();
+        ask.set("action", "ask");
+        events::hitl_request("int_1").on(&ask).emit();
+        let waiting = cli::run(recording.dir.path(), &["show", "ses_1"]);
+        assert!(
+            waiting.out.contains("permission not decided"),
+            "{waiting:?}"
+        );
+        assert!(waiting.out.contains("asks       int_1"), "{waiting:?}");
+        ask.session().unwrap().hitl_response("int_1", "allow_once");
+        ask.set("decided_by", "ada");
+        ask.set("decision", "allow_once");
+        ask.finish(Outcome::Ok);
+        tool.finish(Outcome::Ok);
+    });
+    let decisions = show(&recording, &["--permissions"]).out;
+    let told = "decision  ask    edit – by –, ada: allow_once  1:";
+    assert!(decisions.contains(told), "{decisions}");
+    let done = show(&recording, &[]);
+    assert!(done.out.contains("asked ada: allow_once, "), "{done:?}");
+    assert!(!done.out.contains("int_1"), "{done:?}");
+    let full = show(&recording, &["--full"]);
+    assert!(full.out.contains("answer     allow_once"), "{full:?}");
+}
+
+#[test]
+fn narrowed_or_not_a_turn_is_titled_alike() {
+    let recording = recorded();
+    let title = |args: &[&str]| {
+        let done = show(&recording, args);
+        let title = done.out.lines().find(|line| line.starts_with("Turn 2"));
+        title.map(str::to_owned).unwrap()
+    };
+    let whole = title(&[]);
+    assert!(whole.contains("tool "), "{whole}");
+    assert_eq!(title(&["--errors"]), whole);
+    assert_eq!(title(&["--turn", "2"]), whole);
+    let one = show(&recording, &["--turn", "2", "--errors"]);
+    assert!(one.out.contains("no such valve"), "{one:?}");
+    assert!(!one.out.contains("drip"), "{one:?}");
+}
+
+#[test]
+fn what_has_no_room_on_a_row_is_shown_by_full_below_it() {
+    let recording = recorded();
+    let at_60 = |args: &[&str]| {
+        let mut command = cli::spanledger(recording.dir.path());
+        command
+            .env("COLUMNS", "60")
+            .args(["show", "ses_1"])
+            .args(args);
+        Done::from(command.output().unwrap()).out
+    };
+    assert!(!at_60(&[]).contains("high"), "{}", at_60(&[]));
+    let full = at_60(&["--full"]);
+    assert!(full.contains("high"), "{full}");
+    assert!(
+        full.lines().all(|line| line.chars().count() <= 60),
+        "{full}"
     );
 }

@@ -52,7 +52,9 @@ fn an_observer_gets_one_document_with_stable_names() {
         assert_eq!(document["sessions"], 2);
         assert_eq!(document["by_status"]["waiting"], 1);
         assert_eq!(document["by_status"]["ended"], 1);
-        assert_eq!(document["deep"], json!(null));
+        assert_eq!(document["checks"]["whole"], true);
+        assert_eq!(document["checks"]["at_least"], false);
+        assert_eq!(document["checks"]["unreadable"], json!([]));
         assert_eq!(document["live"].as_array().unwrap().len(), 1);
         let live = &document["live"][0];
         assert_eq!(live["session_id"], "ses_1");
@@ -98,7 +100,7 @@ fn a_session_that_ended_never_stalls() {
 }
 
 #[test]
-fn masks_cuts_and_damage_are_counted_only_when_everything_is_read() {
+fn masks_torn_ends_and_damage_are_told_without_being_asked_for() {
     let recording = Recording::new();
     let session = recording.handle().session("ses_1");
     session.title("password=hunter2hunter2 is not to be seen");
@@ -108,19 +110,92 @@ fn masks_cuts_and_damage_are_counted_only_when_everything_is_read() {
     let text = std::fs::read_to_string(&path).unwrap();
     let masked = text.matches("[masked rule=").count();
     assert!(masked > 0, "{text}");
-    std::fs::write(
-        &path,
-        text.replacen("\"seq\":3", "\"seq\"!3", 1) + "{\"torn",
-    )
-    .unwrap();
-    assert_eq!(run(root, &["status"]).code, 0);
-    let done = run(root, &["status", "--deep", "--json"]);
-    assert_eq!(done.code, 3, "{done:?}");
-    let deep = &done.json()["deep"];
-    assert_eq!(deep["masked"], masked);
-    assert_eq!(deep["damaged"], 1);
-    assert_eq!(deep["cut"], 0);
-    assert_eq!(deep["gaps"], 0);
+    let before = run(root, &["status"]);
+    assert_eq!(before.code, 0, "{before:?}");
+    assert!(before.out.contains("damage   0 places"), "{before:?}");
+    let damaged = text.replacen("\"seq\":3", "\"seq\"!3", 1);
+    std::fs::write(&path, damaged + "{\"torn").unwrap();
+    for args in [&["status", "--json"][..], &["status", "--deep", "--json"]] {
+        let done = run(root, args);
+        assert_eq!(done.code, 3, "{done:?}");
+        assert!(done.err.contains("trace.0001.jsonl"), "{done:?}");
+        let checks = &done.json()["checks"];
+        assert_eq!(checks["masked"], masked);
+        assert_eq!(checks["damaged"], 1);
+        // Its writer lives: what has no newline yet may become a line.
+        assert_eq!(checks["torn"], 0);
+        assert_eq!((&checks["cut"], &checks["gaps"]), (&json!(0), &json!(0)));
+    }
+}
+
+#[test]
+fn what_was_masked_in_the_middle_of_a_long_session_is_told_by_its_ends() {
+    let recording = Recording::new();
+    recording.run(|| {
+        let run = spans::session_run("ses_1", "planner").start();
+        run.in_scope(|| {
+            let say = |text: &str| events::message_user(text).emit();
+            let long = "a word or two, and ".repeat(100);
+            (0..50).for_each(|_| say(&long));
+            say("password=hunter2hunter2 is not to be seen");
+            (0..50).for_each(|_| say(&long));
+        });
+        run.finish(Outcome::Ok);
+    });
+    let root = recording.dir.path();
+    let checks = run_json(&recording, &["status", "--json"])["checks"].clone();
+    assert_eq!(checks["whole"], false, "{checks}");
+    assert_eq!(
+        (&checks["masked"], &checks["at_least"]),
+        (&json!(1), &json!(false))
+    );
+    let text = run(root, &["status"]).out;
+    assert!(text.contains("masked   1 time in lines"), "{text}");
+    assert!(text.contains("--deep reads everything"), "{text}");
+    let deep = run_json(&recording, &["status", "--deep", "--json"])["checks"].clone();
+    assert_eq!((&deep["whole"], &deep["masked"]), (&json!(true), &json!(1)));
+
+    // As an older spanledger wrote it: then there may be more than the ends tell.
+    let path = spanledger::reader::session_dir(root, "ses_1").join("trace.0001.jsonl");
+    let text = std::fs::read_to_string(&path).unwrap();
+    let at = text.rfind(",\"marks\":{").unwrap();
+    let end = at + text[at..].find('}').unwrap() + 1;
+    std::fs::write(&path, [&text[..at], &text[end..]].concat()).unwrap();
+    let old = run_json(&recording, &["status", "--json"])["checks"].clone();
+    assert_eq!(
+        (&old["masked"], &old["at_least"]),
+        (&json!(0), &json!(true))
+    );
+    assert!(run(root, &["status"]).out.contains("masked   at least 0"));
+}
+
+#[test]
+fn gaps_are_told_by_the_ends_of_the_sessions() {
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/v1");
+    let done = run(&root, &["status", "--json"]);
+    assert_eq!(done.code, 0, "{done:?}");
+    let checks = &done.json()["checks"];
+    assert_eq!(checks["gaps"], 1, "{checks}");
+    assert!(checks["missing_events"].as_u64().unwrap() > 0, "{checks}");
+    assert!(checks["masked"].as_u64().unwrap() > 0, "{checks}");
+}
+
+#[test]
+fn a_stalled_session_is_told_to_cron_even_if_another_is_damaged() {
+    let recording = Recording::new();
+    recording.run(|| {
+        let _run = spans::session_run("ses_1", "planner").start().entered();
+        let root = recording.dir.path();
+        let dir = root.join("sessions/broken");
+        std::fs::create_dir_all(&dir).unwrap();
+        std::fs::write(dir.join("trace.0001.jsonl"), "no line\n").unwrap();
+        let calm = run(root, &["status", "--stalled-after", "1d"]);
+        assert_eq!(calm.code, 3, "{calm:?}");
+        assert!(calm.out.contains("1 session that can't be read"));
+        let done = run(root, &["status", "--stalled-after", "0s"]);
+        assert_eq!(done.code, 1, "{done:?}");
+        assert!(done.err.contains("sessions/broken"), "{done:?}");
+    });
 }
 
 #[test]

@@ -318,3 +318,31 @@ fn an_escape_in_a_title_does_not_reach_the_terminal() {
         "{done:?}"
     );
 }
+
+#[test]
+fn ctrl_c_ends_it_well_and_after_a_whole_line() {
+    let recording = Recording::new();
+    recording.run(|| {
+        let run = spans::session_run("ses_1", "planner").start();
+        let mut answer = run.stream("msg_1");
+        for signal in [libc::SIGINT, libc::SIGTERM] {
+            let mut tail = cli::spanledger(recording.dir.path())
+                .args(["tail", "ses_1"])
+                .stdout(std::process::Stdio::piped())
+                .spawn()
+                .unwrap();
+            let mut out = std::io::BufReader::new(tail.stdout.take().unwrap());
+            let mut said = String::new();
+            while !said.contains("planner") {
+                assert_ne!(out.read_line(&mut said).unwrap(), 0, "{said:?}");
+            }
+            answer.push("The gasket is worn and ");
+            // SAFETY: a child of ours that has not been waited for.
+            unsafe { libc::kill(tail.id() as i32, signal) };
+            std::io::Read::read_to_string(&mut out, &mut said).unwrap();
+            let status = tail.wait().unwrap();
+            assert_eq!(status.code(), Some(0), "{status:?} {said:?}");
+            assert!(said.ends_with('\n'), "{said:?}");
+        }
+    });
+}

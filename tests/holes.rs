@@ -107,7 +107,7 @@ fn damage_of_one_kind_that_lies_side_by_side_is_told_once() {
     std::fs::create_dir_all(&dir).unwrap();
     let newer = |seq| line(1, seq).replacen("\"v\":1", "\"v\":2", 1);
     segment(&dir, 1, &[newer(1), newer(2), newer(3)]);
-    let (_, damages) = Store::new(root.path()).read(&dir).unwrap();
+    let damages = Store::new(root.path()).read(&dir).unwrap().damages;
     assert_eq!(damages.len(), 1);
     assert_eq!(damages[0].bytes, 3 * newer(1).len() as u64);
     assert_eq!(damages[0].why, NotALine::Newer { found: 2 });

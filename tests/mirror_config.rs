@@ -426,9 +426,9 @@ fn content_is_sent_only_by_those_who_ask_for_it_on_spans() {
 #[test]
 fn there_are_no_limits_by_default() {
     let limits = resolve(None, &[HERE]).limits;
-    assert_eq!(limits.value_length, None);
-    assert_eq!(limits.attributes, None);
-    assert_eq!((limits.events, limits.links), (None, None));
+    assert_eq!(limits.attribute_length, None);
+    assert_eq!(limits.attribute_count, None);
+    assert_eq!((limits.event_count, limits.link_count), (None, None));
 }
 
 #[test]
@@ -439,8 +439,8 @@ fn a_limit_in_code_beats_that_for_spans_beats_the_general_one() {
         ("OTEL_ATTRIBUTE_COUNT_LIMIT", "10"),
     ];
     let limits = resolve(None, &general).limits;
-    assert_eq!(limits.value_length, Some(100));
-    assert_eq!(limits.attributes, Some(10));
+    assert_eq!(limits.attribute_length, Some(100));
+    assert_eq!(limits.attribute_count, Some(10));
     let mut spans = general.to_vec();
     spans.extend([
         ("OTEL_SPAN_ATTRIBUTE_VALUE_LENGTH_LIMIT", "200"),
@@ -449,18 +449,24 @@ fn a_limit_in_code_beats_that_for_spans_beats_the_general_one() {
         ("OTEL_SPAN_LINK_COUNT_LIMIT", "22"),
     ]);
     let limits = resolve(None, &spans).limits;
-    assert_eq!(limits.value_length, Some(200));
-    assert_eq!(limits.attributes, Some(20));
-    assert_eq!((limits.events, limits.links), (Some(21), Some(22)));
+    assert_eq!(limits.attribute_length, Some(200));
+    assert_eq!(limits.attribute_count, Some(20));
+    assert_eq!(
+        (limits.event_count, limits.link_count),
+        (Some(21), Some(22))
+    );
     let code = Otlp::new()
         .value_length_limit(300)
         .attribute_limit(30)
         .event_limit(31)
         .link_limit(32);
     let limits = resolve(code, &spans).limits;
-    assert_eq!(limits.value_length, Some(300));
-    assert_eq!(limits.attributes, Some(30));
-    assert_eq!((limits.events, limits.links), (Some(31), Some(32)));
+    assert_eq!(limits.attribute_length, Some(300));
+    assert_eq!(limits.attribute_count, Some(30));
+    assert_eq!(
+        (limits.event_count, limits.link_count),
+        (Some(31), Some(32))
+    );
 }
 
 #[test]

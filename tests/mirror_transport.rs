@@ -8,14 +8,15 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::StatusCode;
-use opentelemetry_proto::tonic::collector::trace::v1::{
-    ExportTraceServiceRequest, ExportTraceServiceResponse,
-};
-use opentelemetry_proto::tonic::common::v1::{AnyValue, KeyValue, any_value};
-use opentelemetry_proto::tonic::trace::v1::{ResourceSpans, ScopeSpans, Span};
+use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest as Theirs;
 use otlp_server::{Authority, OtlpServer, Received, Reply};
 use prost::Message;
-use spanledger::mirror::{Answer, Compression, MAX_ANSWER, Otlp, Pem, Protocol, Transport};
+use spanledger::mirror::otlp::{AnyValue, KeyValue, any_value};
+use spanledger::mirror::otlp::{ExportTraceServiceRequest, ExportTraceServiceResponse};
+use spanledger::mirror::otlp::{ResourceSpans, ScopeSpans, Span};
+use spanledger::mirror::{
+    Answer, Compression, Encoding, MAX_ANSWER, Otlp, Pem, Protocol, Transport,
+};
 use tonic::Code;
 
 const PROTOCOLS: [Protocol; 3] = [Protocol::Grpc, Protocol::HttpProtobuf, Protocol::HttpJson];
@@ -29,7 +30,6 @@ fn request(text: &str) -> ExportTraceServiceRequest {
         value: Some(AnyValue {
             value: Some(any_value::Value::StringValue(text.to_owned())),
         }),
-        ..KeyValue::default()
     };
     let span = Span {
         trace_id: vec![1; 16],
@@ -51,6 +51,11 @@ fn request(text: &str) -> ExportTraceServiceRequest {
     }
 }
 
+/// The same, as OpenTelemetry's own types read it.
+fn as_read(text: &str) -> Theirs {
+    Theirs::decode(&*request(text).encode_to_vec()).unwrap()
+}
+
 fn to(server: &OtlpServer, protocol: Protocol) -> Otlp {
     Otlp::new().endpoint(server.url()).protocol(protocol)
 }
@@ -60,8 +65,16 @@ fn connect(otlp: Otlp) -> Transport {
     Transport::connect(&resolved).unwrap()
 }
 
+async fn ask(transport: &Transport, text: &str) -> Answer {
+    let request = match transport.encoding() {
+        Encoding::Json => request(text).to_json(),
+        _ => request(text).encode_to_vec(),
+    };
+    transport.send(request.into()).await
+}
+
 async fn send(otlp: Otlp) -> Answer {
-    connect(otlp).send(request("hello")).await
+    ask(&connect(otlp), "hello").await
 }
 
 /// The one request that came.
@@ -119,7 +132,7 @@ async fn spans_arrive_as_they_are_over_each_protocol() {
         let server = OtlpServer::start();
         assert_ok(&send(to(&server, protocol)).await);
         let received = only(&server);
-        assert_eq!(received.request, Some(request("hello")), "{protocol:?}");
+        assert_eq!(received.request, Some(as_read("hello")), "{protocol:?}");
         let (path, kind) = match protocol {
             Protocol::Grpc => (
                 "/opentelemetry.proto.collector.trace.v1.TraceService/Export",
@@ -148,9 +161,9 @@ async fn spans_arrive_as_they_are_with_each_compression() {
         ] {
             let server = OtlpServer::start();
             let transport = connect(to(&server, protocol).compression(compression));
-            assert_ok(&transport.send(request(&text)).await);
+            assert_ok(&ask(&transport, &text).await);
             let received = only(&server);
-            assert_eq!(received.request, Some(request(&text)));
+            assert_eq!(received.request, Some(as_read(&text)));
             let header = match protocol {
                 Protocol::Grpc => "grpc-encoding",
                 _ => "content-encoding",
@@ -219,7 +232,7 @@ async fn one_connection_serves_many_requests() {
         let server = OtlpServer::start();
         let transport = connect(to(&server, protocol));
         for _ in 0..3 {
-            assert_ok(&transport.send(request("hello")).await);
+            assert_ok(&ask(&transport, "hello").await);
         }
         assert_eq!(server.connections(), 1, "{protocol:?}");
     }
@@ -231,8 +244,8 @@ async fn a_server_that_reads_slowly_gets_it_all() {
     for protocol in PROTOCOLS {
         let server = OtlpServer::scripted([Reply::SlowRead]);
         let patient = to(&server, protocol).timeout(PATIENCE);
-        assert_ok(&connect(patient).send(request(&text)).await);
-        assert_eq!(only(&server).request, Some(request(&text)));
+        assert_ok(&ask(&connect(patient), &text).await);
+        assert_eq!(only(&server).request, Some(as_read(&text)));
     }
 }
 
@@ -283,7 +296,7 @@ async fn each_status_of_a_grpc_server_is_handed_over_with_its_details() {
             message: format!("because of {code:?}"),
             details: Bytes::from_static(b"\x08\x01"),
         });
-        let status = refused(transport.send(request("hello")).await);
+        let status = refused(ask(&transport, "hello").await);
         assert_eq!(status.code(), code);
         assert_eq!(status.message(), format!("because of {code:?}"));
         assert_eq!(status.details(), b"\x08\x01");
@@ -319,7 +332,7 @@ async fn each_status_of_http_is_handed_over_with_headers_and_body() {
                 ],
                 body: body.clone(),
             });
-            let (got, headers, page) = http(transport.send(request("hello")).await);
+            let (got, headers, page) = http(ask(&transport, "hello").await);
             assert_eq!(got, status, "{protocol:?}");
             assert_eq!(headers["retry-after"], "7");
             assert_eq!(page, body);
@@ -372,11 +385,11 @@ async fn no_more_of_a_body_is_read_than_anybody_needs() {
                 body: vec![b'x'; 10 * MAX_ANSWER].into(),
             }]);
             let transport = connect(to(&server, protocol));
-            let (got, _, body) = http(transport.send(request("hello")).await);
+            let (got, _, body) = http(ask(&transport, "hello").await);
             assert_eq!(got, status);
             assert_eq!(body.len(), MAX_ANSWER, "{protocol:?}");
             // The rest is in nobody's way.
-            assert_ok(&transport.send(request("hello")).await);
+            assert_ok(&ask(&transport, "hello").await);
         }
     }
 }
@@ -388,15 +401,15 @@ async fn what_a_server_says_before_it_has_read_it_all_is_heard() {
     for _ in 0..3 {
         let server = OtlpServer::scripted([Reply::Unread(Box::new(too_large.clone()))]);
         let transport = connect(to(&server, Protocol::Grpc));
-        let status = refused(transport.send(request(&text)).await);
+        let status = refused(ask(&transport, &text).await);
         assert_eq!(status.code(), Code::ResourceExhausted);
-        assert_ok(&transport.send(request("less")).await);
+        assert_ok(&ask(&transport, "less").await);
         for protocol in HTTP {
             let too_large = Reply::Unread(Box::new(Reply::http(413)));
             let server = OtlpServer::scripted([too_large]);
             let transport = connect(to(&server, protocol));
-            assert_eq!(http(transport.send(request(&text)).await).0, 413);
-            assert_ok(&transport.send(request("less")).await);
+            assert_eq!(http(ask(&transport, &text).await).0, 413);
+            assert_ok(&ask(&transport, "less").await);
         }
     }
 }
@@ -409,13 +422,13 @@ async fn a_server_that_says_nothing_is_given_up_after_the_timeout() {
         let server = OtlpServer::scripted([Reply::Hang]);
         let impatient = to(&server, protocol).timeout(Duration::from_millis(300));
         let transport = connect(impatient);
-        let why = failed(transport.send(request("hello")).await);
+        let why = failed(ask(&transport, "hello").await);
         assert!(why.contains("300ms"), "{why}");
         // The next one doesn't suffer from it.
-        let mut answer = transport.send(request("hello")).await;
+        let mut answer = ask(&transport, "hello").await;
         for _ in 0..20 {
             if let Answer::Failed { .. } = answer {
-                answer = transport.send(request("hello")).await;
+                answer = ask(&transport, "hello").await;
             }
         }
         assert_ok(&answer);
@@ -433,8 +446,8 @@ async fn a_server_that_never_shakes_hands_is_given_up_after_the_timeout() {
             .ca_certificate(pem(&Authority::new().pem))
             .timeout(Duration::from_millis(300));
         let transport = connect(otlp);
-        failed(transport.send(request("hello")).await);
-        failed(transport.send(request("hello")).await);
+        failed(ask(&transport, "hello").await);
+        failed(ask(&transport, "hello").await);
     }
 }
 
@@ -460,19 +473,19 @@ async fn a_server_that_comes_back_is_found_again() {
         let server = OtlpServer::at("127.0.0.2:0".parse().unwrap(), []);
         let address = server.address();
         let transport = connect(to(&server, protocol));
-        assert_ok(&transport.send(request("hello")).await);
+        assert_ok(&ask(&transport, "hello").await);
         drop(server);
-        failed(transport.send(request("hello")).await);
+        failed(ask(&transport, "hello").await);
         let server = OtlpServer::at(address, []);
         // What is left of the connection that broke may cost an attempt.
-        let mut answer = transport.send(request("again")).await;
+        let mut answer = ask(&transport, "again").await;
         for _ in 0..3 {
             if let Answer::Failed { .. } = answer {
-                answer = transport.send(request("again")).await;
+                answer = ask(&transport, "again").await;
             }
         }
         assert_ok(&answer);
-        assert_eq!(only(&server).request, Some(request("again")));
+        assert_eq!(only(&server).request, Some(as_read("again")));
     }
 }
 
@@ -494,9 +507,9 @@ async fn a_reset_in_the_middle_of_a_request_is_a_failure() {
     for protocol in PROTOCOLS {
         let server = OtlpServer::scripted([Reply::ResetAfter(1000)]);
         let transport = connect(to(&server, protocol));
-        failed(transport.send(request(&text)).await);
+        failed(ask(&transport, &text).await);
         assert_eq!(only(&server).request, None);
-        assert_ok(&transport.send(request(&text)).await);
+        assert_ok(&ask(&transport, &text).await);
     }
 }
 
@@ -505,9 +518,9 @@ async fn half_an_ok_is_a_failure() {
     for protocol in PROTOCOLS {
         let server = OtlpServer::scripted([Reply::BreakOff(200)]);
         let transport = connect(to(&server, protocol));
-        let why = failed(transport.send(request("hello")).await);
+        let why = failed(ask(&transport, "hello").await);
         assert!(why.starts_with("error reading a body"), "{why}");
-        assert_ok(&transport.send(request("hello")).await);
+        assert_ok(&ask(&transport, "hello").await);
     }
 }
 
@@ -557,7 +570,7 @@ async fn a_server_with_a_certificate_of_our_own_authority_is_trusted() {
                 .ca_certificate(pem(&authority.pem));
             assert_ok(&send(otlp).await);
             let received = only(&server);
-            assert_eq!(received.request, Some(request("hello")));
+            assert_eq!(received.request, Some(as_read("hello")));
             assert_eq!(received.client_certificates, 0);
         }
     }
@@ -576,7 +589,7 @@ async fn the_authority_of_the_environment_is_trusted_too() {
         _ => None,
     });
     let transport = Transport::connect(&resolved.unwrap().unwrap()).unwrap();
-    assert_ok(&transport.send(request("hello")).await);
+    assert_ok(&ask(&transport, "hello").await);
 }
 
 #[tokio::test]

@@ -2,6 +2,8 @@
 //! the demo's trace. What they answer is compared with what the library reads.
 #![cfg(feature = "cli")]
 
+#[path = "support/skipped.rs"]
+mod skipped;
 mod support;
 
 use std::collections::BTreeMap;
@@ -9,6 +11,7 @@ use std::path::Path;
 use std::process::Command;
 
 use serde_json::{Value, json};
+use skipped::skipped;
 use spanledger::ledger::Line;
 use support::{LineExt, Trace};
 use tempfile::TempDir;
@@ -35,21 +38,6 @@ fn demo() -> (TempDir, Trace) {
     let trace = Trace::read(dir.path());
     assert_eq!(trace.sessions.len(), 2);
     (dir, trace)
-}
-
-/// Says loudly that a test did nothing. Where that must not be, `SPANLEDGER_SKIPPED` names a file
-/// that is to stay empty.
-fn skipped(why: &str) {
-    use std::io::Write;
-    eprintln!("skipped: {why}");
-    if let Some(path) = std::env::var_os("SPANLEDGER_SKIPPED") {
-        let mut file = std::fs::OpenOptions::new()
-            .append(true)
-            .create(true)
-            .open(path)
-            .unwrap();
-        writeln!(file, "skipped: {why}").unwrap();
-    }
 }
 
 fn is_there(program: &str) -> bool {

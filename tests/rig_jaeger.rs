@@ -28,7 +28,14 @@ fn allow_content(root: &Path) {
 
 /// Sends all that is owed; what Jaeger holds of its only trace then, `count` spans.
 fn held(jaeger: &Jaeger, rig: &Rig, count: usize) -> Vec<Held> {
-    let args = ["mirror", "--endpoint", &jaeger.http, "--patience", "60s"];
+    let args = [
+        "mirror",
+        "--once",
+        "--endpoint",
+        &jaeger.http,
+        "--patience",
+        "60s",
+    ];
     let done = cli::run(rig.path(), &args);
     assert_eq!(done.code, 0, "{done:?}");
     let trace = Trace::read(rig.path());

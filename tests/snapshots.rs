@@ -369,6 +369,27 @@ fn saying(text: &str) -> Root {
         id(2),
         json!({"tool_id": text, "args": {"command": text}, "result": text, "outcome": "error", "duration_ns": 2, "error": {"error_type": text, "message": text}}),
     );
+    put(
+        "model_result",
+        1.into(),
+        id(5),
+        id(2),
+        json!({"model_id": "m", "variant": text, "finish_reason": "stop", "outcome": text}),
+    );
+    put(
+        "tool_result",
+        1.into(),
+        id(6),
+        id(2),
+        json!({"tool_id": "t", "outcome": "ok", "exit_code": text}),
+    );
+    put(
+        "attempt",
+        1.into(),
+        id(2),
+        none.clone(),
+        json!({"id": "a", "metrics": {"m": text}}),
+    );
     put(text, 1.into(), id(2), none.clone(), json!({text: text}));
     put(
         "message_assistant",

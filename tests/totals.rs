@@ -146,16 +146,17 @@ fn every_turn_end_tells_the_totals_so_far() {
     });
     let trace = recording.trace();
     let ends = trace.all("turn_end");
+    let none = json!({"masked": 0, "cut": 0, "gaps": 0, "missing": 0});
     assert_eq!(
         ends[0].payload["totals"],
         json!({
             "turns": 1, "model_calls": 1, "tool_calls": 1, "errors": 1,
-            "usage": {"input_tokens": 10},
+            "usage": {"input_tokens": 10}, "marks": none,
         })
     );
     let both = json!({
         "turns": 2, "model_calls": 2, "tool_calls": 2, "errors": 2,
-        "usage": {"input_tokens": 30},
+        "usage": {"input_tokens": 30}, "marks": none,
     });
     assert_eq!(ends[1].payload["totals"], both);
     assert_eq!(trace.one("session_end").payload["totals"], both);
@@ -177,4 +178,20 @@ fn costs_add_up() {
     let trace = recording.trace();
     let usage = trace.one("session_end").get("totals.usage");
     assert_eq!(usage, &json!({"cost_usd": 0.5}));
+}
+
+#[test]
+fn masks_in_lines_before_it_are_told_by_every_end() {
+    let recording = Recording::new();
+    recording.run(|| {
+        let _run = spans::session_run("s", "planner").start().entered();
+        for _ in 0..2 {
+            let _turn = spans::session_turn().start().entered();
+            events::message_user("password=hunter2hunter2 is not to be seen").emit();
+        }
+    });
+    let trace = recording.trace();
+    let ends = trace.all("turn_end");
+    let masked = [&ends[0], &ends[1]].map(|end| end.get("totals.marks.masked").clone());
+    assert_eq!(masked, [1, 2].map(Value::from));
 }

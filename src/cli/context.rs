@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::{Common, When};
 use crate::reader::Damage;
-use crate::session::{Resolve, Store};
+use crate::session::{Resolve, Store, Unreadable};
 use crate::view::Style;
 
 /// Why a command did not end with success.
@@ -133,16 +133,45 @@ impl Context {
         Ok(self.out.flush()?)
     }
 
+    /// Something isn't there. If the trace is damaged, that may be why, and is said as well.
+    pub fn not_found(&mut self, message: String, damages: &[Damage]) -> Failed {
+        let flushed = self.flush();
+        if flushed.is_ok() && !damages.is_empty() {
+            let _ = writeln!(io::stderr(), "spanledger: {message}");
+        }
+        match flushed.and_then(|()| self.damaged(damages)) {
+            Ok(()) => Failed::Usage(message),
+            Err(failed) => failed,
+        }
+    }
+
+    /// Says which sessions can't be read at all, on stderr, and makes that the command's end.
+    pub fn unreadable(&mut self, unreadable: &[Unreadable]) -> Result<(), Failed> {
+        self.damaged_or_unreadable(&[], unreadable)
+    }
+
     /// Says what in a trace is damaged, on stderr, and makes that the command's end.
     pub fn damaged(&mut self, damages: &[Damage]) -> Result<(), Failed> {
+        self.damaged_or_unreadable(damages, &[])
+    }
+
+    /// Both at once.
+    pub fn damaged_or_unreadable(
+        &mut self,
+        damages: &[Damage],
+        unreadable: &[Unreadable],
+    ) -> Result<(), Failed> {
         self.flush()?;
-        let Some(last) = damages.last() else {
+        let damages = damages.iter().map(ToString::to_string);
+        let unreadable = unreadable.iter().map(ToString::to_string);
+        let mut all: Vec<String> = damages.chain(unreadable).collect();
+        let Some(last) = all.pop() else {
             return Ok(());
         };
-        for damage in &damages[..damages.len() - 1] {
-            let _ = writeln!(io::stderr(), "spanledger: {damage}");
+        for text in all {
+            let _ = writeln!(io::stderr(), "spanledger: {text}");
         }
-        Err(Failed::Damaged(last.to_string()))
+        Err(Failed::Damaged(last))
     }
 }
 

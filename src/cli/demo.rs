@@ -9,7 +9,6 @@ use tracing::{Dispatch, Span};
 use tracing_subscriber::layer::SubscriberExt;
 
 use super::context::{Context, Failed};
-use crate::view;
 use crate::{Failure, Outcome, SpanExt, Usage, events, new_session_id, spans};
 
 /// Record a scripted agent and show its timeline; no network, no model
@@ -54,6 +53,12 @@ impl Demo {
             root if default.as_deref() == Some(root) => String::new(),
             root => format!(" --root {}", root.display()),
         };
+        let entry = context.store.glance(&context.store.dir(&id))?;
+        let failed = entry
+            .summary
+            .first_error
+            .map(|error| error.address.to_string());
+        let event = format!("show last --event {}", failed.unwrap_or_default());
         for (command, what) in [
             ("list --tree", "the sessions, subagents under their parents"),
             (
@@ -61,12 +66,11 @@ impl Demo {
                 "one turn, with all that was in force in it",
             ),
             ("show last --errors", "only what went wrong"),
-            ("show last --event 1:44", "one line, decoded"),
+            (event.as_str(), "one line, decoded"),
             ("find call_3", "a call, by its id"),
             ("grep E0308", "over all lines and blobs"),
         ] {
-            let text = format!("  spanledger{root} {command:<24} {what}");
-            context.line(&view::text::cut(&text, context.style.width.max(100)))?;
+            context.line(&format!("  spanledger{root} {command:<24} {what}"))?;
         }
         context.flush()
     }
@@ -156,10 +160,10 @@ fn agent(id: &str) {
 fn first_turn() {
     let turn = spans::session_turn().trigger("user").start();
     let _turn = turn.clone().entered();
-    events::message_user("The build fails since this morning. Please find out why.")
+    events::message_user("The build fails. Please find out why.")
         .message_id("msg_1")
         .emit();
-    events::message_reasoning("I should look at the error first, and at the manifest.").emit();
+    events::message_reasoning("First the error, then the settings.").emit();
     model(35, &usage(1_840, 0, 96, 40, 0.0069), "tool_use");
     let parent = turn.clone();
     std::thread::scope(|scope| {
@@ -175,7 +179,7 @@ fn first_turn() {
                 "read",
                 "call_2",
                 json!({"path": ".env"}),
-                "REGION=eu-1\nREGISTRY_TOKEN=tk-9f2b7c41d0e84a6fb3\nRUST_LOG=info",
+                "REGISTRY_TOKEN=tk-9f2b7c41d0e84a6fb3\nREGION=eu-1\nRUST_LOG=info",
             ),
         ] {
             let (parent, dispatch) = (parent.clone(), dispatch.clone());
@@ -252,7 +256,7 @@ fn second_turn(id: &str) {
 
     for (attempt, fails) in [(1, true), (2, false)] {
         let test = spans::tool_call("bash", format!("call_{}", 4 + attempt))
-            .args(json!({"command": "cargo test", "attempt": attempt}))
+            .args(json!({"command": "cargo test"}))
             .start();
         permission(&test, "bash", "cargo *", "allow", "project");
         work(30);
@@ -312,10 +316,7 @@ fn third_turn() {
         .start();
     work(15);
     compaction.set("summarized_message_count", 4);
-    compaction.set(
-        "summary",
-        "The build failed over a type in src/valve.rs; it was fixed and tested.",
-    );
+    compaction.set("summary", "A type error in src/valve.rs: mended, tested.");
     compaction.set("input_tokens", 2_600);
     compaction.set("output_tokens", 60);
     compaction.finish(Outcome::Ok);

@@ -1,8 +1,8 @@
 //! `find`: from an id to its session and address.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 use serde_json::{Value, json};
@@ -16,7 +16,8 @@ use crate::view::{Brief, brief};
 /// Find the session and address of an id, as copied from Jaeger, Grafana or a log
 ///
 /// Takes a trace id (any case, with or without dashes), a span id, a tool call id, a message id,
-/// an interrupt id, a provider's response id or a session id. Exits 2 if nothing has it.
+/// an interrupt id, a provider's response id or a session id, or the beginning of one, if only one
+/// begins so. Exits 2 if nothing has it.
 #[derive(Args, Debug)]
 #[command(
     after_help = "Examples:\n  spanledger find 4BF92F35-77B3-4DA6-A3CE-929D0E0E4736\n  spanledger find call_1 --json"
@@ -34,6 +35,9 @@ const SHOWN: usize = 8;
 /// How many addresses a JSON object holds.
 const ADDRESSES: usize = 1_000;
 
+/// From how many characters on the beginning of an id is enough.
+const SHORTEST: usize = 4;
+
 /// The lines of one session that have the id, as one thing.
 struct Hits {
     what: IdOf,
@@ -48,23 +52,27 @@ struct Hits {
 
 impl Find {
     pub fn run(&self, context: &mut Context) -> Result<(), Failed> {
-        let find = FindId::new(&self.id);
         let dirs = context.store.dirs()?;
-        let mut hits = Vec::new();
-        let mut damages = Vec::new();
-        let mut bytes = 0;
-        for dir in &dirs {
-            match self.in_session(&find, dir) {
-                Ok((found, damaged)) => {
-                    hits.extend(found);
-                    damages.extend(damaged);
+        let (mut hits, mut damages) = self.in_all(&FindId::new(&self.id), &dirs)?;
+        if hits.is_empty() && self.id.trim().len() >= SHORTEST {
+            let ids = beginning(&self.id, &dirs)?;
+            match ids.iter().collect::<Vec<_>>().as_slice() {
+                [] => {}
+                [only] => (hits, damages) = self.in_all(&FindId::new(only), &dirs)?,
+                some => {
+                    let shown: Vec<_> = some.iter().take(10).map(|id| line(id)).collect();
+                    let (id, shown) = (&self.id, shown.join(", "));
+                    let more = if some.len() > 10 { ", …" } else { "" };
+                    return Err(Failed::Usage(format!(
+                        "{id:?} could be any of {shown}{more}"
+                    )));
                 }
-                // Pruned while we looked.
-                Err(Failed::Io(error)) if error.kind() == io::ErrorKind::NotFound => {}
-                Err(failed) => return Err(failed),
             }
-            bytes += super::status::segment_bytes(dir);
         }
+        let bytes: u64 = dirs
+            .iter()
+            .map(|dir| super::status::segment_bytes(dir))
+            .sum();
         if hits.is_empty() {
             context.damaged(&damages)?;
             return Err(Failed::Usage(format!(
@@ -85,6 +93,22 @@ impl Find {
             }
         }
         context.damaged(&damages)
+    }
+
+    fn in_all(&self, find: &FindId, dirs: &[PathBuf]) -> Result<(Vec<Hits>, Vec<Damage>), Failed> {
+        let (mut hits, mut damages) = (Vec::new(), Vec::new());
+        for dir in dirs {
+            match self.in_session(find, dir) {
+                Ok((found, damaged)) => {
+                    hits.extend(found);
+                    damages.extend(damaged);
+                }
+                // Pruned while we looked.
+                Err(Failed::Io(error)) if error.kind() == io::ErrorKind::NotFound => {}
+                Err(failed) => return Err(failed),
+            }
+        }
+        Ok((hits, damages))
     }
 
     fn in_session(&self, find: &FindId, dir: &Path) -> Result<(Vec<Hits>, Vec<Damage>), Failed> {
@@ -138,6 +162,20 @@ impl Find {
         let next = format!("  spanledger show {id} --around {first}");
         context.line(&style.dim(&next))
     }
+}
+
+/// All ids that begin like this.
+fn beginning(id: &str, dirs: &[PathBuf]) -> Result<BTreeSet<String>, Failed> {
+    let find = FindId::beginning(id);
+    let mut ids = BTreeSet::new();
+    for dir in dirs {
+        match find.ids(dir) {
+            Ok(found) => ids.extend(found),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(ids)
 }
 
 impl Hits {

@@ -1,7 +1,6 @@
 //! `grep`: what any line or blob says.
 
 use std::io;
-use std::path::PathBuf;
 
 use clap::Args;
 use regex::{Regex, RegexBuilder};
@@ -65,9 +64,14 @@ impl Grep {
             .multi_line(true)
             .build()
             .map_err(|error| Failed::Usage(format!("{:?}: {error}", self.pattern)))?;
-        let dirs = match &self.session {
-            Some(session) => vec![context.store.resolve(session)?],
-            None => sorted(context)?,
+        let (dirs, unreadable) = match &self.session {
+            Some(session) => (vec![context.store.resolve(session)?], Vec::new()),
+            None => {
+                let survey = context.store.survey()?;
+                // Oldest first: as one reads on.
+                let dirs = survey.entries.into_iter().rev().map(|entry| entry.dir);
+                (dirs.collect(), survey.unreadable)
+            }
         };
         let mut matched = false;
         let mut damages = Vec::new();
@@ -92,20 +96,13 @@ impl Grep {
                 Err(Stop::Failed(failed)) => return Err(failed),
             }
         }
-        context.damaged(&damages)?;
+        context.damaged_or_unreadable(&damages, &unreadable)?;
         if matched {
             Ok(())
         } else {
             Err(Failed::Finding(String::new()))
         }
     }
-}
-
-/// All sessions, oldest first: as one reads on.
-fn sorted(context: &Context) -> Result<Vec<PathBuf>, Failed> {
-    let mut entries = context.store.list()?;
-    entries.reverse();
-    Ok(entries.into_iter().map(|entry| entry.dir).collect())
 }
 
 fn list_session(context: &mut Context, text: &Text<'_>) -> Result<(), Failed> {

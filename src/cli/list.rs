@@ -9,12 +9,15 @@ use serde_json::json;
 
 use super::context::{Context, Failed};
 use crate::reader::{Found, SessionReader};
-use crate::session::Entry;
+use crate::session::{Entry, Survey};
 use crate::view;
 
 /// List sessions, the most recently active first
 ///
 /// Reads the first and last lines of each session only, so it is quick however long they are.
+///
+/// A session of which nothing can be read is told on stderr, with --json also as an object with an
+/// `error`; the command then exits with 3.
 #[derive(Args, Debug)]
 #[command(
     after_help = "Examples:\n  spanledger list --status interrupted\n  spanledger list --agent planner --since 2h --tree"
@@ -52,7 +55,10 @@ impl List {
                 "{status:?} is no status: busy, idle, waiting, retrying, error, ended, interrupted"
             )));
         }
-        let mut entries = context.store.list()?;
+        let Survey {
+            mut entries,
+            unreadable,
+        } = context.store.survey()?;
         let total = entries.len();
         entries.retain(|entry| self.wants(entry, context.style.now));
         entries.truncate(self.limit.unwrap_or(usize::MAX));
@@ -62,15 +68,19 @@ impl List {
                 object["bytes"] = json!(entry.bytes);
                 context.object(&object)?;
             }
-            return context.flush();
+            for session in &unreadable {
+                context.object(&json!({"dir": session.dir, "error": session.why}))?;
+            }
+            return context.unreadable(&unreadable);
         }
         if entries.is_empty() {
             let root = context.store.root().display().to_string();
-            context.line(&match total {
-                0 => format!("No sessions in {root}. Try `spanledger demo`."),
-                n => format!("None of the {n} sessions in {root} match."),
-            })?;
-            return context.flush();
+            match total {
+                0 if !unreadable.is_empty() => {}
+                0 => context.line(&format!("No sessions in {root}. Try `spanledger demo`."))?,
+                n => context.line(&format!("None of the {n} sessions in {root} match."))?,
+            }
+            return context.unreadable(&unreadable);
         }
         let rows = if self.tree {
             tree(&entries)
@@ -79,7 +89,7 @@ impl List {
         };
         let lines = view::list(&rows, &context.style);
         context.lines(&lines)?;
-        context.flush()
+        context.unreadable(&unreadable)
     }
 
     fn wants(&self, entry: &Entry, now: u64) -> bool {

@@ -5,6 +5,7 @@ mod context;
 mod demo;
 mod find;
 mod grep;
+mod interrupt;
 mod list;
 mod mirror;
 mod prune;
@@ -12,6 +13,7 @@ mod recover;
 mod show;
 mod status;
 mod tail;
+mod verify;
 
 use std::process::ExitCode;
 
@@ -76,6 +78,7 @@ enum Command {
     Status(status::Status),
     Recover(recover::Recover),
     Mirror(mirror::Mirror),
+    Verify(verify::Verify),
     Prune(prune::Prune),
     Completions(completions::Completions),
     Man(completions::Man),
@@ -114,6 +117,7 @@ fn run(command: &Command, context: &mut Context) -> Result<(), context::Failed> 
         Command::Status(command) => command.run(context),
         Command::Recover(command) => command.run(context),
         Command::Mirror(command) => command.run(context),
+        Command::Verify(command) => command.run(context),
         Command::Prune(command) => command.run(context),
         Command::Completions(_) | Command::Man(_) => Ok(()),
     }

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::context::{Context, Failed};
 use crate::ledger::{self, Removal, time_text};
-use crate::session::{Entry, Retention};
+use crate::session::{Entry, Retention, Survey};
 use crate::view::text::{line, size};
 
 /// Remove old sessions: whole ones only, and never one that is live
@@ -46,7 +46,10 @@ impl Prune {
             true => (0, 0),
             false => ledger::remove_leftovers(&root)?,
         };
-        let entries = context.store.list()?;
+        let Survey {
+            entries,
+            unreadable,
+        } = context.store.survey()?;
         let sizes: HashMap<_, _> = entries
             .iter()
             .map(|entry| (entry.dir.clone(), ledger::dir_size(&entry.dir)))
@@ -94,7 +97,8 @@ impl Prune {
         } else {
             self.sum_up(context, &removed, &kept, bytes, leftovers)?;
         }
-        context.flush()
+        // Nobody knows how old these are, or whether somebody still writes them: they stay.
+        context.unreadable(&unreadable)
     }
 
     fn say(

@@ -10,9 +10,9 @@ use tracing_subscriber::Registry;
 use super::context::{Context, Failed};
 use crate::ledger::{segments, time_text};
 use crate::reader::{Found, SegmentReader};
-use crate::session::Entry;
+use crate::session::{Entry, Survey};
 use crate::view::named_span;
-use crate::view::text::line;
+use crate::view::text::{line, plural};
 use crate::{Guard, builder};
 
 /// Close what dead processes left open
@@ -41,12 +41,18 @@ struct Closed {
 
 impl Recover {
     pub fn run(&self, context: &mut Context) -> Result<(), Failed> {
-        let entries = match &self.session {
+        let Survey {
+            entries,
+            unreadable,
+        } = match &self.session {
             Some(session) => {
                 let dir = context.store.resolve(session)?;
-                vec![context.store.glance(&dir)?]
+                Survey {
+                    entries: vec![context.store.glance(&dir)?],
+                    ..Survey::default()
+                }
             }
-            None => context.store.list()?,
+            None => context.store.survey()?,
         };
         // Made only when there is something to do: it writes.
         let mut guard: Option<Guard> = None;
@@ -87,10 +93,14 @@ impl Recover {
             let verb = if self.dry_run { "to close" } else { "closed" };
             context.line(&match spans {
                 0 => "Nothing was left open by a dead process.".into(),
-                _ => format!("{spans} spans {verb} in {sessions} sessions"),
+                _ => format!(
+                    "{} {verb} in {}",
+                    plural(spans as u64, "span"),
+                    plural(sessions as u64, "session")
+                ),
             })?;
         }
-        context.flush()
+        context.unreadable(&unreadable)
     }
 
     fn say(&self, context: &mut Context, id: &str, closed: &[Closed]) -> Result<(), Failed> {
@@ -176,6 +186,7 @@ fn ledger(context: &Context) -> Result<Guard, Failed> {
     let built = builder()
         .root(context.store.root())
         .disabled(false)
+        .mirror(false)
         .build::<Registry>();
     let (_, guard) = built.map_err(|error| Failed::Usage(error.to_string()))?;
     Ok(guard)

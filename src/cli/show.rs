@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::context::{Context, Failed, parse_age};
 use crate::reader::{Address, Damage, Found, SessionReader};
-use crate::session::{self, Chapter, Chapters, Node};
+use crate::session::{self, Chapter, Chapters, Entry, Node};
 use crate::view::{self, Style, Timeline, TurnFacts};
 
 /// Show what an agent did, turn by turn
@@ -42,7 +42,7 @@ pub(crate) struct Show {
     #[arg(long)]
     errors: bool,
     /// Only the N-th run of the session, from 1
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", conflicts_with = "turn")]
     run: Option<usize>,
     /// Only what began in the last while, such as 30m, 2h or 7d
     #[arg(long, value_name = "AGE", value_parser = parse_age)]
@@ -51,7 +51,9 @@ pub(crate) struct Show {
     #[arg(long, value_name = "ADDRESS")]
     around: Option<Address>,
     /// One line, decoded, with its blobs
-    #[arg(long, value_name = "ADDRESS")]
+    #[arg(long, value_name = "ADDRESS", conflicts_with_all = [
+        "turn", "prompt", "tools", "permissions", "errors", "run", "since", "around", "recursive",
+    ])]
     event: Option<Address>,
     /// Show subagents inside the turn that started them
     #[arg(long)]
@@ -82,34 +84,44 @@ impl Show {
         if let Some(turn) = self.turn {
             return self.one_turn(context, &dir, turn);
         }
-        let (entry, mut damages) = context.store.read(&dir)?;
+        let entry = context.store.read(&dir)?;
         if entry.summary.last == 0 {
             // Not one line can be read: there is nothing to show but why.
-            damages.extend(torn(&dir, &entry)?);
-            context.damaged(&damages)?;
+            context.damaged(&entry.damages)?;
             return Err(Failed::Usage(format!("no lines in {}", dir.display())));
         }
-        if context.json {
-            let mut header = entry.summary.to_json(entry.status);
-            header["type"] = "session".into();
-            context.object(&header)?;
-        } else {
-            let header = view::header(&entry, &context.style);
-            context.lines(&header)?;
-        }
+        header(context, &entry)?;
         let style = context.style.clone();
         let now = style.now;
         let mut pick = Pick::new(self, now);
+        let mut shown = 0;
         each_chapter(&dir, |chapter| {
+            let title = Timeline::new(&style).title(&chapter);
             let Some(chapter) = pick.chapter(chapter) else {
                 return Ok(());
             };
-            self.print(context, &style, &dir, chapter)
+            shown += 1;
+            self.print(context, &style, &dir, &title, chapter)
         })?;
-        if let Some(damage) = torn(&dir, &entry)? {
-            damages.push(damage);
+        let missing = (shown == 0).then(|| self.nothing(&entry)).flatten();
+        let missing = missing.or(pick.short_of_runs(&entry));
+        if let Some(missing) = missing {
+            return Err(context.not_found(missing, &entry.damages));
         }
-        context.damaged(&damages)
+        if shown == 0 && !context.json {
+            context.line(match self.errors {
+                true => "Nothing went wrong.",
+                false => "Nothing happened then.",
+            })?;
+        }
+        context.damaged(&entry.damages)
+    }
+
+    /// Why nothing is shown, where what was asked for isn't there.
+    fn nothing(&self, entry: &Entry) -> Option<String> {
+        let id = &entry.summary.session_id;
+        let around = self.around?;
+        Some(format!("{id} has nothing around {around}"))
     }
 
     fn print(
@@ -117,6 +129,7 @@ impl Show {
         context: &mut Context,
         style: &Style,
         dir: &Path,
+        title: &[String],
         mut chapter: Chapter,
     ) -> Result<(), Failed> {
         if self.full {
@@ -131,15 +144,14 @@ impl Show {
                 .iter()
                 .try_for_each(|node| context.object(node));
         }
-        let mut lines = Vec::new();
         let nested = |id: &str, indent: usize| self.nested(context, style, id, indent);
         let timeline = Timeline::new(style);
-        lines.push(String::new());
-        lines.extend(if self.recursive {
-            timeline.with_subagents(&nested).chapter(chapter)
+        let lines = if self.recursive {
+            timeline.with_subagents(&nested).rows(chapter)
         } else {
-            timeline.chapter(chapter)
-        });
+            timeline.rows(chapter)
+        };
+        context.lines(title)?;
         context.lines(&lines)
     }
 
@@ -173,43 +185,58 @@ impl Show {
     fn one_turn(&self, context: &mut Context, dir: &Path, turn: u32) -> Result<(), Failed> {
         // The first and last lines will do for the header: a turn of a long session comes at once.
         let entry = context.store.glance(dir)?;
-        let chapter = session::turn(dir, turn)?.ok_or_else(|| {
-            Failed::Usage(format!("{} has no turn {turn}", entry.summary.session_id))
-        })?;
+        let (chapter, damages) = excerpt(&entry, dir, turn)?;
+        let Some(chapter) = chapter else {
+            let missing = format!("{} has no turn {turn}", entry.summary.session_id);
+            return Err(context.not_found(missing, &damages));
+        };
         let style = context.style.clone();
+        header(context, &entry)?;
+        let title = Timeline::new(&style).title(&chapter);
+        let mut narrowed = chapter.clone();
+        Pick::new(self, style.now).narrow(&mut narrowed);
+        self.print(context, &style, dir, &title, narrowed)?;
+        context.flush()?;
+        let facts = TurnFacts::gather(dir, &chapter)?;
         if context.json {
-            let mut header = entry.summary.to_json(entry.status);
-            header["type"] = "session".into();
-            context.object(&header)?;
-            self.print(context, &style, dir, chapter.clone())?;
-            let mut facts = TurnFacts::gather(dir, &chapter)?.to_json();
+            let mut facts = facts.to_json();
             facts["type"] = "turn_facts".into();
             context.object(&facts)?;
-            return context.flush();
+        } else {
+            context.line("")?;
+            context.lines(&facts.lines(&style))?;
+            if !entry.whole {
+                context.line("")?;
+                context.line(&style.dim(&format!(
+                    "Damage elsewhere would not show: only this turn and the session's ends were read ({} in all).",
+                    view::text::size(entry.bytes),
+                )))?;
+            }
         }
-        context.lines(&view::header(&entry, &style))?;
-        self.print(context, &style, dir, chapter.clone())?;
-        context.flush()?;
-        context.line("")?;
-        context.lines(&TurnFacts::gather(dir, &chapter)?.lines(&style))?;
-        context.flush()
+        context.damaged(&damages)
     }
 
     /// One of the texts in force, by itself: of a turn, else of the last one that had it.
     fn facts(&self, context: &mut Context, dir: &Path) -> Result<(), Failed> {
-        let chapter = match self.turn {
-            Some(turn) => session::turn(dir, turn)?
-                .ok_or_else(|| Failed::Usage(format!("there is no turn {turn}")))?,
+        let (chapter, damages) = match self.turn {
+            Some(turn) => {
+                let (chapter, damages) = excerpt(&context.store.glance(dir)?, dir, turn)?;
+                let Some(chapter) = chapter else {
+                    let missing = format!("there is no turn {turn}");
+                    return Err(context.not_found(missing, &damages));
+                };
+                (chapter, damages)
+            }
             None => {
                 let mut all = Chapter::default();
-                each_chapter(dir, |chapter| {
+                let damages = each_chapter(dir, |chapter| {
                     all.digests = chapter.digests;
                     all.nodes.extend(chapter.nodes.into_iter().filter(|node| {
                         matches!(node.kind.as_ref(), "tool_call" | "permission_request")
                     }));
                     Ok(())
                 })?;
-                all
+                (all, damages)
             }
         };
         let facts = TurnFacts::gather(dir, &chapter)?;
@@ -234,8 +261,33 @@ impl Show {
             };
             context.lines(&lines)?;
         }
-        context.flush()
+        context.damaged(&damages)
     }
+}
+
+/// How the session stands.
+fn header(context: &mut Context, entry: &Entry) -> Result<(), Failed> {
+    if context.json {
+        let mut header = entry.summary.to_json(entry.status);
+        header["type"] = "session".into();
+        header["whole"] = entry.whole.into();
+        return context.object(&header);
+    }
+    context.lines(&view::header(entry, &context.style))?;
+    context.line("")
+}
+
+/// A turn, and what is damaged in it and in the ends of its session.
+fn excerpt(entry: &Entry, dir: &Path, turn: u32) -> Result<(Option<Chapter>, Vec<Damage>), Failed> {
+    let excerpt = session::turn(dir, turn)?;
+    let mut damages = entry.damages.clone();
+    let known = |damage: &Damage| {
+        let same = |d: &Damage| d.path == damage.path && d.offset == damage.offset;
+        damages.iter().any(same)
+    };
+    let new: Vec<_> = excerpt.damages.into_iter().filter(|d| !known(d)).collect();
+    damages.extend(new);
+    Ok((excerpt.chapter, damages))
 }
 
 /// Narrows chapters to what was asked for.
@@ -254,6 +306,17 @@ impl<'a> Pick<'a> {
         }
     }
 
+    /// What is wrong with a run that was asked for and never came.
+    fn short_of_runs(&self, entry: &Entry) -> Option<String> {
+        let wanted = self
+            .show
+            .run
+            .filter(|wanted| !(1..=self.runs).contains(wanted))?;
+        let (id, runs) = (&entry.summary.session_id, self.runs);
+        let runs = format!("{runs} run{}", if runs == 1 { "" } else { "s" });
+        Some(format!("{id} has {runs}, and no run {wanted}"))
+    }
+
     fn chapter(&mut self, mut chapter: Chapter) -> Option<Chapter> {
         if let Some(wanted) = self.show.run {
             chapter.nodes.retain(|node| {
@@ -262,10 +325,16 @@ impl<'a> Pick<'a> {
                 }
                 self.runs == wanted
             });
-            if self.runs != wanted {
+            if self.runs != wanted && chapter.nodes.is_empty() {
                 return None;
             }
         }
+        let narrowed = self.narrow(&mut chapter);
+        (!narrowed || !chapter.nodes.is_empty()).then_some(chapter)
+    }
+
+    /// Takes out of a chapter what was not asked for. Whether anything could be.
+    fn narrow(&self, chapter: &mut Chapter) -> bool {
         if let Some(after) = self.after {
             chapter
                 .nodes
@@ -278,10 +347,9 @@ impl<'a> Pick<'a> {
             chapter.nodes.retain(near);
         }
         if self.show.errors {
-            keep_errors(&mut chapter);
+            keep_errors(chapter);
         }
-        let narrowed = self.after.is_some() || self.show.around.is_some() || self.show.errors;
-        (!narrowed || !chapter.nodes.is_empty()).then_some(chapter)
+        self.after.is_some() || self.show.around.is_some() || self.show.errors
     }
 }
 
@@ -341,8 +409,12 @@ fn chapter_json(chapter: &Chapter) -> Vec<Value> {
 }
 
 fn show_event(context: &mut Context, dir: &Path, address: Address) -> Result<(), Failed> {
-    let line = session::line(dir, address)?
-        .ok_or_else(|| Failed::Usage(format!("there is no line {address} in {}", dir.display())))?;
+    let Some(line) = session::line(dir, address)? else {
+        // It may be one of those that can't be read.
+        let missing = format!("there is no line {address} in {}", dir.display());
+        let damages = context.store.read(dir)?.damages;
+        return Err(context.not_found(missing, &damages));
+    };
     let mut blobs = serde_json::Map::new();
     for value in line.payload.values() {
         if let Some(sha256) = value.get("$blob").and_then(Value::as_str) {
@@ -380,20 +452,6 @@ fn show_event(context: &mut Context, dir: &Path, address: Address) -> Result<(),
         }
     }
     context.flush()
-}
-
-/// What a dead writer left unfinished at the end of a segment.
-fn torn(dir: &Path, entry: &session::Entry) -> Result<Option<Damage>, Failed> {
-    if entry.status.is_live() {
-        return Ok(None);
-    }
-    let mut reader = SessionReader::open(dir)?;
-    for (_, segment) in reader.segments() {
-        if let Some(damage) = segment.torn_tail()? {
-            return Ok(Some(damage));
-        }
-    }
-    Ok(None)
 }
 
 /// Calls `take` with each chapter of a session, in order. What is damaged.

@@ -1,24 +1,28 @@
 //! `status`: what is running, and how the traces are.
 
+use std::io::{self, Write};
 use std::path::Path;
 
 use clap::Args;
-use memchr::memmem::Finder;
 use serde_json::{Value, json};
 
 use super::context::{Context, Failed};
-use crate::ledger::{segments, time_text};
-use crate::reader::{Damage, Found, SegmentReader};
-use crate::session::{Entry, Status as Standing};
-use crate::view;
+use crate::Marks;
+use crate::ledger::{NotALine, segments, time_text};
+use crate::mirror::{Owed, owed_in};
+use crate::reader::Damage;
+use crate::session::{Entry, Status as Standing, Survey, Unreadable};
+use crate::view::text::plural;
+use crate::view::{self, Style};
 
 /// Show what is running, and how the traces are
 ///
-/// Reads the first and last lines of each session. Damage, gaps, and what was masked or cut can
-/// only be told by reading everything: that is what --deep does.
+/// Reads the first and last lines of each session: these tell what was masked, cut and lost in all
+/// of it. Damage in between is found by --deep, which reads everything.
 ///
-/// With --stalled-after, exits 1 if a live session has had no event for that long: for cron. With
-/// --deep, exits 3 if a trace is damaged.
+/// With --stalled-after, exits 1 if a live session has had no event for that long: for cron. Else
+/// exits 3 if what was read is damaged; a last line that a dying process left unfinished is counted, but
+/// is no damage.
 #[derive(Args, Debug)]
 #[command(
     after_help = "Examples:\n  spanledger status\n  spanledger status --stalled-after 10m || echo 'an agent hangs' | mail -s agents ops\n  spanledger status --json | jq '.live[] | {session_id, pid, doing}'"
@@ -27,37 +31,37 @@ pub(crate) struct Status {
     /// Exit 1 if a live session has had no event for this long, such as 10m
     #[arg(long, value_name = "AGE", value_parser = super::context::parse_age)]
     stalled_after: Option<u64>,
-    /// Read everything, to count damage, gaps, masks and cuts
+    /// Read everything, to find all damage
     #[arg(long)]
     deep: bool,
 }
 
-/// What only reading everything tells.
-#[derive(Default)]
-struct Deep {
+/// How the traces are.
+struct Checks {
+    /// Everything was read, and not just the first and last lines.
+    whole: bool,
     damages: Vec<Damage>,
     torn: u64,
-    gaps: u64,
-    missing: u64,
-    masked: u64,
-    cut: u64,
+    marks: Marks,
+    /// There may be more: lines were not read, and their writers did not count.
+    at_least: bool,
+    unreadable: Vec<Unreadable>,
 }
 
 impl Status {
     pub fn run(&self, context: &mut Context) -> Result<(), Failed> {
-        let entries = context.store.list()?;
+        let survey = context.store.survey()?;
+        let checks = self.checks(context, &survey)?;
+        let entries = survey.entries;
         let live: Vec<_> = entries.iter().filter(|e| e.status.is_live()).collect();
         let now = context.style.now;
         let is_stalled = |entry: &Entry| {
             let quiet = now.saturating_sub(entry.summary.last);
             self.stalled_after.is_some_and(|age| quiet >= age)
         };
-        let stalled: Vec<_> = live.iter().filter(|entry| is_stalled(entry)).collect();
+        let stalled = live.iter().filter(|entry| is_stalled(entry)).count();
         let bytes: u64 = context.store.dirs()?.iter().map(|dir| dir_bytes(dir)).sum();
-        let deep = match self.deep {
-            true => Some(self.read_all(context)?),
-            false => None,
-        };
+        let mirror = owed_in(&context.store)?;
         if context.json {
             let live: Vec<_> = live
                 .iter()
@@ -70,8 +74,9 @@ impl Status {
                 "bytes": bytes,
                 "by_status": by_status(&entries),
                 "live": live,
-                "stalled": stalled.len(),
-                "deep": deep.as_ref().map(Deep::to_json),
+                "stalled": stalled,
+                "mirror": mirror_json(&mirror),
+                "checks": checks.to_json(),
             });
             context.document(&document)?;
         } else {
@@ -81,68 +86,70 @@ impl Status {
             let root = context.store.root().display().to_string();
             lines.push(String::new());
             lines.extend(view::root(&root, &entries, bytes, &style));
-            match &deep {
-                Some(deep) => lines.extend(deep.lines()),
-                None => lines.push(style.dim(
-                    "  checks   not done: damage, gaps, masks and cuts are counted by --deep, which reads everything",
-                )),
-            }
+            lines.extend(mirror_line(&mirror, now));
+            lines.extend(checks.lines(&style));
             context.lines(&lines)?;
         }
-        if let Some(deep) = &deep {
-            context.damaged(&deep.damages)?;
-        }
-        context.flush()?;
-        match (stalled.len(), self.stalled_after) {
-            (0, _) | (_, None) => Ok(()),
-            (n, Some(age)) => Err(Failed::Finding(format!(
-                "{n} of {} live sessions without an event for {} or longer",
-                live.len(),
-                view::text::duration(age),
-            ))),
+        let damaged = context.damaged_or_unreadable(&checks.damages, &checks.unreadable);
+        match (stalled, self.stalled_after) {
+            (0, _) | (_, None) => damaged,
+            (n, Some(age)) => {
+                // Cron waits for this one; the damage is told beside it.
+                match damaged {
+                    Err(Failed::Damaged(damage)) => {
+                        let _ = writeln!(io::stderr(), "spanledger: {damage}");
+                    }
+                    other => other?,
+                }
+                Err(Failed::Finding(format!(
+                    "{n} of {} live sessions without an event for {} or longer",
+                    live.len(),
+                    view::text::duration(age),
+                )))
+            }
         }
     }
 
-    fn read_all(&self, context: &Context) -> Result<Deep, Failed> {
-        let mut deep = Deep::default();
-        let masked = Finder::new("[masked rule=");
-        let cut = Finder::new("\"$cut\"");
-        for dir in context.store.dirs()? {
-            let Ok(found) = segments(&dir) else { continue };
-            for (_, path) in found {
-                let mut reader = SegmentReader::open(&path)?;
-                let mut writer = None;
-                while let Some(found) = reader.next()? {
-                    let line = match found {
-                        Found::Damaged(damage) => {
-                            deep.damages.push(damage);
-                            continue;
-                        }
-                        Found::Line(line) => line,
-                    };
-                    let bytes = line.as_bytes();
-                    deep.masked += masked.find_iter(bytes).count() as u64;
-                    deep.cut += cut.find_iter(bytes).count() as u64;
-                    let said = |name: &str| line.payload().get(name);
-                    match line.kind.as_ref() {
-                        "gap" => {
-                            deep.gaps += 1;
-                            deep.missing += said("count").and_then(|n| n.u64()).unwrap_or(0);
-                        }
-                        "segment" => writer = said("writer").and_then(|w| w.value()),
-                        _ => {}
-                    }
-                }
-                let writer = writer.as_ref().and_then(Value::as_str);
-                let alive = writer.is_some_and(|writer| context.store.is_alive(writer));
-                deep.torn += u64::from(reader.tail() > 0 && !alive);
+    fn checks(&self, context: &Context, survey: &Survey) -> Result<Checks, Failed> {
+        let mut checks = Checks {
+            whole: true,
+            damages: Vec::new(),
+            torn: 0,
+            marks: Marks::default(),
+            at_least: false,
+            unreadable: survey.unreadable.clone(),
+        };
+        for entry in &survey.entries {
+            if !self.deep || entry.whole {
+                checks.take(entry);
+                continue;
+            }
+            match context.store.read(&entry.dir) {
+                Ok(entry) => checks.take(&entry),
+                // Pruned while we looked.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                Err(error) => return Err(error.into()),
             }
         }
-        Ok(deep)
+        Ok(checks)
     }
 }
 
-impl Deep {
+impl Checks {
+    fn take(&mut self, entry: &Entry) {
+        self.whole &= entry.whole;
+        let (torn, damages): (Vec<_>, Vec<_>) = entry
+            .damages
+            .iter()
+            .cloned()
+            .partition(|damage| damage.why == NotALine::Torn);
+        self.torn += torn.len() as u64;
+        self.damages.extend(damages);
+        let (marks, known) = entry.summary.marks();
+        self.marks.add(&marks);
+        self.at_least |= !known;
+    }
+
     fn to_json(&self) -> Value {
         let damages = self.damages.iter().map(|damage| {
             json!({
@@ -152,34 +159,90 @@ impl Deep {
                 "why": damage.why.to_string(),
             })
         });
+        let unreadable = self.unreadable.iter();
+        let unreadable = unreadable.map(|one| json!({"dir": one.dir, "error": one.why}));
         json!({
+            "whole": self.whole,
+            "unreadable": unreadable.collect::<Vec<_>>(),
             "damaged": self.damages.len(),
             "damages": damages.collect::<Vec<_>>(),
             "torn": self.torn,
-            "gaps": self.gaps,
-            "missing_events": self.missing,
-            "masked": self.masked,
-            "cut": self.cut,
+            "gaps": self.marks.gaps,
+            "missing_events": self.marks.missing,
+            "masked": self.marks.masked,
+            "cut": self.marks.cut,
+            "at_least": self.at_least,
         })
     }
 
-    fn lines(&self) -> Vec<String> {
-        vec![
+    fn lines(&self, style: &Style) -> Vec<String> {
+        let at_least = if self.at_least { "at least " } else { "" };
+        let mut damage = format!(
+            "  damage   {}, {}",
+            plural(self.damages.len() as u64, "place"),
+            plural(self.torn, "torn end"),
+        );
+        if !self.unreadable.is_empty() {
+            let n = self.unreadable.len() as u64;
+            damage.push_str(&format!(", {} that can't be read", plural(n, "session")));
+        }
+        let found = !self.damages.is_empty() || !self.unreadable.is_empty();
+        let gaps = format!(
+            "  gaps     {at_least}{}, {} missing",
+            view::text::thousands(self.marks.gaps),
+            plural(self.marks.missing, "event"),
+        );
+        let red = |bad: bool, text: &str| {
+            if bad {
+                style.red(text)
+            } else {
+                text.to_owned()
+            }
+        };
+        let mut lines = vec![
+            red(found, &damage),
+            red(self.marks.gaps > 0, &gaps),
             format!(
-                "  damage   {} places; {} torn tails of dead writers",
-                self.damages.len(),
-                self.torn
+                "  masked   {at_least}{} in lines; {} cut",
+                plural(self.marks.masked, "time"),
+                plural(self.marks.cut, "value"),
             ),
-            format!(
-                "  gaps     {}, with {} events missing",
-                self.gaps, self.missing
-            ),
-            format!(
-                "  masked   {} times in lines; {} values cut",
-                self.masked, self.cut
-            ),
-        ]
+        ];
+        if !self.whole {
+            lines.push(style.dim(
+                "  read     the first and last lines of each session; --deep reads everything",
+            ));
+        }
+        lines
     }
+}
+
+fn mirror_json(owed: &Owed) -> Value {
+    json!({
+        "owed_bytes": owed.bytes,
+        "owed_since": owed.since.map(|since| time_text(since, 6)),
+        "marked_segments": owed.marked,
+        "dead_letters": owed.dead_letters,
+    })
+}
+
+/// What the mirror owes, where it does.
+fn mirror_line(owed: &Owed, now: u64) -> Option<String> {
+    let mut said = Vec::new();
+    if let Some(since) = owed.since {
+        let age = view::text::duration(now.saturating_sub(since));
+        said.push(format!(
+            "{} not sent yet, the oldest {age} old",
+            view::text::size(owed.bytes)
+        ));
+    }
+    if owed.dead_letters > 0 {
+        said.push(format!(
+            "{} dead letters: `spanledger mirror --resend`",
+            owed.dead_letters
+        ));
+    }
+    (!said.is_empty()).then(|| format!("  mirror   {}", said.join("; ")))
 }
 
 /// Stable: outside observers rely on it. What isn't known is null.

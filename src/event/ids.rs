@@ -1,7 +1,6 @@
-//! Session ids, trace and span ids, and the remote context of a `traceparent`.
+//! Session ids, trace and span ids.
 
 use std::cell::RefCell;
-use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -114,67 +113,6 @@ pub(crate) fn hex32(id: u128) -> [u8; 32] {
     out[..16].copy_from_slice(&hex16((id >> 64) as u64));
     out[16..].copy_from_slice(&hex16(id as u64));
     out
-}
-
-/// A span of another process, as it arrives in a `traceparent` header.
-///
-/// ```
-/// use spanledger::RemoteContext;
-/// let ctx: RemoteContext = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01".parse()?;
-/// assert!(ctx.sampled());
-/// assert!("00-00000000000000000000000000000000-b7ad6b7169203331-01".parse::<RemoteContext>().is_err());
-/// # Ok::<(), spanledger::RemoteContextError>(())
-/// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RemoteContext {
-    pub(crate) trace: u128,
-    pub(crate) span: u64,
-    flags: u8,
-}
-
-impl RemoteContext {
-    /// Whether the caller sampled the trace.
-    pub fn sampled(&self) -> bool {
-        self.flags & 1 == 1
-    }
-}
-
-/// A `traceparent` that is not one.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RemoteContextError(String);
-
-impl fmt::Display for RemoteContextError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:?} is not a W3C traceparent", self.0)
-    }
-}
-
-impl std::error::Error for RemoteContextError {}
-
-impl std::str::FromStr for RemoteContext {
-    type Err = RemoteContextError;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let parse = || {
-            let lower_hex = |s: &str| s.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'));
-            let mut parts = text.trim().split('-');
-            let (version, trace, span, flags) =
-                (parts.next()?, parts.next()?, parts.next()?, parts.next()?);
-            let sizes = [version.len(), trace.len(), span.len(), flags.len()] == [2, 32, 16, 2];
-            // Version 00 has four parts exactly; later versions may have more.
-            let shape = version != "ff" && (version != "00" || parts.next().is_none());
-            if !sizes || !shape || ![version, trace, span, flags].into_iter().all(lower_hex) {
-                return None;
-            }
-            let context = Self {
-                trace: u128::from_str_radix(trace, 16).ok()?,
-                span: u64::from_str_radix(span, 16).ok()?,
-                flags: u8::from_str_radix(flags, 16).ok()?,
-            };
-            (context.trace != 0 && context.span != 0).then_some(context)
-        };
-        parse().ok_or_else(|| RemoteContextError(text.chars().take(80).collect()))
-    }
 }
 
 #[cfg(test)]

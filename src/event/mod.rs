@@ -8,15 +8,17 @@ mod fields;
 mod ids;
 mod outcome;
 mod raw;
+mod remote;
 mod serialize;
 mod span;
 mod spare;
 mod usage;
 
 pub use failure::{AsFailure, Failure, ViaDeref, ViaError};
-pub use ids::{RemoteContext, RemoteContextError, new_session_id};
+pub use ids::new_session_id;
 pub use outcome::Outcome;
-pub use usage::{Totals, Usage};
+pub use remote::{RemoteContext, RemoteContextError};
+pub use usage::{Marks, Totals, Usage};
 
 pub(crate) use fields::{Cleaner, Fields};
 pub(crate) use ids::{Ids, hex16, hex32, new_span_id, new_trace_id, random_bytes};

@@ -126,7 +126,7 @@ impl SpanKind {
     pub fn owns(self, field: &str) -> bool {
         match field {
             "start" | "duration_ns" | "outcome" | "opened_seg" | "events" | "events_dropped"
-            | "links" | "late" => true,
+            | "links" | "late" | "attributes" => true,
             // What decides whether and how it is sent.
             "sampled" | "tracestate" | "parent_remote" | "span_kind" => true,
             "totals" => matches!(self, Self::Run | Self::Turn),

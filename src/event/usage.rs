@@ -1,5 +1,9 @@
 //! Token counts and cost, and the totals that ride on `turn_end`, `session_end` and checkpoints.
 
+use std::sync::LazyLock;
+
+use memchr::memmem::Finder;
+
 use serde_json::{Map, Value};
 
 /// What a model call, a turn or a run used. A number that isn't known stays `None` and is
@@ -207,7 +211,7 @@ impl Totals {
         self.usage.add(usage);
     }
 
-    pub(crate) fn write(&self, out: &mut Vec<u8>) {
+    pub(crate) fn write(&self, marks: &Marks, out: &mut Vec<u8>) {
         out.extend_from_slice(
             format!(
                 "{{\"turns\":{},\"model_calls\":{},\"tool_calls\":{},\"errors\":{},\"usage\":{{",
@@ -216,7 +220,11 @@ impl Totals {
             .as_bytes(),
         );
         self.usage.write_members(None, out);
-        out.extend_from_slice(b"}}");
+        let marks = format!(
+            "}},\"marks\":{{\"masked\":{},\"cut\":{},\"gaps\":{},\"missing\":{}}}}}",
+            marks.masked, marks.cut, marks.gaps, marks.missing
+        );
+        out.extend_from_slice(marks.as_bytes());
     }
 
     /// Reads the `totals` of a line.
@@ -228,6 +236,65 @@ impl Totals {
             tool_calls: count("tool_calls"),
             errors: count("errors"),
             usage: Usage::from_json(value.get("usage")?.as_object()?),
+        })
+    }
+}
+
+/// What lines say was withheld or lost. Told with the totals, so that nobody has to read a whole
+/// trace to know; the line that tells them is not counted in them.
+///
+/// ```
+/// # let dir = tempfile::tempdir()?;
+/// for entry in spanledger::session::Store::new(dir.path()).list()? {
+///     let (marks, all) = entry.summary.marks();
+///     println!("{} masks{}", marks.masked, if all { "" } else { " at least" });
+/// }
+/// # Ok::<(), std::io::Error>(())
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Marks {
+    /// Masks that stand for secrets, in each line that has them.
+    pub masked: u64,
+    /// Values of which a part was cut.
+    pub cut: u64,
+    /// `gap` lines.
+    pub gaps: u64,
+    /// Events that they say are missing.
+    pub missing: u64,
+}
+
+impl Marks {
+    /// Counts the masks and cuts of one line.
+    pub(crate) fn count(&mut self, line: &[u8]) {
+        static MASK: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new("[masked rule="));
+        static CUT: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new("\"$cut\""));
+        let times = |finder: &Finder<'_>| finder.find_iter(line).count() as u64;
+        self.masked = self.masked.saturating_add(times(&MASK));
+        self.cut = self.cut.saturating_add(times(&CUT));
+    }
+
+    /// Counts a `gap` line.
+    pub(crate) fn gap(&mut self, missing: u64) {
+        self.gaps = self.gaps.saturating_add(1);
+        self.missing = self.missing.saturating_add(missing);
+    }
+
+    pub(crate) fn add(&mut self, other: &Self) {
+        self.masked = self.masked.saturating_add(other.masked);
+        self.cut = self.cut.saturating_add(other.cut);
+        self.gaps = self.gaps.saturating_add(other.gaps);
+        self.missing = self.missing.saturating_add(other.missing);
+    }
+
+    /// Reads what a line's `totals` tell; older traces don't.
+    pub(crate) fn from_totals(totals: &Value) -> Option<Self> {
+        let marks = totals.get("marks")?;
+        let count = |name: &str| marks.get(name)?.as_u64();
+        Some(Self {
+            masked: count("masked")?,
+            cut: count("cut")?,
+            gaps: count("gaps")?,
+            missing: count("missing")?,
         })
     }
 }

@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use tracing::Metadata;
 
-use crate::event::{RawFields, SpanKind};
-use crate::ledger::{At, End, Moment, SessionLog};
+use crate::event::{RawFields, RemoteContext, SpanKind};
+use crate::ledger::{At, End, Moment, SessionLog, Trace};
 use crate::recognise::Reading;
 
 /// Where a child or an event belongs: a session, and a span in it.
@@ -20,7 +20,7 @@ pub(crate) struct Place {
 #[derive(Clone, Debug)]
 pub(crate) struct Anchor {
     pub log: Arc<SessionLog>,
-    pub trace: u128,
+    pub trace: Arc<Trace>,
 }
 
 /// A foreign span whose `session_id` field routes what happens inside it.
@@ -30,13 +30,15 @@ pub(crate) struct Route(pub Arc<SessionLog>);
 /// What a span hangs from.
 #[derive(Clone, Debug, Default)]
 pub(crate) enum Parent {
-    /// Nothing: a new trace.
+    /// Nothing that is known here: a new trace, unless one comes from outside.
     #[default]
     Root,
+    /// Nothing, since the user said so.
+    Detached,
     /// An agent span, in a session.
     Place(Place),
     /// A span of another process.
-    Remote { trace: u128, span: u64 },
+    Remote(RemoteContext),
     /// A session without a span of its own.
     Session(Arc<SessionLog>),
     /// The implicit session of a foreign span.
@@ -55,6 +57,9 @@ pub(crate) struct Cell {
     pub start: Moment,
     pub span: u64,
     pub parent: Parent,
+    /// The span of an OpenTelemetry context that was current when it was made, if no agent span
+    /// was around it.
+    pub outside: Option<Box<RemoteContext>>,
     /// The thread was unwinding already when the span was made: its end proves nothing.
     pub made_in_panic: bool,
     place: OnceLock<Place>,
@@ -65,6 +70,8 @@ pub(crate) struct Cell {
     /// Entered before it had said what it is.
     entered: AtomicBool,
     closed: AtomicBool,
+    #[cfg(feature = "mirror")]
+    context: OnceLock<opentelemetry::Context>,
     /// How far a recognised model call has told its conversation.
     pub talk: Mutex<Talk>,
 }
@@ -91,6 +98,7 @@ impl Cell {
             start,
             span: crate::event::new_span_id(),
             parent,
+            outside: None,
             made_in_panic: std::thread::panicking(),
             place: OnceLock::new(),
             pending: Mutex::new(None),
@@ -98,6 +106,8 @@ impl Cell {
             talk: Mutex::default(),
             entered: AtomicBool::new(false),
             closed: AtomicBool::new(false),
+            #[cfg(feature = "mirror")]
+            context: OnceLock::new(),
         }
     }
 
@@ -137,6 +147,47 @@ impl Cell {
             self.entered.store(true, Ordering::Relaxed);
         }
         waits
+    }
+
+    /// Notes the span of the OpenTelemetry API that it is made in, where no agent span is around.
+    #[cfg(feature = "mirror")]
+    pub fn look_outside(&mut self, recorder: &Arc<super::Recorder>, contextual: bool) {
+        use crate::otel::Current;
+        if matches!(
+            self.parent,
+            Parent::Place(_) | Parent::Remote(_) | Parent::Detached
+        ) {
+            return;
+        }
+        match crate::otel::current() {
+            Some(Current::Agent(within)) if !within.is_of(recorder) => {
+                let other_ledgers = RemoteContext::of(&within.at);
+                self.outside = Some(Box::new(other_ledgers));
+            }
+            // A span that is said to have another parent, another session or none is not meant to
+            // hang from the agent span that happens to be current.
+            Some(Current::Agent(_)) if !contextual || matches!(self.parent, Parent::Session(_)) => {
+            }
+            // The context came here without the span: to another thread, say.
+            Some(Current::Agent(within)) => self.parent = Parent::Place(within.place()),
+            Some(Current::Other(span)) => self.outside = Some(Box::new(span)),
+            None => {}
+        }
+    }
+
+    /// Makes it a context of the OpenTelemetry API, once it is open.
+    #[cfg(feature = "mirror")]
+    pub fn give_context(&self, recorder: &Arc<super::Recorder>) {
+        if let Some(place) = self.place() {
+            self.context
+                .get_or_init(|| crate::otel::context_of(recorder, place, &crate::otel::base()));
+        }
+    }
+
+    /// The context of the OpenTelemetry API that it is.
+    #[cfg(feature = "mirror")]
+    pub fn context(&self) -> Option<&opentelemetry::Context> {
+        self.context.get()
     }
 
     /// Where it is, once its open line has been written.

@@ -7,7 +7,6 @@ use tracing_subscriber::registry::{LookupSpan, SpanRef};
 
 use super::cell::{Anchor, Cell, Route};
 use super::recorder::Recorder;
-use crate::event::new_trace_id;
 use crate::ledger::SessionLog;
 
 /// What was found, walking outwards.
@@ -70,9 +69,10 @@ pub(crate) fn anchor<'a, S>(recorder: &Recorder, outermost: &SpanRef<'a, S>) -> 
 where
     S: LookupSpan<'a>,
 {
+    let log = recorder.ledger.core().implicit_session("anchor");
     let anchor = Anchor {
-        log: recorder.ledger.core().implicit_session("anchor"),
-        trace: new_trace_id(),
+        trace: recorder.new_trace(&log, "anchor"),
+        log,
     };
     let mut extensions = outermost.extensions_mut();
     if let Some(anchor) = extensions.get_mut::<Anchor>() {

@@ -6,6 +6,7 @@ mod filter;
 mod find;
 mod recognised;
 mod recorder;
+mod settle;
 mod visit;
 
 use std::any::TypeId;
@@ -23,7 +24,10 @@ pub use filter::LedgerFilter;
 pub(crate) use bridge::{Handoff, Op, hand_over, on_current, on_span};
 pub(crate) use cell::{Parent, Place};
 pub(crate) use filter::Choose;
+#[cfg(feature = "mirror")]
+pub(crate) use filter::is_ours;
 pub(crate) use recorder::{Located, Recorder};
+pub(crate) use settle::Roots;
 
 use bridge::{Bridge, LAYERS, Unhide, take_handoff};
 use cell::{Anchor, Cell, Route};
@@ -38,6 +42,13 @@ use crate::recognise::{Callsites, Reading, Seen};
 /// carries its own filter, so that neighbours' filters don't change the trace.
 pub type LedgerLayer<S> = Filtered<RecordingLayer<S>, LedgerFilter, S>;
 
+/// A span that is being made.
+struct New<'a, 'b, S> {
+    attrs: &'a Attributes<'b>,
+    id: &'a Id,
+    ctx: &'a Context<'a, S>,
+}
+
 /// Records agent spans; always wrapped in its filter as [`LedgerLayer`].
 pub struct RecordingLayer<S> {
     recorder: Arc<Recorder>,
@@ -46,6 +57,11 @@ pub struct RecordingLayer<S> {
     bridge: Bridge,
     /// Another ledger's layer is below in the same subscriber. A span has room for one.
     second: bool,
+    /// To ask a neighbour whether it sends agent spans too, once.
+    #[cfg(feature = "neighbour")]
+    dispatch: std::sync::OnceLock<tracing::dispatcher::WeakDispatch>,
+    #[cfg(feature = "neighbour")]
+    asked: std::sync::atomic::AtomicBool,
     _subscriber: std::marker::PhantomData<fn(S)>,
 }
 
@@ -83,6 +99,10 @@ where
             callsites: Callsites::new(),
             bridge,
             second: false,
+            #[cfg(feature = "neighbour")]
+            dispatch: std::sync::OnceLock::new(),
+            #[cfg(feature = "neighbour")]
+            asked: std::sync::atomic::AtomicBool::new(false),
             _subscriber: std::marker::PhantomData,
         }
     }
@@ -93,9 +113,42 @@ where
         extensions.get::<Arc<Cell>>().cloned()
     }
 
-    fn keep(cell: Cell, id: &Id, ctx: &Context<'_, S>) {
+    /// Opens a new span, in the context it is made in.
+    fn begin(&self, mut cell: Cell, raw: RawFields, at_once: bool, new: New<'_, '_, S>) {
+        let New { attrs, id, ctx } = new;
+        #[cfg(feature = "mirror")]
+        cell.look_outside(&self.recorder, attrs.is_contextual());
+        #[cfg(not(feature = "mirror"))]
+        let _ = attrs;
+        self.recorder.begin(&mut cell, raw, at_once);
+        #[cfg(feature = "mirror")]
+        if self.recorder.context {
+            cell.give_context(&self.recorder);
+        }
         if let Some(span) = ctx.span(id) {
             span.extensions_mut().replace(Arc::new(cell));
+        }
+    }
+
+    #[cfg(feature = "mirror")]
+    fn context_key(&self, id: &Id) -> (usize, u64) {
+        (Arc::as_ptr(&self.recorder).addr(), id.into_u64())
+    }
+
+    /// Makes an agent span current for the OpenTelemetry API.
+    #[cfg(feature = "mirror")]
+    fn enter_context(&self, cell: &Cell, id: &Id) {
+        cell.give_context(&self.recorder);
+        if let Some(context) = cell.context() {
+            crate::otel::attach(self.context_key(id), context.clone());
+        }
+        #[cfg(feature = "neighbour")]
+        if !self.asked.swap(true, Ordering::Relaxed) {
+            let dispatch = self.dispatch.get().and_then(|dispatch| dispatch.upgrade());
+            let sends = |dispatch| tracing_opentelemetry::get_otel_context(id, &dispatch).is_some();
+            if dispatch.is_some_and(sends) {
+                self.recorder.sent_twice.store(true, Ordering::Relaxed);
+            }
         }
     }
 
@@ -136,25 +189,19 @@ where
     }
 
     /// A span of another library that is taken for one of the six.
-    fn on_recognised_span(
-        &self,
-        reading: &Reading,
-        attrs: &Attributes<'_>,
-        id: &Id,
-        ctx: &Context<'_, S>,
-    ) {
+    fn on_recognised_span(&self, reading: &Reading, new: New<'_, '_, S>) {
         let start = Moment::now();
         let mut raw = RawFields::new();
-        attrs.record(&mut Collect(&mut raw));
+        new.attrs.record(&mut Collect(&mut raw));
         let kind = reading.kind(&raw);
-        let parent = self.parent(kind != Some(SpanKind::Run), attrs, ctx);
-        let meta = attrs.metadata();
-        let mut cell = Cell::recognised(reading.clone(), kind, meta, start, parent);
-        self.recorder.begin(&mut cell, raw, false);
-        Self::keep(cell, id, ctx);
+        let parent = self.parent(kind != Some(SpanKind::Run), new.attrs, new.ctx);
+        let meta = new.attrs.metadata();
+        let cell = Cell::recognised(reading.clone(), kind, meta, start, parent);
+        self.begin(cell, raw, false, new);
     }
 
-    fn on_our_span(&self, kind: SpanKind, attrs: &Attributes<'_>, id: &Id, ctx: &Context<'_, S>) {
+    fn on_our_span(&self, kind: SpanKind, new: New<'_, '_, S>) {
+        let New { attrs, id, ctx } = new;
         let meta = attrs.metadata();
         let anchors = !matches!(kind, SpanKind::Run | SpanKind::Other);
         let start = Moment::now();
@@ -162,9 +209,8 @@ where
             let parent = handoff
                 .parent
                 .unwrap_or_else(|| self.parent(anchors, attrs, ctx));
-            let mut cell = Cell::new(kind, meta, start, parent);
-            self.recorder.begin(&mut cell, handoff.fields, true);
-            return Self::keep(cell, id, ctx);
+            let cell = Cell::new(kind, meta, start, parent);
+            return self.begin(cell, handoff.fields, true, new);
         }
         let mut raw = RawFields::new();
         attrs.record(&mut Collect(&mut raw));
@@ -176,9 +222,8 @@ where
             // Lines for other spans are kept inside sessions.
             return self.on_foreign_span(attrs, id, ctx);
         }
-        let mut cell = Cell::new(kind, meta, start, parent);
-        self.recorder.begin(&mut cell, raw, false);
-        Self::keep(cell, id, ctx);
+        let cell = Cell::new(kind, meta, start, parent);
+        self.begin(cell, raw, false, new);
     }
 
     fn route(&self, id: &Id, session: Option<String>, ctx: &Context<'_, S>) {
@@ -207,6 +252,11 @@ impl<S> tracing_subscriber::Layer<S> for RecordingLayer<S>
 where
     S: Subscriber + for<'a> LookupSpan<'a>,
 {
+    #[cfg(feature = "neighbour")]
+    fn on_register_dispatch(&self, dispatch: &tracing::Dispatch) {
+        let _ = self.dispatch.set(dispatch.downgrade());
+    }
+
     fn on_layer(&mut self, subscriber: &mut S) {
         let below: &dyn Subscriber = subscriber;
         self.second = below.is::<Bridge>();
@@ -217,11 +267,16 @@ where
             return;
         }
         let meta = attrs.metadata();
+        let new = New {
+            attrs,
+            id,
+            ctx: &ctx,
+        };
         let look = || self.filter.see(meta);
         self.callsites.with(meta, look, |seen| match seen {
-            Seen::Ours(kind) => self.on_our_span(*kind, attrs, id, &ctx),
-            Seen::Chosen => self.on_our_span(SpanKind::Other, attrs, id, &ctx),
-            Seen::Recognised(reading) => self.on_recognised_span(reading, attrs, id, &ctx),
+            Seen::Ours(kind) => self.on_our_span(*kind, new),
+            Seen::Chosen => self.on_our_span(SpanKind::Other, new),
+            Seen::Recognised(reading) => self.on_recognised_span(reading, new),
             Seen::Routes => self.on_foreign_span(attrs, id, &ctx),
             Seen::Foreign => {}
         });
@@ -235,8 +290,16 @@ where
             Some(cell) => {
                 let mut raw = RawFields::new();
                 values.record(&mut Collect(&mut raw));
-                if !raw.is_empty() {
-                    self.recorder.record(&cell, &raw, None, Outcome::Unset, &[]);
+                if raw.is_empty() {
+                    return;
+                }
+                #[cfg(feature = "mirror")]
+                let waits = self.recorder.context && cell.place().is_none();
+                self.recorder.record(&cell, &raw, None, Outcome::Unset, &[]);
+                // It was entered before it could be opened.
+                #[cfg(feature = "mirror")]
+                if waits && cell.place().is_some() && ctx.current_span().id() == Some(id) {
+                    self.enter_context(&cell, id);
                 }
             }
             None => {
@@ -257,8 +320,8 @@ where
         let (Some(cell), Some(followed)) = (Self::cell(&ctx, id), Self::cell(&ctx, follows)) else {
             return;
         };
-        let at = self.recorder.place_of(&followed).and_then(|place| place.at);
-        if let Some(at) = at {
+        let place = self.recorder.place_of(&followed);
+        if let Some(at) = place.and_then(|place| place.at.as_ref()) {
             let link = (at.ids.trace, at.ids.span);
             if !cell.add_pending_link(link) {
                 let none = RawFields::new();
@@ -331,13 +394,28 @@ where
         }
         // All but a span that was held back are open already. One that still has to say what it is
         // often does so inside.
-        let held_back = ctx.span(id).and_then(|span| {
+        let bridged = cfg!(feature = "mirror") && self.recorder.context;
+        let found = ctx.span(id).and_then(|span| {
             let extensions = span.extensions();
             let cell = extensions.get::<Arc<Cell>>()?;
-            (cell.place().is_none() && !cell.waits_inside()).then(|| Arc::clone(cell))
+            let wanted = match cell.place() {
+                Some(_) => bridged,
+                None => !cell.waits_inside(),
+            };
+            wanted.then(|| Arc::clone(cell))
         });
-        if let Some(cell) = held_back {
-            self.recorder.place_of(&cell);
+        let Some(cell) = found else { return };
+        self.recorder.place_of(&cell);
+        #[cfg(feature = "mirror")]
+        if bridged {
+            self.enter_context(&cell, id);
+        }
+    }
+
+    #[cfg(feature = "mirror")]
+    fn on_exit(&self, id: &Id, _: Context<'_, S>) {
+        if self.recorder.context && !self.second {
+            crate::otel::detach(self.context_key(id));
         }
     }
 

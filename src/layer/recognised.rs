@@ -6,7 +6,7 @@ use std::sync::{Arc, PoisonError};
 use super::cell::{Cell, Parent};
 use super::recorder::Recorder;
 use crate::event::{Fields, RawFields, SpanKind, hex32};
-use crate::ledger::{At, Digested, End, Heard, Note, OpenSpan, SessionLog, hex_digest};
+use crate::ledger::{At, Digested, End, Heard, Note, SessionLog, hex_digest};
 use crate::recognise::{Content, Message, Told};
 use crate::redact::Tally;
 
@@ -62,26 +62,22 @@ impl Recorder {
         &self,
         cell: &Cell,
         log: &Arc<SessionLog>,
-        span: &OpenSpan,
-        above: Option<At>,
+        at: &At,
+        above: Option<&At>,
         told: &Told,
     ) {
         if cell.kind() != SpanKind::Model {
             return;
         }
-        let mut at = above;
         // Where nothing is around, nothing says which calls belong together, or when it is over.
         let is_somewhere = match &cell.parent {
-            Parent::Place(_) => span.run_span.is_some(),
+            Parent::Place(_) => at.run.is_some(),
             Parent::Anchored(_) | Parent::Session(_) => true,
-            Parent::Root | Parent::Remote { .. } => false,
+            Parent::Root | Parent::Detached | Parent::Remote(_) => false,
         };
-        if span.turn.is_none() && is_somewhere {
-            let core = self.ledger.core();
-            let turn = log.make_up_turn(core, cell.start, span.ids.trace, span.run_span);
-            at = Some(turn);
-        }
-        self.tell_in_force(log, at.as_ref(), &told.content);
+        let turn = (at.turn.is_none() && is_somewhere)
+            .then(|| log.make_up_turn(self.ledger.core(), cell.start, &at.trace, at.run));
+        self.tell_in_force(log, turn.as_ref().or(above), &told.content);
     }
 
     /// Tells the instructions and the tools, if they are others than before. Their digests.

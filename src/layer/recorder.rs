@@ -8,9 +8,9 @@ use tracing::Level;
 use super::bridge::Op;
 use super::cell::{Cell, Parent, Place};
 use super::find::{Around, Near};
+use super::settle::{Roots, Settled};
 use crate::event::{
-    Failure, Fields, Ids, Outcome, RawFields, SpanKind, Usage, UsageText, new_session_id,
-    new_trace_id,
+    Failure, Fields, Ids, Outcome, RawFields, RemoteContext, SpanKind, Usage, UsageText,
 };
 use crate::ledger::{
     At, Core, Digested, Ledger, NoStore, Note, OpenSpan, SessionLog, event_kind, fork_generation,
@@ -25,10 +25,45 @@ pub(crate) struct Located {
     pub place: Place,
 }
 
+impl Located {
+    /// The span here, as other processes know it.
+    pub fn remote_context(&self) -> Option<RemoteContext> {
+        self.place.at.as_ref().map(RemoteContext::of)
+    }
+
+    /// The span here, as a context of the OpenTelemetry API.
+    #[cfg(feature = "mirror")]
+    pub fn otel_context(&self) -> opentelemetry::Context {
+        match self.place.at {
+            Some(_) => crate::otel::context_of(&self.recorder, &self.place, &crate::otel::base()),
+            None => opentelemetry::Context::new(),
+        }
+    }
+}
+
+impl RemoteContext {
+    /// A span of ours.
+    pub(crate) fn of(at: &At) -> Self {
+        Self {
+            trace: at.ids.trace,
+            span: at.ids.span,
+            sampled: at.trace.sampled,
+            remote: true,
+            tracestate: at.trace.tracestate.clone(),
+        }
+    }
+}
+
 /// What one ledger records, whichever layer or handle it comes from.
 #[derive(Debug)]
 pub(crate) struct Recorder {
     pub ledger: Ledger,
+    pub roots: Roots,
+    /// Whether agent spans are current for the OpenTelemetry API too.
+    pub context: bool,
+    /// A neighbour sends agent spans too.
+    #[cfg(feature = "neighbour")]
+    pub sent_twice: std::sync::atomic::AtomicBool,
 }
 
 impl Recorder {
@@ -52,34 +87,45 @@ impl Recorder {
         let (mut raw, told) = self.read(cell, raw);
         let kind = cell.kind();
         let given = raw.get("session_id").map(str::to_owned);
-        let (log, trace, parent, above) = self.settle(core, cell, given.as_deref());
-        let ids = Ids {
+        let Settled {
+            log,
             trace,
+            parent,
+            parent_remote,
+            above,
+            link,
+        } = self.settle(core, cell, given.as_deref());
+        let ids = Ids {
+            trace: trace.id,
             span: cell.span,
             parent,
         };
+        let at = At {
+            ids,
+            trace,
+            turn: above.and_then(|at| at.turn),
+            kind,
+            turn_span: above.and_then(|at| at.turn_span),
+            run: above.and_then(|at| at.run),
+            generation: cell.generation,
+        };
         // A copy that came through a fork is its maker's to open, too.
         if cell.generation != fork_generation() {
-            let at = At {
-                ids,
-                turn: above.and_then(|at| at.turn),
-                kind,
-                turn_span: above.and_then(|at| at.turn_span),
-                run_span: above.and_then(|at| at.run_span),
-                generation: cell.generation,
-            };
             return Place { log, at: Some(at) };
         }
-        let mut span = Box::new(OpenSpan::new(kind, ids, cell.start));
-        if let Some(above) = above {
-            span.turn = above.turn;
-            span.turn_span = above.turn_span;
-            span.run_span = above.run_span;
-            span.parent_here = above.generation == fork_generation();
+        let trace = Arc::clone(&at.trace);
+        let mut span = Box::new(OpenSpan::new(kind, ids, trace, cell.start));
+        span.turn = at.turn;
+        span.turn_span = at.turn_span;
+        span.run_span = at.run.map(|(_, id)| id);
+        span.parent_here = above.is_some_and(|above| above.generation == fork_generation());
+        span.parent_remote = parent_remote;
+        if let Some((trace, id)) = link {
+            span.link(trace, id);
         }
         if let Some(told) = &told {
             span.outcome = told.outcome;
-            self.tell_before(cell, &log, &span, above, told);
+            self.tell_before(cell, &log, &at, above, told);
         }
         for (trace, id) in cell.take_links() {
             span.link(trace, id);
@@ -112,10 +158,9 @@ impl Recorder {
             span.describe_other(
                 cell.meta.name(),
                 cell.meta.target(),
-                cell.meta.level().as_str(),
+                Some(cell.meta.level().as_str()),
             );
         }
-        let run_span = span.run_span;
         let mut agent = Fields::default();
         if let Some(name) = span.fields.get("agent").filter(|_| kind == SpanKind::Run) {
             agent.set("agent", name);
@@ -124,18 +169,14 @@ impl Recorder {
         if kind == SpanKind::Run {
             self.tell_parent(core, &cell.parent, &log, agent);
         }
-        let at = At {
-            ids,
+        let mut at = At {
             turn,
-            kind,
             turn_span,
-            run_span: if kind == SpanKind::Run {
-                Some(ids.span)
-            } else {
-                run_span
-            },
-            generation: fork_generation(),
+            ..at
         };
+        if kind == SpanKind::Run {
+            at.run = Some((ids.trace, ids.span));
+        }
         if let Some(told) = told {
             if kind == SpanKind::Run {
                 self.tell_in_force(&log, Some(&at), &told.content);
@@ -157,66 +198,6 @@ impl Recorder {
         log.event(core, "subagent", place.at.as_ref(), &agent, Note::default());
     }
 
-    /// Which session a span belongs to, in which trace, under which span.
-    fn settle(
-        &self,
-        core: &Core,
-        cell: &Cell,
-        given: Option<&str>,
-    ) -> (Arc<SessionLog>, u128, Option<u64>, Option<At>) {
-        let run = cell.kind() == SpanKind::Run;
-        let named = |id: &str| self.ledger.session(id);
-        let fresh = || named(&new_session_id());
-        match &cell.parent {
-            Parent::Place(place) => {
-                let at = place.at;
-                let (trace, parent) = at.map_or_else(
-                    || (new_trace_id(), None),
-                    |at| (at.ids.trace, Some(at.ids.span)),
-                );
-                match given {
-                    Some(id) if *id == *place.log.id => {}
-                    // A run inside another session's span is a subagent: a session of its own
-                    // in the same trace.
-                    Some(id) if run => return (named(id), trace, parent, None),
-                    None if run => return (fresh(), trace, parent, None),
-                    // Routed elsewhere: what it hangs from there nobody said.
-                    Some(id) => return (named(id), new_trace_id(), None, None),
-                    None => {}
-                }
-                let log = self.ledger.here(&place.log).into_owned();
-                (log, trace, parent, at)
-            }
-            Parent::Remote { trace, span } => {
-                let log = match given {
-                    Some(id) => named(id),
-                    None if run => fresh(),
-                    None => core.process_session(),
-                };
-                (log, *trace, Some(*span), None)
-            }
-            Parent::Session(log) if !run || given.is_none() => {
-                let log = match given {
-                    Some(id) => named(id),
-                    None => self.ledger.here(log).into_owned(),
-                };
-                (log, new_trace_id(), None, None)
-            }
-            Parent::Anchored(anchor) if !run && given.is_none() => {
-                let log = self.ledger.here(&anchor.log).into_owned();
-                (log, anchor.trace, None, None)
-            }
-            _ => {
-                let log = match given {
-                    Some(id) => named(id),
-                    None if run => fresh(),
-                    None => core.process_session(),
-                };
-                (log, new_trace_id(), None, None)
-            }
-        }
-    }
-
     /// Fields recorded on a span.
     pub fn record(
         &self,
@@ -236,16 +217,29 @@ impl Recorder {
         let Some(Place { log, at: Some(at) }) = self.place_of(cell) else {
             return;
         };
-        let core = self.ledger.core();
-        let log = self.ledger.here(log);
-        let role = (cell.kind() != SpanKind::Other).then_some(cell.kind());
-        let mut fields = Fields::default();
-        let read = self.read_later(cell, &log, at, raw);
+        let read = self.read_later(cell, &self.ledger.here(log), at, raw);
         let (raw, outcome) = match &read {
             Some(told) if outcome == Outcome::Unset => (&told.fields, told.outcome),
             Some(told) => (&told.fields, outcome),
             None => (raw, outcome),
         };
+        self.record_at(log, at, raw, usage, outcome, links);
+    }
+
+    /// The same on a span that has been opened.
+    pub fn record_at(
+        &self,
+        log: &Arc<SessionLog>,
+        at: &At,
+        raw: &RawFields,
+        usage: Option<&Usage>,
+        outcome: Outcome,
+        links: &[(u128, u64)],
+    ) {
+        let core = self.ledger.core();
+        let log = self.ledger.here(log);
+        let role = (at.kind != SpanKind::Other).then_some(at.kind);
+        let mut fields = Fields::default();
         let mut cleaned = core.clean(&log.dir, |cleaner| fields.add_clean(raw, role, cleaner));
         if let Some(usage) = usage {
             let cleaned = cleaned.get_or_insert_default();
@@ -492,7 +486,7 @@ impl Recorder {
         let note = Note {
             level: Some(level.as_str()),
             message: short,
-            quiet: false,
+            ..Note::default()
         };
         log.event(core, "log", place.at.as_ref(), &fields, note);
     }

@@ -19,8 +19,10 @@
 //! | `trace_id`, `span_id`, `parent_span_id` | lower-case hex, 32 and 16 digits; absent where there is no span |
 //! | `payload` | an object; members that aren't known are left out, members that a reader doesn't know are kept |
 //!
-//! The first line of a segment has kind `segment` and says who writes it. A segment has one
-//! writer for its whole life. A line that is not valid JSON is the rest of a write that failed
+//! The first line of a segment has kind `segment` and says who writes it: `writer`, `process`,
+//! `resource`, `scope`, and, where it was recorded to be sent, `mirror` with the `endpoint` (without
+//! credentials), whether `content` goes, the `limits` that were set, and the version of the
+//! `mapping`. A segment has one writer for its whole life. A line that is not valid JSON is the rest of a write that failed
 //! half-way (its event is counted by the next `gap`), or damage.
 //!
 //! Values inside a payload that were changed on the way say so in place:
@@ -38,9 +40,14 @@
 //! came after its time: an open line written again after a fault, or what was recorded on a
 //! span, or opened inside it, after it had been closed. `sampled: false` says that its trace is not
 //! sent anywhere, `tracestate` what goes with its context, `parent_remote: true` that its parent is
-//! another process's, `span_kind` what OpenTelemetry calls a span that is none of the six,
-//! `synthetic: true` that a turn was made up for a library that has none: its calls carry its number
-//! and hang from something else. A field of the user's that has the name of one of these is called `custom.…`.
+//! another process's, `span_kind` what OpenTelemetry calls a span that is none of the six, `attributes`
+//! what was said of one of the six through its API, under the names given there, `synthetic: true`
+//! that a turn was made up for a library that has none: its calls carry its number and hang from
+//! something else. A field of the user's that has the name of one of these is called `custom.…`.
+//!
+//! A session may have several traces. A run that goes on with a session links to the run before it;
+//! a turn without a parent that links to its run goes on where a trace had grown too long; a run
+//! may link to the span that started its process.
 
 use std::borrow::Cow;
 
@@ -198,6 +205,8 @@ pub enum NotALine {
         /// The version it says.
         found: u64,
     },
+    /// The end of a segment without a newline: its writer died over it.
+    Torn,
     /// No bytes at all: lines that were here are gone, by what the next one is numbered.
     Missing {
         /// The first `seq` that is missing.
@@ -211,6 +220,9 @@ impl std::fmt::Display for NotALine {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Damaged(why) => write!(f, "not a line of a trace: {why}"),
+            Self::Torn => {
+                f.write_str("not a line of a trace: no newline at its end: its writer died over it")
+            }
             Self::Newer { found } => write!(
                 f,
                 "written in format version {found}; this spanledger reads up to version {VERSION}"

@@ -1,6 +1,9 @@
 //! Events that could not be written, counted until the trace itself can say so.
 
+use std::sync::Arc;
+
 use super::clock::write_time;
+use super::trace::Trace;
 use crate::event::Ids;
 use crate::redact::write_string;
 
@@ -60,6 +63,8 @@ pub(crate) struct LostClose {
     pub start: u64,
     pub duration: u64,
     pub outcome: &'static str,
+    pub trace: Arc<Trace>,
+    pub parent_remote: bool,
 }
 
 /// Closes remembered while nothing can be written; beyond that they are only counted.

@@ -29,6 +29,24 @@ pub struct Health {
     pub orphaned: u64,
     /// The last thing that went wrong.
     pub last_error: Option<String>,
+    /// How sending is going; `None` where nothing is sent.
+    #[cfg(feature = "mirror")]
+    pub mirror: Option<MirrorHealth>,
+}
+
+/// How the mirror of this process is doing.
+#[cfg(feature = "mirror")]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct MirrorHealth {
+    /// Spans that a server accepted.
+    pub sent: u64,
+    /// Bytes of the trace that were not sent yet: this process's, and what it found of dead ones.
+    pub owed_bytes: u64,
+    /// Spans that a server refused for good.
+    pub dead_letters: u64,
+    /// Why nothing is sent at the moment, although something is owed.
+    pub waiting_for: Option<String>,
 }
 
 /// The counters behind [`Health`].
@@ -43,6 +61,11 @@ pub(crate) struct Counters {
 }
 
 impl Counters {
+    /// Whether anything was ever masked or cut here.
+    pub fn has_marked(&self) -> bool {
+        self.masked.load(Ordering::Relaxed) > 0 || self.cut.load(Ordering::Relaxed) > 0
+    }
+
     pub fn add(counter: &AtomicU64, n: u64) {
         if n > 0 {
             counter.fetch_add(n, Ordering::Relaxed);
@@ -58,6 +81,8 @@ impl Counters {
             cut: get(&self.cut),
             orphaned: get(&self.orphaned),
             last_error,
+            #[cfg(feature = "mirror")]
+            mirror: None,
         }
     }
 

@@ -10,6 +10,9 @@
 
 mod append;
 mod made_up;
+#[cfg(feature = "mirror")]
+mod otel;
+mod recover;
 
 use std::collections::{BTreeMap, HashSet};
 use std::path::PathBuf;
@@ -25,30 +28,41 @@ use super::history::History;
 use super::open_span::OpenSpan;
 use super::past::Past;
 use super::segment::Segment;
-use crate::event::{Fields, Ids, Outcome, SpanKind, Totals, UsageText};
+use super::trace::Trace;
+use crate::event::{Fields, Ids, Marks, Outcome, SpanKind, Totals, UsageText};
 use crate::redact::write_string;
 use append::is_out_of_files;
 use made_up::MadeUp;
 
 const LAST_BACKOFF_NS: u64 = 1_000_000_000;
+/// About what a line of a span is longer than its payload.
+const LINE_HEAD: usize = 250;
 
 /// The span an event belongs to.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct At {
     pub ids: Ids,
+    pub trace: Arc<Trace>,
     pub turn: Option<u32>,
     pub kind: SpanKind,
     pub turn_span: Option<u64>,
-    pub run_span: Option<u64>,
+    /// The run around it, which may be of an earlier trace.
+    pub run: Option<(u128, u64)>,
     /// The fork generation that opened the span.
     pub generation: u64,
 }
 
 /// How an event is to be noted on its span, beside its own line.
-#[derive(Default)]
+#[derive(Clone, Copy, Default)]
 pub(crate) struct Note<'a> {
+    /// What it is called there, if not as its line.
+    pub name: Option<&'a str>,
+    /// When it happened, if not now.
+    pub time: Option<u64>,
     pub level: Option<&'a str>,
     pub message: Option<&'a [u8]>,
+    /// What OpenTelemetry knows of it, as the members of an object.
+    pub attributes: Option<&'a Fields>,
     /// Streamed pieces are too many to be events of a span.
     pub quiet: bool,
 }
@@ -84,12 +98,17 @@ struct State {
     /// Few at a time, by span id, and too large to be moved about.
     spans: BTreeMap<u64, Box<OpenSpan>>,
     totals: Totals,
+    marks: Marks,
     next_turn: u32,
+    /// The run that was opened last, here or in an earlier segment.
+    last_run: Option<(u128, u64)>,
     current: [Option<String>; 3],
     known: HashSet<String>,
     /// Turns of libraries that have none of their own.
     made_up: Vec<MadeUp>,
     checkpoint_at: u64,
+    /// What is to be said of sending in the segment that takes up what a dead writer left.
+    recovering: Option<Option<Arc<str>>>,
     line: Vec<u8>,
     payload: Vec<u8>,
 }
@@ -171,6 +190,7 @@ impl SessionLog {
             state.past_read = *path != self.dir && !is_out_of_files(error);
         }
         state.next_turn = state.next_turn.max(past.next_turn);
+        state.last_run = state.last_run.or(past.last_run);
         for (current, before) in state.current.iter_mut().zip(past.current) {
             *current = current.take().or(before);
         }
@@ -182,6 +202,9 @@ impl SessionLog {
             let unwritten = state.spans.values_mut().filter(|span| span.lost);
             for run in unwritten.filter(|span| span.kind == SpanKind::Run) {
                 run.open_kind = "session_resume";
+                if let Some((trace, span)) = past.last_run {
+                    run.link(trace, span);
+                }
             }
         }
     }
@@ -208,6 +231,15 @@ impl SessionLog {
                 self.recover_locked(core, state);
                 if std::mem::replace(&mut state.started, true) {
                     span.open_kind = "session_resume";
+                    if let Some((trace, id)) = state.last_run
+                        && span.run_span.is_none()
+                    {
+                        // Not inside the other: it says which one it goes on from.
+                        span.link(trace, id);
+                    }
+                }
+                if span.run_span.is_none() {
+                    state.last_run = Some((span.ids.trace, span.ids.span));
                 }
             }
             SpanKind::Turn => {
@@ -255,6 +287,7 @@ impl SessionLog {
                 span.write_open(late, out);
             },
         );
+        span.trace.count(state.payload.len() + LINE_HEAD);
         span.lost = !written;
         state.lost_opens |= !written;
         span.opened_seg = if written { state.seg() } else { 0 };
@@ -333,10 +366,23 @@ impl SessionLog {
                 }
             },
         );
+        at.trace.count(state.payload.len() + LINE_HEAD);
     }
 
     /// Writes the close line, once. The first close wins.
     pub fn close(self: &Arc<Self>, core: &Core, id: u64, said: Outcome) {
+        self.close_after(core, id, said, None);
+    }
+
+    /// The same for a span whose duration was measured elsewhere.
+    pub fn close_after(
+        self: &Arc<Self>,
+        core: &Core,
+        id: u64,
+        said: Outcome,
+        duration: Option<u64>,
+    ) {
+        let end = steady_ns();
         let mut guard = self.lock();
         let state = &mut *guard;
         if state
@@ -346,16 +392,23 @@ impl SessionLog {
         {
             self.end_made_up_locked(core, state, Some(id));
         }
-        self.close_locked(core, state, id, said);
+        self.close_locked(core, state, id, said, (end, duration));
     }
 
-    fn close_locked(self: &Arc<Self>, core: &Core, state: &mut State, id: u64, said: Outcome) {
-        let end = steady_ns();
+    /// The end is when it was left, the duration is said only if it was measured elsewhere.
+    fn close_locked(
+        self: &Arc<Self>,
+        core: &Core,
+        state: &mut State,
+        id: u64,
+        said: Outcome,
+        (end, duration): (u64, Option<u64>),
+    ) {
         let Some(span) = state.spans.remove(&id) else {
             return;
         };
         made_up::heard_from(state, &span);
-        let duration = end.saturating_sub(span.start.steady);
+        let duration = duration.unwrap_or_else(|| end.saturating_sub(span.start.steady));
         let outcome = span.final_outcome(said);
         count_close(state, &span, outcome);
         if span.kind == SpanKind::Permission
@@ -367,7 +420,7 @@ impl SessionLog {
         }
         let totals = matches!(span.kind, SpanKind::Run | SpanKind::Turn).then(|| {
             let mut out = b"\"totals\":".to_vec();
-            state.totals.write(&mut out);
+            state.totals.write(&state.marks, &mut out);
             out
         });
         let kind = span.kind.close_kind();
@@ -377,6 +430,7 @@ impl SessionLog {
                 out.extend_from_slice(totals);
             }
         });
+        span.trace.count(state.payload.len() + LINE_HEAD);
         if !written && state.lost_closes.len() < LOST_CLOSES {
             state.lost_closes.push(LostClose {
                 kind,
@@ -385,6 +439,8 @@ impl SessionLog {
                 start: span.start.wall,
                 duration,
                 outcome: outcome.as_str(),
+                trace: Arc::clone(&span.trace),
+                parent_remote: span.parent_remote,
             });
         }
     }
@@ -413,7 +469,7 @@ impl SessionLog {
         if let Some(at) = at {
             match state.spans.get_mut(&at.ids.span) {
                 Some(_) if note.quiet => {}
-                Some(span) => span.note(wall_ns(), kind, note.level, note.message),
+                Some(span) => span.note(kind, &note),
                 None => late = at.generation == self.generation,
             }
         }
@@ -448,7 +504,10 @@ impl SessionLog {
             _ => {
                 state.totals.add_usage(usage);
                 if let Some(at) = at {
-                    mark_counted(state, [Some(at.ids.span), at.turn_span, at.run_span]);
+                    mark_counted(
+                        state,
+                        [Some(at.ids.span), at.turn_span, at.run.map(|(_, id)| id)],
+                    );
                 }
             }
         }
@@ -523,50 +582,18 @@ impl SessionLog {
         let whole = match &mut state.segment {
             Some(segment) => {
                 let _ = segment.reopen();
-                segment.terminate()
+                let before = segment.size;
+                let whole = segment.terminate();
+                match core.sync {
+                    _ if segment.size == before => {}
+                    super::Sync::Os => segment.tell(),
+                    _ => core.mark_dirty(&segment.path, segment.live.as_ref()),
+                }
+                whole
             }
             None => true,
         };
         state.gap.count + u64::from(!whole)
-    }
-
-    /// Closes what dead writers of this session left open. How many spans that were.
-    pub fn recover(self: &Arc<Self>, core: &Core) -> usize {
-        let mut guard = self.lock();
-        let state = &mut *guard;
-        self.read_past(core, state);
-        self.recover_locked(core, state)
-    }
-
-    fn recover_locked(self: &Arc<Self>, core: &Core, state: &mut State) -> usize {
-        state.owes_recovery = None;
-        let own = state.segment.as_ref().map(|s| s.number);
-        let found = match super::recovery::find(core, &self.dir, own) {
-            Ok(found) => found,
-            Err(error) => {
-                state.owes_recovery = Some(steady_ns() + LAST_BACKOFF_NS);
-                core.note_error(&format!("recover {}: {error}", self.dir.display()));
-                return 0;
-            }
-        };
-        if found.spans.is_empty() {
-            return 0;
-        }
-        // Before the first line: what can't be written now is not lost, it is done later.
-        if let Err(lost) = self.prepare(core, state, wall_ns(), 0) {
-            state.owes_recovery = Some(steady_ns() + LAST_BACKOFF_NS);
-            core.note_error(&lost.cause);
-            return 0;
-        }
-        let mut closed = 0;
-        for dead in &found.spans {
-            let kind = "interrupted";
-            let written = self.append(core, state, kind, dead.turn, Some(dead.ids), |out, _| {
-                dead.write(out);
-            });
-            closed += usize::from(written);
-        }
-        closed
     }
 }
 

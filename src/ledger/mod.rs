@@ -6,9 +6,13 @@
 //!   writers/<writer id>             locked for as long as that process lives
 //!   sessions/<session>/
 //!     trace.0001.jsonl              a segment: the events of one writer, one JSON object a line
+//!     trace.0001.cursor             how far the mirror got in it
+//!     dead.0001.jsonl               what a backend refused of it for good, with the reason
 //!     blobs/<sha256>                values too large for a line, stored once
 //!     lock                          held briefly for recovery and removal
 //!   sessions/.gone-…                a session that is being removed
+//!   outbox/<session>.<segment>      present while the mirror still owes something of it
+//!   mirror.lock                     held by the one process that sends what dead ones recorded
 //!   redaction.key                   keys the digests of what was masked
 //! ```
 //!
@@ -35,6 +39,7 @@ mod history;
 mod key;
 mod log;
 mod open_span;
+mod outbox;
 mod past;
 mod process;
 mod prune;
@@ -42,6 +47,7 @@ mod recovery;
 mod root;
 mod segment;
 mod sync;
+mod trace;
 mod writer;
 
 use std::collections::HashMap;
@@ -53,6 +59,8 @@ use serde_json::{Map, Value, json};
 
 pub use format::{Line, NotALine, VERSION};
 pub use health::Health;
+#[cfg(feature = "mirror")]
+pub use health::MirrorHealth;
 pub use prune::{Removal, can_remove_session, remove_leftovers, remove_session};
 pub use sync::Sync;
 
@@ -62,20 +70,27 @@ pub(crate) use clock::wall_ns;
 pub(crate) use clock::{Moment, parse_time, time_text};
 pub(crate) use digested::Digested;
 pub(crate) use fork::fork_generation;
+#[cfg(feature = "mirror")]
+pub(crate) use fork::{close_in_child, keep_in_child};
 pub(crate) use format::event_kind;
 pub(crate) use history::{End, Heard};
 pub(crate) use log::{At, Note, SessionLog};
 pub(crate) use open_span::OpenSpan;
-#[cfg(feature = "follow")]
+pub(crate) use outbox::Live;
+pub(crate) use outbox::Mirroring;
+#[cfg(feature = "mirror")]
+pub(crate) use outbox::{Outbox, marked, marker, unmark};
+#[cfg(any(feature = "follow", feature = "mirror"))]
 pub(crate) use past::kind_of;
 pub(crate) use past::lines as whole_lines;
 #[cfg(feature = "cli")]
 pub(crate) use prune::dir_size;
 #[cfg(feature = "mirror")]
-pub(crate) use recovery::writer_of;
+pub(crate) use recovery::left_open_in;
 pub(crate) use root::{Root, hex_digest, segments};
 #[cfg(feature = "mirror")]
 pub(crate) use root::{open_private, segment_name};
+pub(crate) use trace::{Trace, TraceLimits};
 
 use crate::event::{Cleaner, random_bytes};
 use crate::redact::{Limits, MaskKey, PatternError, Redaction, Redactor, Tally};
@@ -100,6 +115,8 @@ pub(crate) struct Settings {
     pub limits: Limits,
     pub redaction: Redaction,
     pub resource: Map<String, Value>,
+    /// Present where what is recorded is sent, too.
+    pub mirroring: Option<Mirroring>,
 }
 
 /// The ledger of a process. Survives a fork by starting anew in the child.
@@ -127,6 +144,11 @@ pub(crate) struct Core {
     files: OpenFiles,
     syncer: OnceLock<Option<Arc<Syncer>>>,
     last_error: Mutex<Option<String>>,
+    mirroring: Option<Mirroring>,
+    #[cfg(feature = "mirror")]
+    outbox: Arc<Outbox>,
+    #[cfg(feature = "mirror")]
+    mirror: OnceLock<()>,
 }
 
 impl std::fmt::Debug for Core {
@@ -197,7 +219,13 @@ impl Ledger {
     pub fn health(&self) -> Health {
         let last_error = self.core().last_error.lock();
         let last_error = last_error.unwrap_or_else(PoisonError::into_inner).clone();
-        self.counters.snapshot(last_error)
+        #[allow(unused_mut)]
+        let mut health = self.counters.snapshot(last_error);
+        #[cfg(feature = "mirror")]
+        if self.settings.mirroring.is_some() {
+            health.mirror = Some(self.core().outbox.health());
+        }
+        health
     }
 
     pub fn root(&self) -> &Path {
@@ -233,6 +261,8 @@ impl Drop for Ledger {
             if let Some(Some(syncer)) = core.syncer.get() {
                 syncer.stop();
             }
+            #[cfg(feature = "mirror")]
+            core.outbox.stop(std::time::Instant::now(), false);
         } else {
             Box::leak(core);
         }
@@ -278,6 +308,11 @@ impl Core {
             files: OpenFiles::new(),
             syncer: OnceLock::new(),
             last_error: Mutex::new(no_key),
+            mirroring: settings.mirroring.clone(),
+            #[cfg(feature = "mirror")]
+            outbox: Arc::default(),
+            #[cfg(feature = "mirror")]
+            mirror: OnceLock::new(),
         };
         core.count(tally);
         Ok(core)
@@ -375,7 +410,7 @@ impl Core {
     }
 
     /// The payload of a segment's first line.
-    fn segment_head(&self, implicit: Option<&'static str>) -> Vec<u8> {
+    fn segment_head(&self, implicit: Option<&'static str>, policy: Option<&str>) -> Vec<u8> {
         let writer = json!(self.writer_id.get());
         let (version, process, resource) =
             (env!("CARGO_PKG_VERSION"), self.process(), &self.resource);
@@ -383,6 +418,9 @@ impl Core {
             "\"writer\":{writer},\"format\":{VERSION},\"spanledger\":\"{version}\",\"process\":{process},\
              \"resource\":{resource},\"scope\":{{\"name\":\"spanledger\",\"version\":\"{version}\"}},"
         );
+        if let Some(policy) = policy {
+            out.push_str(&format!("\"mirror\":{policy},"));
+        }
         if let Some(why) = implicit {
             out.push_str(&format!("\"implicit\":\"{why}\","));
         }
@@ -413,9 +451,9 @@ impl Core {
         started.as_ref()
     }
 
-    fn mark_dirty(&self, segment: &Path) {
+    fn mark_dirty(&self, segment: &Path, live: Option<&Arc<Live>>) {
         if let Some(syncer) = self.syncer() {
-            syncer.segment(segment);
+            syncer.segment(segment, live);
         }
     }
 

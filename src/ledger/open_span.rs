@@ -1,7 +1,11 @@
 //! A span between its open and its close line.
 
-use super::clock::{Moment, write_time};
+use std::sync::Arc;
+
+use super::clock::{Moment, wall_ns, write_time};
 use super::format::number;
+use super::log::Note;
+use super::trace::Trace;
 use crate::event::{Fields, Ids, Outcome, SpanKind, Usage, UsageText, hex16, hex32};
 use crate::redact::write_string;
 
@@ -13,11 +17,14 @@ const MAX_EVENTS: usize = 128;
 pub(crate) struct OpenSpan {
     pub kind: SpanKind,
     pub ids: Ids,
+    pub trace: Arc<Trace>,
     pub turn: Option<u32>,
     pub turn_span: Option<u64>,
     pub run_span: Option<u64>,
     pub start: Moment,
     pub fields: Fields,
+    /// What the OpenTelemetry API said of a span of ours.
+    pub attributes: Option<Box<Fields>>,
     pub usage: UsageText,
     /// From `model_usage` events inside it; counts where its own result has none.
     pub event_usage: Usage,
@@ -32,6 +39,10 @@ pub(crate) struct OpenSpan {
     pub lost: bool,
     /// Its parent was opened by this process in this session.
     pub parent_here: bool,
+    /// Its parent is another process's.
+    pub parent_remote: bool,
+    /// What OpenTelemetry calls a span that came from there.
+    pub span_kind: Option<&'static str>,
     /// Which word its open line begins with: `session_start` or `session_resume`.
     pub open_kind: &'static str,
     /// Name, target and level of a span that is none of the six.
@@ -42,15 +53,17 @@ pub(crate) struct OpenSpan {
 }
 
 impl OpenSpan {
-    pub fn new(kind: SpanKind, ids: Ids, start: Moment) -> Self {
+    pub fn new(kind: SpanKind, ids: Ids, trace: Arc<Trace>, start: Moment) -> Self {
         Self {
             kind,
             ids,
+            trace,
             turn: None,
             turn_span: None,
             run_span: None,
             start,
             fields: Fields::default(),
+            attributes: None,
             usage: UsageText::default(),
             event_usage: Usage::default(),
             outcome: Outcome::Unset,
@@ -59,6 +72,8 @@ impl OpenSpan {
             opened_seg: 0,
             lost: false,
             parent_here: false,
+            parent_remote: false,
+            span_kind: None,
             open_kind: kind.open_kind(),
             other: Vec::new(),
             events: Vec::new(),
@@ -68,12 +83,31 @@ impl OpenSpan {
     }
 
     /// Says what a span is that is none of the six; its fields are kept apart from these.
-    pub fn describe_other(&mut self, name: &str, target: &str, level: &str) {
-        for (key, value) in [("name", name), ("target", target), ("level", level)] {
+    pub fn describe_other(&mut self, name: &str, target: &str, level: Option<&str>) {
+        let level = level.map(|level| ("level", level));
+        self.other.clear();
+        for (key, value) in [("name", name), ("target", target)]
+            .into_iter()
+            .chain(level)
+        {
             write_string(key, &mut self.other);
             self.other.push(b':');
             write_string(value, &mut self.other);
             self.other.push(b',');
+        }
+    }
+
+    /// Says how such a span failed, beside its fields.
+    #[cfg(feature = "mirror")]
+    pub fn describe_failure(&mut self, error: &Fields) {
+        error.write_members(&mut self.other);
+    }
+
+    /// Counts events that were never told.
+    #[cfg(feature = "mirror")]
+    pub fn lose_events(&mut self, count: usize) {
+        if count > 0 {
+            self.event_count = self.event_count.max(MAX_EVENTS) + count;
         }
     }
 
@@ -83,25 +117,43 @@ impl OpenSpan {
     }
 
     /// Notes something short that happened inside: a name and, for a log event, what it said.
-    pub fn note(&mut self, now: u64, name: &str, level: Option<&str>, message: Option<&[u8]>) {
+    pub fn note(&mut self, kind: &str, note: &Note<'_>) {
         self.event_count += 1;
         if self.event_count > MAX_EVENTS {
             return;
         }
         let out = &mut self.events;
         out.extend_from_slice(b"{\"ts\":\"");
-        write_time(now, 6, out);
+        write_time(note.time.unwrap_or_else(wall_ns), 6, out);
         out.extend_from_slice(b"\",\"name\":");
-        write_string(name, out);
-        if let Some(level) = level {
+        write_string(note.name.unwrap_or(kind), out);
+        if let Some(level) = note.level {
             out.extend_from_slice(b",\"level\":");
             write_string(level, out);
         }
-        if let Some(message) = message {
+        if let Some(message) = note.message {
             out.extend_from_slice(b",\"message\":");
             out.extend_from_slice(message);
         }
+        if let Some(attributes) = note.attributes.filter(|fields| !fields.is_empty()) {
+            out.push(b',');
+            write_object("attributes", attributes, out);
+            out.pop();
+        }
         out.extend_from_slice(b"},");
+    }
+
+    /// A link with what was said of it.
+    #[cfg(feature = "mirror")]
+    pub fn link_saying(&mut self, trace: u128, span: u64, attributes: &Fields) {
+        self.link(trace, span);
+        if !attributes.is_empty() {
+            self.links.truncate(self.links.len() - 2);
+            self.links.push(b',');
+            write_object("attributes", attributes, &mut self.links);
+            self.links.pop();
+            self.links.extend_from_slice(b"},");
+        }
     }
 
     pub fn link(&mut self, trace: u128, span: u64) {
@@ -124,6 +176,11 @@ impl OpenSpan {
         if late {
             out.extend_from_slice(b"\"late\":true,");
         }
+        self.write_trace(out);
+    }
+
+    fn write_trace(&self, out: &mut Vec<u8>) {
+        write_trace(&self.trace, self.parent_remote, self.span_kind, out);
     }
 
     /// The members of its close line: the open line's, and how it went.
@@ -138,6 +195,7 @@ impl OpenSpan {
         if self.opened_seg != seg && self.opened_seg != 0 {
             out.extend_from_slice(format!("\"opened_seg\":{},", self.opened_seg).as_bytes());
         }
+        self.write_trace(out);
         self.write_known(out);
         if !self.events.is_empty() {
             out.extend_from_slice(b"\"events\":[");
@@ -154,6 +212,9 @@ impl OpenSpan {
     fn write_known(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(&self.other);
         write_fields(self.kind, &self.fields, true, out);
+        if let Some(attributes) = &self.attributes {
+            write_object("attributes", attributes, out);
+        }
         if !self.usage.is_empty() {
             out.extend_from_slice(b"\"usage\":{");
             self.usage.write_members(out);
@@ -198,11 +259,40 @@ pub(crate) fn write_fields(kind: SpanKind, fields: &Fields, all: bool, out: &mut
         } else {
             fields.write_at_once(out);
         }
-    } else if !fields.is_empty() {
-        out.extend_from_slice(b"\"fields\":{");
-        fields.write_members(out);
-        out.pop();
-        out.extend_from_slice(b"},");
+    } else {
+        write_object("fields", fields, out);
+    }
+}
+
+/// Fields as an object of their own, if there are any. The name needs no escapes.
+pub(super) fn write_object(name: &str, fields: &Fields, out: &mut Vec<u8>) {
+    if fields.is_empty() {
+        return;
+    }
+    out.push(b'"');
+    out.extend_from_slice(name.as_bytes());
+    out.extend_from_slice(b"\":{");
+    fields.write_members(out);
+    out.pop();
+    out.extend_from_slice(b"},");
+}
+
+/// What decides whether and how a span is sent: on its open line for the sake of a crash, on its
+/// close line for the mirror.
+pub(super) fn write_trace(
+    trace: &Trace,
+    parent_remote: bool,
+    span_kind: Option<&str>,
+    out: &mut Vec<u8>,
+) {
+    out.extend_from_slice(trace.members());
+    if parent_remote {
+        out.extend_from_slice(b"\"parent_remote\":true,");
+    }
+    if let Some(kind) = span_kind {
+        out.extend_from_slice(b"\"span_kind\":\"");
+        out.extend_from_slice(kind.as_bytes());
+        out.extend_from_slice(b"\",");
     }
 }
 

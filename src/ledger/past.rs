@@ -16,6 +16,8 @@ use super::root::segments;
 pub(crate) struct Past {
     pub started: bool,
     pub next_turn: u32,
+    /// The run that was opened last: its trace and span.
+    pub last_run: Option<(u128, u64)>,
     pub current: [Option<String>; 3],
     pub known: HashSet<String>,
     /// How far a conversation was with each message, and whether that was the model's.
@@ -48,22 +50,23 @@ impl Past {
 
     fn take(&mut self, bytes: &[u8]) {
         for bytes in lines(bytes) {
-            match kind_of(bytes) {
-                Some(b"session_start" | b"session_resume") => self.started = true,
+            let run = match kind_of(bytes) {
+                Some(b"session_start" | b"session_resume") => true,
                 Some(
                     b"turn_start" | b"checkpoint" | b"system_prompt" | b"tool_catalog"
                     | b"permission_rules",
-                ) => {
-                    if let Ok(line) = Line::parse(bytes) {
-                        self.take_line(&line);
-                    }
-                }
+                ) => false,
                 Some(kind) if kind.starts_with(b"message_") => {
                     let from_model = matches!(kind, b"message_assistant" | b"message_reasoning");
                     self.messages
                         .extend(history_of(bytes).map(|end| (end, from_model)));
+                    continue;
                 }
-                _ => {}
+                _ => continue,
+            };
+            self.started |= run;
+            if let Ok(line) = Line::parse(bytes) {
+                self.take_line(&line);
             }
         }
     }
@@ -72,6 +75,10 @@ impl Past {
         let number = |name: &str| line.payload.get(name).and_then(|v| v.as_u64());
         let text = |name: &str| line.payload.get(name).and_then(|v| v.as_str());
         match line.kind.as_str() {
+            "session_start" | "session_resume" => {
+                let ids = line.ids().map(|ids| (ids.trace, ids.span));
+                self.last_run = ids.or(self.last_run);
+            }
             "turn_start" => {
                 let turn = number("turn_index").and_then(|n| u32::try_from(n).ok());
                 self.next_turn = self.next_turn.max(turn.map_or(0, |n| n.saturating_add(1)));
@@ -80,6 +87,10 @@ impl Past {
                 let next = number("next_turn").and_then(|n| u32::try_from(n).ok());
                 self.next_turn = self.next_turn.max(next.unwrap_or(0));
                 self.started |= line.payload.get("started") == Some(&true.into());
+                let hex = |name: &str| line.payload.get("last_run")?.get(name)?.as_str();
+                let trace = hex("trace_id").and_then(|id| u128::from_str_radix(id, 16).ok());
+                let span = hex("span_id").and_then(|id| u64::from_str_radix(id, 16).ok());
+                self.last_run = trace.zip(span).or(self.last_run);
                 let known = line.payload.get("known_digests").and_then(|v| v.as_array());
                 let known = known.into_iter().flatten().filter_map(|v| v.as_str());
                 self.known.extend(known.map(str::to_owned));

@@ -15,8 +15,9 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::clock::wall_ns;
+use super::outbox;
 use super::recovery::writer_of;
-use super::root::{Root, open_private, segments};
+use super::root::{Root, open_private, segment_name, segments};
 use super::writer;
 
 const GONE: &str = ".gone-";
@@ -82,7 +83,7 @@ fn remove(
     let Look::Dead(before) = first else {
         return Ok(Removal::Live);
     };
-    let owed = owed(&root, name);
+    let owed = owed(&root, &dir);
     if !owed.is_empty() && !force {
         let segments = owed.len();
         return Ok(Removal::Owed { segments });
@@ -114,7 +115,7 @@ fn remove(
     }
     let bytes = dir_size(&gone);
     for marker in owed {
-        let _ = std::fs::remove_file(marker);
+        let _ = outbox::unmark(&marker);
     }
     remove_all(&gone)?;
     Ok(Removal::Removed { bytes })
@@ -142,7 +143,7 @@ pub fn can_remove_session(
         Ok(Look::Live) => return Ok(Removal::Live),
         found => found?,
     };
-    let segments = owed(&root, name).len();
+    let segments = owed(&root, &dir).len();
     Ok(match segments {
         n if n > 0 && !force => Removal::Owed { segments },
         _ => Removal::Removed {
@@ -220,18 +221,15 @@ fn lock(dir: &Path) -> io::Result<Option<File>> {
     Ok(lock.try_lock().is_ok().then_some(lock))
 }
 
-/// The markers of what the mirror still has to send of a session: `<session>.<segment>`. No
-/// session's directory has a dot in its name.
-fn owed(root: &Root, session: &str) -> Vec<PathBuf> {
-    let entries = std::fs::read_dir(root.path().join("outbox"));
-    let entries = entries.into_iter().flatten().flatten();
-    let is_its = |name: &str| {
-        let segment = name.strip_prefix(session).and_then(|s| s.strip_prefix('.'));
-        segment.is_some_and(|s| !s.is_empty())
-    };
-    entries
-        .filter(|entry| entry.file_name().to_str().is_some_and(is_its))
-        .map(|entry| entry.path())
+/// The markers of what the mirror still has to send of a session. One of a segment that is gone
+/// owes nothing.
+fn owed(root: &Root, dir: &Path) -> Vec<PathBuf> {
+    let marked = outbox::marked(root).unwrap_or_default().into_iter();
+    let its = marked.filter(|(session, seg)| {
+        dir.file_name().is_some_and(|name| name == session.as_str())
+            && dir.join(segment_name(*seg)).exists()
+    });
+    its.filter_map(|(_, seg)| outbox::marker(root, dir, seg))
         .collect()
 }
 

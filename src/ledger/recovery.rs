@@ -4,12 +4,15 @@ use std::collections::{HashMap, HashSet};
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
 use super::clock::{parse_time, time_text, wall_ns, write_time};
 use super::format::Line;
 use super::past::{kind_of, lines, tail};
+#[cfg(feature = "mirror")]
+use super::root::Root;
 use super::root::{open_private, segments};
 use super::{Core, writer};
 use crate::event::{Ids, SpanKind};
@@ -27,6 +30,8 @@ pub(crate) struct DeadSpan {
     pub turn: Option<u32>,
     kind: SpanKind,
     opened_seg: u32,
+    /// What the segment that it was opened in says of sending.
+    pub policy: Option<Arc<str>>,
     start: u64,
     last_seen: u64,
     payload: Map<String, Value>,
@@ -37,7 +42,7 @@ impl DeadSpan {
     fn update(&mut self, said: Map<String, Value>) {
         for (key, value) in said {
             let parts = match key.as_str() {
-                "links" => true,
+                "links" | "attributes" => true,
                 "usage" => matches!(self.kind, SpanKind::Run | SpanKind::Turn | SpanKind::Model),
                 "fields" => self.kind == SpanKind::Other,
                 _ => false,
@@ -97,7 +102,8 @@ pub(crate) fn find(core: &Core, session: &Path, own: Option<u32>) -> io::Result<
         spans: Vec::new(),
         _lock: None,
     };
-    if left_behind(core, session, own)?.dead.is_empty() {
+    let alive = |id: &str| is_alive(core, id);
+    if left_behind(&alive, session, own)?.dead.is_empty() {
         return Ok(nothing());
     }
     let lock = open_private(
@@ -108,7 +114,7 @@ pub(crate) fn find(core: &Core, session: &Path, own: Option<u32>) -> io::Result<
         // Somebody else is at it.
         return Ok(nothing());
     }
-    let LeftBehind { dead, closed } = left_behind(core, session, own)?;
+    let LeftBehind { dead, closed } = left_behind(&alive, session, own)?;
     let mut spans = Vec::new();
     for (number, path) in &dead {
         spans.extend(left_open(*number, path)?);
@@ -118,6 +124,14 @@ pub(crate) fn find(core: &Core, session: &Path, own: Option<u32>) -> io::Result<
         spans,
         _lock: Some(lock),
     })
+}
+
+/// The segments of dead writers that leave a span open which no other segment closes.
+#[cfg(feature = "mirror")]
+pub(crate) fn left_open_in(root: &Root, session: &Path) -> io::Result<Vec<u32>> {
+    let alive = |id: &str| writer::is_alive(root, id);
+    let left = left_behind(&alive, session, None)?;
+    Ok(left.dead.into_iter().map(|(number, _)| number).collect())
 }
 
 #[derive(Default)]
@@ -130,8 +144,12 @@ struct LeftBehind {
 
 /// What dead writers left open. A session that was recovered before costs a look at its segments' ends and one
 /// pass over their bytes.
-fn left_behind(core: &Core, session: &Path, own: Option<u32>) -> io::Result<LeftBehind> {
-    let mut dead = dead_with_open(core, session, own)?;
+fn left_behind(
+    alive: &dyn Fn(&str) -> bool,
+    session: &Path,
+    own: Option<u32>,
+) -> io::Result<LeftBehind> {
+    let mut dead = dead_with_open(alive, session, own)?;
     if dead.is_empty() {
         return Ok(LeftBehind::default());
     }
@@ -146,7 +164,7 @@ fn left_behind(core: &Core, session: &Path, own: Option<u32>) -> io::Result<Left
 
 /// The segments of dead writers, and which spans their ends leave open.
 fn dead_with_open(
-    core: &Core,
+    alive: &dyn Fn(&str) -> bool,
     session: &Path,
     own: Option<u32>,
 ) -> io::Result<Vec<(u32, PathBuf, HashSet<u64>)>> {
@@ -157,7 +175,7 @@ fn dead_with_open(
     };
     let mut dead = Vec::new();
     for (number, path) in found {
-        if Some(number) == own || writer_of(&path)?.is_some_and(|id| is_alive(core, &id)) {
+        if Some(number) == own || writer_of(&path)?.is_some_and(|id| alive(&id)) {
             continue;
         }
         let open = open_at_end(&tail(&path)?);
@@ -175,6 +193,17 @@ fn is_alive(core: &Core, id: &str) -> bool {
 /// Who wrote a segment, by its first line: before it can stand only what is left of one that a
 /// full disk tore. `None`: the writer died before that line was whole.
 pub(crate) fn writer_of(path: &Path) -> io::Result<Option<String>> {
+    let head = head_of(path)?;
+    Ok(head.and_then(|head| Some(head.payload.get("writer")?.as_str()?.to_owned())))
+}
+
+/// What a segment's first line says of sending.
+fn policy_of(path: &Path) -> io::Result<Option<String>> {
+    let head = head_of(path)?;
+    Ok(head.and_then(|head| Some(head.payload.get("mirror")?.to_string())))
+}
+
+fn head_of(path: &Path) -> io::Result<Option<Line>> {
     let mut reader = BufReader::new(File::open(path)?);
     let mut bytes = Vec::new();
     loop {
@@ -184,8 +213,7 @@ pub(crate) fn writer_of(path: &Path) -> io::Result<Option<String>> {
             return Ok(None);
         }
         if let Ok(line) = Line::parse(&bytes) {
-            let writer = line.payload.get("writer").and_then(Value::as_str);
-            return Ok(writer.map(str::to_owned));
+            return Ok(Some(line));
         }
     }
 }
@@ -270,6 +298,7 @@ fn left_open(number: u32, path: &Path) -> io::Result<Vec<DeadSpan>> {
             || SpanKind::from_open_kind(kind).is_some()
             || SpanKind::is_close_kind(kind)
     };
+    let policy: Option<Arc<str>> = policy_of(path)?.map(Arc::from);
     let last_seen = each_line(path, wanted, |mut line| {
         let Some(ids) = line.ids() else { return };
         if let Some(kind) = SpanKind::from_open_kind(&line.kind) {
@@ -284,6 +313,7 @@ fn left_open(number: u32, path: &Path) -> io::Result<Vec<DeadSpan>> {
                     turn: line.turn,
                     kind,
                     opened_seg: number,
+                    policy: policy.clone(),
                     start: start.or_else(|| parse_time(&line.ts)).unwrap_or(0),
                     last_seen: 0,
                     payload: line.payload,

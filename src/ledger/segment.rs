@@ -4,8 +4,10 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use super::file_size::{size_limit, survive};
+use super::outbox::{self, Live};
 use super::root::{make_dir, open_private, segment_name, segments};
 
 /// How the file ends.
@@ -42,6 +44,13 @@ pub(crate) struct Segment {
     pub has_head: bool,
     /// The size of its first line.
     pub head_size: u64,
+    /// What its first line says of sending.
+    pub policy: Option<Arc<str>>,
+    /// The file that says that the mirror owes something of it, and whether it is there.
+    pub marker: Option<PathBuf>,
+    pub marked: bool,
+    /// Its sender's view of it, where this process is its sender.
+    pub live: Option<Arc<Live>>,
     tail: Tail,
     inode: (u64, u64),
     /// Beyond this size the kernel kills the process (`RLIMIT_FSIZE`).
@@ -79,6 +88,10 @@ impl Segment {
             gaps: 0,
             has_head: false,
             head_size: 0,
+            policy: None,
+            marker: None,
+            marked: false,
+            live: None,
             tail: Tail::Clean,
             inode: (meta.dev(), meta.ino()),
             max_size: size_limit(),
@@ -146,6 +159,24 @@ impl Segment {
 
     pub fn max_size(&self) -> u64 {
         self.max_size
+    }
+
+    /// Sees to it that the mirror is known to owe it, before it has a line more.
+    pub fn mark(&mut self) -> io::Result<()> {
+        if !self.marked
+            && let Some(marker) = &self.marker
+        {
+            survive(|| outbox::mark(marker))?;
+        }
+        self.marked = true;
+        Ok(())
+    }
+
+    /// Tells its sender how much of it there is.
+    pub fn tell(&self) {
+        if let Some(live) = &self.live {
+            live.tell(self.size);
+        }
     }
 
     /// The byte that has to come before the next line.

@@ -1,10 +1,12 @@
 //! When what the kernel has is made to reach the disk.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
+
+use super::outbox::Live;
 
 /// How much a power cut may cost. `kill -9` costs nothing with any of them.
 ///
@@ -25,7 +27,7 @@ pub enum Sync {
 #[derive(Debug, Default)]
 struct Dirty {
     blobs: BTreeSet<PathBuf>,
-    segments: BTreeSet<PathBuf>,
+    segments: BTreeMap<PathBuf, Option<Arc<Live>>>,
     dirs: BTreeSet<PathBuf>,
     stop: bool,
 }
@@ -73,10 +75,11 @@ impl Syncer {
         }
     }
 
-    pub fn segment(&self, path: &Path) {
+    /// `live` is told what the disk has as soon as it has it.
+    pub fn segment(&self, path: &Path, live: Option<&Arc<Live>>) {
         let mut dirty = self.dirty.lock().unwrap_or_else(PoisonError::into_inner);
-        if !dirty.segments.contains(path) {
-            dirty.segments.insert(path.to_owned());
+        if !dirty.segments.contains_key(path) {
+            dirty.segments.insert(path.to_owned(), live.cloned());
         }
     }
 
@@ -115,21 +118,37 @@ impl Syncer {
                 },
             )
         };
-        for path in taken.blobs.iter().chain(&taken.segments) {
-            result = result.and(sync_file(path));
+        for path in &taken.blobs {
+            result = result.and(sync_file(path).map(drop));
+        }
+        let mut synced = Vec::new();
+        for (path, live) in taken.segments {
+            match sync_file(&path) {
+                Ok(size) => synced.extend(live.zip(size)),
+                Err(error) => result = result.and(Err(error)),
+            }
         }
         for path in &taken.dirs {
             result = result.and(sync_dir(path));
+        }
+        // What stands in a directory that may be lost is not told of: the next line tells.
+        if result.is_ok() {
+            for (live, size) in synced {
+                live.tell(size);
+            }
         }
         result
     }
 }
 
-/// What was removed meanwhile needs no sync.
-fn sync_file(path: &Path) -> std::io::Result<()> {
+/// How many bytes of it the disk has at least. What was removed meanwhile needs no sync.
+fn sync_file(path: &Path) -> std::io::Result<Option<u64>> {
     match File::open(path) {
-        Ok(file) => file.sync_data(),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
+        Ok(file) => {
+            let size = file.metadata()?.len();
+            file.sync_data().map(|()| Some(size))
+        }
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(error),
     }
 }

@@ -3,11 +3,10 @@
 use std::borrow::Cow;
 use std::collections::HashSet;
 
-use opentelemetry_proto::tonic::common::v1::any_value::Value;
-use opentelemetry_proto::tonic::common::v1::{AnyValue, ArrayValue, KeyValue};
-
 use super::content::{self, Measure};
 use super::origin::Limits;
+use super::otlp::{AnyValue, KeyValue};
+use super::wire::{Key, Val, put_attribute};
 use crate::reader::RawValue;
 
 /// How deep objects are taken apart into attributes of their own.
@@ -15,11 +14,11 @@ const DEEPEST: usize = 4;
 /// So many names are compared one by one.
 const FEW: usize = 128;
 
-pub(super) fn key_value(key: impl Into<String>, value: Value) -> KeyValue {
+pub(super) fn key_value(key: impl Into<String>, value: Val<'_>) -> KeyValue {
+    let value = Some(value.into_value());
     KeyValue {
         key: key.into(),
-        value: Some(AnyValue { value: Some(value) }),
-        ..KeyValue::default()
+        value: Some(AnyValue { value }),
     }
 }
 
@@ -34,62 +33,57 @@ pub(super) fn member_name(raw: &str) -> Cow<'_, str> {
 }
 
 /// A count as OTLP can hold it.
-pub(super) fn unsigned(count: u64) -> Value {
-    i64::try_from(count).map_or_else(|_| Value::StringValue(count.to_string()), Value::IntValue)
+pub(super) fn unsigned<'a>(count: u64) -> Val<'a> {
+    i64::try_from(count).map_or_else(|_| Val::Text(count.to_string().into()), Val::Int)
 }
 
 /// A text, a number or a bool. OTLP has no null, and its integers are signed: a number that none
 /// of its types holds as it is goes as the text it is.
-pub(super) fn scalar(value: RawValue<'_>) -> Option<Value> {
+pub(super) fn scalar(value: RawValue<'_>) -> Option<Val<'_>> {
     let json = value.json();
     Some(match json.as_bytes().first()? {
-        b'"' => Value::StringValue(value.text()?.into_owned()),
-        b't' | b'f' => Value::BoolValue(value.bool()?),
-        b'-' | b'0'..=b'9' => {
-            let whole = !json.contains(['.', 'e', 'E']);
-            match (json.parse::<i64>(), json.parse::<f64>()) {
-                (Ok(int), _) => Value::IntValue(int),
-                (_, Ok(float)) if !whole && float.is_finite() => Value::DoubleValue(float),
-                _ => Value::StringValue(json.to_owned()),
-            }
-        }
+        b'"' => Val::Text(value.text()?),
+        b't' | b'f' => Val::Bool(value.bool()?),
+        b'-' | b'0'..=b'9' => match json.parse::<i64>() {
+            Ok(int) => Val::Int(int),
+            Err(_) => match json.parse::<f64>() {
+                Ok(float) if float.is_finite() && json.contains(['.', 'e', 'E']) => {
+                    Val::Double(float)
+                }
+                _ => Val::Text(json.into()),
+            },
+        },
         _ => return None,
     })
 }
 
-fn array(value: RawValue<'_>) -> Option<Value> {
+fn array(value: RawValue<'_>) -> Option<Val<'_>> {
     if !value.json().starts_with('[') {
         return None;
     }
     let items: Option<Vec<_>> = value.items().map(scalar).collect();
-    let values = items?
-        .into_iter()
-        .map(|value| AnyValue { value: Some(value) });
-    Some(Value::ArrayValue(ArrayValue {
-        values: values.collect(),
-    }))
+    Some(Val::List(items?))
 }
 
 /// What needs no opt-in to be sent whole: scalars, lists of them, and of the rest its JSON.
-pub(super) fn plain(value: RawValue<'_>) -> Option<Value> {
-    let json = || Value::StringValue(value.json().to_owned());
+pub(super) fn plain(value: RawValue<'_>) -> Option<Val<'_>> {
     match value.json() {
         "null" => None,
-        _ => scalar(value)
+        json => scalar(value)
             .or_else(|| array(value))
-            .or_else(|| Some(json())),
+            .or_else(|| Some(Val::Text(json.into()))),
     }
 }
 
 /// The attributes of a span, an event or a link, in the order they are given.
-pub(super) struct Attributes {
-    list: Vec<KeyValue>,
+pub(super) struct Attributes<'a> {
+    list: Vec<(Key<'a>, Val<'a>)>,
     /// How many of them have names that only we give.
     ours: usize,
     content: bool,
 }
 
-impl Attributes {
+impl<'a> Attributes<'a> {
     pub fn new(content: bool, room: usize) -> Self {
         Self {
             list: Vec::with_capacity(room),
@@ -103,20 +97,25 @@ impl Attributes {
         self.ours = self.list.len();
     }
 
-    pub fn text(&mut self, key: impl Into<String>, text: impl Into<String>) {
-        self.put(key, Value::StringValue(text.into()));
+    pub fn text(&mut self, key: impl Into<Key<'a>>, text: impl Into<Cow<'a, str>>) {
+        self.put(key, Val::Text(text.into()));
     }
 
-    pub fn count(&mut self, key: impl Into<String>, count: u64) {
+    pub fn count(&mut self, key: impl Into<Key<'a>>, count: u64) {
         self.put(key, unsigned(count));
     }
 
-    pub fn put(&mut self, key: impl Into<String>, value: Value) {
-        self.list.push(key_value(key, value));
+    pub fn put(&mut self, key: impl Into<Key<'a>>, value: Val<'a>) {
+        self.list.push((key.into(), value));
     }
 
     /// A field under this very name: scalars as they are, lists of them too, the rest by its digest.
-    pub fn list_or_field(&mut self, key: &str, name: &str, value: RawValue<'_>) {
+    pub fn list_or_field(
+        &mut self,
+        key: impl Into<Key<'a>>,
+        name: impl Into<Cow<'a, str>>,
+        value: RawValue<'a>,
+    ) {
         match array(value) {
             Some(list) => self.put(key, list),
             None => self.field_as(key, name, value),
@@ -124,12 +123,21 @@ impl Attributes {
     }
 
     /// A field of the line, by its own name with our prefix.
-    pub fn field(&mut self, name: &str, value: RawValue<'_>) {
-        self.field_as(["agent.", name].concat(), name, value);
+    pub fn field(&mut self, name: impl Into<Cow<'a, str>>, value: RawValue<'a>) {
+        let name = name.into();
+        match scalar(value) {
+            Some(value) => self.put(Key::ours(name), value),
+            None => self.content(Key::ours(name.clone()), name, value),
+        }
     }
 
     /// A field under another name. What is no scalar can hold anything, and is content.
-    pub fn field_as(&mut self, key: impl Into<String>, name: &str, value: RawValue<'_>) {
+    pub fn field_as(
+        &mut self,
+        key: impl Into<Key<'a>>,
+        name: impl Into<Cow<'a, str>>,
+        value: RawValue<'a>,
+    ) {
         match scalar(value) {
             Some(value) => self.put(key, value),
             None => self.content(key, name, value),
@@ -137,7 +145,12 @@ impl Attributes {
     }
 
     /// Content: whole where the user said so, and else what it measures.
-    pub fn content(&mut self, key: impl Into<String>, name: &str, value: RawValue<'_>) {
+    pub fn content(
+        &mut self,
+        key: impl Into<Key<'a>>,
+        name: impl Into<Cow<'a, str>>,
+        value: RawValue<'a>,
+    ) {
         if value.json() == "null" {
             return;
         }
@@ -145,12 +158,15 @@ impl Attributes {
             let text = value.text().unwrap_or(Cow::Borrowed(value.json()));
             self.text(key, text);
         } else {
-            self.measured(name, Measure::of(value));
+            self.measured(name.into(), Measure::of(value));
         }
     }
 
-    fn measured(&mut self, name: &str, measure: Measure) {
-        let key = |what: &str| ["agent.", name, what].concat();
+    fn measured(&mut self, name: Cow<'a, str>, measure: Measure) {
+        let key = |after: &'static str| Key {
+            after,
+            ..Key::ours(name.clone())
+        };
         self.count(key(".bytes"), measure.bytes);
         self.text(key(".sha256"), measure.sha256);
         if let Some(cut) = measure.cut {
@@ -159,86 +175,111 @@ impl Attributes {
     }
 
     /// The members of an object, each on its own: `name.member`.
-    pub fn flat(&mut self, name: &str, value: RawValue<'_>) {
+    pub fn flat(&mut self, name: Cow<'a, str>, value: RawValue<'a>) {
         self.flat_to(name, value, 0);
     }
 
-    fn flat_to(&mut self, name: &str, value: RawValue<'_>, depth: usize) {
+    fn flat_to(&mut self, name: Cow<'a, str>, value: RawValue<'a>, depth: usize) {
         let object = value.json().starts_with('{');
         if !object || depth == DEEPEST || content::is_marker(value) {
             return self.field(name, value);
         }
         for (member, value) in value.members() {
-            self.flat_to(&format!("{name}.{}", member_name(member)), value, depth + 1);
+            let inner = format!("{name}.{}", member_name(member));
+            self.flat_to(inner.into(), value, depth + 1);
         }
     }
 
     /// Each name once, and no more and no longer than the limits allow. How many were left out.
-    pub fn finish(mut self, limits: &Limits) -> (Vec<KeyValue>, u32) {
+    pub fn settle(&mut self, limits: &Limits) -> u32 {
         self.name_apart();
         let most = limits.attribute_count.unwrap_or(usize::MAX);
-        let dropped: Vec<KeyValue> = self.list.drain(most.min(self.list.len())..).collect();
+        let dropped: Vec<_> = self.list.drain(most.min(self.list.len())..).collect();
         if let Some(longest) = limits.attribute_length {
             self.cut(longest);
         }
         if !dropped.is_empty() {
-            let names = dropped.iter().map(|attribute| AnyValue {
-                value: Some(Value::StringValue(attribute.key.clone())),
-            });
-            let values = names.collect();
-            self.put("agent.dropped", Value::ArrayValue(ArrayValue { values }));
+            let names = dropped
+                .iter()
+                .map(|(key, _)| Val::Text(key.to_text().into()));
+            self.put("agent.dropped", Val::List(names.collect()));
         }
-        (self.list, u32::try_from(dropped.len()).unwrap_or(u32::MAX))
+        u32::try_from(dropped.len()).unwrap_or(u32::MAX)
+    }
+
+    /// Writes them, each as field `number` of a message.
+    pub fn write(&self, number: u8, out: &mut Vec<u8>) {
+        for (key, value) in &self.list {
+            put_attribute(number, key, value, out);
+        }
     }
 
     /// A field of the user's that has the name of one of ours is called `agent.custom.…`.
     fn name_apart(&mut self) {
         let list = &self.list;
-        let twice: Vec<usize> = if list.len() <= FEW {
-            let before = |at: usize| list[..at].iter().any(|other| other.key == list[at].key);
-            (self.ours..list.len()).filter(|at| before(*at)).collect()
+        let mut twice = Vec::new();
+        if list.len() <= FEW {
+            // Which lengths and ends there are so far, one bit each: most names are new by that.
+            let mut met = 0u64;
+            let before = |at: usize| list[..at].iter().any(|(other, _)| *other == list[at].0);
+            for (at, (key, _)) in list.iter().enumerate() {
+                if at >= self.ours && met & key.mark() != 0 && before(at) {
+                    twice.push(at);
+                }
+                met |= key.mark();
+            }
         } else {
             let mut seen = HashSet::with_capacity(list.len());
             let keys = list.iter().enumerate();
-            keys.filter(|(_, attribute)| !seen.insert(attribute.key.as_str()))
-                .map(|(at, _)| at)
-                .collect()
-        };
+            let again = keys.filter(|(_, (key, _))| !seen.insert(key.to_text()));
+            twice.extend(again.map(|(at, _)| at));
+        }
         for at in twice {
-            let key = &self.list[at].key;
-            let mut name = format!("agent.custom.{}", key.strip_prefix("agent.").unwrap_or(key));
-            while self.list.iter().any(|other| other.key == name) {
+            let key = self.list[at].0.to_text();
+            let own = key.strip_prefix("agent.").unwrap_or(&key);
+            let mut name = format!("agent.custom.{own}");
+            while self
+                .list
+                .iter()
+                .any(|(key, _)| *key == Key::from(name.as_str()))
+            {
                 name.insert_str("agent.".len(), "custom.");
             }
-            self.list[at].key = name;
+            self.list[at].0 = name.into();
         }
     }
 
     fn cut(&mut self, longest: usize) {
         let mut cuts = Vec::new();
-        for attribute in &mut self.list {
-            let value = attribute.value.as_mut().and_then(|any| any.value.as_mut());
+        for (key, value) in &mut self.list {
             let cut = match value {
-                Some(Value::StringValue(text)) => cut_text(text, longest),
-                Some(Value::ArrayValue(list)) => {
-                    let values = list.values.iter_mut().filter_map(|any| any.value.as_mut());
-                    values
-                        .map(|value| match value {
-                            Value::StringValue(text) => cut_text(text, longest),
-                            _ => 0,
-                        })
-                        .sum()
-                }
+                Val::Text(text) => cut_cow(text, longest),
+                Val::List(list) => list
+                    .iter_mut()
+                    .map(|value| match value {
+                        Val::Text(text) => cut_cow(text, longest),
+                        _ => 0,
+                    })
+                    .sum(),
                 _ => 0,
             };
             if cut > 0 {
-                cuts.push((attribute.key.clone(), cut));
+                cuts.push((key.to_text(), cut));
             }
         }
         for (key, cut) in cuts {
             self.count(["agent.cut.", key.as_str()].concat(), cut as u64);
         }
     }
+}
+
+fn cut_cow(text: &mut Cow<'_, str>, longest: usize) -> usize {
+    let (before, keep) = (text.len(), text.floor_char_boundary(longest));
+    match text {
+        Cow::Borrowed(text) => *text = &text[..keep],
+        Cow::Owned(text) => text.truncate(keep),
+    }
+    before - keep
 }
 
 /// Cuts at a character's end. How many bytes went.

@@ -2,12 +2,16 @@
 
 use std::sync::Arc;
 
-use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
-use opentelemetry_proto::tonic::trace::v1::{ResourceSpans, ScopeSpans, Span};
-use prost::Message;
-use prost::encoding::encoded_len_varint;
+use std::ops::Range;
 
+use prost::Message;
+
+use super::map;
 use super::origin::Origin;
+use super::otlp::{ExportTraceServiceRequest, ResourceSpans, ScopeSpans, Span};
+use super::transport::Encoding;
+use super::wire::{field_len, put_bytes, put_head};
+use crate::reader::RawLine;
 
 /// What a collector takes by default over gRPC is 4 MiB; a request stays below it.
 pub const MAX_BATCH_BYTES: usize = 4 * 1024 * 1024 - 64 * 1024;
@@ -18,14 +22,29 @@ pub const DEFAULT_BATCH_SPANS: usize = 2048;
 
 /// Spans that are sent together, each with a tag of the sender's: where it came from, say.
 ///
-/// How many bytes the request has is known after every push. Equal pushes make equal bytes.
+/// Spans are encoded when they are pushed, and how many bytes the request has is known after every
+/// push. Equal pushes make equal bytes.
 #[derive(Clone, Debug)]
 pub struct Batch<T> {
     most_bytes: usize,
     most_spans: usize,
     groups: Vec<Group>,
     entries: Vec<Entry<T>>,
+    /// The spans, one behind the other.
+    encoded: Vec<u8>,
     bytes: usize,
+}
+
+/// What became of a line that was pushed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub enum Pushed {
+    /// Its span is in the batch.
+    Taken,
+    /// The batch would grow beyond its limits: the line is for the next one.
+    Full,
+    /// It makes no span: it closes none, or one that was not sampled.
+    NoSpan,
 }
 
 /// The spans of one resource and scope.
@@ -39,30 +58,18 @@ struct Group {
 #[derive(Clone, Debug)]
 struct Entry<T> {
     group: usize,
-    span: Span,
-    /// Its own encoded length.
-    bytes: usize,
+    /// Where it is among the encoded ones.
+    span: Range<usize>,
     tag: T,
 }
 
-/// A message as a field with a number below 16.
-fn field_len(message: usize) -> usize {
-    1 + encoded_len_varint(message as u64) + message
+fn scope_spans_len(origin: &Origin, span_bytes: usize) -> usize {
+    field_len(origin.scope_bytes().len()) + span_bytes
 }
 
-fn put_field(number: u8, len: usize, out: &mut Vec<u8>) {
-    out.push(number << 3 | 2);
-    prost::encoding::encode_varint(len as u64, out);
-}
-
-impl Group {
-    fn scope_spans_len(&self) -> usize {
-        field_len(self.origin.scope_bytes().len()) + self.span_bytes
-    }
-
-    fn resource_spans_len(&self) -> usize {
-        field_len(self.origin.resource_bytes().len()) + field_len(self.scope_spans_len())
-    }
+fn resource_spans_len(origin: &Origin, span_bytes: usize) -> usize {
+    let scope_spans = scope_spans_len(origin, span_bytes);
+    field_len(origin.resource_bytes().len()) + field_len(scope_spans)
 }
 
 impl<T> Batch<T> {
@@ -73,31 +80,49 @@ impl<T> Batch<T> {
             most_spans: most_spans.max(1),
             groups: Vec::new(),
             entries: Vec::new(),
+            encoded: Vec::new(),
             bytes: 0,
         }
     }
 
-    /// Takes a span in, or gives it back where the batch would grow beyond its limits. The first
-    /// span is always taken: one that is too large by itself is the server's to refuse.
-    #[allow(clippy::result_large_err)] // It is moved in and out, never kept.
-    pub fn push(&mut self, origin: &Arc<Origin>, span: Span, tag: T) -> Result<(), (Span, T)> {
+    /// Takes a span in, or gives its tag back where the batch would grow beyond its limits. The
+    /// first span is always taken: one that is too large by itself is the server's to refuse.
+    pub fn push(&mut self, origin: &Arc<Origin>, span: &Span, tag: T) -> Result<(), T> {
         if self.entries.len() >= self.most_spans {
-            return Err((span, tag));
+            return Err(tag);
         }
-        let bytes = span.encoded_len();
+        let start = self.encoded.len();
+        span.encode_raw(&mut self.encoded);
+        self.keep(origin, start, tag)
+    }
+
+    /// The same for the span that a close line tells of.
+    pub fn push_line(&mut self, origin: &Arc<Origin>, close: &RawLine<'_>, tag: T) -> Pushed {
+        if self.entries.len() >= self.most_spans {
+            return Pushed::Full;
+        }
+        let start = self.encoded.len();
+        if map::encode(origin, close, &mut self.encoded).is_none() {
+            return Pushed::NoSpan;
+        }
+        match self.keep(origin, start, tag) {
+            Ok(()) => Pushed::Taken,
+            Err(_) => Pushed::Full,
+        }
+    }
+
+    /// Keeps the span that was just encoded, unless that is too much.
+    fn keep(&mut self, origin: &Arc<Origin>, start: usize, tag: T) -> Result<(), T> {
+        let span = start..self.encoded.len();
         let group = self.group_of(origin);
-        let grown = self.grown(group, origin, bytes);
+        let grown = self.grown(group, origin, span.len());
         if grown > self.most_bytes && !self.entries.is_empty() {
-            return Err((span, tag));
+            self.encoded.truncate(start);
+            return Err(tag);
         }
-        self.take(group, origin, bytes, grown);
+        self.take(group, origin, span.len(), grown);
         let group = group.unwrap_or(self.groups.len() - 1);
-        self.entries.push(Entry {
-            group,
-            span,
-            bytes,
-            tag,
-        });
+        self.entries.push(Entry { group, span, tag });
         Ok(())
     }
 
@@ -112,23 +137,15 @@ impl<T> Batch<T> {
 
     /// How many bytes the request would have with one more span.
     fn grown(&self, group: Option<usize>, origin: &Arc<Origin>, span: usize) -> usize {
-        let (mut group, without) = match group {
+        let (before, without) = match group {
             Some(at) => {
-                let group = self.groups[at].clone();
-                let without = self.bytes - field_len(group.resource_spans_len());
-                (group, without)
+                let group = &self.groups[at];
+                let length = resource_spans_len(&group.origin, group.span_bytes);
+                (group.span_bytes, self.bytes - field_len(length))
             }
-            None => {
-                let origin = Arc::clone(origin);
-                let empty = Group {
-                    origin,
-                    span_bytes: 0,
-                };
-                (empty, self.bytes)
-            }
+            None => (0, self.bytes),
         };
-        group.span_bytes += field_len(span);
-        without + field_len(group.resource_spans_len())
+        without + field_len(resource_spans_len(origin, before + field_len(span)))
     }
 
     fn take(&mut self, group: Option<usize>, origin: &Arc<Origin>, span: usize, grown: usize) {
@@ -163,25 +180,27 @@ impl<T> Batch<T> {
     }
 
     /// The spans with their tags, in the order of the pushes.
-    pub fn spans(&self) -> impl ExactSizeIterator<Item = (&Span, &T)> {
-        self.entries.iter().map(|entry| (&entry.span, &entry.tag))
+    pub fn spans(&self) -> impl ExactSizeIterator<Item = (Span, &T)> {
+        let entries = self.entries.iter();
+        entries.map(|entry| (self.decode(entry), &entry.tag))
+    }
+
+    /// What was encoded here can be read.
+    fn decode(&self, entry: &Entry<T>) -> Span {
+        Span::decode(&self.encoded[entry.span.clone()]).unwrap_or_default()
     }
 
     /// The request, as protobuf.
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(self.bytes);
         for (at, group) in self.groups.iter().enumerate() {
-            put_field(1, group.resource_spans_len(), &mut out);
-            let resource = group.origin.resource_bytes();
-            put_field(1, resource.len(), &mut out);
-            out.extend_from_slice(resource);
-            put_field(2, group.scope_spans_len(), &mut out);
-            let scope = group.origin.scope_bytes();
-            put_field(1, scope.len(), &mut out);
-            out.extend_from_slice(scope);
+            let origin = &group.origin;
+            put_head(1, resource_spans_len(origin, group.span_bytes), &mut out);
+            put_bytes(1, origin.resource_bytes(), &mut out);
+            put_head(2, scope_spans_len(origin, group.span_bytes), &mut out);
+            put_bytes(1, origin.scope_bytes(), &mut out);
             for entry in self.entries.iter().filter(|entry| entry.group == at) {
-                put_field(2, entry.bytes, &mut out);
-                entry.span.encode_raw(&mut out);
+                put_bytes(2, &self.encoded[entry.span.clone()], &mut out);
             }
         }
         out
@@ -191,7 +210,7 @@ impl<T> Batch<T> {
     pub fn request(&self) -> ExportTraceServiceRequest {
         let spans_of = |at: usize| {
             let entries = self.entries.iter().filter(move |entry| entry.group == at);
-            entries.map(|entry| entry.span.clone()).collect()
+            entries.map(|entry| self.decode(entry)).collect()
         };
         let groups = self.groups.iter().enumerate();
         let resource_spans = groups.map(|(at, group)| ResourceSpans {
@@ -209,12 +228,16 @@ impl<T> Batch<T> {
     }
 
     /// The request, as JSON.
-    ///
-    /// # Errors
-    ///
-    /// None that a mapped span could cause: it has only finite numbers and texts.
-    pub fn encode_json(&self) -> serde_json::Result<Vec<u8>> {
-        serde_json::to_vec(&self.request())
+    pub fn encode_json(&self) -> Vec<u8> {
+        self.request().to_json()
+    }
+
+    /// The request, as a transport wants it.
+    pub fn encode_as(&self, encoding: Encoding) -> Vec<u8> {
+        match encoding {
+            Encoding::Protobuf => self.encode(),
+            Encoding::Json => self.encode_json(),
+        }
     }
 
     /// Two batches that hold its halves, the first ones first. Of one span, or none, there are
@@ -231,26 +254,30 @@ impl<T> Batch<T> {
         for (at, entry) in self.entries.into_iter().enumerate() {
             let origin = &self.groups[entry.group].origin;
             let part = if at < half { &mut first } else { &mut second };
-            part.take_entry(origin, entry);
+            part.take_entry(origin, &self.encoded[entry.span], entry.tag);
         }
         Ok((first, second))
     }
 
     /// Whatever the limits say: it is what is left of a batch that kept them.
-    fn take_entry(&mut self, origin: &Arc<Origin>, entry: Entry<T>) {
+    fn take_entry(&mut self, origin: &Arc<Origin>, span: &[u8], tag: T) {
         let group = self.group_of(origin);
-        let grown = self.grown(group, origin, entry.bytes);
-        self.take(group, origin, entry.bytes, grown);
+        let grown = self.grown(group, origin, span.len());
+        self.take(group, origin, span.len(), grown);
         let group = group.unwrap_or(self.groups.len() - 1);
-        self.entries.push(Entry { group, ..entry });
+        let start = self.encoded.len();
+        self.encoded.extend_from_slice(span);
+        let span = start..self.encoded.len();
+        self.entries.push(Entry { group, span, tag });
     }
 
     /// The spans and their tags, given back.
     pub fn into_spans(self) -> impl ExactSizeIterator<Item = (Arc<Origin>, Span, T)> {
-        let groups = self.groups;
+        let (groups, encoded) = (self.groups, self.encoded);
         self.entries.into_iter().map(move |entry| {
             let origin = Arc::clone(&groups[entry.group].origin);
-            (origin, entry.span, entry.tag)
+            let span = Span::decode(&encoded[entry.span]).unwrap_or_default();
+            (origin, span, entry.tag)
         })
     }
 }

@@ -17,9 +17,9 @@
 use std::error::Error as _;
 use std::time::{Duration, SystemTime};
 
+use super::otlp::ExportTraceServiceResponse;
 use http::HeaderMap;
 use http::header::{CONTENT_TYPE, DATE, RETRY_AFTER};
-use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceResponse;
 use prost::Message;
 use tonic::{Code, Status};
 use tonic_types::{RpcStatusExt, StatusExt, pb};

@@ -11,11 +11,15 @@ use percent_encoding::percent_decode_str;
 
 use super::endpoint::{self, Named};
 use super::environment::{self as var, Environment, Found};
+use super::origin::Limits;
 use super::transport::Tls;
 use crate::error::Error;
 
 /// How long an attempt may take, unless code or `OTEL_EXPORTER_OTLP_TIMEOUT` says otherwise.
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// How long a span waits for others, unless code or `OTEL_BSP_SCHEDULE_DELAY` says otherwise.
+const DEFAULT_LINGER: Duration = Duration::from_secs(1);
 
 /// Headers that belong to the transport.
 const RESERVED: [HeaderName; 8] = [
@@ -73,20 +77,6 @@ impl fmt::Debug for Pem {
     }
 }
 
-/// How much of a span is sent. `None` is no limit.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Limits {
-    /// The longest text of an attribute.
-    pub value_length: Option<usize>,
-    /// The most attributes of a span.
-    pub attributes: Option<usize>,
-    /// The most events of a span.
-    pub events: Option<usize>,
-    /// The most links of a span.
-    pub links: Option<usize>,
-}
-
 /// Where the mirror sends to, and how.
 ///
 /// | setter | environment (`_TRACES_` form first) | by default |
@@ -98,6 +88,7 @@ pub struct Limits {
 /// | [`client_certificate`](Self::client_certificate) | `OTEL_EXPORTER_OTLP_CLIENT_CERTIFICATE`, `…_CLIENT_KEY` (files) | none |
 /// | [`compression`](Self::compression) | `OTEL_EXPORTER_OTLP_COMPRESSION` (`none`, `gzip`, `zstd`) | none |
 /// | [`timeout`](Self::timeout) | `OTEL_EXPORTER_OTLP_TIMEOUT` (milliseconds) | 10 s |
+/// | [`linger`](Self::linger) | `OTEL_BSP_SCHEDULE_DELAY` (milliseconds) | 1 s |
 /// | [`content`](Self::content) | `OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT` | stays local |
 /// | [`value_length_limit`](Self::value_length_limit) | `OTEL_SPAN_ATTRIBUTE_VALUE_LENGTH_LIMIT`, `OTEL_ATTRIBUTE_VALUE_LENGTH_LIMIT` | none |
 /// | [`attribute_limit`](Self::attribute_limit) | `OTEL_SPAN_ATTRIBUTE_COUNT_LIMIT`, `OTEL_ATTRIBUTE_COUNT_LIMIT` | none |
@@ -119,6 +110,7 @@ pub struct Otlp {
     timeout: Option<Duration>,
     content: Option<bool>,
     limits: Limits,
+    linger: Option<Duration>,
 }
 
 impl fmt::Debug for Otlp {
@@ -186,6 +178,13 @@ impl Otlp {
         self
     }
 
+    /// How long a span waits for others to be sent with, at most; where there are enough, it
+    /// doesn't. By default 1 s.
+    pub fn linger(mut self, linger: Duration) -> Self {
+        self.linger = Some(linger);
+        self
+    }
+
     /// Whether message content, tool arguments and results are sent. By default they stay local.
     pub fn content(mut self, sent: bool) -> Self {
         self.content = Some(sent);
@@ -194,25 +193,25 @@ impl Otlp {
 
     /// Cuts the text of attributes at this length. By default nothing is cut.
     pub fn value_length_limit(mut self, length: usize) -> Self {
-        self.limits.value_length = Some(length);
+        self.limits.attribute_length = Some(length);
         self
     }
 
     /// Sends at most this many attributes of a span. By default all.
     pub fn attribute_limit(mut self, count: usize) -> Self {
-        self.limits.attributes = Some(count);
+        self.limits.attribute_count = Some(count);
         self
     }
 
     /// Sends at most this many events of a span. By default all.
     pub fn event_limit(mut self, count: usize) -> Self {
-        self.limits.events = Some(count);
+        self.limits.event_count = Some(count);
         self
     }
 
     /// Sends at most this many links of a span. By default all.
     pub fn link_limit(mut self, count: usize) -> Self {
-        self.limits.links = Some(count);
+        self.limits.link_count = Some(count);
         self
     }
 
@@ -269,6 +268,13 @@ impl Otlp {
                     .unwrap_or(false),
             },
             limits: code.limits(&env)?,
+            linger: match code.linger {
+                Some(linger) => linger,
+                None => {
+                    let ms = env.count(&var::LINGER)?;
+                    ms.map_or(DEFAULT_LINGER, |ms| Duration::from_millis(ms as u64))
+                }
+            },
             uri: endpoint.uri,
         }))
     }
@@ -360,10 +366,10 @@ impl Otlp {
             None => env.count(names),
         };
         Ok(Limits {
-            value_length: or(self.limits.value_length, &var::VALUE_LENGTH)?,
-            attributes: or(self.limits.attributes, &var::ATTRIBUTE_COUNT)?,
-            events: or(self.limits.events, &var::EVENT_COUNT)?,
-            links: or(self.limits.links, &var::LINK_COUNT)?,
+            attribute_length: or(self.limits.attribute_length, &var::VALUE_LENGTH)?,
+            attribute_count: or(self.limits.attribute_count, &var::ATTRIBUTE_COUNT)?,
+            event_count: or(self.limits.event_count, &var::EVENT_COUNT)?,
+            link_count: or(self.limits.link_count, &var::LINK_COUNT)?,
         })
     }
 }
@@ -386,6 +392,8 @@ pub struct Resolved {
     pub content: bool,
     /// How much of a span is sent.
     pub limits: Limits,
+    /// How long a span waits for others.
+    pub linger: Duration,
     /// Who is trusted, and as whom we come; only where the scheme is https.
     pub(super) tls: Option<Tls>,
 }

@@ -3,11 +3,13 @@
 
 use std::borrow::Cow;
 
-use opentelemetry_proto::tonic::common::v1::any_value::Value;
-use opentelemetry_proto::tonic::common::v1::{ArrayValue, KeyValue};
-use opentelemetry_proto::tonic::trace::v1::Span;
+use super::otlp::Span;
+use super::otlp::any_value::Value;
+use super::otlp::{ArrayValue, KeyValue};
 
 use super::attributes::{cut_text, key_value, unsigned};
+use super::json::plain_list;
+use super::wire::{Key, Val};
 use crate::ledger::hex_digest;
 use crate::reader::RawValue;
 
@@ -40,20 +42,42 @@ const UNNAMED: [&str; 12] = [
     "title",
 ];
 
+/// What a field that is content is called.
+pub(super) enum ContentKey {
+    /// By the conventions.
+    Named(&'static str),
+    /// As it is.
+    AsIs,
+    /// By its own name with our prefix.
+    Ours,
+}
+
+impl ContentKey {
+    pub fn of<'a>(self, field: &Cow<'a, str>) -> Key<'a> {
+        match self {
+            Self::Named(key) => Key::from(key),
+            Self::AsIs => Key::from(field.clone()),
+            Self::Ours => Key::ours(field.clone()),
+        }
+    }
+}
+
 /// The name under which a field is sent if it is content.
-pub(super) fn content_key(field: &str) -> Option<Cow<'_, str>> {
+pub(super) fn content_key(field: &str) -> Option<ContentKey> {
     for (name, key) in NAMED {
         if field == name || field == key {
-            return Some(Cow::Borrowed(key));
+            return Some(ContentKey::Named(key));
         }
     }
     if field.starts_with("gen_ai.prompt.") || field.starts_with("gen_ai.completion.") {
-        return Some(Cow::Borrowed(field));
+        return Some(ContentKey::AsIs);
     }
-    UNNAMED.contains(&field).then(|| match field {
-        conventional if conventional.starts_with("gen_ai.") => Cow::Borrowed(conventional),
-        own => Cow::Owned(["agent.", own].concat()),
-    })
+    UNNAMED
+        .contains(&field)
+        .then(|| match field.starts_with("gen_ai.") {
+            true => ContentKey::AsIs,
+            false => ContentKey::Ours,
+        })
 }
 
 /// The field that an attribute came from, if it is content.
@@ -62,9 +86,8 @@ fn content_field(key: &str) -> Option<&str> {
         return Some(name);
     }
     let field = key.strip_prefix("agent.").unwrap_or(key);
-    content_key(field)
-        .is_some_and(|k| k == key)
-        .then_some(field)
+    let found = content_key(field)?.of(&Cow::Borrowed(field));
+    (found == Key::from(key)).then_some(field)
 }
 
 /// The length and the digest of what a line holds or points at.
@@ -93,6 +116,9 @@ impl Measure {
 
     /// What was moved out of the line or cut says itself how long it was, and its digest.
     fn of_marker(value: RawValue<'_>) -> Option<Self> {
+        if !is_marker(value) {
+            return None;
+        }
         let cut = value.get("$cut");
         let cut_bytes = cut.and_then(|cut| cut.get("bytes")?.u64());
         if let Some(blob) = value.get("$blob") {
@@ -154,7 +180,7 @@ pub fn without_content(mut span: Span) -> Span {
         .iter()
         .any(|attribute| attribute.key == said)
     {
-        let why = Value::StringValue("too_large".to_owned());
+        let why = Val::Text("too_large".into());
         span.attributes.push(key_value(said, why));
     }
     span
@@ -170,9 +196,7 @@ fn shortened(attributes: Vec<KeyValue>) -> Vec<KeyValue> {
                 Some(Measure::of_sent(text))
             }
             Some(Value::ArrayValue(list)) if list_bytes(list) > SHORT => {
-                serde_json::to_string(list)
-                    .ok()
-                    .map(|json| Measure::of_text(&json))
+                Some(Measure::of_text(&plain_list(list)))
             }
             _ => None,
         };
@@ -187,7 +211,7 @@ fn shortened(attributes: Vec<KeyValue>) -> Vec<KeyValue> {
         let mut put =
             |what: &str, value| out.push(key_value(format!("agent.{name}.{what}"), value));
         put("bytes", unsigned(measure.bytes));
-        put("sha256", Value::StringValue(measure.sha256));
+        put("sha256", Val::Text(measure.sha256.into()));
         if let Some(cut) = measure.cut {
             put("cut", unsigned(cut));
         }

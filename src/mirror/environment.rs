@@ -40,6 +40,7 @@ pub(super) const CLIENT_KEY: [&str; 2] = [
     "OTEL_EXPORTER_OTLP_TRACES_CLIENT_KEY",
     "OTEL_EXPORTER_OTLP_CLIENT_KEY",
 ];
+pub(super) const LINGER: [&str; 1] = ["OTEL_BSP_SCHEDULE_DELAY"];
 pub(super) const CONTENT: [&str; 1] = ["OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"];
 pub(super) const VALUE_LENGTH: [&str; 2] = [
     "OTEL_SPAN_ATTRIBUTE_VALUE_LENGTH_LIMIT",

@@ -2,16 +2,17 @@
 
 use std::borrow::Cow;
 
-use opentelemetry_proto::tonic::common::v1::any_value::Value;
-use opentelemetry_proto::tonic::trace::v1::span::SpanKind as OtlpKind;
-use opentelemetry_proto::tonic::trace::v1::status::StatusCode;
-use opentelemetry_proto::tonic::trace::v1::{Span, Status};
+use prost::Message;
 
 use super::attributes::{Attributes, member_name};
 use super::content::content_key;
 use super::inside;
-use super::names::{conventional, put_conventional, put_said, subject_field};
+use super::names::{conventional, put_as_given, put_conventional, put_said, subject_field};
 use super::origin::Origin;
+use super::otlp::Span;
+use super::otlp::span::SpanKind as OtlpKind;
+use super::otlp::status::StatusCode;
+use super::wire::{Key, Val, put_bytes, put_count, put_fixed64, put_head, put_text};
 use crate::event::SpanKind;
 use crate::ledger::parse_time;
 use crate::reader::{RawLine, RawValue};
@@ -29,49 +30,58 @@ const SAMPLED: u32 = 1;
 /// made up: nothing hangs from it. The first close of
 /// a span wins; that a span has one is the reader's to see to.
 pub fn span(origin: &Origin, close: &RawLine<'_>) -> Option<Span> {
+    let mut bytes = Vec::new();
+    encode(origin, close, &mut bytes)?;
+    Span::decode(&*bytes).ok()
+}
+
+/// Appends that span as it is sent. Where there is none, nothing is appended.
+pub(super) fn encode(origin: &Origin, close: &RawLine<'_>, out: &mut Vec<u8>) -> Option<()> {
     let closed = Closed::read(close)?;
     if closed.sampled == Some(false) || closed.is_made_up() {
         return None;
     }
     let policy = origin.policy();
-    let trace_id = id(close.trace_id, 16)?;
-    let span_id = id(close.span_id, 8)?;
+    let trace_id = id::<16>(close.trace_id)?;
+    let span_id = id::<8>(close.span_id)?;
+    put_bytes(1, &trace_id, out);
+    put_bytes(2, &span_id, out);
+    if let Some(state) = closed.tracestate.and_then(|state| state.text()) {
+        put_text(3, &state, out);
+    }
+    if let Some(parent) = id::<8>(close.parent_span_id) {
+        put_bytes(4, &parent, out);
+    }
+    closed.put_name(out);
+    put_count(6, closed.otlp_kind() as u32, out);
     let (start, end) = closed.times(close);
-    let (attributes, dropped_attributes_count) = closed
-        .attributes(close, policy.content)
-        .finish(&policy.limits);
-    let (events, dropped_events_count) = inside::events(&closed.events, policy);
-    let (links, dropped_links_count) = inside::links(closed.links, policy);
+    put_fixed64(7, start, out);
+    put_fixed64(8, end, out);
+    let mut attributes = closed.attributes(close, policy.content);
+    let dropped = attributes.settle(&policy.limits);
+    attributes.write(9, out);
+    put_count(10, dropped, out);
+    let dropped = inside::put_events(&closed.events, policy, 11, out);
+    put_count(12, dropped.saturating_add(closed.events.dropped), out);
+    let dropped = inside::put_links(closed.links, policy, 13, out);
+    put_count(14, dropped, out);
+    closed.put_status(out);
     let remote = if closed.parent_remote { IS_REMOTE } else { 0 };
-    Some(Span {
-        trace_id,
-        span_id,
-        trace_state: closed.tracestate().unwrap_or_default(),
-        parent_span_id: id(close.parent_span_id, 8).unwrap_or_default(),
-        flags: HAS_IS_REMOTE | remote | SAMPLED,
-        name: closed.name(),
-        kind: closed.otlp_kind() as i32,
-        start_time_unix_nano: start,
-        end_time_unix_nano: end,
-        attributes,
-        dropped_attributes_count,
-        events,
-        dropped_events_count: dropped_events_count.saturating_add(closed.events.dropped),
-        links,
-        dropped_links_count,
-        status: Some(closed.status()),
-    })
+    // Field 16, the first whose number takes two bytes.
+    out.extend_from_slice(&[0x85, 0x01]);
+    out.extend_from_slice(&(HAS_IS_REMOTE | remote | SAMPLED).to_le_bytes());
+    Some(())
 }
 
 /// An id in hexadecimal, unless it is the invalid one.
-pub(super) fn id(text: Option<&str>, bytes: usize) -> Option<Vec<u8>> {
-    let text = text.filter(|text| text.len() == 2 * bytes)?.as_bytes();
+pub(super) fn id<const N: usize>(text: Option<&str>) -> Option<[u8; N]> {
+    let text = text.filter(|text| text.len() == 2 * N)?.as_bytes();
     let digit = |at: usize| char::from(text[at]).to_digit(16);
-    let mut id = Vec::with_capacity(bytes);
-    for at in (0..text.len()).step_by(2) {
-        id.push((digit(at)? << 4 | digit(at + 1)?) as u8);
+    let mut id = [0; N];
+    for (at, byte) in id.iter_mut().enumerate() {
+        *byte = (digit(2 * at)? << 4 | digit(2 * at + 1)?) as u8;
     }
-    id.iter().any(|byte| *byte != 0).then_some(id)
+    (id != [0; N]).then_some(id)
 }
 
 /// A close line, taken apart.
@@ -87,6 +97,8 @@ struct Closed<'a> {
     fields: Option<RawValue<'a>>,
     events: inside::Events<'a>,
     links: Option<RawValue<'a>>,
+    /// What the OpenTelemetry API said of a span of ours.
+    given: Option<RawValue<'a>>,
     sampled: Option<bool>,
     tracestate: Option<RawValue<'a>>,
     parent_remote: bool,
@@ -121,6 +133,7 @@ impl<'a> Closed<'a> {
             fields: None,
             events: inside::Events::default(),
             links: None,
+            given: None,
             sampled: None,
             tracestate: None,
             parent_remote: false,
@@ -153,6 +166,7 @@ impl<'a> Closed<'a> {
                 self.events.dropped = u32::try_from(dropped).unwrap_or(u32::MAX);
             }
             "links" => self.links = Some(value),
+            "attributes" => self.given = Some(value),
             "sampled" => self.sampled = value.bool(),
             "tracestate" => self.tracestate = Some(value),
             "parent_remote" => self.parent_remote = value.bool() == Some(true),
@@ -202,18 +216,18 @@ impl<'a> Closed<'a> {
         (start, end)
     }
 
-    fn tracestate(&self) -> Option<String> {
-        Some(self.tracestate?.text()?.into_owned())
-    }
-
-    fn name(&self) -> String {
-        let of = |what: &str| match &self.subject {
-            Some(subject) => format!("{what} {subject}"),
-            None => what.to_owned(),
+    fn put_name(&self, out: &mut Vec<u8>) {
+        let Some(what) = self.operation() else {
+            return put_text(5, self.own_name(), out);
         };
-        match self.operation() {
-            Some(operation) => of(operation),
-            None => self.own_name().to_owned(),
+        match &self.subject {
+            None => put_text(5, what, out),
+            Some(subject) => {
+                put_head(5, what.len() + 1 + subject.len(), out);
+                out.extend_from_slice(what.as_bytes());
+                out.push(b' ');
+                out.extend_from_slice(subject.as_bytes());
+            }
         }
     }
 
@@ -264,30 +278,29 @@ impl<'a> Closed<'a> {
 
     /// `ok` is set, since somebody said so. A denial is not an error and neither is a cancellation:
     /// `agent.outcome` tells them. A span that nobody ended is one: it would look finished otherwise.
-    fn status(&self) -> Status {
+    fn put_status(&self, out: &mut Vec<u8>) {
         let (code, message) = match &*self.outcome {
-            "ok" => (StatusCode::Ok, String::new()),
+            "ok" => (StatusCode::Ok, Cow::Borrowed("")),
             "error" => (StatusCode::Error, self.error_message().unwrap_or_default()),
             "interrupted" => {
                 let reason = self.reason.as_deref().unwrap_or("writer_gone");
                 let message = format!("interrupted: {}", reason.replace('_', " "));
-                (StatusCode::Error, message)
+                (StatusCode::Error, message.into())
             }
-            _ => (StatusCode::Unset, String::new()),
+            _ => (StatusCode::Unset, Cow::Borrowed("")),
         };
-        Status {
-            message,
-            code: code as i32,
-        }
+        let mut status = Vec::new();
+        put_text(2, &message, &mut status);
+        put_count(3, code as u32, &mut status);
+        put_bytes(15, &status, out);
     }
 
-    fn error_message(&self) -> Option<String> {
+    fn error_message(&self) -> Option<Cow<'a, str>> {
         let error = self.error?;
-        let message = error.text().or_else(|| error.get("message")?.text());
-        message.map(Cow::into_owned)
+        error.text().or_else(|| error.get("message")?.text())
     }
 
-    fn attributes(&self, line: &RawLine<'_>, content: bool) -> Attributes {
+    fn attributes<'b>(&'b self, line: &'b RawLine<'a>, content: bool) -> Attributes<'b> {
         let mut out = Attributes::new(content, self.rest.len() + 20);
         self.put_ours(line, &mut out);
         for (name, value) in &self.rest {
@@ -299,26 +312,29 @@ impl<'a> Closed<'a> {
         self.put_error(&mut out);
         out.ours_end();
         if let Some(details) = self.usage.and_then(|usage| usage.get("usage_details")) {
-            out.flat("usage", details);
+            out.flat("usage".into(), details);
         }
         for (name, value) in &self.rest {
             if conventional(self.kind, name).is_none() {
-                put_said(&member_name(name), *value, &mut out);
+                put_said(member_name(name), *value, &mut out);
             }
+        }
+        if let Some(given) = self.given {
+            put_as_given(given, &mut out);
         }
         for (name, value) in self.fields.into_iter().flat_map(|fields| fields.members()) {
             let name = member_name(name);
             match content_key(&name) {
-                Some(key) => out.content(key, &name, value),
+                Some(key) => out.content(key.of(&name), name, value),
                 None if matches!(&*name, "otel.name" | "otel.kind") => {}
-                None => out.list_or_field(&name, &name, value),
+                None => out.list_or_field(Key::from(name.clone()), name, value),
             }
         }
         out
     }
 
     /// What every span says of itself.
-    fn put_ours(&self, line: &RawLine<'_>, out: &mut Attributes) {
+    fn put_ours<'b>(&'b self, line: &'b RawLine<'a>, out: &mut Attributes<'b>) {
         out.text("agent.span", self.own_name());
         if let Some(operation) = self.operation() {
             out.text("gen_ai.operation.name", operation);
@@ -339,19 +355,22 @@ impl<'a> Closed<'a> {
         let address = format!("{}/{}", line.session_id, line.address());
         out.text("agent.trace.address", address);
         if self.late {
-            out.put("agent.late", Value::BoolValue(true));
+            out.put("agent.late", Val::Bool(true));
         }
     }
 
     /// Tokens. Only a model call says them by the conventions' names: whoever adds up spans must
     /// not count a turn's, a run's or a compaction's again.
-    fn put_usage(&self, out: &mut Attributes) {
+    fn put_usage<'b>(&'b self, out: &mut Attributes<'b>) {
         let members = self.usage.into_iter().flat_map(|usage| usage.members());
         for (name, value) in members {
-            let own;
+            let ours;
             let key = match (self.kind, name) {
                 (_, "usage_details") => continue,
-                (_, "cost_usd") => "agent.cost_usd",
+                (_, "cost_usd") => {
+                    out.field("cost_usd", value);
+                    continue;
+                }
                 (SpanKind::Model, "input_tokens") => "gen_ai.usage.input_tokens",
                 (SpanKind::Model, "output_tokens") => "gen_ai.usage.output_tokens",
                 (SpanKind::Model, "cache_read_tokens") => "gen_ai.usage.cache_read.input_tokens",
@@ -359,21 +378,22 @@ impl<'a> Closed<'a> {
                 (SpanKind::Model, "reasoning_tokens") => "gen_ai.usage.reasoning.output_tokens",
                 _ => {
                     let name = member_name(name);
-                    own = format!(
-                        "agent.tokens.{}",
-                        name.strip_suffix("_tokens").unwrap_or(&name)
-                    );
-                    &own
+                    ours = format!("tokens.{}", name.strip_suffix("_tokens").unwrap_or(&name));
+                    out.field(ours, value);
+                    continue;
                 }
             };
-            out.field_as(key, key.strip_prefix("agent.").unwrap_or(key), value);
+            out.field_as(key, key, value);
         }
     }
 
-    fn put_error(&self, out: &mut Attributes) {
+    fn put_error<'b>(&'b self, out: &mut Attributes<'b>) {
         let failed = matches!(&*self.outcome, "error" | "interrupted");
         let kind = self.error.and_then(|error| error.get("error_type")?.text());
+        // A span of the OpenTelemetry API may say it by itself.
+        let said = self.fields.and_then(|fields| fields.get("error.type"));
         match (&*self.outcome, kind) {
+            ("error", None) if said.is_some() => {}
             ("error", Some(kind)) => out.text("error.type", kind),
             ("error", None) => out.text("error.type", "_OTHER"),
             ("interrupted", _) => out.text("error.type", "interrupted"),
@@ -391,7 +411,7 @@ impl<'a> Closed<'a> {
             match name {
                 "error_type" | "message" => {}
                 "source" => out.list_or_field("agent.error.source", "error.source", value),
-                _ => out.field(&format!("error.{}", member_name(name)), value),
+                _ => out.field(format!("error.{}", member_name(name)), value),
             }
         }
     }

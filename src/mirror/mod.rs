@@ -3,7 +3,8 @@
 //! It reads close lines, never live spans. What a line maps to, how spans are put into requests, and
 //! what an answer means are functions of their arguments alone, so that a span sent again, by
 //! whomever, has the same bytes. Around these: [`Otlp`], where to and how; [`Transport`], one request
-//! and its answer; [`Sender`], from a cursor to an OK; [`Pass`], all that a root owes.
+//! and its answer; [`Pass`], all that a root owes. An agent that names an endpoint sends what it
+//! records by itself, see [`Builder::otlp`](crate::Builder::otlp).
 //!
 //! - [`Origin`]: what the first line of a segment fixes for the spans opened in it;
 //! - [`span`]: the span that a close line tells of, and [`without_content`] for a server that
@@ -42,6 +43,7 @@
 //! | `error.type` | outcome error, interrupted | the error's type, `_OTHER`, `interrupted` |
 //! | `agent.error.{stack,source,guardrail,threshold,actual,…}` | with an error | the rest of it; also `type` and `message` where the status can't have them |
 //! | `agent.{process,totals,rule,tags,external_ids,branched_from,params}.…` | where the line has them | members of objects that are known to hold no content |
+//! | as given | where said through the OpenTelemetry API | `attributes` of a line, of its events and its links |
 //! | `agent.<field>` | all | any other scalar field: `stop_reason`, `truncated`, `pattern`, `action`, `source`, `summarized_message_count`, `input_tokens`, … |
 //! | `agent.<field>.{bytes,sha256,cut}` | where content isn't sent | its length, its digest, and what of it was never recorded |
 //! | `agent.cut.<attribute>` | where a limit cut it | how many bytes went |
@@ -66,19 +68,34 @@ mod dead;
 mod endpoint;
 mod environment;
 mod inside;
+mod json;
+mod letters;
 mod map;
 mod names;
 mod origin;
+mod others;
+/// The messages that travel, made from `proto/otlp_trace.proto`.
+#[rustfmt::skip]
+#[allow(clippy::all, clippy::pedantic, missing_docs)]
+pub mod otlp;
 mod pass;
+mod race;
+mod resource;
 mod send;
+mod thread;
 mod transport;
+pub mod verify;
+mod wire;
 
-pub use batch::{Batch, DEFAULT_BATCH_BYTES, DEFAULT_BATCH_SPANS, MAX_BATCH_BYTES};
+pub use batch::{Batch, DEFAULT_BATCH_BYTES, DEFAULT_BATCH_SPANS, MAX_BATCH_BYTES, Pushed};
 pub use classify::Verdict;
 pub use config::{Compression, Otlp, Pem, Protocol, Resolved};
 pub use content::without_content;
 pub use map::span;
 pub use origin::{Limits, MAPPING, NotAnOrigin, Origin, Policy};
-pub use pass::{Owed, Pass, owed};
-pub use send::{Sender, Sent};
-pub use transport::{Answer, MAX_ANSWER, Transport};
+pub use pass::{Owed, Pass, owed, owed_in};
+pub use send::Sent;
+pub use transport::{Answer, Encoding, MAX_ANSWER, Transport};
+
+pub(crate) use resource::detected;
+pub(crate) use thread::start;

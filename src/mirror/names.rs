@@ -1,10 +1,10 @@
 //! What the fields of a line are called as attributes.
 
-use opentelemetry_proto::tonic::common::v1::any_value::Value;
-use opentelemetry_proto::tonic::common::v1::{AnyValue, ArrayValue};
+use std::borrow::Cow;
 
 use super::attributes::{Attributes, member_name};
 use super::content::content_key;
+use super::wire::{Key, Val};
 use crate::event::SpanKind;
 use crate::reader::RawValue;
 
@@ -41,15 +41,16 @@ pub(super) fn conventional(kind: SpanKind, field: &str) -> Option<&'static str> 
     })
 }
 
-pub(super) fn put_conventional(key: &str, name: &str, value: RawValue<'_>, out: &mut Attributes) {
+pub(super) fn put_conventional<'a>(
+    key: &'static str,
+    name: &'a str,
+    value: RawValue<'a>,
+    out: &mut Attributes<'a>,
+) {
     match key {
         "" => {}
         "gen_ai.response.finish_reasons" => match value.text() {
-            Some(reason) => {
-                let value = Some(Value::StringValue(reason.into_owned()));
-                let values = vec![AnyValue { value }];
-                out.put(key, Value::ArrayValue(ArrayValue { values }));
-            }
+            Some(reason) => out.put(key, Val::List(vec![Val::Text(reason)])),
             None => out.list_or_field(key, name, value),
         },
         _ => out.field_as(key, name, value),
@@ -59,12 +60,24 @@ pub(super) fn put_conventional(key: &str, name: &str, value: RawValue<'_>, out: 
     }
 }
 
+/// What already has the names that it is to be sent under.
+pub(super) fn put_as_given<'a>(object: RawValue<'a>, out: &mut Attributes<'a>) {
+    for (name, value) in object.members() {
+        let name = member_name(name);
+        match content_key(&name) {
+            Some(key) => out.content(key.of(&name), name, value),
+            None => out.list_or_field(Key::from(name.clone()), name, value),
+        }
+    }
+}
+
 /// A field that only we have a name for, or nobody.
-pub(super) fn put_said(name: &str, value: RawValue<'_>, out: &mut Attributes) {
-    if let Some(key) = content_key(name) {
+pub(super) fn put_said<'a>(name: Cow<'a, str>, value: RawValue<'a>, out: &mut Attributes<'a>) {
+    if let Some(key) = content_key(&name) {
+        let key = key.of(&name);
         return out.content(key, name, value);
     }
-    match name {
+    match &*name {
         "params" => {
             for (param, value) in value.members() {
                 put_param(&member_name(param), value, out);
@@ -73,20 +86,22 @@ pub(super) fn put_said(name: &str, value: RawValue<'_>, out: &mut Attributes) {
         "branched_from" | "external_ids" | "process" | "rule" | "tags" | "totals" => {
             out.flat(name, value);
         }
-        _ if name.starts_with("gen_ai.") => out.list_or_field(name, name, value),
+        conventional if conventional.starts_with("gen_ai.") => {
+            out.list_or_field(Key::from(name.clone()), name, value);
+        }
         _ => out.field(name, value),
     }
 }
 
-fn put_param(name: &str, value: RawValue<'_>, out: &mut Attributes) {
+fn put_param<'a>(name: &str, value: RawValue<'a>, out: &mut Attributes<'a>) {
     let own = format!("params.{name}");
     match name {
         "top_p" | "top_k" | "frequency_penalty" | "presence_penalty" | "seed" => {
-            out.field_as(format!("gen_ai.request.{name}"), &own, value);
+            out.field_as(format!("gen_ai.request.{name}"), own, value);
         }
         "stop" | "stop_sequences" if value.json().starts_with('[') => {
-            out.list_or_field("gen_ai.request.stop_sequences", &own, value);
+            out.list_or_field("gen_ai.request.stop_sequences", own, value);
         }
-        _ => out.field(&own, value),
+        _ => out.field(own, value),
     }
 }

@@ -1,14 +1,16 @@
 //! What the first line of a segment fixes for every span that was opened in it.
 
 use std::fmt;
+use std::path::Path;
 
-use opentelemetry_proto::tonic::common::v1::any_value::Value;
-use opentelemetry_proto::tonic::common::v1::{InstrumentationScope, KeyValue};
-use opentelemetry_proto::tonic::resource::v1::Resource;
+use super::otlp::Resource;
+use super::otlp::{InstrumentationScope, KeyValue};
 use prost::Message;
 
 use super::attributes::{key_value, member_name, plain};
-use crate::reader::{RawLine, RawValue};
+use super::config::Resolved;
+use super::wire::Val;
+use crate::reader::{Found, RawLine, RawValue, SegmentReader};
 
 /// The version of the mapping from lines to spans that this crate knows. Bytes of another version
 /// are another's to send: a re-send must not differ.
@@ -122,6 +124,17 @@ impl Origin {
         })
     }
 
+    /// The origin that a segment's file begins with.
+    pub(super) fn of_segment(path: &Path) -> Option<Self> {
+        let mut reader = SegmentReader::open(path).ok()?;
+        loop {
+            // Before it can stand only what is left of a first line that a full disk tore.
+            if let Found::Line(line) = reader.next().ok()?? {
+                return Self::parse(&line).ok();
+            }
+        }
+    }
+
     /// Who recorded; attributes sorted by their names.
     pub fn resource(&self) -> &Resource {
         &self.resource
@@ -150,6 +163,30 @@ impl Origin {
 
     pub(super) fn scope_bytes(&self) -> &[u8] {
         &self.scope_bytes
+    }
+}
+
+impl Resolved {
+    /// What a segment's first line says of it: all that decides what is sent of it, and for whom.
+    pub(crate) fn policy(&self) -> serde_json::Value {
+        let limits = &self.limits;
+        let mut set = serde_json::Map::new();
+        for (name, limit) in [
+            ("attribute_length", limits.attribute_length),
+            ("attribute_count", limits.attribute_count),
+            ("event_count", limits.event_count),
+            ("link_count", limits.link_count),
+        ] {
+            if let Some(limit) = limit {
+                set.insert(name.to_owned(), limit.into());
+            }
+        }
+        serde_json::json!({
+            "endpoint": self.shown(),
+            "content": self.content,
+            "limits": set,
+            "mapping": MAPPING,
+        })
     }
 }
 
@@ -192,7 +229,7 @@ fn resource_attributes(
             Some(file) if !file.is_empty() => format!("unknown_service:{file}"),
             _ => "unknown_service".to_owned(),
         };
-        attributes.push(key_value("service.name", Value::StringValue(name)));
+        attributes.push(key_value("service.name", Val::Text(name.into())));
     }
     attributes.sort_by(|a, b| a.key.cmp(&b.key));
     attributes.dedup_by(|a, b| a.key == b.key);
@@ -202,6 +239,7 @@ fn resource_attributes(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::mirror::otlp::any_value::Value;
 
     fn origin(payload: &str) -> Result<Origin, NotAnOrigin> {
         let line = format!(

@@ -1,6 +1,6 @@
 //! One pass over a root: what dead writers owe, sent from another process.
 
-use std::fs::{OpenOptions, TryLockError};
+use std::collections::HashSet;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -8,11 +8,14 @@ use std::time::Duration;
 use super::config::Resolved;
 use super::cursor::Cursor;
 use super::dead;
-use super::send::{Sender, Sent};
+use super::letters::letters;
+use super::others::{MirrorLock, Sorter, Whose};
+use super::send::{Of, Sender, Sent};
 use super::transport::Transport;
 use crate::error::Error;
 use crate::event::random_bytes;
-use crate::ledger::{open_private, segments, writer_of};
+use crate::ledger::{Root, left_open_in, marked, marker, parse_time, segments};
+use crate::reader::{Found, SegmentReader};
 use crate::redact::{MaskKey, Redaction, Redactor};
 use crate::session::Store;
 
@@ -31,6 +34,7 @@ pub struct Pass {
     to: Resolved,
     session: Option<PathBuf>,
     patience: Option<Duration>,
+    any_endpoint: bool,
 }
 
 /// What a session still owes.
@@ -45,6 +49,10 @@ pub struct Owed {
     pub dead_letters: u64,
     /// Segments whose writer lives.
     pub live: u64,
+    /// Segments that were recorded for somebody and not sent whole, or with spans still open.
+    pub marked: u64,
+    /// When the first of the lines was written that nobody was sent, in nanoseconds since 1970.
+    pub since: Option<u64>,
 }
 
 impl Pass {
@@ -55,6 +63,7 @@ impl Pass {
             to,
             session: None,
             patience: None,
+            any_endpoint: false,
         }
     }
 
@@ -70,61 +79,111 @@ impl Pass {
         self
     }
 
+    /// Also what was recorded for another endpoint. By default that is left alone.
+    pub fn any_endpoint(mut self, any: bool) -> Self {
+        self.any_endpoint = any;
+        self
+    }
+
     /// Sends, and tells `tell` how it is going and what it waits for.
+    ///
+    /// What was recorded for this endpoint, or for nobody, is sent: that somebody named an endpoint
+    /// here makes it meant for somebody.
     pub fn run(&self, tell: &mut dyn FnMut(&Sent, Option<&str>)) -> Result<Sent, Error> {
-        let root = self.store.root();
+        self.work(false, tell)
+    }
+
+    /// Sends once more what servers refused for good, and notes what they took as resolved. Where a
+    /// server had refused some spans of many without saying which, all of those are sent again.
+    ///
+    /// [`Sent::dead`] counts the spans that were refused again.
+    pub fn resend(&self, tell: &mut dyn FnMut(&Sent, Option<&str>)) -> Result<Sent, Error> {
+        self.work(true, tell)
+    }
+
+    fn work(&self, again: bool, tell: &mut dyn FnMut(&Sent, Option<&str>)) -> Result<Sent, Error> {
+        let path = self.store.root();
         let failed = |path: &Path| {
             let path = path.to_owned();
             move |source| Error::Io { path, source }
         };
-        let lock_path = root.join("mirror.lock");
-        let mut options = OpenOptions::new();
-        let lock = open_private(&lock_path, options.create(true).truncate(false).write(true))
-            .map_err(failed(&lock_path))?;
-        match lock.try_lock() {
-            Ok(()) => {}
-            Err(TryLockError::WouldBlock) => return Err(Error::MirrorBusy { lock: lock_path }),
-            Err(TryLockError::Error(source)) => return Err(failed(&lock_path)(source)),
-        }
+        let lock_path = MirrorLock::path(path);
+        let Some(_lock) = MirrorLock::take(path).map_err(failed(&lock_path))? else {
+            return Err(Error::MirrorBusy { lock: lock_path });
+        };
         // Server texts are masked before they are kept; nobody compares those masks.
         let redactor = Redactor::new(&Redaction::new(), MaskKey::new(random_bytes()))?;
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()
-            .map_err(failed(root))?;
+            .map_err(failed(path))?;
         let dirs = match &self.session {
             Some(dir) => vec![dir.clone()],
             None => {
-                let mut dirs = self.store.dirs().map_err(failed(root))?;
+                let mut dirs = self.store.dirs().map_err(failed(path))?;
                 dirs.sort();
                 dirs
             }
         };
-        runtime.block_on(async {
+        let root = Root::new(path.to_owned());
+        let endpoint = self.to.shown();
+        let endpoint = (!self.any_endpoint).then_some(endpoint.as_str());
+        let mut sorter = Sorter::new(&root, endpoint);
+        let sent = runtime.block_on(async {
             let transport = Transport::connect(&self.to)?;
-            let mut sender = Sender::new(&transport, &redactor, self.patience, tell);
+            let sender = Sender::new(&transport, &redactor, tell);
+            let mut sender = sender.patience(self.patience);
             for dir in &dirs {
-                let dead = |_: u32, path: &Path| !self.lives(path);
-                sender.session(dir, dead).await.map_err(failed(dir))?;
+                let sent = match again {
+                    true => letters(dir, &mut sorter, &mut sender).await,
+                    false => send(dir, &root, &mut sorter, &mut sender).await,
+                };
+                sent.map_err(failed(dir))?;
             }
-            sender.finish().await.map_err(failed(root))
-        })
-    }
-
-    fn lives(&self, segment: &Path) -> bool {
-        is_live(&self.store, segment)
+            sender.flush().await.map_err(failed(path))?;
+            Ok(sender.sent)
+        });
+        runtime.shutdown_background();
+        sent
     }
 }
 
-fn is_live(store: &Store, segment: &Path) -> bool {
-    match writer_of(segment) {
-        Ok(Some(writer)) => store.is_alive(&writer),
-        _ => false,
+/// Sends what the dead segments of a session owe.
+async fn send(
+    dir: &Path,
+    root: &Root,
+    sorter: &mut Sorter<'_>,
+    sender: &mut Sender<'_>,
+) -> io::Result<()> {
+    let mut open = None;
+    for (seg, path) in segments(dir)? {
+        let marker = marker(root, dir, seg).filter(|marker| marker.exists());
+        let sent = Cursor::read(dir, seg).offset == path.metadata()?.len();
+        if sent && marker.is_none() {
+            continue;
+        }
+        match sorter.whose(&path)?.0 {
+            Whose::Living | Whose::Nobodys => continue,
+            Whose::Elsewhere => {
+                sender.sent.elsewhere += 1;
+                continue;
+            }
+            Whose::Ours => {}
+        }
+        let open = match &open {
+            Some(open) => open,
+            None => open.insert(left_open_in(root, dir)?),
+        };
+        let marker = marker.filter(|_| !open.contains(&seg));
+        sender.segment(dir, seg, Of::Dead(marker)).await?;
     }
+    Ok(())
 }
 
 /// What a session still owes.
 pub fn owed(store: &Store, session: &Path) -> io::Result<Owed> {
+    let root = Root::new(store.root().to_owned());
+    let mut sorter = Sorter::new(&root, None);
     let mut owed = Owed::default();
     for (seg, path) in segments(session)? {
         let size = std::fs::metadata(&path)?.len();
@@ -132,7 +191,59 @@ pub fn owed(store: &Store, session: &Path) -> io::Result<Owed> {
         owed.bytes += size.saturating_sub(cursor.offset);
         owed.sent += cursor.sent;
         owed.dead_letters += dead::read(session, seg)?.len() as u64;
-        owed.live += u64::from(is_live(store, &path));
+        owed.live += u64::from(sorter.whose(&path)?.0 == Whose::Living);
+        let marker = marker(&root, session, seg);
+        owed.marked += u64::from(marker.is_some_and(|marker| marker.exists()));
+        if cursor.offset < size
+            && let Some(since) = written_at(&path, cursor.offset)?
+        {
+            owed.since = Some(owed.since.map_or(since, |before| before.min(since)));
+        }
     }
     Ok(owed)
+}
+
+/// What all sessions under a root owe together: of those that were recorded for somebody, or have
+/// dead letters. What was recorded for nobody is owed to nobody.
+pub fn owed_in(store: &Store) -> io::Result<Owed> {
+    let root = Root::new(store.root().to_owned());
+    let marked: HashSet<_> = marked(&root)?.into_iter().map(|(name, _)| name).collect();
+    let mut sum = Owed::default();
+    for dir in store.dirs()? {
+        let name = dir.file_name().unwrap_or_default().to_string_lossy();
+        if marked.contains(&*name) || has_letters(&dir)? {
+            let owed = owed(store, &dir)?;
+            sum.bytes += if owed.marked > 0 { owed.bytes } else { 0 };
+            sum.sent += owed.sent;
+            sum.dead_letters += owed.dead_letters;
+            sum.live += owed.live;
+            sum.marked += owed.marked;
+            sum.since = [sum.since, owed.since.filter(|_| owed.marked > 0)]
+                .into_iter()
+                .flatten()
+                .min();
+        }
+    }
+    Ok(sum)
+}
+
+fn has_letters(session: &Path) -> io::Result<bool> {
+    for entry in std::fs::read_dir(session)? {
+        if entry?.file_name().to_string_lossy().starts_with("dead.") {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// When the first line was written that begins at or after `offset`.
+fn written_at(path: &Path, offset: u64) -> io::Result<Option<u64>> {
+    let mut reader = SegmentReader::open(path)?;
+    reader.seek(offset)?;
+    while let Some(found) = reader.next()? {
+        if let Found::Line(line) = found {
+            return Ok(parse_time(line.ts));
+        }
+    }
+    Ok(None)
 }

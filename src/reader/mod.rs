@@ -22,6 +22,8 @@ pub use merge::SessionReader;
 pub(crate) use raw::string_end;
 pub use raw::{Address, NotAnAddress, Payload, RawLine, RawValue};
 pub use segment::{Damage, Found, Item, Segment, SegmentReader};
+#[cfg(feature = "cli")]
+pub(crate) use watch::Watch;
 
 /// All lines of a session directory, segment after segment. Damage is passed over.
 ///

@@ -9,6 +9,7 @@ use serde_json::Value;
 
 use crate::event::SpanKind;
 use crate::ledger::{Line, NotALine, VERSION};
+use crate::redact::unescape;
 
 /// A line whose payload has not been parsed yet.
 ///
@@ -267,10 +268,8 @@ impl<'a> RawValue<'a> {
         if let Some(plain) = self.plain() {
             return Some(Cow::Borrowed(plain));
         }
-        if !self.text.starts_with('"') {
-            return None;
-        }
-        serde_json::from_str(self.text).ok().map(Cow::Owned)
+        let inside = self.text.strip_prefix('"')?.strip_suffix('"')?;
+        unescape(inside)
     }
 
     /// A whole number that is not negative.

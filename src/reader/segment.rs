@@ -169,9 +169,7 @@ impl SegmentReader {
                         path: self.path.clone(),
                         offset,
                         bytes: size - offset,
-                        why: NotALine::Damaged(
-                            "no newline at its end: its writer died over it".into(),
-                        ),
+                        why: NotALine::Torn,
                     }));
                 }
             }
@@ -194,6 +192,26 @@ impl SegmentReader {
         while let Some((start, end, skipped)) = self.line()? {
             if want(&self.buf[start..end]) {
                 return Ok(Some(self.found(start, end, skipped)));
+            }
+        }
+        Ok(None)
+    }
+
+    /// The same among the lines that begin before `until`, and where the line ends in the file.
+    #[cfg(feature = "mirror")]
+    pub(crate) fn next_before(
+        &mut self,
+        until: u64,
+        want: impl Fn(&[u8]) -> bool,
+    ) -> io::Result<Option<(Found<'_>, u64)>> {
+        self.next_seq = None;
+        while self.offset() < until {
+            let Some((start, end, skipped)) = self.line()? else {
+                break;
+            };
+            if want(&self.buf[start..end]) {
+                let line_end = self.offset();
+                return Ok(Some((self.found(start, end, skipped), line_end)));
             }
         }
         Ok(None)

@@ -12,7 +12,7 @@ const BLIND: Duration = Duration::from_millis(200);
 
 /// Directories in which something happened. A set, so that a busy writer costs no memory.
 #[derive(Debug, Default)]
-pub(super) struct Dirty {
+pub(crate) struct Dirty {
     /// The files and directories whose parent was watched.
     pub paths: HashSet<PathBuf>,
     /// Something was missed: look everywhere.
@@ -50,7 +50,7 @@ impl Shared {
 }
 
 #[derive(Debug)]
-pub(super) struct Watch {
+pub(crate) struct Watch {
     shared: Arc<Shared>,
     watcher: Option<RecommendedWatcher>,
     /// Some directory can't be watched (a limit, a file system that tells nothing): look now

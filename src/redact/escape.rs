@@ -120,6 +120,12 @@ pub(super) fn read_string(inside: &str) -> Content<'_> {
     }
 }
 
+/// The text of a string whose spelling between its quotes this is; none where that stands for no text.
+pub(crate) fn unescape(inside: &str) -> Option<Cow<'_, str>> {
+    let Content { text, sound } = read_string(inside);
+    sound.then_some(text)
+}
+
 /// The character of the `\uXXXX` at `at`, or of two of them, and how many bytes they take.
 fn unicode(bytes: &[u8], at: usize) -> (Option<char>, usize) {
     let Some(first) = four_digits(bytes, at + 2) else {

@@ -45,6 +45,6 @@ pub use mask::MaskKey;
 pub use scan::{Found, Redactor, Tally};
 pub use sizes::{Limits, Store, StoreFailed};
 
-pub(crate) use escape::write_string;
+pub(crate) use escape::{unescape, write_string};
 pub(crate) use names::FieldName;
 pub(crate) use piece::context_start;

@@ -1,5 +1,7 @@
 //! From an id, as copied from somewhere, to the lines that bear it.
 
+use std::borrow::Cow;
+use std::collections::BTreeSet;
 use std::fmt;
 use std::io;
 use std::path::Path;
@@ -75,6 +77,8 @@ pub struct FindId {
     exact: String,
     /// As a trace's or a span's id is written, if it can be one.
     hex: Option<String>,
+    /// Only how it begins is known.
+    begins: bool,
     finders: Vec<Finder<'static>>,
 }
 
@@ -82,10 +86,25 @@ impl FindId {
     /// An id as it was given: a trace or span id in any case, a trace id also with dashes, any
     /// other as it is.
     pub fn new(id: &str) -> Self {
+        Self::make(id, false)
+    }
+
+    /// All ids that begin like this, written the same ways.
+    ///
+    /// ```no_run
+    /// let ids = spanledger::session::FindId::beginning("4bf92f35").ids("sessions/ses_1")?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn beginning(id: &str) -> Self {
+        Self::make(id, true)
+    }
+
+    fn make(id: &str, begins: bool) -> Self {
         let exact = id.trim();
         let plain = exact.strip_prefix("0x").unwrap_or(exact);
         let hex: String = plain.chars().filter(|c| *c != '-').collect();
-        let is_hex = matches!(hex.len(), 16 | 32) && hex.bytes().all(|b: u8| b.is_ascii_hexdigit());
+        let fits = matches!(hex.len(), 16 | 32) || (begins && (1..32).contains(&hex.len()));
+        let is_hex = fits && hex.bytes().all(|b: u8| b.is_ascii_hexdigit());
         let hex = is_hex.then(|| hex.to_ascii_lowercase());
         // As it stands in a line, quotes and escapes included: no id is found inside another.
         let quoted = serde_json::Value::from(exact).to_string();
@@ -94,38 +113,47 @@ impl FindId {
         needles.dedup();
         let finders = needles
             .iter()
+            .map(|needle| &needle[..needle.len() - usize::from(begins)])
             .map(|needle| Finder::new(needle.as_bytes()).into_owned())
             .collect();
         Self {
             exact: exact.to_owned(),
             hex,
+            begins,
             finders,
         }
     }
 
     /// What a line has it as.
     pub fn matches(&self, line: &RawLine<'_>) -> Option<IdOf> {
-        if let Some(hex) = self.hex.as_deref() {
-            if line.span_id == Some(hex) {
-                return Some(IdOf::Span);
+        ids_of(line)
+            .find(|(what, id)| self.is(*what, id))
+            .map(|(what, _)| what)
+    }
+
+    fn is(&self, what: IdOf, id: &str) -> bool {
+        let wanted = match what {
+            IdOf::Span | IdOf::Trace => self.hex.as_deref(),
+            _ => Some(self.exact.as_str()),
+        };
+        wanted.is_some_and(|wanted| match self.begins {
+            true => id.starts_with(wanted),
+            false => id == wanted,
+        })
+    }
+
+    /// The ids of a session that it can be, at most a hundred of them.
+    pub fn ids(&self, session: impl AsRef<Path>) -> io::Result<BTreeSet<String>> {
+        let mut ids = BTreeSet::new();
+        self.in_session(session, |_, line| {
+            for (_, id) in ids_of(line).filter(|(what, id)| self.is(*what, id)) {
+                if ids.len() < 100 {
+                    ids.insert(id.into_owned());
+                }
             }
-            if line.trace_id == Some(hex) {
-                return Some(IdOf::Trace);
-            }
-        }
-        for (key, value) in line.payload().members() {
-            let what = match key {
-                "tool_call_id" => IdOf::ToolCall,
-                "message_id" => IdOf::Message,
-                "interrupt_id" => IdOf::Interrupt,
-                "response_id" => IdOf::Response,
-                _ => continue,
-            };
-            if value.text().as_deref() == Some(self.exact.as_str()) {
-                return Some(what);
-            }
-        }
-        (line.session_id == self.exact).then_some(IdOf::Session)
+            Ok::<(), io::Error>(())
+        })?;
+        Ok(ids)
     }
 
     /// Calls `take` with each line of a session that has it, segment after segment. What in the
@@ -155,6 +183,24 @@ impl FindId {
         }
         Ok(damages)
     }
+}
+
+/// The ids that a line bears, those that say most first.
+fn ids_of<'a>(line: &'a RawLine<'_>) -> impl Iterator<Item = (IdOf, Cow<'a, str>)> {
+    let span = line.span_id.map(|id| (IdOf::Span, Cow::Borrowed(id)));
+    let trace = line.trace_id.map(|id| (IdOf::Trace, Cow::Borrowed(id)));
+    let said = line.payload().members().filter_map(|(key, value)| {
+        let what = match key {
+            "tool_call_id" => IdOf::ToolCall,
+            "message_id" => IdOf::Message,
+            "interrupt_id" => IdOf::Interrupt,
+            "response_id" => IdOf::Response,
+            _ => return None,
+        };
+        Some((what, value.text()?))
+    });
+    let session = (IdOf::Session, Cow::Borrowed(line.session_id.as_ref()));
+    span.into_iter().chain(trace).chain(said).chain([session])
 }
 
 #[cfg(test)]

@@ -13,10 +13,12 @@
 
 mod chapters;
 mod find;
+mod glance;
 mod grep;
 mod node;
 mod retention;
 mod seek;
+mod standing;
 mod store;
 mod summary;
 
@@ -25,6 +27,7 @@ pub use find::{FindId, IdOf};
 pub use grep::{Text, texts};
 pub use node::{Node, NodeState};
 pub use retention::Retention;
-pub use seek::{blob, body, line, turn, whole};
-pub use store::{Entry, Resolve, Store};
-pub use summary::{Mishap, OpenSpan, Status, Summary, Writer};
+pub use seek::{Excerpt, blob, body, line, turn, whole};
+pub use standing::{Mishap, OpenSpan, Status, Writer};
+pub use store::{Entry, Resolve, Store, Survey, Unreadable};
+pub use summary::Summary;

@@ -5,18 +5,30 @@ use std::io::{self, Read};
 use std::path::Path;
 
 use super::chapters::{Chapter, Chapters};
+use super::store::tell;
 use crate::ledger::{Line, hex_digest, segments};
-use crate::reader::{Address, Found, RawValue, SegmentReader};
+use crate::reader::{Address, Damage, Found, RawValue, SegmentReader};
+
+/// One turn out of a session.
+#[derive(Clone, Debug, Default)]
+pub struct Excerpt {
+    /// The turn, if there is one.
+    pub chapter: Option<Chapter>,
+    /// What of the lines that were read on the way is damaged.
+    pub damages: Vec<Damage>,
+}
 
 /// A turn of a session by its index: found by halving, since a writer's turns only rise.
 ///
 /// ```no_run
-/// let chapter = spanledger::session::turn("sessions/ses_1", 3)?.expect("no such turn");
-/// println!("{} nodes", chapter.nodes.len());
+/// let turn = spanledger::session::turn("sessions/ses_1", 3)?;
+/// let chapter = turn.chapter.expect("no such turn");
+/// println!("{} nodes, {} places are damaged", chapter.nodes.len(), turn.damages.len());
 /// # Ok::<(), std::io::Error>(())
 /// ```
-pub fn turn(session: impl AsRef<Path>, index: u32) -> io::Result<Option<Chapter>> {
+pub fn turn(session: impl AsRef<Path>, index: u32) -> io::Result<Excerpt> {
     let mut found: Option<Chapter> = None;
+    let mut damages = Vec::new();
     for (_, path) in segments(session.as_ref())? {
         let mut reader = SegmentReader::open(&path)?;
         reader.halve(|line| Some(line.turn? < index))?;
@@ -24,7 +36,13 @@ pub fn turn(session: impl AsRef<Path>, index: u32) -> io::Result<Option<Chapter>
         let mut begun = false;
         let mut here = None;
         while let Some(item) = reader.next()? {
-            let Found::Line(line) = item else { continue };
+            let line = match item {
+                Found::Line(line) => line,
+                Found::Damaged(damage) => {
+                    tell(damage, &mut damages);
+                    continue;
+                }
+            };
             match line.turn {
                 Some(turn) if turn == index => begun = true,
                 Some(turn) if turn > index && begun => {
@@ -59,7 +77,10 @@ pub fn turn(session: impl AsRef<Path>, index: u32) -> io::Result<Option<Chapter>
             found = here;
         }
     }
-    Ok(found)
+    Ok(Excerpt {
+        chapter: found,
+        damages,
+    })
 }
 
 fn ready(chapters: &mut Chapters, index: u32) -> Option<Chapter> {

@@ -3,18 +3,15 @@
 use std::collections::HashMap;
 use std::fmt;
 use std::fs::File;
-use std::io::{self, Read, Seek, SeekFrom};
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
-use super::summary::{Status, Summary};
+use super::glance::{Glance, HEAD};
+use super::standing::Status;
+use super::summary::Summary;
 use crate::ledger::{Root, segments, writer_is_alive};
 use crate::reader::{Damage, Found, RawLine, SessionReader};
-
-/// A segment up to this size is read whole.
-const WHOLE: u64 = 64 * 1024;
-const HEAD: u64 = 16 * 1024;
-const TAIL: u64 = 16 * 1024;
 
 /// The sessions under a root.
 ///
@@ -45,6 +42,35 @@ pub struct Entry {
     pub status: Status,
     /// The size of its segments.
     pub bytes: u64,
+    /// What of that which was read is damaged, the torn tails of dead writers last; what lies
+    /// side by side and is damaged in the same way is told once.
+    pub damages: Vec<Damage>,
+    /// Whether every line was read, and not just the first and last ones.
+    pub whole: bool,
+}
+
+/// The sessions under a root, and those that can't be read at all.
+#[derive(Debug, Default)]
+pub struct Survey {
+    /// The sessions, the most recently active first.
+    pub entries: Vec<Entry>,
+    /// What is there and can't be read, by directory.
+    pub unreadable: Vec<Unreadable>,
+}
+
+/// A session of which not one line can be read.
+#[derive(Clone, Debug)]
+pub struct Unreadable {
+    /// Its directory.
+    pub dir: PathBuf,
+    /// Why not.
+    pub why: String,
+}
+
+impl fmt::Display for Unreadable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} can't be read: {}", self.dir.display(), self.why)
+    }
 }
 
 /// Why no session was found by what somebody typed.
@@ -148,28 +174,45 @@ impl Store {
             .clear();
     }
 
-    /// All sessions, the most recently active first. Ones that can't be read are left out of the
-    /// list and returned by [`glance`](Self::glance).
+    /// All sessions that can be read, the most recently active first. [`survey`](Self::survey)
+    /// also tells of the others.
     pub fn list(&self) -> io::Result<Vec<Entry>> {
+        Ok(self.survey()?.entries)
+    }
+
+    /// All sessions, by their first and last lines, and those that can't be read.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// let survey = spanledger::session::Store::new(dir.path()).survey()?;
+    /// for unreadable in &survey.unreadable {
+    ///     eprintln!("{unreadable}");
+    /// }
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn survey(&self) -> io::Result<Survey> {
         let dirs = self.dirs()?;
         let half = dirs.len().div_ceil(2);
-        let look = |dirs: &[PathBuf]| -> Vec<Entry> {
-            dirs.iter()
-                .filter_map(|dir| self.glance(dir).ok())
-                .collect()
+        let look = |dirs: &[PathBuf]| -> Survey {
+            let mut survey = Survey::default();
+            for dir in dirs {
+                self.look(dir, &mut survey);
+            }
+            survey
         };
-        let mut entries = if dirs.len() < 256 {
+        let mut survey = if dirs.len() < 256 {
             look(&dirs)
         } else {
             std::thread::scope(|scope| {
                 let other = scope.spawn(|| look(&dirs[half..]));
-                let mut entries = look(&dirs[..half]);
-                entries.extend(other.join().unwrap_or_default());
-                entries
+                let mut survey = look(&dirs[..half]);
+                let other = other.join().unwrap_or_default();
+                survey.entries.extend(other.entries);
+                survey.unreadable.extend(other.unreadable);
+                survey
             })
         };
-        entries.retain(|entry| entry.summary.last > 0);
-        entries.sort_by(|a, b| {
+        survey.entries.sort_by(|a, b| {
             let key = |e: &Entry| {
                 (
                     std::cmp::Reverse(e.summary.last),
@@ -178,28 +221,42 @@ impl Store {
             };
             key(a).cmp(&key(b))
         });
-        Ok(entries)
+        survey.unreadable.sort_by(|a, b| a.dir.cmp(&b.dir));
+        Ok(survey)
+    }
+
+    fn look(&self, dir: &Path, survey: &mut Survey) {
+        let why = match self.glance(dir) {
+            Ok(entry) if entry.summary.last > 0 => return survey.entries.push(entry),
+            // Its writer has made the directory and is about to write.
+            Ok(entry) if entry.bytes == 0 => return,
+            Ok(entry) => match entry.damages.first() {
+                Some(damage) => damage.to_string(),
+                None => "no line has a time".into(),
+            },
+            // Pruned while we looked.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return,
+            Err(error) => error.to_string(),
+        };
+        let dir = dir.to_owned();
+        survey.unreadable.push(Unreadable { dir, why });
     }
 
     /// One session, by its first and last lines.
     pub fn glance(&self, dir: &Path) -> io::Result<Entry> {
-        let mut summary = Summary::default();
-        let mut bytes = 0;
-        for (_, path) in segments(dir)? {
-            bytes += glance_at(&path, &mut summary)?;
+        let mut glance = Glance::default();
+        let mut torn = Vec::new();
+        for (number, path) in segments(dir)? {
+            torn.extend(glance.at(&path)?.map(|damage| (number, damage)));
         }
-        let status = summary.status(|writer| self.is_alive(writer));
-        Ok(Entry {
-            dir: dir.to_owned(),
-            summary,
-            status,
-            bytes,
-        })
+        let mut entry = self.entry(dir, glance.summary, glance.damages);
+        self.add_torn(torn, &mut entry);
+        (entry.bytes, entry.whole) = (glance.bytes, !glance.skipped);
+        Ok(entry)
     }
 
-    /// One session, read whole, and what in it is damaged; what lies side by side and is damaged
-    /// in the same way is told once.
-    pub fn read(&self, dir: &Path) -> io::Result<(Entry, Vec<Damage>)> {
+    /// One session, read whole.
+    pub fn read(&self, dir: &Path) -> io::Result<Entry> {
         let mut summary = Summary::default();
         let mut damages = Vec::new();
         let mut reader = SessionReader::open(dir)?;
@@ -209,19 +266,43 @@ impl Store {
                 Found::Damaged(damage) => tell(damage, &mut damages),
             }
         }
-        let bytes = reader.segments().map(|(_, segment)| segment.offset()).sum();
-        let status = summary.status(|writer| self.is_alive(writer));
-        let entry = Entry {
+        let (mut bytes, mut torn) = (0, Vec::new());
+        for (number, segment) in reader.segments() {
+            bytes += segment.offset();
+            torn.extend(segment.torn_tail()?.map(|damage| (number, damage)));
+        }
+        let mut entry = self.entry(dir, summary, damages);
+        self.add_torn(torn, &mut entry);
+        entry.bytes = bytes;
+        Ok(entry)
+    }
+
+    fn entry(&self, dir: &Path, summary: Summary, damages: Vec<Damage>) -> Entry {
+        Entry {
             dir: dir.to_owned(),
+            status: summary.status(|writer| self.is_alive(writer)),
             summary,
-            status,
-            bytes,
+            bytes: 0,
+            damages,
+            whole: true,
+        }
+    }
+
+    /// What follows the last newline of a segment is damage if its writer is gone: else it may yet
+    /// become a line.
+    fn add_torn(&self, torn: Vec<(u32, Damage)>, entry: &mut Entry) {
+        let gone = |seg: &u32| {
+            let writer = entry.summary.writers.get(seg);
+            !writer.is_some_and(|writer| self.is_alive(&writer.id))
         };
-        Ok((entry, damages))
+        let torn = torn.into_iter().filter(|(seg, _)| gone(seg));
+        let torn: Vec<_> = torn.map(|(_, damage)| damage).collect();
+        entry.damages.extend(torn);
     }
 
     /// The directory of the session that somebody means: an id, the beginning of one, or `last`
-    /// for the most recently active one that is nobody's subagent.
+    /// for the most recently active one that is nobody's subagent. Where all ids that begin so go
+    /// on from one of them, that one is meant.
     pub fn resolve(&self, text: &str) -> Result<PathBuf, Resolve> {
         let io = |error| Resolve::Io(self.root().to_owned(), error);
         if text == "last" {
@@ -259,6 +340,14 @@ impl Store {
             1 => Ok(found.remove(0).1),
             _ => {
                 found.sort();
+                // A subagent is often named after its parent, which could not be meant otherwise.
+                let (shortest, dir) = &found[0];
+                if found
+                    .iter()
+                    .all(|(id, _)| id.starts_with(shortest.as_str()))
+                {
+                    return Ok(dir.clone());
+                }
                 Err(Resolve::Ambiguous {
                     prefix: text.to_owned(),
                     candidates: found.into_iter().take(10).map(|(id, _)| id).collect(),
@@ -285,7 +374,7 @@ fn id_of(dir: &Path) -> Option<String> {
     Some(RawLine::parse(line).ok()?.session_id.into_owned())
 }
 
-fn tell(damage: Damage, damages: &mut Vec<Damage>) {
+pub(super) fn tell(damage: Damage, damages: &mut Vec<Damage>) {
     match damages.last_mut() {
         Some(last)
             if last.path == damage.path
@@ -296,59 +385,4 @@ fn tell(damage: Damage, damages: &mut Vec<Damage>) {
         }
         _ => damages.push(damage),
     }
-}
-
-fn take_all(bytes: &[u8], summary: &mut Summary) {
-    for line in crate::ledger::whole_lines(bytes) {
-        if let Ok(line) = RawLine::parse(line) {
-            summary.take(&line);
-        }
-    }
-}
-
-/// Takes a segment's first lines, and its last ones from where they add up: a checkpoint, or the
-/// end of the session. The segment's size.
-fn glance_at(path: &Path, summary: &mut Summary) -> io::Result<u64> {
-    let mut file = File::open(path)?;
-    let size = file.metadata()?.len();
-    let mut bytes = Vec::new();
-    if size <= WHOLE {
-        file.read_to_end(&mut bytes)?;
-        take_all(&bytes, summary);
-        return Ok(size);
-    }
-    file.by_ref().take(HEAD).read_to_end(&mut bytes)?;
-    let mut reach = TAIL;
-    loop {
-        let from = size.saturating_sub(reach).max(HEAD);
-        let mut tail = Vec::new();
-        file.seek(SeekFrom::Start(from))?;
-        file.by_ref().take(size - from).read_to_end(&mut tail)?;
-        if from == HEAD {
-            // It reaches back to the head: nothing is left out.
-            bytes.extend_from_slice(&tail);
-            take_all(&bytes, summary);
-            return Ok(size);
-        }
-        let first = memchr::memchr(b'\n', &tail).map_or(tail.len(), |at| at + 1);
-        let tail = &tail[first..];
-        if ends_session(tail) || has_checkpoint(tail) {
-            take_all(&bytes, summary);
-            summary.skip();
-            take_all(tail, summary);
-            return Ok(size);
-        }
-        reach *= 8;
-    }
-}
-
-fn has_checkpoint(bytes: &[u8]) -> bool {
-    memchr::memmem::find(bytes, b",\"kind\":\"checkpoint\",").is_some()
-}
-
-/// Whether the last line ends a run and tells its totals.
-fn ends_session(bytes: &[u8]) -> bool {
-    let last = crate::ledger::whole_lines(bytes).last();
-    let line = last.and_then(|line| RawLine::parse(line).ok());
-    line.is_some_and(|line| line.kind == "session_end" && line.payload().get("totals").is_some())
 }

@@ -4,115 +4,10 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
-use crate::event::{SpanKind, Totals, Usage};
+use super::standing::{Mishap, OpenSpan, Status, Writer};
+use crate::event::{Marks, SpanKind, Totals, Usage};
 use crate::ledger::parse_time;
 use crate::reader::{Address, RawLine, RawValue};
-
-/// How a session stands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum Status {
-    /// Something is going on.
-    Busy,
-    /// A run is open, and nothing happens in it.
-    Idle,
-    /// It waits for a person.
-    Waiting,
-    /// It tries something again.
-    Retrying,
-    /// It ended with an error, or says that it is in one.
-    Error,
-    /// It ended.
-    Ended,
-    /// Its process died while something was open.
-    Interrupted,
-}
-
-impl Status {
-    /// The word for it.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Busy => "busy",
-            Self::Idle => "idle",
-            Self::Waiting => "waiting",
-            Self::Retrying => "retrying",
-            Self::Error => "error",
-            Self::Ended => "ended",
-            Self::Interrupted => "interrupted",
-        }
-    }
-
-    /// Reads the word for it.
-    pub fn parse(text: &str) -> Option<Self> {
-        let all = [
-            Self::Busy,
-            Self::Idle,
-            Self::Waiting,
-            Self::Retrying,
-            Self::Error,
-            Self::Ended,
-            Self::Interrupted,
-        ];
-        all.into_iter().find(|status| status.as_str() == text)
-    }
-
-    /// Whether somebody is still at it.
-    pub const fn is_live(self) -> bool {
-        matches!(
-            self,
-            Self::Busy | Self::Idle | Self::Waiting | Self::Retrying
-        )
-    }
-}
-
-/// Something that went wrong, and where it is told.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Mishap {
-    /// The line that tells of it.
-    pub address: Address,
-    /// What it was about: a tool, a model, an event.
-    pub what: String,
-    /// What it said.
-    pub message: String,
-}
-
-/// A span that no line has closed.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct OpenSpan {
-    /// Its open line.
-    pub address: Address,
-    /// The kind of its open line.
-    pub kind: String,
-    /// A tool's name, a model's, an agent's.
-    pub name: String,
-    /// What it was called with, cut.
-    pub input: Option<String>,
-    /// When it began, in nanoseconds since 1970.
-    pub since: u64,
-    /// Who opened it.
-    pub seg: u32,
-    parent: Option<String>,
-}
-
-/// A writer of the session.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Writer {
-    /// Its id, by which it can be told whether it lives.
-    pub id: String,
-    /// What its segment's first line says of the process, as JSON text.
-    process: Box<str>,
-    /// The spanledger that wrote it.
-    pub version: String,
-    /// Why the session exists although no run named it.
-    pub implicit: Option<String>,
-}
-
-impl Writer {
-    /// What is known of its process: pid, host, exe, argv, cwd, git, ….
-    pub fn process(&self) -> Value {
-        serde_json::from_str(&self.process).unwrap_or_default()
-    }
-}
 
 /// What the lines of a session add up to. Feed it every line, or the first and the last ones: the
 /// totals that ride on some of them make up for what lies between.
@@ -144,12 +39,15 @@ pub struct Summary {
     pub runs: u64,
     /// When its first line was written, in nanoseconds since 1970.
     pub first: u64,
-    /// When its last line was written.
+    /// When something last happened in it: its last line, unless that was written in the place of
+    /// a writer that had died.
     pub last: u64,
     /// Sessions that began inside it.
     pub branches: Vec<String>,
     /// The writers of its segments, by number.
     pub writers: BTreeMap<u32, Writer>,
+    /// The segment of its newest run.
+    run_seg: Option<u32>,
     /// What is open, by span id.
     pub open: BTreeMap<String, OpenSpan>,
     /// Decisions that a person owes, by interrupt id.
@@ -168,6 +66,12 @@ pub struct Summary {
     pub gaps: Vec<(Address, String)>,
     /// By writer, named by its first segment: what it counted is told in each of them.
     totals: BTreeMap<u32, Totals>,
+    /// The same way.
+    marks: BTreeMap<u32, Marks>,
+    /// Lines were left out and nobody has told yet what they were marked with.
+    untold: bool,
+    /// Nobody ever did.
+    marks_unknown: bool,
     before_skip: BTreeMap<String, OpenSpan>,
 }
 
@@ -187,8 +91,11 @@ impl Summary {
         if self.first == 0 {
             self.first = ts;
         }
-        self.last = self.last.max(ts);
         let kind = line.kind.as_ref();
+        // Whoever closes what the dead left open, however much later, does not make it young.
+        if self.last == 0 || !matches!(kind, "segment" | "checkpoint" | "interrupted") {
+            self.last = self.last.max(ts);
+        }
         if let Some(span) = SpanKind::from_open_kind(kind) {
             self.opened(line, span, ts);
         } else if SpanKind::is_close_kind(kind) {
@@ -196,6 +103,27 @@ impl Summary {
         } else {
             self.event(line);
         }
+        let mut marks = Marks::default();
+        marks.count(line.as_bytes());
+        if marks != Marks::default() {
+            self.marks_of(line.seg).add(&marks);
+        }
+    }
+
+    /// Who wrote its newest run; without one, whoever came last.
+    pub fn writer(&self) -> Option<&Writer> {
+        let run = self.run_seg.and_then(|seg| self.writers.get(&seg));
+        run.or_else(|| self.writers.values().next_back())
+    }
+
+    /// What was masked, cut and lost, and whether that is all of it. It isn't where lines were
+    /// left out and their writer, an older one, did not count.
+    pub fn marks(&self) -> (Marks, bool) {
+        let mut sum = Marks::default();
+        for marks in self.marks.values() {
+            sum.add(marks);
+        }
+        (sum, !self.untold && !self.marks_unknown)
     }
 
     /// What the writers counted, added up.
@@ -254,11 +182,35 @@ impl Summary {
             .max_by_key(|span| (span.kind != "turn_start", span.since))
     }
 
-    fn totals_of(&mut self, seg: u32) -> &mut Totals {
+    /// The first segment of a segment's writer.
+    fn first_of(&self, seg: u32) -> u32 {
         let writer = self.writers.get(&seg);
         let first = writer.and_then(|writer| self.writers.iter().find(|(_, w)| w.id == writer.id));
-        let first = first.map_or(seg, |(seg, _)| *seg);
+        first.map_or(seg, |(seg, _)| *seg)
+    }
+
+    fn totals_of(&mut self, seg: u32) -> &mut Totals {
+        let first = self.first_of(seg);
         self.totals.entry(first).or_default()
+    }
+
+    fn marks_of(&mut self, seg: u32) -> &mut Marks {
+        let first = self.first_of(seg);
+        self.marks.entry(first).or_default()
+    }
+
+    /// Takes over what a writer tells of its marks up to here.
+    fn told_marks(&mut self, seg: u32, totals: &Value) {
+        let Some(told) = Marks::from_totals(totals) else {
+            return;
+        };
+        self.untold = false;
+        let marks = self.marks_of(seg);
+        // A gap that was written just before it was told may not be counted yet.
+        marks.masked = marks.masked.max(told.masked);
+        marks.cut = marks.cut.max(told.cut);
+        marks.gaps = marks.gaps.max(told.gaps);
+        marks.missing = marks.missing.max(told.missing);
     }
 
     fn field(line: &RawLine<'_>, name: &str) -> Option<String> {
@@ -287,6 +239,7 @@ impl Summary {
         match kind {
             SpanKind::Run => {
                 self.runs += u64::from(!late);
+                self.run_seg = Some(line.seg);
                 self.ended = None;
                 self.agent = self.agent.take().or_else(|| text("agent"));
                 for (slot, name) in [
@@ -381,7 +334,8 @@ impl Summary {
         if outcome == "error" {
             let what = text("tool_id")
                 .or_else(|| text("model_id"))
-                .or_else(|| text("agent"));
+                .or_else(|| text("agent"))
+                .or_else(|| text("name"));
             self.mishap(line, what.unwrap_or_else(|| line.kind.clone().into_owned()));
         }
         let told = match kind {
@@ -389,6 +343,9 @@ impl Summary {
             _ => None,
         };
         let told = told.and_then(|value| value.value());
+        if let Some(told) = &told {
+            self.told_marks(line.seg, told);
+        }
         let totals = self.totals_of(seg);
         if let Some(told) = told.as_ref().and_then(Totals::from_json) {
             // Its writer counted everything up to here, seen by us or not.
@@ -428,6 +385,7 @@ impl Summary {
 
     /// Lines are left out here: what the ones before said to be open may be over.
     pub fn skip(&mut self) {
+        self.marks_unknown |= std::mem::replace(&mut self.untold, true);
         self.before_skip = std::mem::take(&mut self.open);
     }
 
@@ -438,6 +396,9 @@ impl Summary {
         };
         if let Some(told) = said.get("totals").and_then(Totals::from_json) {
             *self.totals_of(line.seg) = told;
+        }
+        if let Some(totals) = said.get("totals") {
+            self.told_marks(line.seg, totals);
         }
         let listed = said.get("open").and_then(Value::as_array);
         let others = self.open.iter().filter(|(_, span)| span.seg != line.seg);
@@ -514,6 +475,7 @@ impl Summary {
             "gap" => {
                 let count = line.payload().get("count").and_then(|value| value.u64());
                 self.missing = self.missing.saturating_add(count.unwrap_or(0));
+                self.marks_of(line.seg).gap(count.unwrap_or(0));
                 self.gaps
                     .push((line.address(), text("cause").unwrap_or_default()));
             }
@@ -544,7 +506,8 @@ impl Summary {
                 "since": time(span.since),
             })
         });
-        let newest = self.writers.values().next_back();
+        let newest = self.writer();
+        let (marks, known) = self.marks();
         json!({
             "session_id": self.session_id,
             "status": status.as_str(),
@@ -572,7 +535,9 @@ impl Summary {
             "pending": self.pending.keys().collect::<Vec<_>>(),
             "first_error": mishap(&self.first_error),
             "last_error": mishap(&self.last_error),
-            "missing_events": self.missing,
+            "missing_events": marks.missing,
+            "masked": known.then_some(marks.masked),
+            "cut": known.then_some(marks.cut),
             "gaps": self.gaps.iter().map(|(at, cause)| json!({"address": at.to_string(), "cause": cause})).collect::<Vec<_>>(),
             "process": newest.map(Writer::process),
             "spanledger": newest.map(|writer| &writer.version),

@@ -166,10 +166,7 @@ impl SessionRun {
     pub fn parent(mut self, remote: RemoteContext) -> Self {
         self.under = Under {
             span: None,
-            parent: Some(Parent::Remote {
-                trace: remote.trace,
-                span: remote.span,
-            }),
+            parent: Some(Parent::Remote(remote)),
         };
         self
     }
@@ -178,7 +175,7 @@ impl SessionRun {
     pub fn detached(mut self) -> Self {
         self.under = Under {
             span: None,
-            parent: Some(Parent::Root),
+            parent: Some(Parent::Detached),
         };
         self
     }

@@ -5,7 +5,7 @@ use tracing::Span;
 
 use super::session::Session;
 use super::stream::Stream;
-use crate::event::{AsFailure, Failure, Outcome, RawFields, Usage};
+use crate::event::{AsFailure, Failure, Outcome, RawFields, RemoteContext, Usage};
 use crate::layer::{Located, Op, on_span};
 
 /// Records on agent spans, past every neighbour: nothing given here becomes a `tracing` field.
@@ -48,6 +48,40 @@ pub trait SpanExt {
 
     /// The session the span belongs to, as a handle that can go anywhere.
     fn session(&self) -> Option<Session>;
+
+    /// The span (or the agent span around it) as other processes know it, to be told to them: a
+    /// `traceparent` and a `tracestate`.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # use tracing_subscriber::layer::SubscriberExt;
+    /// # let (layer, _guard) = spanledger::builder().root(dir.path()).build()?;
+    /// # let _default = tracing::subscriber::set_default(tracing_subscriber::registry().with(layer));
+    /// # use spanledger::{SpanExt, spans};
+    /// let tool = spans::tool_call("fetch", "call_1").start();
+    /// let context = tool.remote_context().expect("a ledger is recording");
+    /// println!("traceparent: {}", context.traceparent());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    fn remote_context(&self) -> Option<RemoteContext>;
+
+    /// The span (or the agent span around it) as a context of the OpenTelemetry API, for what takes
+    /// one: spans with an explicit parent, futures moved to where no span is current. Empty where no
+    /// agent span is.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # use tracing_subscriber::layer::SubscriberExt;
+    /// # let (layer, _guard) = spanledger::builder().root(dir.path()).build()?;
+    /// # let _default = tracing::subscriber::set_default(tracing_subscriber::registry().with(layer));
+    /// use opentelemetry::trace::TraceContextExt;
+    /// use spanledger::{SpanExt, spans};
+    /// let tool = spans::tool_call("fetch", "call_1").start();
+    /// assert!(tool.otel_context().span().span_context().is_valid());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[cfg(feature = "mirror")]
+    fn otel_context(&self) -> opentelemetry::Context;
 
     /// An answer of the model as it arrives. See [`Stream`].
     fn stream(&self, message_id: &str) -> Stream;
@@ -105,6 +139,16 @@ impl SpanExt for Span {
 
     fn session(&self) -> Option<Session> {
         locate(self).map(Session::new)
+    }
+
+    fn remote_context(&self) -> Option<RemoteContext> {
+        locate(self)?.remote_context()
+    }
+
+    #[cfg(feature = "mirror")]
+    fn otel_context(&self) -> opentelemetry::Context {
+        let located = locate(self);
+        located.map_or_else(opentelemetry::Context::new, |at| at.otel_context())
     }
 
     fn stream(&self, message_id: &str) -> Stream {

@@ -2,6 +2,7 @@
 
 use serde::Serialize;
 
+use crate::event::RemoteContext;
 use crate::events::{self, Event};
 use crate::layer::{Located, Place};
 
@@ -58,6 +59,11 @@ impl Session {
     /// What the session is doing: busy, idle, waiting, retrying, error.
     pub fn status(&self, status: &str) {
         self.record(events::session_status(status));
+    }
+
+    /// The span that the handle came from, as other processes know it; none for a handle by id.
+    pub fn remote_context(&self) -> Option<RemoteContext> {
+        self.located.remote_context()
     }
 
     /// Closes what dead processes left open in this session. How many spans that were.

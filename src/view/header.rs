@@ -3,8 +3,8 @@
 use serde_json::Value;
 
 use super::style::Style;
-use super::text::{self, cost, count, cut, duration, line, thousands};
-use crate::session::{Entry, Mishap, Status};
+use super::text::{self, cost, count, cut, duration, line, plural, thousands};
+use crate::session::{Entry, Mishap, Status, Summary};
 
 /// A status in its colour.
 pub(super) fn paint_status(status: Status, text: &str, style: &Style) -> String {
@@ -17,18 +17,152 @@ pub(super) fn paint_status(status: Status, text: &str, style: &Style) -> String 
     }
 }
 
-/// The header of a session.
+/// How many gaps are told one by one.
+const GAPS: usize = 3;
+
+/// The header of a session: who, how it stands, what it did with what, and what went wrong.
 pub fn header(entry: &Entry, style: &Style) -> Vec<String> {
     let summary = &entry.summary;
-    let mut out = Vec::new();
-    let mut put = |text: String| out.push(cut(&text, style.width).into_owned());
-
     let agent = summary.agent.as_deref().unwrap_or("(no run)");
-    put(format!("{}  {}", line(&summary.session_id), line(agent)));
+    let mut first = format!("{}  {}", line(&summary.session_id), line(agent));
     if let Some(title) = &summary.title {
-        put(format!("  {}", line(title)));
+        first.push_str(&format!("  {}", line(title)));
+    }
+    let mut out = vec![cut(&first, style.width).into_owned()];
+
+    let status = entry.status.as_str();
+    let time = format!(
+        "{} to {} ({})",
+        style.moment(summary.first),
+        style.clock(summary.last),
+        duration(summary.last.saturating_sub(summary.first)),
+    );
+    let stands = format!("{status}  {}", line(&why(entry, style)));
+    let mut rows = pair(("status", stands.trim_end()), ("time", &time), style);
+    rows[0] = rows[0].replacen(status, &paint_status(entry.status, status, style), 1);
+    out.extend(rows);
+    out.extend(pair(
+        ("counts", &counts(summary)),
+        ("tokens", &tokens(summary)),
+        style,
+    ));
+    let process = process_line(entry).unwrap_or_default();
+    out.extend(pair(
+        ("model", &line(&model(summary))),
+        ("process", &line(&process)),
+        style,
+    ));
+    if let Some(parent) = &summary.parent_session_id {
+        out.extend(pair(
+            ("parent", &format!("subagent of {}", line(parent))),
+            ("", ""),
+            style,
+        ));
+    }
+    if let Some(from) = &summary.branched_from {
+        out.extend(pair(
+            ("branch", &format!("of {}", line(from))),
+            ("", ""),
+            style,
+        ));
     }
 
+    let mut bad = |name: &str, text: &str| {
+        let text = format!("  {name:<8} {text}");
+        out.push(style.red(&cut(&text, style.width)));
+    };
+    let told = |mishap: &Mishap| {
+        let (what, message) = (line(&mishap.what), line(&mishap.message));
+        format!("{} {what}: {message}", mishap.address)
+    };
+    if let Some(first) = &summary.first_error {
+        bad("error", &told(first));
+    }
+    if let (Some(first), Some(last)) = (&summary.first_error, &summary.last_error)
+        && first.address != last.address
+    {
+        bad("last", &told(last));
+    }
+    for (address, cause) in summary.gaps.iter().take(GAPS) {
+        let cause = line(cause);
+        bad("gap", &format!("{address} events are missing: {cause}"));
+    }
+    let (marks, _) = summary.marks();
+    let more = marks
+        .gaps
+        .saturating_sub(summary.gaps.len().min(GAPS) as u64);
+    if more > 0 {
+        let missing = thousands(marks.missing);
+        bad(
+            "gaps",
+            &format!("{more} more; {missing} events missing in all"),
+        );
+    }
+    out
+}
+
+/// Two facts on one row where that is wide enough, else on two.
+fn pair(first: (&str, &str), second: (&str, &str), style: &Style) -> Vec<String> {
+    let row = |(name, text): (&str, &str)| {
+        let text = format!("  {name:<8} {text}");
+        cut(&text, style.width).trim_end().to_owned()
+    };
+    let both = format!("{}   {} {}", row(first), second.0, second.1);
+    match second.1.is_empty() {
+        true => vec![row(first)],
+        false if text::fits(&both, style.width) => vec![both],
+        false => vec![row(first), row(second)],
+    }
+}
+
+/// What is open and since when, or how it ended.
+fn why(entry: &Entry, style: &Style) -> String {
+    let summary = &entry.summary;
+    match (&summary.ended, summary.deepest()) {
+        (_, Some(open)) => {
+            let verb = if entry.status.is_live() {
+                "open since"
+            } else {
+                "was open since"
+            };
+            let named = named_span(&open.kind, &open.name);
+            let since = style.clock(open.since);
+            format!("{named} {verb} {since} at {}", open.address)
+        }
+        (Some((outcome, _)), None) if outcome == "interrupted" => "its process died".into(),
+        (Some((outcome, Some(reason))), None) => format!("{outcome}, {reason}"),
+        (Some((outcome, None)), None) => outcome.clone(),
+        (None, None) => String::new(),
+    }
+}
+
+fn counts(summary: &Summary) -> String {
+    let totals = summary.totals();
+    [
+        plural(totals.turns, "turn"),
+        plural(totals.model_calls, "model call"),
+        plural(totals.tool_calls, "tool call"),
+        plural(totals.errors, "error"),
+    ]
+    .join(", ")
+}
+
+fn tokens(summary: &Summary) -> String {
+    let usage = summary.totals().usage;
+    format!(
+        "{} in ({} cached), {} out ({} reasoning), {}",
+        count(usage.input_tokens),
+        count(usage.cache_read_tokens),
+        count(usage.output_tokens),
+        count(usage.reasoning_tokens),
+        match usage.cost_usd {
+            None => "cost –".into(),
+            known => cost(known),
+        },
+    )
+}
+
+fn model(summary: &Summary) -> String {
     let mut model = match (&summary.provider_id, &summary.model_id) {
         (Some(provider), Some(model)) => format!("{provider}/{model}"),
         (None, Some(model)) => model.clone(),
@@ -40,92 +174,7 @@ pub fn header(entry: &Entry, style: &Style) -> Vec<String> {
     if let Some(temperature) = summary.temperature {
         model.push_str(&format!(", temperature {temperature}"));
     }
-    put(format!("  model    {}", line(&model)));
-
-    let totals = summary.totals();
-    let plural =
-        |n: u64, one: &str| format!("{} {one}{}", thousands(n), if n == 1 { "" } else { "s" });
-    put(format!(
-        "  counts   {}, {}, {}, {}",
-        plural(totals.turns, "turn"),
-        plural(totals.model_calls, "model call"),
-        plural(totals.tool_calls, "tool call"),
-        plural(totals.errors, "error"),
-    ));
-    let usage = &totals.usage;
-    put(format!(
-        "  tokens   {} in ({} cached), {} out ({} reasoning)   cost {}",
-        count(usage.input_tokens),
-        count(usage.cache_read_tokens),
-        count(usage.output_tokens),
-        count(usage.reasoning_tokens),
-        cost(usage.cost_usd),
-    ));
-    put(format!(
-        "  time     {} to {} ({})",
-        style.moment(summary.first),
-        style.clock(summary.last),
-        duration(summary.last.saturating_sub(summary.first)),
-    ));
-    if let Some(process) = process_line(entry) {
-        put(format!("  process  {}", line(&process)));
-    }
-    if let Some(parent) = &summary.parent_session_id {
-        put(format!("  parent   subagent of {}", line(parent)));
-    }
-    if let Some(from) = &summary.branched_from {
-        put(format!("  branch   of {}", line(from)));
-    }
-
-    let status = entry.status.as_str();
-    let mut why = String::new();
-    match (&summary.ended, summary.deepest()) {
-        (_, Some(open)) => {
-            let verb = if entry.status.is_live() {
-                "open since"
-            } else {
-                "was open since"
-            };
-            let named = named_span(&open.kind, &open.name);
-            why = format!(
-                "{named} {verb} {} at {}",
-                style.clock(open.since),
-                open.address
-            );
-        }
-        (Some((outcome, reason)), None) => {
-            why.clone_from(outcome);
-            if let Some(reason) = reason {
-                why.push_str(&format!(", {reason}"));
-            }
-        }
-        _ => {}
-    }
-    let plain = cut(&format!("  status   {status}  {}", line(&why)), style.width).into_owned();
-    out.push(plain.replacen(status, &paint_status(entry.status, status, style), 1));
-
-    let mut mishap = |name: &str, mishap: &Mishap| {
-        let text = format!(
-            "  {name:<8} {} {}: {}",
-            mishap.address,
-            line(&mishap.what),
-            line(&mishap.message)
-        );
-        out.push(style.red(&cut(&text, style.width)));
-    };
-    if let Some(first) = &summary.first_error {
-        mishap("error", first);
-    }
-    if let (Some(first), Some(last)) = (&summary.first_error, &summary.last_error)
-        && first.address != last.address
-    {
-        mishap("last", last);
-    }
-    for (address, cause) in &summary.gaps {
-        let text = format!("  gap      {address} events are missing: {}", line(cause));
-        out.push(style.red(&cut(&text, style.width)));
-    }
-    out
+    model
 }
 
 /// What is open, in a word or two.
@@ -143,7 +192,7 @@ pub(crate) fn named_span(kind: &str, name: &str) -> String {
 }
 
 fn process_line(entry: &Entry) -> Option<String> {
-    let writer = entry.summary.writers.values().next_back()?;
+    let writer = entry.summary.writer()?;
     let process = writer.process();
     let text = |name: &str| process.get(name).and_then(Value::as_str);
     let mut parts = Vec::new();

@@ -23,7 +23,7 @@ pub fn list(entries: &[(usize, &Entry)], style: &Style) -> Vec<String> {
     let heads = ["STATUS", "TURNS", "TOOLS", "ERR", "TOKENS", "COST", "AGE"];
     let mut head = row(&pad("SESSION", id_width), &pad(heads[0], 11), &heads[1..]);
     if wide {
-        head.push_str(&words("AGENT", "MODEL", "FIRST MESSAGE"));
+        head.push_str(&words("AGENT", "MODEL", "TITLE · FIRST MESSAGE"));
     }
     let mut out = vec![style.dim(cut(&head, style.width).trim_end())];
     for (depth, entry) in entries {
@@ -45,8 +45,9 @@ pub fn list(entries: &[(usize, &Entry)], style: &Style) -> Vec<String> {
         let status = paint_status(entry.status, &pad(entry.status.as_str(), 11), style);
         let mut text = row(&pad(&id(*depth, entry), id_width), &status, &numbers);
         let word = |text: &Option<String>| line(text.as_deref().unwrap_or("–")).into_owned();
-        let message = summary.title.as_ref().or(summary.first_message.as_ref());
-        let message = line(message.map_or("", String::as_str));
+        let said = [&summary.title, &summary.first_message];
+        let said: Vec<_> = said.into_iter().flatten().map(|text| line(text)).collect();
+        let message = said.join(" · ");
         let said = words(&word(&summary.agent), &word(&summary.model_id), &message);
         if wide {
             let used = id_width + 12 + NUMBERS.iter().map(|width| width + 1).sum::<usize>();

@@ -9,6 +9,7 @@ mod row;
 mod status;
 mod style;
 mod timeline;
+mod title;
 mod turn;
 
 pub use event::{Brief, Tone, brief};

@@ -7,12 +7,26 @@ use crate::session::{Node, NodeState};
 /// What one node looks like: a word for what it is, the rest of its line, and text below it.
 pub(super) struct Row {
     pub label: String,
+    /// What it is about; cut to the room there is.
     pub text: String,
+    /// Numbers and words that are told in any case: the last wording, if none before it fits.
+    pub facts: Vec<String>,
+    /// What is told where there is room: of each the first wording that fits.
+    pub extras: Vec<Vec<String>>,
     /// A message: it begins on the row itself.
     pub said: Option<(Tone, Said)>,
-    /// What stands below the row, each behind a mark.
-    pub below: Vec<(Tone, char, Said)>,
+    /// What stands below the row, each behind a mark, unless the row has room for it.
+    pub below: Vec<Below>,
     pub tone: Tone,
+}
+
+/// A text that stands below a row.
+pub(super) struct Below {
+    pub tone: Tone,
+    pub mark: char,
+    pub said: Said,
+    /// How many lines are shown unless everything is asked for.
+    pub lines: usize,
 }
 
 /// A text, and where the rest of it is if this is only its head.
@@ -40,12 +54,23 @@ pub(super) enum Tone {
     Look,
 }
 
-/// What a node looks like. `rules` is what its permissions said, where they need no row of their own.
-pub(super) fn row(node: &Node, rules: Option<&str>) -> Option<Row> {
+/// What the permissions of a tool came to, where they need no rows of their own.
+#[derive(Default)]
+pub(super) struct Verdict {
+    /// What is told in any case: that it was denied, or that a person was asked.
+    firm: Vec<String>,
+    /// A rule that let it pass, or what the rule was.
+    soft: Vec<Vec<String>>,
+}
+
+/// What a node looks like, with what its permissions came to.
+pub(super) fn row(node: &Node, verdict: Verdict) -> Option<Row> {
     let said = |name: &str| node.text(name).map(|text| line(&text).into_owned());
     let mut row = Row {
         label: line(&node.kind).into_owned(),
         text: String::new(),
+        facts: Vec::new(),
+        extras: Vec::new(),
         said: None,
         below: Vec::new(),
         tone: Tone::Plain,
@@ -60,33 +85,12 @@ pub(super) fn row(node: &Node, rules: Option<&str>) -> Option<Row> {
         "model_call" => {
             row.label = "model".into();
             row.tone = Tone::Good;
-            row.text = model_text(node);
+            row.model(node);
         }
         "tool_call" => {
             row.label = "tool".into();
             row.tone = Tone::Good;
-            row.text = said("tool_id").unwrap_or_default();
-            let input = node
-                .get("command")
-                .or_else(|| node.get("args"))
-                .map(input_value);
-            match input {
-                // What is short enough to read at a glance stands on the row itself.
-                Some(input) if input.text.len() <= 28 && !input.text.contains('\n') => {
-                    row.text.push_str(&format!("  {}", input.text));
-                }
-                Some(input) => row.below.push((Tone::Plain, '←', input)),
-                None => {}
-            }
-            row.text.push_str(&how_it_went(node));
-            if let Some(rules) = rules {
-                row.text.push_str(&format!("  {rules}"));
-            }
-            for name in ["result", "stdout", "stderr"] {
-                if let Some(output) = node.get(name) {
-                    row.below.push((Tone::Quiet, '→', said_value(output)));
-                }
-            }
+            row.tool(node, verdict);
         }
         "permission_request" => {
             row.label = "permission".into();
@@ -101,10 +105,10 @@ pub(super) fn row(node: &Node, rules: Option<&str>) -> Option<Row> {
             row.label = "compaction".into();
             row.tone = Tone::Look;
             let n = node.get("summarized_message_count").and_then(|v| v.u64());
-            row.text = format!("{} messages summarized{}", count(n), how_it_went(node));
-            if let Some(summary) = node.text("summary") {
-                row.below
-                    .push((Tone::Quiet, ' ', summary.into_owned().into()));
+            row.text = format!("{} messages summarized", count(n));
+            row.facts = vec![how_it_went(node)];
+            if let Some(summary) = node.get("summary") {
+                row.put_below(Tone::Quiet, '→', said_value(summary), 1);
             }
         }
         "session_start" | "session_resume" => {
@@ -143,7 +147,7 @@ pub(super) fn row(node: &Node, rules: Option<&str>) -> Option<Row> {
             row.label = "subagent".into();
             row.tone = Tone::Look;
             let (agent, id) = (said("agent"), said("child_session_id"));
-            row.text = format!("{}  {}", agent.unwrap_or_default(), id.unwrap_or_default());
+            row.text = format!("{} {}", agent.unwrap_or_default(), id.unwrap_or_default());
         }
         "artifact" => {
             row.label = "artifact".into();
@@ -156,6 +160,8 @@ pub(super) fn row(node: &Node, rules: Option<&str>) -> Option<Row> {
             row.label = "attempt".into();
             let (id, why) = (said("id"), said("rationale"));
             row.text = format!("{}  {}", id.unwrap_or_default(), why.unwrap_or_default());
+            let metrics = node.get("metrics").map(|metrics| vec![show_value(metrics)]);
+            row.extras.extend(metrics);
         }
         "system_prompt" | "tool_catalog" | "permission_rules" => {
             row.tone = Tone::Quiet;
@@ -191,7 +197,8 @@ pub(super) fn row(node: &Node, rules: Option<&str>) -> Option<Row> {
         }
         "span_start" => {
             row.label = "span".into();
-            row.text = format!("{}{}", said("name").unwrap_or_default(), how_it_went(node));
+            row.text = said("name").unwrap_or_default();
+            row.facts = vec![how_it_went(node)];
         }
         "session_status" => {
             row.label = "status".into();
@@ -206,9 +213,13 @@ pub(super) fn row(node: &Node, rules: Option<&str>) -> Option<Row> {
         }
     }
     if let Some(error) = node.error() {
-        row.below.push((Tone::Bad, '✗', error.into()));
+        row.put_below(Tone::Bad, '✗', error.into(), 2);
     }
-    row.text = line(&row.text).into_owned();
+    // Whatever of it came from a trace, none of it moves the terminal.
+    let texts = row.extras.iter_mut().flatten().chain(&mut row.facts);
+    for text in texts.chain([&mut row.text, &mut row.label]) {
+        *text = line(text.trim_end()).into_owned();
+    }
     Some(row)
 }
 
@@ -234,6 +245,70 @@ impl Row {
         }
         self.said = said.map(|said| (tone, said));
     }
+
+    fn model(&mut self, node: &Node) {
+        let said = |name: &str| node.text(name).map(|text| line(&text).into_owned());
+        self.text = said("model_id").unwrap_or_default();
+        if let Some(purpose) = said("purpose").filter(|purpose| purpose != "main") {
+            self.text.push_str(&format!(" for {purpose}"));
+        }
+        let mut went = how_it_went(node);
+        if let Some(attempt) = node.get("attempt").and_then(|v| v.u64()).filter(|n| *n > 1) {
+            went.push_str(&format!("  try {attempt}"));
+        }
+        self.facts = match node.get("usage") {
+            Some(usage) => {
+                let n = |name: &str| count(usage.get(name).and_then(|v| v.u64()));
+                let (input, output) = (n("input_tokens"), n("output_tokens"));
+                let usd = usage.get("cost_usd").and_then(|v| v.f64());
+                let usd = usd.map_or_else(String::new, |usd| format!("  {}", cost(Some(usd))));
+                vec![
+                    format!("{went}  {input} in, {output} out{usd}"),
+                    format!("{went}  {input} → {output}{usd}"),
+                ]
+            }
+            None => vec![went],
+        };
+        for name in ["variant", "finish_reason"] {
+            self.extras.extend(said(name).map(|text| vec![text]));
+        }
+    }
+
+    fn tool(&mut self, node: &Node, verdict: Verdict) {
+        let name = node.text("tool_id").unwrap_or_default();
+        self.text = line(&name).into_owned();
+        let input = node.get("command").or_else(|| node.get("args"));
+        if let Some(input) = input {
+            self.put_below(Tone::Plain, '←', input_value(input), 1);
+        }
+        let mut facts = how_it_went(node);
+        for firm in verdict.firm {
+            match firm.strip_prefix("denied") {
+                Some(by) if facts.ends_with("DENIED") => facts.push_str(by),
+                _ => facts.push_str(&format!("  {firm}")),
+            }
+        }
+        self.facts = vec![facts];
+        self.extras = verdict.soft;
+        // Of what failed, more is wanted.
+        let failed = node.get("error").is_some()
+            || node.get("exit_code").is_some_and(|code| code.json() != "0");
+        for name in ["result", "stdout", "stderr"] {
+            if let Some(output) = node.get(name) {
+                let lines = if failed { 2 } else { 1 };
+                self.put_below(Tone::Quiet, '→', said_value(output), lines);
+            }
+        }
+    }
+
+    fn put_below(&mut self, tone: Tone, mark: char, said: Said, lines: usize) {
+        self.below.push(Below {
+            tone,
+            mark,
+            said,
+            lines,
+        });
+    }
 }
 
 /// A message without text, by what it is made of: the tools that are called, or that answer.
@@ -249,36 +324,6 @@ pub(super) fn parts_text(parts: RawValue<'_>) -> String {
         line(&text).into_owned()
     });
     texts.collect::<Vec<_>>().join(", ")
-}
-
-fn model_text(node: &Node) -> String {
-    let said = |name: &str| node.text(name).map(|text| line(&text).into_owned());
-    let mut text = said("model_id").unwrap_or_default();
-    if let Some(variant) = said("variant") {
-        text.push_str(&format!(" ({variant})"));
-    }
-    if let Some(purpose) = said("purpose").filter(|purpose| purpose != "main") {
-        text.push_str(&format!(" for {purpose}"));
-    }
-    if let Some(attempt) = node.get("attempt").and_then(|v| v.u64()).filter(|n| *n > 1) {
-        text.push_str(&format!(" try {attempt}"));
-    }
-    text.push_str(&how_it_went(node));
-    if let Some(usage) = node.get("usage") {
-        let n = |name: &str| usage.get(name).and_then(|v| v.u64());
-        text.push_str(&format!(
-            "  {} → {}",
-            count(n("input_tokens")),
-            count(n("output_tokens"))
-        ));
-        if let Some(usd) = usage.get("cost_usd").and_then(|v| v.f64()) {
-            text.push_str(&format!("  {}", cost(Some(usd))));
-        }
-    }
-    if let Some(reason) = said("finish_reason") {
-        text.push_str(&format!("  {reason}"));
-    }
-    text
 }
 
 fn permission_text(node: &Node) -> String {
@@ -304,6 +349,8 @@ fn how_it_went(node: &Node) -> String {
     let mut text = String::new();
     match (node.state, node.duration) {
         (NodeState::Open, _) => text.push_str("  still open"),
+        // What was not done took no time of its own.
+        _ if node.outcome().as_deref() == Some("denied") => {}
         (_, Some(ns)) => text.push_str(&format!("  {}", duration(ns))),
         _ => {}
     }
@@ -363,22 +410,61 @@ fn input_value(value: RawValue<'_>) -> Said {
     }
 }
 
-/// What a permission said in a word, if nobody had to be asked.
-pub(super) fn settled(node: &Node) -> Option<String> {
-    let asked = node.text("decided_by").is_some() || node.text("interrupt_id").is_some();
-    let word = match node.text("action")?.as_ref() {
-        "allow" if !asked => "allowed",
-        "deny" if !asked => "denied",
-        _ => return None,
-    };
-    let said = |name: &str| node.text(name).map(|text| line(&text).into_owned());
-    let by = said("source")
-        .map(|source| format!(" by {source}"))
-        .unwrap_or_default();
-    let pattern = said("pattern")
-        .map(|pattern| format!(" ({pattern})"))
-        .unwrap_or_default();
-    Some(format!("{word}{by}{pattern}"))
+impl Verdict {
+    /// Takes a permission and what happened in it. Whether it is told by that: one that nobody
+    /// has decided yet, or in which more happened than a question and its answer, has its rows.
+    pub fn take(&mut self, node: &Node, inside: &[&Node]) -> bool {
+        let answers = |kind: &str| inside.iter().find(move |node| node.kind.as_ref() == kind);
+        let simple = |node: &&Node| matches!(node.kind.as_ref(), "hitl_request" | "hitl_response");
+        let action = node.text("action").unwrap_or_default();
+        if node.state == NodeState::Open || action.is_empty() || !inside.iter().all(simple) {
+            return false;
+        }
+        let said = |name: &str| {
+            let own = node.get(name);
+            let value = own.or_else(|| answers("hitl_response")?.get(name));
+            value.map(|value| line(&show_value(value)).into_owned())
+        };
+        let by = said("source").map_or_else(String::new, |source| format!(" by {source}"));
+        let pattern = said("pattern").filter(|pattern| pattern != "*");
+        let pattern = pattern.map(|pattern| format!("({pattern})"));
+        let asked = action == "ask"
+            || answers("hitl_request").is_some()
+            || ["decided_by", "interrupt_id"]
+                .iter()
+                .any(|name| node.get(name).is_some());
+        if asked {
+            let word = match (action.as_ref(), node.outcome().as_deref()) {
+                ("ask", Some("denied")) => Some("denied".into()),
+                ("ask", Some("ok")) if node.get("decided_by").is_some() => Some("allowed".into()),
+                ("ask", _) => None,
+                (action, _) => Some(line(action).into_owned()),
+            };
+            let Some(decision) = said("decision").or(word) else {
+                return false;
+            };
+            let who = said("decided_by").map_or_else(String::new, |who| format!(" {who}"));
+            let took = node
+                .duration
+                .map_or_else(String::new, |ns| format!(", {}", duration(ns)));
+            self.firm.push(format!("asked{who}: {decision}{took}"));
+            self.soft.extend(pattern.map(|pattern| vec![pattern]));
+            return true;
+        }
+        match action.as_ref() {
+            "allow" => {
+                let whole = pattern.map(|pattern| format!("allowed{by} {pattern}"));
+                let words = [format!("allowed{by}"), "allowed".into()];
+                self.soft.push(whole.into_iter().chain(words).collect());
+            }
+            "deny" => {
+                self.firm.push(format!("denied{by}"));
+                self.soft.extend(pattern.map(|pattern| vec![pattern]));
+            }
+            _ => return false,
+        }
+        true
+    }
 }
 
 /// A value on one line.

@@ -2,7 +2,7 @@
 
 use super::header::{named_span, paint_status};
 use super::style::Style;
-use super::text::{cut, line, size, thousands};
+use super::text::{cut, line, plural, size};
 use crate::session::{Entry, Summary, Writer};
 
 /// The newest writer of a session that lives.
@@ -84,14 +84,15 @@ pub fn root(root: &str, entries: &[Entry], bytes: u64, style: &Style) -> Vec<Str
     let mut out = vec![
         format!("  root     {}", line(root)),
         format!(
-            "  size     {} in {} sessions, {live} of them live",
+            "  size     {} in {}, {live} of them live",
             size(bytes),
-            thousands(entries.len() as u64),
+            plural(entries.len() as u64, "session"),
         ),
     ];
     if dead > 0 {
         out.push(style.yellow(&format!(
-            "  open     {dead} sessions whose process died: `spanledger recover` closes what it left open",
+            "  open     {} whose process died: `spanledger recover` closes what it left open",
+            plural(dead as u64, "session"),
         )));
     }
     out

@@ -47,10 +47,15 @@ pub fn columns(text: &str) -> usize {
     text.width()
 }
 
+/// Whether a text takes no more than so many columns. Of a long one that is known at once.
+pub(super) fn fits(text: &str, max: usize) -> bool {
+    // A text of no more bytes than columns fits, whatever is in it.
+    text.len() <= max || (text.len() <= max * 8 && columns(text) <= max)
+}
+
 /// Cuts a safe text to so many columns, with `…` where something is gone.
 pub fn cut(text: &str, max: usize) -> Cow<'_, str> {
-    // A text of no more bytes than columns fits, whatever is in it.
-    if text.len() <= max || (text.len() <= max * 8 && columns(text) <= max) {
+    if fits(text, max) {
         return Cow::Borrowed(text);
     }
     let mut out = String::new();
@@ -127,6 +132,17 @@ pub fn thousands(n: u64) -> String {
         out.push(digit);
     }
     out
+}
+
+/// So many of something, in words.
+///
+/// ```
+/// use spanledger::view::text::plural;
+/// assert_eq!(plural(1, "turn"), "1 turn");
+/// assert_eq!(plural(1200, "turn"), "1,200 turns");
+/// ```
+pub fn plural(n: u64, one: &str) -> String {
+    format!("{} {one}{}", thousands(n), if n == 1 { "" } else { "s" })
 }
 
 /// A size for people.

@@ -2,16 +2,18 @@
 
 use std::collections::HashMap;
 
-use super::row::{Said, Tone, row, settled};
+use super::row::{Row, Said, Tone, Verdict, row};
 use super::style::Style;
-use super::text::{self, cost, count, cut, duration, line, pad, pad_left, thousands, wrap};
+use super::text::{self, columns, cut, duration, pad, pad_left, wrap};
+use super::title::title;
 use crate::session::{Chapter, Node, NodeState};
 
-const BAR: usize = 10;
-/// `+12m30s ` and the bar with a blank behind it.
-const GUTTER: usize = 8 + BAR + 1;
-/// How many lines of a text are shown unless everything is asked for.
+/// `+12m30s` and a blank behind it.
+const OFFSET: usize = 8;
+/// How many lines of a message are shown unless everything is asked for.
 const LINES: usize = 2;
+/// Of a text longer than this only the beginning is looked at.
+const LONG: usize = 64 * 1024;
 /// The column that says what a row is.
 const LABEL: usize = 10;
 
@@ -43,6 +45,21 @@ impl std::fmt::Debug for Timeline<'_> {
 struct Span {
     start: u64,
     end: u64,
+    /// Outside turns there is nothing to measure against: each row tells the time of day.
+    outside: bool,
+}
+
+impl Span {
+    fn of(chapter: &Chapter) -> Self {
+        let all = || chapter.span.iter().chain(&chapter.nodes);
+        let start = all().map(|node| node.start).min().unwrap_or(0);
+        let ends = all().map(|node| node.start.saturating_add(node.duration.unwrap_or(0)));
+        Self {
+            start,
+            end: ends.max().unwrap_or(start),
+            outside: chapter.turn.is_none(),
+        }
+    }
 }
 
 impl<'a> Timeline<'a> {
@@ -64,26 +81,24 @@ impl<'a> Timeline<'a> {
 
     /// The lines of a chapter.
     pub fn chapter(&self, chapter: &Chapter) -> Vec<String> {
+        let mut out = self.title(chapter);
+        out.extend(self.rows(chapter));
+        out
+    }
+
+    /// What a turn begins with; nothing for what lies outside turns.
+    pub fn title(&self, chapter: &Chapter) -> Vec<String> {
+        match chapter.turn {
+            Some(_) => title(chapter, Span::of(chapter).start, self.style),
+            None => Vec::new(),
+        }
+    }
+
+    /// What happened in a chapter.
+    pub fn rows(&self, chapter: &Chapter) -> Vec<String> {
         let mut out = Vec::new();
         let nodes: Vec<&Node> = chapter.nodes.iter().collect();
-        let start = chapter
-            .span
-            .as_ref()
-            .map(|span| span.start)
-            .into_iter()
-            .chain(nodes.iter().map(|node| node.start))
-            .min()
-            .unwrap_or(0);
-        let end = nodes
-            .iter()
-            .chain(chapter.span.as_ref().iter())
-            .map(|node| node.start.saturating_add(node.duration.unwrap_or(0)))
-            .max()
-            .unwrap_or(start);
-        let span = Span { start, end };
-        if chapter.turn.is_some() {
-            out.extend(self.turn_lines(chapter, &span));
-        }
+        let span = Span::of(chapter);
         let mut children: HashMap<u64, Vec<&Node>> = HashMap::new();
         let spans: HashMap<u64, ()> = nodes
             .iter()
@@ -109,30 +124,29 @@ impl<'a> Timeline<'a> {
         out: &mut Vec<String>,
     ) {
         nodes.sort_by_key(|node| (node.start, node.address));
-        for node in nodes.iter() {
+        let mut nodes = nodes.iter().peekable();
+        while let Some(node) = nodes.next() {
             // Taken out: where two lines claim one id, what is inside is shown once.
             let inside = node.span_id.and_then(|id| children.remove(&id));
             let mut inside = inside.unwrap_or_default();
-            let mut rules = Vec::new();
-            if !self.style.full && node.kind.as_ref() == "tool_call" {
-                // A rule that let a tool pass is a word on its row; a person's answer has its own.
-                inside.retain(|child| {
-                    let bare = child.span_id.is_none_or(|id| !children.contains_key(&id));
-                    let settled = (bare && child.kind.as_ref() == "permission_request")
-                        .then(|| settled(child))
-                        .flatten();
-                    let keep = settled.is_none();
-                    rules.extend(settled);
-                    keep
-                });
+            let mut verdict = Verdict::default();
+            let mut begun_with = Vec::new();
+            if !self.style.full {
+                if node.kind.as_ref() == "tool_call" {
+                    inside.retain(|child| !settles(child, children, &mut verdict));
+                }
+                let begins = matches!(node.kind.as_ref(), "session_start" | "session_resume");
+                while let Some(next) = nodes.next_if(|next| begins && in_force(next).is_some()) {
+                    begun_with.extend(in_force(next).filter(|text| !text.is_empty()));
+                }
             }
-            self.node(
-                node,
-                (!rules.is_empty()).then(|| rules.join(", ")),
-                depth,
-                span,
-                out,
-            );
+            if let Some(mut row) = row(node, verdict) {
+                if !begun_with.is_empty() {
+                    row.text
+                        .push_str(&format!(" with {}", begun_with.join(", ")));
+                }
+                self.row(node, row, depth, span, out);
+            }
             // A tree deeper than this is a mistake, or an attempt on our stack.
             if depth < 64 {
                 self.level(&mut inside, children, depth + 1, span, out);
@@ -140,100 +154,102 @@ impl<'a> Timeline<'a> {
         }
     }
 
-    fn turn_lines(&self, chapter: &Chapter, span: &Span) -> Vec<String> {
-        let turn = chapter.turn.unwrap_or(0);
-        let mut text = format!("Turn {turn}");
-        let mut add = |part: String| text.push_str(&format!("  {part}"));
-        add(self.style.clock(span.start));
-        match &chapter.span {
-            Some(node) if node.state == NodeState::Open => add("still open".into()),
-            Some(node) => add(duration(node.duration.unwrap_or(0))),
-            None => {}
-        }
-        let usage = turn_usage(chapter);
-        if let Some(input) = usage.input {
-            add(format!(
-                "{} in, {} out",
-                thousands(input),
-                count(usage.output)
-            ));
-        }
-        if usage.cost.is_some() {
-            add(cost(usage.cost));
-        }
-        if let Some(reason) = chapter
-            .span
-            .as_ref()
-            .and_then(|node| node.text("stop_reason"))
-        {
-            add(line(&reason).into_owned());
-        }
-        let outcome = chapter.span.as_ref().and_then(|node| node.outcome());
-        if let Some(outcome) = outcome.filter(|o| !matches!(o.as_ref(), "ok" | "unset")) {
-            add(line(&outcome).to_uppercase());
-        }
-        let mut out = vec![self.style.bold(&cut(&text, self.style.width))];
-        let split = time_split(chapter);
-        let parts = split.iter().filter(|(_, ns)| *ns > 0);
-        let parts: Vec<_> = parts
-            .map(|(who, ns)| format!("{who} {}", duration(*ns)))
-            .collect();
-        if !parts.is_empty() {
-            out.push(self.style.dim(&format!("        {}", parts.join(", "))));
-        }
-        out
-    }
-
-    fn node(
-        &self,
-        node: &Node,
-        rules: Option<String>,
-        depth: usize,
-        span: &Span,
-        out: &mut Vec<String>,
-    ) {
-        let Some(row) = row(node, rules.as_deref()) else {
-            return;
-        };
+    fn row(&self, node: &Node, row: Row, depth: usize, span: &Span, out: &mut Vec<String>) {
         let indent = "  ".repeat(depth.min(12));
-        let room = self
-            .style
-            .width
-            .saturating_sub(GUTTER + indent.len())
-            .max(30);
-        let label = pad(&row.label, LABEL);
+        let bar = self.bar(node, span);
+        let gutter = match span.outside {
+            true => pad(&self.style.clock(node.start), OFFSET + columns(&bar)),
+            false => {
+                let offset = format!("+{}", duration(node.start.saturating_sub(span.start)));
+                format!("{} {bar}", pad_left(&offset, OFFSET - 1))
+            }
+        };
+        let gutter = format!("{gutter} ");
+        let before = columns(&gutter) + indent.len() + LABEL + 1;
+        // What stands below begins where the text does, and has the row's whole width.
+        let wide = self.style.width.saturating_sub(before).max(20);
         let address = node.address.to_string();
-        let taken = LABEL + 1 + address.len() + 2;
-        let mut below = row.below;
-        let mut text = cut(&row.text, room.saturating_sub(taken)).into_owned();
+        let room = wide.saturating_sub(address.len() + 2);
+        let blank = " ".repeat(before);
+        let mut below = Vec::new();
+
+        let named = columns(&cut(&row.text, room + 1));
+        let fitting = |facts: &&String| text::fits(facts, room.saturating_sub(named));
+        let facts = row.facts.iter().find(fitting).or(row.facts.last());
+        let facts = facts.map_or("", String::as_str);
+        let facts = cut(facts, room.saturating_sub(named.min(8))).into_owned();
+        let left = room.saturating_sub(columns(&facts));
+        let mut text = cut(&row.text, left).into_owned();
+        // Where nothing may be hidden, what has no room on the row stands below it.
+        let mut hidden = Vec::new();
+        if self.style.full {
+            let whole = row.facts.last().map_or("", String::as_str);
+            hidden.extend((!text::fits(&row.text, left)).then(|| row.text.clone()));
+            hidden
+                .extend((facts.ends_with('…') && facts != whole).then(|| whole.trim().to_owned()));
+        }
+        let mut texts = row.below.into_iter().peekable();
+        // What a tool was called with stands before how it went.
+        let fits = |text: &str, said: &Said, more: usize| {
+            let short = said.elsewhere.is_none() && !said.text.trim_end().contains('\n');
+            let left = room.saturating_sub(columns(text) + more);
+            short && said.text.len() < 8 * room && text::fits(&text::line(&said.text), left)
+        };
+        let input = texts.next_if(|item| item.mark == '←');
+        if let Some(item) = input {
+            match fits(&text, &item.said, columns(&facts) + 2) {
+                true => text.push_str(&format!("  {}", text::line(item.said.text.trim_end()))),
+                false => below.push(item),
+            }
+        }
+        text.push_str(&facts);
+        for extra in &row.extras {
+            let left = room.saturating_sub(columns(&text) + 2);
+            match extra.iter().find(|words| text::fits(words, left)) {
+                Some(words) => text.push_str(&format!("  {words}")),
+                None if self.style.full => hidden.extend(extra.first().cloned()),
+                None => {}
+            }
+        }
+        // So does what came of it, if it fits and nothing has to stand above it.
+        if !self.style.full {
+            while let Some(item) =
+                texts.next_if(|item| below.is_empty() && fits(&text, &item.said, 4))
+            {
+                let said = text::line(item.said.text.trim_end()).into_owned();
+                let mark = item.mark.to_string();
+                text.push_str(&format!("  {mark} {said}"));
+            }
+        }
+        below.extend(texts);
         let mut spoken = Vec::new();
         if let Some((tone, said)) = row.said {
             // What somebody said begins on the row itself.
-            let mut lines = wrap(&said.text, room.saturating_sub(taken));
+            let room = room.saturating_sub(columns(&text) + usize::from(!text.is_empty()));
+            let mut lines = self.some(&said, room, LINES);
             text = format!("{text} {}", lines.remove(0))
                 .trim_start()
                 .to_owned();
-            spoken = self.some(tone, lines, &said);
+            spoken = lines.iter().map(|line| self.tone(tone, line)).collect();
         }
-        let offset = format!("+{}", duration(node.start.saturating_sub(span.start)));
-        let gutter = format!("{} {} ", pad_left(&offset, 7), self.bar(node, span));
         out.push(format!(
             "{}{indent}{} {text}{}{}",
             self.style.dim(&gutter),
-            self.tone(row.tone, &label),
+            self.tone(row.tone, &pad(&row.label, LABEL)),
             if text.is_empty() { "" } else { "  " },
             self.style.dim(&address),
         ));
-        let blank = " ".repeat(GUTTER + indent.len() + LABEL + 1);
         out.extend(spoken.into_iter().map(|line| format!("{blank}{line}")));
-        for (tone, mark, said) in below.drain(..) {
-            let lines = wrap(&said.text, room.saturating_sub(LABEL + 3));
-            for (index, line) in self.some(tone, lines, &said).into_iter().enumerate() {
-                let mark = if index == 0 { mark } else { ' ' };
-                out.push(format!(
-                    "{blank}{} {line}",
-                    self.tone(tone, &mark.to_string())
-                ));
+        if !hidden.is_empty() {
+            let lines = wrap(&hidden.join("  "), wide);
+            out.extend(lines.iter().map(|line| format!("{blank}{line}")));
+        }
+        for item in below {
+            let lines = self.some(&item.said, wide.saturating_sub(2), item.lines);
+            for (index, line) in lines.into_iter().enumerate() {
+                let mark = if index == 0 { item.mark } else { ' ' };
+                let mark = self.tone(item.tone, &mark.to_string());
+                out.push(format!("{blank}{mark} {}", self.tone(item.tone, &line)));
             }
         }
         if let (Some(lines), "subagent") = (self.subagents, node.kind.as_ref())
@@ -243,29 +259,42 @@ impl<'a> Timeline<'a> {
         }
     }
 
-    /// The first lines of a text, and how much is hidden.
-    fn some(&self, tone: Tone, lines: Vec<String>, said: &Said) -> Vec<String> {
-        let shown = if self.style.full {
-            lines.len()
-        } else {
-            LINES.min(lines.len())
+    /// The first lines of a text, and at the end of the last of them how much is hidden.
+    fn some(&self, said: &Said, room: usize, max: usize) -> Vec<String> {
+        let size = || text::size(said.text.len() as u64);
+        if !self.style.full && said.text.len() > LONG {
+            // Whoever counts its lines has to go through all of it.
+            let head = said.text.chars().take(room * (max + 1)).collect();
+            let elsewhere = said
+                .elsewhere
+                .clone()
+                .unwrap_or_else(|| format!("{} in all", size()));
+            let head = Said {
+                text: head,
+                elsewhere: Some(elsewhere),
+            };
+            return self.some(&head, room, max);
+        }
+        let mut lines = wrap(&said.text, room);
+        let all = lines.len();
+        if !self.style.full {
+            lines.truncate(max);
+        }
+        let more = match (&said.elsewhere, all - lines.len()) {
+            (Some(elsewhere), _) => elsewhere.clone(),
+            (None, 0) => return lines,
+            (None, 1) => format!("+1 line, {} in all", size()),
+            (None, n) => format!("+{} lines, {} in all", text::thousands(n as u64), size()),
         };
-        let hidden = lines.len() - shown;
-        let mut out: Vec<_> = lines[..shown]
-            .iter()
-            .map(|line| self.tone(tone, line))
-            .collect();
-        let more = match (&said.elsewhere, hidden) {
-            (Some(elsewhere), _) => Some(format!("… {elsewhere}")),
-            (None, 0) => None,
-            (None, 1) => Some("… 1 more line".to_owned()),
-            (None, n) => Some(format!(
-                "… {n} more lines, {} in all",
-                text::size(said.text.len() as u64)
-            )),
-        };
-        out.extend(more.map(|more| self.style.dim(&more)));
-        out
+        if let Some(last) = lines.last_mut() {
+            let left = room.saturating_sub(columns(&more) + 1);
+            let head = match columns(last) + 2 <= left {
+                true => format!("{last} …"),
+                false => format!("{}…", cut(last, left.max(8)).trim_end_matches('…')),
+            };
+            *last = format!("{head} {}", self.style.dim(&more));
+        }
+        lines
     }
 
     fn tone(&self, tone: Tone, text: &str) -> String {
@@ -281,108 +310,81 @@ impl<'a> Timeline<'a> {
 
     /// Where in the turn it lies, and how much of it it took.
     fn bar(&self, node: &Node, span: &Span) -> String {
+        let bar = (self.style.width / 10).clamp(6, 16);
+        if span.outside {
+            return " ".repeat(bar);
+        }
         let whole = span.end.saturating_sub(span.start).max(1);
         let at = |ns: u64| {
             let part = ns.saturating_sub(span.start).min(whole);
-            (part as u128 * BAR as u128 / u128::from(whole)) as usize
+            (part as u128 * bar as u128 / u128::from(whole)) as usize
         };
-        let from = at(node.start).min(BAR - 1);
+        let from = at(node.start).min(bar - 1);
         let (to, mark) = match (node.state, node.duration) {
-            (NodeState::Open, _) => (BAR, '▒'),
+            (NodeState::Open, _) => (bar, '▒'),
             (_, Some(ns)) => (at(node.start.saturating_add(ns)).max(from + 1), '█'),
             (_, None) => (from + 1, '·'),
         };
-        (0..BAR)
+        (0..bar)
             .map(|i| if (from..to).contains(&i) { mark } else { ' ' })
             .collect()
     }
 }
 
-struct TurnUsage {
-    input: Option<u64>,
-    output: Option<u64>,
-    cost: Option<f64>,
+/// Whether a permission inside a tool is told on the tool's row. What happened in it goes with it.
+fn settles(child: &Node, children: &mut HashMap<u64, Vec<&Node>>, verdict: &mut Verdict) -> bool {
+    if child.kind.as_ref() != "permission_request" {
+        return false;
+    }
+    let inside = child.span_id.and_then(|id| children.get(&id));
+    let settled = verdict.take(child, inside.map_or(&[], Vec::as_slice));
+    if settled && let Some(id) = child.span_id {
+        children.remove(&id);
+    }
+    settled
 }
 
-/// What a turn used: what its model calls say, else what it says itself.
-fn turn_usage(chapter: &Chapter) -> TurnUsage {
-    let mut sum = TurnUsage {
-        input: None,
-        output: None,
-        cost: None,
+/// What a run begins with, and where it is told; nothing of what has no row of its own.
+fn in_force(node: &Node) -> Option<String> {
+    let what = match node.kind.as_ref() {
+        "system_prompt" => "prompt",
+        "tool_catalog" => "tools",
+        "permission_rules" => "rules",
+        "session_title" => return Some(String::new()),
+        _ => return None,
     };
-    let calls = chapter
-        .nodes
-        .iter()
-        .filter(|node| node.kind.as_ref() == "model_call");
-    let mut add = |node: &Node| {
-        let Some(usage) = node.get("usage") else {
-            return;
-        };
-        let n = |name: &str| usage.get(name).and_then(|v| v.u64());
-        let plus = |sum: &mut Option<u64>, n: Option<u64>| {
-            if let Some(n) = n {
-                *sum = Some(sum.unwrap_or(0).saturating_add(n));
-            }
-        };
-        plus(&mut sum.input, n("input_tokens"));
-        plus(&mut sum.output, n("output_tokens"));
-        if let Some(usd) = usage.get("cost_usd").and_then(|v| v.f64()) {
-            sum.cost = Some(sum.cost.unwrap_or(0.0) + usd);
-        }
-    };
-    calls.for_each(&mut add);
-    if sum.input.is_none()
-        && sum.output.is_none()
-        && let Some(span) = &chapter.span
-    {
-        let mut own = sum;
-        if let Some(usage) = span.get("usage") {
-            own.input = usage.get("input_tokens").and_then(|v| v.u64());
-            own.output = usage.get("output_tokens").and_then(|v| v.u64());
-            own.cost = own.cost.or(usage.get("cost_usd").and_then(|v| v.f64()));
-        }
-        return own;
-    }
-    sum
+    Some(format!("{what} {}", node.address))
 }
 
-/// The turn's time: what models, tools and persons took. Overlaps count once for each.
-fn time_split(chapter: &Chapter) -> [(&'static str, u64); 3] {
-    let mut spans: [Vec<(u64, u64)>; 3] = Default::default();
-    for node in &chapter.nodes {
-        let Some(ns) = node.duration else { continue };
-        let which = match node.kind.as_ref() {
-            "model_call" => 0,
-            "tool_call" => 1,
-            "permission_request"
-                if node.text("action").as_deref() == Some("ask")
-                    || node.text("decided_by").is_some() =>
-            {
-                2
-            }
-            _ => continue,
-        };
-        spans[which].push((node.start, node.start.saturating_add(ns)));
-    }
-    let person = covered(&mut spans[2]);
-    let tool = covered(&mut spans[1]).saturating_sub(person);
-    [
-        ("model", covered(&mut spans[0])),
-        ("tool", tool),
-        ("person", person),
-    ]
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::reader::RawLine;
+    use crate::session::Chapters;
 
-/// How much time intervals cover together.
-fn covered(spans: &mut [(u64, u64)]) -> u64 {
-    spans.sort_unstable();
-    let mut sum = 0;
-    let mut until = 0;
-    for (from, to) in spans.iter() {
-        let from = (*from).max(until);
-        sum += to.saturating_sub(from);
-        until = until.max(*to);
+    /// On each level two spans that claim one id, and the two of the next level inside it: shown
+    /// under both of them, twelve levels would be thousands of rows.
+    #[test]
+    fn what_is_inside_two_spans_of_one_id_is_shown_once() {
+        const LEVELS: u64 = 12;
+        let mut chapters = Chapters::default();
+        for level in 1..=LEVELS {
+            for _ in 0..2 {
+                // A close line whose open line is missing is a node of its own, whatever its id.
+                let line = serde_json::json!({
+                    "v": 1, "seg": 1, "seq": level, "ts": "2026-11-16T00:31:05.123456Z",
+                    "kind": "tool_result", "session_id": "s", "turn": 1,
+                    "trace_id": "0".repeat(32), "span_id": format!("{level:016x}"),
+                    "parent_span_id": format!("{:016x}", level - 1),
+                    "payload": {"tool_id": format!("level-{level}"), "duration_ns": 1},
+                });
+                chapters.take(&RawLine::parse(line.to_string().as_bytes()).unwrap());
+            }
+        }
+        let chapter = chapters.finish().remove(0);
+        assert_eq!(chapter.nodes.len() as u64, 2 * LEVELS);
+        let lines = Timeline::new(&Style::plain()).chapter(&chapter);
+        let shown = lines.iter().filter(|line| line.contains("level-")).count();
+        assert_eq!(shown, chapter.nodes.len());
     }
-    sum
 }

@@ -104,6 +104,7 @@ impl TurnFacts {
                 "action": text("action"),
                 "source": text("source"),
                 "decided_by": text("decided_by"),
+                "decision": node.get("decision").and_then(|v| v.value()),
                 "rule": node.get("rule").and_then(|v| v.value()),
                 "permission_rules_digest": text("permission_rules_digest"),
             })),
@@ -270,6 +271,11 @@ impl TurnFacts {
             );
             if made["decided_by"].is_string() {
                 text.push_str(&format!(", {}", said(made, "decided_by")));
+            }
+            match &made["decision"] {
+                Value::Null => {}
+                Value::String(decision) => text.push_str(&format!(": {}", line(decision))),
+                decision => text.push_str(&format!(": {}", line(&decision.to_string()))),
             }
             text.push_str(&format!("  {}", said(made, "address")));
             out.push(cut(&text, style.width).into_owned());

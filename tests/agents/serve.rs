@@ -34,6 +34,12 @@ pub fn run(socket: &str, root: &str, settings: &[&str]) {
                 builder = builder.sync(Sync::Interval(every));
             }
             "name" => {}
+            "service" => builder = builder.resource("service.name", value),
+            #[cfg(feature = "mirror")]
+            "otlp" => {
+                let otlp = spanledger::mirror::Otlp::new().endpoint(value);
+                builder = builder.otlp(otlp.linger(Duration::ZERO));
+            }
             _ => panic!("no setting {name}"),
         }
     }

@@ -4,12 +4,10 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use http::{HeaderMap, HeaderName, HeaderValue};
-use opentelemetry_proto::tonic::collector::trace::v1::{
-    ExportTracePartialSuccess, ExportTraceServiceResponse,
-};
 use prost::Message;
 use spanledger::mirror::Verdict;
 use spanledger::mirror::classify;
+use spanledger::mirror::otlp::{ExportTracePartialSuccess, ExportTraceServiceResponse};
 use spanledger::redact::{MaskKey, Redaction, Redactor};
 use tonic::{Code, Status};
 use tonic_types::{ErrorDetails, StatusExt, pb};

@@ -1,7 +1,7 @@
 //! How spans end: status, error, denial, a writer that is gone.
 
-use opentelemetry_proto::tonic::trace::v1::status::StatusCode;
 use serde_json::json;
+use spanledger::mirror::otlp::status::StatusCode;
 use spanledger::{Failure, SpanExt, spans};
 
 use crate::scene::{attributes, lines, mapped, named, one, sent};

@@ -1,7 +1,7 @@
 //! Spans of other libraries that were recognised: sent as the library made them.
 
-use opentelemetry_proto::tonic::trace::v1::span::SpanKind;
 use serde_json::json;
+use spanledger::mirror::otlp::span::SpanKind;
 use tracing::field::Empty;
 use tracing::info_span;
 

@@ -2,12 +2,13 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::Arc;
 
-use opentelemetry_proto::tonic::common::v1::any_value::Value as Any;
-use opentelemetry_proto::tonic::common::v1::{AnyValue, KeyValue};
-use opentelemetry_proto::tonic::trace::v1::Span;
 use serde_json::{Value, json};
-use spanledger::mirror::{self, Origin};
+use spanledger::mirror::otlp::Span;
+use spanledger::mirror::otlp::any_value::Value as Any;
+use spanledger::mirror::otlp::{AnyValue, KeyValue};
+use spanledger::mirror::{self, Batch, Origin, Pushed};
 use spanledger::reader::RawLine;
 
 use crate::support::Recording;
@@ -50,7 +51,7 @@ pub fn mapped(lines: &[Vec<u8>], policy: Option<&Value>) -> Vec<Span> {
         }
         let opened = line.payload().get("opened_seg").and_then(|v| v.u64());
         let opened = opened.map_or(line.seg, |seg| seg as u32);
-        spans.extend(mirror::span(&origins[&(session, opened)], &line));
+        spans.extend(span(&origins[&(session, opened)], &line));
     }
     spans
 }
@@ -60,6 +61,25 @@ pub fn sent(policy: Option<Value>, agent: impl FnOnce()) -> Vec<Span> {
     let recording = Recording::new();
     recording.run(agent);
     mapped(&lines(recording.dir.path()), policy.as_ref())
+}
+
+/// The span of a close line. Written straight from the line, its bytes are those of the message.
+fn span(origin: &Origin, line: &RawLine<'_>) -> Option<Span> {
+    let span = mirror::span(origin, line);
+    let origin = Arc::new(origin.clone());
+    let mut straight = Batch::new(usize::MAX, 1);
+    let pushed = straight.push_line(&origin, line, ());
+    assert_eq!(pushed == Pushed::Taken, span.is_some());
+    if let Some(span) = &span {
+        let mut message = Batch::new(usize::MAX, 1);
+        message.push(&origin, span, ()).unwrap();
+        assert!(
+            straight.encode() == message.encode(),
+            "other bytes for {span:?}"
+        );
+        assert_eq!(straight.encoded_len(), message.encoded_len());
+    }
+    span
 }
 
 /// A span of one close line, recorded under the policy.
@@ -72,7 +92,7 @@ pub fn one(policy: Value, kind: &str, payload: Value) -> Option<Span> {
         "kind": kind, "session_id": "s", "trace_id": "0af7651916cd43dd8448eb211c80319c",
         "span_id": "b7ad6b7169203331", "payload": payload});
     let line = line.to_string();
-    mirror::span(&origin, &RawLine::parse(line.as_bytes()).unwrap())
+    span(&origin, &RawLine::parse(line.as_bytes()).unwrap())
 }
 
 pub fn named<'a>(spans: &'a [Span], name: &str) -> &'a Span {

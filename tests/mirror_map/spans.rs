@@ -1,9 +1,9 @@
 //! Names, kinds, parents, attributes, times and status of every kind of span.
 
-use opentelemetry_proto::tonic::trace::v1::Span;
-use opentelemetry_proto::tonic::trace::v1::span::SpanKind;
-use opentelemetry_proto::tonic::trace::v1::status::StatusCode;
 use serde_json::{Value, json};
+use spanledger::mirror::otlp::Span;
+use spanledger::mirror::otlp::span::SpanKind;
+use spanledger::mirror::otlp::status::StatusCode;
 use spanledger::{Outcome, SpanExt, Usage, spans};
 
 use crate::scene::{assert_attributes, attributes, digest, lines, mapped, named, one, sent};

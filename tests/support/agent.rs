@@ -35,6 +35,9 @@ pub fn executable() -> &'static Path {
             ]);
             cargo.arg(profile.parent().unwrap());
             cargo.current_dir(env!("CARGO_MANIFEST_DIR"));
+            if cfg!(feature = "mirror") {
+                cargo.arg("--all-features");
+            }
             if profile.ends_with("release") {
                 cargo.arg("--release");
             }
@@ -59,7 +62,8 @@ impl Agent {
         Self::with(root, &[])
     }
 
-    /// Settings: `sync=always`, `sync=MS`, `nofile=N`, `fsize=N`.
+    /// Settings: `sync=always`, `sync=MS`, `nofile=N`, `fsize=N`, `service=NAME`, and with a mirror
+    /// `otlp=URL`.
     pub fn with(root: &Path, settings: &[&str]) -> Self {
         Self::with_stderr(root, settings, Stdio::piped())
     }

@@ -285,6 +285,14 @@ impl Jaeger {
             .collect()
     }
 
+    /// The spans of a trace, when there are this many of them.
+    #[track_caller]
+    pub fn whole(&self, trace: &str, spans: usize) -> Vec<Held> {
+        until("the trace in Jaeger", || {
+            Some(self.spans(trace)).filter(|held| held.len() >= spans)
+        })
+    }
+
     /// What its search page would find.
     pub fn search(&self, service: &str) -> Value {
         let found = get(&format!("{}/api/traces?service={service}", self.url)).unwrap();
@@ -347,6 +355,15 @@ impl Tempo {
         };
         let found: Value = serde_json::from_slice(&found).unwrap();
         Held::all(&found["trace"]["resourceSpans"])
+    }
+
+    /// The spans of a trace, when there are this many of them. Tempo shows nothing of a trace for a
+    /// moment while that goes from memory to a file.
+    #[track_caller]
+    pub fn whole(&self, trace: &str, spans: usize) -> Vec<Held> {
+        until("the trace in Tempo", || {
+            Some(self.spans(trace)).filter(|held| held.len() >= spans)
+        })
     }
 
     /// The ids of the traces that a search finds between two moments, in seconds. `query` is TraceQL.

@@ -66,6 +66,24 @@ pub fn run(root: &Path, args: &[&str]) -> Done {
     spanledger(root).args(args).output().unwrap().into()
 }
 
+/// Sends all that is owed to an endpoint that is there, or will be soon.
+#[track_caller]
+pub fn mirror(root: &Path, endpoint: &str, protocol: &str) {
+    let done = spanledger(root)
+        .env("OTEL_EXPORTER_OTLP_PROTOCOL", protocol)
+        .args([
+            "mirror",
+            "--once",
+            "--endpoint",
+            endpoint,
+            "--patience",
+            "60s",
+        ])
+        .output();
+    let done = Done::from(done.unwrap());
+    assert_eq!(done.code, 0, "{done:?}");
+}
+
 /// A command that goes on, read line by line. Killed when dropped.
 pub struct Running {
     pub child: Child,
@@ -150,9 +168,15 @@ pub fn wait_to_be_killed() -> ! {
 impl Victim {
     /// Starts it and waits until it has recorded enough.
     pub fn start(name: &str, root: &Path) -> Self {
+        Self::with(name, root, &[])
+    }
+
+    /// The same, with more in its environment.
+    pub fn with(name: &str, root: &Path, environment: &[(&str, &str)]) -> Self {
         let mut child = Command::new(std::env::current_exe().unwrap())
             .args(["--exact", "--nocapture", name])
             .env(VICTIM, root)
+            .envs(environment.iter().copied())
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();

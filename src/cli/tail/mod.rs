@@ -13,6 +13,7 @@ use clap::Args;
 use serde_json::json;
 
 use super::context::{Context, Failed};
+use super::interrupt;
 use crate::ledger::time_text;
 use crate::reader::{Address, Damage, Followed, Follower, Found, RawLine, Start};
 use family::Family;
@@ -23,7 +24,8 @@ use rows::Rows;
 ///
 /// A line an event: the time, the session (where there are several), the event's address, what it
 /// is, and what it says. Text that is streamed comes in readable lines, not piece by piece. When
-/// the process of a session dies that is said, and so is that the session is resumed.
+/// the process of a session dies that is said, and so is that the session is resumed. Ctrl-C ends
+/// it after a whole line, with exit code 0.
 ///
 /// With --json the trace's lines come as they are, and what tail itself has to say as
 /// {"notice": …}: writer_died, resumed, damaged, nothing_live.
@@ -58,10 +60,13 @@ pub(crate) struct Tail {
 
 /// How long nothing has to come before looking whether the writers still live.
 const TICK: Duration = Duration::from_millis(400);
+/// How long Ctrl-C may go unnoticed.
+const STEP: Duration = Duration::from_millis(100);
 
 impl Tail {
     pub fn run(&self, context: &mut Context) -> Result<(), Failed> {
         context.style.full = self.full;
+        interrupt::heed();
         let mut lives = Lives::default();
         let (mut follower, mut family) = match &self.session {
             Some(session) => self.one(context, session, &mut lives)?,
@@ -79,7 +84,7 @@ impl Tail {
         let began = time_text(context.style.now, 6);
         while let Some(followed) = follower.next(Duration::ZERO)? {
             let now = self.take(followed, context, &mut family, &mut rows, &mut damages)?;
-            if now.is_some_and(|ts| ts > began) {
+            if now.is_some_and(|ts| ts > began) || interrupt::asked() {
                 break;
             }
         }
@@ -97,8 +102,17 @@ impl Tail {
         }
         lives.say_dead(context, &mut rows)?;
 
+        let mut quiet = Duration::ZERO;
         loop {
-            let Some(followed) = follower.next(TICK)? else {
+            if interrupt::asked() {
+                return rows.settle(context);
+            }
+            let Some(followed) = follower.next(STEP)? else {
+                quiet += STEP;
+                if quiet < TICK {
+                    continue;
+                }
+                quiet = Duration::ZERO;
                 rows.settle(context)?;
                 lives.check(context, &mut rows, &family)?;
                 if nobody_listens() {
@@ -106,6 +120,7 @@ impl Tail {
                 }
                 continue;
             };
+            quiet = Duration::ZERO;
             let dir = followed.session.to_owned();
             if let Found::Line(line) = &followed.found {
                 lives.take(context, &mut rows, &dir, line, &family)?;

@@ -7,6 +7,8 @@ use super::super::clock::{steady_ns, wall_ns, write_time};
 use super::super::digested::Digested;
 use super::super::format::{Head, finish_line};
 use super::super::health::Counters;
+use super::super::open_span::{link_json, write_trace};
+use super::super::outbox;
 use super::super::root::segment_name;
 use super::super::segment::Segment;
 use super::super::{Core, Sync};
@@ -145,6 +147,7 @@ impl SessionLog {
             state.gap.write(&mut out);
             self.put_owed(core, state, now, "gap", None, None, &out)?;
             let told = std::mem::take(&mut state.gap);
+            state.marks.gap(told.count);
             if let Some(segment) = &mut state.segment {
                 segment.gaps += told.count;
             }
@@ -155,7 +158,8 @@ impl SessionLog {
 
     fn write_head(self: &Arc<Self>, core: &Core, state: &mut State, now: u64) -> Result<(), Lost> {
         if state.segment.as_ref().is_some_and(|s| !s.has_head) {
-            let head = core.segment_head(self.implicit);
+            let policy = state.segment.as_ref().and_then(|s| s.policy.clone());
+            let head = core.segment_head(self.implicit, policy.as_deref());
             self.put_owed(core, state, now, "segment", None, None, &head)?;
             if let Some(segment) = &mut state.segment {
                 segment.has_head = true;
@@ -240,6 +244,7 @@ impl SessionLog {
                 close.duration, close.outcome
             );
             out.extend_from_slice(rest.as_bytes());
+            write_trace(&close.trace, close.parent_remote, None, &mut out);
             match self.put_owed(core, state, now, kind, turn, Some(ids), &out) {
                 Err(lost) if lost.too_long => {}
                 other => other?,
@@ -267,8 +272,21 @@ impl SessionLog {
             created = create();
         }
         match created {
-            Ok(segment) => {
+            Ok(mut segment) => {
                 core.fresh_dir(&self.dir);
+                let own = core.policy();
+                segment.policy = match &state.recovering {
+                    Some(policy) => policy.clone(),
+                    None => own.cloned(),
+                };
+                if segment.policy.is_some() {
+                    segment.marker = outbox::marker(&core.root, &self.dir, segment.number);
+                }
+                if let Some(marker) = &segment.marker
+                    && segment.policy.as_ref() == own
+                {
+                    segment.live = core.live(self, segment.number, marker);
+                }
                 state.segment = Some(segment);
                 state.checkpoint_at = CHECKPOINT_EVERY;
                 state.backoff = 0;
@@ -341,6 +359,16 @@ impl SessionLog {
         let Some(segment) = &mut state.segment else {
             return Err(Lost::because("no segment".into()));
         };
+        if !segment.marked {
+            match segment.mark() {
+                Ok(()) if segment.policy.is_some() => {
+                    core.fresh_dir(&outbox::outbox_dir(&core.root));
+                }
+                Ok(()) => {}
+                // The trace goes first. The next line tries again.
+                Err(error) => core.note_error(&format!("mark what is to be sent: {error}")),
+            }
+        }
         let line = &mut state.line;
         line.clear();
         segment.start_line(line);
@@ -357,21 +385,32 @@ impl SessionLog {
         line.extend_from_slice(payload);
         finish_line(line);
         let written = segment.write(line);
+        if written
+            .as_ref()
+            .map_or_else(|failed| failed.whole, |()| true)
+            // Most processes never mask or cut anything: then there is nothing to look for.
+            && core.counters.has_marked()
+        {
+            state.marks.count(line);
+        }
         line.shrink_to(256 * 1024);
         written.map_err(|failed| Lost {
             whole: failed.whole,
             ..Lost::io("write to", &segment.path, &failed.error)
         })?;
         match core.sync {
-            Sync::Os => {}
-            Sync::Interval(_) => core.mark_dirty(&segment.path),
+            Sync::Os => segment.tell(),
+            Sync::Interval(_) => core.mark_dirty(&segment.path, segment.live.as_ref()),
             Sync::Always => {
                 let synced = segment
                     .file
                     .as_ref()
                     .map_or(Ok(()), |file| file.sync_data());
-                if let Err(error) = synced {
-                    core.note_error(&Lost::io("sync", &segment.path, &error).cause);
+                match synced {
+                    Ok(()) => segment.tell(),
+                    Err(error) => {
+                        core.note_error(&Lost::io("sync", &segment.path, &error).cause);
+                    }
                 }
             }
         }
@@ -381,7 +420,7 @@ impl SessionLog {
     /// What a list or a resume needs, so that neither has to read the whole segment.
     pub(super) fn checkpoint(self: &Arc<Self>, core: &Core, state: &mut State, now: u64) {
         let mut out = b"\"totals\":".to_vec();
-        state.totals.write(&mut out);
+        state.totals.write(&state.marks, &mut out);
         out.extend_from_slice(
             format!(
                 ",\"started\":{},\"next_turn\":{},\"open\":[",
@@ -401,7 +440,12 @@ impl SessionLog {
             out.extend_from_slice(&crate::event::hex16(span.ids.span));
             out.extend_from_slice(b"\"}");
         }
-        out.extend_from_slice(b"],\"digests\":{");
+        out.push(b']');
+        if let Some((trace, span)) = state.last_run {
+            out.extend_from_slice(b",\"last_run\":");
+            out.extend_from_slice(&link_json(trace, span));
+        }
+        out.extend_from_slice(b",\"digests\":{");
         let mut comma = false;
         for (digested, digest) in Digested::ALL.iter().zip(&state.current) {
             let Some(digest) = digest else { continue };

@@ -7,31 +7,23 @@ use std::sync::Arc;
 
 use super::{At, SessionLog, State};
 use crate::event::{Ids, Outcome, SpanKind, new_span_id};
-use crate::ledger::{Core, Moment, OpenSpan, fork_generation};
+use crate::ledger::clock::steady_ns;
+use crate::ledger::{Core, Moment, OpenSpan, Trace, fork_generation};
 
 /// A turn that nobody but us speaks of.
 #[derive(Debug)]
 pub(super) struct MadeUp {
     /// The run it belongs to; none in a session without one.
-    run: Option<u64>,
-    span: u64,
-    ids: Ids,
-    turn: u32,
+    run: Option<(u128, u64)>,
+    at: At,
     /// A model has answered in it: the next call begins another turn. Until then it is the same
     /// call, tried again.
     answered: bool,
 }
 
 impl MadeUp {
-    fn at(&self) -> At {
-        At {
-            ids: self.ids,
-            turn: Some(self.turn),
-            kind: SpanKind::Turn,
-            turn_span: Some(self.span),
-            run_span: self.run,
-            generation: fork_generation(),
-        }
+    fn run_span(&self) -> Option<u64> {
+        self.run.map(|(_, id)| id)
     }
 }
 
@@ -41,34 +33,40 @@ impl SessionLog {
         self: &Arc<Self>,
         core: &Core,
         start: Moment,
-        trace: u128,
-        run: Option<u64>,
+        trace: &Arc<Trace>,
+        run: Option<(u128, u64)>,
     ) -> At {
         let state = &mut *self.lock();
         let same = |made_up: &&MadeUp| made_up.run == run && !made_up.answered;
         if let Some(made_up) = state.made_up.iter().find(same) {
-            return made_up.at();
+            return made_up.at.clone();
         }
-        self.end_made_up_locked(core, state, run);
+        let run_span = run.map(|(_, id)| id);
+        self.end_made_up_locked(core, state, run_span);
         let ids = Ids {
-            trace,
+            trace: trace.id,
             span: new_span_id(),
-            parent: run,
+            parent: run_span,
         };
-        let mut span = Box::new(OpenSpan::new(SpanKind::Turn, ids, start));
-        span.run_span = run;
+        let mut span = Box::new(OpenSpan::new(SpanKind::Turn, ids, Arc::clone(trace), start));
+        span.run_span = run_span;
         span.parent_here = run.is_some();
         span.fields.set("synthetic", b"true");
-        let (turn, _) = self.open_locked(core, state, span);
-        let made_up = MadeUp {
-            run,
-            span: ids.span,
+        let (turn, turn_span) = self.open_locked(core, state, span);
+        let at = At {
             ids,
-            turn: turn.unwrap_or_default(),
-            answered: false,
+            trace: Arc::clone(trace),
+            turn,
+            kind: SpanKind::Turn,
+            turn_span,
+            run,
+            generation: fork_generation(),
         };
-        let at = made_up.at();
-        state.made_up.push(made_up);
+        state.made_up.push(MadeUp {
+            run,
+            at: at.clone(),
+            answered: false,
+        });
         at
     }
 
@@ -84,9 +82,10 @@ impl SessionLog {
         state: &mut State,
         run: Option<u64>,
     ) {
-        while let Some(at) = state.made_up.iter().position(|m| m.run == run) {
+        while let Some(at) = state.made_up.iter().position(|m| m.run_span() == run) {
             let made_up = state.made_up.swap_remove(at);
-            self.close_locked(core, state, made_up.span, Outcome::Unset);
+            let end = (steady_ns(), None);
+            self.close_locked(core, state, made_up.at.ids.span, Outcome::Unset, end);
         }
     }
 }
@@ -96,10 +95,10 @@ pub(super) fn join(state: &State, span: &mut OpenSpan) {
     if span.turn.is_some() || matches!(span.kind, SpanKind::Run | SpanKind::Turn) {
         return;
     }
-    let made_up = state.made_up.iter().find(|m| m.run == span.run_span);
+    let made_up = state.made_up.iter().find(|m| m.run_span() == span.run_span);
     if let Some(made_up) = made_up {
-        span.turn = Some(made_up.turn);
-        span.turn_span = Some(made_up.span);
+        span.turn = made_up.at.turn;
+        span.turn_span = made_up.at.turn_span;
     }
 }
 
@@ -114,7 +113,7 @@ pub(super) fn heard_from(state: &mut State, span: &OpenSpan) {
             .iter()
             .any(|name| span.fields.contains(name));
     if said && !failed {
-        let of_this = |made_up: &&mut MadeUp| Some(made_up.span) == span.turn_span;
+        let of_this = |made_up: &&mut MadeUp| made_up.at.turn_span == span.turn_span;
         if let Some(made_up) = state.made_up.iter_mut().find(of_this) {
             made_up.answered = true;
         }

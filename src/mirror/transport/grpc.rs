@@ -8,20 +8,17 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use bytes::Bytes;
+use bytes::{BufMut, Bytes};
 use http::header::{CONTENT_TYPE, HeaderMap};
-use http::uri::Scheme;
+use http::uri::{PathAndQuery, Scheme};
 use http::{Request, Response, StatusCode, Uri};
 use http_body_util::{BodyExt, Full};
 use hyper_rustls::HttpsConnector;
 use hyper_util::client::legacy::connect::HttpConnector;
-use opentelemetry_proto::tonic::collector::trace::v1::trace_service_client::TraceServiceClient;
-use opentelemetry_proto::tonic::collector::trace::v1::{
-    ExportTraceServiceRequest, ExportTraceServiceResponse,
-};
 use prost::Message;
 use tonic::body::Body;
-use tonic::codec::CompressionEncoding;
+use tonic::client::Grpc as Client;
+use tonic::codec::{Codec, CompressionEncoding, DecodeBuf, Decoder, EncodeBuf, Encoder};
 use tonic::codegen::BoxFuture;
 use tonic::transport::{Channel, Endpoint};
 use tower_service::Service;
@@ -29,6 +26,10 @@ use tower_service::Service;
 use super::{Answer, MAX_ANSWER, chain, connector, read};
 use crate::error::Error;
 use crate::mirror::config::{Compression, Resolved};
+use crate::mirror::otlp::ExportTraceServiceResponse;
+
+/// The one call there is.
+const EXPORT: &str = "/opentelemetry.proto.collector.trace.v1.TraceService/Export";
 
 /// How often a connection is asked whether it still lives, while a request is under way. Servers
 /// close those that ask more often than they like.
@@ -43,7 +44,7 @@ const FRAME_HEAD: usize = 5;
 
 #[derive(Debug)]
 pub(super) struct Grpc {
-    client: TraceServiceClient<Checked>,
+    client: Client<Checked>,
 }
 
 impl Grpc {
@@ -70,7 +71,7 @@ impl Grpc {
             channel: endpoint.connect_with_connector_lazy(dial),
             headers: Arc::new(to.headers.clone()),
         };
-        let client = TraceServiceClient::new(checked).max_decoding_message_size(MAX_ANSWER);
+        let client = Client::new(checked).max_decoding_message_size(MAX_ANSWER);
         let client = match to.compression {
             Compression::None => client,
             Compression::Gzip => client.send_compressed(CompressionEncoding::Gzip),
@@ -79,8 +80,12 @@ impl Grpc {
         Ok(Self { client })
     }
 
-    pub(super) async fn send(&self, request: ExportTraceServiceRequest) -> Answer {
-        let status = match self.client.clone().export(request).await {
+    pub(super) async fn send(&self, message: Bytes) -> Answer {
+        let mut client = self.client.clone();
+        let path = PathAndQuery::from_static(EXPORT);
+        let request = tonic::Request::new(message);
+        // Its channel is always ready: see `Checked`.
+        let status = match client.unary(request, path, AsItIs).await {
             Ok(response) => return Answer::Grpc(Ok(response.into_inner())),
             Err(status) => status,
         };
@@ -97,6 +102,48 @@ impl Grpc {
             Some(NoWord::Failed(why)) => Answer::Failed { why: why.clone() },
             None => Answer::Grpc(Err(status)),
         }
+    }
+}
+
+/// A request is encoded already, and sent as it is.
+#[derive(Clone, Copy, Debug, Default)]
+struct AsItIs;
+
+impl Codec for AsItIs {
+    type Encode = Bytes;
+    type Decode = ExportTraceServiceResponse;
+    type Encoder = Self;
+    type Decoder = Self;
+
+    fn encoder(&mut self) -> Self {
+        Self
+    }
+
+    fn decoder(&mut self) -> Self {
+        Self
+    }
+}
+
+impl Encoder for AsItIs {
+    type Item = Bytes;
+    type Error = tonic::Status;
+
+    fn encode(&mut self, item: Bytes, out: &mut EncodeBuf<'_>) -> Result<(), tonic::Status> {
+        out.reserve(item.len());
+        out.put(item);
+        Ok(())
+    }
+}
+
+impl Decoder for AsItIs {
+    type Item = ExportTraceServiceResponse;
+    type Error = tonic::Status;
+
+    fn decode(&mut self, from: &mut DecodeBuf<'_>) -> Result<Option<Self::Item>, tonic::Status> {
+        let decoded = ExportTraceServiceResponse::decode(from);
+        decoded
+            .map(Some)
+            .map_err(|error| tonic::Status::internal(error.to_string()))
     }
 }
 

@@ -11,8 +11,6 @@ use hyper_rustls::HttpsConnector;
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
-use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
-use prost::Message;
 
 use super::{Answer, chain, connector, read};
 use crate::error::Error;
@@ -27,7 +25,6 @@ pub(super) struct Http {
     client: Client<HttpsConnector<HttpConnector>, Full<Bytes>>,
     /// Everything but the body.
     head: http::request::Parts,
-    json: bool,
     compression: Compression,
 }
 
@@ -63,21 +60,19 @@ impl Http {
         Ok(Self {
             client,
             head,
-            json,
             compression: to.compression,
         })
     }
 
-    pub(super) async fn send(&self, request: ExportTraceServiceRequest) -> Answer {
-        let body = match self.encode(&request) {
+    pub(super) async fn send(&self, message: Bytes) -> Answer {
+        let body = match self.compress(message) {
             Ok(body) => Full::new(body),
             Err(error) => {
                 return Answer::Failed {
-                    why: format!("the request can't be encoded: {error}"),
+                    why: format!("the request can't be compressed: {error}"),
                 };
             }
         };
-        drop(request);
         let sent = Request::from_parts(self.head.clone(), body);
         let (head, body) = match self.client.request(sent).await {
             Ok(response) => response.into_parts(),
@@ -96,21 +91,16 @@ impl Http {
         }
     }
 
-    fn encode(&self, request: &ExportTraceServiceRequest) -> io::Result<Bytes> {
-        let plain = match self.json {
-            true => serde_json::to_vec(request)?,
-            false => request.encode_to_vec(),
-        };
-        let bytes = match self.compression {
+    fn compress(&self, plain: Bytes) -> io::Result<Bytes> {
+        Ok(match self.compression {
             Compression::None => plain,
             Compression::Gzip => {
                 let level = flate2::Compression::new(GZIP_LEVEL);
                 let mut encoder = GzEncoder::new(Vec::new(), level);
                 encoder.write_all(&plain)?;
-                encoder.finish()?
+                encoder.finish()?.into()
             }
-            Compression::Zstd => zstd::bulk::compress(&plain, ZSTD_LEVEL)?,
-        };
-        Ok(bytes.into())
+            Compression::Zstd => zstd::bulk::compress(&plain, ZSTD_LEVEL)?.into(),
+        })
     }
 }

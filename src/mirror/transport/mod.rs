@@ -5,6 +5,7 @@
 //!
 //! Both protocols share one way to connect: the same TCP options, the same rustls configuration.
 
+mod fetch;
 mod grpc;
 mod http;
 mod tls;
@@ -17,14 +18,13 @@ use bytes::Bytes;
 use http_body_util::BodyExt;
 use hyper_rustls::HttpsConnector;
 use hyper_util::client::legacy::connect::HttpConnector;
-use opentelemetry_proto::tonic::collector::trace::v1::{
-    ExportTraceServiceRequest, ExportTraceServiceResponse,
-};
 
+pub(super) use self::fetch::Fetch;
 use self::grpc::Grpc;
 use self::http::Http;
 pub(super) use self::tls::Tls;
 use super::config::{Protocol, Resolved};
+use super::otlp::ExportTraceServiceResponse;
 use crate::error::Error;
 
 /// How we introduce ourselves.
@@ -38,7 +38,18 @@ pub const MAX_ANSWER: usize = 64 * 1024;
 #[derive(Debug)]
 pub struct Transport {
     way: Way,
+    encoding: Encoding,
     timeout: Duration,
+}
+
+/// How a request is written before it is sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Encoding {
+    /// [`Batch::encode`](super::Batch::encode).
+    Protobuf,
+    /// [`Batch::encode_json`](super::Batch::encode_json).
+    Json,
 }
 
 #[derive(Debug)]
@@ -82,8 +93,13 @@ impl Transport {
             Protocol::Grpc => Way::Grpc(Grpc::new(to)?),
             Protocol::HttpProtobuf | Protocol::HttpJson => Way::Http(Box::new(Http::new(to)?)),
         };
+        let encoding = match to.protocol {
+            Protocol::HttpJson => Encoding::Json,
+            _ => Encoding::Protobuf,
+        };
         Ok(Self {
             way,
+            encoding,
             timeout: to.timeout,
         })
     }
@@ -93,8 +109,13 @@ impl Transport {
         matches!(self.way, Way::Grpc(_))
     }
 
-    /// Sends it once. Equal requests are equal bytes.
-    pub async fn send(&self, request: ExportTraceServiceRequest) -> Answer {
+    /// How its requests have to be written.
+    pub fn encoding(&self) -> Encoding {
+        self.encoding
+    }
+
+    /// Sends a request once, written as [`encoding`](Self::encoding) says.
+    pub async fn send(&self, request: Bytes) -> Answer {
         let sent = async {
             match &self.way {
                 Way::Grpc(grpc) => grpc.send(request).await,

@@ -1,0 +1,241 @@
+//! `verify`: what a backend really holds, beside the trace.
+
+use std::io::{self, IsTerminal, Write};
+use std::time::Duration;
+
+use clap::Args;
+use serde_json::json;
+
+use super::context::{Context, Failed, parse_age};
+use crate::Error;
+use crate::mirror::verify::{Backend, Finding, Report, Verify as Asked};
+use crate::mirror::{Otlp, Pem};
+use crate::reader::Damage;
+use crate::view::text::{cut, line, pad, thousands};
+
+/// Compare the trace with what Jaeger or Tempo really holds
+///
+/// An OK from a server means accepted, not stored. This asks the backend for every trace of a session
+/// and compares it span by span with what the mirror sends: what is missing, what is there and was
+/// never sent, and every difference in parents, times, kinds, status, attributes, events and links.
+/// Exits 1 if there is any. What is known to happen on the way is reported and counts only with
+/// --strict: attributes that Tempo cut at 2048 bytes, and equal copies of a span that was sent again.
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  spanledger verify --jaeger http://127.0.0.1:16686
+  spanledger verify --tempo http://127.0.0.1:3200 ses_0193 --wait 30s
+  spanledger verify --tempo https://tempo.example/tempo --header 'X-Scope-OrgID: team' --all --json")]
+pub(crate) struct Verify {
+    /// The session: its id, the beginning of it, or `last`
+    #[arg(default_value = "last", conflicts_with = "all")]
+    session: String,
+    /// Where Jaeger answers queries, such as http://127.0.0.1:16686
+    #[arg(
+        long,
+        value_name = "URL",
+        required_unless_present = "tempo",
+        conflicts_with = "tempo"
+    )]
+    jaeger: Option<String>,
+    /// Where Tempo answers queries, such as http://127.0.0.1:3200
+    #[arg(long, value_name = "URL")]
+    tempo: Option<String>,
+    /// All sessions
+    #[arg(long)]
+    all: bool,
+    /// How long spans that aren't there are waited for, in all, such as 30s: a collector passes on
+    /// what it has when it likes, and Tempo shows nothing of a trace that it just moves to a file
+    #[arg(long, value_name = "AGE", value_parser = parse_age, default_value = "5s")]
+    wait: u64,
+    /// Cuts and copies count as differences
+    #[arg(long)]
+    strict: bool,
+    /// Where texts are known to be cut: `max_attribute_bytes` of Tempo, if it isn't 2048
+    #[arg(long, value_name = "BYTES")]
+    cut_at: Option<usize>,
+    /// A header for every request, `Name: value`; can be given more than once
+    #[arg(long, value_name = "HEADER", value_parser = parse_header)]
+    header: Vec<(String, String)>,
+    /// Whom to trust beside the machine's roots, as PEM; OTEL_EXPORTER_OTLP_CERTIFICATE by default
+    #[arg(long, value_name = "FILE")]
+    ca_certificate: Option<std::path::PathBuf>,
+}
+
+/// How many findings of a session are shown to people.
+const SHOWN: usize = 40;
+
+impl Verify {
+    pub fn run(&self, context: &mut Context) -> Result<(), Failed> {
+        let (backend, url) = match (&self.jaeger, &self.tempo) {
+            (Some(url), _) => (Backend::Jaeger, url),
+            (None, Some(url)) => (Backend::Tempo, url),
+            (None, None) => return Err(Failed::Usage("give --jaeger or --tempo".into())),
+        };
+        let dirs = match self.all {
+            true => context.store.dirs()?,
+            false => vec![context.store.resolve(&self.session)?],
+        };
+        let mut asked = self.connect(backend, url)?;
+        asked = asked.wait(Duration::from_nanos(self.wait));
+        if let Some(bytes) = self.cut_at {
+            asked = asked.cut_at(bytes);
+        }
+        let (mut wrong, mut damages) = (0, Vec::new());
+        for dir in &dirs {
+            let mut report = match asked.session(dir, &mut progress()) {
+                // Pruned while we looked.
+                Err(Error::Io { source, .. })
+                    if self.all && source.kind() == io::ErrorKind::NotFound =>
+                {
+                    continue;
+                }
+                done => done.map_err(failed)?,
+            };
+            damages.append(&mut report.damages);
+            let good = match self.strict {
+                true => report.findings.is_empty(),
+                false => report.is_good(),
+            };
+            wrong += usize::from(!good);
+            match context.json {
+                true => context.object(&to_json(&report, backend, asked.shown(), good))?,
+                false => print(context, &report, backend)?,
+            }
+        }
+        context.flush()?;
+        self.end(context, wrong, &damages)
+    }
+
+    fn connect(&self, backend: Backend, url: &str) -> Result<Asked, Failed> {
+        let mut at = Otlp::new().endpoint(url);
+        for (name, value) in &self.header {
+            at = at.header(name, value);
+        }
+        if let Some(file) = &self.ca_certificate {
+            at = at.ca_certificate(Pem::File(file.clone()));
+        }
+        Asked::connect(backend, at).map_err(failed)
+    }
+
+    fn end(&self, context: &mut Context, wrong: usize, damages: &[Damage]) -> Result<(), Failed> {
+        context.damaged(damages)?;
+        match wrong {
+            0 => Ok(()),
+            // Each session has said what is wrong with it.
+            _ => Err(Failed::Finding(String::new())),
+        }
+    }
+}
+
+fn failed(error: Error) -> Failed {
+    match error {
+        Error::Io { source, .. } => Failed::Io(source),
+        // What a server says is data.
+        error => Failed::Usage(line(&error.to_string()).into_owned()),
+    }
+}
+
+fn parse_header(text: &str) -> Result<(String, String), String> {
+    let (name, value) = text
+        .split_once(':')
+        .ok_or("expected a name, a colon and a value")?;
+    Ok((name.trim().to_owned(), value.trim().to_owned()))
+}
+
+fn to_json(report: &Report, backend: Backend, url: &str, good: bool) -> serde_json::Value {
+    let findings: Vec<_> = report.findings.iter().map(Finding::to_json).collect();
+    json!({
+        "session_id": report.session_id,
+        "backend": backend.as_str().to_ascii_lowercase(),
+        "url": url,
+        "ok": good,
+        "traces": report.traces,
+        "spans": report.spans,
+        "same": report.same,
+        "left_out": report.left_out,
+        "open": report.open,
+        "findings": findings,
+        "notes": report.notes,
+    })
+}
+
+fn print(context: &mut Context, report: &Report, backend: Backend) -> Result<(), Failed> {
+    let style = context.style.clone();
+    let of = |n: u64, one: &str, many: &str| match n {
+        1 => format!("1 {one}"),
+        n => format!("{} {many}", thousands(n)),
+    };
+    let mut said = vec![match report.same == report.spans {
+        true if report.spans == 0 => "nothing to compare".to_owned(),
+        true => format!("all in {} as recorded", backend.as_str()),
+        false => format!(
+            "{} in {} as recorded",
+            thousands(report.same),
+            backend.as_str()
+        ),
+    }];
+    for (what, words) in [
+        ("missing", "missing"),
+        ("extra", "not in the trace"),
+        ("copies", "more than once"),
+        ("different", "differences"),
+        ("cut", "texts cut"),
+        ("content_removed", "without content"),
+    ] {
+        let count = report.count(what) as u64;
+        if count > 0 {
+            said.push(format!("{} {words}", thousands(count)));
+        }
+    }
+    if report.left_out > 0 {
+        said.push(format!(
+            "{} never sent (not sampled)",
+            thousands(report.left_out)
+        ));
+    }
+    if report.open > 0 {
+        said.push(format!("{} without an end yet", thousands(report.open)));
+    }
+    let head = format!(
+        "{}: {} in {}",
+        line(&report.session_id),
+        of(report.spans, "span", "spans"),
+        of(report.traces, "trace", "traces")
+    );
+    context.line(&format!("{}; {}", style.bold(&head), said.join(", ")))?;
+    for found in report.findings.iter().take(SHOWN) {
+        let at = found.address.as_deref().unwrap_or(&found.span_id);
+        let at = at.rsplit_once('/').map_or(at, |(_, at)| at);
+        let row = format!(
+            "  {} {} {}",
+            pad(&line(at), 8),
+            pad(&cut(&line(&found.name), 28), 28),
+            line(&found.what.to_string()),
+        );
+        context.line(&cut(&row, style.width.max(100)))?;
+    }
+    let hidden = report.findings.len().saturating_sub(SHOWN);
+    if hidden > 0 {
+        context.line(&style.dim(&format!("  … {hidden} more (--json has them all)")))?;
+    }
+    for note in &report.notes {
+        context.line(&style.dim(&format!("  {}", line(note))))?;
+    }
+    Ok(())
+}
+
+/// Says on a terminal how far it is.
+fn progress() -> impl FnMut(u64, u64) {
+    let terminal = io::stderr().is_terminal();
+    move |done, all| {
+        if terminal && all > 1 {
+            let end = if done == all { "\r\x1b[K" } else { "" };
+            let _ = write!(
+                io::stderr(),
+                "\r{} of {} traces{end}",
+                thousands(done),
+                thousands(all)
+            );
+        }
+    }
+}

@@ -1,0 +1,80 @@
+//! What the spans of one trace share: decided when its root opens, and logged with each of them.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use super::Core;
+use super::clock::steady_ns;
+use crate::redact::{Tally, write_string};
+
+/// A trace, for as long as anything in it is recorded here.
+#[derive(Debug)]
+pub(crate) struct Trace {
+    pub id: u128,
+    /// Whether it is sent. The local trace is complete either way.
+    pub sampled: bool,
+    /// What goes with its context to other processes.
+    pub tracestate: Option<Arc<str>>,
+    /// What the lines of its spans say of it; nothing in most traces.
+    members: Vec<u8>,
+    started: u64,
+    bytes: AtomicU64,
+}
+
+/// When a trace has become too long for the backends, which cut it without a word.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct TraceLimits {
+    pub bytes: u64,
+    pub time: Duration,
+}
+
+impl Default for TraceLimits {
+    fn default() -> Self {
+        Self {
+            bytes: crate::builder::DEFAULT_TRACE_BYTES,
+            time: crate::builder::DEFAULT_TRACE_TIME,
+        }
+    }
+}
+
+impl Trace {
+    pub fn new(core: &Core, id: u128, sampled: bool, tracestate: Option<Arc<str>>) -> Arc<Self> {
+        let mut members = Vec::new();
+        if !sampled {
+            members.extend_from_slice(b"\"sampled\":false,");
+        }
+        if let Some(tracestate) = &tracestate {
+            let mut tally = Tally::default();
+            let clean = core.redactor.text(tracestate, &mut tally);
+            core.count(tally);
+            members.extend_from_slice(b"\"tracestate\":");
+            write_string(&clean, &mut members);
+            members.push(b',');
+        }
+        Arc::new(Self {
+            id,
+            sampled,
+            tracestate,
+            members,
+            started: steady_ns(),
+            bytes: AtomicU64::new(0),
+        })
+    }
+
+    /// The members that each of its spans' lines has for it.
+    pub fn members(&self) -> &[u8] {
+        &self.members
+    }
+
+    /// Counts a line of one of its spans, in whichever session.
+    pub fn count(&self, bytes: usize) {
+        self.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
+    }
+
+    /// Whether what comes next had better go on in another trace.
+    pub fn is_full(&self, limits: &TraceLimits) -> bool {
+        self.bytes.load(Ordering::Relaxed) >= limits.bytes
+            || u128::from(steady_ns().saturating_sub(self.started)) >= limits.time.as_nanos()
+    }
+}

@@ -1,0 +1,80 @@
+//! What a `tracing-opentelemetry` layer beside ours should not see.
+
+use std::sync::Arc;
+
+use tracing::subscriber::Interest;
+use tracing::{Metadata, Subscriber};
+use tracing_subscriber::layer::{Context, Filter};
+
+use crate::layer::{Choose, is_ours};
+
+/// Keeps agent spans, and events of ours, out of another layer. See [`not_agent_spans`].
+#[derive(Clone, Default)]
+pub struct NotAgentSpans {
+    also: Option<Choose>,
+}
+
+impl std::fmt::Debug for NotAgentSpans {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("NotAgentSpans").finish_non_exhaustive()
+    }
+}
+
+impl NotAgentSpans {
+    /// Keeps these spans out too: those that [`record_spans`](crate::Builder::record_spans) chooses
+    /// are sent from the trace as well.
+    ///
+    /// ```
+    /// let filter = spanledger::otel::not_agent_spans()
+    ///     .nor(|meta| meta.target().starts_with("my_agent"));
+    /// ```
+    pub fn nor(mut self, choose: impl Fn(&Metadata<'_>) -> bool + Send + Sync + 'static) -> Self {
+        self.also = Some(Arc::new(choose));
+        self
+    }
+
+    fn wants(&self, meta: &Metadata<'_>) -> bool {
+        let also = |choose: &Choose| meta.is_span() && choose(meta);
+        !is_ours(meta) && !self.also.as_ref().is_some_and(also)
+    }
+}
+
+/// A filter for a `tracing-opentelemetry` layer beside ours.
+///
+/// Agent spans reach the backend through the trace; unfiltered, that layer would send them once more,
+/// under other ids. With this filter they are sent once, and that layer's own spans lie inside them.
+/// What that layer can't see it can't take as an explicit parent: a span made with
+/// `parent: &agent_span` begins a trace of its own there. Enter the agent span instead, or say
+/// `span.set_parent(agent_span.otel_context())`.
+///
+/// ```
+/// use opentelemetry::trace::TracerProvider;
+/// use tracing_subscriber::layer::{Layer, SubscriberExt};
+///
+/// # let dir = tempfile::tempdir()?;
+/// let (layer, guard) = spanledger::builder().root(dir.path()).context(true).build()?;
+/// let provider = opentelemetry_sdk::trace::SdkTracerProvider::builder().build();
+/// let neighbour = tracing_opentelemetry::layer().with_tracer(provider.tracer("agent"));
+/// let subscriber = tracing_subscriber::registry()
+///     .with(layer)
+///     .with(neighbour.with_filter(spanledger::otel::not_agent_spans()));
+/// # drop((subscriber, guard));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub fn not_agent_spans() -> NotAgentSpans {
+    NotAgentSpans::default()
+}
+
+impl<S: Subscriber> Filter<S> for NotAgentSpans {
+    fn enabled(&self, meta: &Metadata<'_>, _: &Context<'_, S>) -> bool {
+        self.wants(meta)
+    }
+
+    fn callsite_enabled(&self, meta: &'static Metadata<'static>) -> Interest {
+        if self.wants(meta) {
+            Interest::always()
+        } else {
+            Interest::never()
+        }
+    }
+}

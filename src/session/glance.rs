@@ -1,0 +1,127 @@
+//! A session by its first and last lines, and what of these is damaged.
+
+use std::fs::File;
+use std::io::{self, Read, Seek, SeekFrom};
+use std::path::Path;
+
+use super::store::tell;
+use super::summary::Summary;
+use crate::ledger::{NotALine, whole_lines};
+use crate::reader::{Damage, RawLine};
+
+/// A segment up to this size is read whole.
+const WHOLE: u64 = 64 * 1024;
+pub(super) const HEAD: u64 = 16 * 1024;
+const TAIL: u64 = 16 * 1024;
+
+/// What the segments of a session say at their ends.
+#[derive(Default)]
+pub(super) struct Glance {
+    pub summary: Summary,
+    pub damages: Vec<Damage>,
+    pub bytes: u64,
+    /// Something in the middle was left out.
+    pub skipped: bool,
+}
+
+/// Where in a segment we are.
+struct Place<'a> {
+    path: &'a Path,
+    offset: u64,
+    /// The number that the next line should have, where that is known.
+    due: Option<u64>,
+}
+
+impl Glance {
+    /// Takes a segment's first lines, and its last ones from where they add up: a checkpoint, or
+    /// the end of the session. What follows its last newline.
+    pub fn at(&mut self, path: &Path) -> io::Result<Option<Damage>> {
+        let mut file = File::open(path)?;
+        let size = file.metadata()?.len();
+        self.bytes += size;
+        let mut place = Place {
+            path,
+            offset: 0,
+            due: Some(1),
+        };
+        let mut bytes = Vec::new();
+        if size <= WHOLE {
+            file.read_to_end(&mut bytes)?;
+            return Ok(self.take(&bytes, place));
+        }
+        file.by_ref().take(HEAD).read_to_end(&mut bytes)?;
+        let mut reach = TAIL;
+        loop {
+            let from = size.saturating_sub(reach).max(HEAD);
+            let mut tail = Vec::new();
+            file.seek(SeekFrom::Start(from))?;
+            file.by_ref().take(size - from).read_to_end(&mut tail)?;
+            if from == HEAD {
+                // It reaches back to the head: nothing is left out.
+                bytes.extend_from_slice(&tail);
+                return Ok(self.take(&bytes, place));
+            }
+            let first = memchr::memchr(b'\n', &tail).map_or(tail.len(), |at| at + 1);
+            let tail = &tail[first..];
+            if ends_session(tail) || has_checkpoint(tail) {
+                // The head's last line goes on in what is left out: that is no damage.
+                let _ = self.take(&bytes, Place { path, ..place });
+                self.summary.skip();
+                self.skipped = true;
+                (place.offset, place.due) = (from + first as u64, None);
+                return Ok(self.take(tail, place));
+            }
+            reach *= 8;
+        }
+    }
+
+    /// Takes the whole lines of a piece of a segment. What follows the last newline.
+    fn take(&mut self, bytes: &[u8], mut place: Place<'_>) -> Option<Damage> {
+        // Each in a row that is no line may have been one.
+        let mut broken = 0;
+        for line in whole_lines(bytes) {
+            let wrong = match RawLine::parse(line) {
+                Ok(line) => {
+                    let due = place.due.unwrap_or(line.seq);
+                    let hole = line.seq.saturating_sub(due) > std::mem::take(&mut broken);
+                    place.due = Some(line.seq.saturating_add(1));
+                    self.summary.take(&line);
+                    let to = line.seq.saturating_sub(1);
+                    hole.then_some((0, NotALine::Missing { from: due, to }))
+                }
+                Err(why) => {
+                    broken += 1;
+                    Some((line.len() as u64, why))
+                }
+            };
+            if let Some((bytes, why)) = wrong {
+                tell(place.damage(bytes, why), &mut self.damages);
+            }
+            place.offset += line.len() as u64;
+        }
+        let rest = bytes.len() - memchr::memrchr(b'\n', bytes).map_or(0, |at| at + 1);
+        (rest > 0).then(|| place.damage(rest as u64, NotALine::Torn))
+    }
+}
+
+impl Place<'_> {
+    fn damage(&self, bytes: u64, why: NotALine) -> Damage {
+        Damage {
+            path: self.path.to_owned(),
+            offset: self.offset,
+            bytes,
+            why,
+        }
+    }
+}
+
+fn has_checkpoint(bytes: &[u8]) -> bool {
+    memchr::memmem::find(bytes, b",\"kind\":\"checkpoint\",").is_some()
+}
+
+/// Whether the last line ends a run and tells its totals.
+fn ends_session(bytes: &[u8]) -> bool {
+    let last = whole_lines(bytes).last();
+    let line = last.and_then(|line| RawLine::parse(line).ok());
+    line.is_some_and(|line| line.kind == "session_end" && line.payload().get("totals").is_some())
+}

@@ -1,0 +1,271 @@
+//! The demo agent's session in the real Jaeger and Tempo, directly and through the real collector.
+#![cfg(feature = "cli")]
+
+#[path = "support/backends.rs"]
+mod backends;
+#[path = "support/cli.rs"]
+mod cli;
+mod support;
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use backends::{Collector, Held, Jaeger, Tempo, until};
+use serde_json::{Value, json};
+use spanledger::ledger::Line;
+use support::{LineExt, Trace};
+use tempfile::TempDir;
+
+const PROTOCOLS: [&str; 3] = ["grpc", "http/protobuf", "http/json"];
+
+/// A demo of its own, whose ids nobody else has.
+fn demo() -> (TempDir, Trace) {
+    let root = tempfile::tempdir().unwrap();
+    let done = cli::run(root.path(), &["demo", "--session", "ses_demo", "--json"]);
+    assert_eq!(done.code, 0, "{done:?}");
+    let trace = Trace::read(root.path());
+    (root, trace)
+}
+
+/// The lines that closed a span, by its id.
+fn closed(trace: &Trace) -> BTreeMap<&str, &Line> {
+    let lines = trace
+        .lines()
+        .filter(|line| line.payload.contains_key("duration_ns"));
+    let closed: BTreeMap<_, _> = lines
+        .map(|line| (line.span_id.as_deref().unwrap(), line))
+        .collect();
+    assert!(closed.len() > 20, "the demo has a bit of everything");
+    closed
+}
+
+/// The one trace that all of the demo is in.
+fn trace_id(trace: &Trace) -> &str {
+    trace.one("compaction_start").trace_id.as_deref().unwrap()
+}
+
+/// Looks at what a backend holds by itself, line by line of the local trace.
+#[track_caller]
+fn assert_same(held: &[Held], trace: &Trace) {
+    let closed = closed(trace);
+    let mut ids: Vec<_> = held.iter().map(|span| span.span_id.as_str()).collect();
+    ids.sort();
+    assert_eq!(
+        ids,
+        closed.keys().copied().collect::<Vec<_>>(),
+        "each span once"
+    );
+    for span in held {
+        let line = closed[span.span_id.as_str()];
+        let said = |name: &str| span.attributes.get(name).unwrap_or(&Value::Null);
+        let text = |text: &str| json!({ "stringValue": text });
+        assert_eq!(span.trace_id, line.trace_id.as_deref().unwrap());
+        assert_eq!(
+            span.parent_id,
+            line.parent_span_id.as_deref().unwrap_or_default()
+        );
+        let start: jiff::Timestamp = line.text("start").parse().unwrap();
+        let start = u64::try_from(start.as_nanosecond()).unwrap();
+        let duration = line.get("duration_ns").as_u64().unwrap();
+        assert_eq!((span.start, span.end), (start, start + duration));
+        let (name, kind) = match line.kind.as_str() {
+            "session_end" => (format!("invoke_agent {}", line.text("agent")), 1),
+            "turn_end" => ("session.turn".into(), 1),
+            "model_result" => (format!("chat {}", line.text("model_id")), 3),
+            "tool_result" => (format!("execute_tool {}", line.text("tool_id")), 1),
+            "permission_evaluate" => ("permission.evaluate".into(), 1),
+            "context_compaction" => ("compaction.run".into(), 1),
+            other => panic!("the demo has no {other}"),
+        };
+        assert_eq!((&span.name, span.kind), (&name, kind));
+        let status = match line.text("outcome") {
+            "ok" => 1,
+            "error" => 2,
+            _ => 0,
+        };
+        assert_eq!(span.status, status, "{line:?}");
+        if status == 2 {
+            assert_eq!(span.status_message, line.text("error.message"));
+        }
+        assert_eq!(said("agent.outcome"), &text(line.text("outcome")));
+        assert_eq!(said("gen_ai.conversation.id"), &text(&line.session_id));
+        let address = format!("{}/{}:{}", line.session_id, line.seg, line.seq);
+        assert_eq!(said("agent.trace.address"), &text(&address));
+        if line.kind == "model_result" {
+            for (attribute, member) in [
+                ("gen_ai.usage.input_tokens", "usage.input_tokens"),
+                ("gen_ai.usage.output_tokens", "usage.output_tokens"),
+            ] {
+                let count = line.get(member).as_u64().unwrap().to_string();
+                assert_eq!(said(attribute), &json!({ "intValue": count }));
+            }
+        }
+        if line.kind == "tool_result" {
+            assert_eq!(
+                said("gen_ai.tool.call.id"),
+                &text(line.text("tool_call_id"))
+            );
+        }
+        let events = line.get("events").as_array().map_or(0, Vec::len);
+        assert_eq!(span.events.len(), events, "{line:?}");
+        let service = span.resource.get("service.name");
+        assert_eq!(service, Some(&text("spanledger-demo")));
+    }
+}
+
+/// `verify` says the same, of the session and of its subagent's.
+#[track_caller]
+fn assert_verified(root: &Path, backend: &str, url: &str) {
+    let done = cli::run(
+        root,
+        &["verify", backend, url, "--all", "--wait", "60s", "--json"],
+    );
+    assert_eq!(done.code, 0, "{done:?}");
+    let reports = done.objects();
+    assert_eq!(reports.len(), 2);
+    for report in reports {
+        assert_eq!(report["findings"], json!([]));
+        assert_eq!(report["same"], report["spans"]);
+        assert!(report["spans"].as_u64().unwrap() > 0);
+    }
+}
+
+#[test]
+fn the_demo_is_in_jaeger_whichever_way_it_is_sent() {
+    let Some(jaeger) = Jaeger::shared() else {
+        return;
+    };
+    for protocol in PROTOCOLS {
+        let (root, trace) = demo();
+        let endpoint = if protocol == "grpc" {
+            &jaeger.grpc
+        } else {
+            &jaeger.http
+        };
+        cli::mirror(root.path(), endpoint, protocol);
+        assert_same(&jaeger.spans(trace_id(&trace)), &trace);
+        assert_verified(root.path(), "--jaeger", &jaeger.url);
+    }
+    let found = jaeger.search("spanledger-demo");
+    assert!(found["data"].as_array().unwrap().len() >= PROTOCOLS.len());
+}
+
+#[test]
+fn the_demo_is_in_tempo_whichever_way_it_is_sent() {
+    let Some(tempo) = Tempo::shared() else { return };
+    for protocol in PROTOCOLS {
+        let (root, trace) = demo();
+        let endpoint = if protocol == "grpc" {
+            &tempo.grpc
+        } else {
+            &tempo.http
+        };
+        cli::mirror(root.path(), endpoint, protocol);
+        let held = tempo.whole(trace_id(&trace), closed(&trace).len());
+        assert_same(&held, &trace);
+        assert_verified(root.path(), "--tempo", &tempo.url);
+    }
+}
+
+#[test]
+fn through_the_collector_the_demo_is_in_jaeger_and_in_tempo() {
+    let Some(collector) = Collector::shared() else {
+        return;
+    };
+    let (jaeger, tempo) = (Jaeger::shared().unwrap(), Tempo::shared().unwrap());
+    for protocol in PROTOCOLS {
+        let (root, trace) = demo();
+        let endpoint = if protocol == "grpc" {
+            &collector.grpc
+        } else {
+            &collector.http
+        };
+        cli::mirror(root.path(), endpoint, protocol);
+        let (id, all) = (trace_id(&trace), closed(&trace).len());
+        // It acknowledges what it has on disk, and passes it on when it likes.
+        assert_same(&jaeger.whole(id, all), &trace);
+        assert_same(&tempo.whole(id, all), &trace);
+        assert_verified(root.path(), "--jaeger", &jaeger.url);
+        assert_verified(root.path(), "--tempo", &tempo.url);
+    }
+}
+
+#[test]
+fn the_collector_counts_the_calls_of_each_tool_and_model() {
+    let Some(collector) = Collector::shared() else {
+        return;
+    };
+    let (root, trace) = demo();
+    cli::mirror(root.path(), &collector.grpc, "grpc");
+    // At least: others send through it too.
+    for (kind, calls) in [
+        (
+            r#"gen_ai_request_model="claude-sonnet-4-5""#,
+            trace.all("model_result").len(),
+        ),
+        (
+            r#"gen_ai_tool_name="bash""#,
+            trace
+                .all("tool_result")
+                .iter()
+                .filter(|line| line.text("tool_id") == "bash")
+                .count(),
+        ),
+    ] {
+        assert!(calls > 1);
+        until("span metrics of the calls", || {
+            let metrics = String::from_utf8(backends::get(&collector.metrics)?).unwrap();
+            let counted = metrics.lines().filter(|line| {
+                line.starts_with("traces_span_metrics_calls_total{") && line.contains(kind)
+            });
+            let counts =
+                counted.map(|line| line.rsplit(' ').next().unwrap().parse::<f64>().unwrap());
+            (counts.sum::<f64>() >= calls as f64).then_some(())
+        });
+    }
+}
+
+/// The README's commands, as they stand there but for the ports.
+#[test]
+fn the_page_of_the_readme_takes_a_newcomer_there() {
+    let Some(collector) = Collector::shared() else {
+        return;
+    };
+    let (jaeger, tempo) = (Jaeger::shared().unwrap(), Tempo::shared().unwrap());
+    let readme = include_str!("../README.md");
+    let page = readme
+        .split("\n## See it in Jaeger and Tempo\n")
+        .nth(1)
+        .unwrap();
+    let page = page.split("\n## ").next().unwrap();
+    let blocks: Vec<Vec<&str>> = page
+        .split("```")
+        .skip(1)
+        .step_by(2)
+        .map(|block| block.lines().skip(1).collect())
+        .collect();
+    // What is running was started so.
+    assert_eq!(blocks[0], backends::COMMANDS);
+    let root = tempfile::tempdir().unwrap();
+    let program = Path::new(env!("CARGO_BIN_EXE_spanledger"));
+    let path = std::env::var("PATH").unwrap();
+    for line in &blocks[1] {
+        let line = line
+            .replace("http://127.0.0.1:4317", &collector.grpc)
+            .replace("http://127.0.0.1:16686", &jaeger.url)
+            .replace("http://127.0.0.1:3200", &tempo.url);
+        let done = std::process::Command::new("sh")
+            .args(["-c", &line])
+            .env("SPANLEDGER_DIR", root.path())
+            .env(
+                "PATH",
+                format!("{}:{path}", program.parent().unwrap().display()),
+            )
+            // What the port says by itself.
+            .env("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc")
+            .output();
+        let done = cli::Done::from(done.unwrap());
+        assert_eq!(done.code, 0, "{line}: {done:?}");
+    }
+    assert_eq!(blocks[1].len(), 4);
+}

@@ -1,0 +1,432 @@
+//! Which traces are sent, and where a long one goes on.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use opentelemetry::trace::{Link, SpanKind, TraceId, TraceState};
+use opentelemetry::{Context, KeyValue};
+use opentelemetry_sdk::trace::{Sampler, SamplingDecision, SamplingResult, ShouldSample};
+use serde_json::{Value, json};
+use spanledger::ledger::Line;
+use spanledger::{Outcome, SpanExt, spans};
+
+use crate::process::with_env;
+use crate::scene::{lines, mapped};
+use crate::support::{LineExt, Recording, Trace};
+
+const UNSAMPLED: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-00";
+const HOUR: Duration = Duration::from_secs(3600);
+
+fn agent() {
+    let run = spans::session_run("s", "planner").start();
+    let _run = run.enter();
+    let _turn = spans::session_turn().start().entered();
+    let tool = spans::tool_call("bash", "c1").start();
+    tool.in_scope(|| drop(spans::session_run("sub", "helper").start()));
+    tool.record_result("done");
+    tool.finish(Outcome::Ok);
+}
+
+/// The lines that open or close a span.
+fn of_spans(trace: &Trace) -> impl Iterator<Item = &Line> {
+    trace
+        .lines()
+        .filter(|line| line.payload.contains_key("start"))
+}
+
+#[test]
+fn a_trace_that_is_not_sampled_is_whole_on_disk_and_not_sent() {
+    let recording = Recording::with(|builder| builder.sampler(Sampler::AlwaysOff));
+    let told = recording.run(|| {
+        agent();
+        let run = spans::session_run("other", "planner").start();
+        run.remote_context().unwrap()
+    });
+    assert!(!told.sampled());
+    assert!(told.traceparent().ends_with("-00"));
+    let trace = recording.trace();
+    assert_eq!(of_spans(&trace).count(), 10);
+    for line in of_spans(&trace) {
+        assert_eq!(line.get("sampled"), false, "{line:?}");
+    }
+    assert_eq!(trace.one("tool_result").get("result"), "done");
+    assert_eq!(mapped(&lines(recording.dir.path()), None), []);
+}
+
+#[test]
+fn a_sampled_trace_says_nothing_of_it() {
+    let recording = Recording::with(|builder| builder.sampler(Sampler::AlwaysOn));
+    recording.run(agent);
+    let trace = recording.trace();
+    for line in of_spans(&trace) {
+        assert_eq!(line.get("sampled"), &Value::Null, "{line:?}");
+    }
+    assert_eq!(mapped(&lines(recording.dir.path()), None).len(), 4);
+}
+
+#[test]
+fn the_sampler_of_the_environment_decides() {
+    let variables = [
+        ("OTEL_TRACES_SAMPLER", "traceidratio"),
+        ("OTEL_TRACES_SAMPLER_ARG", "0"),
+    ];
+    with_env(&variables, || {
+        let recording = Recording::new();
+        recording.run(agent);
+        assert_eq!(recording.trace().one("tool_result").get("sampled"), false);
+        let recording = Recording::with(|builder| builder.sampler(Sampler::AlwaysOn));
+        recording.run(agent);
+        assert_eq!(
+            recording.trace().one("tool_result").get("sampled"),
+            &Value::Null
+        );
+    });
+}
+
+#[test]
+fn by_default_the_caller_has_decided() {
+    let recording = Recording::new();
+    recording.run(|| {
+        let caller = UNSAMPLED.parse().unwrap();
+        drop(spans::session_run("s", "planner").parent(caller).start());
+        drop(spans::session_run("t", "planner").start());
+    });
+    let trace = recording.trace();
+    let sampled = |id: &str| trace.find("session_end", "session_id", id).get("sampled");
+    assert_eq!(sampled("s"), false);
+    assert_eq!(sampled("t"), &Value::Null);
+}
+
+/// Samples one session, and says so to those who follow.
+#[derive(Clone, Debug)]
+struct OneSession;
+
+impl ShouldSample for OneSession {
+    fn should_sample(
+        &self,
+        parent: Option<&Context>,
+        _: TraceId,
+        _: &str,
+        _: &SpanKind,
+        attributes: &[KeyValue],
+        _: &[Link],
+    ) -> SamplingResult {
+        assert!(parent.is_none());
+        let wanted = KeyValue::new("gen_ai.conversation.id", "wanted");
+        SamplingResult {
+            decision: if attributes.contains(&wanted) {
+                SamplingDecision::RecordAndSample
+            } else {
+                SamplingDecision::RecordOnly
+            },
+            attributes: Vec::new(),
+            trace_state: TraceState::from_key_value([("chosen", "1")]).unwrap(),
+        }
+    }
+}
+
+#[test]
+fn a_sampler_of_ones_own_sees_the_session_and_may_speak_through_tracestate() {
+    let recording = Recording::with(|builder| builder.sampler(OneSession));
+    recording.run(|| {
+        drop(spans::session_run("wanted", "planner").start());
+        drop(spans::session_run("other", "planner").start());
+    });
+    let trace = recording.trace();
+    let end = |id: &str| trace.find("session_end", "session_id", id);
+    assert_eq!(end("wanted").get("sampled"), &Value::Null);
+    assert_eq!(end("wanted").get("tracestate"), "chosen=1");
+    assert_eq!(end("other").get("sampled"), false);
+}
+
+#[test]
+fn an_interrupted_span_of_an_unsampled_trace_is_not_sent_either() {
+    let recording = Recording::new();
+    let next = tempfile::tempdir().unwrap();
+    recording.run(|| {
+        let caller = UNSAMPLED.parse::<spanledger::RemoteContext>().unwrap();
+        let caller = caller.with_tracestate("vendor=1");
+        let _run = spans::session_run("s", "planner").parent(caller).start();
+        // The writer's lock stays behind: what was copied has a dead writer.
+        let session = next.path().join("sessions/s");
+        std::fs::create_dir_all(&session).unwrap();
+        let segment = "sessions/s/trace.0001.jsonl";
+        std::fs::copy(
+            recording.dir.path().join(segment),
+            next.path().join(segment),
+        )
+        .unwrap();
+    });
+    let next = Recording::again(next);
+    assert_eq!(next.handle().session("s").recover(), 1);
+    let trace = next.trace();
+    let interrupted = trace.one("interrupted");
+    assert_eq!(interrupted.get("sampled"), false);
+    assert_eq!(interrupted.get("tracestate"), "vendor=1");
+    assert_eq!(interrupted.get("parent_remote"), true);
+    assert_eq!(mapped(&lines(next.dir.path()), None), []);
+}
+
+/// Three turns, each with a tool whose arguments are as long as this.
+fn three_turns(size: usize) {
+    let run = spans::session_run("s", "planner").start();
+    let _run = run.enter();
+    for turn in ["a", "b", "c"] {
+        let _turn = spans::session_turn().trigger(turn).start().entered();
+        let args = json!({"text": "x".repeat(size)});
+        let tool = spans::tool_call("write", turn).args(args).start();
+        tool.in_scope(|| {
+            let sub = spans::session_run(format!("sub-{turn}"), "helper").start();
+            sub.in_scope(|| drop(spans::session_turn().trigger(format!("sub-{turn}")).start()));
+        });
+    }
+}
+
+/// The one span of a kind and trigger, by its close line; its open line says the same.
+#[track_caller]
+fn turn<'a>(trace: &'a Trace, trigger: &str) -> &'a Line {
+    let (open, close) = (
+        trace.find("turn_start", "trigger", trigger),
+        trace.find("turn_end", "trigger", trigger),
+    );
+    assert_eq!(open.trace_id, close.trace_id);
+    assert_eq!(open.parent_span_id, close.parent_span_id);
+    assert_eq!(open.get("links"), close.get("links"));
+    close
+}
+
+#[track_caller]
+fn assert_goes_on_alone(turn: &Line, run: &Line) {
+    assert_ne!(turn.trace_id, run.trace_id);
+    assert_eq!(turn.parent_span_id, None);
+    let link = json!([{"trace_id": run.trace_id, "span_id": run.span_id}]);
+    assert_eq!(turn.get("links"), &link);
+}
+
+#[test]
+fn when_a_trace_has_grown_long_the_next_turn_is_the_root_of_another_one() {
+    let recording = Recording::with(|builder| builder.trace_limits(20_000, HOUR));
+    recording.run(|| three_turns(12_000));
+    let trace = recording.trace();
+    let run = trace.find("session_end", "session_id", "s");
+    let first = turn(&trace, "a");
+    assert_eq!(first.trace_id, run.trace_id);
+    assert_eq!(first.parent_span_id, run.span_id);
+    let mut seen = BTreeSet::from([&run.trace_id]);
+    for (number, trigger) in [(2, "b"), (3, "c")] {
+        let turn = turn(&trace, trigger);
+        assert_goes_on_alone(turn, run);
+        assert!(seen.insert(&turn.trace_id), "a trace has one root");
+        assert_eq!(turn.turn, Some(number));
+        // What is inside follows, subagents and all.
+        let tool = trace.find("tool_result", "tool_call_id", trigger);
+        assert_eq!(tool.trace_id, turn.trace_id);
+        assert_eq!(tool.parent_span_id, turn.span_id);
+        let sub = trace.find("session_end", "session_id", format!("sub-{trigger}"));
+        assert_eq!(sub.trace_id, turn.trace_id);
+    }
+    // The session knows nothing of it.
+    assert_eq!(run.get("totals.turns"), 3);
+    assert_eq!(
+        trace
+            .session("s")
+            .iter()
+            .filter(|l| l.kind == "turn_end")
+            .count(),
+        3
+    );
+    // Each trace has one root, and the mirror sends the links.
+    let spans = mapped(&lines(recording.dir.path()), None);
+    for id in seen {
+        let id = id.as_deref().unwrap();
+        let bytes: Vec<u8> = (0..16)
+            .map(|at| u8::from_str_radix(&id[2 * at..2 * at + 2], 16).unwrap())
+            .collect();
+        let of_it = spans.iter().filter(|span| span.trace_id == bytes);
+        let roots: Vec<_> = of_it
+            .filter(|span| span.parent_span_id.is_empty())
+            .collect();
+        assert_eq!(roots.len(), 1);
+        assert_eq!(
+            roots[0].links.len(),
+            usize::from(roots[0].name == "session.turn")
+        );
+    }
+}
+
+#[test]
+fn a_trace_that_is_old_goes_on_in_another_one() {
+    let recording = Recording::with(|builder| builder.trace_limits(u64::MAX, Duration::ZERO));
+    recording.run(|| three_turns(1));
+    let trace = recording.trace();
+    let run = trace.find("session_end", "session_id", "s");
+    for trigger in ["a", "b", "c"] {
+        assert_goes_on_alone(turn(&trace, trigger), run);
+        // A subagent's turn is linked to its own run.
+        let sub = format!("sub-{trigger}");
+        let run = trace.find("session_end", "session_id", sub.as_str());
+        assert_goes_on_alone(turn(&trace, &sub), run);
+    }
+}
+
+#[test]
+fn what_subagents_write_counts_for_the_trace_they_share() {
+    let recording = Recording::with(|builder| builder.trace_limits(20_000, HOUR));
+    recording.run(|| {
+        let _run = spans::session_run("s", "planner").start().entered();
+        {
+            let _turn = spans::session_turn().trigger("a").start().entered();
+            let _sub = spans::session_run("sub", "helper").start().entered();
+            drop(
+                spans::tool_call("write", "c")
+                    .args("x".repeat(12_000))
+                    .start(),
+            );
+        }
+        drop(spans::session_turn().trigger("b").start());
+    });
+    let trace = recording.trace();
+    let run = trace.find("session_end", "session_id", "s");
+    assert_goes_on_alone(turn(&trace, "b"), run);
+}
+
+#[test]
+fn a_short_trace_stays_one() {
+    let recording = Recording::new();
+    recording.run(|| three_turns(12_000));
+    let trace = recording.trace();
+    let traces: BTreeSet<_> = of_spans(&trace).map(|line| &line.trace_id).collect();
+    assert_eq!(traces.len(), 1);
+}
+
+#[test]
+fn a_turn_that_goes_on_alone_is_sent_if_its_run_is() {
+    let limits = |builder: spanledger::Builder| builder.trace_limits(0, HOUR);
+    let recording = Recording::with(limits);
+    recording.run(|| {
+        let caller = UNSAMPLED.parse().unwrap();
+        let run = spans::session_run("s", "planner").parent(caller).start();
+        run.in_scope(|| drop(spans::session_turn().trigger("a").start()));
+    });
+    assert_eq!(turn(&recording.trace(), "a").get("sampled"), false);
+}
+
+#[test]
+fn a_resumed_session_begins_a_trace_that_is_linked_to_the_one_before() {
+    let recording = Recording::new();
+    recording.run(|| {
+        drop(spans::session_run("s", "planner").start());
+        drop(spans::session_run("s", "planner").start());
+    });
+    let recording = Recording::again(recording.end());
+    recording.run(|| drop(spans::session_run("s", "planner").start()));
+    let trace = recording.trace();
+    let ends = trace.all("session_end");
+    assert_eq!(ends[0].get("links"), &Value::Null);
+    for (before, after) in [(ends[0], ends[1]), (ends[1], ends[2])] {
+        assert_ne!(before.trace_id, after.trace_id);
+        assert_eq!(after.parent_span_id, None);
+        let link = json!([{"trace_id": before.trace_id, "span_id": before.span_id}]);
+        assert_eq!(after.get("links"), &link);
+    }
+    let opens = trace.all("session_resume");
+    assert_eq!(opens[1].get("links"), ends[2].get("links"));
+}
+
+#[test]
+fn a_session_that_is_resumed_after_megabytes_still_finds_the_run_before() {
+    let recording = Recording::new();
+    recording.run(|| {
+        let run = spans::session_run("s", "planner").start();
+        let _run = run.enter();
+        // Far enough that the start lies before the last checkpoint.
+        for n in 0..400 {
+            let tool = spans::tool_call("write", format!("c{n}"));
+            drop(tool.args("x".repeat(12_000)).start());
+        }
+    });
+    let recording = Recording::again(recording.end());
+    recording.run(|| drop(spans::session_run("s", "planner").start()));
+    let trace = recording.trace();
+    assert!(!trace.all("checkpoint").is_empty());
+    let first = trace.one("session_start");
+    let link = json!([{"trace_id": first.trace_id, "span_id": first.span_id}]);
+    assert_eq!(trace.one("session_resume").get("links"), &link);
+}
+
+#[test]
+fn a_run_within_a_run_of_its_own_session_is_linked_to_nothing() {
+    let recording = Recording::new();
+    recording.run(|| {
+        let _run = spans::session_run("s", "planner").start().entered();
+        drop(spans::session_run("s", "helper").start());
+    });
+    let trace = recording.trace();
+    for end in trace.all("session_end") {
+        assert_eq!(end.get("links"), &Value::Null);
+    }
+}
+
+#[test]
+fn what_a_fault_made_short_is_still_not_sent_if_its_trace_is_not() {
+    let recording = Recording::with(|builder| builder.sampler(Sampler::AlwaysOff));
+    let in_the_way = recording.dir.path().join("sessions/s");
+    std::fs::create_dir_all(in_the_way.parent().unwrap()).unwrap();
+    std::fs::write(&in_the_way, "").unwrap();
+    recording.run(|| {
+        let _run = spans::session_run("s", "planner").start().entered();
+        drop(spans::tool_call("bash", "c1").start());
+        std::fs::remove_file(&in_the_way).unwrap();
+        assert_eq!(recording.handle().flush(), 0);
+    });
+    let trace = recording.trace();
+    for kind in ["tool_result", "session_start", "session_end"] {
+        assert_eq!(trace.one(kind).get("sampled"), false, "{kind}");
+    }
+    assert_eq!(trace.one("tool_result").get("late"), true);
+    assert_eq!(mapped(&lines(recording.dir.path()), None), []);
+}
+
+#[test]
+fn a_session_of_several_traces_reads_as_one() {
+    use spanledger::reader::RawLine;
+    use spanledger::session::{Chapters, FindId, IdOf, Store};
+    let limits = |builder: spanledger::Builder| builder.trace_limits(0, HOUR);
+    let recording = Recording::with(limits);
+    recording.run(|| three_turns(1));
+    let store = Store::new(recording.dir.path());
+    let entry = store.read(&store.dir("s")).unwrap();
+    assert_eq!(entry.damages.len(), 0);
+    assert_eq!(entry.summary.totals().turns, 3);
+    assert_eq!(entry.summary.runs, 1);
+    assert!(entry.summary.open.is_empty());
+    let mut chapters = Chapters::default();
+    let bytes = std::fs::read(recording.dir.path().join("sessions/s/trace.0001.jsonl")).unwrap();
+    for line in bytes.split_inclusive(|byte| *byte == b'\n') {
+        chapters.take(&RawLine::parse(line).unwrap());
+    }
+    let chapters = chapters.finish();
+    let turns = chapters.iter().filter(|chapter| chapter.turn.is_some());
+    let mut traces = BTreeSet::new();
+    for turn in turns {
+        let tools = turn.nodes.iter().filter(|node| &*node.kind == "tool_call");
+        let tool: Vec<_> = tools.collect();
+        assert_eq!(tool.len(), 1, "each turn has its tool");
+        let span = turn.span.as_ref().unwrap();
+        assert_eq!(tool[0].parent, span.span_id);
+        traces.insert(span.trace_id.clone().unwrap());
+    }
+    assert_eq!(traces.len(), 3);
+    // A trace's id, as copied from a backend, leads to its turn.
+    let find = FindId::new(traces.first().unwrap());
+    let mut found = Vec::new();
+    find.in_session(store.dir("s"), |what, line| {
+        found.push((what, line.turn));
+        Ok::<(), std::io::Error>(())
+    })
+    .unwrap();
+    assert!(found.len() >= 4);
+    let first = found[0].1;
+    assert!(first.is_some());
+    assert!(found.iter().all(|found| *found == (IdOf::Trace, first)));
+}

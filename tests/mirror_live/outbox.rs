@@ -1,0 +1,94 @@
+//! Markers stand for what is owed, no longer and no shorter.
+
+use spanledger::ledger::{Removal, can_remove_session, remove_session};
+use spanledger::{Outcome, SpanExt, events, spans};
+
+use super::otlp_server::OtlpServer;
+use super::scene::{Sending, markers, until, wait_for_spans};
+
+/// Until the thread has taken note of what the server took.
+fn settled(agent: &Sending) {
+    until(|| agent.guard.health().mirror.unwrap().owed_bytes == 0);
+}
+
+#[test]
+fn a_marker_stands_while_a_span_is_open_and_goes_with_the_last() {
+    let root = tempfile::tempdir().unwrap();
+    let server = OtlpServer::start();
+    let agent = Sending::to(root.path(), &server.url());
+    let run = agent.run(|| spans::session_run("ses_1", "planner").start());
+    agent.run(|| {
+        let tool = spans::tool_call("bash", "call_1").child_of(&run).start();
+        tool.finish(Outcome::Ok);
+    });
+    wait_for_spans(&server, 1);
+    settled(&agent);
+    assert_eq!(markers(root.path()), ["ses_1.0001"]);
+    agent.run(|| run.finish(Outcome::Ok));
+    agent.end();
+    assert_eq!(markers(root.path()), [""; 0]);
+}
+
+#[test]
+fn a_line_after_everything_was_sent_brings_the_marker_back() {
+    let root = tempfile::tempdir().unwrap();
+    let server = OtlpServer::start();
+    let agent = Sending::to(root.path(), &server.url());
+    agent.session("ses_1", 1);
+    wait_for_spans(&server, 2);
+    until(|| markers(root.path()).is_empty());
+    // As if the machine went down right after it: nothing is sent any more.
+    let Sending { guard, dispatch } = agent;
+    let session = guard.handle().session("ses_1");
+    guard.shutdown().unwrap();
+    session.record(events::annotation("1:2", "late"));
+    assert_eq!(markers(root.path()), ["ses_1.0001"]);
+    drop((session, dispatch));
+
+    Sending::to(root.path(), &server.url()).end();
+    assert_eq!(markers(root.path()), [""; 0]);
+    assert_eq!(server.received().len(), 1);
+}
+
+#[test]
+fn a_session_that_is_owed_stays_unless_forced() {
+    let root = tempfile::tempdir().unwrap();
+    let agent = Sending::to(root.path(), "http://127.0.0.1:1");
+    agent.session("ses_1", 1);
+    agent.end();
+    let owed = Removal::Owed { segments: 1 };
+    assert_eq!(
+        can_remove_session(root.path(), "ses_1", false).unwrap(),
+        owed
+    );
+    assert_eq!(remove_session(root.path(), "ses_1", false).unwrap(), owed);
+    let removed = remove_session(root.path(), "ses_1", true).unwrap();
+    assert!(matches!(removed, Removal::Removed { .. }));
+    assert_eq!(markers(root.path()), [""; 0]);
+}
+
+#[test]
+fn a_session_that_was_sent_is_free_to_go() {
+    let root = tempfile::tempdir().unwrap();
+    let server = OtlpServer::start();
+    let agent = Sending::to(root.path(), &server.url());
+    agent.session("ses_1", 1);
+    agent.end();
+    let removed = remove_session(root.path(), "ses_1", false).unwrap();
+    assert!(matches!(removed, Removal::Removed { .. }));
+}
+
+#[test]
+fn a_segment_removed_underneath_is_forgotten_and_the_rest_goes_on() {
+    let root = tempfile::tempdir().unwrap();
+    let agent = Sending::to(root.path(), "http://127.0.0.1:1");
+    agent.session("ses_1", 1);
+    agent.end();
+    std::fs::remove_dir_all(root.path().join("sessions/ses_1")).unwrap();
+    let server = OtlpServer::start();
+    let other = Sending::to(root.path(), &server.url());
+    other.session("ses_2", 1);
+    other.end();
+    assert_eq!(markers(root.path()), [""; 0]);
+    assert_eq!(server.received().len(), 1);
+}

@@ -1,0 +1,163 @@
+//! Several processes, one root: every segment has one sender, and nothing depends on who lives.
+
+use opentelemetry_proto::tonic::common::v1::any_value::Value;
+use spanledger::spans;
+
+use super::agent::Agent;
+use super::otlp_server::{OtlpServer, Received};
+use super::scene::{Sending, assert_mirrored, by_id, markers, spans_in, to, wait_for_spans};
+use super::support::Trace;
+
+fn agent(root: &std::path::Path, server: &OtlpServer) -> Agent {
+    // Which protocol goes without saying depends on the port.
+    let otlp = format!("otlp={}", server.url());
+    Agent::with(root, &[&otlp, "service=the-dead"])
+}
+
+/// The next start, over the same protocol and so for the same endpoint.
+fn next(root: &std::path::Path, server: &OtlpServer) {
+    let otlp = to(&server.url()).protocol(spanledger::mirror::Protocol::HttpProtobuf);
+    let next = Sending::with(root, |b| b.otlp(otlp).resource("service.name", "the-next"));
+    next.end();
+}
+
+fn services(received: &[Received]) -> Vec<String> {
+    let requests = received.iter().filter_map(|one| one.request.as_ref());
+    let resources = requests.flat_map(|request| &request.resource_spans);
+    let mut names: Vec<_> = resources
+        .flat_map(|spans| spans.resource.as_ref().unwrap().attributes.clone())
+        .filter(|attribute| attribute.key == "service.name")
+        .map(|attribute| match attribute.value.unwrap().value.unwrap() {
+            Value::StringValue(name) => name,
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    names.dedup();
+    names
+}
+
+#[test]
+fn what_a_killed_agent_left_open_the_next_start_sends_as_the_dead_ones() {
+    let root = tempfile::tempdir().unwrap();
+    let server = OtlpServer::start();
+    let mut victim = agent(root.path(), &server);
+    victim.tell(&[
+        "run r ses_1",
+        "turn t r",
+        "tool x t 10",
+        "finish x",
+        "tool y t 10",
+    ]);
+    wait_for_spans(&server, 1);
+    victim.kill();
+    assert_eq!(markers(root.path()), ["ses_1.0001"]);
+
+    next(root.path(), &server);
+    let received = server.received();
+    assert_eq!(by_id(&received).len(), 4);
+    assert_mirrored(root.path(), &received);
+    let interrupted = spans_in(&received).into_iter().filter(|span| {
+        let status = span.status.as_ref().unwrap();
+        status.message.contains("interrupted")
+    });
+    assert_eq!(interrupted.count(), 3);
+    assert_eq!(services(&received), ["the-dead"]);
+    assert_eq!(markers(root.path()), [""; 0]);
+}
+
+#[test]
+fn what_somebody_without_a_mirror_closes_for_the_dead_is_still_sent() {
+    let root = tempfile::tempdir().unwrap();
+    let server = OtlpServer::start();
+    let mut victim = agent(root.path(), &server);
+    victim.tell(&["run r ses_1"]);
+    victim.kill();
+    // The session goes on without a mirror: that closes what the dead left open.
+    let mut other = Agent::start(root.path());
+    other.tell(&["run again ses_1", "finish again"]);
+    other.exit("exit");
+    assert_eq!(markers(root.path()), ["ses_1.0001", "ses_1.0002"]);
+
+    next(root.path(), &server);
+    let received = server.received();
+    let names: Vec<_> = spans_in(&received)
+        .into_iter()
+        .map(|s| s.status.unwrap().message)
+        .collect();
+    // The other's own run was meant for nobody.
+    assert_eq!(names, ["interrupted: writer gone"]);
+    assert_eq!(services(&received), ["the-dead"]);
+    assert_eq!(markers(root.path()), [""; 0]);
+}
+
+#[test]
+fn what_was_recorded_for_nobody_stays_here_when_a_mirror_closes_it() {
+    let root = tempfile::tempdir().unwrap();
+    let server = OtlpServer::start();
+    let mut victim = Agent::start(root.path());
+    victim.tell(&["run r ses_1"]);
+    victim.kill();
+    let next = Sending::to(root.path(), &server.url());
+    next.run(|| drop(spans::session_run("ses_1", "planner").start()));
+    next.end();
+    assert_eq!(Trace::read(root.path()).all("interrupted").len(), 1);
+    assert_eq!(by_id(&server.received()).len(), 1);
+}
+
+#[test]
+fn what_was_recorded_for_another_endpoint_is_left_to_it() {
+    let root = tempfile::tempdir().unwrap();
+    let (here, there) = (OtlpServer::start(), OtlpServer::start());
+    let mut victim = agent(root.path(), &here);
+    victim.tell(&["run r ses_1"]);
+    victim.kill();
+    Sending::to(root.path(), &there.url()).end();
+    assert_eq!(there.received().len(), 0);
+    assert_eq!(markers(root.path()), ["ses_1.0001"]);
+    next(root.path(), &here);
+    assert_mirrored(root.path(), &here.received());
+    assert_eq!(here.received().len(), 1);
+}
+
+#[test]
+fn two_agents_in_one_session_send_each_span_once() {
+    let root = tempfile::tempdir().unwrap();
+    let server = OtlpServer::start();
+    let mut one = agent(root.path(), &server);
+    let mut two = agent(root.path(), &server);
+    for round in 0..10 {
+        one.order(&format!("work ses_{} 5", round % 3));
+        two.order(&format!("work ses_{} 5", round % 3));
+        one.answer("work");
+        two.answer("work");
+    }
+    two.tell(&["run open ses_1"]);
+    one.exit("exit");
+    two.kill();
+    next(root.path(), &server);
+    let received = server.received();
+    assert_mirrored(root.path(), &received);
+    assert_eq!(markers(root.path()), [""; 0]);
+}
+
+#[test]
+fn a_forked_child_sends_what_it_records_itself() {
+    let root = tempfile::tempdir().unwrap();
+    let server = OtlpServer::start();
+    let mut parent = agent(root.path(), &server);
+    parent.tell(&["run r ses_parent", "tool a r 10", "finish a"]);
+    wait_for_spans(&server, 1);
+    let mut child = parent.fork();
+    child.tell(&["run c ses_child", "finish c"]);
+    parent.tell(&["tool b r 10", "finish b", "finish r"]);
+    wait_for_spans(&server, 4);
+    // The parent's end is not the child's, and what the child has of the parent's ends nothing.
+    parent.tell(&["drop-guard"]);
+    child.tell(&["run d ses_child", "finish d"]);
+    wait_for_spans(&server, 5);
+    child.tell(&["drop-guard"]);
+    assert_mirrored(root.path(), &server.received());
+    assert_eq!(markers(root.path()), [""; 0]);
+    child.exit("_exit");
+    parent.exit("exit");
+}

@@ -1,0 +1,157 @@
+//! What is sent while an agent runs, and at its end.
+
+use std::time::Duration;
+
+use spanledger::mirror::owed;
+use spanledger::session::Store;
+use spanledger::{Outcome, SpanExt, Sync, spans};
+
+use super::otlp_server::{OtlpServer, Reply};
+use super::scene::{Sending, assert_mirrored, by_id, markers, to, wait_for_spans};
+
+#[test]
+fn a_span_is_sent_when_it_closes_while_the_agent_runs_on() {
+    let root = tempfile::tempdir().unwrap();
+    let server = OtlpServer::start();
+    let agent = Sending::to(root.path(), &server.url());
+    let run = agent.run(|| {
+        let run = spans::session_run("ses_1", "planner").start();
+        let tool = spans::tool_call("bash", "call_1").child_of(&run).start();
+        tool.finish(Outcome::Ok);
+        run
+    });
+    let received = wait_for_spans(&server, 1);
+    let names: Vec<_> = by_id(&received).into_values().map(|s| s.name).collect();
+    assert_eq!(names, ["execute_tool bash"]);
+    agent.run(|| run.finish(Outcome::Ok));
+    wait_for_spans(&server, 2);
+    agent.end();
+    assert_mirrored(root.path(), &server.received());
+}
+
+#[test]
+fn a_shutdown_sends_what_is_there_and_leaves_nothing_owed() {
+    let root = tempfile::tempdir().unwrap();
+    let server = OtlpServer::start();
+    let otlp = to(&server.url()).linger(Duration::from_secs(3600));
+    let agent = Sending::with(root.path(), |builder| builder.otlp(otlp));
+    agent.session("ses_1", 5);
+    let health = agent.end();
+    assert_mirrored(root.path(), &server.received());
+    let mirror = health.mirror.unwrap();
+    assert_eq!((mirror.sent, mirror.owed_bytes), (6, 0));
+    assert_eq!((mirror.dead_letters, mirror.waiting_for), (0, None));
+    let store = Store::new(root.path());
+    let left = owed(&store, &store.dir("ses_1")).unwrap();
+    assert_eq!((left.bytes, left.sent), (0, 6));
+    assert_eq!(markers(root.path()), [""; 0]);
+}
+
+#[test]
+fn the_agent_works_on_while_a_server_holds_its_request() {
+    let root = tempfile::tempdir().unwrap();
+    let server = OtlpServer::scripted([Reply::Hang]);
+    let agent = Sending::with(root.path(), |builder| {
+        let builder = builder.otlp(to(&server.url()).timeout(Duration::from_secs(3600)));
+        builder.shutdown_timeout(Duration::ZERO)
+    });
+    agent.session("ses_1", 1);
+    // The server has the request and never answers; everything below happens meanwhile.
+    server.wait_for(1);
+    for n in 0..50 {
+        agent.session(&format!("ses_more_{n}"), 20);
+    }
+    let health = agent.end();
+    assert_eq!(health.failed, 0);
+    assert_eq!(server.received().len(), 1);
+    assert!(health.mirror.unwrap().owed_bytes > 0);
+
+    let next = Sending::to(root.path(), &server.url());
+    next.end();
+    assert_mirrored(root.path(), &server.received());
+    assert_eq!(markers(root.path()), [""; 0]);
+}
+
+#[test]
+fn what_a_shutdown_could_not_send_the_next_start_sends() {
+    let root = tempfile::tempdir().unwrap();
+    let server = OtlpServer::start();
+    let address = server.address();
+    let url = server.url();
+    drop(server);
+    let agent = Sending::to(root.path(), &url);
+    agent.session("ses_1", 3);
+    let health = agent.end();
+    let mirror = health.mirror.unwrap();
+    assert_eq!(mirror.sent, 0);
+    assert!(mirror.owed_bytes > 0);
+    assert!(mirror.waiting_for.is_some());
+    assert_eq!(markers(root.path()), ["ses_1.0001"]);
+
+    let server = OtlpServer::at(address, []);
+    Sending::to(root.path(), &url).end();
+    assert_mirrored(root.path(), &server.received());
+    assert_eq!(markers(root.path()), [""; 0]);
+}
+
+#[test]
+fn recording_goes_on_after_a_shutdown_and_the_next_start_sends_it() {
+    let root = tempfile::tempdir().unwrap();
+    let server = OtlpServer::start();
+    let agent = Sending::to(root.path(), &server.url());
+    let run = agent.run(|| spans::session_run("ses_1", "planner").start());
+    let Sending { guard, dispatch } = agent;
+    guard.shutdown().unwrap();
+    tracing::dispatcher::with_default(&dispatch, || run.finish(Outcome::Ok));
+    assert_eq!(server.received().len(), 0);
+    drop((run, dispatch));
+
+    Sending::to(root.path(), &server.url()).end();
+    assert_mirrored(root.path(), &server.received());
+    assert_eq!(by_id(&server.received()).len(), 1);
+}
+
+#[test]
+fn spans_of_many_sessions_go_in_one_request() {
+    let root = tempfile::tempdir().unwrap();
+    let server = OtlpServer::start();
+    let otlp = to(&server.url()).linger(Duration::from_secs(3600));
+    let agent = Sending::with(root.path(), |builder| builder.otlp(otlp));
+    for n in 0..100 {
+        agent.session(&format!("ses_{n}"), 1);
+    }
+    agent.end();
+    assert_eq!(server.received().len(), 1);
+    assert_mirrored(root.path(), &server.received());
+}
+
+#[test]
+fn with_an_interval_nothing_is_sent_before_the_disk_has_it() {
+    let root = tempfile::tempdir().unwrap();
+    let server = OtlpServer::start();
+    let otlp = to(&server.url());
+    let agent = Sending::with(root.path(), |builder| {
+        let never = Duration::from_secs(3600);
+        builder.otlp(otlp).sync(Sync::Interval(never))
+    });
+    agent.session("ses_1", 3);
+    // As far as the mirror knows, nothing is there.
+    let mirror = agent.guard.health().mirror.unwrap();
+    assert_eq!((mirror.owed_bytes, mirror.sent), (0, 0));
+    assert_eq!(server.received().len(), 0);
+    agent.guard.handle().flush();
+    wait_for_spans(&server, 4);
+    agent.end();
+    assert_mirrored(root.path(), &server.received());
+}
+
+#[test]
+fn with_a_sync_of_every_line_all_is_sent() {
+    let root = tempfile::tempdir().unwrap();
+    let server = OtlpServer::start();
+    let otlp = to(&server.url());
+    let agent = Sending::with(root.path(), |b| b.otlp(otlp).sync(Sync::Always));
+    agent.session("ses_1", 3);
+    agent.end();
+    assert_mirrored(root.path(), &server.received());
+}
