@@ -75,8 +75,10 @@ impl Recorder {
             Parent::Anchored(_) | Parent::Session(_) => true,
             Parent::Root | Parent::Detached | Parent::Remote(_) => false,
         };
-        let turn = (at.turn.is_none() && is_somewhere)
-            .then(|| log.make_up_turn(self.ledger.core(), cell.start, &at.trace, at.run));
+        let turn = (at.turn.is_none() && is_somewhere).then(|| {
+            let trace = Arc::clone(&at.trace);
+            log.make_up_turn(self.ledger.core(), cell.start, trace, at.run)
+        });
         self.tell_in_force(log, turn.as_ref().or(above), &told.content);
     }
 

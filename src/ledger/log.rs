@@ -432,6 +432,8 @@ impl SessionLog {
         });
         span.trace.count(state.payload.len() + LINE_HEAD);
         if !written && state.lost_closes.len() < LOST_CLOSES {
+            let mut sending = Vec::new();
+            span.write_trace(&mut sending);
             state.lost_closes.push(LostClose {
                 kind,
                 turn: span.turn,
@@ -439,8 +441,7 @@ impl SessionLog {
                 start: span.start.wall,
                 duration,
                 outcome: outcome.as_str(),
-                trace: Arc::clone(&span.trace),
-                parent_remote: span.parent_remote,
+                sending,
             });
         }
     }

@@ -73,6 +73,11 @@ pub(super) fn encode(origin: &Origin, close: &RawLine<'_>, out: &mut Vec<u8>) ->
     Some(())
 }
 
+/// Whether a line closes a turn that was made up: no backend is to have it.
+pub(super) fn closes_made_up(close: &RawLine<'_>) -> bool {
+    Closed::read(close).is_some_and(|closed| closed.is_made_up())
+}
+
 /// An id in hexadecimal, unless it is the invalid one.
 pub(super) fn id<const N: usize>(text: Option<&str>) -> Option<[u8; N]> {
     let text = text.filter(|text| text.len() == 2 * N)?.as_bytes();

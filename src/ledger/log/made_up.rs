@@ -33,7 +33,7 @@ impl SessionLog {
         self: &Arc<Self>,
         core: &Core,
         start: Moment,
-        trace: &Arc<Trace>,
+        trace: Arc<Trace>,
         run: Option<(u128, u64)>,
     ) -> At {
         let state = &mut *self.lock();
@@ -42,20 +42,30 @@ impl SessionLog {
             return made_up.at.clone();
         }
         let run_span = run.map(|(_, id)| id);
+        // Its run's trace had grown too long.
+        let alone = run.is_some_and(|(of_run, _)| of_run != trace.id);
         self.end_made_up_locked(core, state, run_span);
         let ids = Ids {
             trace: trace.id,
             span: new_span_id(),
-            parent: run_span,
+            parent: run_span.filter(|_| !alone),
         };
-        let mut span = Box::new(OpenSpan::new(SpanKind::Turn, ids, Arc::clone(trace), start));
+        let mut span = Box::new(OpenSpan::new(
+            SpanKind::Turn,
+            ids,
+            Arc::clone(&trace),
+            start,
+        ));
         span.run_span = run_span;
-        span.parent_here = run.is_some();
-        span.fields.set("synthetic", b"true");
+        span.parent_here = ids.parent.is_some();
+        if let Some((trace, id)) = run.filter(|_| alone) {
+            span.link(trace, id);
+        }
+        span.synthetic = true;
         let (turn, turn_span) = self.open_locked(core, state, span);
         let at = At {
             ids,
-            trace: Arc::clone(trace),
+            trace,
             turn,
             kind: SpanKind::Turn,
             turn_span,
@@ -68,6 +78,13 @@ impl SessionLog {
             answered: false,
         });
         at
+    }
+
+    /// The turn that is made up in this run right now.
+    pub fn made_up_turn(&self, run: u64) -> Option<At> {
+        let state = self.lock();
+        let found = state.made_up.iter().find(|m| m.run_span() == Some(run));
+        found.map(|made_up| made_up.at.clone())
     }
 
     /// Ends the turn of this run, or of a session without one.
