@@ -9,41 +9,34 @@ mod cli;
 mod rig;
 mod support;
 
-use std::path::Path;
-
-use backends::{Held, Jaeger, until};
+use backends::{Held, Jaeger};
 use rig::Rig;
 use serde_json::{Value, json};
 use support::Trace;
 
-/// Has the segments say that content may be sent, as their recorder would have if asked to.
-fn allow_content(root: &Path) {
-    for session in std::fs::read_dir(root.join("sessions")).unwrap() {
-        let segment = session.unwrap().path().join("trace.0001.jsonl");
-        let text = std::fs::read_to_string(&segment).unwrap();
-        let with = r#""payload":{"mirror":{"content":true},"#;
-        std::fs::write(&segment, text.replacen(r#""payload":{"#, with, 1)).unwrap();
-    }
+/// What a user sets so that the program sends what it records.
+fn sending(jaeger: &Jaeger) -> [(&str, &str); 2] {
+    [
+        ("OTEL_EXPORTER_OTLP_ENDPOINT", &jaeger.http),
+        ("OTEL_EXPORTER_OTLP_PROTOCOL", "http/protobuf"),
+    ]
 }
 
-/// Sends all that is owed; what Jaeger holds of its only trace then, `count` spans.
+/// The same, and that what was said may leave the machine.
+fn telling(jaeger: &Jaeger) -> [(&str, &str); 3] {
+    let [endpoint, protocol] = sending(jaeger);
+    let content = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT";
+    [endpoint, protocol, (content, "true")]
+}
+
+/// What Jaeger holds of the trace of the first agent here: so many spans.
 fn held(jaeger: &Jaeger, rig: &Rig, count: usize) -> Vec<Held> {
-    let args = [
-        "mirror",
-        "--once",
-        "--endpoint",
-        &jaeger.http,
-        "--patience",
-        "60s",
-    ];
-    let done = cli::run(rig.path(), &args);
-    assert_eq!(done.code, 0, "{done:?}");
     let trace = Trace::read(rig.path());
-    let id = trace.lines().find_map(|line| line.trace_id.clone());
-    let id = id.unwrap();
-    until("the spans", || {
-        Some(jaeger.spans(&id)).filter(|spans| spans.len() >= count)
-    })
+    let mut starts = trace.all("session_start");
+    starts.sort_by(|a, b| a.ts.cmp(&b.ts));
+    let spans = jaeger.whole(starts[0].trace_id.as_deref().unwrap(), count);
+    assert_eq!(spans.len(), count, "{spans:#?}");
+    spans
 }
 
 fn said<'a>(span: &'a Held, name: &str) -> &'a Value {
@@ -71,11 +64,12 @@ fn names_parents_tokens_and_tool_arguments_are_as_rig_had_them() {
         ("openai", "openai", "gpt-4o", 100),
         ("anthropic --stream", "anthropic", "claude-sonnet-4-5", 172),
     ] {
-        let Some(rig) = Rig::run(args) else { return };
         let Some(jaeger) = Jaeger::shared() else {
             return;
         };
-        allow_content(rig.path());
+        let Some(rig) = Rig::run_with(args, &telling(jaeger)) else {
+            return;
+        };
         let mut spans = held(jaeger, &rig, 6);
         spans.sort_by_key(|span| (span.start, span.name.clone()));
         let names: Vec<_> = spans.iter().map(|span| span.name.as_str()).collect();
@@ -119,10 +113,10 @@ fn names_parents_tokens_and_tool_arguments_are_as_rig_had_them() {
 
 #[test]
 fn a_tool_that_failed_is_an_error_there() {
-    let Some(rig) = Rig::run("openai fail") else {
+    let Some(jaeger) = Jaeger::shared() else {
         return;
     };
-    let Some(jaeger) = Jaeger::shared() else {
+    let Some(rig) = Rig::run_with("openai fail", &sending(jaeger)) else {
         return;
     };
     let spans = held(jaeger, &rig, 4);
@@ -134,23 +128,62 @@ fn a_tool_that_failed_is_an_error_there() {
     assert!(!sent.contains("What is"), "nobody allowed content");
 }
 
-#[test]
-fn killed_inside_a_tool_the_tool_reaches_it_as_interrupted() {
-    let Some(hanging) = Rig::hang("openai hang") else {
-        return;
-    };
-    let Some(jaeger) = Jaeger::shared() else {
-        return;
-    };
-    let rig = hanging.kill();
-    allow_content(rig.path());
-    let spans = held(jaeger, &rig, 3);
+/// A program that was killed inside a tool, having sent what it could.
+fn killed(jaeger: &Jaeger) -> Option<Rig> {
+    let hanging = Rig::hang_with("openai hang", &telling(jaeger))?;
+    Some(hanging.kill())
+}
+
+#[track_caller]
+fn assert_interrupted(jaeger: &Jaeger, rig: &Rig) {
+    let spans = held(jaeger, rig, 3);
     let find = |name: &str| spans.iter().find(|span| span.name == name).unwrap();
     let (run, tool) = (find("invoke_agent calculator"), find("execute_tool wait"));
     assert_eq!(tool.parent_id, run.span_id);
-    assert_eq!(tool.status_message, "interrupted: writer gone");
+    assert_eq!(find("chat gpt-4o").parent_id, run.span_id);
+    for span in [run, tool] {
+        assert_eq!(span.status_message, "interrupted: writer gone");
+    }
     assert_eq!(
         said(tool, "gen_ai.tool.call.arguments"),
         &text(r#"{"for":"ever"}"#)
     );
+}
+
+#[test]
+fn killed_inside_a_tool_the_next_start_sends_the_tool_as_interrupted() {
+    let Some(jaeger) = Jaeger::shared() else {
+        return;
+    };
+    let Some(rig) = killed(jaeger) else { return };
+    let Some(()) = rig.again("openai", &sending(jaeger)) else {
+        return;
+    };
+    assert_interrupted(jaeger, &rig);
+}
+
+#[test]
+fn killed_inside_a_tool_the_command_sends_the_tool_as_interrupted() {
+    let Some(jaeger) = Jaeger::shared() else {
+        return;
+    };
+    let Some(rig) = killed(jaeger) else { return };
+    cli::mirror(rig.path(), &jaeger.http, "http/protobuf");
+    assert_interrupted(jaeger, &rig);
+}
+
+#[test]
+fn verify_finds_all_of_it_and_expects_no_turn_that_was_made_up() {
+    let Some(jaeger) = Jaeger::shared() else {
+        return;
+    };
+    let Some(rig) = Rig::run_with("openai", &sending(jaeger)) else {
+        return;
+    };
+    let args = ["verify", "--jaeger", &jaeger.url, "--wait", "60s", "--json"];
+    let done = cli::run(rig.path(), &args);
+    assert_eq!(done.code, 0, "{done:?}");
+    let report = done.json();
+    assert_eq!(report["left_out"], 0, "{report}");
+    assert_eq!(report["spans"], 6, "{report}");
 }

@@ -43,19 +43,39 @@ fn command(program: &Path, root: &Path, args: &str) -> Command {
     command
 }
 
+/// What more the program's environment says.
+pub type Env<'a> = &'a [(&'a str, &'a str)];
+
 impl Rig {
     /// Runs it to its end. Nothing where it isn't built, which is said loudly.
     pub fn run(args: &str) -> Option<Self> {
+        Self::run_with(args, &[])
+    }
+
+    pub fn run_with(args: &str, env: Env<'_>) -> Option<Self> {
         let root = tempfile::tempdir().unwrap();
-        let output = command(&program()?, root.path(), args).output().unwrap();
+        let rig = Self { root };
+        rig.again(args, env)?;
+        Some(rig)
+    }
+
+    /// Runs it once more, where the last one left its sessions.
+    pub fn again(&self, args: &str, env: Env<'_>) -> Option<()> {
+        let mut command = command(&program()?, self.path(), args);
+        let output = command.envs(env.iter().copied()).output().unwrap();
         assert!(output.status.success(), "{output:?}");
-        Some(Self { root })
+        Some(())
     }
 
     /// Runs it until it waits inside a tool.
     pub fn hang(args: &str) -> Option<Hanging> {
+        Self::hang_with(args, &[])
+    }
+
+    pub fn hang_with(args: &str, env: Env<'_>) -> Option<Hanging> {
         let root = tempfile::tempdir().unwrap();
         let mut command = command(&program()?, root.path(), args);
+        command.envs(env.iter().copied());
         let child = command.stdout(Stdio::piped()).spawn().unwrap();
         let mut hanging = Hanging {
             child,

@@ -11,7 +11,7 @@ use futures::StreamExt;
 use options::{Api, Options};
 use rig::AgentBuilder;
 use rig::agent::{Agent, MultiTurnStreamItem};
-use rig::providers::{anthropic::Anthropic, openai::OpenAI};
+use rig::providers::{anthropic::AnthropicConfig, openai::OpenAIConfig};
 use tracing::Instrument;
 
 #[tokio::main]
@@ -23,7 +23,7 @@ async fn main() -> anyhow::Result<()> {
     let guard = spanledger::try_init()?;
 
     let server = server::start(options.script, options.fail).await?;
-    let agent = agent(&options, &server)?;
+    let agent = agent(&options, &server);
     let asked = ask(&agent, &options);
     let answer = if let Some(id) = &options.session {
         let run = spanledger::spans::session_run(id.clone(), "host").start();
@@ -43,19 +43,18 @@ async fn main() -> anyhow::Result<()> {
     Ok(())
 }
 
-fn agent(options: &Options, server: &str) -> anyhow::Result<Agent> {
-    // SAFETY: nothing else reads or writes the environment yet.
-    unsafe {
-        std::env::set_var("OPENAI_BASE_URL", format!("{server}/v1"));
-        std::env::set_var("OPENAI_API_KEY", "none");
-        std::env::set_var("ANTHROPIC_BASE_URL", server);
-        std::env::set_var("ANTHROPIC_API_KEY", "none");
-    }
+fn agent(options: &Options, server: &str) -> Agent {
     let builder = match options.api {
-        Api::OpenAi => AgentBuilder::new(OpenAI::from_env()?.chat("gpt-4o")),
-        Api::Anthropic => AgentBuilder::new(Anthropic::from_env()?.completion("claude-sonnet-4-5")),
+        Api::OpenAi => {
+            let openai = OpenAIConfig::new("none").with_base_url(format!("{server}/v1"));
+            AgentBuilder::new(openai.client().chat("gpt-4o"))
+        }
+        Api::Anthropic => {
+            let anthropic = AnthropicConfig::new("none").with_base_url(server);
+            AgentBuilder::new(anthropic.client().completion("claude-sonnet-4-5"))
+        }
     };
-    let agent = builder
+    builder
         .name("calculator")
         .preamble("You calculate with tools.")
         .max_tokens(1024)
@@ -64,8 +63,7 @@ fn agent(options: &Options, server: &str) -> anyhow::Result<Agent> {
         .tool(tools::Wait)
         // Without this rig tells how much was said, and not what.
         .record_content_telemetry(options.content)
-        .build();
-    Ok(agent)
+        .build()
 }
 
 async fn ask(agent: &Agent, options: &Options) -> anyhow::Result<String> {
