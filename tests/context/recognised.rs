@@ -132,15 +132,40 @@ fn inside_a_turn_of_the_agents_own_nothing_goes_on_elsewhere() {
         let _run = spans::session_run("s", "host").start().entered();
         let _turn = spans::session_turn().start().entered();
         call(&[text("user", "1 + 1?")], Some("2"));
-        tool("add", "c1");
+        let agent = info_span!("invoke_agent", gen_ai.operation.name = "invoke_agent");
+        let _agent = agent.enter();
+        call(&[text("user", "2 + 2?")], Some("4"));
     });
     let trace = recording.trace();
     let turn = trace.one("turn_end");
-    for kind in ["model_result", "tool_result"] {
-        let line = trace.one(kind);
-        assert_eq!(line.trace_id, turn.trace_id);
-        assert_eq!(line.parent_span_id, turn.span_id);
+    let run = trace.one("session_resume");
+    let calls = trace.all("model_result");
+    for (call, parent) in calls.iter().zip([turn, run]) {
+        assert_eq!(call.trace_id, turn.trace_id);
+        assert_eq!(call.parent_span_id, parent.span_id);
+        assert_eq!(call.turn, turn.turn);
     }
+}
+
+#[test]
+fn turns_that_were_made_up_in_several_traces_read_as_one_session() {
+    use spanledger::reader::RawLine;
+    use spanledger::session::Chapters;
+    let recording = Recording::with(limited(0));
+    recording.run(two_turns);
+    let mut chapters = Chapters::default();
+    for line in lines(recording.dir.path()) {
+        chapters.take(&RawLine::parse(&line).unwrap());
+    }
+    let chapters = chapters.finish();
+    let turns = chapters.iter().filter(|chapter| chapter.turn.is_some());
+    let of_turn = turns.map(|turn| {
+        let spans = turn.nodes.iter().map(|node| &*node.kind);
+        let spans = spans.filter(|kind| matches!(*kind, "model_call" | "tool_call" | "span_start"));
+        spans.collect::<Vec<_>>()
+    });
+    let each = ["model_call", "tool_call", "tool_call", "span_start"];
+    assert_eq!(of_turn.collect::<Vec<_>>(), [each, each]);
 }
 
 #[test]
