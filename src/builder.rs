@@ -22,6 +22,7 @@ use crate::ledger::{Ledger, Root, Settings, Sync, TraceLimits};
 use crate::mirror::Otlp;
 #[cfg(feature = "mirror")]
 use crate::otel::Sampling;
+use crate::recognise::{Recognise, Rule};
 use crate::redact::{Limits, Redaction};
 
 /// Values longer than this go to a blob of their own, unless the builder or
@@ -61,6 +62,7 @@ pub struct Builder {
     carry: Option<LevelFilter>,
     spans: Option<Choose>,
     events: Option<Choose>,
+    recognise: Recognise,
     resource: Map<String, Value>,
     trace_limits: TraceLimits,
     context: Option<bool>,
@@ -145,6 +147,31 @@ impl Builder {
         choose: impl Fn(&Metadata<'_>) -> bool + Send + std::marker::Sync + 'static,
     ) -> Self {
         self.events = Some(Arc::new(choose));
+        self
+    }
+
+    /// Takes spans of a library for agent spans, by a rule of yours: see [`Rule`]. Of several that
+    /// match the first counts. By default none.
+    pub fn recognise(mut self, rule: Rule) -> Self {
+        self.recognise.rules.push(Arc::new(rule));
+        self
+    }
+
+    /// Whether spans that declare `gen_ai.operation.name`, as the GenAI conventions of
+    /// OpenTelemetry ask for, are taken for agent spans. By default they are; our own spans and
+    /// [`recognise`](Self::recognise) come first.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// let (layer, guard) = spanledger::builder()
+    ///     .root(dir.path())
+    ///     .recognise_gen_ai(false)
+    ///     .build::<tracing_subscriber::Registry>()?;
+    /// # drop((layer, guard));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn recognise_gen_ai(mut self, recognise: bool) -> Self {
+        self.recognise.gen_ai = recognise;
         self
     }
 
@@ -293,6 +320,7 @@ impl Builder {
             carry: self.carry.unwrap_or(LevelFilter::INFO),
             spans: self.spans,
             events: self.events,
+            recognise: self.recognise,
         };
         let recorder = Arc::new(Recorder {
             context,

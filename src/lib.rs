@@ -13,6 +13,7 @@ pub mod mirror;
 #[cfg(feature = "mirror")]
 pub mod otel;
 pub mod reader;
+mod recognise;
 pub mod redact;
 pub mod session;
 pub mod spans;
@@ -32,6 +33,7 @@ pub use event::{
 pub use guard::{Guard, Handle};
 pub use layer::{LedgerFilter, LedgerLayer, RecordingLayer};
 pub use ledger::{Health, Sync};
+pub use recognise::Rule;
 pub use redact::Redaction;
 pub use spans::{FutureExt, Session, SpanExt, Stream};
 

@@ -155,6 +155,25 @@ fn beside_fmt_switched_off_the_trace_is_the_same() {
 }
 
 #[test]
+fn recognise_takes_the_spans_of_a_library_for_an_agents() {
+    let trace = run("recognise").trace;
+    let run = trace.one("session_start");
+    let around = trace.one("span_start");
+    assert_eq!(around.text("name"), "agent.run");
+    assert_eq!(around.parent_span_id, run.span_id);
+    let tool = trace.one("tool_result");
+    assert_eq!(tool.text("tool_id"), "shell_command");
+    assert_eq!(tool.parent_span_id, around.span_id);
+    let end = trace.one("session_end");
+    assert_eq!(
+        end.get("totals.turns"),
+        2,
+        "from one model call to the next"
+    );
+    assert_eq!(end.get("totals.usage.input_tokens"), 472);
+}
+
+#[test]
 fn read_trace_tells_what_another_program_recorded() {
     let dir = TempDir::new().unwrap();
     let recorded = run_in(dir.path(), "minimal", &[]);

@@ -22,6 +22,6 @@ pub use usage::{Marks, Totals, Usage};
 
 pub(crate) use fields::{Cleaner, Fields};
 pub(crate) use ids::{Ids, hex16, hex32, new_span_id, new_trace_id, random_bytes};
-pub(crate) use raw::RawFields;
+pub(crate) use raw::{RawFields, Rewrite};
 pub(crate) use span::{FieldRole, SpanKind, UsageField, is_json_field};
 pub(crate) use usage::UsageText;

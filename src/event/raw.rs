@@ -31,6 +31,19 @@ pub(super) struct RawEntry {
     end: usize,
 }
 
+/// What becomes of a field that was given under another name than ours.
+#[derive(Debug)]
+pub(crate) enum Rewrite {
+    Keep,
+    /// It has been taken out.
+    Take,
+    /// Another name; so many bytes of its text belong to the name and not to the value.
+    Rename {
+        to: Cow<'static, str>,
+        skip: usize,
+    },
+}
+
 /// Fields as they were given, in order. They live in memory only.
 #[derive(Clone, Debug)]
 pub(crate) struct RawFields {
@@ -223,6 +236,22 @@ impl RawFields {
                 entry.key = Cow::Borrowed(to);
             }
         }
+    }
+
+    /// Looks at each field by name and text, and does with it what `look` says.
+    pub fn rewrite(&mut self, mut look: impl FnMut(&str, &str) -> Rewrite) {
+        let buf = &self.buf;
+        self.at.retain_mut(|entry| {
+            match look(&entry.key, &buf[entry.start..entry.end]) {
+                Rewrite::Keep => {}
+                Rewrite::Take => return false,
+                Rewrite::Rename { to, skip } => {
+                    entry.key = to;
+                    entry.start += skip;
+                }
+            }
+            true
+        });
     }
 
     pub fn remove(&mut self, key: &str) {

@@ -130,6 +130,7 @@ impl SpanKind {
             // What decides whether and how it is sent.
             "sampled" | "tracestate" | "parent_remote" | "span_kind" => true,
             "totals" => matches!(self, Self::Run | Self::Turn),
+            "synthetic" => self == Self::Turn,
             _ => false,
         }
     }

@@ -6,7 +6,8 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use tracing::Metadata;
 
 use crate::event::{RawFields, RemoteContext, SpanKind};
-use crate::ledger::{At, Moment, SessionLog, Trace};
+use crate::ledger::{At, End, Moment, SessionLog, Trace};
+use crate::recognise::Reading;
 
 /// Where a child or an event belongs: a session, and a span in it.
 #[derive(Clone, Debug)]
@@ -47,7 +48,10 @@ pub(crate) enum Parent {
 /// An agent span, kept in the registry's extensions for as long as the span lives.
 #[derive(Debug)]
 pub(crate) struct Cell {
-    pub kind: SpanKind,
+    /// Not known yet of a recognised span that has not said what it is.
+    kind: OnceLock<SpanKind>,
+    /// How the fields of a span of another library are read.
+    pub reading: Option<Reading>,
     pub meta: &'static Metadata<'static>,
     pub generation: u64,
     pub start: Moment,
@@ -61,9 +65,22 @@ pub(crate) struct Cell {
     place: OnceLock<Place>,
     /// Fields given before the open line could be written.
     pending: Mutex<Option<RawFields>>,
+    /// Links given before then.
+    pending_links: Mutex<Vec<(u128, u64)>>,
+    /// Entered before it had said what it is.
+    entered: AtomicBool,
     closed: AtomicBool,
     #[cfg(feature = "mirror")]
     context: OnceLock<opentelemetry::Context>,
+    /// How far a recognised model call has told its conversation.
+    pub talk: Mutex<Talk>,
+}
+
+/// What a model call was told, and what it has answered so far.
+#[derive(Debug, Default)]
+pub(crate) struct Talk {
+    pub heard: Option<End>,
+    pub answers: Vec<u128>,
 }
 
 impl Cell {
@@ -74,7 +91,8 @@ impl Cell {
         parent: Parent,
     ) -> Self {
         Self {
-            kind,
+            kind: kind.into(),
+            reading: None,
             meta,
             generation: crate::ledger::fork_generation(),
             start,
@@ -84,10 +102,51 @@ impl Cell {
             made_in_panic: std::thread::panicking(),
             place: OnceLock::new(),
             pending: Mutex::new(None),
+            pending_links: Mutex::default(),
+            talk: Mutex::default(),
+            entered: AtomicBool::new(false),
             closed: AtomicBool::new(false),
             #[cfg(feature = "mirror")]
             context: OnceLock::new(),
         }
+    }
+
+    /// A span of another library, of a kind that may not be known yet.
+    pub fn recognised(
+        reading: Reading,
+        kind: Option<SpanKind>,
+        meta: &'static Metadata<'static>,
+        start: Moment,
+        parent: Parent,
+    ) -> Self {
+        Self {
+            kind: kind.map_or_else(OnceLock::new, OnceLock::from),
+            reading: Some(reading),
+            ..Self::new(SpanKind::Other, meta, start, parent)
+        }
+    }
+
+    /// What it is; as long as nobody knows, none of the six.
+    pub fn kind(&self) -> SpanKind {
+        self.kind.get().copied().unwrap_or(SpanKind::Other)
+    }
+
+    /// What it is from now on, going by these fields.
+    pub fn settle_kind(&self, raw: &RawFields) -> SpanKind {
+        *self.kind.get_or_init(|| {
+            let said = self.reading.as_ref().and_then(|reading| reading.kind(raw));
+            said.unwrap_or_else(|| Reading::kind_by_name(self.meta))
+        })
+    }
+
+    /// Notes that it is entered. Whether its open line has to wait all the same: for a span that
+    /// still has to say what it is, as it often does inside.
+    pub fn waits_inside(&self) -> bool {
+        let waits = self.kind.get().is_none();
+        if waits {
+            self.entered.store(true, Ordering::Relaxed);
+        }
+        waits
     }
 
     /// Notes the span of the OpenTelemetry API that it is made in, where no agent span is around.
@@ -173,6 +232,28 @@ impl Cell {
         }
     }
 
+    /// Keeps a link until there is an open line. `false`: there is one.
+    pub fn add_pending_link(&self, link: (u128, u64)) -> bool {
+        let pending = self.pending.lock().unwrap_or_else(PoisonError::into_inner);
+        if pending.is_none() {
+            return false;
+        }
+        let mut links = self
+            .pending_links
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        links.push(link);
+        true
+    }
+
+    pub fn take_links(&self) -> Vec<(u128, u64)> {
+        let mut links = self
+            .pending_links
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        std::mem::take(&mut links)
+    }
+
     /// Whether the open line can say what was opened.
     pub fn is_identified(&self) -> bool {
         let pending = self.pending.lock().unwrap_or_else(PoisonError::into_inner);
@@ -183,9 +264,17 @@ impl Cell {
 
     /// The same, by these fields.
     pub fn is_identified_by(&self, raw: &RawFields) -> bool {
-        self.kind
-            .identity()
-            .is_none_or(|name| raw.get(name).is_some() || self.meta.fields().field(name).is_none())
+        let there =
+            |name: &str| raw.get(name).is_some() || self.meta.fields().field(name).is_none();
+        match &self.reading {
+            None => self.kind().identity().is_none_or(there),
+            Some(reading) => {
+                let kind = self.kind.get().copied().or_else(|| reading.kind(raw));
+                kind.is_some_and(|kind| {
+                    self.entered.load(Ordering::Relaxed) || reading.identity(kind).is_none_or(there)
+                })
+            }
+        }
     }
 
     /// Whether this is the first to close it.

@@ -8,6 +8,7 @@ use tracing::{Level, Metadata, Subscriber};
 use tracing_subscriber::layer::{Context, Filter};
 
 use crate::event::SpanKind;
+use crate::recognise::{Recognise, Seen};
 
 pub(crate) type Choose = Arc<dyn Fn(&Metadata<'_>) -> bool + Send + Sync>;
 
@@ -29,6 +30,7 @@ pub struct LedgerFilter {
     pub(crate) carry: LevelFilter,
     pub(crate) spans: Option<Choose>,
     pub(crate) events: Option<Choose>,
+    pub(crate) recognise: Recognise,
 }
 
 impl std::fmt::Debug for LedgerFilter {
@@ -41,6 +43,21 @@ impl std::fmt::Debug for LedgerFilter {
 }
 
 impl LedgerFilter {
+    /// What spans of a callsite are to the layer.
+    pub(crate) fn see(&self, meta: &Metadata<'_>) -> Seen {
+        if let Some(kind) = SpanKind::from_name(meta.name()) {
+            Seen::Ours(kind)
+        } else if let Some(reading) = self.recognise.reading(meta) {
+            Seen::Recognised(reading)
+        } else if self.records_span(meta) {
+            Seen::Chosen
+        } else if meta.fields().field("session_id").is_some() {
+            Seen::Routes
+        } else {
+            Seen::Foreign
+        }
+    }
+
     /// Whether a foreign span gets lines of its own.
     pub(crate) fn records_span(&self, meta: &Metadata<'_>) -> bool {
         self.spans.as_ref().is_some_and(|choose| choose(meta))
@@ -58,9 +75,7 @@ impl LedgerFilter {
         if self.disabled {
             false
         } else if meta.is_span() {
-            SpanKind::from_name(meta.name()).is_some()
-                || *meta.level() <= self.carry
-                || self.records_span(meta)
+            *meta.level() <= self.carry || !matches!(self.see(meta), Seen::Routes | Seen::Foreign)
         } else {
             meta.target().starts_with("spanledger::") || self.records_event(meta)
         }

@@ -4,6 +4,7 @@ mod bridge;
 mod cell;
 mod filter;
 mod find;
+mod recognised;
 mod recorder;
 mod settle;
 mod visit;
@@ -35,6 +36,7 @@ use visit::{Collect, FindText};
 
 use crate::event::{Outcome, RawFields, SpanKind};
 use crate::ledger::Moment;
+use crate::recognise::{Callsites, Reading, Seen};
 
 /// The layer that [`Builder::build`](crate::Builder::build) returns: it records agent spans, and
 /// carries its own filter, so that neighbours' filters don't change the trace.
@@ -51,6 +53,7 @@ struct New<'a, 'b, S> {
 pub struct RecordingLayer<S> {
     recorder: Arc<Recorder>,
     filter: LedgerFilter,
+    callsites: Callsites,
     bridge: Bridge,
     /// Another ledger's layer is below in the same subscriber. A span has room for one.
     second: bool,
@@ -93,6 +96,7 @@ where
         Self {
             recorder,
             filter,
+            callsites: Callsites::new(),
             bridge,
             second: false,
             #[cfg(feature = "neighbour")]
@@ -148,8 +152,8 @@ where
         }
     }
 
-    /// What a new span hangs from.
-    fn parent(&self, kind: SpanKind, attrs: &Attributes<'_>, ctx: &Context<'_, S>) -> Parent {
+    /// What a new span hangs from: if it is one that `anchors`, an implicit session at least.
+    fn parent(&self, anchors: bool, attrs: &Attributes<'_>, ctx: &Context<'_, S>) -> Parent {
         let around = if attrs.is_root() {
             None
         } else if let Some(id) = attrs.parent() {
@@ -158,7 +162,7 @@ where
             ctx.lookup_current()
         };
         let near = walk(around, |outermost| {
-            if matches!(kind, SpanKind::Run | SpanKind::Other) {
+            if !anchors {
                 return Around::Nothing;
             }
             anchor(&self.recorder, outermost)
@@ -176,16 +180,50 @@ where
 
     /// A span of others: it carries the session on, and may name one.
     fn on_foreign_span(&self, attrs: &Attributes<'_>, id: &Id, ctx: &Context<'_, S>) {
-        let meta = attrs.metadata();
-        if meta.fields().field("session_id").is_none() {
-            return;
-        }
         let mut found = None;
         attrs.record(&mut FindText {
             name: "session_id",
             found: &mut found,
         });
         self.route(id, found, ctx);
+    }
+
+    /// A span of another library that is taken for one of the six.
+    fn on_recognised_span(&self, reading: &Reading, new: New<'_, '_, S>) {
+        let start = Moment::now();
+        let mut raw = RawFields::new();
+        new.attrs.record(&mut Collect(&mut raw));
+        let kind = reading.kind(&raw);
+        let parent = self.parent(kind != Some(SpanKind::Run), new.attrs, new.ctx);
+        let meta = new.attrs.metadata();
+        let cell = Cell::recognised(reading.clone(), kind, meta, start, parent);
+        self.begin(cell, raw, false, new);
+    }
+
+    fn on_our_span(&self, kind: SpanKind, new: New<'_, '_, S>) {
+        let New { attrs, id, ctx } = new;
+        let meta = attrs.metadata();
+        let anchors = !matches!(kind, SpanKind::Run | SpanKind::Other);
+        let start = Moment::now();
+        if let Some(handoff) = take_handoff(meta) {
+            let parent = handoff
+                .parent
+                .unwrap_or_else(|| self.parent(anchors, attrs, ctx));
+            let cell = Cell::new(kind, meta, start, parent);
+            return self.begin(cell, handoff.fields, true, new);
+        }
+        let mut raw = RawFields::new();
+        attrs.record(&mut Collect(&mut raw));
+        let parent = self.parent(anchors, attrs, ctx);
+        if kind == SpanKind::Other
+            && !matches!(parent, Parent::Place(_) | Parent::Session(_))
+            && raw.get("session_id").is_none()
+        {
+            // Lines for other spans are kept inside sessions.
+            return self.on_foreign_span(attrs, id, ctx);
+        }
+        let cell = Cell::new(kind, meta, start, parent);
+        self.begin(cell, raw, false, new);
     }
 
     fn route(&self, id: &Id, session: Option<String>, ctx: &Context<'_, S>) {
@@ -229,36 +267,19 @@ where
             return;
         }
         let meta = attrs.metadata();
-        let kind = match SpanKind::from_name(meta.name()) {
-            Some(kind) => kind,
-            None if self.filter.records_span(meta) => SpanKind::Other,
-            None => return self.on_foreign_span(attrs, id, &ctx),
-        };
-        let start = Moment::now();
         let new = New {
             attrs,
             id,
             ctx: &ctx,
         };
-        if let Some(handoff) = take_handoff(meta) {
-            let parent = handoff
-                .parent
-                .unwrap_or_else(|| self.parent(kind, attrs, &ctx));
-            let cell = Cell::new(kind, meta, start, parent);
-            return self.begin(cell, handoff.fields, true, new);
-        }
-        let mut raw = RawFields::new();
-        attrs.record(&mut Collect(&mut raw));
-        let parent = self.parent(kind, attrs, &ctx);
-        if kind == SpanKind::Other
-            && !matches!(parent, Parent::Place(_) | Parent::Session(_))
-            && raw.get("session_id").is_none()
-        {
-            // Lines for other spans are kept inside sessions.
-            return self.on_foreign_span(attrs, id, &ctx);
-        }
-        let cell = Cell::new(kind, meta, start, parent);
-        self.begin(cell, raw, false, new);
+        let look = || self.filter.see(meta);
+        self.callsites.with(meta, look, |seen| match seen {
+            Seen::Ours(kind) => self.on_our_span(*kind, new),
+            Seen::Chosen => self.on_our_span(SpanKind::Other, new),
+            Seen::Recognised(reading) => self.on_recognised_span(reading, new),
+            Seen::Routes => self.on_foreign_span(attrs, id, &ctx),
+            Seen::Foreign => {}
+        });
     }
 
     fn on_record(&self, id: &Id, values: &Record<'_>, ctx: Context<'_, S>) {
@@ -269,8 +290,16 @@ where
             Some(cell) => {
                 let mut raw = RawFields::new();
                 values.record(&mut Collect(&mut raw));
-                if !raw.is_empty() {
-                    self.recorder.record(&cell, &raw, None, Outcome::Unset, &[]);
+                if raw.is_empty() {
+                    return;
+                }
+                #[cfg(feature = "mirror")]
+                let waits = self.recorder.context && cell.place().is_none();
+                self.recorder.record(&cell, &raw, None, Outcome::Unset, &[]);
+                // It was entered before it could be opened.
+                #[cfg(feature = "mirror")]
+                if waits && cell.place().is_some() && ctx.current_span().id() == Some(id) {
+                    self.enter_context(&cell, id);
                 }
             }
             None => {
@@ -293,10 +322,12 @@ where
         };
         let place = self.recorder.place_of(&followed);
         if let Some(at) = place.and_then(|place| place.at.as_ref()) {
-            let link = [(at.ids.trace, at.ids.span)];
-            let none = RawFields::new();
-            self.recorder
-                .record(&cell, &none, None, Outcome::Unset, &link);
+            let link = (at.ids.trace, at.ids.span);
+            if !cell.add_pending_link(link) {
+                let none = RawFields::new();
+                self.recorder
+                    .record(&cell, &none, None, Outcome::Unset, &[link]);
+            }
         }
     }
 
@@ -361,12 +392,17 @@ where
         if self.second {
             return;
         }
-        // All but a span that was held back are open already.
+        // All but a span that was held back are open already. One that still has to say what it is
+        // often does so inside.
         let bridged = cfg!(feature = "mirror") && self.recorder.context;
         let found = ctx.span(id).and_then(|span| {
             let extensions = span.extensions();
             let cell = extensions.get::<Arc<Cell>>()?;
-            (bridged || cell.place().is_none()).then(|| Arc::clone(cell))
+            let wanted = match cell.place() {
+                Some(_) => bridged,
+                None => !cell.waits_inside(),
+            };
+            wanted.then(|| Arc::clone(cell))
         });
         let Some(cell) = found else { return };
         self.recorder.place_of(&cell);
@@ -387,8 +423,17 @@ where
         if self.second {
             return;
         }
-        if let Some(cell) = Self::cell(&ctx, &id) {
-            self.recorder.dropped(&cell);
+        let Some(span) = ctx.span(&id) else { return };
+        let extensions = span.extensions();
+        if let Some(cell) = extensions.get().map(Arc::<Cell>::clone) {
+            drop(extensions);
+            return self.recorder.dropped(&cell);
+        }
+        let anchored = extensions.get().map(|Anchor { log, .. }| log);
+        let session = anchored.or_else(|| extensions.get().map(|Route(log)| log));
+        if let Some(log) = session.map(Arc::clone) {
+            drop(extensions);
+            self.recorder.over(&log);
         }
     }
 

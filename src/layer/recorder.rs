@@ -82,8 +82,10 @@ impl Recorder {
         }
     }
 
-    fn open(&self, cell: &Cell, mut raw: RawFields) -> Place {
+    fn open(&self, cell: &Cell, raw: RawFields) -> Place {
         let core = self.ledger.core();
+        let (mut raw, told) = self.read(cell, raw);
+        let kind = cell.kind();
         let given = raw.get("session_id").map(str::to_owned);
         let Settled {
             log,
@@ -102,7 +104,7 @@ impl Recorder {
             ids,
             trace,
             turn: above.and_then(|at| at.turn),
-            kind: cell.kind,
+            kind,
             turn_span: above.and_then(|at| at.turn_span),
             run: above.and_then(|at| at.run),
             generation: cell.generation,
@@ -112,7 +114,7 @@ impl Recorder {
             return Place { log, at: Some(at) };
         }
         let trace = Arc::clone(&at.trace);
-        let mut span = Box::new(OpenSpan::new(cell.kind, ids, trace, cell.start));
+        let mut span = Box::new(OpenSpan::new(kind, ids, trace, cell.start));
         span.turn = at.turn;
         span.turn_span = at.turn_span;
         span.run_span = at.run.map(|(_, id)| id);
@@ -121,7 +123,14 @@ impl Recorder {
         if let Some((trace, id)) = link {
             span.link(trace, id);
         }
-        if cell.kind == SpanKind::Run {
+        if let Some(told) = &told {
+            span.outcome = told.outcome;
+            self.tell_before(cell, &log, &at, above, told);
+        }
+        for (trace, id) in cell.take_links() {
+            span.link(trace, id);
+        }
+        if kind == SpanKind::Run {
             if given.is_none() {
                 raw.text("session_id", &log.id);
             }
@@ -135,17 +144,17 @@ impl Recorder {
                 }
             }
         }
-        let role = (cell.kind != SpanKind::Other).then_some(cell.kind);
+        let role = (kind != SpanKind::Other).then_some(kind);
         let usage = core.clean(&log.dir, |cleaner| {
             span.fields.add_clean(&raw, role, cleaner)
         });
         if let Some(usage) = usage {
             span.usage = *usage;
         }
-        if cell.kind == SpanKind::Run {
+        if kind == SpanKind::Run {
             span.fields.set("process", core.process().as_bytes());
         }
-        if cell.kind == SpanKind::Other {
+        if kind == SpanKind::Other {
             span.describe_other(
                 cell.meta.name(),
                 cell.meta.target(),
@@ -153,22 +162,26 @@ impl Recorder {
             );
         }
         let mut agent = Fields::default();
-        if let Some(name) = span
-            .fields
-            .get("agent")
-            .filter(|_| cell.kind == SpanKind::Run)
-        {
+        if let Some(name) = span.fields.get("agent").filter(|_| kind == SpanKind::Run) {
             agent.set("agent", name);
         }
-        let turn = log.open(core, span);
-        if cell.kind == SpanKind::Run {
+        let (turn, turn_span) = log.open(core, span);
+        if kind == SpanKind::Run {
             self.tell_parent(core, &cell.parent, &log, agent);
         }
-        let mut at = At { turn, ..at };
-        match cell.kind {
-            SpanKind::Turn => at.turn_span = Some(ids.span),
-            SpanKind::Run => at.run = Some((ids.trace, ids.span)),
-            _ => {}
+        let mut at = At {
+            turn,
+            turn_span,
+            ..at
+        };
+        if kind == SpanKind::Run {
+            at.run = Some((ids.trace, ids.span));
+        }
+        if let Some(told) = told {
+            if kind == SpanKind::Run {
+                self.tell_in_force(&log, Some(&at), &told.content);
+            }
+            self.tell_messages(cell, &log, &at, &told.content);
         }
         Place { log, at: Some(at) }
     }
@@ -203,6 +216,12 @@ impl Recorder {
         }
         let Some(Place { log, at: Some(at) }) = self.place_of(cell) else {
             return;
+        };
+        let read = self.read_later(cell, &self.ledger.here(log), at, raw);
+        let (raw, outcome) = match &read {
+            Some(told) if outcome == Outcome::Unset => (&told.fields, told.outcome),
+            Some(told) => (&told.fields, outcome),
+            None => (raw, outcome),
         };
         self.record_at(log, at, raw, usage, outcome, links);
     }
@@ -360,7 +379,8 @@ impl Recorder {
             None => (self.ledger.here(&place.log), place.at.as_ref()),
         };
         if let Some(what) = Digested::from_kind(&kind) {
-            return self.digested(core, &log, at, what, raw);
+            self.digested(core, &log, at, what, raw, true);
+            return;
         }
         if kind == "model_usage" {
             let usage = take_flat_usage(&mut raw);
@@ -383,14 +403,15 @@ impl Recorder {
     }
 
     /// A prompt, a catalog or a rule set: by the digest of what may be written of it.
-    fn digested(
+    pub(super) fn digested(
         &self,
         core: &Core,
         log: &Arc<SessionLog>,
         at: Option<&At>,
         what: Digested,
         mut raw: RawFields,
-    ) {
+        again: bool,
+    ) -> String {
         raw.rename("content", what.body());
         let body = raw.get(what.body()).unwrap_or_default();
         let mut whole = Vec::new();
@@ -418,7 +439,8 @@ impl Recorder {
             hex_digest(core.redactor.text(body, &mut tally).as_bytes())
         };
         let fields = core.clean(&log.dir, |cleaner| Fields::clean(&raw, None, cleaner));
-        log.digested(core, what, at, &digest, &fields);
+        log.digested(core, what, at, &digest, &fields, again);
+        digest
     }
 
     /// A log event of the agent or of a library, inside a session.

@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 use super::cell::{Cell, Parent};
 use super::recorder::Recorder;
 use crate::event::{RemoteContext, SpanKind, new_session_id, new_trace_id};
-use crate::ledger::{At, Core, SessionLog, Trace, TraceLimits};
+use crate::ledger::{At, Core, SessionLog, Trace, TraceLimits, fork_generation};
 
 /// How traces begin.
 #[derive(Debug)]
@@ -83,7 +83,7 @@ impl Recorder {
         cell: &'a Cell,
         given: Option<&str>,
     ) -> Settled<'a> {
-        let run = cell.kind == SpanKind::Run;
+        let run = cell.kind() == SpanKind::Run;
         let named = |id: &str| self.ledger.session(id);
         let log = match (&cell.parent, given) {
             (Parent::Place(place), Some(id)) if *id == *place.log.id => {
@@ -129,20 +129,44 @@ impl Recorder {
 
     /// Under an agent span of the same session; a turn may go on in a trace of its own.
     fn settle_under<'a>(&self, cell: &Cell, log: Arc<SessionLog>, at: &'a At) -> Settled<'a> {
-        if cell.kind == SpanKind::Turn && at.trace.is_full(&self.roots.limits) {
-            let old = &at.trace;
-            // It is the same work: it is sent if what came before was.
-            let trace = Trace::new(self.ledger.core(), new_trace_id(), old.sampled, None);
-            return Settled {
+        let next = match cell.kind() {
+            _ if !at.trace.is_full(&self.roots.limits) => None,
+            SpanKind::Run => None,
+            SpanKind::Turn => Some(self.trace_after(at)),
+            _ => self.trace_of_made_up(cell, &log, at),
+        };
+        match next {
+            Some(trace) => Settled {
                 above: Some(at),
                 link: Some(at.run.unwrap_or((at.ids.trace, at.ids.span))),
                 ..Settled::root(log, trace)
-            };
+            },
+            None => Settled {
+                above: Some(at),
+                ..Settled::under(log, at)
+            },
         }
-        Settled {
-            above: Some(at),
-            ..Settled::under(log, at)
+    }
+
+    /// A trace to go on in. It is the same work: it is sent if what came before was.
+    fn trace_after(&self, at: &At) -> Arc<Trace> {
+        Trace::new(self.ledger.core(), new_trace_id(), at.trace.sampled, None)
+    }
+
+    /// The same for what lies directly in a run whose turns are made up: such a turn is not sent and
+    /// can be nobody's parent, so what is in it shares its trace, each linked to the run.
+    fn trace_of_made_up(&self, cell: &Cell, log: &Arc<SessionLog>, at: &At) -> Option<Arc<Trace>> {
+        let outside_turns = at.kind == SpanKind::Run && at.turn.is_none();
+        if !outside_turns || cell.generation != fork_generation() {
+            return None;
         }
+        let turn = if cell.kind() == SpanKind::Model && cell.reading.is_some() {
+            let next = self.trace_after(at);
+            log.make_up_turn(self.ledger.core(), cell.start, next, at.run)
+        } else {
+            log.made_up_turn(at.ids.span)?
+        };
+        Some(turn.trace).filter(|trace| trace.id != at.trace.id)
     }
 
     fn settle_root<'a>(

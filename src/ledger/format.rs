@@ -41,12 +41,13 @@
 //! span, or opened inside it, after it had been closed. `sampled: false` says that its trace is not
 //! sent anywhere, `tracestate` what goes with its context, `parent_remote: true` that its parent is
 //! another process's, `span_kind` what OpenTelemetry calls a span that is none of the six, `attributes`
-//! what was said of one of the six through its API, under the names given there. A field
-//! of the user's that has the name of one of these is called `custom.…`.
+//! what was said of one of the six through its API, under the names given there, `synthetic: true`
+//! that a turn was made up for a library that has none: it is not sent, its calls carry its number and
+//! hang from something else. A field of the user's that has the name of one of these is called `custom.…`.
 //!
 //! A session may have several traces. A run that goes on with a session links to the run before it;
-//! a turn without a parent that links to its run goes on where a trace had grown too long; a run
-//! may link to the span that started its process.
+//! a turn without a parent that links to its run goes on where a trace had grown too long, and so do the
+//! spans in a turn that was made up; a run may link to the span that started its process.
 
 use std::borrow::Cow;
 

@@ -1,9 +1,6 @@
 //! Events that could not be written, counted until the trace itself can say so.
 
-use std::sync::Arc;
-
 use super::clock::write_time;
-use super::trace::Trace;
 use crate::event::Ids;
 use crate::redact::write_string;
 
@@ -63,8 +60,8 @@ pub(crate) struct LostClose {
     pub start: u64,
     pub duration: u64,
     pub outcome: &'static str,
-    pub trace: Arc<Trace>,
-    pub parent_remote: bool,
+    /// What decides whether and how it is sent.
+    pub sending: Vec<u8>,
 }
 
 /// Closes remembered while nothing can be written; beyond that they are only counted.

@@ -9,6 +9,7 @@
 //!   what is new.
 
 mod append;
+mod made_up;
 #[cfg(feature = "mirror")]
 mod otel;
 mod recover;
@@ -23,6 +24,7 @@ use super::clock::{steady_ns, wall_ns};
 use super::digested::Digested;
 use super::fork::fork_generation;
 use super::gap::{Gap, LOST_CLOSES, LostClose};
+use super::history::History;
 use super::open_span::OpenSpan;
 use super::past::Past;
 use super::segment::Segment;
@@ -30,6 +32,7 @@ use super::trace::Trace;
 use crate::event::{Fields, Ids, Marks, Outcome, SpanKind, Totals, UsageText};
 use crate::redact::write_string;
 use append::is_out_of_files;
+use made_up::MadeUp;
 
 const LAST_BACKOFF_NS: u64 = 1_000_000_000;
 /// About what a line of a span is longer than its payload.
@@ -74,6 +77,7 @@ pub(crate) struct SessionLog {
     pub implicit: Option<&'static str>,
     used: AtomicBool,
     state: Mutex<State>,
+    history: Mutex<History>,
 }
 
 #[derive(Debug, Default)]
@@ -100,6 +104,8 @@ struct State {
     last_run: Option<(u128, u64)>,
     current: [Option<String>; 3],
     known: HashSet<String>,
+    /// Turns of libraries that have none of their own.
+    made_up: Vec<MadeUp>,
     checkpoint_at: u64,
     /// What is to be said of sending in the segment that takes up what a dead writer left.
     recovering: Option<Option<Arc<str>>>,
@@ -129,11 +135,17 @@ impl SessionLog {
                 next_turn: 1,
                 ..State::default()
             }),
+            history: Mutex::default(),
         }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The messages it has told.
+    pub fn history(&self) -> MutexGuard<'_, History> {
+        self.history.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Whether it was used since the last look, and forgets it.
@@ -183,6 +195,7 @@ impl SessionLog {
             *current = current.take().or(before);
         }
         state.known.extend(past.known);
+        self.history().recall(&past.messages);
         if past.started {
             state.started = true;
             // A run whose open line waits for the disk took the session for a new one.
@@ -196,11 +209,23 @@ impl SessionLog {
         }
     }
 
-    /// Opens a span. Returns the turn it belongs to: for a turn, its own.
-    pub fn open(self: &Arc<Self>, core: &Core, mut span: Box<OpenSpan>) -> Option<u32> {
-        let mut guard = self.lock();
-        let state = &mut *guard;
+    /// Opens a span. Returns the turn it belongs to and that turn's span: for a turn, its own.
+    pub fn open(self: &Arc<Self>, core: &Core, span: Box<OpenSpan>) -> (Option<u32>, Option<u64>) {
+        let state = &mut *self.lock();
+        if span.kind == SpanKind::Turn {
+            self.end_made_up_locked(core, state, span.run_span);
+        }
+        self.open_locked(core, state, span)
+    }
+
+    fn open_locked(
+        self: &Arc<Self>,
+        core: &Core,
+        state: &mut State,
+        mut span: Box<OpenSpan>,
+    ) -> (Option<u32>, Option<u64>) {
         self.read_past(core, state);
+        made_up::join(state, &mut span);
         match span.kind {
             SpanKind::Run => {
                 self.recover_locked(core, state);
@@ -229,6 +254,7 @@ impl SessionLog {
                 state.next_turn = state.next_turn.max(turn.saturating_add(1));
                 state.totals.turns += 1;
                 span.turn = Some(turn);
+                span.turn_span = Some(span.ids.span);
             }
             SpanKind::Model => {
                 for (digested, digest) in Digested::ALL.iter().zip(&state.current) {
@@ -248,7 +274,7 @@ impl SessionLog {
             }
             _ => {}
         }
-        let turn = span.turn;
+        let (turn, turn_span) = (span.turn, span.turn_span);
         let parent = span.ids.parent.filter(|_| span.parent_here);
         let late = parent.is_some_and(|parent| !state.spans.contains_key(&parent));
         let written = self.append(
@@ -266,7 +292,7 @@ impl SessionLog {
         state.lost_opens |= !written;
         span.opened_seg = if written { state.seg() } else { 0 };
         state.spans.insert(span.ids.span, span);
-        turn
+        (turn, turn_span)
     }
 
     /// Takes fields over that were recorded on an open span. `at_once` are those that a crash
@@ -359,9 +385,29 @@ impl SessionLog {
         let end = steady_ns();
         let mut guard = self.lock();
         let state = &mut *guard;
+        if state
+            .spans
+            .get(&id)
+            .is_some_and(|s| s.kind == SpanKind::Run)
+        {
+            self.end_made_up_locked(core, state, Some(id));
+        }
+        self.close_locked(core, state, id, said, (end, duration));
+    }
+
+    /// The end is when it was left, the duration is said only if it was measured elsewhere.
+    fn close_locked(
+        self: &Arc<Self>,
+        core: &Core,
+        state: &mut State,
+        id: u64,
+        said: Outcome,
+        (end, duration): (u64, Option<u64>),
+    ) {
         let Some(span) = state.spans.remove(&id) else {
             return;
         };
+        made_up::heard_from(state, &span);
         let duration = duration.unwrap_or_else(|| end.saturating_sub(span.start.steady));
         let outcome = span.final_outcome(said);
         count_close(state, &span, outcome);
@@ -386,6 +432,8 @@ impl SessionLog {
         });
         span.trace.count(state.payload.len() + LINE_HEAD);
         if !written && state.lost_closes.len() < LOST_CLOSES {
+            let mut sending = Vec::new();
+            span.write_trace(&mut sending);
             state.lost_closes.push(LostClose {
                 kind,
                 turn: span.turn,
@@ -393,8 +441,7 @@ impl SessionLog {
                 start: span.start.wall,
                 duration,
                 outcome: outcome.as_str(),
-                trace: Arc::clone(&span.trace),
-                parent_remote: span.parent_remote,
+                sending,
             });
         }
     }
@@ -467,7 +514,8 @@ impl SessionLog {
         }
     }
 
-    /// Appends a prompt, catalog or rule set: in full the first time, by digest afterwards.
+    /// Appends a prompt, catalog or rule set: in full the first time, by digest afterwards. The one
+    /// that is in force is appended only if it is to be said `again`.
     pub fn digested(
         self: &Arc<Self>,
         core: &Core,
@@ -475,12 +523,16 @@ impl SessionLog {
         at: Option<&At>,
         digest: &str,
         fields: &Fields,
+        again: bool,
     ) {
         let mut guard = self.lock();
         let state = &mut *guard;
         self.read_past(core, state);
         let slot = Digested::ALL.iter().position(|d| *d == what).unwrap_or(0);
-        state.current[slot] = Some(digest.to_owned());
+        let before = state.current[slot].replace(digest.to_owned());
+        if !again && before.as_deref() == Some(digest) {
+            return;
+        }
         let known = state.known.contains(digest);
         let ids = at.map(|at| Ids {
             parent: None,
@@ -500,6 +552,12 @@ impl SessionLog {
         if written {
             state.known.insert(digest.to_owned());
         }
+    }
+
+    /// Whether the text in force has this digest.
+    pub fn is_in_force(&self, what: Digested, digest: &str) -> bool {
+        let slot = Digested::ALL.iter().position(|d| *d == what).unwrap_or(0);
+        self.lock().current[slot].as_deref() == Some(digest)
     }
 
     /// Tries again to say what is missing, back-off or not. What is still missing.

@@ -35,6 +35,7 @@ mod fork;
 pub mod format;
 mod gap;
 mod health;
+mod history;
 mod key;
 mod log;
 mod open_span;
@@ -72,6 +73,7 @@ pub(crate) use fork::fork_generation;
 #[cfg(feature = "mirror")]
 pub(crate) use fork::{close_in_child, keep_in_child};
 pub(crate) use format::event_kind;
+pub(crate) use history::{End, Heard};
 pub(crate) use log::{At, Note, SessionLog};
 pub(crate) use open_span::OpenSpan;
 pub(crate) use outbox::Live;

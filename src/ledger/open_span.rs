@@ -41,6 +41,8 @@ pub(crate) struct OpenSpan {
     pub parent_here: bool,
     /// Its parent is another process's.
     pub parent_remote: bool,
+    /// A turn that was made up: it is not sent.
+    pub synthetic: bool,
     /// What OpenTelemetry calls a span that came from there.
     pub span_kind: Option<&'static str>,
     /// Which word its open line begins with: `session_start` or `session_resume`.
@@ -73,6 +75,7 @@ impl OpenSpan {
             lost: false,
             parent_here: false,
             parent_remote: false,
+            synthetic: false,
             span_kind: None,
             open_kind: kind.open_kind(),
             other: Vec::new(),
@@ -179,8 +182,21 @@ impl OpenSpan {
         self.write_trace(out);
     }
 
-    fn write_trace(&self, out: &mut Vec<u8>) {
-        write_trace(&self.trace, self.parent_remote, self.span_kind, out);
+    /// What decides whether and how it is sent: on its open line for the sake of a crash, on its
+    /// close line for the mirror.
+    pub fn write_trace(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(self.trace.members());
+        if self.parent_remote {
+            out.extend_from_slice(b"\"parent_remote\":true,");
+        }
+        if self.synthetic {
+            out.extend_from_slice(b"\"synthetic\":true,");
+        }
+        if let Some(kind) = self.span_kind {
+            out.extend_from_slice(b"\"span_kind\":\"");
+            out.extend_from_slice(kind.as_bytes());
+            out.extend_from_slice(b"\",");
+        }
     }
 
     /// The members of its close line: the open line's, and how it went.
@@ -275,25 +291,6 @@ pub(super) fn write_object(name: &str, fields: &Fields, out: &mut Vec<u8>) {
     fields.write_members(out);
     out.pop();
     out.extend_from_slice(b"},");
-}
-
-/// What decides whether and how a span is sent: on its open line for the sake of a crash, on its
-/// close line for the mirror.
-pub(super) fn write_trace(
-    trace: &Trace,
-    parent_remote: bool,
-    span_kind: Option<&str>,
-    out: &mut Vec<u8>,
-) {
-    out.extend_from_slice(trace.members());
-    if parent_remote {
-        out.extend_from_slice(b"\"parent_remote\":true,");
-    }
-    if let Some(kind) = span_kind {
-        out.extend_from_slice(b"\"span_kind\":\"");
-        out.extend_from_slice(kind.as_bytes());
-        out.extend_from_slice(b"\",");
-    }
 }
 
 pub(crate) fn link_json(trace: u128, span: u64) -> Vec<u8> {

@@ -9,6 +9,7 @@ use memchr::memmem;
 
 use super::digested::Digested;
 use super::format::Line;
+use super::history::End;
 use super::root::segments;
 
 #[derive(Debug, Default)]
@@ -19,6 +20,8 @@ pub(crate) struct Past {
     pub last_run: Option<(u128, u64)>,
     pub current: [Option<String>; 3],
     pub known: HashSet<String>,
+    /// How far a conversation was with each message, and whether that was the model's.
+    pub messages: Vec<(End, bool)>,
     /// What could not be read, and why.
     pub error: Option<(PathBuf, io::Error)>,
 }
@@ -53,6 +56,12 @@ impl Past {
                     b"turn_start" | b"checkpoint" | b"system_prompt" | b"tool_catalog"
                     | b"permission_rules",
                 ) => false,
+                Some(kind) if kind.starts_with(b"message_") => {
+                    let from_model = matches!(kind, b"message_assistant" | b"message_reasoning");
+                    self.messages
+                        .extend(history_of(bytes).map(|end| (end, from_model)));
+                    continue;
+                }
                 _ => continue,
             };
             self.started |= run;
@@ -118,6 +127,15 @@ pub(crate) fn kind_of(line: &[u8]) -> Option<&[u8]> {
     let start = memmem::find(head, b",\"kind\":\"")? + 9;
     let len = memchr::memchr(b'"', &head[start..])?;
     Some(&head[start..start + len])
+}
+
+/// How far the conversation was, where a message's line says so. Inside a text the quotes would be
+/// escaped.
+fn history_of(line: &[u8]) -> Option<End> {
+    const NAME: &[u8] = b"\"history\":\"";
+    let start = memmem::rfind(line, NAME)? + NAME.len();
+    let digits = std::str::from_utf8(line.get(start..start + 32)?).ok()?;
+    u128::from_str_radix(digits, 16).ok().map(End)
 }
 
 /// The end of a segment: from its last checkpoint, or all of it.

@@ -26,7 +26,8 @@ const SAMPLED: u32 = 1;
 /// whenever, sends the same bytes. `origin` is that of the segment that opened the span
 /// (`opened_seg`, where the line says so).
 ///
-/// Nothing for a line that closes no span, and for a span that was not sampled. The first close of
+/// Nothing for a line that closes no span, for a span that was not sampled, and for a turn that was
+/// made up: nothing hangs from it. The first close of
 /// a span wins; that a span has one is the reader's to see to.
 pub fn span(origin: &Origin, close: &RawLine<'_>) -> Option<Span> {
     let mut bytes = Vec::new();
@@ -37,7 +38,7 @@ pub fn span(origin: &Origin, close: &RawLine<'_>) -> Option<Span> {
 /// Appends that span as it is sent. Where there is none, nothing is appended.
 pub(super) fn encode(origin: &Origin, close: &RawLine<'_>, out: &mut Vec<u8>) -> Option<()> {
     let closed = Closed::read(close)?;
-    if closed.sampled == Some(false) {
+    if closed.sampled == Some(false) || closed.is_made_up() {
         return None;
     }
     let policy = origin.policy();
@@ -72,6 +73,11 @@ pub(super) fn encode(origin: &Origin, close: &RawLine<'_>, out: &mut Vec<u8>) ->
     Some(())
 }
 
+/// Whether a line closes a turn that was made up: no backend is to have it.
+pub(super) fn closes_made_up(close: &RawLine<'_>) -> bool {
+    Closed::read(close).is_some_and(|closed| closed.is_made_up())
+}
+
 /// An id in hexadecimal, unless it is the invalid one.
 pub(super) fn id<const N: usize>(text: Option<&str>) -> Option<[u8; N]> {
     let text = text.filter(|text| text.len() == 2 * N)?.as_bytes();
@@ -102,6 +108,9 @@ struct Closed<'a> {
     tracestate: Option<RawValue<'a>>,
     parent_remote: bool,
     late: bool,
+    /// What a library called it that follows the conventions, where it isn't the usual.
+    operation: Option<Cow<'a, str>>,
+    synthetic: bool,
     /// What the span is called by: its agent, model, tool or own name.
     subject: Option<Cow<'a, str>>,
     span_kind: Option<Cow<'a, str>>,
@@ -134,6 +143,8 @@ impl<'a> Closed<'a> {
             tracestate: None,
             parent_remote: false,
             late: false,
+            operation: None,
+            synthetic: false,
             subject: None,
             span_kind: None,
             rest: Vec::with_capacity(24),
@@ -165,6 +176,12 @@ impl<'a> Closed<'a> {
             "tracestate" => self.tracestate = Some(value),
             "parent_remote" => self.parent_remote = value.bool() == Some(true),
             "late" => self.late = value.bool() == Some(true),
+            "gen_ai.operation.name" if self.usual_operation().is_some() => {
+                self.operation = value.text();
+            }
+            "synthetic" if self.kind == SpanKind::Turn => {
+                self.synthetic = value.bool() == Some(true);
+            }
             "span_kind" => self.span_kind = value.text(),
             "fields" if self.kind == SpanKind::Other => self.fields = Some(value),
             "opened_seg" | "closes" => {}
@@ -205,11 +222,8 @@ impl<'a> Closed<'a> {
     }
 
     fn put_name(&self, out: &mut Vec<u8>) {
-        let what = match self.kind {
-            SpanKind::Run => "invoke_agent",
-            SpanKind::Model => "chat",
-            SpanKind::Tool => "execute_tool",
-            _ => return put_text(5, self.own_name(), out),
+        let Some(what) = self.operation() else {
+            return put_text(5, self.own_name(), out);
         };
         match &self.subject {
             None => put_text(5, what, out),
@@ -220,6 +234,24 @@ impl<'a> Closed<'a> {
                 out.extend_from_slice(subject.as_bytes());
             }
         }
+    }
+
+    /// A turn of a library that has none.
+    fn is_made_up(&self) -> bool {
+        self.kind == SpanKind::Turn && self.synthetic
+    }
+
+    fn usual_operation(&self) -> Option<&'static str> {
+        Some(match self.kind {
+            SpanKind::Run => "invoke_agent",
+            SpanKind::Model => "chat",
+            SpanKind::Tool => "execute_tool",
+            _ => return None,
+        })
+    }
+
+    fn operation(&self) -> Option<&str> {
+        self.operation.as_deref().or(self.usual_operation())
     }
 
     /// What the agent called it.
@@ -309,13 +341,7 @@ impl<'a> Closed<'a> {
     /// What every span says of itself.
     fn put_ours<'b>(&'b self, line: &'b RawLine<'a>, out: &mut Attributes<'b>) {
         out.text("agent.span", self.own_name());
-        let operation = match self.kind {
-            SpanKind::Run => Some("invoke_agent"),
-            SpanKind::Model => Some("chat"),
-            SpanKind::Tool => Some("execute_tool"),
-            _ => None,
-        };
-        if let Some(operation) = operation {
+        if let Some(operation) = self.operation() {
             out.text("gen_ai.operation.name", operation);
         }
         out.text("gen_ai.conversation.id", &*line.session_id);

@@ -7,10 +7,12 @@ use tracing::{Metadata, Subscriber};
 use tracing_subscriber::layer::{Context, Filter};
 
 use crate::layer::{Choose, is_ours};
+use crate::recognise::{Recognise, Rule};
 
 /// Keeps agent spans, and events of ours, out of another layer. See [`not_agent_spans`].
 #[derive(Clone, Default)]
 pub struct NotAgentSpans {
+    recognise: Recognise,
     also: Option<Choose>,
 }
 
@@ -21,6 +23,30 @@ impl std::fmt::Debug for NotAgentSpans {
 }
 
 impl NotAgentSpans {
+    /// Keeps the spans that this rule matches out too: give it the rules that
+    /// [`Builder::recognise`](crate::Builder::recognise) was given.
+    ///
+    /// ```
+    /// let filter = spanledger::otel::not_agent_spans()
+    ///     .recognise(spanledger::Rule::run("agent.query").target("my_library"));
+    /// ```
+    pub fn recognise(mut self, rule: Rule) -> Self {
+        self.recognise.rules.push(Arc::new(rule));
+        self
+    }
+
+    /// Whether spans that declare `gen_ai.operation.name` are kept out. By default they are, as they
+    /// are recorded by default: say here what
+    /// [`Builder::recognise_gen_ai`](crate::Builder::recognise_gen_ai) was told.
+    ///
+    /// ```
+    /// let filter = spanledger::otel::not_agent_spans().recognise_gen_ai(false);
+    /// ```
+    pub fn recognise_gen_ai(mut self, recognise: bool) -> Self {
+        self.recognise.gen_ai = recognise;
+        self
+    }
+
     /// Keeps these spans out too: those that [`record_spans`](crate::Builder::record_spans) chooses
     /// are sent from the trace as well.
     ///
@@ -34,14 +60,17 @@ impl NotAgentSpans {
     }
 
     fn wants(&self, meta: &Metadata<'_>) -> bool {
-        let also = |choose: &Choose| meta.is_span() && choose(meta);
-        !is_ours(meta) && !self.also.as_ref().is_some_and(also)
+        if is_ours(meta) {
+            return false;
+        }
+        let also = || self.also.as_ref().is_some_and(|choose| choose(meta));
+        !meta.is_span() || self.recognise.reading(meta).is_none() && !also()
     }
 }
 
 /// A filter for a `tracing-opentelemetry` layer beside ours.
 ///
-/// Agent spans reach the backend through the trace; unfiltered, that layer would send them once more,
+/// Agent spans, and spans of other libraries that are recorded as such, reach the backend through the trace; unfiltered, that layer would send them once more,
 /// under other ids. With this filter they are sent once, and that layer's own spans lie inside them.
 /// What that layer can't see it can't take as an explicit parent: a span made with
 /// `parent: &agent_span` begins a trace of its own there. Enter the agent span instead, or say

@@ -13,7 +13,8 @@ use super::{LedgerProcessor, not_agent_spans};
 ///
 /// It is [`not_agent_spans`] around that layer, on a provider with a [`LedgerProcessor`]. What that
 /// layer adds by itself (places in the source, threads, targets, how long a span waited) is off. It
-/// needs [`Builder::context`](crate::Builder::context) to be on.
+/// needs [`Builder::context`](crate::Builder::context) to be on. Where the builder was told what to
+/// recognise, put the same together yourself and tell the filter, too.
 ///
 /// ```
 /// use tracing_subscriber::layer::SubscriberExt;

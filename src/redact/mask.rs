@@ -57,6 +57,16 @@ impl MaskKey {
     }
 }
 
+impl MaskKey {
+    /// A digest of what may not be guessed from it.
+    pub(super) fn digest(&self, bytes: &[u8]) -> u128 {
+        let mut hmac = self.hmac.clone();
+        hmac.update(bytes);
+        let digest: [u8; 32] = hmac.finalize().into_bytes().into();
+        u128::from_be_bytes(digest[..16].try_into().unwrap_or_default())
+    }
+}
+
 impl fmt::Debug for MaskKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("MaskKey")

@@ -207,6 +207,11 @@ impl Redactor {
         clean
     }
 
+    /// A digest under the root's key: what it is of can't be guessed from it.
+    pub(crate) fn keyed_digest(&self, bytes: &[u8]) -> u128 {
+        self.mask_key.digest(bytes)
+    }
+
     /// The mask for `secret`, for callers that put texts together themselves.
     #[must_use]
     pub fn mask(&self, rule: &str, secret: &str) -> String {

@@ -179,6 +179,7 @@ impl Node {
                 Some(format!("{kind}: {message}"))
             }
             (None, Some(message)) => Some(message.into_owned()),
+            (Some(kind), None) => Some(kind.into_owned()),
             _ => Some(
                 error
                     .text()

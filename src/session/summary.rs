@@ -176,7 +176,10 @@ impl Summary {
                 .any(|span| span.parent.as_ref() == Some(id))
         };
         let leaves = self.open.iter().filter(|(id, _)| !is_parent(id));
-        leaves.map(|(_, span)| span).max_by_key(|span| span.since)
+        // Nothing hangs from a turn that was made up, and it says less than what is done in it.
+        leaves
+            .map(|(_, span)| span)
+            .max_by_key(|span| (span.kind != "turn_start", span.since))
     }
 
     /// The first segment of a segment's writer.
@@ -289,9 +292,37 @@ impl Summary {
         }
     }
 
+    /// What a span is called may come late: libraries declare it empty and record it inside.
+    fn updated(&mut self, line: &RawLine<'_>) {
+        let text = |name: &str| Self::field(line, name);
+        let open = line.span_id.and_then(|id| self.open.get_mut(id));
+        let Some(span) = open else { return };
+        let name = match span.kind.as_str() {
+            "model_call" => "model_id",
+            "tool_call" | "permission_request" => "tool_id",
+            _ => return,
+        };
+        if let Some(name) = text(name) {
+            span.name = name;
+        }
+        let payload = line.payload();
+        let input = ["command", "args"].iter().find_map(|key| payload.get(key));
+        if let Some(input) = input {
+            span.input = Some(short(&input.text().unwrap_or_else(|| input.json().into())));
+        }
+        if span.kind == "model_call" {
+            self.model_id = self.model_id.take().or_else(|| text("model_id"));
+            self.provider_id = self.provider_id.take().or_else(|| text("provider_id"));
+        }
+    }
+
     fn closed(&mut self, line: &RawLine<'_>) {
         let text = |name: &str| Self::field(line, name);
         let Some(kind) = line.closes() else { return };
+        if kind == SpanKind::Model && self.model_id.is_none() {
+            self.model_id = text("model_id");
+            self.provider_id = self.provider_id.take().or_else(|| text("provider_id"));
+        }
         let seg = line
             .span_id
             .and_then(|id| self.open.remove(id))
@@ -337,8 +368,9 @@ impl Summary {
     fn mishap(&mut self, line: &RawLine<'_>, what: String) {
         let error = line.payload().get("error");
         let message = error.and_then(|error| {
-            let message = error.get("message").and_then(|value| value.text());
-            message
+            let part = |name| error.get(name).and_then(|value| value.text());
+            part("message")
+                .or_else(|| part("error_type"))
                 .or_else(|| error.text())
                 .map(std::borrow::Cow::into_owned)
         });
@@ -414,6 +446,7 @@ impl Summary {
                 );
             }
             "checkpoint" => self.checkpoint(line),
+            "span_update" => self.updated(line),
             "message_user" if self.first_message.is_none() => {
                 self.first_message = text("content").map(|content| short(&content));
             }

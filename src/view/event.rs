@@ -103,6 +103,7 @@ pub fn brief(raw: &RawLine<'_>) -> Brief {
         "message_assistant" => ("assistant", message(raw), Tone::Plain),
         "message_reasoning" => ("reasoning", message(raw), Tone::Quiet),
         "message_system" => ("system", said("content"), Tone::Quiet),
+        "message_tool" => ("tools say", message(raw), Tone::Quiet),
         "message_delta" => ("assistant", said("text"), Tone::Plain),
         "tool_input_delta" => ("tool input", said("text"), Tone::Quiet),
         "hitl_request" => (
@@ -242,7 +243,9 @@ fn called(raw: &RawLine<'_>) -> String {
 
 fn message(raw: &RawLine<'_>) -> String {
     let payload = raw.payload();
-    let content = payload.get("content").map(shown).unwrap_or_default();
+    let content = payload.get("content").map(shown);
+    let parts = || payload.get("parts").map(super::row::parts_text);
+    let content = content.or_else(parts).unwrap_or_default();
     match payload.get("complete").and_then(|v| v.bool()) {
         Some(false) => format!("{content} (stopped here)"),
         _ => content,
@@ -265,6 +268,7 @@ fn failure(raw: &RawLine<'_>) -> Option<String> {
             format!("{}: {message}", kind.rsplit("::").next().unwrap_or(&kind))
         }
         (_, Some(message)) => message,
+        (Some(kind), None) => kind,
         _ => shown(error),
     })
 }

@@ -80,6 +80,7 @@ pub(super) fn row(node: &Node, verdict: Verdict) -> Option<Row> {
         "message_assistant" => row.message("assistant", node, Tone::Plain),
         "message_reasoning" => row.message("reasoning", node, Tone::Quiet),
         "message_system" => row.message("system", node, Tone::Quiet),
+        "message_tool" => row.message("tools say", node, Tone::Quiet),
         "tool_input" => row.message("tool input", node, Tone::Quiet),
         "model_call" => {
             row.label = "model".into();
@@ -239,6 +240,9 @@ impl Row {
             (None, Some(content)) => Some(said_value(content)),
             (None, None) => None,
         };
+        if said.is_none() && self.text.is_empty() {
+            self.text = node.get("parts").map(parts_text).unwrap_or_default();
+        }
         self.said = said.map(|said| (tone, said));
     }
 
@@ -305,6 +309,21 @@ impl Row {
             lines,
         });
     }
+}
+
+/// A message without text, by what it is made of: the tools that are called, or that answer.
+pub(super) fn parts_text(parts: RawValue<'_>) -> String {
+    let texts = parts.items().map(|part| {
+        let said = |name: &str| part.get(name).and_then(|value| value.text());
+        let kind = said("type").unwrap_or_default();
+        let text = match kind.as_ref() {
+            "tool_call" => format!("calls {}", said("name").unwrap_or_default()),
+            "tool_call_response" => format!("to {}", said("id").unwrap_or_default()),
+            other => other.to_owned(),
+        };
+        line(&text).into_owned()
+    });
+    texts.collect::<Vec<_>>().join(", ")
 }
 
 fn permission_text(node: &Node) -> String {

@@ -1,10 +1,14 @@
 //! Where traces begin and go on, and how their context flows in and out.
 
 mod bridge;
+#[allow(dead_code)]
+#[path = "../recognise/library.rs"]
+mod library;
 mod neighbours;
 mod parents;
 mod process;
 mod propagation;
+mod recognised;
 #[allow(dead_code)]
 #[path = "../mirror_map/scene.rs"]
 mod scene;

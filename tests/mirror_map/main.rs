@@ -10,6 +10,7 @@ mod batches;
 mod content;
 mod ends;
 mod limits;
+mod recognised;
 mod same_bytes;
 mod scene;
 mod spans;

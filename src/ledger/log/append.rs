@@ -7,7 +7,7 @@ use super::super::clock::{steady_ns, wall_ns, write_time};
 use super::super::digested::Digested;
 use super::super::format::{Head, finish_line};
 use super::super::health::Counters;
-use super::super::open_span::{link_json, write_trace};
+use super::super::open_span::link_json;
 use super::super::outbox;
 use super::super::root::segment_name;
 use super::super::segment::Segment;
@@ -244,7 +244,7 @@ impl SessionLog {
                 close.duration, close.outcome
             );
             out.extend_from_slice(rest.as_bytes());
-            write_trace(&close.trace, close.parent_remote, None, &mut out);
+            out.extend_from_slice(&close.sending);
             match self.put_owed(core, state, now, kind, turn, Some(ids), &out) {
                 Err(lost) if lost.too_long => {}
                 other => other?,

@@ -138,7 +138,7 @@ impl Index {
                 .as_ref()
                 .and_then(|origin| Some((Arc::clone(origin), map::span(origin, &line)?)));
             let Some((origin, span)) = span else {
-                left_out += 1;
+                left_out += u64::from(!map::closes_made_up(&line));
                 continue;
             };
             let address = format!("{}/{}", line.session_id, line.address());

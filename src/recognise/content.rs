@@ -1,0 +1,81 @@
+//! What a span carries of the conversation: taken off the span, told as events.
+
+use serde_json::{Map, Value};
+
+use super::messages::{self, Message};
+
+/// The texts of the conversation that a span was given.
+#[derive(Debug, Default)]
+pub(crate) struct Content {
+    /// The system prompt.
+    pub system: Option<String>,
+    /// The tool catalog, a JSON array.
+    pub tools: Option<String>,
+    /// All that the model was told, from the beginning.
+    pub input: Vec<Message>,
+    /// What it answered.
+    pub output: Vec<Message>,
+}
+
+impl Content {
+    /// Takes an attribute by its name without `gen_ai.`. `false`: it is no content, or not in a
+    /// shape that is understood.
+    pub fn take(&mut self, name: &str, text: &str) -> bool {
+        match name {
+            "system_instructions" => self.system = Some(instructions(text)),
+            "tool.definitions" => match definitions(text) {
+                Some(tools) => self.tools = Some(tools),
+                None => return false,
+            },
+            "input.messages" => match messages::parse(text) {
+                Some(messages) => self.input = messages,
+                None => return false,
+            },
+            "output.messages" => match messages::parse(text) {
+                Some(messages) => self.output = messages,
+                None => return false,
+            },
+            _ => return false,
+        }
+        true
+    }
+
+    /// Why the model stopped, where its answer says so.
+    pub fn finish_reason(&self) -> Option<&str> {
+        let reason = self.output.first()?.finish_reason.as_deref()?;
+        Some(reason).filter(|reason| !matches!(*reason, "" | "unknown"))
+    }
+}
+
+/// Parts with text, as the conventions want it, or the text itself.
+fn instructions(text: &str) -> String {
+    match serde_json::from_str(text) {
+        Ok(Value::Array(parts)) => messages::text_of(&parts).unwrap_or_else(|| text.to_owned()),
+        Ok(Value::String(text)) => text,
+        _ => text.to_owned(),
+    }
+}
+
+/// The tools as a catalog has them: name, description and schema, whatever else is there too.
+fn definitions(text: &str) -> Option<String> {
+    let Ok(Value::Array(tools)) = serde_json::from_str(text) else {
+        return None;
+    };
+    let tools = tools.into_iter().map(|tool| match tool {
+        Value::Object(tool) => Value::Object(definition(tool)),
+        other => other,
+    });
+    serde_json::to_string(&tools.collect::<Vec<_>>()).ok()
+}
+
+fn definition(mut tool: Map<String, Value>) -> Map<String, Value> {
+    if let Some(Value::Object(function)) = tool.remove("function") {
+        tool.extend(function);
+    }
+    if !tool.contains_key("schema")
+        && let Some(parameters) = tool.remove("parameters")
+    {
+        tool.insert("schema".to_owned(), parameters);
+    }
+    tool
+}

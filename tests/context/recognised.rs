@@ -1,0 +1,281 @@
+//! Spans of other libraries: the traces they are in, and who else sees them.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use opentelemetry::Context;
+use opentelemetry::trace::{TraceContextExt, TracerProvider};
+use opentelemetry_sdk::trace::{InMemorySpanExporter, SdkTracerProvider};
+use serde_json::json;
+use spanledger::ledger::Line;
+use spanledger::mirror::otlp::Span as Sent;
+use spanledger::otel::NotAgentSpans;
+use spanledger::{Builder, Rule, otel, spans};
+use tracing::field::Empty;
+use tracing::info_span;
+use tracing_subscriber::layer::{Layer, SubscriberExt};
+
+use crate::library::{call, execute_tool, invoke_agent, text, tool};
+use crate::scene::{lines, mapped};
+use crate::support::{LineExt, Recording, Trace};
+
+const HOUR: Duration = Duration::from_secs(3600);
+
+/// Two calls, and a tool with something in it after each.
+fn two_turns() {
+    let _agent = invoke_agent("adder").entered();
+    for id in ["c1", "c2"] {
+        call(&[text("user", "What is 1 + 1?")], Some("I'll add."));
+        tool("add", id);
+        let _waits = execute_tool().entered();
+        drop(info_span!("plan", gen_ai.operation.name = "plan"));
+    }
+}
+
+fn limited(bytes: u64) -> impl FnOnce(Builder) -> Builder {
+    move |builder| builder.trace_limits(bytes, HOUR)
+}
+
+fn link_to(run: &Line) -> serde_json::Value {
+    json!([{"trace_id": run.trace_id, "span_id": run.span_id}])
+}
+
+/// What was sent of a session; nothing of it hangs from what is not there.
+fn sent(recording: &Recording) -> Vec<Sent> {
+    let spans = mapped(&lines(recording.dir.path()), None);
+    for span in &spans {
+        let parent =
+            |other: &Sent| other.span_id == span.parent_span_id && other.trace_id == span.trace_id;
+        let hangs = span.parent_span_id.is_empty() || spans.iter().any(parent);
+        assert!(hangs, "{span:?}");
+    }
+    spans
+}
+
+#[test]
+fn when_a_trace_has_grown_long_each_turn_that_is_made_up_goes_on_in_another_one() {
+    let recording = Recording::with(limited(0));
+    recording.run(two_turns);
+    let trace = recording.trace();
+    let run = trace.one("session_end");
+    let mut seen = BTreeSet::from([run.trace_id.clone()]);
+    for (turn, model) in trace.all("turn_end").iter().zip(trace.all("model_result")) {
+        assert!(seen.insert(turn.trace_id.clone()), "a trace of its own");
+        assert_eq!(turn.parent_span_id, None);
+        assert_eq!(turn.get("links"), &link_to(run));
+        // What the library hung from the run is linked to it.
+        let inside = trace.all("tool_result").into_iter();
+        let inside = inside.filter(|line| line.turn == turn.turn);
+        let inside: Vec<_> = inside.chain([model]).collect();
+        assert_eq!(inside.len(), 3);
+        for line in inside {
+            assert_eq!((line.turn, &line.trace_id), (turn.turn, &turn.trace_id));
+            assert_eq!(line.parent_span_id, None);
+            assert_eq!(line.get("links"), &link_to(run));
+        }
+        // What it hung from something else still hangs from that.
+        let mut plans = trace.all("span_end").into_iter();
+        let plan = plans.find(|line| line.turn == turn.turn).unwrap();
+        assert_eq!(plan.trace_id, turn.trace_id);
+        assert!(plan.parent_span_id.is_some());
+    }
+    assert_eq!(seen.len(), 3);
+    assert_eq!(sent(&recording).len(), 1 + 2 * 4, "all but the turns");
+    assert_eq!(recording.guard.health().failed, 0);
+}
+
+#[test]
+fn a_turn_that_began_before_its_trace_was_full_stays_in_it() {
+    let recording = Recording::with(limited(12_000));
+    recording.run(|| {
+        let _agent = invoke_agent("adder").entered();
+        call(&[text("user", &"x".repeat(6_000))], Some("I'll add."));
+        // Text of others counts for nothing here: only spans are sent.
+        let long = "y".repeat(12_000);
+        let tool = execute_tool();
+        tool.record("gen_ai.tool.call.arguments", long.as_str());
+        drop(tool);
+        drop(execute_tool());
+        call(&[text("user", "again")], Some("I'll add."));
+    });
+    let trace = recording.trace();
+    let run = trace.one("session_end");
+    for tool in trace.all("tool_result") {
+        assert_eq!(tool.parent_span_id, run.span_id);
+        assert_eq!(tool.trace_id, run.trace_id);
+    }
+    let models = trace.all("model_result");
+    assert_eq!(models[0].trace_id, run.trace_id);
+    assert_ne!(models[1].trace_id, run.trace_id);
+    sent(&recording);
+}
+
+#[test]
+fn a_call_that_is_tried_again_is_in_the_trace_of_the_first_try() {
+    let recording = Recording::with(limited(0));
+    recording.run(|| {
+        let _agent = invoke_agent("adder").entered();
+        call(&[text("user", "1 + 1?")], None);
+        call(&[text("user", "1 + 1?")], Some("2"));
+    });
+    let trace = recording.trace();
+    let turn = trace.one("turn_end");
+    for call in trace.all("model_result") {
+        assert_eq!(call.trace_id, turn.trace_id);
+    }
+}
+
+#[test]
+fn inside_a_turn_of_the_agents_own_nothing_goes_on_elsewhere() {
+    let recording = Recording::with(limited(0));
+    recording.run(|| {
+        let _run = spans::session_run("s", "host").start().entered();
+        let _turn = spans::session_turn().start().entered();
+        call(&[text("user", "1 + 1?")], Some("2"));
+        let agent = info_span!("invoke_agent", gen_ai.operation.name = "invoke_agent");
+        let _agent = agent.enter();
+        call(&[text("user", "2 + 2?")], Some("4"));
+    });
+    let trace = recording.trace();
+    let turn = trace.one("turn_end");
+    let run = trace.one("session_resume");
+    let calls = trace.all("model_result");
+    for (call, parent) in calls.iter().zip([turn, run]) {
+        assert_eq!(call.trace_id, turn.trace_id);
+        assert_eq!(call.parent_span_id, parent.span_id);
+        assert_eq!(call.turn, turn.turn);
+    }
+}
+
+#[test]
+fn turns_that_were_made_up_in_several_traces_read_as_one_session() {
+    use spanledger::reader::RawLine;
+    use spanledger::session::Chapters;
+    let recording = Recording::with(limited(0));
+    recording.run(two_turns);
+    let mut chapters = Chapters::default();
+    for line in lines(recording.dir.path()) {
+        chapters.take(&RawLine::parse(&line).unwrap());
+    }
+    let chapters = chapters.finish();
+    let turns = chapters.iter().filter(|chapter| chapter.turn.is_some());
+    let of_turn = turns.map(|turn| {
+        let spans = turn.nodes.iter().map(|node| &*node.kind);
+        let spans = spans.filter(|kind| matches!(*kind, "model_call" | "tool_call" | "span_start"));
+        spans.collect::<Vec<_>>()
+    });
+    let each = ["model_call", "tool_call", "tool_call", "span_start"];
+    assert_eq!(of_turn.collect::<Vec<_>>(), [each, each]);
+}
+
+#[test]
+fn a_made_up_turn_whose_end_a_fault_made_short_is_not_sent_either() {
+    let recording = Recording::new();
+    let in_the_way = recording.dir.path().join("sessions/s");
+    std::fs::create_dir_all(in_the_way.parent().unwrap()).unwrap();
+    std::fs::write(&in_the_way, "").unwrap();
+    recording.run(|| {
+        let agent = info_span!(
+            "invoke_agent",
+            gen_ai.operation.name = "invoke_agent",
+            gen_ai.conversation.id = "s"
+        );
+        let _agent = agent.enter();
+        call(&[text("user", "1 + 1?")], Some("2"));
+        call(&[text("user", "2 + 2?")], Some("4"));
+        std::fs::remove_file(&in_the_way).unwrap();
+        assert_eq!(recording.handle().flush(), 0);
+    });
+    let trace = recording.trace();
+    let short = trace.all("turn_end")[0];
+    assert_eq!(short.get("late"), true);
+    assert_eq!(short.get("synthetic"), true);
+    let names: BTreeSet<_> = sent(&recording).into_iter().map(|span| span.name).collect();
+    assert!(!names.contains("session.turn"), "{names:?}");
+}
+
+#[test]
+fn a_span_that_says_inside_what_it_is_is_current_from_then_on() {
+    let recording = Recording::with(|builder| builder.context(true));
+    let current = || {
+        Context::current()
+            .span()
+            .span_context()
+            .span_id()
+            .to_string()
+    };
+    recording.run(|| {
+        let _run = spans::session_run("s", "host").start().entered();
+        let before = current();
+        {
+            let work = info_span!("work", gen_ai.operation.name = Empty);
+            let _in_work = work.enter();
+            assert_eq!(current(), before);
+            work.record("gen_ai.operation.name", "execute_tool");
+            let opened = recording.trace().one("tool_call").span_id.clone();
+            assert_eq!(Some(current()), opened);
+        }
+        assert_eq!(current(), before);
+    });
+}
+
+/// The names of what a neighbour with this filter exports, and what the trace has.
+fn beside(
+    configure: impl FnOnce(Builder) -> Builder,
+    filter: NotAgentSpans,
+) -> (BTreeSet<String>, Trace) {
+    let dir = tempfile::tempdir().unwrap();
+    let builder = spanledger::builder().root(dir.path()).context(true);
+    let (layer, guard) = configure(builder).build().unwrap();
+    let exporter = InMemorySpanExporter::default();
+    let provider = SdkTracerProvider::builder()
+        .with_simple_exporter(exporter.clone())
+        .build();
+    let neighbour = tracing_opentelemetry::layer().with_tracer(provider.tracer("user"));
+    let subscriber = tracing_subscriber::registry()
+        .with(layer)
+        .with(neighbour.with_filter(filter));
+    tracing::subscriber::with_default(subscriber, || {
+        let _agent = invoke_agent("adder").entered();
+        let _query = info_span!("agent.query").entered();
+        let _load = info_span!("load").entered();
+        tool("add", "c1");
+    });
+    guard.shutdown().unwrap();
+    let spans = exporter.get_finished_spans().unwrap();
+    let names = spans.into_iter().map(|span| span.name.into_owned());
+    (names.collect(), Trace::read(dir.path()))
+}
+
+fn names<const N: usize>(names: [&str; N]) -> BTreeSet<String> {
+    names.map(str::to_owned).into()
+}
+
+#[test]
+fn what_is_recognised_is_not_sent_by_the_neighbour_too() {
+    let (exported, trace) = beside(|builder| builder, otel::not_agent_spans());
+    assert_eq!(exported, names(["agent.query", "load"]));
+    assert_eq!(trace.all("tool_result").len(), 1);
+}
+
+#[test]
+fn what_a_rule_recognises_can_be_kept_from_the_neighbour() {
+    let rule = || Rule::turn("agent.query");
+    let (exported, trace) = beside(
+        |builder| builder.recognise(rule()),
+        otel::not_agent_spans().recognise(rule()),
+    );
+    assert_eq!(exported, names(["load"]));
+    assert_eq!(trace.all("turn_end").len(), 1);
+}
+
+#[test]
+fn what_is_not_recognised_is_left_to_the_neighbour() {
+    let (exported, trace) = beside(
+        |builder| builder.recognise_gen_ai(false),
+        otel::not_agent_spans().recognise_gen_ai(false),
+    );
+    let all = ["agent.query", "execute_tool", "invoke_agent", "load"];
+    assert_eq!(exported, names(all));
+    assert_eq!(trace.sessions.len(), 0);
+}
