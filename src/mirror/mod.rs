@@ -70,6 +70,8 @@ mod environment;
 mod inside;
 mod json;
 mod map;
+#[cfg(feature = "metrics")]
+mod metered;
 mod names;
 mod origin;
 mod others;
@@ -91,6 +93,8 @@ pub use classify::Verdict;
 pub use config::{Compression, Otlp, Pem, Protocol, Resolved};
 pub use content::without_content;
 pub use map::span;
+#[cfg(feature = "metrics")]
+pub use metered::Metered;
 pub use origin::{Limits, MAPPING, NotAnOrigin, Origin, Policy};
 pub use pass::{Owed, Pass, owed, owed_in};
 pub use send::Sent;
