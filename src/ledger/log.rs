@@ -397,6 +397,10 @@ impl SessionLog {
                 parent_remote: span.parent_remote,
             });
         }
+        #[cfg(feature = "metrics")]
+        if written {
+            measure(core, guard, &span, outcome, duration);
+        }
     }
 
     /// Whether the span is open and nobody has said yet how it went.
@@ -643,6 +647,29 @@ impl SessionLog {
             _ => super::outbox::unmark(marker),
         }
     }
+}
+
+/// Measures a span whose close line the kernel has: no backend hears of one that the trace doesn't
+/// have.
+#[cfg(feature = "metrics")]
+fn measure(
+    core: &Core,
+    state: MutexGuard<'_, State>,
+    span: &OpenSpan,
+    outcome: Outcome,
+    duration: u64,
+) {
+    let Some(meter) = core.meter() else { return };
+    let run = span.run_span.filter(|_| span.kind == SpanKind::Tool);
+    let run = run.and_then(|id| state.spans.get(&id));
+    let agent = run.and_then(|run| run.fields.get("agent").map(<[u8]>::to_vec));
+    drop(state);
+    meter.closed(super::Closed {
+        span,
+        agent,
+        outcome,
+        duration,
+    });
 }
 
 fn mark_counted(state: &mut State, spans: [Option<u64>; 3]) {

@@ -37,6 +37,8 @@ mod gap;
 mod health;
 mod key;
 mod log;
+#[cfg(feature = "metrics")]
+mod meter;
 mod open_span;
 mod outbox;
 mod past;
@@ -58,6 +60,8 @@ use serde_json::{Map, Value, json};
 
 pub use format::{Line, NotALine, VERSION};
 pub use health::Health;
+#[cfg(feature = "metrics")]
+pub use health::MetricsHealth;
 #[cfg(feature = "mirror")]
 pub use health::MirrorHealth;
 pub use prune::{Removal, can_remove_session, remove_leftovers, remove_session};
@@ -73,6 +77,8 @@ pub(crate) use fork::fork_generation;
 pub(crate) use fork::{close_in_child, keep_in_child};
 pub(crate) use format::event_kind;
 pub(crate) use log::{At, Note, SessionLog};
+#[cfg(feature = "metrics")]
+pub(crate) use meter::{Closed, Meter, Metering, Source};
 pub(crate) use open_span::OpenSpan;
 pub(crate) use outbox::Live;
 pub(crate) use outbox::Mirroring;
@@ -115,6 +121,9 @@ pub(crate) struct Settings {
     pub resource: Map<String, Value>,
     /// Present where what is recorded is sent, too.
     pub mirroring: Option<Mirroring>,
+    /// Present where spans are measured.
+    #[cfg(feature = "metrics")]
+    pub metering: Option<Metering>,
 }
 
 /// The ledger of a process. Survives a fork by starting anew in the child.
@@ -147,6 +156,10 @@ pub(crate) struct Core {
     outbox: Arc<Outbox>,
     #[cfg(feature = "mirror")]
     mirror: OnceLock<()>,
+    #[cfg(feature = "metrics")]
+    metering: Option<Metering>,
+    #[cfg(feature = "metrics")]
+    meter: OnceLock<Arc<dyn Meter>>,
 }
 
 impl std::fmt::Debug for Core {
@@ -223,6 +236,10 @@ impl Ledger {
         if self.settings.mirroring.is_some() {
             health.mirror = Some(self.core().outbox.health());
         }
+        #[cfg(feature = "metrics")]
+        if let Some(meter) = self.core().meter() {
+            health.metrics = Some(meter.health());
+        }
         health
     }
 
@@ -249,18 +266,29 @@ impl Ledger {
         (missing, synced)
     }
 
-    /// Starts to send, where what is recorded is sent.
+    /// Starts to send, where what is recorded is sent or measured.
     #[cfg(feature = "mirror")]
-    pub fn start_mirror(&self) {
+    pub fn start_sending(&self) {
         self.core().start_mirror();
+        #[cfg(feature = "metrics")]
+        self.core().meter();
     }
 
     /// Sends what is there, for so long at most, and no more after that.
     #[cfg(feature = "mirror")]
-    pub fn stop_mirror(&self, within: std::time::Duration) {
+    pub fn stop_sending(&self, within: std::time::Duration) {
         let now = std::time::Instant::now();
         let deadline = now.checked_add(within).unwrap_or(now);
-        self.core().outbox.stop(deadline, true);
+        let core = self.core();
+        core.outbox.stop(deadline);
+        #[cfg(feature = "metrics")]
+        if let Some(meter) = core.meter() {
+            // So that the last they tell of the mirror is how it ended, unless that takes long.
+            core.outbox.wait(now + within / 2);
+            meter.stop(deadline);
+            meter.wait(deadline);
+        }
+        core.outbox.wait(deadline);
     }
 }
 
@@ -274,7 +302,7 @@ impl Drop for Ledger {
                 syncer.stop();
             }
             #[cfg(feature = "mirror")]
-            core.outbox.stop(std::time::Instant::now(), false);
+            core.outbox.stop(std::time::Instant::now());
         } else {
             Box::leak(core);
         }
@@ -325,6 +353,10 @@ impl Core {
             outbox: Arc::default(),
             #[cfg(feature = "mirror")]
             mirror: OnceLock::new(),
+            #[cfg(feature = "metrics")]
+            metering: settings.metering.clone(),
+            #[cfg(feature = "metrics")]
+            meter: OnceLock::new(),
         };
         core.count(tally);
         Ok(core)

@@ -100,5 +100,11 @@ pub use pass::{Owed, Pass, owed, owed_in};
 pub use send::Sent;
 pub use transport::{Answer, Encoding, MAX_ANSWER, Transport};
 
+#[cfg(feature = "metrics")]
+pub(crate) use race::first;
 pub(crate) use resource::detected;
+#[cfg(feature = "metrics")]
+pub(crate) use resource::sdk_resource;
 pub(crate) use thread::start;
+#[cfg(feature = "metrics")]
+pub(crate) use transport::channel;
