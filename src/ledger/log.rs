@@ -9,6 +9,8 @@
 //!   what is new.
 
 mod append;
+#[cfg(feature = "metrics")]
+mod measure;
 #[cfg(feature = "mirror")]
 mod otel;
 
@@ -399,7 +401,7 @@ impl SessionLog {
         }
         #[cfg(feature = "metrics")]
         if written {
-            measure(core, guard, &span, outcome, duration);
+            measure::closed(core, guard, &span, outcome, duration);
         }
     }
 
@@ -647,29 +649,6 @@ impl SessionLog {
             _ => super::outbox::unmark(marker),
         }
     }
-}
-
-/// Measures a span whose close line the kernel has: no backend hears of one that the trace doesn't
-/// have.
-#[cfg(feature = "metrics")]
-fn measure(
-    core: &Core,
-    state: MutexGuard<'_, State>,
-    span: &OpenSpan,
-    outcome: Outcome,
-    duration: u64,
-) {
-    let Some(meter) = core.meter() else { return };
-    let run = span.run_span.filter(|_| span.kind == SpanKind::Tool);
-    let run = run.and_then(|id| state.spans.get(&id));
-    let agent = run.and_then(|run| run.fields.get("agent").map(<[u8]>::to_vec));
-    drop(state);
-    meter.closed(super::Closed {
-        span,
-        agent,
-        outcome,
-        duration,
-    });
 }
 
 fn mark_counted(state: &mut State, spans: [Option<u64>; 3]) {

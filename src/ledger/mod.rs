@@ -237,8 +237,9 @@ impl Ledger {
             health.mirror = Some(self.core().outbox.health());
         }
         #[cfg(feature = "metrics")]
-        if let Some(meter) = self.core().meter() {
-            health.metrics = Some(meter.health());
+        if self.settings.metering.is_some() {
+            let meter = self.core().meter.get();
+            health.metrics = Some(meter.map(|meter| meter.health()).unwrap_or_default());
         }
         health
     }
@@ -278,13 +279,14 @@ impl Ledger {
     #[cfg(feature = "mirror")]
     pub fn stop_sending(&self, within: std::time::Duration) {
         let now = std::time::Instant::now();
-        let deadline = now.checked_add(within).unwrap_or(now);
+        let after = |time| now.checked_add(time).unwrap_or(now);
+        let deadline = after(within);
         let core = self.core();
         core.outbox.stop(deadline);
         #[cfg(feature = "metrics")]
-        if let Some(meter) = core.meter() {
+        if let Some(meter) = core.meter.get() {
             // So that the last they tell of the mirror is how it ended, unless that takes long.
-            core.outbox.wait(now + within / 2);
+            core.outbox.wait(after(within / 2));
             meter.stop(deadline);
             meter.wait(deadline);
         }

@@ -11,7 +11,7 @@ use opentelemetry_otlp::{
     ExporterBuildError, MetricExporter, Protocol as Otlp, WithExportConfig, WithHttpConfig,
     WithTonicConfig,
 };
-use opentelemetry_sdk::error::{OTelSdkError, OTelSdkResult};
+use opentelemetry_sdk::error::OTelSdkResult;
 use opentelemetry_sdk::metrics::Temporality;
 use opentelemetry_sdk::metrics::data::ResourceMetrics;
 use opentelemetry_sdk::metrics::exporter::PushMetricExporter;
@@ -128,8 +128,9 @@ impl PushMetricExporter for Exporter {
             Err(_) => &state.failed,
         };
         counter.fetch_add(1, Ordering::Relaxed);
-        state.note(sent.as_ref().err());
-        sent.map_err(OTelSdkError::InternalFailure)
+        state.note(sent.err());
+        // Health tells it. The reader would do nothing but log it, as somebody else's.
+        Ok(())
     }
 
     fn force_flush(&self) -> OTelSdkResult {

@@ -48,8 +48,8 @@ impl State {
         deadline.is_some_and(|deadline| deadline <= Instant::now())
     }
 
-    pub(super) fn note(&self, error: Option<&String>) {
-        *lock(&self.last_error) = error.cloned();
+    pub(super) fn note(&self, error: Option<String>) {
+        *lock(&self.last_error) = error;
     }
 
     fn done(&self) {

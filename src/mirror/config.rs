@@ -5,13 +5,13 @@ use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use http::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue};
-use http::{Uri, header};
-use percent_encoding::percent_decode_str;
+use http::Uri;
+use http::header::{AUTHORIZATION, HeaderMap};
 use serde_json::{Map, Value, json};
 
 use super::endpoint::{self, Named};
 use super::environment::{self as var, Environment, Found, Signal, TRACES};
+use super::headers::{header_of, headers_of};
 use super::origin::{Limits, MAPPING};
 use super::transport::Tls;
 use crate::error::Error;
@@ -21,18 +21,6 @@ const DEFAULT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// How long a span waits for others, unless code or `OTEL_BSP_SCHEDULE_DELAY` says otherwise.
 const DEFAULT_LINGER: Duration = Duration::from_secs(1);
-
-/// Headers that belong to the transport.
-const RESERVED: [HeaderName; 8] = [
-    header::CONNECTION,
-    header::CONTENT_ENCODING,
-    header::CONTENT_LENGTH,
-    header::CONTENT_TYPE,
-    header::HOST,
-    header::TE,
-    header::TRANSFER_ENCODING,
-    header::USER_AGENT,
-];
 
 /// How spans travel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -538,44 +526,4 @@ fn content(value: &str) -> Option<bool> {
         "span_only" | "span_and_event" | "true" => Some(true),
         _ => None,
     }
-}
-
-/// `name=value,name=value`, values percent-encoded.
-fn headers_of(found: &Found) -> Result<HeaderMap, Error> {
-    let mut headers = HeaderMap::new();
-    let items = found.value.split(',').map(str::trim);
-    for (at, item) in items.enumerate().filter(|(_, item)| !item.is_empty()) {
-        let Some((name, value)) = item.split_once('=') else {
-            return Err(Error::Otlp {
-                setting: found.name,
-                why: format!("item {} is not `name=value`", at + 1),
-            });
-        };
-        let value: Vec<u8> = percent_decode_str(value.trim()).collect();
-        let (name, value) = header_of(found.name, name.trim().as_bytes(), &value)?;
-        headers.insert(name, value);
-    }
-    Ok(headers)
-}
-
-/// A header that may be sent. Its value is never shown.
-fn header_of(
-    setting: &'static str,
-    name: &[u8],
-    value: &[u8],
-) -> Result<(HeaderName, HeaderValue), Error> {
-    let refuse = |why: String| Err(Error::Otlp { setting, why });
-    let Ok(name) = HeaderName::from_bytes(name) else {
-        return refuse("a header's name is none that HTTP allows".to_owned());
-    };
-    if RESERVED.contains(&name) || name.as_str().starts_with("grpc-") {
-        return refuse(format!("the header `{name}` belongs to the transport"));
-    }
-    let Ok(mut value) = HeaderValue::from_bytes(value) else {
-        return refuse(format!(
-            "the value of the header `{name}` has characters that HTTP doesn't allow"
-        ));
-    };
-    value.set_sensitive(true);
-    Ok((name, value))
 }

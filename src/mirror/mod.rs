@@ -67,6 +67,7 @@ mod cursor;
 mod dead;
 mod endpoint;
 mod environment;
+mod headers;
 mod inside;
 mod json;
 mod map;

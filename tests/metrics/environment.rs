@@ -9,6 +9,7 @@ use opentelemetry_sdk::metrics::Temporality;
 use spanledger::Error;
 use spanledger::mirror::{Metered, Otlp, Protocol};
 
+use super::backends::until;
 use super::otlp_server::{OtlpServer, Reply};
 use super::scene::*;
 use super::support::Recording;
@@ -167,7 +168,8 @@ fn pause() {
 /// Lets a child go on; it ends well.
 fn go_on(mut child: Child) {
     drop(child.stdin.take());
-    assert!(child.wait().unwrap().success());
+    let ended = until("the end of the child", || child.try_wait().unwrap());
+    assert!(ended.success());
 }
 
 #[test]
