@@ -164,3 +164,23 @@ fn how_recording_goes_is_told_with_it() {
     assert_eq!(number(&request, "spanledger.events.failed"), 0);
     assert!(found(&request, "spanledger.mirror.lag").is_none());
 }
+
+#[test]
+fn a_span_whose_line_could_not_be_written_is_not_measured_and_that_is_told() {
+    let server = OtlpServer::start();
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("file");
+    std::fs::write(&file, "no directory").unwrap();
+    let otlp = to(&server, Protocol::HttpProtobuf);
+    let recording = Recording::with(|builder| only_metrics(builder, otlp).root(file));
+    recording.run(agent);
+    let failed = recording.guard.health().failed;
+    assert!(failed > 0);
+    assert!(recording.guard.shutdown().is_err());
+    let request = only(&server);
+    assert_eq!(number(&request, "spanledger.events.written"), 0);
+    assert_eq!(number(&request, "spanledger.events.failed"), failed);
+    for name in [OPERATION, TOKENS, TOOL, AGENT] {
+        assert!(found(&request, name).is_none(), "{name}");
+    }
+}
