@@ -21,6 +21,10 @@
 //! there where there is one. An attribute that isn't known is left out; a name longer than 256 bytes
 //! is `_OTHER`. Tokens are those of model calls: a turn's or a run's would be counted twice. A denial or a
 //! cancellation is no error.
+//!
+//! Totals are told since the start of the process, unless
+//! `OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE` says `delta`. Processes of one service that run side
+//! by side need a `service.instance.id` each, or a server takes them for one.
 
 mod exporter;
 mod instruments;
