@@ -15,11 +15,15 @@ use tracing_subscriber::util::SubscriberInitExt;
 use crate::error::Error;
 use crate::guard::Guard;
 use crate::layer::{Choose, LedgerFilter, LedgerLayer, Recorder, RecordingLayer, Roots};
+#[cfg(feature = "metrics")]
+use crate::ledger::Metering;
 #[cfg(feature = "mirror")]
 use crate::ledger::Mirroring;
 use crate::ledger::{Ledger, Root, Settings, Sync, TraceLimits};
+#[cfg(feature = "metrics")]
+use crate::metrics::Pipeline;
 #[cfg(feature = "mirror")]
-use crate::mirror::Otlp;
+use crate::mirror::{Otlp, Resolved};
 #[cfg(feature = "mirror")]
 use crate::otel::Sampling;
 use crate::recognise::{Recognise, Rule};
@@ -51,6 +55,7 @@ pub const DEFAULT_TRACE_TIME: Duration = Duration::from_secs(3600);
 /// | [`trace_limits`](Self::trace_limits) | | 3 MiB, an hour |
 /// | `sampler` (feature `mirror`) | `OTEL_TRACES_SAMPLER`, `OTEL_TRACES_SAMPLER_ARG` | what the caller decided, else all |
 /// | `context` (feature `mirror`) | | where the trace is sent |
+/// | `metrics` (feature `metrics`) | `OTEL_METRICS_EXPORTER` (`otlp`, `none`) | none |
 #[derive(Clone, Default)]
 #[must_use = "nothing happens until `.build()`"]
 pub struct Builder {
@@ -79,6 +84,10 @@ struct Sending {
     otlp: Option<Otlp>,
     off: bool,
     shutdown_timeout: Option<Duration>,
+    #[cfg(feature = "metrics")]
+    metrics: Option<bool>,
+    #[cfg(feature = "metrics")]
+    metrics_otlp: Option<Otlp>,
 }
 
 impl std::fmt::Debug for Builder {
@@ -217,10 +226,53 @@ impl Builder {
         self
     }
 
-    /// Whether anything is sent at all. With `false` nothing is, whatever the environment says.
+    /// Whether anything is sent at all. With `false` nothing is, whatever the environment says, unless
+    /// code asks for metrics.
     #[cfg(feature = "mirror")]
     pub fn mirror(mut self, sends: bool) -> Self {
         self.sending.off = !sends;
+        self
+    }
+
+    /// Whether metrics are sent: what model calls, tools and runs took and used, and how recording and
+    /// sending go. [`metrics`](crate::metrics) has them all. By default only if
+    /// `OTEL_METRICS_EXPORTER` is `otlp`.
+    ///
+    /// They go where [`metrics_otlp`](Self::metrics_otlp) says, else where [`otlp`](Self::otlp) does, else
+    /// where `OTEL_EXPORTER_OTLP_METRICS_ENDPOINT` or `OTEL_EXPORTER_OTLP_ENDPOINT` says, else to this
+    /// machine; every `OTEL_METRIC_EXPORT_INTERVAL` milliseconds (60,000) and at shutdown.
+    /// `OTEL_SDK_DISABLED=true` switches them off. They need no mirror.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// let (layer, guard) = spanledger::builder()
+    ///     .root(dir.path())
+    ///     .otlp_endpoint("http://127.0.0.1:4317")
+    ///     .metrics(true)
+    ///     # .metrics(false).mirror(false)
+    ///     .build::<tracing_subscriber::Registry>()?;
+    /// # drop((layer, guard));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[cfg(feature = "metrics")]
+    pub fn metrics(mut self, sends: bool) -> Self {
+        self.sending.metrics = Some(sends);
+        self
+    }
+
+    /// Sends metrics elsewhere than spans, or otherwise: nothing of [`otlp`](Self::otlp) holds for them
+    /// then. By default the same holds for both. `http/json` is `http/protobuf` for metrics.
+    ///
+    /// ```
+    /// use spanledger::mirror::Otlp;
+    /// let builder = spanledger::builder()
+    ///     .otlp_endpoint("http://jaeger:4317")
+    ///     .metrics(true)
+    ///     .metrics_otlp(Otlp::new().endpoint("http://collector:4318"));
+    /// ```
+    #[cfg(feature = "metrics")]
+    pub fn metrics_otlp(mut self, otlp: Otlp) -> Self {
+        self.sending.metrics_otlp = Some(otlp);
         self
     }
 
@@ -307,6 +359,8 @@ impl Builder {
             redaction: self.redaction,
             resource: self.resource,
             mirroring: None,
+            #[cfg(feature = "metrics")]
+            metering: None,
         };
         #[cfg(feature = "mirror")]
         let within = self.sending.shutdown_timeout.unwrap_or(SHUTDOWN_TIMEOUT);
@@ -334,7 +388,7 @@ impl Builder {
             ),
         });
         #[cfg(feature = "mirror")]
-        recorder.ledger.start_mirror();
+        recorder.ledger.start_sending();
         let guard = Guard::new(
             Arc::clone(&recorder),
             disabled,
@@ -361,23 +415,43 @@ impl Sending {
     /// Says in the settings what runs here, and, where there is a mirror, what is sent and how.
     fn set_up(self, settings: &mut Settings) -> Result<(), Error> {
         settings.resource = crate::mirror::detected(std::mem::take(&mut settings.resource));
+        let env = |name: &str| std::env::var(name).ok();
+        #[cfg(feature = "metrics")]
+        let metered = {
+            let code = self.metrics_otlp.or_else(|| self.otlp.clone());
+            let asked = self.metrics.or(self.off.then_some(false));
+            Otlp::resolve_metrics(code, asked, env)?
+        };
         let to = match self.off {
             true => None,
-            false => Otlp::resolve(self.otlp, |name| std::env::var(name).ok())?,
+            false => Otlp::resolve(self.otlp, env)?,
         };
-        let Some(to) = to else { return Ok(()) };
-        settings.mirroring = Some(Mirroring {
-            policy: to.policy().to_string().into(),
-            start: None,
-        });
-        // What it closes for the dead it hands over to itself: no second thread.
-        let recovery = settings.clone();
-        if let Some(mirroring) = &mut settings.mirroring {
-            mirroring.start = Some(Arc::new(move |outbox| {
-                crate::mirror::start(to.clone(), recovery.clone(), outbox)
-            }));
+        if let Some(to) = to {
+            mirror_to(to, settings);
+        }
+        // After the copy that recovery goes by: what it closes is not measured.
+        #[cfg(feature = "metrics")]
+        if let Some(metered) = metered {
+            settings.metering = Some(Metering(Arc::new(move |source| {
+                Arc::new(Pipeline::start(metered.clone(), source))
+            })));
         }
         Ok(())
+    }
+}
+
+#[cfg(feature = "mirror")]
+fn mirror_to(to: Resolved, settings: &mut Settings) {
+    settings.mirroring = Some(Mirroring {
+        policy: to.policy().to_string().into(),
+        start: None,
+    });
+    // What it closes for the dead it hands over to itself: no second thread.
+    let recovery = settings.clone();
+    if let Some(mirroring) = &mut settings.mirroring {
+        mirroring.start = Some(Arc::new(move |outbox| {
+            crate::mirror::start(to.clone(), recovery.clone(), outbox)
+        }));
     }
 }
 

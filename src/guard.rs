@@ -19,7 +19,7 @@ use crate::spans::Session;
 pub struct Guard {
     recorder: Arc<Recorder>,
     disabled: bool,
-    /// How long a shutdown waits for the mirror.
+    /// How long a shutdown waits for what is sent.
     #[cfg(feature = "mirror")]
     within: std::time::Duration,
     done: bool,
@@ -96,7 +96,8 @@ impl Guard {
     /// Where there is a mirror, it sends what it can within
     /// `Builder::shutdown_timeout` and ends; the rest, and what is
     /// recorded later, is sent by whoever starts next. That something is left to send is no error:
-    /// `Health::mirror` says it.
+    /// `Health::mirror` says it. Metrics are sent one last time, within the same time; what spans
+    /// that end later would add to them is not.
     pub fn shutdown(mut self) -> Result<Health, Error> {
         self.done = true;
         self.close()
@@ -106,7 +107,7 @@ impl Guard {
         let recorder = &self.recorder;
         let (missing, synced) = recorder.ledger.flush();
         #[cfg(feature = "mirror")]
-        recorder.ledger.stop_mirror(self.within);
+        recorder.ledger.stop_sending(self.within);
         told(recorder, missing, synced)
     }
 }

@@ -8,6 +8,8 @@ mod event;
 pub mod events;
 mod layer;
 pub mod ledger;
+#[cfg(feature = "metrics")]
+pub mod metrics;
 #[cfg(feature = "mirror")]
 pub mod mirror;
 #[cfg(feature = "mirror")]

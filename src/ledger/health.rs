@@ -32,6 +32,9 @@ pub struct Health {
     /// How sending is going; `None` where nothing is sent.
     #[cfg(feature = "mirror")]
     pub mirror: Option<MirrorHealth>,
+    /// How the metrics are going; `None` where none are sent.
+    #[cfg(feature = "metrics")]
+    pub metrics: Option<MetricsHealth>,
 }
 
 /// How the mirror of this process is doing.
@@ -47,6 +50,19 @@ pub struct MirrorHealth {
     pub dead_letters: u64,
     /// Why nothing is sent at the moment, although something is owed.
     pub waiting_for: Option<String>,
+}
+
+/// How the metrics of this process are doing.
+#[cfg(feature = "metrics")]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct MetricsHealth {
+    /// How often a server took them.
+    pub sent: u64,
+    /// How often none did. The next time tells all of it again, unless deltas were asked for.
+    pub failed: u64,
+    /// Why, the last time; `None` once they are taken again.
+    pub last_error: Option<String>,
 }
 
 /// The counters behind [`Health`].
@@ -83,6 +99,8 @@ impl Counters {
             last_error,
             #[cfg(feature = "mirror")]
             mirror: None,
+            #[cfg(feature = "metrics")]
+            metrics: None,
         }
     }
 

@@ -10,6 +10,8 @@
 
 mod append;
 mod made_up;
+#[cfg(feature = "metrics")]
+mod measure;
 #[cfg(feature = "mirror")]
 mod otel;
 mod recover;
@@ -392,10 +394,15 @@ impl SessionLog {
         {
             self.end_made_up_locked(core, state, Some(id));
         }
-        self.close_locked(core, state, id, said, (end, duration));
+        let _closed = self.close_locked(core, state, id, said, (end, duration));
+        #[cfg(feature = "metrics")]
+        if let Some((span, outcome, duration)) = _closed {
+            measure::closed(core, guard, &span, outcome, duration);
+        }
     }
 
-    /// The end is when it was left, the duration is said only if it was measured elsewhere.
+    /// The end is when it was left, the duration is said only if it was measured elsewhere. What was
+    /// closed, if the kernel has its line, and for how long it was open.
     fn close_locked(
         self: &Arc<Self>,
         core: &Core,
@@ -403,10 +410,8 @@ impl SessionLog {
         id: u64,
         said: Outcome,
         (end, duration): (u64, Option<u64>),
-    ) {
-        let Some(span) = state.spans.remove(&id) else {
-            return;
-        };
+    ) -> Option<(Box<OpenSpan>, Outcome, u64)> {
+        let span = state.spans.remove(&id)?;
         made_up::heard_from(state, &span);
         let duration = duration.unwrap_or_else(|| end.saturating_sub(span.start.steady));
         let outcome = span.final_outcome(said);
@@ -444,6 +449,7 @@ impl SessionLog {
                 sending,
             });
         }
+        written.then_some((span, outcome, duration))
     }
 
     /// Whether the span is open and nobody has said yet how it went.

@@ -38,6 +38,8 @@ mod health;
 mod history;
 mod key;
 mod log;
+#[cfg(feature = "metrics")]
+mod meter;
 mod open_span;
 mod outbox;
 mod past;
@@ -59,6 +61,8 @@ use serde_json::{Map, Value, json};
 
 pub use format::{Line, NotALine, VERSION};
 pub use health::Health;
+#[cfg(feature = "metrics")]
+pub use health::MetricsHealth;
 #[cfg(feature = "mirror")]
 pub use health::MirrorHealth;
 pub use prune::{Removal, can_remove_session, remove_leftovers, remove_session};
@@ -75,6 +79,8 @@ pub(crate) use fork::{close_in_child, keep_in_child};
 pub(crate) use format::event_kind;
 pub(crate) use history::{End, Heard};
 pub(crate) use log::{At, Note, SessionLog};
+#[cfg(feature = "metrics")]
+pub(crate) use meter::{Closed, Meter, Metering, Source};
 pub(crate) use open_span::OpenSpan;
 pub(crate) use outbox::Live;
 pub(crate) use outbox::Mirroring;
@@ -117,6 +123,9 @@ pub(crate) struct Settings {
     pub resource: Map<String, Value>,
     /// Present where what is recorded is sent, too.
     pub mirroring: Option<Mirroring>,
+    /// Present where spans are measured.
+    #[cfg(feature = "metrics")]
+    pub metering: Option<Metering>,
 }
 
 /// The ledger of a process. Survives a fork by starting anew in the child.
@@ -149,6 +158,10 @@ pub(crate) struct Core {
     outbox: Arc<Outbox>,
     #[cfg(feature = "mirror")]
     mirror: OnceLock<()>,
+    #[cfg(feature = "metrics")]
+    metering: Option<Metering>,
+    #[cfg(feature = "metrics")]
+    meter: OnceLock<Arc<dyn Meter>>,
 }
 
 impl std::fmt::Debug for Core {
@@ -225,6 +238,11 @@ impl Ledger {
         if self.settings.mirroring.is_some() {
             health.mirror = Some(self.core().outbox.health());
         }
+        #[cfg(feature = "metrics")]
+        if self.settings.metering.is_some() {
+            let meter = self.core().meter.get();
+            health.metrics = Some(meter.map(|meter| meter.health()).unwrap_or_default());
+        }
         health
     }
 
@@ -262,7 +280,7 @@ impl Drop for Ledger {
                 syncer.stop();
             }
             #[cfg(feature = "mirror")]
-            core.outbox.stop(std::time::Instant::now(), false);
+            core.outbox.stop(std::time::Instant::now());
         } else {
             Box::leak(core);
         }
@@ -313,6 +331,10 @@ impl Core {
             outbox: Arc::default(),
             #[cfg(feature = "mirror")]
             mirror: OnceLock::new(),
+            #[cfg(feature = "metrics")]
+            metering: settings.metering.clone(),
+            #[cfg(feature = "metrics")]
+            meter: OnceLock::new(),
         };
         core.count(tally);
         Ok(core)

@@ -125,18 +125,28 @@ impl Core {
 
 #[cfg(feature = "mirror")]
 impl super::Ledger {
-    /// Starts to send, where what is recorded is sent.
-    #[cfg(feature = "mirror")]
-    pub fn start_mirror(&self) {
+    /// Starts to send, where what is recorded is sent or measured.
+    pub fn start_sending(&self) {
         self.core().start_mirror();
+        #[cfg(feature = "metrics")]
+        self.core().meter();
     }
 
     /// Sends what is there, for so long at most, and no more after that.
-    #[cfg(feature = "mirror")]
-    pub fn stop_mirror(&self, within: std::time::Duration) {
+    pub fn stop_sending(&self, within: std::time::Duration) {
         let now = std::time::Instant::now();
-        let deadline = now.checked_add(within).unwrap_or(now);
-        self.core().outbox.stop(deadline, true);
+        let after = |time| now.checked_add(time).unwrap_or(now);
+        let deadline = after(within);
+        let core = self.core();
+        core.outbox.stop(deadline);
+        #[cfg(feature = "metrics")]
+        if let Some(meter) = core.meter.get() {
+            // So that the last they tell of the mirror is how it ended, unless that takes long.
+            core.outbox.wait(after(within / 2));
+            meter.stop(deadline);
+            meter.wait(deadline);
+        }
+        core.outbox.wait(deadline);
     }
 }
 

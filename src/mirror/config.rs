@@ -5,12 +5,12 @@ use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use http::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue};
-use http::{Uri, header};
-use percent_encoding::percent_decode_str;
+use http::Uri;
+use http::header::{AUTHORIZATION, HeaderMap};
 
 use super::endpoint::{self, Named};
-use super::environment::{self as var, Environment, Found};
+use super::environment::{self as var, Environment, Found, Signal, TRACES};
+use super::headers::{header_of, headers_of};
 use super::origin::Limits;
 use super::transport::Tls;
 use crate::error::Error;
@@ -20,18 +20,6 @@ const DEFAULT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// How long a span waits for others, unless code or `OTEL_BSP_SCHEDULE_DELAY` says otherwise.
 const DEFAULT_LINGER: Duration = Duration::from_secs(1);
-
-/// Headers that belong to the transport.
-const RESERVED: [HeaderName; 8] = [
-    header::CONNECTION,
-    header::CONTENT_ENCODING,
-    header::CONTENT_LENGTH,
-    header::CONTENT_TYPE,
-    header::HOST,
-    header::TE,
-    header::TRANSFER_ENCODING,
-    header::USER_AGENT,
-];
 
 /// How spans travel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -98,6 +86,8 @@ impl fmt::Debug for Pem {
 /// `OTEL_EXPORTER_OTLP_INSECURE=true` makes a gRPC endpoint without a scheme a plain one.
 /// `OTEL_SDK_DISABLED=true` switches the mirror off, whatever code says. `OTEL_TRACES_EXPORTER`
 /// without `otlp` in it switches it off unless code names an endpoint.
+///
+/// Metrics, where they are asked for, travel the same way, by variables with `_METRICS_` in them.
 #[derive(Clone, Default)]
 #[must_use = "hand it to the builder"]
 pub struct Otlp {
@@ -228,35 +218,7 @@ impl Otlp {
         let Some(named) = code.named(&env)? else {
             return Ok(None);
         };
-        let protocol = match code.protocol {
-            Some(protocol) => Some(protocol),
-            None => env.parsed(&var::PROTOCOL, "grpc, http/protobuf or http/json", protocol)?,
-        };
-        let named = named.unwrap_or_else(|| local(protocol));
-        let endpoint = named.parse(protocol, || env.is_true(&var::INSECURE))?;
-        let mut headers = match env.first(&var::HEADERS) {
-            Some(found) => headers_of(&found)?,
-            None => HeaderMap::new(),
-        };
-        for (name, value) in &code.headers {
-            let (name, value) = header_of("Otlp::header", name.as_bytes(), value.as_bytes())?;
-            headers.insert(name, value);
-        }
-        if let Some(basic) = endpoint.authorization {
-            headers.entry(AUTHORIZATION).or_insert(basic);
-        }
-        let secure = endpoint.uri.scheme() == Some(&http::uri::Scheme::HTTPS);
         Ok(Some(Resolved {
-            protocol: endpoint.protocol,
-            headers,
-            tls: secure.then(|| code.tls(&env)).transpose()?,
-            compression: match code.compression {
-                Some(compression) => compression,
-                None => env
-                    .parsed(&var::COMPRESSION, "none, gzip or zstd", compression)?
-                    .unwrap_or_default(),
-            },
-            timeout: code.longest(&env)?,
             content: match code.content {
                 Some(content) => content,
                 None => env
@@ -275,26 +237,59 @@ impl Otlp {
                     ms.map_or(DEFAULT_LINGER, |ms| Duration::from_millis(ms as u64))
                 }
             },
-            uri: endpoint.uri,
+            ..code.way(&TRACES, named, &env)?
         }))
+    }
+
+    /// How a signal travels; to this machine, if nobody named another.
+    pub(super) fn way(
+        &self,
+        signal: &'static Signal,
+        named: Option<Named>,
+        env: &Environment<'_>,
+    ) -> Result<Resolved, Error> {
+        let expected = "grpc, http/protobuf or http/json";
+        let protocol = match self.protocol {
+            Some(protocol) => Some(protocol),
+            None => env.parsed(&signal.protocol, expected, protocol)?,
+        };
+        let named = named.unwrap_or_else(|| local(signal, protocol));
+        let endpoint = named.parse(protocol, || env.is_true(&signal.insecure))?;
+        let mut headers = match env.first(&signal.headers) {
+            Some(found) => headers_of(&found)?,
+            None => HeaderMap::new(),
+        };
+        for (name, value) in &self.headers {
+            let (name, value) = header_of("Otlp::header", name.as_bytes(), value.as_bytes())?;
+            headers.insert(name, value);
+        }
+        if let Some(basic) = endpoint.authorization {
+            headers.entry(AUTHORIZATION).or_insert(basic);
+        }
+        let secure = endpoint.uri.scheme() == Some(&http::uri::Scheme::HTTPS);
+        Ok(Resolved {
+            protocol: endpoint.protocol,
+            headers,
+            tls: secure.then(|| self.tls(signal, env)).transpose()?,
+            compression: match self.compression {
+                Some(compression) => compression,
+                None => env
+                    .parsed(&signal.compression, "none, gzip or zstd", compression)?
+                    .unwrap_or_default(),
+            },
+            timeout: self.longest(signal, env)?,
+            content: false,
+            limits: Limits::default(),
+            linger: DEFAULT_LINGER,
+            uri: endpoint.uri,
+        })
     }
 
     /// The endpoint somebody named; `None` within if one is wanted and nobody named it; `None` if
     /// none is wanted.
     fn named(&self, env: &Environment<'_>) -> Result<Option<Option<Named>>, Error> {
-        let named = match &self.endpoint {
-            Some(text) => Some(Named {
-                text: text.trim().to_owned(),
-                setting: "Otlp::endpoint",
-                whole: false,
-            }),
-            None => env.first(&var::ENDPOINT).map(|found| Named {
-                text: found.value,
-                setting: found.name,
-                whole: found.name == var::ENDPOINT_OF_TRACES,
-            }),
-        };
-        let exporters = env.first(&var::EXPORTER).map(Exporters::of);
+        let named = self.address(&TRACES, env);
+        let exporters = Exporters::asked(&TRACES, env);
         if named.is_none() && !matches!(exporters, Some(Ok(Exporters::Otlp))) {
             return Ok(None);
         }
@@ -310,14 +305,33 @@ impl Otlp {
         Ok(Some(named))
     }
 
-    fn tls(&self, env: &Environment<'_>) -> Result<Tls, Error> {
+    /// The endpoint somebody named for a signal.
+    pub(super) fn address(&self, signal: &'static Signal, env: &Environment<'_>) -> Option<Named> {
+        let path = signal.path;
+        match &self.endpoint {
+            Some(text) => Some(Named {
+                text: text.trim().to_owned(),
+                setting: "Otlp::endpoint",
+                whole: false,
+                path,
+            }),
+            None => env.first(&signal.endpoint).map(|found| Named {
+                text: found.value,
+                setting: found.name,
+                whole: found.name == signal.endpoint[0],
+                path,
+            }),
+        }
+    }
+
+    fn tls(&self, signal: &Signal, env: &Environment<'_>) -> Result<Tls, Error> {
         let file = |names: &[&'static str]| {
             let found = env.first(names)?;
             Some((found.name, Pem::File(found.value.into())))
         };
         let ca = match &self.ca {
             Some(pem) => Some(("Otlp::ca_certificate", pem.clone())),
-            None => file(&var::CERTIFICATE),
+            None => file(&signal.certificate),
         };
         let (certificates, key) = match &self.client {
             Some((certificates, key)) => {
@@ -325,7 +339,7 @@ impl Otlp {
                 let both = ((setting, certificates.clone()), (setting, key.clone()));
                 (Some(both.0), Some(both.1))
             }
-            None => (file(&var::CLIENT_CERTIFICATE), file(&var::CLIENT_KEY)),
+            None => (file(&signal.client_certificate), file(&signal.client_key)),
         };
         let client = match (certificates, key) {
             (Some(certificates), Some(key)) => Some((certificates, key)),
@@ -342,7 +356,7 @@ impl Otlp {
         Tls::read(ca, client)
     }
 
-    fn longest(&self, env: &Environment<'_>) -> Result<Duration, Error> {
+    fn longest(&self, signal: &Signal, env: &Environment<'_>) -> Result<Duration, Error> {
         match self.timeout {
             Some(Duration::ZERO) => Err(Error::Otlp {
                 setting: "Otlp::timeout",
@@ -351,7 +365,7 @@ impl Otlp {
             Some(timeout) => Ok(timeout),
             None => {
                 let expected = "a number of milliseconds above 0";
-                let timeout = env.parsed(&var::TIMEOUT, expected, |value| {
+                let timeout = env.parsed(&signal.timeout, expected, |value| {
                     let ms = value.parse().ok().filter(|&ms: &u64| ms > 0)?;
                     Some(Duration::from_millis(ms))
                 })?;
@@ -419,21 +433,26 @@ impl fmt::Debug for Resolved {
     }
 }
 
-/// What `OTEL_TRACES_EXPORTER` asks for.
+/// What the variable that names a signal's exporters asks for.
 #[derive(PartialEq, Eq)]
-enum Exporters {
+pub(super) enum Exporters {
     Otlp,
     Others,
 }
 
 impl Exporters {
+    /// `None` if it asks for nothing.
+    pub(super) fn asked(signal: &Signal, env: &Environment<'_>) -> Option<Result<Self, Error>> {
+        env.first(&signal.exporter).map(Self::of)
+    }
+
     fn of(found: Found) -> Result<Self, Error> {
         let mut otlp = false;
         for word in found.value.split(',').map(str::trim) {
             match word.to_ascii_lowercase().as_str() {
                 "otlp" => otlp = true,
                 "none" => return Ok(Self::Others),
-                "" | "console" | "logging" | "zipkin" | "jaeger" => {}
+                "" | "console" | "logging" | "zipkin" | "jaeger" | "prometheus" => {}
                 _ => {
                     return Err(Error::Environment {
                         name: found.name,
@@ -448,15 +467,16 @@ impl Exporters {
 }
 
 /// The endpoint when an exporter was asked for and nobody said where to.
-fn local(protocol: Option<Protocol>) -> Named {
+fn local(signal: &Signal, protocol: Option<Protocol>) -> Named {
     let port = match protocol {
         Some(Protocol::Grpc) => 4317,
         _ => 4318,
     };
     Named {
         text: format!("http://localhost:{port}"),
-        setting: "OTEL_TRACES_EXPORTER",
+        setting: signal.exporter[0],
         whole: false,
+        path: signal.path,
     }
 }
 
@@ -485,44 +505,4 @@ fn content(value: &str) -> Option<bool> {
         "span_only" | "span_and_event" | "true" => Some(true),
         _ => None,
     }
-}
-
-/// `name=value,name=value`, values percent-encoded.
-fn headers_of(found: &Found) -> Result<HeaderMap, Error> {
-    let mut headers = HeaderMap::new();
-    let items = found.value.split(',').map(str::trim);
-    for (at, item) in items.enumerate().filter(|(_, item)| !item.is_empty()) {
-        let Some((name, value)) = item.split_once('=') else {
-            return Err(Error::Otlp {
-                setting: found.name,
-                why: format!("item {} is not `name=value`", at + 1),
-            });
-        };
-        let value: Vec<u8> = percent_decode_str(value.trim()).collect();
-        let (name, value) = header_of(found.name, name.trim().as_bytes(), &value)?;
-        headers.insert(name, value);
-    }
-    Ok(headers)
-}
-
-/// A header that may be sent. Its value is never shown.
-fn header_of(
-    setting: &'static str,
-    name: &[u8],
-    value: &[u8],
-) -> Result<(HeaderName, HeaderValue), Error> {
-    let refuse = |why: String| Err(Error::Otlp { setting, why });
-    let Ok(name) = HeaderName::from_bytes(name) else {
-        return refuse("a header's name is none that HTTP allows".to_owned());
-    };
-    if RESERVED.contains(&name) || name.as_str().starts_with("grpc-") {
-        return refuse(format!("the header `{name}` belongs to the transport"));
-    }
-    let Ok(mut value) = HeaderValue::from_bytes(value) else {
-        return refuse(format!(
-            "the value of the header `{name}` has characters that HTTP doesn't allow"
-        ));
-    };
-    value.set_sensitive(true);
-    Ok((name, value))
 }

@@ -1,4 +1,4 @@
-//! Where spans go, from what a user wrote.
+//! Where a signal goes, from what a user wrote.
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
@@ -9,8 +9,8 @@ use percent_encoding::percent_decode_str;
 use super::config::Protocol;
 use crate::error::Error;
 
-/// What OTLP over HTTP adds to the address of a server.
-const PATH: &str = "/v1/traces";
+/// What OTLP over HTTP adds to the address of a server, signal by signal.
+const PATHS: [&str; 2] = ["/v1/traces", "/v1/metrics"];
 /// gRPC's own port: who names it means gRPC.
 const GRPC_PORT: u16 = 4317;
 
@@ -21,6 +21,8 @@ pub(super) struct Named {
     pub(super) setting: &'static str,
     /// Whether it is the whole address, to which nothing is added.
     pub(super) whole: bool,
+    /// What is added otherwise.
+    pub(super) path: &'static str,
 }
 
 /// An endpoint that can be called.
@@ -104,11 +106,17 @@ impl Named {
     fn path(&self, tail: &str) -> Result<PathAndQuery, Error> {
         let (path, query) = tail.split_at(tail.find('?').unwrap_or(tail.len()));
         let base = path.trim_end_matches('/');
-        let path = match (self.whole, base.ends_with(PATH)) {
-            (true, _) if path.is_empty() => "/".to_owned(),
-            (true, _) => path.to_owned(),
-            (false, true) => base.to_owned(),
-            (false, false) => format!("{base}{PATH}"),
+        let path = match self.whole {
+            true if path.is_empty() => "/".to_owned(),
+            true => path.to_owned(),
+            false => {
+                // Who names one signal's path means its server.
+                let base = PATHS
+                    .iter()
+                    .find_map(|path| base.strip_suffix(path))
+                    .unwrap_or(base);
+                format!("{base}{}", self.path)
+            }
         };
         format!("{path}{query}")
             .parse()

@@ -1,45 +1,62 @@
 //! The standard variables of OpenTelemetry, and how a value of theirs is found.
 //!
-//! Where a list has two names, the first wins: a variable for traces beats the one for every signal.
+//! Where a list has two names, the first wins: a variable for one signal beats the one for every signal.
 
 use crate::error::Error;
 
 pub(super) const SDK_DISABLED: [&str; 1] = ["OTEL_SDK_DISABLED"];
-pub(super) const EXPORTER: [&str; 1] = ["OTEL_TRACES_EXPORTER"];
-pub(super) const ENDPOINT_OF_TRACES: &str = "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT";
-pub(super) const ENDPOINT: [&str; 2] = [ENDPOINT_OF_TRACES, "OTEL_EXPORTER_OTLP_ENDPOINT"];
-pub(super) const PROTOCOL: [&str; 2] = [
-    "OTEL_EXPORTER_OTLP_TRACES_PROTOCOL",
-    "OTEL_EXPORTER_OTLP_PROTOCOL",
-];
-pub(super) const HEADERS: [&str; 2] = [
-    "OTEL_EXPORTER_OTLP_TRACES_HEADERS",
-    "OTEL_EXPORTER_OTLP_HEADERS",
-];
-pub(super) const TIMEOUT: [&str; 2] = [
-    "OTEL_EXPORTER_OTLP_TRACES_TIMEOUT",
-    "OTEL_EXPORTER_OTLP_TIMEOUT",
-];
-pub(super) const COMPRESSION: [&str; 2] = [
-    "OTEL_EXPORTER_OTLP_TRACES_COMPRESSION",
-    "OTEL_EXPORTER_OTLP_COMPRESSION",
-];
-pub(super) const INSECURE: [&str; 2] = [
-    "OTEL_EXPORTER_OTLP_TRACES_INSECURE",
-    "OTEL_EXPORTER_OTLP_INSECURE",
-];
-pub(super) const CERTIFICATE: [&str; 2] = [
-    "OTEL_EXPORTER_OTLP_TRACES_CERTIFICATE",
-    "OTEL_EXPORTER_OTLP_CERTIFICATE",
-];
-pub(super) const CLIENT_CERTIFICATE: [&str; 2] = [
-    "OTEL_EXPORTER_OTLP_TRACES_CLIENT_CERTIFICATE",
-    "OTEL_EXPORTER_OTLP_CLIENT_CERTIFICATE",
-];
-pub(super) const CLIENT_KEY: [&str; 2] = [
-    "OTEL_EXPORTER_OTLP_TRACES_CLIENT_KEY",
-    "OTEL_EXPORTER_OTLP_CLIENT_KEY",
-];
+
+/// What is said of one signal.
+pub(super) struct Signal {
+    /// What OTLP over HTTP adds to the address of a server.
+    pub(super) path: &'static str,
+    pub(super) exporter: [&'static str; 1],
+    pub(super) endpoint: [&'static str; 2],
+    pub(super) protocol: [&'static str; 2],
+    pub(super) headers: [&'static str; 2],
+    pub(super) timeout: [&'static str; 2],
+    pub(super) compression: [&'static str; 2],
+    pub(super) insecure: [&'static str; 2],
+    pub(super) certificate: [&'static str; 2],
+    pub(super) client_certificate: [&'static str; 2],
+    pub(super) client_key: [&'static str; 2],
+}
+
+macro_rules! signal {
+    ($signal:literal, $path:literal) => {
+        Signal {
+            path: $path,
+            exporter: [concat!("OTEL_", $signal, "_EXPORTER")],
+            endpoint: both!($signal, "ENDPOINT"),
+            protocol: both!($signal, "PROTOCOL"),
+            headers: both!($signal, "HEADERS"),
+            timeout: both!($signal, "TIMEOUT"),
+            compression: both!($signal, "COMPRESSION"),
+            insecure: both!($signal, "INSECURE"),
+            certificate: both!($signal, "CERTIFICATE"),
+            client_certificate: both!($signal, "CLIENT_CERTIFICATE"),
+            client_key: both!($signal, "CLIENT_KEY"),
+        }
+    };
+}
+
+macro_rules! both {
+    ($signal:literal, $name:literal) => {
+        [
+            concat!("OTEL_EXPORTER_OTLP_", $signal, "_", $name),
+            concat!("OTEL_EXPORTER_OTLP_", $name),
+        ]
+    };
+}
+
+pub(super) const TRACES: Signal = signal!("TRACES", "/v1/traces");
+#[cfg(feature = "metrics")]
+pub(super) const METRICS: Signal = signal!("METRICS", "/v1/metrics");
+
+#[cfg(feature = "metrics")]
+pub(super) const INTERVAL: [&str; 1] = ["OTEL_METRIC_EXPORT_INTERVAL"];
+#[cfg(feature = "metrics")]
+pub(super) const TEMPORALITY: [&str; 1] = ["OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE"];
 pub(super) const LINGER: [&str; 1] = ["OTEL_BSP_SCHEDULE_DELAY"];
 pub(super) const CONTENT: [&str; 1] = ["OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"];
 pub(super) const VALUE_LENGTH: [&str; 2] = [

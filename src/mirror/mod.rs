@@ -67,10 +67,13 @@ mod cursor;
 mod dead;
 mod endpoint;
 mod environment;
+mod headers;
 mod inside;
 mod json;
 mod letters;
 mod map;
+#[cfg(feature = "metrics")]
+mod metered;
 mod names;
 mod origin;
 mod others;
@@ -92,10 +95,18 @@ pub use classify::Verdict;
 pub use config::{Compression, Otlp, Pem, Protocol, Resolved};
 pub use content::without_content;
 pub use map::span;
+#[cfg(feature = "metrics")]
+pub use metered::Metered;
 pub use origin::{Limits, MAPPING, NotAnOrigin, Origin, Policy};
 pub use pass::{DeadLetter, Owed, Pass, owed, owed_in};
 pub use send::Sent;
 pub use transport::{Answer, Encoding, MAX_ANSWER, Transport};
 
+#[cfg(feature = "metrics")]
+pub(crate) use race::first;
 pub(crate) use resource::detected;
+#[cfg(feature = "metrics")]
+pub(crate) use resource::sdk_resource;
 pub(crate) use thread::start;
+#[cfg(feature = "metrics")]
+pub(crate) use transport::channel;

@@ -5,7 +5,7 @@ use std::pin::pin;
 use std::task::Poll;
 
 /// Until one of them is ready; the other is dropped.
-pub(super) async fn first<T>(a: impl Future<Output = T>, b: impl Future<Output = T>) -> T {
+pub(crate) async fn first<T>(a: impl Future<Output = T>, b: impl Future<Output = T>) -> T {
     let (mut a, mut b) = (pin!(a), pin!(b));
     poll_fn(|context| match a.as_mut().poll(context) {
         Poll::Pending => b.as_mut().poll(context),

@@ -40,6 +40,12 @@ pub fn run(socket: &str, root: &str, settings: &[&str]) {
                 let otlp = spanledger::mirror::Otlp::new().endpoint(value);
                 builder = builder.otlp(otlp.linger(Duration::ZERO));
             }
+            #[cfg(feature = "metrics")]
+            "metrics" => {
+                let otlp = spanledger::mirror::Otlp::new().endpoint(value);
+                builder = builder.metrics(true).metrics_otlp(otlp);
+                builder = builder.shutdown_timeout(Duration::from_secs(60));
+            }
             _ => panic!("no setting {name}"),
         }
     }

@@ -63,7 +63,7 @@ impl Agent {
     }
 
     /// Settings: `sync=always`, `sync=MS`, `nofile=N`, `fsize=N`, `service=NAME`, and with a mirror
-    /// `otlp=URL`.
+    /// `otlp=URL`, `metrics=URL`.
     pub fn with(root: &Path, settings: &[&str]) -> Self {
         Self::with_stderr(root, settings, Stdio::piped())
     }

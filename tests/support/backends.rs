@@ -407,8 +407,18 @@ impl Collector {
     }
 
     pub fn start(jaeger: &Jaeger, tempo: &Tempo) -> Option<Self> {
-        let command = find(COMMANDS[2], "SPANLEDGER_OTELCOL")?;
         let of = |url: &str| url.strip_prefix("http://").unwrap().to_owned();
+        Self::in_front_of(&of(&jaeger.grpc), &of(&tempo.http))
+    }
+
+    /// With nobody behind it, for what stays in it.
+    pub fn alone() -> Option<Self> {
+        let [jaeger, tempo] = free_ports().map(local);
+        Self::in_front_of(&jaeger, &tempo)
+    }
+
+    fn in_front_of(jaeger: &str, tempo: &str) -> Option<Self> {
+        let command = find(COMMANDS[2], "SPANLEDGER_OTELCOL")?;
         let (program, [grpc, http, _, metrics, _]) = Program::start(
             "otelcol",
             command,
@@ -424,8 +434,8 @@ impl Collector {
                         "OTELCOL_STORAGE",
                         dir.join("queue").to_str().unwrap().into(),
                     ),
-                    ("JAEGER_OTLP_GRPC", of(&jaeger.grpc)),
-                    ("TEMPO_OTLP_HTTP", of(&tempo.http)),
+                    ("JAEGER_OTLP_GRPC", jaeger.to_owned()),
+                    ("TEMPO_OTLP_HTTP", tempo.to_owned()),
                 ]);
                 (environment, format!("http://{}/", local(health)))
             },

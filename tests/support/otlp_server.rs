@@ -21,6 +21,12 @@ use hyper::body::{Frame, Incoming};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use hyper_util::server::conn::auto;
+use opentelemetry_proto::tonic::collector::metrics::v1::metrics_service_server::{
+    MetricsService, MetricsServiceServer,
+};
+use opentelemetry_proto::tonic::collector::metrics::v1::{
+    ExportMetricsServiceRequest, ExportMetricsServiceResponse,
+};
 use opentelemetry_proto::tonic::collector::trace::v1::trace_service_server::{
     TraceService, TraceServiceServer,
 };
@@ -105,6 +111,8 @@ pub struct Received {
     pub raw: Bytes,
     /// What it said; `None` if it broke off or can't be understood.
     pub request: Option<ExportTraceServiceRequest>,
+    /// The same of a request that brings metrics.
+    pub metrics: Option<ExportMetricsServiceRequest>,
     /// Which connection it came on, from 0.
     pub connection: usize,
     /// How many certificates the client showed.
@@ -363,6 +371,7 @@ where
                 headers: head.headers.clone(),
                 raw: Bytes::new(),
                 request: None,
+                metrics: None,
                 connection,
                 client_certificates,
             };
@@ -412,13 +421,13 @@ async fn answer(
     let mut response = match (grpc, &reply) {
         // tonic's server would read first, and then complain of what it read.
         (true, Reply::Grpc { .. }) if enough == 0 => status_of(&reply).into_http(),
-        (true, _) => {
-            let (request, response) = through_tonic(&received, reply.clone()).await;
-            received.request = request;
-            response
-        }
+        (true, _) => through_tonic(&mut received, reply.clone()).await,
         (false, _) => {
-            received.request = decode(&received, json);
+            if received.path.ends_with("/v1/metrics") {
+                received.metrics = decode(&received, json);
+            } else {
+                received.request = decode(&received, json);
+            }
             http_reply(&reply, json)
         }
     };
@@ -434,6 +443,7 @@ async fn answer(
     }
     if enough != usize::MAX || !whole {
         received.request = None;
+        received.metrics = None;
     }
     state.received.lock().unwrap().push(received);
     state.more.notify_all();
@@ -451,22 +461,40 @@ async fn answer(
 }
 
 /// One call of tonic's server, with the answer known beforehand.
-struct OneCall {
+struct OneCall<T> {
     reply: Reply,
-    request: Arc<Mutex<Option<ExportTraceServiceRequest>>>,
+    request: Arc<Mutex<Option<T>>>,
+}
+
+impl<T> OneCall<T> {
+    fn take(&self, request: tonic::Request<T>) -> Result<&Reply, Status> {
+        *self.request.lock().unwrap() = Some(request.into_inner());
+        match &self.reply {
+            reply @ Reply::Grpc { .. } => Err(status_of(reply)),
+            reply => Ok(reply),
+        }
+    }
 }
 
 #[tonic::async_trait]
-impl TraceService for OneCall {
+impl TraceService for OneCall<ExportTraceServiceRequest> {
     async fn export(
         &self,
         request: tonic::Request<ExportTraceServiceRequest>,
     ) -> Result<tonic::Response<ExportTraceServiceResponse>, Status> {
-        *self.request.lock().unwrap() = Some(request.into_inner());
-        match &self.reply {
-            reply @ Reply::Grpc { .. } => Err(status_of(reply)),
-            reply => Ok(tonic::Response::new(response_of(reply))),
-        }
+        let reply = self.take(request)?;
+        Ok(tonic::Response::new(response_of(reply)))
+    }
+}
+
+#[tonic::async_trait]
+impl MetricsService for OneCall<ExportMetricsServiceRequest> {
+    async fn export(
+        &self,
+        request: tonic::Request<ExportMetricsServiceRequest>,
+    ) -> Result<tonic::Response<ExportMetricsServiceResponse>, Status> {
+        self.take(request)?;
+        Ok(tonic::Response::new(ExportMetricsServiceResponse::default()))
     }
 }
 
@@ -481,25 +509,30 @@ fn status_of(reply: &Reply) -> Status {
     }
 }
 
-async fn through_tonic(
-    received: &Received,
-    reply: Reply,
-) -> (Option<ExportTraceServiceRequest>, Response<Body>) {
-    let slot = Arc::new(Mutex::new(None));
-    let mut server = TraceServiceServer::new(OneCall {
-        reply,
-        request: Arc::clone(&slot),
-    })
-    .accept_compressed(CompressionEncoding::Gzip)
-    .accept_compressed(CompressionEncoding::Zstd)
-    .max_decoding_message_size(usize::MAX);
+async fn through_tonic(received: &mut Received, reply: Reply) -> Response<Body> {
     let mut request = Request::new(Full::new(received.raw.clone()));
     *request.method_mut() = received.method.clone();
     *request.uri_mut() = received.path.parse().unwrap();
     *request.headers_mut() = received.headers.clone();
-    let Ok(response) = server.call(request).await;
-    let request = slot.lock().unwrap().take();
-    (request, response)
+    macro_rules! call {
+        ($server:ident, $slot:expr) => {{
+            let slot = Arc::new(Mutex::new(None));
+            let mut server = $server::new(OneCall {
+                reply,
+                request: Arc::clone(&slot),
+            })
+            .accept_compressed(CompressionEncoding::Gzip)
+            .accept_compressed(CompressionEncoding::Zstd)
+            .max_decoding_message_size(usize::MAX);
+            let Ok(response) = server.call(request).await;
+            $slot = slot.lock().unwrap().take();
+            response
+        }};
+    }
+    match received.path.contains(".MetricsService/") {
+        true => call!(MetricsServiceServer, received.metrics),
+        false => call!(TraceServiceServer, received.request),
+    }
 }
 
 fn response_of(reply: &Reply) -> ExportTraceServiceResponse {
@@ -514,7 +547,10 @@ fn response_of(reply: &Reply) -> ExportTraceServiceResponse {
 }
 
 /// What the body says, decompressed.
-fn decode(received: &Received, json: bool) -> Option<ExportTraceServiceRequest> {
+fn decode<T>(received: &Received, json: bool) -> Option<T>
+where
+    T: Message + Default + serde::de::DeserializeOwned,
+{
     let mut plain = Vec::new();
     match received.header("content-encoding") {
         None => plain.extend_from_slice(&received.raw),
@@ -527,7 +563,7 @@ fn decode(received: &Received, json: bool) -> Option<ExportTraceServiceRequest> 
     }
     match json {
         true => serde_json::from_slice(&plain).ok(),
-        false => ExportTraceServiceRequest::decode(&plain[..]).ok(),
+        false => T::decode(&plain[..]).ok(),
     }
 }
 

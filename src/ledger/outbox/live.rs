@@ -218,17 +218,18 @@ impl Outbox {
         Running(Arc::clone(self))
     }
 
-    /// Asks the sender to send what is there and to end, until `deadline`; waits for it if `wait`.
-    pub fn stop(&self, deadline: Instant, wait: bool) {
+    /// Asks the sender to send what is there and to end, until `deadline`.
+    pub fn stop(&self, deadline: Instant) {
         {
             let mut end = lock(&self.end);
             end.deadline = Some(deadline);
             self.stopping.store(true, Ordering::SeqCst);
         }
         self.wake();
-        if !wait {
-            return;
-        }
+    }
+
+    /// Waits for the sender's end, until `deadline`.
+    pub fn wait(&self, deadline: Instant) {
         let mut end = lock(&self.end);
         while end.running {
             let left = deadline.saturating_duration_since(Instant::now());

@@ -49,26 +49,8 @@ pub(super) struct Grpc {
 
 impl Grpc {
     pub(super) fn new(to: &Resolved) -> Result<Self, Error> {
-        let dial = Dial {
-            connector: connector(to, b"h2")?,
-            to: to.uri.clone(),
-        };
-        // To tonic it is a plain endpoint: TLS is the connector's, whatever features of tonic's
-        // own TLS others switch on.
-        let mut plain = to.uri.clone().into_parts();
-        plain.scheme = Some(Scheme::HTTP);
-        let plain = Uri::from_parts(plain).expect("only the scheme changed");
-        let endpoint = Endpoint::from(plain)
-            .origin(to.uri.clone())
-            .user_agent(super::USER_AGENT)
-            .expect("a name and a version fit in a header")
-            .connect_timeout(to.timeout)
-            .http2_keep_alive_interval(KEEP_ALIVE)
-            .keep_alive_timeout(KEEP_ALIVE_TIMEOUT)
-            .keep_alive_while_idle(false)
-            .http2_max_header_list_size(MAX_HEADERS);
         let checked = Checked {
-            channel: endpoint.connect_with_connector_lazy(dial),
+            channel: channel(to)?,
             headers: Arc::new(to.headers.clone()),
         };
         let client = Client::new(checked).max_decoding_message_size(MAX_ANSWER);
@@ -103,6 +85,29 @@ impl Grpc {
             None => Answer::Grpc(Err(status)),
         }
     }
+}
+
+/// A connection that is made when it is needed. Within a tokio runtime.
+pub(crate) fn channel(to: &Resolved) -> Result<Channel, Error> {
+    let dial = Dial {
+        connector: connector(to, b"h2")?,
+        to: to.uri.clone(),
+    };
+    // To tonic it is a plain endpoint: TLS is the connector's, whatever features of tonic's
+    // own TLS others switch on.
+    let mut plain = to.uri.clone().into_parts();
+    plain.scheme = Some(Scheme::HTTP);
+    let plain = Uri::from_parts(plain).expect("only the scheme changed");
+    let endpoint = Endpoint::from(plain)
+        .origin(to.uri.clone())
+        .user_agent(super::USER_AGENT)
+        .expect("a name and a version fit in a header")
+        .connect_timeout(to.timeout)
+        .http2_keep_alive_interval(KEEP_ALIVE)
+        .keep_alive_timeout(KEEP_ALIVE_TIMEOUT)
+        .keep_alive_while_idle(false)
+        .http2_max_header_list_size(MAX_HEADERS);
+    Ok(endpoint.connect_with_connector_lazy(dial))
 }
 
 /// A request is encoded already, and sent as it is.

@@ -21,6 +21,8 @@ use hyper_util::client::legacy::connect::HttpConnector;
 
 pub(super) use self::fetch::Fetch;
 use self::grpc::Grpc;
+#[cfg(feature = "metrics")]
+pub(crate) use self::grpc::channel;
 use self::http::Http;
 pub(super) use self::tls::Tls;
 use super::config::{Protocol, Resolved};

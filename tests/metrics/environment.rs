@@ -1,0 +1,274 @@
+//! Whether metrics are sent, where to, and how: each variable, and who wins.
+
+use std::collections::BTreeMap;
+use std::io::Read;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use opentelemetry_sdk::metrics::Temporality;
+use spanledger::Error;
+use spanledger::mirror::{Metered, Otlp, Protocol};
+
+use super::backends::until;
+use super::otlp_server::{OtlpServer, Reply};
+use super::scene::*;
+use super::support::Recording;
+
+const ASKED: (&str, &str) = ("OTEL_METRICS_EXPORTER", "otlp");
+const ENDPOINT: &str = "OTEL_EXPORTER_OTLP_ENDPOINT";
+const METRICS_ENDPOINT: &str = "OTEL_EXPORTER_OTLP_METRICS_ENDPOINT";
+
+fn try_resolve(
+    code: Option<Otlp>,
+    asked: Option<bool>,
+    variables: &[(&str, &str)],
+) -> Result<Option<Metered>, Error> {
+    let variables: BTreeMap<_, _> = variables.iter().copied().collect();
+    Otlp::resolve_metrics(code, asked, |name| {
+        variables.get(name).map(|&value| value.to_owned())
+    })
+}
+
+fn is_on(asked: Option<bool>, variables: &[(&str, &str)]) -> bool {
+    try_resolve(None, asked, variables).unwrap().is_some()
+}
+
+fn resolve(code: Option<Otlp>, variables: &[(&str, &str)]) -> Metered {
+    try_resolve(code, Some(true), variables).unwrap().unwrap()
+}
+
+fn goes_to(code: Option<Otlp>, variables: &[(&str, &str)]) -> String {
+    resolve(code, variables).to.shown()
+}
+
+#[test]
+fn they_have_to_be_asked_for() {
+    let here = (ENDPOINT, "http://127.0.0.1:4318");
+    assert!(!is_on(None, &[here]));
+    assert!(is_on(None, &[ASKED]));
+    assert!(is_on(Some(true), &[]));
+    let several = ("OTEL_METRICS_EXPORTER", "prometheus, otlp");
+    assert!(is_on(None, &[several]));
+    for other in ["none", "prometheus", "console", "none,otlp", " "] {
+        let other = ("OTEL_METRICS_EXPORTER", other);
+        assert!(!is_on(None, &[here, other]), "{other:?}");
+        assert!(is_on(Some(true), &[other]), "code beats {other:?}");
+    }
+    assert!(!is_on(Some(false), &[ASKED, here]));
+}
+
+#[test]
+fn a_disabled_sdk_sends_none_whoever_asked() {
+    let disabled = ("OTEL_SDK_DISABLED", "true");
+    assert!(!is_on(None, &[ASKED, disabled]));
+    assert!(!is_on(Some(true), &[disabled]));
+}
+
+#[test]
+fn code_beats_the_variable_of_metrics_beats_that_of_all_signals() {
+    let local = "http://localhost:4318/v1/metrics";
+    assert_eq!(goes_to(None, &[]), local);
+    let all = (ENDPOINT, "http://all:4318/base/");
+    assert_eq!(goes_to(None, &[all]), "http://all:4318/base/v1/metrics");
+    // A signal's own is the whole address.
+    let own = (METRICS_ENDPOINT, "http://own:9/x");
+    assert_eq!(goes_to(None, &[all, own]), "http://own:9/x");
+    let code = || Some(Otlp::new().endpoint("http://code:4318"));
+    assert_eq!(goes_to(code(), &[all, own]), "http://code:4318/v1/metrics");
+    // What is said of spans is not said of metrics.
+    let spans = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "http://spans:4318");
+    assert_eq!(goes_to(None, &[spans]), local);
+}
+
+#[test]
+fn an_address_for_spans_in_code_means_its_server() {
+    let code = Otlp::new().endpoint("http://code:4318/base/v1/traces");
+    assert_eq!(goes_to(Some(code), &[]), "http://code:4318/base/v1/metrics");
+}
+
+#[test]
+fn the_protocol_is_grpc_at_its_port_and_json_is_never_spoken() {
+    let protocol = |variables: &[(&str, &str)]| resolve(None, variables).to.protocol;
+    assert_eq!(protocol(&[]), Protocol::HttpProtobuf);
+    assert_eq!(protocol(&[(ENDPOINT, "http://h:4317")]), Protocol::Grpc);
+    let all = ("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc");
+    assert_eq!(protocol(&[all]), Protocol::Grpc);
+    assert_eq!(goes_to(None, &[all]), "http://localhost:4317");
+    let own = ("OTEL_EXPORTER_OTLP_METRICS_PROTOCOL", "http/json");
+    assert_eq!(protocol(&[all, own]), Protocol::HttpProtobuf);
+}
+
+#[test]
+fn headers_and_timeouts_of_metrics_win() {
+    let found = resolve(
+        None,
+        &[
+            ("OTEL_EXPORTER_OTLP_HEADERS", "x-team=all"),
+            ("OTEL_EXPORTER_OTLP_METRICS_HEADERS", "x-team=own"),
+            ("OTEL_EXPORTER_OTLP_TIMEOUT", "1000"),
+            ("OTEL_EXPORTER_OTLP_METRICS_TIMEOUT", "2000"),
+        ],
+    );
+    assert_eq!(found.to.headers["x-team"], "own");
+    assert_eq!(found.to.timeout, Duration::from_secs(2));
+}
+
+#[test]
+fn interval_and_temporality_are_read_and_what_they_cant_be_is_refused() {
+    const INTERVAL: &str = "OTEL_METRIC_EXPORT_INTERVAL";
+    const TEMPORALITY: &str = "OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE";
+    let found = resolve(None, &[]);
+    assert_eq!(found.interval, Duration::from_secs(60));
+    assert_eq!(found.temporality, Temporality::Cumulative);
+    let found = resolve(None, &[(INTERVAL, "500"), (TEMPORALITY, "Delta")]);
+    assert_eq!(found.interval, Duration::from_millis(500));
+    assert_eq!(found.temporality, Temporality::Delta);
+    for bad in [
+        (INTERVAL, "0"),
+        (INTERVAL, "soon"),
+        (TEMPORALITY, "eternal"),
+        ("OTEL_METRICS_EXPORTER", "otpl"),
+    ] {
+        let error = try_resolve(None, None, &[ASKED, bad]).unwrap_err();
+        let Error::Environment { name, value, .. } = error else {
+            panic!("{error}")
+        };
+        assert_eq!((name, &*value), bad);
+    }
+}
+
+// With the variables of a real process: each test runs once more in a child that has them.
+
+const CHILD: &str = "TEST_RUNS_IN_CHILD";
+
+/// This very test in a process of its own, which waits for the end of its input wherever it
+/// [pauses](pause).
+fn child(variables: &[(&str, &str)]) -> Child {
+    let this = std::thread::current();
+    let mut child = Command::new(std::env::current_exe().unwrap());
+    child.args(["--exact", this.name().unwrap(), "--nocapture"]);
+    for (name, _) in std::env::vars_os() {
+        if name.to_string_lossy().starts_with("OTEL_") {
+            child.env_remove(name);
+        }
+    }
+    child.env(CHILD, "1").envs(variables.iter().copied());
+    child.stdin(Stdio::piped()).stdout(Stdio::null());
+    child.spawn().unwrap()
+}
+
+fn is_child() -> bool {
+    std::env::var_os(CHILD).is_some()
+}
+
+fn pause() {
+    std::io::stdin().read_to_end(&mut Vec::new()).unwrap();
+}
+
+/// Lets a child go on; it ends well.
+fn go_on(mut child: Child) {
+    drop(child.stdin.take());
+    let ended = until("the end of the child", || child.try_wait().unwrap());
+    assert!(ended.success());
+}
+
+#[test]
+fn the_environment_alone_is_enough() {
+    if is_child() {
+        let recording = Recording::with(|builder| builder.shutdown_timeout(LONG));
+        recording.run(agent);
+        drop(recording.end());
+        return;
+    }
+    let server = OtlpServer::start();
+    go_on(child(&[
+        ASKED,
+        (METRICS_ENDPOINT, &format!("{}/v1/metrics", server.url())),
+        ("OTEL_SERVICE_NAME", "from-outside"),
+        // Percent-encoded, as it stands there, and once only.
+        ("OTEL_EXPORTER_OTLP_METRICS_HEADERS", "x-team=a%20b"),
+    ]));
+    let request = only(&server);
+    assert_tells_of_the_agent(&request);
+    let values = request.headers.get_all("x-team").iter();
+    assert_eq!(values.collect::<Vec<_>>(), ["a b"]);
+    let resource = &request.metrics.unwrap().resource_metrics[0];
+    let attributes = &resource.resource.as_ref().unwrap().attributes;
+    let service = attributes.iter().find(|a| a.key == "service.name");
+    assert_eq!(text(service.unwrap()), "from-outside");
+}
+
+#[test]
+fn headers_of_the_environment_travel_once_over_grpc_and_code_wins() {
+    if is_child() {
+        let otlp = Otlp::new().header("x-team", "code");
+        let recording = Recording::with(|builder| only_metrics(builder, otlp));
+        recording.run(agent);
+        drop(recording.end());
+        return;
+    }
+    let server = OtlpServer::start();
+    go_on(child(&[
+        ("OTEL_EXPORTER_OTLP_ENDPOINT", &server.url()),
+        ("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc"),
+        ("OTEL_EXPORTER_OTLP_HEADERS", "x-team=env,x-more=a%20b"),
+    ]));
+    let request = only(&server);
+    let all = |name: &str| -> Vec<_> {
+        let values = request.headers.get_all(name).iter();
+        values.map(|value| value.to_str().unwrap()).collect()
+    };
+    assert_eq!(all("x-team"), ["code"]);
+    assert_eq!(all("x-more"), ["a b"]);
+}
+
+#[test]
+fn they_are_sent_again_and_again_as_the_interval_says() {
+    if is_child() {
+        let recording = Recording::with(|builder| builder.shutdown_timeout(LONG));
+        recording.run(agent);
+        pause();
+        drop(recording.end());
+        return;
+    }
+    let server = OtlpServer::start();
+    let child = child(&[
+        ASKED,
+        (ENDPOINT, &server.url()),
+        ("OTEL_TRACES_EXPORTER", "none"),
+        ("OTEL_METRIC_EXPORT_INTERVAL", "20"),
+    ]);
+    server.wait_for(3);
+    go_on(child);
+    // Told again is not measured again.
+    assert_tells_of_the_agent(server.received().last().unwrap());
+}
+
+#[test]
+fn a_server_that_hangs_holds_neither_the_agent_nor_its_end() {
+    if is_child() {
+        let recording = Recording::with(|b| b.shutdown_timeout(Duration::from_millis(100)));
+        pause();
+        // From here on a request is under way that is never answered.
+        recording.run(agent);
+        let health = recording.guard.shutdown().unwrap();
+        assert_eq!(health.failed, 0);
+        assert_eq!(health.metrics.unwrap().sent, 0);
+        return;
+    }
+    for protocol in ["grpc", "http/protobuf"] {
+        let server = OtlpServer::scripted([Reply::Hang, Reply::Hang]);
+        let child = child(&[
+            ASKED,
+            (ENDPOINT, &server.url()),
+            ("OTEL_TRACES_EXPORTER", "none"),
+            ("OTEL_EXPORTER_OTLP_PROTOCOL", protocol),
+            ("OTEL_EXPORTER_OTLP_TIMEOUT", "3600000"),
+            ("OTEL_METRIC_EXPORT_INTERVAL", "1"),
+        ]);
+        server.wait_for(1);
+        // It ends, and well, although the server has said nothing, and says nothing before that.
+        go_on(child);
+        assert_eq!(server.received().len(), 1, "{protocol}");
+    }
+}
