@@ -10,7 +10,7 @@ use opentelemetry_otlp::{SpanExporter, WithExportConfig};
 use opentelemetry_sdk::trace::{BatchConfigBuilder, BatchSpanProcessor, SdkTracerProvider};
 use serde_json::{Value, json};
 use spanledger::Builder;
-use spanledger::mirror::{Otlp, Pass};
+use spanledger::mirror::{Otlp, Pass, Protocol};
 use tracing::field::Empty;
 use tracing::{Dispatch, Span, dispatcher, info_span};
 use tracing_subscriber::layer::SubscriberExt;
@@ -24,7 +24,7 @@ const ARGS: &str = r#"{"command":"cargo test --workspace --all-features","workdi
 const RESULT: &str = "running 42 tests\ntest parser::tests::reads_a_line ... ok\ntest parser::tests::keeps_unknown_members ... ok\n\ntest result: ok. 42 passed; 0 failed; 0 ignored";
 
 /// How long anybody has to send what is left.
-const LONG: Duration = Duration::from_secs(300);
+const LONG: Duration = Duration::from_secs(60);
 /// How often a paced agent works.
 const BURSTS: usize = 100;
 
@@ -206,11 +206,15 @@ fn sdk(endpoint: &str, load: Load, queue: usize) -> Said {
     said
 }
 
+fn to(endpoint: &str) -> Otlp {
+    Otlp::new().endpoint(endpoint).protocol(Protocol::Grpc)
+}
+
 fn ours(dir: &Path, endpoint: &str) -> Builder {
     spanledger::builder()
         .root(dir)
         .disabled(false)
-        .otlp_endpoint(endpoint)
+        .otlp(to(endpoint))
 }
 
 fn mirror(builder: Builder, load: Load) -> Said {
@@ -224,7 +228,7 @@ fn mirror(builder: Builder, load: Load) -> Said {
 }
 
 fn pass(dir: &Path, endpoint: &str) -> Said {
-    let to = Otlp::resolve(Some(Otlp::new().endpoint(endpoint)), |_| None);
+    let to = Otlp::resolve(Some(to(endpoint)), |_| None);
     let to = to.expect("an endpoint").expect("an endpoint");
     let began_ns = now_ns();
     let sent = Pass::new(dir, to).run(&mut |_, _| {}).expect("a pass");

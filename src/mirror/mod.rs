@@ -85,6 +85,7 @@ mod thread;
 mod transport;
 pub mod verify;
 mod wire;
+mod work;
 
 pub use batch::{Batch, DEFAULT_BATCH_BYTES, DEFAULT_BATCH_SPANS, MAX_BATCH_BYTES, Pushed};
 pub use classify::Verdict;

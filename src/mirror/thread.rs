@@ -13,8 +13,9 @@ use super::config::Resolved;
 use super::cursor::Cursor;
 use super::others::{MirrorLock, Sorter, Whose};
 use super::race::first;
-use super::send::{Of, Sender, Sent};
+use super::send::{Sender, Sent};
 use super::transport::Transport;
+use super::work::Of;
 use crate::event::random_bytes;
 use crate::ledger::{
     Ledger, Outbox, Root, Settings, left_open_in, marked, marker, segment_name, unmark,
