@@ -275,6 +275,9 @@ fn agent(dispatch: Dispatch, load: Load) -> Said {
         let runs: Vec<Span> = (0..load.sessions).map(run).collect();
         let turn = |run| info_span!(parent: run, "session.turn", turn_index = 1);
         let turns: Vec<Span> = runs.iter().map(turn).collect();
+        // One session is all around its calls, many are called in turns.
+        let alone = load.sessions == 1;
+        let _within = alone.then(|| (runs[0].enter(), turns[0].enter()));
         let mut said = Said {
             began_ns,
             ..Said::default()
@@ -290,7 +293,11 @@ fn agent(dispatch: Dispatch, load: Load) -> Said {
             let next = (done + burst).min(load.spans);
             let (clock, cpu) = (Instant::now(), clock_ns(libc::CLOCK_THREAD_CPUTIME_ID));
             for n in done..next {
-                call(&turns[n % turns.len()], &ids[n % ids.len()]);
+                let id = &ids[n % ids.len()];
+                match load.sessions {
+                    1 => call(id),
+                    many => call_in(&turns[n % many], id),
+                }
             }
             said.wall_ns += clock.elapsed().as_nanos() as u64;
             said.thread_cpu_ns += clock_ns(libc::CLOCK_THREAD_CPUTIME_ID) - cpu;
@@ -300,8 +307,23 @@ fn agent(dispatch: Dispatch, load: Load) -> Said {
     })
 }
 
-/// A tool call with seven fields: four at creation, three later.
-fn call(turn: &Span, id: &str) {
+/// A tool call with seven fields: four at creation, three later; inside the current span.
+fn call(id: &str) {
+    let span = info_span!(
+        "tool.call",
+        tool_id = "bash",
+        tool_call_id = id,
+        tool_type = "function",
+        args = ARGS,
+        result = Empty,
+        exit_code = Empty,
+        truncated = Empty,
+    );
+    finish(&span);
+}
+
+/// The same inside this one.
+fn call_in(turn: &Span, id: &str) {
     let span = info_span!(
         parent: turn,
         "tool.call",
@@ -313,6 +335,10 @@ fn call(turn: &Span, id: &str) {
         exit_code = Empty,
         truncated = Empty,
     );
+    finish(&span);
+}
+
+fn finish(span: &Span) {
     span.in_scope(|| black_box(()));
     span.record("result", RESULT);
     span.record("exit_code", 0);

@@ -18,7 +18,7 @@ use std::time::{Duration, Instant, SystemTime};
 use bytes::Bytes;
 use memchr::memmem::Finder;
 
-use super::batch::{Batch, DEFAULT_BATCH_BYTES, DEFAULT_BATCH_SPANS, Pushed};
+use super::batch::{Batch, DEFAULT_BATCH_BYTES, DEFAULT_BATCH_SPANS, MAX_BATCH_BYTES, Pushed};
 use super::classify::{self, Verdict};
 use super::content::without_content;
 use super::cursor::Cursor;
@@ -90,6 +90,10 @@ pub(super) struct Sender<'a> {
     works: Works,
     batch: Batch<Tag>,
     under_way: Option<Flight<'a>>,
+    /// What was sent last, emptied: to give back a request's memory and ask for it again costs more
+    /// than to fill it.
+    spare: Option<Batch<Tag>>,
+    spare_request: Vec<u8>,
     /// What segments are read into, one after the other.
     buf: Vec<u8>,
     pub(super) sent: Sent,
@@ -117,6 +121,8 @@ impl<'a> Sender<'a> {
             works: Works::default(),
             batch: empty(),
             under_way: None,
+            spare: None,
+            spare_request: Vec::new(),
             buf: Vec::new(),
             sent: Sent::default(),
             tell,
@@ -174,6 +180,8 @@ impl<'a> Sender<'a> {
             Some(mut reader) => {
                 let read = self.read(&mut reader, number, cursor.offset, until).await;
                 self.buf = reader.into_buf();
+                self.buf.clear();
+                self.buf.shrink_to(MAX_BATCH_BYTES);
                 read?
             }
             None => cursor.offset,
@@ -258,11 +266,14 @@ impl<'a> Sender<'a> {
     /// Sends what waits, once there is an answer to what was sent before.
     async fn depart(&mut self) -> io::Result<()> {
         self.land().await?;
-        let batch = std::mem::replace(&mut self.batch, empty());
-        if batch.is_empty() || self.sent.stopped.is_some() {
+        if self.batch.is_empty() || self.sent.stopped.is_some() {
+            self.batch.clear();
             return Ok(());
         }
-        let request = Bytes::from(batch.encode_as(self.transport.encoding()));
+        let next = self.spare.take().unwrap_or_else(empty);
+        let batch = std::mem::replace(&mut self.batch, next);
+        let room = std::mem::take(&mut self.spare_request);
+        let request = Bytes::from(batch.encode_again(self.transport.encoding(), room));
         let began = self.begin();
         self.under_way = Some(Flight {
             answer: Box::pin(self.transport.send(request.clone())),
@@ -313,11 +324,17 @@ impl<'a> Sender<'a> {
             Some(answer) => answer,
             None => flight.answer.await,
         };
-        let verdict = self.insist(flight.request, began, answer).await;
+        let mut request = flight.request;
+        let verdict = self.insist(&request, began, answer).await;
+        request.truncate(0);
+        if request.is_unique() {
+            self.spare_request = request.into();
+            self.spare_request.shrink_to(MAX_BATCH_BYTES);
+        }
         // Halves of what was refused wait here, the first ones on top.
         let mut stack = vec![batch];
         let mut verdict = Some(verdict);
-        while let Some(batch) = stack.pop() {
+        while let Some(mut batch) = stack.pop() {
             let verdict = match verdict.take() {
                 Some(verdict) => verdict,
                 None => self.deliver(&batch).await,
@@ -325,6 +342,8 @@ impl<'a> Sender<'a> {
             match verdict {
                 Verdict::Accepted { rejected, message } => {
                     self.accepted(&batch, rejected, &message)?;
+                    batch.clear();
+                    self.spare = Some(batch);
                 }
                 Verdict::Split { .. } | Verdict::Dead { .. } if batch.len() > 1 => {
                     if let Ok((first, second)) = batch.split() {
@@ -426,11 +445,11 @@ impl<'a> Sender<'a> {
         let request = Bytes::from(batch.encode_as(self.transport.encoding()));
         let began = self.begin();
         let answer = self.transport.send(request.clone()).await;
-        self.insist(request, began, answer).await
+        self.insist(&request, began, answer).await
     }
 
     /// Sends a request again while its answers say so, and there is patience left.
-    async fn insist(&mut self, request: Bytes, mut began: Began, mut answer: Answer) -> Verdict {
+    async fn insist(&mut self, request: &Bytes, mut began: Began, mut answer: Answer) -> Verdict {
         let started = began.at;
         let mut wait = FIRST_WAIT;
         loop {

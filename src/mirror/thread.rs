@@ -24,6 +24,9 @@ use crate::redact::{MaskKey, Redaction, Redactor};
 
 /// How much is not waited with.
 const ENOUGH: u64 = 512 * 1024;
+/// The same of each of many segments: to open one and to note how far it got costs as much as many
+/// spans.
+const ENOUGH_EACH: u64 = 16 * 1024;
 /// How often it is looked whether that much is there, once something is.
 const TICK: Duration = Duration::from_millis(50);
 /// How often it is looked what dead writers left.
@@ -130,7 +133,8 @@ impl Thread {
     async fn linger(&self) {
         let until = Instant::now() + self.to.linger;
         let outbox = &self.outbox;
-        while !outbox.stopping() && outbox.waiting() < ENOUGH && Instant::now() < until {
+        let enough = || ENOUGH.max(outbox.queued() * ENOUGH_EACH);
+        while !outbox.stopping() && outbox.waiting() < enough() && Instant::now() < until {
             let tick = sleep_until((Instant::now() + TICK).min(until));
             first(tick, outbox.stopped()).await;
         }
