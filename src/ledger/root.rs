@@ -92,7 +92,7 @@ pub(crate) fn hex_digest(bytes: &[u8]) -> String {
         two[0] = HEX[usize::from(byte >> 4)];
         two[1] = HEX[usize::from(byte & 15)];
     }
-    String::from_utf8_lossy(&hex).into_owned()
+    std::str::from_utf8(&hex).unwrap_or_default().to_owned()
 }
 
 /// Makes a directory and its parents, private to the owner.
