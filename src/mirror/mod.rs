@@ -72,6 +72,7 @@ mod json;
 mod map;
 mod names;
 mod origin;
+mod origins;
 mod others;
 /// The messages that travel, made from `proto/otlp_trace.proto`.
 #[rustfmt::skip]
@@ -79,6 +80,7 @@ mod others;
 pub mod otlp;
 mod pass;
 mod race;
+mod resend;
 mod resource;
 mod send;
 mod thread;

@@ -5,39 +5,36 @@
 //! dead letters, so whatever stops the sender, the next one goes on from there with the same ids and
 //! the same bytes.
 
-use std::collections::HashMap;
 use std::fs::File;
 use std::future::poll_fn;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::pin::Pin;
-use std::sync::{Arc, LazyLock};
+use std::sync::Arc;
 use std::task::Poll;
 use std::time::{Duration, Instant, SystemTime};
 
 use bytes::Bytes;
-use memchr::memmem::Finder;
 
 use super::batch::{Batch, DEFAULT_BATCH_BYTES, DEFAULT_BATCH_SPANS, MAX_BATCH_BYTES, Pushed};
 use super::classify::{self, Verdict};
 use super::content::without_content;
 use super::cursor::Cursor;
-use super::dead::{self, Letter};
+use super::dead;
 use super::origin::Origin;
+use super::origins::{Origins, opened_seg};
 use super::race::first;
 use super::transport::{Answer, Transport};
 use super::work::{Of, Tag, Work, Works};
 use crate::event::SpanKind;
 use crate::ledger::{Outbox, kind_of, segment_name};
-use crate::reader::{Found, RawLine, SegmentReader};
+use crate::reader::{Found, SegmentReader};
 use crate::redact::Redactor;
 
 const FIRST_WAIT: Duration = Duration::from_millis(200);
 const LAST_WAIT: Duration = Duration::from_secs(30);
 /// Longest time that a server's own word is taken for.
 const LONGEST_WAIT: Duration = Duration::from_secs(300);
-/// How many first lines are remembered.
-const ORIGINS: usize = 4096;
 /// How many spans are read before the request that is under way has its turn.
 const TURN: usize = 64;
 
@@ -85,8 +82,7 @@ pub(super) struct Sender<'a> {
     patience: Option<Duration>,
     /// Who may ask it to stop.
     outbox: Option<&'a Outbox>,
-    origins: HashMap<(PathBuf, u32), Option<Arc<Origin>>>,
-    last_origin: Option<Arc<Origin>>,
+    pub(super) origins: Origins,
     works: Works,
     batch: Batch<Tag>,
     under_way: Option<Flight<'a>>,
@@ -97,10 +93,10 @@ pub(super) struct Sender<'a> {
     /// What segments are read into, one after the other.
     buf: Vec<u8>,
     pub(super) sent: Sent,
-    tell: &'a mut dyn FnMut(&Sent, Option<&str>),
+    pub(super) tell: &'a mut dyn FnMut(&Sent, Option<&str>),
 }
 
-fn empty() -> Batch<Tag> {
+pub(super) fn empty() -> Batch<Tag> {
     Batch::new(DEFAULT_BATCH_BYTES, DEFAULT_BATCH_SPANS)
 }
 
@@ -116,8 +112,7 @@ impl<'a> Sender<'a> {
             redactor,
             patience: None,
             outbox: None,
-            origins: HashMap::new(),
-            last_origin: None,
+            origins: Origins::default(),
             works: Works::default(),
             batch: empty(),
             under_way: None,
@@ -210,7 +205,7 @@ impl<'a> Sender<'a> {
             let origin = match &last {
                 // Nearly every line is of the same one as the line before.
                 Some((seg, origin)) if *seg == opened => origin,
-                _ => &last.insert((opened, self.origin(&path, opened))).1,
+                _ => &last.insert((opened, self.origins.of(&path, opened))).1,
             };
             let Some(origin) = origin else {
                 self.sent.left_out += 1;
@@ -237,24 +232,6 @@ impl<'a> Sender<'a> {
             }
         }
         Ok(reader.offset())
-    }
-
-    /// What the first line of a segment beside `path` fixes.
-    fn origin(&mut self, path: &Path, seg: u32) -> Option<Arc<Origin>> {
-        let session = path.parent()?.to_owned();
-        if self.origins.len() >= ORIGINS {
-            self.origins.clear();
-        }
-        let known = self.origins.entry((session, seg));
-        let read = known.or_insert_with_key(|(session, seg)| {
-            let read = read_origin(session, *seg)?;
-            // A process says the same at the top of each of its segments.
-            match &self.last_origin {
-                Some(last) if **last == read => Some(Arc::clone(last)),
-                _ => Some(Arc::clone(self.last_origin.insert(Arc::new(read)))),
-            }
-        });
-        read.clone()
     }
 
     /// Sends what waits, and waits for the answer.
@@ -366,73 +343,6 @@ impl<'a> Sender<'a> {
         Ok(())
     }
 
-    /// Sends the spans of a dead letter once more. Whether a server has all of them now.
-    pub async fn letter(&mut self, session: &Path, letter: &Letter) -> io::Result<bool> {
-        let mut stack = self.lines(session, letter)?;
-        let mut taken = !stack.is_empty();
-        while let Some(batch) = stack.pop() {
-            let len = batch.len() as u64;
-            match self.deliver(&batch).await {
-                Verdict::Accepted { rejected, .. } => {
-                    self.sent.spans += len.saturating_sub(rejected);
-                    self.sent.dead += rejected.min(len);
-                    taken &= rejected == 0;
-                }
-                Verdict::Split { .. } | Verdict::Dead { .. } if batch.len() > 1 => {
-                    if let Ok((first, second)) = batch.split() {
-                        stack.extend([second, first]);
-                    }
-                }
-                Verdict::Split { .. } => match smaller(batch) {
-                    Ok(batch) => stack.push(batch),
-                    Err(_) => (self.sent.dead, taken) = (self.sent.dead + 1, false),
-                },
-                Verdict::Dead { .. } => (self.sent.dead, taken) = (self.sent.dead + 1, false),
-                Verdict::Retry { why, .. } | Verdict::Wait { why } => {
-                    (self.tell)(&self.sent, Some(&why));
-                    self.sent.stopped = Some(why);
-                    return Ok(false);
-                }
-            }
-            (self.tell)(&self.sent, None);
-        }
-        Ok(taken)
-    }
-
-    /// The spans of the lines that a letter is about, the first ones last.
-    fn lines(&mut self, session: &Path, letter: &Letter) -> io::Result<Vec<Batch<Tag>>> {
-        let path = session.join(segment_name(letter.from.seg));
-        let mut reader = SegmentReader::open(&path)?;
-        reader.halve(|line| Some(line.seq < letter.from.seq))?;
-        let mut batches = vec![empty()];
-        while let Some(found) = reader.next()? {
-            let Found::Line(line) = found else { continue };
-            if line.seq > letter.to.seq {
-                break;
-            }
-            if line.seq < letter.from.seq || !SpanKind::is_close_kind(&line.kind) {
-                continue;
-            }
-            let opened = opened_seg(&line).unwrap_or(line.seg);
-            let Some(origin) = self.origin(&path, opened) else {
-                continue;
-            };
-            let (work, end) = (0, 0);
-            let at = line.address();
-            let tag = Tag { work, at, end };
-            let last = batches.last_mut();
-            let pushed = last.map(|batch| batch.push_line(&origin, &line, tag));
-            if pushed == Some(Pushed::Full) {
-                let mut more = empty();
-                let _ = more.push_line(&origin, &line, tag);
-                batches.push(more);
-            }
-        }
-        batches.retain(|batch| !batch.is_empty());
-        batches.reverse();
-        Ok(batches)
-    }
-
     /// Lets go of everything that was read and not sent; it is read again. Whose that was.
     pub fn abandon(&mut self) -> Vec<Of> {
         self.batch = empty();
@@ -441,7 +351,7 @@ impl<'a> Sender<'a> {
     }
 
     /// Sends one request until a server has something to say about it, or patience is at an end.
-    async fn deliver(&mut self, batch: &Batch<Tag>) -> Verdict {
+    pub(super) async fn deliver(&mut self, batch: &Batch<Tag>) -> Verdict {
         let request = Bytes::from(batch.encode_as(self.transport.encoding()));
         let began = self.begin();
         let answer = self.transport.send(request.clone()).await;
@@ -540,7 +450,7 @@ impl<'a> Sender<'a> {
 }
 
 /// The same span without its content, unless it has none.
-fn smaller(batch: Batch<Tag>) -> Result<Batch<Tag>, Batch<Tag>> {
+pub(super) fn smaller(batch: Batch<Tag>) -> Result<Batch<Tag>, Batch<Tag>> {
     let before = batch.encoded_len();
     let kept = batch.clone();
     let mut less = empty();
@@ -558,17 +468,4 @@ fn smaller(batch: Batch<Tag>) -> Result<Batch<Tag>, Batch<Tag>> {
 fn closes(line: &[u8]) -> bool {
     let kind = kind_of(line).and_then(|kind| std::str::from_utf8(kind).ok());
     kind.is_some_and(SpanKind::is_close_kind)
-}
-
-/// The segment that opened the span, where that is another one. Most lines don't say so, which is
-/// seen faster than their members are gone through.
-fn opened_seg(line: &RawLine<'_>) -> Option<u32> {
-    static MEMBER: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(b"\"opened_seg\""));
-    let payload = line.payload();
-    MEMBER.find(payload.as_str().as_bytes())?;
-    u32::try_from(payload.get("opened_seg")?.u64()?).ok()
-}
-
-fn read_origin(session: &Path, seg: u32) -> Option<Origin> {
-    Origin::of_segment(&session.join(segment_name(seg)))
 }

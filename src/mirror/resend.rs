@@ -1,0 +1,83 @@
+//! Dead letters, sent once more.
+
+use std::io;
+use std::path::Path;
+
+use super::batch::{Batch, Pushed};
+use super::classify::Verdict;
+use super::dead::Letter;
+use super::origins::opened_seg;
+use super::send::{Sender, empty, smaller};
+use super::work::Tag;
+use crate::event::SpanKind;
+use crate::ledger::segment_name;
+use crate::reader::{Found, SegmentReader};
+
+impl Sender<'_> {
+    /// Sends the spans of a dead letter once more. Whether a server has all of them now.
+    pub async fn letter(&mut self, session: &Path, letter: &Letter) -> io::Result<bool> {
+        let mut stack = self.lines(session, letter)?;
+        let mut taken = !stack.is_empty();
+        while let Some(batch) = stack.pop() {
+            let len = batch.len() as u64;
+            match self.deliver(&batch).await {
+                Verdict::Accepted { rejected, .. } => {
+                    self.sent.spans += len.saturating_sub(rejected);
+                    self.sent.dead += rejected.min(len);
+                    taken &= rejected == 0;
+                }
+                Verdict::Split { .. } | Verdict::Dead { .. } if batch.len() > 1 => {
+                    if let Ok((first, second)) = batch.split() {
+                        stack.extend([second, first]);
+                    }
+                }
+                Verdict::Split { .. } => match smaller(batch) {
+                    Ok(batch) => stack.push(batch),
+                    Err(_) => (self.sent.dead, taken) = (self.sent.dead + 1, false),
+                },
+                Verdict::Dead { .. } => (self.sent.dead, taken) = (self.sent.dead + 1, false),
+                Verdict::Retry { why, .. } | Verdict::Wait { why } => {
+                    (self.tell)(&self.sent, Some(&why));
+                    self.sent.stopped = Some(why);
+                    return Ok(false);
+                }
+            }
+            (self.tell)(&self.sent, None);
+        }
+        Ok(taken)
+    }
+
+    /// The spans of the lines that a letter is about, the first ones last.
+    fn lines(&mut self, session: &Path, letter: &Letter) -> io::Result<Vec<Batch<Tag>>> {
+        let path = session.join(segment_name(letter.from.seg));
+        let mut reader = SegmentReader::open(&path)?;
+        reader.halve(|line| Some(line.seq < letter.from.seq))?;
+        let mut batches = vec![empty()];
+        while let Some(found) = reader.next()? {
+            let Found::Line(line) = found else { continue };
+            if line.seq > letter.to.seq {
+                break;
+            }
+            if line.seq < letter.from.seq || !SpanKind::is_close_kind(&line.kind) {
+                continue;
+            }
+            let opened = opened_seg(&line).unwrap_or(line.seg);
+            let Some(origin) = self.origins.of(&path, opened) else {
+                continue;
+            };
+            let (work, end) = (0, 0);
+            let at = line.address();
+            let tag = Tag { work, at, end };
+            let last = batches.last_mut();
+            let pushed = last.map(|batch| batch.push_line(&origin, &line, tag));
+            if pushed == Some(Pushed::Full) {
+                let mut more = empty();
+                let _ = more.push_line(&origin, &line, tag);
+                batches.push(more);
+            }
+        }
+        batches.retain(|batch| !batch.is_empty());
+        batches.reverse();
+        Ok(batches)
+    }
+}
