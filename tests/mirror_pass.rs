@@ -99,6 +99,40 @@ fn what_a_server_could_not_take_is_sent_later_with_the_same_bytes() {
 }
 
 #[test]
+fn what_was_read_behind_a_request_that_failed_is_sent_by_the_next_pass() {
+    let root = recorded(6_000);
+    // While the second one is under way, the third is being read.
+    let failing = OtlpServer::scripted([Reply::Ok, Reply::grpc(Code::Unavailable, "full")]);
+    let first = pass(root.path(), &failing);
+    assert!(first.stopped.unwrap().contains("full"));
+    assert_eq!((first.requests, failing.received().len()), (2, 2));
+    let store = Store::new(root.path());
+    let left = owed(&store, &store.dir("ses_1")).unwrap();
+    assert_eq!(left.sent, first.spans);
+    assert!(left.bytes > 0);
+
+    let server = OtlpServer::start();
+    let rest = pass(root.path(), &server);
+    assert!(rest.requests > 1);
+    let mut taken = span_ids(&failing);
+    taken.truncate(first.spans as usize);
+    taken.extend(span_ids(&server));
+    assert_eq!(taken, closed(root.path()));
+}
+
+#[test]
+fn a_cursor_that_is_something_else_is_written_over_whole() {
+    let root = recorded(3);
+    let cursor = Store::new(root.path())
+        .dir("ses_1")
+        .join("trace.0001.cursor");
+    std::fs::write(&cursor, "no cursor ".repeat(50)).unwrap();
+    let server = OtlpServer::start();
+    assert_eq!(pass(root.path(), &server).spans, 5);
+    assert_eq!(pass(root.path(), &server).requests, 0);
+}
+
+#[test]
 fn refused_credentials_burn_nothing() {
     let root = recorded(2);
     let server = OtlpServer::scripted([Reply::grpc(Code::Unauthenticated, "who are you?")]);

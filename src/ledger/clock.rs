@@ -107,9 +107,9 @@ pub(crate) fn time_text(ns: u64, decimals: usize) -> String {
 pub(crate) fn parse_time(text: &str) -> Option<u64> {
     let bytes = text.as_bytes();
     let number = |range: std::ops::Range<usize>| -> Option<u64> {
-        let part = text.get(range)?;
-        part.bytes().all(|b| b.is_ascii_digit()).then_some(())?;
-        part.parse().ok()
+        let digit = |b: &u8| b.is_ascii_digit().then(|| u64::from(b - b'0'));
+        let mut digits = bytes.get(range)?.iter();
+        digits.try_fold(0, |number, b| Some(number * 10 + digit(b)?))
     };
     let separators = [(4, b'-'), (7, b'-'), (10, b'T'), (13, b':'), (16, b':')];
     if !separators.iter().all(|(at, c)| bytes.get(*at) == Some(c)) || bytes.last() != Some(&b'Z') {

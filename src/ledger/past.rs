@@ -4,6 +4,7 @@ use std::collections::HashSet;
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
 
 use memchr::memmem;
 
@@ -121,10 +122,14 @@ pub(crate) fn lines(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
     bytes[..end].split_inclusive(|b| *b == b'\n')
 }
 
+/// Every line that is read is asked for its kind.
+static KIND: LazyLock<memmem::Finder<'static>> =
+    LazyLock::new(|| memmem::Finder::new(b",\"kind\":\""));
+
 /// The kind of a line, without parsing it. Nothing a user wrote can stand before it.
 pub(crate) fn kind_of(line: &[u8]) -> Option<&[u8]> {
     let head = &line[..line.len().min(200)];
-    let start = memmem::find(head, b",\"kind\":\"")? + 9;
+    let start = KIND.find(head)? + KIND.needle().len();
     let len = memchr::memchr(b'"', &head[start..])?;
     Some(&head[start..start + len])
 }

@@ -87,12 +87,12 @@ fn is_reserved(name: &str) -> bool {
 /// SHA-256 in lower-case hex.
 pub(crate) fn hex_digest(bytes: &[u8]) -> String {
     const HEX: &[u8; 16] = b"0123456789abcdef";
-    let mut hex = String::with_capacity(64);
-    for byte in Sha256::digest(bytes) {
-        hex.push(HEX[usize::from(byte >> 4)] as char);
-        hex.push(HEX[usize::from(byte & 15)] as char);
+    let mut hex = [0; 64];
+    for (two, byte) in hex.chunks_exact_mut(2).zip(Sha256::digest(bytes)) {
+        two[0] = HEX[usize::from(byte >> 4)];
+        two[1] = HEX[usize::from(byte & 15)];
     }
-    hex
+    std::str::from_utf8(&hex).unwrap_or_default().to_owned()
 }
 
 /// Makes a directory and its parents, private to the owner.

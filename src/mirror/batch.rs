@@ -192,18 +192,23 @@ impl<T> Batch<T> {
 
     /// The request, as protobuf.
     pub fn encode(&self) -> Vec<u8> {
-        let mut out = Vec::with_capacity(self.bytes);
+        let mut out = Vec::new();
+        self.encode_into(&mut out);
+        out
+    }
+
+    fn encode_into(&self, out: &mut Vec<u8>) {
+        out.reserve_exact(self.bytes);
         for (at, group) in self.groups.iter().enumerate() {
             let origin = &group.origin;
-            put_head(1, resource_spans_len(origin, group.span_bytes), &mut out);
-            put_bytes(1, origin.resource_bytes(), &mut out);
-            put_head(2, scope_spans_len(origin, group.span_bytes), &mut out);
-            put_bytes(1, origin.scope_bytes(), &mut out);
+            put_head(1, resource_spans_len(origin, group.span_bytes), out);
+            put_bytes(1, origin.resource_bytes(), out);
+            put_head(2, scope_spans_len(origin, group.span_bytes), out);
+            put_bytes(1, origin.scope_bytes(), out);
             for entry in self.entries.iter().filter(|entry| entry.group == at) {
-                put_bytes(2, &self.encoded[entry.span.clone()], &mut out);
+                put_bytes(2, &self.encoded[entry.span.clone()], out);
             }
         }
-        out
     }
 
     /// The request itself, for what doesn't send protobuf.
@@ -238,6 +243,27 @@ impl<T> Batch<T> {
             Encoding::Protobuf => self.encode(),
             Encoding::Json => self.encode_json(),
         }
+    }
+
+    /// The same in a buffer that was one before.
+    pub(super) fn encode_again(&self, encoding: Encoding, mut out: Vec<u8>) -> Vec<u8> {
+        match encoding {
+            Encoding::Protobuf => {
+                out.clear();
+                self.encode_into(&mut out);
+                out
+            }
+            Encoding::Json => self.encode_json(),
+        }
+    }
+
+    /// Empties it; the room it took stays, as far as another batch may need it.
+    pub(super) fn clear(&mut self) {
+        self.groups.clear();
+        self.entries.clear();
+        self.encoded.clear();
+        self.encoded.shrink_to(2 * self.most_bytes);
+        self.bytes = 0;
     }
 
     /// Two batches that hold its halves, the first ones first. Of one span, or none, there are

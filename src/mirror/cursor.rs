@@ -4,12 +4,16 @@
 //! means that the segment is sent again from its beginning: at least once, never less.
 
 use std::fs::OpenOptions;
-use std::io::{self, Read, Write};
+use std::io::{self, Read};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::ledger::{open_private, segment_name};
+
+/// As long as the two longest numbers make it: what is there is always written over whole.
+const WIDTH: usize = 80;
 
 /// How far a segment has been sent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -41,16 +45,21 @@ impl Cursor {
         read().unwrap_or_default()
     }
 
-    /// Keeps it, whole or not at all.
+    /// Keeps it: in its place, in one write that fits in a sector. A new file for each would cost
+    /// more than the spans that are sent meanwhile.
     pub fn write(self, session: &Path, seg: u32) -> io::Result<()> {
-        let path = Self::path(session, seg);
-        let unnamed = path.with_extension("cursor.new");
-        let mut file = open_private(
-            &unnamed,
-            OpenOptions::new().create(true).truncate(true).write(true),
+        let mut options = OpenOptions::new();
+        let file = open_private(
+            &Self::path(session, seg),
+            options.create(true).truncate(false).write(true),
         )?;
-        let value = json!({"v": 1, "offset": self.offset, "sent": self.sent});
-        writeln!(file, "{value}")?;
-        std::fs::rename(&unnamed, &path)
+        let Self { offset, sent } = self;
+        let text = format!("{{\"v\":1,\"offset\":{offset},\"sent\":{sent}}}");
+        file.write_all_at(format!("{text:<WIDTH$}\n").as_bytes(), 0)?;
+        // Something longer can only stand there if it is not ours.
+        match file.metadata()?.len() > WIDTH as u64 + 1 {
+            true => file.set_len(WIDTH as u64 + 1),
+            false => Ok(()),
+        }
     }
 }

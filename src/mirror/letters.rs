@@ -6,8 +6,10 @@ use std::path::Path;
 use super::batch::{Batch, Pushed};
 use super::classify::Verdict;
 use super::dead::{self, Letter};
+use super::origins::opened_seg;
 use super::others::Sorter;
-use super::send::{Sender, Tag, empty, smaller};
+use super::send::{Sender, empty, smaller};
+use super::work::Tag;
 use crate::event::SpanKind;
 use crate::ledger::{segment_name, segments};
 use crate::reader::{Found, SegmentReader};
@@ -88,7 +90,8 @@ impl Sender<'_> {
             if line.seq < letter.from.seq || !SpanKind::is_close_kind(&line.kind) {
                 continue;
             }
-            let Some(origin) = self.origin_of(&path, &line) else {
+            let opened = opened_seg(&line).unwrap_or(line.seg);
+            let Some(origin) = self.origins.of(&path, opened) else {
                 continue;
             };
             let (work, end) = (0, 0);

@@ -89,6 +89,24 @@ pub(super) fn id<const N: usize>(text: Option<&str>) -> Option<[u8; N]> {
     (id != [0; N]).then_some(id)
 }
 
+/// `session/seg:seq`, which every span says: formatting it the usual way would be seen.
+fn address(line: &RawLine<'_>) -> String {
+    let mut text = String::with_capacity(line.session_id.len() + 24);
+    text.push_str(&line.session_id);
+    for (before, mut number) in [('/', u64::from(line.seg)), (':', line.seq)] {
+        text.push(before);
+        let mut digits = [0; 20];
+        let mut at = digits.len();
+        while number > 0 || at == digits.len() {
+            at -= 1;
+            digits[at] = b'0' + (number % 10) as u8;
+            number /= 10;
+        }
+        text.extend(digits[at..].iter().map(|digit| char::from(*digit)));
+    }
+    text
+}
+
 /// A close line, taken apart.
 struct Closed<'a> {
     kind: SpanKind,
@@ -357,8 +375,7 @@ impl<'a> Closed<'a> {
             out.count("agent.duration_ms", duration / 1_000_000);
         }
         out.text("agent.outcome", &*self.outcome);
-        let address = format!("{}/{}", line.session_id, line.address());
-        out.text("agent.trace.address", address);
+        out.text("agent.trace.address", address(line));
         if self.late {
             out.put("agent.late", Val::Bool(true));
         }

@@ -76,6 +76,7 @@ mod map;
 mod metered;
 mod names;
 mod origin;
+mod origins;
 mod others;
 /// The messages that travel, made from `proto/otlp_trace.proto`.
 #[rustfmt::skip]
@@ -89,6 +90,7 @@ mod thread;
 mod transport;
 pub mod verify;
 mod wire;
+mod work;
 
 pub use batch::{Batch, DEFAULT_BATCH_BYTES, DEFAULT_BATCH_SPANS, MAX_BATCH_BYTES, Pushed};
 pub use classify::Verdict;

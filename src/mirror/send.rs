@@ -1,37 +1,42 @@
 //! The sender: from a segment's cursor to a server's OK.
 //!
-//! One request is under way at a time, with spans of as many segments as fit. A cursor moves only
-//! when everything before it was accepted or noted among the dead letters, so whatever stops the
-//! sender, the next one goes on from there with the same ids and the same bytes.
+//! One request is under way at a time, with spans of as many segments as fit, and the next one is
+//! read meanwhile. A cursor moves only when everything before it was accepted or noted among the
+//! dead letters, so whatever stops the sender, the next one goes on from there with the same ids and
+//! the same bytes.
 
-use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
+use std::future::poll_fn;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::{Duration, Instant, SystemTime};
 
 use bytes::Bytes;
 
-use super::batch::{Batch, DEFAULT_BATCH_BYTES, DEFAULT_BATCH_SPANS, Pushed};
+use super::batch::{Batch, DEFAULT_BATCH_BYTES, DEFAULT_BATCH_SPANS, MAX_BATCH_BYTES, Pushed};
 use super::classify::{self, Verdict};
 use super::content::without_content;
 use super::cursor::Cursor;
 use super::dead;
 use super::origin::Origin;
+use super::origins::{Origins, opened_seg};
 use super::race::first;
 use super::transport::{Answer, Transport};
+use super::work::{Of, Tag, Work, Works, unless_gone};
 use crate::event::SpanKind;
-use crate::ledger::{Live, Outbox, kind_of, segment_name, unmark};
-use crate::reader::{Address, Found, RawLine, SegmentReader};
+use crate::ledger::{Outbox, kind_of, segment_name};
+use crate::reader::{Found, SegmentReader};
 use crate::redact::Redactor;
 
 const FIRST_WAIT: Duration = Duration::from_millis(200);
 const LAST_WAIT: Duration = Duration::from_secs(30);
 /// Longest time that a server's own word is taken for.
 const LONGEST_WAIT: Duration = Duration::from_secs(300);
-/// How many first lines are remembered.
-const ORIGINS: usize = 1024;
+/// How many spans are read before the request that is under way has its turn.
+const TURN: usize = 64;
 
 /// What became of what was owed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -52,61 +57,21 @@ pub struct Sent {
     pub stopped: Option<String>,
 }
 
-/// Whose segment it is.
-#[derive(Clone, Debug)]
-pub(super) enum Of {
-    /// This process's own.
-    Live(Arc<Live>),
-    /// A dead writer's, with the marker that goes when all of it was sent.
-    Dead(Option<PathBuf>),
+/// A request that is under way.
+struct Flight<'a> {
+    batch: Batch<Tag>,
+    request: Bytes,
+    began: Began,
+    answer: Pin<Box<dyn Future<Output = Answer> + 'a>>,
+    /// The answer, if it came while something else was done.
+    came: Option<Answer>,
 }
 
-/// Where a span in a request came from.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Tag {
-    pub work: usize,
-    pub at: Address,
-    /// Where its line ends.
-    pub end: u64,
-}
-
-/// A segment that is being sent.
-struct Work {
-    session: PathBuf,
-    seg: u32,
-    of: Of,
-    cursor: Cursor,
-    /// Spans of it that wait in the batch.
-    pending: usize,
-    /// How far it was read, once that is as far as it can be.
-    read_to: Option<u64>,
-}
-
-impl Work {
-    /// Keeps how far it got.
-    fn save(&self) -> io::Result<()> {
-        match &self.of {
-            // In memory, and on disk now and then: a thousand sessions are a thousand files.
-            Of::Live(live) => {
-                live.pass(self.cursor.offset, self.cursor.sent);
-                Ok(())
-            }
-            Of::Dead(_) => unless_gone(self.cursor.write(&self.session, self.seg)),
-        }
-    }
-
-    /// All of it that is there was sent.
-    fn end(&mut self, read_to: u64) -> io::Result<()> {
-        if read_to > self.cursor.offset {
-            self.cursor.offset = read_to;
-            self.save()?;
-        }
-        match &self.of {
-            Of::Live(live) => live.settle(),
-            Of::Dead(Some(marker)) => unmark(marker),
-            Of::Dead(None) => Ok(()),
-        }
-    }
+/// When a request was sent first, and whether it was time to stop already.
+#[derive(Clone, Copy)]
+struct Began {
+    at: Instant,
+    stopping: bool,
 }
 
 /// Sends segments to one endpoint.
@@ -117,9 +82,16 @@ pub(super) struct Sender<'a> {
     patience: Option<Duration>,
     /// Who may ask it to stop.
     outbox: Option<&'a Outbox>,
-    origins: HashMap<(PathBuf, u32), Option<Arc<Origin>>>,
-    works: Vec<Work>,
+    pub(super) origins: Origins,
+    works: Works,
     batch: Batch<Tag>,
+    under_way: Option<Flight<'a>>,
+    /// What was sent last, emptied: to give back a request's memory and ask for it again costs more
+    /// than to fill it.
+    spare: Option<Batch<Tag>>,
+    spare_request: Vec<u8>,
+    /// What segments are read into, one after the other.
+    buf: Vec<u8>,
     pub(super) sent: Sent,
     pub(super) tell: &'a mut dyn FnMut(&Sent, Option<&str>),
 }
@@ -140,9 +112,13 @@ impl<'a> Sender<'a> {
             redactor,
             patience: None,
             outbox: None,
-            origins: HashMap::new(),
-            works: Vec::new(),
+            origins: Origins::default(),
+            works: Works::default(),
             batch: empty(),
+            under_way: None,
+            spare: None,
+            spare_request: Vec::new(),
+            buf: Vec::new(),
             sent: Sent::default(),
             tell,
         }
@@ -187,98 +163,164 @@ impl<'a> Sender<'a> {
             }
         };
         let reader = match cursor.offset < until {
-            true => Some(SegmentReader::open(&path)?),
+            true => Some(SegmentReader::open_into(
+                &path,
+                std::mem::take(&mut self.buf),
+            )?),
             false => None,
         };
-        self.works.push(Work {
-            session: session.to_owned(),
-            seg,
-            of,
-            cursor,
-            pending: 0,
-            read_to: None,
-        });
+        let work = Work::new(session.to_owned(), seg, of, cursor);
+        let number = self.works.begin(work);
         let read_to = match reader {
-            Some(reader) => self.read(reader, cursor.offset, until).await?,
+            Some(mut reader) => {
+                let read = self.read(&mut reader, number, cursor.offset, until).await;
+                self.buf = reader.into_buf();
+                self.buf.clear();
+                self.buf.shrink_to(MAX_BATCH_BYTES);
+                read?
+            }
             None => cursor.offset,
         };
         if self.sent.stopped.is_some() {
             return Ok(());
         }
-        let Some(work) = self.works.last_mut() else {
-            return Ok(());
-        };
-        work.read_to = Some(read_to);
-        if work.pending == 0 {
-            let done = work.end(read_to);
-            self.works.pop();
-            return done;
-        }
-        Ok(())
+        self.works.read_to(number, read_to)
     }
 
     /// Takes the spans of a segment into the batch. How far it was read.
-    async fn read(&mut self, mut reader: SegmentReader, from: u64, until: u64) -> io::Result<u64> {
+    async fn read(
+        &mut self,
+        reader: &mut SegmentReader,
+        work: u64,
+        from: u64,
+        until: u64,
+    ) -> io::Result<u64> {
         let path = reader.path().to_owned();
+        let mut last: Option<(u32, Option<Arc<Origin>>)> = None;
+        let mut taken = 0;
         reader.seek(from)?;
         while let Some((found, end)) = reader.next_before(until, closes)? {
             let Found::Line(line) = found else { continue };
-            let Some(origin) = self.origin_of(&path, &line) else {
+            let opened = opened_seg(&line).unwrap_or(line.seg);
+            let origin = match &last {
+                // Nearly every line is of the same one as the line before.
+                Some((seg, origin)) if *seg == opened => origin,
+                _ => &last.insert((opened, self.origins.of(&path, opened))).1,
+            };
+            let Some(origin) = origin else {
                 self.sent.left_out += 1;
                 continue;
             };
-            let tag = |work| Tag {
-                work,
-                at: line.address(),
-                end,
-            };
-            let at = tag(self.works.len() - 1);
-            let mut pushed = self.batch.push_line(&origin, &line, at);
+            let at = line.address();
+            let tag = Tag { work, at, end };
+            let mut pushed = self.batch.push_line(origin, &line, tag);
             if pushed == Pushed::Full {
-                self.flush().await?;
+                self.depart().await?;
                 if self.sent.stopped.is_some() {
                     return Ok(from);
                 }
                 // An empty batch takes any span.
-                let at = tag(self.works.len() - 1);
-                pushed = self.batch.push_line(&origin, &line, at);
+                pushed = self.batch.push_line(origin, &line, tag);
             }
-            match (pushed, self.works.last_mut()) {
-                (Pushed::Taken, Some(work)) => work.pending += 1,
+            match pushed {
+                Pushed::Taken => self.works.took(work),
                 _ => self.sent.left_out += 1,
+            }
+            taken += 1;
+            if taken % TURN == 0 {
+                self.give_way().await;
             }
         }
         Ok(reader.offset())
     }
 
-    /// Who recorded the span that a close line tells of.
-    pub(super) fn origin_of(&mut self, path: &Path, line: &RawLine<'_>) -> Option<Arc<Origin>> {
-        self.origin(path, opened_seg(line).unwrap_or(line.seg))
-    }
-
-    /// What the first line of a segment beside `path` fixes.
-    fn origin(&mut self, path: &Path, seg: u32) -> Option<Arc<Origin>> {
-        let session = path.parent()?.to_owned();
-        if self.origins.len() >= ORIGINS {
-            self.origins.clear();
-        }
-        let known = self.origins.entry((session, seg));
-        let read = known.or_insert_with_key(|(session, seg)| read_origin(session, *seg));
-        read.clone()
-    }
-
-    /// Sends what waits.
+    /// Sends what waits, and waits for the answer.
     pub async fn flush(&mut self) -> io::Result<()> {
-        let batch = std::mem::replace(&mut self.batch, empty());
-        if batch.is_empty() || self.sent.stopped.is_some() {
+        self.depart().await?;
+        self.land().await
+    }
+
+    /// Sends what waits, once there is an answer to what was sent before.
+    async fn depart(&mut self) -> io::Result<()> {
+        self.land().await?;
+        if self.batch.is_empty() || self.sent.stopped.is_some() {
+            self.batch.clear();
             return Ok(());
+        }
+        let next = self.spare.take().unwrap_or_else(empty);
+        let batch = std::mem::replace(&mut self.batch, next);
+        let room = std::mem::take(&mut self.spare_request);
+        let request = Bytes::from(batch.encode_again(self.transport.encoding(), room));
+        let began = self.begin();
+        self.under_way = Some(Flight {
+            answer: Box::pin(self.transport.send(request.clone())),
+            came: None,
+            batch,
+            request,
+            began,
+        });
+        self.give_way().await;
+        Ok(())
+    }
+
+    fn begin(&mut self) -> Began {
+        self.sent.requests += 1;
+        Began {
+            at: Instant::now(),
+            stopping: self.outbox.is_some_and(Outbox::stopping),
+        }
+    }
+
+    /// Lets the request that is under way go on, without waiting for it.
+    async fn give_way(&mut self) {
+        let Some(flight) = self
+            .under_way
+            .as_mut()
+            .filter(|flight| flight.came.is_none())
+        else {
+            return;
+        };
+        flight.came = poll_fn(|context| {
+            Poll::Ready(match flight.answer.as_mut().poll(context) {
+                Poll::Ready(answer) => Some(answer),
+                Poll::Pending => None,
+            })
+        })
+        .await;
+        // The connection is a task of its own.
+        tokio::task::yield_now().await;
+    }
+
+    /// Waits for the answer to what is under way, and does what it asks for.
+    async fn land(&mut self) -> io::Result<()> {
+        let Some(flight) = self.under_way.take() else {
+            return Ok(());
+        };
+        let (batch, began) = (flight.batch, flight.began);
+        let answer = match flight.came {
+            Some(answer) => answer,
+            None => flight.answer.await,
+        };
+        let mut request = flight.request;
+        let verdict = self.insist(&request, began, answer).await;
+        request.truncate(0);
+        if request.is_unique() {
+            self.spare_request = request.into();
+            self.spare_request.shrink_to(MAX_BATCH_BYTES);
         }
         // Halves of what was refused wait here, the first ones on top.
         let mut stack = vec![batch];
-        while let Some(batch) = stack.pop() {
-            match self.deliver(&batch).await {
+        let mut verdict = Some(verdict);
+        while let Some(mut batch) = stack.pop() {
+            let verdict = match verdict.take() {
+                Some(verdict) => verdict,
+                None => self.deliver(&batch).await,
+            };
+            match verdict {
                 Verdict::Accepted { rejected, message } => {
                     self.accepted(&batch, rejected, &message)?;
+                    batch.clear();
+                    self.spare = Some(batch);
                 }
                 Verdict::Split { .. } | Verdict::Dead { .. } if batch.len() > 1 => {
                     if let Ok((first, second)) = batch.split() {
@@ -298,37 +340,29 @@ impl<'a> Sender<'a> {
             }
             (self.tell)(&self.sent, None);
         }
-        // What follows the last span of a segment is nothing that is sent: passed when that one is.
-        // Only the last one can still be being read.
-        let works = std::mem::take(&mut self.works);
-        let mut done = Ok(());
-        for mut work in works {
-            match work.read_to {
-                Some(read_to) => done = done.and(work.end(read_to)),
-                None => {
-                    work.pending = 0;
-                    self.works.push(work);
-                }
-            }
-        }
-        done
+        Ok(())
     }
 
     /// Lets go of everything that was read and not sent; it is read again. Whose that was.
     pub fn abandon(&mut self) -> Vec<Of> {
         self.batch = empty();
-        self.works.drain(..).map(|work| work.of).collect()
+        self.under_way = None;
+        self.works.abandon()
     }
 
     /// Sends one request until a server has something to say about it, or patience is at an end.
     pub(super) async fn deliver(&mut self, batch: &Batch<Tag>) -> Verdict {
-        let started = Instant::now();
-        let mut wait = FIRST_WAIT;
         let request = Bytes::from(batch.encode_as(self.transport.encoding()));
+        let began = self.begin();
+        let answer = self.transport.send(request.clone()).await;
+        self.insist(&request, began, answer).await
+    }
+
+    /// Sends a request again while its answers say so, and there is patience left.
+    async fn insist(&mut self, request: &Bytes, mut began: Began, mut answer: Answer) -> Verdict {
+        let started = began.at;
+        let mut wait = FIRST_WAIT;
         loop {
-            self.sent.requests += 1;
-            let stopping = self.outbox.is_some_and(Outbox::stopping);
-            let answer = self.transport.send(request.clone()).await;
             let verdict = self.judge(&answer);
             let (after, why) = match &verdict {
                 Verdict::Retry { after, why } => (*after, why),
@@ -339,7 +373,7 @@ impl<'a> Sender<'a> {
             let jittered = wait / 2 + wait.mul_f64(fastrand::f64() / 2.0);
             let pause = after.unwrap_or(jittered).min(LONGEST_WAIT);
             let late = |most| started.elapsed() + pause > most;
-            if stopping || self.patience.is_some_and(late) {
+            if began.stopping || self.patience.is_some_and(late) {
                 return verdict;
             }
             (self.tell)(&self.sent, Some(why));
@@ -350,6 +384,8 @@ impl<'a> Sender<'a> {
                 None => pause.await,
             }
             wait = (wait * 2).min(LAST_WAIT);
+            began = self.begin();
+            answer = self.transport.send(request.clone()).await;
         }
     }
 
@@ -382,24 +418,21 @@ impl<'a> Sender<'a> {
 
     /// Moves the cursors of what a server has.
     fn accepted(&mut self, batch: &Batch<Tag>, rejected: u64, why: &str) -> io::Result<()> {
-        let mut last: BTreeMap<usize, (Tag, Tag, u64)> = BTreeMap::new();
-        for tag in batch.tags() {
-            let entry = last.entry(tag.work).or_insert((*tag, *tag, 0));
-            entry.1 = *tag;
-            entry.2 += 1;
-        }
         self.sent.spans += (batch.len() as u64).saturating_sub(rejected);
         self.sent.dead += rejected.min(batch.len() as u64);
-        for (index, (first, until, count)) in last {
-            let work = &mut self.works[index];
-            if rejected > 0 {
+        let tags: Vec<Tag> = batch.tags().copied().collect();
+        // The spans of one segment stand together.
+        for tags in tags.chunk_by(|a, b| a.work == b.work) {
+            let (first, until) = (tags[0], tags[tags.len() - 1]);
+            if rejected > 0
+                && let Some(work) = self.works.get(first.work)
+            {
                 let part = (rejected, batch.len() as u64);
                 let noted = dead::rejected(&work.session, first.at, until.at, part, why);
                 unless_gone(noted)?;
             }
-            work.cursor.offset = until.end;
-            work.cursor.sent += count;
-            work.save()?;
+            let count = tags.len() as u64;
+            self.works.pass(first.work, count, count, until.end)?;
         }
         Ok(())
     }
@@ -407,21 +440,13 @@ impl<'a> Sender<'a> {
     /// Notes a span that no server will take, and passes it by.
     fn refused(&mut self, batch: &Batch<Tag>, why: &str) -> io::Result<()> {
         for (span, tag) in batch.spans() {
-            let work = &mut self.works[tag.work];
-            unless_gone(dead::refused(&work.session, tag.at, &span.span_id, why))?;
-            work.cursor.offset = tag.end;
-            work.save()?;
+            if let Some(work) = self.works.get(tag.work) {
+                unless_gone(dead::refused(&work.session, tag.at, &span.span_id, why))?;
+            }
+            self.works.pass(tag.work, 1, 0, tag.end)?;
             self.sent.dead += 1;
         }
         Ok(())
-    }
-}
-
-/// A session that was removed meanwhile needs neither cursor nor letters.
-fn unless_gone(written: io::Result<()>) -> io::Result<()> {
-    match written {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-        written => written,
     }
 }
 
@@ -444,16 +469,4 @@ pub(super) fn smaller(batch: Batch<Tag>) -> Result<Batch<Tag>, Batch<Tag>> {
 fn closes(line: &[u8]) -> bool {
     let kind = kind_of(line).and_then(|kind| std::str::from_utf8(kind).ok());
     kind.is_some_and(SpanKind::is_close_kind)
-}
-
-/// The segment that opened the span, where that is another one. Most lines don't say so, which is
-/// seen faster than their members are gone through.
-fn opened_seg(line: &RawLine<'_>) -> Option<u32> {
-    let payload = line.payload();
-    memchr::memmem::find(payload.as_str().as_bytes(), b"\"opened_seg\"")?;
-    u32::try_from(payload.get("opened_seg")?.u64()?).ok()
-}
-
-fn read_origin(session: &Path, seg: u32) -> Option<Arc<Origin>> {
-    Origin::of_segment(&session.join(segment_name(seg))).map(Arc::new)
 }

@@ -11,8 +11,9 @@ use super::config::Resolved;
 use super::cursor::Cursor;
 use super::others::{MirrorLock, Sorter, Whose};
 use super::race::first;
-use super::send::{Of, Sender, Sent};
+use super::send::{Sender, Sent};
 use super::transport::Transport;
+use super::work::Of;
 use crate::event::random_bytes;
 use crate::ledger::{
     self, Ledger, Outbox, Root, Settings, left_open_in, marked, marker, segment_name, unmark,
@@ -21,6 +22,9 @@ use crate::redact::{MaskKey, Redaction, Redactor};
 
 /// How much is not waited with.
 const ENOUGH: u64 = 512 * 1024;
+/// The same of each of many segments: to open one and to note how far it got costs as much as many
+/// spans.
+const ENOUGH_EACH: u64 = 16 * 1024;
 /// How often it is looked whether that much is there, once something is.
 const TICK: Duration = Duration::from_millis(50);
 /// How often it is looked what dead writers left.
@@ -134,7 +138,8 @@ impl Thread {
     async fn linger(&self) {
         let until = Instant::now() + self.to.linger;
         let outbox = &self.outbox;
-        while !outbox.stopping() && outbox.waiting() < ENOUGH && Instant::now() < until {
+        let enough = || ENOUGH.max(outbox.queued() * ENOUGH_EACH);
+        while !outbox.stopping() && outbox.waiting() < enough() && Instant::now() < until {
             let tick = sleep_until((Instant::now() + TICK).min(until));
             first(tick, outbox.stopped()).await;
         }

@@ -98,10 +98,16 @@ pub struct SegmentReader {
 impl SegmentReader {
     /// Opens a segment at its beginning.
     pub fn open(path: impl AsRef<Path>) -> io::Result<Self> {
+        Self::open_into(path, Vec::new())
+    }
+
+    /// The same with a buffer of the caller's, who may have it back.
+    pub(crate) fn open_into(path: impl AsRef<Path>, mut buf: Vec<u8>) -> io::Result<Self> {
+        buf.clear();
         Ok(Self {
             file: File::open(path.as_ref())?,
             path: path.as_ref().to_owned(),
-            buf: Vec::new(),
+            buf,
             taken: 0,
             searched: 0,
             offset: 0,
@@ -110,6 +116,11 @@ impl SegmentReader {
             next_seq: Some(1),
             damaged: 0,
         })
+    }
+
+    #[cfg(feature = "mirror")]
+    pub(crate) fn into_buf(self) -> Vec<u8> {
+        self.buf
     }
 
     /// Goes to the first line that begins at or after `offset`.

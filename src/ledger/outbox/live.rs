@@ -172,6 +172,11 @@ impl Outbox {
         lock(&self.queue).is_empty()
     }
 
+    /// How many segments have something to send.
+    pub fn queued(&self) -> u64 {
+        lock(&self.queue).len() as u64
+    }
+
     /// How many bytes wait to be read and sent.
     pub fn waiting(&self) -> u64 {
         let passed = self.passed.load(Ordering::Relaxed);
