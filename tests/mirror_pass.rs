@@ -206,6 +206,7 @@ fn two_senders_never_share_a_root() {
     lock.lock().unwrap();
     let otlp = Otlp::new().endpoint("http://127.0.0.1:4317");
     let to = Otlp::resolve(Some(otlp), |_| None).unwrap().unwrap();
-    let error = Pass::new(root.path(), to).run(&mut |_, _| {}).unwrap_err();
+    let impatient = Pass::new(root.path(), to).patience(Duration::ZERO);
+    let error = impatient.run(&mut |_, _| {}).unwrap_err();
     assert!(error.to_string().contains("mirror.lock"), "{error}");
 }

@@ -190,7 +190,9 @@ impl Thread {
         };
         self.count(&marked)?;
         if self.dead(&marked, sender).await? {
-            // What was open is closed in segments that have come since.
+            // What was open is closed in segments that have come since. What was read before has to
+            // have passed, or it would be read again.
+            sender.flush().await?;
             let marked = ledger::marked(&self.root)?;
             self.dead(&marked, sender).await?;
         }
