@@ -45,11 +45,51 @@ pub(crate) enum Parent {
     Anchored(Anchor),
 }
 
+/// What is known when a span is made, as for most, or decided once later. A `OnceLock` alone would
+/// do, but to fill one costs a synchronisation that nobody else can see yet.
+#[derive(Debug)]
+struct Decided<T> {
+    now: Option<T>,
+    later: OnceLock<T>,
+}
+
+impl<T> Decided<T> {
+    fn now(value: T) -> Self {
+        Self {
+            now: Some(value),
+            later: OnceLock::new(),
+        }
+    }
+
+    fn later() -> Self {
+        Self {
+            now: None,
+            later: OnceLock::new(),
+        }
+    }
+
+    fn get(&self) -> Option<&T> {
+        self.now.as_ref().or_else(|| self.later.get())
+    }
+
+    fn get_or_init(&self, decide: impl FnOnce() -> T) -> &T {
+        match &self.now {
+            Some(value) => value,
+            None => self.later.get_or_init(decide),
+        }
+    }
+
+    /// Has no effect if it was decided before.
+    fn set(&self, value: T) {
+        self.get_or_init(|| value);
+    }
+}
+
 /// An agent span, kept in the registry's extensions for as long as the span lives.
 #[derive(Debug)]
 pub(crate) struct Cell {
     /// Not known yet of a recognised span that has not said what it is.
-    kind: OnceLock<SpanKind>,
+    kind: Decided<SpanKind>,
     /// How the fields of a span of another library are read.
     pub reading: Option<Reading>,
     pub meta: &'static Metadata<'static>,
@@ -62,7 +102,7 @@ pub(crate) struct Cell {
     pub outside: Option<Box<RemoteContext>>,
     /// The thread was unwinding already when the span was made: its end proves nothing.
     pub made_in_panic: bool,
-    place: OnceLock<Place>,
+    place: Decided<Place>,
     /// Fields given before the open line could be written.
     pending: Mutex<Option<RawFields>>,
     /// Links given before then.
@@ -91,7 +131,7 @@ impl Cell {
         parent: Parent,
     ) -> Self {
         Self {
-            kind: kind.into(),
+            kind: Decided::now(kind),
             reading: None,
             meta,
             generation: crate::ledger::fork_generation(),
@@ -100,7 +140,7 @@ impl Cell {
             parent,
             outside: None,
             made_in_panic: std::thread::panicking(),
-            place: OnceLock::new(),
+            place: Decided::later(),
             pending: Mutex::new(None),
             pending_links: Mutex::default(),
             talk: Mutex::default(),
@@ -120,7 +160,7 @@ impl Cell {
         parent: Parent,
     ) -> Self {
         Self {
-            kind: kind.map_or_else(OnceLock::new, OnceLock::from),
+            kind: kind.map_or_else(Decided::later, Decided::now),
             reading: Some(reading),
             ..Self::new(SpanKind::Other, meta, start, parent)
         }
@@ -197,7 +237,7 @@ impl Cell {
 
     /// Notes where it is, its open line having been written before anybody else knew of it.
     pub fn opened(&mut self, place: Place) {
-        self.place = place.into();
+        self.place = Decided::now(place);
     }
 
     /// Keeps its fields until there are more.
@@ -211,7 +251,7 @@ impl Cell {
         if self.place.get().is_none() {
             let mut pending = self.pending.lock().unwrap_or_else(PoisonError::into_inner);
             if let Some(fields) = pending.take() {
-                let _ = self.place.set(open(fields));
+                self.place.set(open(fields));
             }
         }
         self.place()

@@ -1,7 +1,6 @@
 //! Two clocks: the wall for when, one that counts sleep for how long.
 
 use std::cell::Cell;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 /// A moment on both clocks.
 #[derive(Clone, Copy, Debug)]
@@ -22,9 +21,7 @@ impl Moment {
 }
 
 pub(crate) fn wall_ns() -> u64 {
-    SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .map_or(0, |d| u64::try_from(d.as_nanos()).unwrap_or(u64::MAX))
+    read(libc::CLOCK_REALTIME)
 }
 
 pub(crate) fn steady_ns() -> u64 {
@@ -33,13 +30,21 @@ pub(crate) fn steady_ns() -> u64 {
     // On Apple systems CLOCK_MONOTONIC counts sleep.
     #[cfg(not(any(target_os = "linux", target_os = "android")))]
     const CLOCK: libc::clockid_t = libc::CLOCK_MONOTONIC;
+    read(CLOCK)
+}
+
+fn read(clock: libc::clockid_t) -> u64 {
     let mut ts = libc::timespec {
         tv_sec: 0,
         tv_nsec: 0,
     };
     // SAFETY: `ts` is a valid place for the answer; the clock is one the system has.
-    unsafe { libc::clock_gettime(CLOCK, &mut ts) };
-    ts.tv_sec as u64 * 1_000_000_000 + ts.tv_nsec as u64
+    unsafe { libc::clock_gettime(clock, &mut ts) };
+    // A wall clock before 1970 reads as 1970.
+    u64::try_from(ts.tv_sec).map_or(0, |secs| {
+        secs.saturating_mul(1_000_000_000)
+            .saturating_add(ts.tv_nsec as u64)
+    })
 }
 
 fn digits(slots: &mut [u8], mut value: u32) {
