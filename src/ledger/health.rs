@@ -48,6 +48,8 @@ pub struct MirrorHealth {
     pub owed_bytes: u64,
     /// Spans that a server refused for good.
     pub dead_letters: u64,
+    /// What it said to the last of them, secrets masked.
+    pub last_dead: Option<String>,
     /// Why nothing is sent at the moment, although something is owed.
     pub waiting_for: Option<String>,
 }

@@ -48,6 +48,8 @@ pub struct Sent {
     pub requests: u64,
     /// Spans that a server refused for good.
     pub dead: u64,
+    /// What it said to the last of them.
+    pub last_dead: Option<String>,
     /// Close lines that make no span: not sampled, or of a kind that isn't known here.
     pub left_out: u64,
     /// Segments that were left alone, since they were recorded for another endpoint or by a
@@ -420,6 +422,9 @@ impl<'a> Sender<'a> {
     fn accepted(&mut self, batch: &Batch<Tag>, rejected: u64, why: &str) -> io::Result<()> {
         self.sent.spans += (batch.len() as u64).saturating_sub(rejected);
         self.sent.dead += rejected.min(batch.len() as u64);
+        if rejected > 0 {
+            self.sent.last_dead = Some(why.to_owned());
+        }
         let tags: Vec<Tag> = batch.tags().copied().collect();
         // The spans of one segment stand together.
         for tags in tags.chunk_by(|a, b| a.work == b.work) {
@@ -445,6 +450,7 @@ impl<'a> Sender<'a> {
             }
             self.works.pass(tag.work, 1, 0, tag.end)?;
             self.sent.dead += 1;
+            self.sent.last_dead = Some(why.to_owned());
         }
         Ok(())
     }

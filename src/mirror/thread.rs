@@ -98,7 +98,7 @@ impl Thread {
         };
         let mut tell = |sent: &Sent, waiting: Option<&str>| {
             outbox.sent.store(sent.spans, Ordering::Relaxed);
-            outbox.dead.store(sent.dead, Ordering::Relaxed);
+            outbox.dead(sent.dead, sent.last_dead.as_deref());
             if waiting.is_some() {
                 save(&outbox);
             }

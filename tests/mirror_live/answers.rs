@@ -123,9 +123,11 @@ fn with_one_refused(reply: Reply, otlp: impl Fn(&str) -> Otlp) {
     agent.session("ses_2", 2);
     wait_for_spans(&server, 4);
     let health = agent.end();
-    assert_eq!(health.mirror.unwrap().dead_letters, 1, "{said}");
+    let mirror = health.mirror.unwrap();
+    assert_eq!(mirror.dead_letters, 1, "{said}");
     let letters = letters(root.path());
     assert_eq!(letters.len(), 1, "{said}");
+    assert_eq!(mirror.last_dead.as_deref(), letters[0]["reason"].as_str());
     let id = letters[0]["span_id"].as_str().unwrap();
     assert!(closed(root.path()).contains(id), "{said}");
     // Refused once, and never offered again.

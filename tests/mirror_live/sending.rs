@@ -73,6 +73,22 @@ fn the_agent_works_on_while_a_server_holds_its_request() {
 }
 
 #[test]
+fn a_shutdown_while_a_server_is_waited_for_tries_once_more() {
+    let root = tempfile::tempdir().unwrap();
+    let mut busy = Reply::http(503);
+    if let Reply::Http { headers, .. } = &mut busy {
+        headers.push(("retry-after", "300".to_owned()));
+    }
+    let server = OtlpServer::scripted([busy]);
+    let agent = Sending::to(root.path(), &server.url());
+    agent.session("ses_1", 0);
+    server.wait_for(1);
+    let mirror = agent.end().mirror.unwrap();
+    assert_eq!((mirror.sent, mirror.owed_bytes), (1, 0));
+    assert_mirrored(root.path(), &server.received()[1..]);
+}
+
+#[test]
 fn what_a_shutdown_could_not_send_the_next_start_sends() {
     let root = tempfile::tempdir().unwrap();
     let server = OtlpServer::start();

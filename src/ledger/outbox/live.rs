@@ -118,7 +118,9 @@ pub(crate) struct Outbox {
     /// Bytes that the segments of dead writers owe, as far as anybody has looked.
     pub others: AtomicU64,
     pub sent: AtomicU64,
-    pub dead: AtomicU64,
+    dead: AtomicU64,
+    /// What the server said to the last of them.
+    last_dead: Mutex<Option<String>>,
     pub waiting_for: Mutex<Option<String>>,
     end: Mutex<End>,
     ended: Condvar,
@@ -246,11 +248,19 @@ impl Outbox {
         }
     }
 
+    /// So many spans were refused for good, the last for this reason.
+    pub fn dead(&self, spans: u64, why: Option<&str>) {
+        if self.dead.swap(spans, Ordering::Relaxed) != spans {
+            *lock(&self.last_dead) = why.map(str::to_owned);
+        }
+    }
+
     pub fn health(&self) -> MirrorHealth {
         MirrorHealth {
             sent: self.sent.load(Ordering::Relaxed),
             owed_bytes: self.waiting() + self.others.load(Ordering::Relaxed),
             dead_letters: self.dead.load(Ordering::Relaxed),
+            last_dead: lock(&self.last_dead).clone(),
             waiting_for: lock(&self.waiting_for).clone(),
         }
     }
