@@ -139,6 +139,17 @@ pub fn wait_for_spans(server: &OtlpServer, count: usize) -> Vec<Received> {
 }
 
 /// Until something that another thread does has happened.
+/// Until everything that wrote under this root has ended, threads that were not waited for
+/// included: only then is what they left somebody else's to send.
+pub fn until_all_gone(root: &Path) {
+    until(|| {
+        let store = spanledger::session::Store::new(root);
+        let writers = std::fs::read_dir(root.join("writers")).unwrap();
+        let mut names = writers.map(|entry| entry.unwrap().file_name());
+        !names.any(|name| store.is_alive(&name.to_string_lossy()))
+    });
+}
+
 pub fn until(happened: impl Fn() -> bool) {
     let started = std::time::Instant::now();
     while !happened() {

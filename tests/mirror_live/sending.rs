@@ -7,7 +7,7 @@ use spanledger::session::Store;
 use spanledger::{Outcome, SpanExt, Sync, spans};
 
 use super::otlp_server::{OtlpServer, Reply};
-use super::scene::{Sending, assert_mirrored, by_id, markers, to, wait_for_spans};
+use super::scene::{Sending, assert_mirrored, by_id, markers, to, until_all_gone, wait_for_spans};
 
 #[test]
 fn a_span_is_sent_when_it_closes_while_the_agent_runs_on() {
@@ -65,6 +65,7 @@ fn the_agent_works_on_while_a_server_holds_its_request() {
     assert_eq!(health.failed, 0);
     assert_eq!(server.received().len(), 1);
     assert!(health.mirror.unwrap().owed_bytes > 0);
+    until_all_gone(root.path());
 
     let next = Sending::to(root.path(), &server.url());
     next.end();
@@ -103,6 +104,7 @@ fn what_a_shutdown_could_not_send_the_next_start_sends() {
     assert!(mirror.owed_bytes > 0);
     assert!(mirror.waiting_for.is_some());
     assert_eq!(markers(root.path()), ["ses_1.0001"]);
+    until_all_gone(root.path());
 
     let server = OtlpServer::at(address, []);
     Sending::to(root.path(), &url).end();
@@ -121,6 +123,7 @@ fn recording_goes_on_after_a_shutdown_and_the_next_start_sends_it() {
     tracing::dispatcher::with_default(&dispatch, || run.finish(Outcome::Ok));
     assert_eq!(server.received().len(), 0);
     drop((run, dispatch));
+    until_all_gone(root.path());
 
     Sending::to(root.path(), &server.url()).end();
     assert_mirrored(root.path(), &server.received());
