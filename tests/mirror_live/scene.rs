@@ -146,7 +146,9 @@ pub fn until_all_gone(root: &Path) {
         let store = spanledger::session::Store::new(root);
         let writers = std::fs::read_dir(root.join("writers")).unwrap();
         let mut names = writers.map(|entry| entry.unwrap().file_name());
-        !names.any(|name| store.is_alive(&name.to_string_lossy()))
+        let sends = std::fs::File::open(root.join("mirror.lock"));
+        let done = sends.map_or(true, |lock| lock.try_lock().is_ok());
+        !names.any(|name| store.is_alive(&name.to_string_lossy())) && done
     });
 }
 
