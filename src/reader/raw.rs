@@ -268,8 +268,7 @@ impl<'a> RawValue<'a> {
         if let Some(plain) = self.plain() {
             return Some(Cow::Borrowed(plain));
         }
-        let inside = self.text.strip_prefix('"')?.strip_suffix('"')?;
-        unescape(inside)
+        unescape(self.text)
     }
 
     /// A whole number that is not negative.

@@ -106,7 +106,7 @@ fn member_name(bytes: &[u8], at: usize) -> Option<usize> {
 }
 
 /// The end of the string that starts at `at`.
-fn string(bytes: &[u8], at: usize) -> Option<usize> {
+pub(super) fn string(bytes: &[u8], at: usize) -> Option<usize> {
     if bytes.get(at) != Some(&b'"') {
         return None;
     }

@@ -120,10 +120,13 @@ pub(super) fn read_string(inside: &str) -> Content<'_> {
     }
 }
 
-/// The text of a string whose spelling between its quotes this is; none where that stands for no text.
-pub(crate) fn unescape(inside: &str) -> Option<Cow<'_, str>> {
+/// The text of a JSON string with its quotes. Nothing for what is no string, or stands for no text:
+/// a damaged line can hold anything.
+pub(crate) fn unescape(quoted: &str) -> Option<Cow<'_, str>> {
+    let end = super::check::string(quoted.as_bytes(), 0)?;
+    let inside = quoted.get(1..end.checked_sub(1)?)?;
     let Content { text, sound } = read_string(inside);
-    sound.then_some(text)
+    (end == quoted.len() && sound).then_some(text)
 }
 
 /// The character of the `\uXXXX` at `at`, or of two of them, and how many bytes they take.
@@ -160,7 +163,37 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
+    #[test]
+    fn what_is_no_json_string_has_no_text() {
+        let cut_short = r#""a\u00"#;
+        let unknown_before_a_wide_character = "\"a\\é\"";
+        let half_a_pair = r#""\ud83d""#;
+        let two = r#""a" "b""#;
+        for text in [
+            cut_short,
+            unknown_before_a_wide_character,
+            half_a_pair,
+            two,
+            "\"",
+            "a",
+            "",
+        ] {
+            assert_eq!(unescape(text), None, "{text}");
+        }
+        assert_eq!(unescape(r#""\u00e9\n\"\ud83d\ude00""#).unwrap(), "é\n\"😀");
+    }
+
     proptest! {
+        #[test]
+        fn a_text_is_unescaped_as_serde_json_does(text in ".{0,20}", cut in 0usize..40) {
+            let json = serde_json::to_string(&text).unwrap();
+            let cut: String = json.chars().take(cut).collect();
+            for json in [&json, &cut] {
+                let read = serde_json::from_str::<String>(json).ok();
+                prop_assert_eq!(unescape(json).map(Cow::into_owned), read);
+            }
+        }
+
         #[test]
         fn what_must_be_escaped_is_found(bytes in prop::collection::vec(any::<u8>(), 0..40), at in 0..40usize) {
             let special = |byte: &u8| matches!(byte, 0..0x20 | b'"' | b'\\');
