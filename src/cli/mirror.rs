@@ -47,7 +47,8 @@ pub(crate) struct Mirror {
     /// Also send what was recorded for another endpoint
     #[arg(long)]
     any_endpoint: bool,
-    /// How long a server that takes nothing is waited for, such as 30s; for ever by default
+    /// How long a server that takes nothing is waited for, and another process that sends from here,
+    /// such as 30s; for ever by default
     #[arg(long, value_name = "AGE", value_parser = parse_age)]
     patience: Option<u64>,
     /// Send nothing; show what is owed, session by session

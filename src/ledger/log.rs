@@ -15,6 +15,7 @@ mod measure;
 #[cfg(feature = "mirror")]
 mod otel;
 mod recover;
+mod spans;
 
 use std::collections::{BTreeMap, HashSet};
 use std::path::PathBuf;
@@ -22,19 +23,20 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
 use super::Core;
-use super::clock::{steady_ns, wall_ns};
+use super::clock::wall_ns;
 use super::digested::Digested;
 use super::fork::fork_generation;
-use super::gap::{Gap, LOST_CLOSES, LostClose};
+use super::gap::{Gap, LostClose};
 use super::history::History;
 use super::open_span::OpenSpan;
 use super::past::Past;
 use super::segment::Segment;
 use super::trace::Trace;
-use crate::event::{Fields, Ids, Marks, Outcome, SpanKind, Totals, UsageText};
+use crate::event::{Fields, Ids, Marks, SpanKind, Totals};
 use crate::redact::write_string;
 use append::is_out_of_files;
 use made_up::MadeUp;
+use spans::mark_counted;
 
 const LAST_BACKOFF_NS: u64 = 1_000_000_000;
 /// About what a line of a span is longer than its payload.
@@ -211,255 +213,6 @@ impl SessionLog {
         }
     }
 
-    /// Opens a span. Returns the turn it belongs to and that turn's span: for a turn, its own.
-    pub fn open(self: &Arc<Self>, core: &Core, span: Box<OpenSpan>) -> (Option<u32>, Option<u64>) {
-        let state = &mut *self.lock();
-        if span.kind == SpanKind::Turn {
-            self.end_made_up_locked(core, state, span.run_span);
-        }
-        self.open_locked(core, state, span)
-    }
-
-    fn open_locked(
-        self: &Arc<Self>,
-        core: &Core,
-        state: &mut State,
-        mut span: Box<OpenSpan>,
-    ) -> (Option<u32>, Option<u64>) {
-        self.read_past(core, state);
-        made_up::join(state, &mut span);
-        match span.kind {
-            SpanKind::Run => {
-                self.recover_locked(core, state);
-                if std::mem::replace(&mut state.started, true) {
-                    span.open_kind = "session_resume";
-                    if let Some((trace, id)) = state.last_run
-                        && span.run_span.is_none()
-                    {
-                        // Not inside the other: it says which one it goes on from.
-                        span.link(trace, id);
-                    }
-                }
-                if span.run_span.is_none() {
-                    state.last_run = Some((span.ids.trace, span.ids.span));
-                }
-            }
-            SpanKind::Turn => {
-                let given = span
-                    .fields
-                    .get("turn_index")
-                    .and_then(|json| std::str::from_utf8(json).ok()?.parse::<u32>().ok());
-                let turn = given.unwrap_or(state.next_turn);
-                if given.is_none() {
-                    span.fields.set("turn_index", turn.to_string().as_bytes());
-                }
-                state.next_turn = state.next_turn.max(turn.saturating_add(1));
-                state.totals.turns += 1;
-                span.turn = Some(turn);
-                span.turn_span = Some(span.ids.span);
-            }
-            SpanKind::Model => {
-                for (digested, digest) in Digested::ALL.iter().zip(&state.current) {
-                    if let Some(digest) = digest
-                        && !span.fields.contains(digested.stamp())
-                    {
-                        span.fields.set_str(digested.stamp(), digest);
-                    }
-                }
-            }
-            SpanKind::Permission => {
-                if let Some(digest) = &state.current[2]
-                    && !span.fields.contains("permission_rules_digest")
-                {
-                    span.fields.set_str("permission_rules_digest", digest);
-                }
-            }
-            _ => {}
-        }
-        let (turn, turn_span) = (span.turn, span.turn_span);
-        let parent = span.ids.parent.filter(|_| span.parent_here);
-        let late = parent.is_some_and(|parent| !state.spans.contains_key(&parent));
-        let written = self.append(
-            core,
-            state,
-            span.open_kind,
-            turn,
-            Some(span.ids),
-            |out, _| {
-                span.write_open(late, out);
-            },
-        );
-        span.trace.count(state.payload.len() + LINE_HEAD);
-        span.lost = !written;
-        state.lost_opens |= !written;
-        span.opened_seg = if written { state.seg() } else { 0 };
-        state.spans.insert(span.ids.span, span);
-        (turn, turn_span)
-    }
-
-    /// Takes fields over that were recorded on an open span. `at_once` are those that a crash
-    /// must not lose; the rest rides on the close line.
-    pub fn update(
-        self: &Arc<Self>,
-        core: &Core,
-        at: &At,
-        fields: &Fields,
-        usage: Option<Box<UsageText>>,
-        outcome: Outcome,
-        links: &[(u128, u64)],
-    ) {
-        let mut guard = self.lock();
-        let state = &mut *guard;
-        let kind = at.kind;
-        let open = state.spans.get_mut(&at.ids.span);
-        // What a span that has ended still says can't ride on its close line any more.
-        let late = open.is_none() && at.generation == self.generation;
-        let all_at_once = open.is_none() || kind.writes_outcomes_at_once();
-        let mut usage_members = Vec::new();
-        if let Some(usage) = &usage
-            && all_at_once
-            && !usage.is_empty()
-        {
-            usage.write_members(&mut usage_members);
-        }
-        if let Some(span) = open {
-            span.fields.merge(fields);
-            if let Some(usage) = usage {
-                span.usage.merge(*usage);
-            }
-            if outcome != Outcome::Unset {
-                span.outcome = outcome;
-            }
-            for (trace, id) in links {
-                span.link(*trace, *id);
-            }
-        }
-        let some_at_once = fields.any_at_once() || all_at_once && !fields.is_empty();
-        if !some_at_once && usage_members.is_empty() && links.is_empty() {
-            return;
-        }
-        self.append(
-            core,
-            state,
-            "span_update",
-            at.turn,
-            Some(at.ids),
-            |out, _| {
-                if late {
-                    out.extend_from_slice(b"\"late\":true,");
-                }
-                if some_at_once {
-                    super::open_span::write_fields(kind, fields, all_at_once, out);
-                }
-                if !usage_members.is_empty() {
-                    out.extend_from_slice(b"\"usage\":{");
-                    out.extend_from_slice(&usage_members);
-                    out.extend_from_slice(b"},");
-                }
-                if !links.is_empty() {
-                    out.extend_from_slice(b"\"links\":[");
-                    for (index, (trace, id)) in links.iter().enumerate() {
-                        if index > 0 {
-                            out.push(b',');
-                        }
-                        out.extend_from_slice(&super::open_span::link_json(*trace, *id));
-                    }
-                    out.extend_from_slice(b"],");
-                }
-            },
-        );
-        at.trace.count(state.payload.len() + LINE_HEAD);
-    }
-
-    /// Writes the close line, once. The first close wins.
-    pub fn close(self: &Arc<Self>, core: &Core, id: u64, said: Outcome) {
-        self.close_after(core, id, said, None);
-    }
-
-    /// The same for a span whose duration was measured elsewhere.
-    pub fn close_after(
-        self: &Arc<Self>,
-        core: &Core,
-        id: u64,
-        said: Outcome,
-        duration: Option<u64>,
-    ) {
-        let end = steady_ns();
-        let mut guard = self.lock();
-        let state = &mut *guard;
-        if state
-            .spans
-            .get(&id)
-            .is_some_and(|s| s.kind == SpanKind::Run)
-        {
-            self.end_made_up_locked(core, state, Some(id));
-        }
-        let _closed = self.close_locked(core, state, id, said, (end, duration));
-        #[cfg(feature = "metrics")]
-        if let Some((span, outcome, duration)) = _closed {
-            measure::closed(core, guard, &span, outcome, duration);
-        }
-    }
-
-    /// The end is when it was left, the duration is said only if it was measured elsewhere. What was
-    /// closed, if the kernel has its line, and for how long it was open.
-    fn close_locked(
-        self: &Arc<Self>,
-        core: &Core,
-        state: &mut State,
-        id: u64,
-        said: Outcome,
-        (end, duration): (u64, Option<u64>),
-    ) -> Option<(Box<OpenSpan>, Outcome, u64)> {
-        let span = state.spans.remove(&id)?;
-        made_up::heard_from(state, &span);
-        let duration = duration.unwrap_or_else(|| end.saturating_sub(span.start.steady));
-        let outcome = span.final_outcome(said);
-        count_close(state, &span, outcome);
-        if span.kind == SpanKind::Permission
-            && matches!(outcome, Outcome::Denied | Outcome::Ok)
-            && let Some(tool) = span.ids.parent.and_then(|id| state.spans.get_mut(&id))
-        {
-            // The last word counts: a person may allow what a rule had denied.
-            tool.denied = outcome == Outcome::Denied;
-        }
-        let totals = matches!(span.kind, SpanKind::Run | SpanKind::Turn).then(|| {
-            let mut out = b"\"totals\":".to_vec();
-            state.totals.write(&state.marks, &mut out);
-            out
-        });
-        let kind = span.kind.close_kind();
-        let written = self.append(core, state, kind, span.turn, Some(span.ids), |out, seg| {
-            span.write_close(seg, duration, outcome, out);
-            if let Some(totals) = &totals {
-                out.extend_from_slice(totals);
-            }
-        });
-        span.trace.count(state.payload.len() + LINE_HEAD);
-        if !written && state.lost_closes.len() < LOST_CLOSES {
-            let mut sending = Vec::new();
-            span.write_trace(&mut sending);
-            state.lost_closes.push(LostClose {
-                kind,
-                turn: span.turn,
-                ids: span.ids,
-                start: span.start.wall,
-                duration,
-                outcome: outcome.as_str(),
-                sending,
-            });
-        }
-        written.then_some((span, outcome, duration))
-    }
-
-    /// Whether the span is open and nobody has said yet how it went.
-    pub fn is_silent(&self, span: u64) -> bool {
-        self.lock()
-            .spans
-            .get(&span)
-            .is_some_and(|span| span.is_silent())
-    }
-
     /// Appends an event.
     pub fn event(
         self: &Arc<Self>,
@@ -602,41 +355,4 @@ impl SessionLog {
         };
         state.gap.count + u64::from(!whole)
     }
-}
-
-fn mark_counted(state: &mut State, spans: [Option<u64>; 3]) {
-    for id in spans.into_iter().flatten() {
-        if let Some(span) = state.spans.get_mut(&id) {
-            span.counted = true;
-        }
-    }
-}
-
-/// Counts a span's usage once: what a model call says beats its turn, a turn its run.
-fn count_close(state: &mut State, span: &OpenSpan, outcome: Outcome) {
-    match span.kind {
-        SpanKind::Model => state.totals.model_calls += 1,
-        SpanKind::Tool => state.totals.tool_calls += 1,
-        _ => {}
-    }
-    if outcome == Outcome::Error {
-        state.totals.errors += 1;
-    }
-    let usage = match span.kind {
-        SpanKind::Model if span.usage.is_empty() => &span.event_usage,
-        SpanKind::Model | SpanKind::Turn | SpanKind::Run => &span.usage.usage,
-        _ => return,
-    };
-    if usage.is_empty() && !span.counted {
-        return;
-    }
-    if !span.counted {
-        state.totals.add_usage(usage);
-        // It was finished before what is inside it, and has spoken for all of that.
-        let id = Some(span.ids.span);
-        for inside in state.spans.values_mut() {
-            inside.counted |= inside.turn_span == id || inside.run_span == id;
-        }
-    }
-    mark_counted(state, [span.turn_span, span.run_span, None]);
 }

@@ -129,7 +129,7 @@ pub(crate) fn unescape(quoted: &str) -> Option<Cow<'_, str>> {
     (end == quoted.len() && sound).then_some(text)
 }
 
-/// The character of the `\uXXXX` at `at`, or of two of them, and how many bytes they take.
+/// The character that the `\u` at `at` stands for, or two of them do, and how many bytes they take.
 fn unicode(bytes: &[u8], at: usize) -> (Option<char>, usize) {
     let Some(first) = four_digits(bytes, at + 2) else {
         return (None, 2);
