@@ -11,6 +11,9 @@
 //! all of them alike; a figure is the median of its rounds and a ratio the median of the rounds'
 //! ratios. Nothing is asserted: a target is printed beside what was measured.
 
+#[path = "common/mod.rs"]
+mod common;
+
 use std::fs::File;
 use std::hint::black_box;
 use std::io::Write;
@@ -19,6 +22,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
+use common::{Figure, Target, grouped, median};
 use opentelemetry::trace::TracerProvider;
 use opentelemetry_sdk::error::OTelSdkResult;
 use opentelemetry_sdk::trace::{
@@ -306,13 +310,13 @@ fn per_span(plan: &Plan, dir: &Path, report: &mut Report) {
     let of = |peer: Peer| &costs[Peer::ALL.iter().position(|p| *p == peer).unwrap_or(0)];
     let ratio = |a: Peer, b: Peer| {
         let pairs = of(a).iter().zip(of(b));
-        median(pairs.map(|(a, b)| a.wall / b.wall).collect())
+        median(pairs.map(|(a, b)| a.wall / b.wall))
     };
     for peer in Peer::ALL {
         report.rows.push(Row {
             name: peer.name(),
-            wall: median(of(peer).iter().map(|c| c.wall).collect()),
-            cpu: median(of(peer).iter().map(|c| c.cpu).collect()),
+            wall: median(of(peer).iter().map(|c| c.wall)),
+            cpu: median(of(peer).iter().map(|c| c.cpu)),
             to_opentelemetry: ratio(peer, Peer::OpenTelemetry),
             to_json: ratio(peer, Peer::JsonNewClose),
         });
@@ -470,7 +474,7 @@ fn flat_over_sessions(plan: &Plan, dir: &Path, report: &mut Report) {
             let ratios = theirs.iter().zip(&costs[0]).map(|(many, one)| many / one);
             report.figures.push(Figure {
                 name: format!("{} sessions in turns: against one", grouped(*count)),
-                value: median(ratios.collect()),
+                value: median(ratios),
                 unit: "x",
                 target: Target::AtMost(1.3),
             });
@@ -512,7 +516,7 @@ fn foreign_span(plan: &Plan, dir: &Path, report: &mut Report) {
     }
     let [alone, off, on, unknown, known] = &costs;
     let cost = |of: &[f64]| median(of.to_vec());
-    let added = |to: &[f64]| median(to.iter().zip(alone).map(|(to, alone)| to - alone).collect());
+    let added = |to: &[f64]| median(to.iter().zip(alone).map(|(to, alone)| to - alone));
     for (how, value) in [("without recognition", added(off)), ("with it", added(on))] {
         report.figures.push(Figure {
             name: format!("a foreign INFO span in a session, {how}: added"),
@@ -564,35 +568,6 @@ struct Row {
     to_json: f64,
 }
 
-enum Target {
-    AtMost(f64),
-    AtLeast(f64),
-}
-
-struct Figure {
-    name: String,
-    value: f64,
-    unit: &'static str,
-    target: Target,
-}
-
-impl Figure {
-    fn verdict(&self) -> &'static str {
-        let met = match self.target {
-            Target::AtMost(most) => self.value <= most,
-            Target::AtLeast(least) => self.value >= least,
-        };
-        if met { "ok" } else { "missed" }
-    }
-
-    fn target(&self) -> String {
-        match self.target {
-            Target::AtMost(most) => format!("at most {most} {}", self.unit),
-            Target::AtLeast(least) => format!("at least {least} {}", self.unit),
-        }
-    }
-}
-
 #[derive(Default)]
 struct Report {
     rows: Vec<Row>,
@@ -620,14 +595,7 @@ impl Report {
         }
         println!();
         for figure in &self.figures {
-            println!(
-                "{:<66}{:>8.2} {:<3} {:<16} {}",
-                figure.name,
-                figure.value,
-                figure.unit,
-                figure.target(),
-                figure.verdict()
-            );
+            figure.print();
         }
         println!();
         for note in &self.notes {
@@ -645,15 +613,7 @@ impl Report {
                 "times_fmt_json_new_close": row.to_json,
             })
         });
-        let figures = self.figures.iter().map(|figure| {
-            json!({
-                "name": figure.name,
-                "value": figure.value,
-                "unit": figure.unit,
-                "target": figure.target(),
-                "verdict": figure.verdict(),
-            })
-        });
+        let figures = self.figures.iter().map(Figure::to_json);
         json!({
             "rounds": ROUNDS,
             "spans_per_round": plan.spans,
@@ -689,16 +649,6 @@ fn thread_cpu_ns() -> f64 {
     // SAFETY: `time` is a valid place for the answer.
     unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &mut time) };
     time.tv_sec as f64 * 1e9 + time.tv_nsec as f64
-}
-
-fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    let middle = values.len() / 2;
-    match values.len() {
-        0 => f64::NAN,
-        even if even.is_multiple_of(2) => (values[middle - 1] + values[middle]) / 2.0,
-        _ => values[middle],
-    }
 }
 
 /// `VmRSS`, where there is a `/proc`.
@@ -738,16 +688,4 @@ fn temp_dir() -> TempDir {
         .prefix("spanledger-bench-")
         .tempdir_in(base)
         .expect("a directory for the traces")
-}
-
-fn grouped(number: usize) -> String {
-    let digits = number.to_string();
-    let mut out = String::new();
-    for (at, digit) in digits.chars().enumerate() {
-        if at > 0 && (digits.len() - at).is_multiple_of(3) {
-            out.push(',');
-        }
-        out.push(digit);
-    }
-    out
 }

@@ -12,14 +12,17 @@
 //! machine slows all of them alike. Nothing is asserted: a target is printed beside what was
 //! measured.
 
+#[path = "../common/mod.rs"]
+mod common;
 mod contender;
 mod report;
 mod server;
 
 use std::path::Path;
 
+use common::{Figure, Target, grouped, median};
 use contender::{Load, Measured, Who};
-use report::{Figure, Report, Row, Target, grouped, median};
+use report::{Report, Row};
 use server::Server;
 use tempfile::TempDir;
 

@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 
+use super::common::{Figure, grouped, median};
 use super::contender::Measured;
 
 pub struct Row {
@@ -48,49 +49,6 @@ impl Row {
     }
 }
 
-pub enum Target {
-    AtMost(f64),
-    AtLeast(f64),
-}
-
-pub struct Figure {
-    pub name: String,
-    pub value: f64,
-    pub unit: &'static str,
-    pub target: Target,
-}
-
-impl Figure {
-    fn verdict(&self) -> &'static str {
-        let met = match self.target {
-            Target::AtMost(most) => self.value <= most,
-            Target::AtLeast(least) => self.value >= least,
-        };
-        if met { "ok" } else { "missed" }
-    }
-
-    fn target(&self) -> String {
-        let (words, number) = match self.target {
-            Target::AtMost(most) => ("at most", most),
-            Target::AtLeast(least) => ("at least", least),
-        };
-        let number = match number {
-            large if large >= 1_000.0 => grouped(large as usize),
-            small => small.to_string(),
-        };
-        format!("{words} {number} {}", self.unit)
-            .trim_end()
-            .to_owned()
-    }
-
-    fn value(&self) -> String {
-        match self.value {
-            large if large >= 1_000.0 => grouped(large as usize),
-            small => format!("{small:.2}"),
-        }
-    }
-}
-
 #[derive(Default)]
 pub struct Report {
     pub rows: Vec<Row>,
@@ -129,14 +87,7 @@ impl Report {
         print_rows(&self.rows);
         println!();
         for figure in &self.figures {
-            println!(
-                "{:<62}{:>10} {:<3} {:<18} {}",
-                figure.name,
-                figure.value(),
-                figure.unit,
-                figure.target(),
-                figure.verdict()
-            );
+            figure.print();
         }
         println!();
         for note in &self.notes {
@@ -158,42 +109,11 @@ impl Report {
                 "peak_mb": row.measured.peak_mb,
             })
         });
-        let figures = self.figures.iter().map(|figure| {
-            json!({
-                "name": figure.name,
-                "value": figure.value,
-                "unit": figure.unit,
-                "target": figure.target(),
-                "verdict": figure.verdict(),
-            })
-        });
+        let figures = self.figures.iter().map(Figure::to_json);
         json!({
             "rows": rows.collect::<Vec<_>>(),
             "figures": figures.collect::<Vec<_>>(),
             "notes": self.notes,
         })
     }
-}
-
-pub fn median(values: impl IntoIterator<Item = f64>) -> f64 {
-    let mut values: Vec<f64> = values.into_iter().collect();
-    values.sort_by(f64::total_cmp);
-    let middle = values.len() / 2;
-    match values.len() {
-        0 => f64::NAN,
-        even if even.is_multiple_of(2) => (values[middle - 1] + values[middle]) / 2.0,
-        _ => values[middle],
-    }
-}
-
-pub fn grouped(number: usize) -> String {
-    let digits = number.to_string();
-    let mut out = String::new();
-    for (at, digit) in digits.chars().enumerate() {
-        if at > 0 && (digits.len() - at).is_multiple_of(3) {
-            out.push(',');
-        }
-        out.push(digit);
-    }
-    out
 }
