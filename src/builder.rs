@@ -377,6 +377,7 @@ impl Builder {
             recognise: self.recognise,
         };
         let recorder = Arc::new(Recorder {
+            held_back: 0.into(),
             context,
             #[cfg(feature = "neighbour")]
             sent_twice: false.into(),

@@ -74,6 +74,11 @@ impl RawFields {
         Self { buf, at }
     }
 
+    /// Whether there is so little to clean and to write that it takes no time worth speaking of.
+    pub fn is_short(&self) -> bool {
+        self.buf.len() <= 4096
+    }
+
     pub fn is_empty(&self) -> bool {
         self.at.is_empty()
     }
@@ -81,6 +86,10 @@ impl RawFields {
     pub(super) fn entries(&self) -> impl Iterator<Item = (&RawEntry, &str)> {
         let text = |entry: &RawEntry| &self.buf[entry.start..entry.end];
         self.at.iter().map(move |entry| (entry, text(entry)))
+    }
+
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.at.iter().map(|entry| &*entry.key)
     }
 
     /// `write` appends the value and says what it is.

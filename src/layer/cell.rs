@@ -9,11 +9,12 @@ use crate::event::{RawFields, RemoteContext, SpanKind};
 use crate::ledger::{At, End, Moment, SessionLog, Trace};
 use crate::recognise::Reading;
 
-/// Where a child or an event belongs: a session, and a span in it.
+/// Where a child or an event belongs: a session, and a span in it. Each child takes a copy of its
+/// parent's, so it is kept small.
 #[derive(Clone, Debug)]
 pub(crate) struct Place {
     pub log: Arc<SessionLog>,
-    pub at: Option<At>,
+    pub at: Option<Arc<At>>,
 }
 
 /// The trace that agent spans without a run share under one foreign span.
@@ -38,7 +39,7 @@ pub(crate) enum Parent {
     /// An agent span, in a session.
     Place(Place),
     /// A span of another process.
-    Remote(RemoteContext),
+    Remote(Box<RemoteContext>),
     /// A session without a span of its own.
     Session(Arc<SessionLog>),
     /// The implicit session of a foreign span.
@@ -103,17 +104,22 @@ pub(crate) struct Cell {
     /// The thread was unwinding already when the span was made: its end proves nothing.
     pub made_in_panic: bool,
     place: Decided<Place>,
-    /// Fields given before the open line could be written.
-    pending: Mutex<Option<RawFields>>,
-    /// Links given before then.
-    pending_links: Mutex<Vec<(u128, u64)>>,
+    /// What was given before the open line could be written.
+    pending: Mutex<Option<Box<Pending>>>,
     /// Entered before it had said what it is.
     entered: AtomicBool,
     closed: AtomicBool,
     #[cfg(feature = "mirror")]
     context: OnceLock<opentelemetry::Context>,
     /// How far a recognised model call has told its conversation.
-    pub talk: Mutex<Talk>,
+    pub talk: Mutex<Option<Box<Talk>>>,
+}
+
+/// What is kept of a span until its open line can say what was opened.
+#[derive(Debug)]
+struct Pending {
+    fields: RawFields,
+    links: Vec<(u128, u64)>,
 }
 
 /// What a model call was told, and what it has answered so far.
@@ -142,7 +148,6 @@ impl Cell {
             made_in_panic: std::thread::panicking(),
             place: Decided::later(),
             pending: Mutex::new(None),
-            pending_links: Mutex::default(),
             talk: Mutex::default(),
             entered: AtomicBool::new(false),
             closed: AtomicBool::new(false),
@@ -242,16 +247,21 @@ impl Cell {
 
     /// Keeps its fields until there are more.
     pub fn hold_back(&mut self, fields: RawFields) {
-        self.pending = Mutex::new(Some(fields));
+        let links = Vec::new();
+        self.pending = Mutex::new(Some(Box::new(Pending { fields, links })));
     }
 
-    /// Runs `open` with the fields so far, the first time; later callers wait for it and see
-    /// the place it made.
-    pub fn open_once(&self, open: impl FnOnce(RawFields) -> Place) -> Option<&Place> {
+    /// Runs `open` with the fields and links so far, the first time; later callers wait for it and
+    /// see the place it made.
+    pub fn open_once(
+        &self,
+        open: impl FnOnce(RawFields, &[(u128, u64)]) -> Place,
+    ) -> Option<&Place> {
         if self.place.get().is_none() {
             let mut pending = self.pending.lock().unwrap_or_else(PoisonError::into_inner);
-            if let Some(fields) = pending.take() {
-                self.place.set(open(fields));
+            if let Some(pending) = pending.take() {
+                let Pending { fields, links } = *pending;
+                self.place.set(open(fields, &links));
             }
         }
         self.place()
@@ -264,8 +274,8 @@ impl Cell {
         }
         let mut pending = self.pending.lock().unwrap_or_else(PoisonError::into_inner);
         match &mut *pending {
-            Some(raw) => {
-                raw.append(fields);
+            Some(pending) => {
+                pending.fields.append(fields);
                 true
             }
             None => false,
@@ -274,24 +284,12 @@ impl Cell {
 
     /// Keeps a link until there is an open line. `false`: there is one.
     pub fn add_pending_link(&self, link: (u128, u64)) -> bool {
-        let pending = self.pending.lock().unwrap_or_else(PoisonError::into_inner);
-        if pending.is_none() {
+        let mut pending = self.pending.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(pending) = &mut *pending else {
             return false;
-        }
-        let mut links = self
-            .pending_links
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        links.push(link);
+        };
+        pending.links.push(link);
         true
-    }
-
-    pub fn take_links(&self) -> Vec<(u128, u64)> {
-        let mut links = self
-            .pending_links
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        std::mem::take(&mut links)
     }
 
     /// Whether the open line can say what was opened.
@@ -299,7 +297,7 @@ impl Cell {
         let pending = self.pending.lock().unwrap_or_else(PoisonError::into_inner);
         pending
             .as_ref()
-            .is_none_or(|raw| self.is_identified_by(raw))
+            .is_none_or(|pending| self.is_identified_by(&pending.fields))
     }
 
     /// The same, by these fields.

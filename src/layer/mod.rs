@@ -395,6 +395,9 @@ where
         // All but a span that was held back are open already. One that still has to say what it is
         // often does so inside.
         let bridged = cfg!(feature = "mirror") && self.recorder.context;
+        if !bridged && self.recorder.held_back.load(Ordering::Relaxed) == 0 {
+            return;
+        }
         let found = ctx.span(id).and_then(|span| {
             let extensions = span.extensions();
             let cell = extensions.get::<Arc<Cell>>()?;

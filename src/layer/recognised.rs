@@ -116,6 +116,7 @@ impl Recorder {
         let core = self.ledger.core();
         let key = |bytes: &[u8]| core.redactor.keyed_digest(bytes);
         let mut talk = cell.talk.lock().unwrap_or_else(PoisonError::into_inner);
+        let talk = talk.get_or_insert_default();
         if !content.input.is_empty() {
             let heard: Vec<_> = content.input.iter().map(heard).collect();
             let (new, end) = log.history().hear(&heard, key);

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use tracing::Level;
 
@@ -28,7 +29,7 @@ pub(crate) struct Located {
 impl Located {
     /// The span here, as other processes know it.
     pub fn remote_context(&self) -> Option<RemoteContext> {
-        self.place.at.as_ref().map(RemoteContext::of)
+        self.place.at.as_deref().map(RemoteContext::of)
     }
 
     /// The span here, as a context of the OpenTelemetry API.
@@ -61,6 +62,8 @@ pub(crate) struct Recorder {
     pub roots: Roots,
     /// Whether agent spans are current for the OpenTelemetry API too.
     pub context: bool,
+    /// How many spans still wait to say what they are.
+    pub held_back: AtomicUsize,
     /// A neighbour sends agent spans too.
     #[cfg(feature = "neighbour")]
     pub sent_twice: std::sync::atomic::AtomicBool,
@@ -69,20 +72,25 @@ pub(crate) struct Recorder {
 impl Recorder {
     /// The span's place; its open line is written now if it wasn't yet.
     pub fn place_of<'a>(&self, cell: &'a Cell) -> Option<&'a Place> {
-        cell.open_once(|raw| self.open(cell, raw))
+        cell.open_once(|raw, links| {
+            self.held_back.fetch_sub(1, Ordering::Relaxed);
+            self.open(cell, raw, Some(links))
+        })
     }
 
     /// Opens a new span, or holds its open line back until that can say what was opened.
     pub fn begin(&self, cell: &mut Cell, raw: RawFields, at_once: bool) {
         if at_once || cell.is_identified_by(&raw) {
-            let place = self.open(cell, raw);
+            let place = self.open(cell, raw, None);
             cell.opened(place);
         } else {
+            self.held_back.fetch_add(1, Ordering::Relaxed);
             cell.hold_back(raw);
         }
     }
 
-    fn open(&self, cell: &Cell, raw: RawFields) -> Place {
+    /// Writes the open line of a span, which may have been held back and got links meanwhile.
+    fn open(&self, cell: &Cell, raw: RawFields, held_back: Option<&[(u128, u64)]>) -> Place {
         let core = self.ledger.core();
         let (mut raw, told) = self.read(cell, raw);
         let kind = cell.kind();
@@ -100,7 +108,7 @@ impl Recorder {
             span: cell.span,
             parent,
         };
-        let at = At {
+        let mut at = At {
             ids,
             trace,
             turn: above.and_then(|at| at.turn),
@@ -111,7 +119,8 @@ impl Recorder {
         };
         // A copy that came through a fork is its maker's to open, too.
         if cell.generation != fork_generation() {
-            return Place { log, at: Some(at) };
+            let at = Some(Arc::new(at));
+            return Place { log, at };
         }
         let trace = Arc::clone(&at.trace);
         let mut span = Box::new(OpenSpan::new(kind, ids, trace, cell.start));
@@ -127,8 +136,9 @@ impl Recorder {
             span.outcome = told.outcome;
             self.tell_before(cell, &log, &at, above, told);
         }
-        for (trace, id) in cell.take_links() {
-            span.link(trace, id);
+        span.just_made = held_back.is_none() && raw.is_short();
+        for (trace, id) in held_back.unwrap_or_default() {
+            span.link(*trace, *id);
         }
         if kind == SpanKind::Run {
             if given.is_none() {
@@ -148,9 +158,7 @@ impl Recorder {
         let usage = core.clean(&log.dir, |cleaner| {
             span.fields.add_clean(&raw, role, cleaner)
         });
-        if let Some(usage) = usage {
-            span.usage = *usage;
-        }
+        span.usage = usage;
         if kind == SpanKind::Run {
             span.fields.set("process", core.process().as_bytes());
         }
@@ -169,11 +177,7 @@ impl Recorder {
         if kind == SpanKind::Run {
             self.tell_parent(core, &cell.parent, &log, agent);
         }
-        let mut at = At {
-            turn,
-            turn_span,
-            ..at
-        };
+        (at.turn, at.turn_span) = (turn, turn_span);
         if kind == SpanKind::Run {
             at.run = Some((ids.trace, ids.span));
         }
@@ -183,7 +187,8 @@ impl Recorder {
             }
             self.tell_messages(cell, &log, &at, &told.content);
         }
-        Place { log, at: Some(at) }
+        let at = Some(Arc::new(at));
+        Place { log, at }
     }
 
     /// Says in the parent's session that a subagent began: whoever reads that one alone must see
@@ -195,7 +200,13 @@ impl Recorder {
         }
         agent.set_str("child_session_id", &child.id);
         let log = self.ledger.here(&place.log);
-        log.event(core, "subagent", place.at.as_ref(), &agent, Note::default());
+        log.event(
+            core,
+            "subagent",
+            place.at.as_deref(),
+            &agent,
+            Note::default(),
+        );
     }
 
     /// Fields recorded on a span.
@@ -238,6 +249,10 @@ impl Recorder {
     ) {
         let core = self.ledger.core();
         let log = self.ledger.here(log);
+        let plain = usage.is_none() && outcome == Outcome::Unset && links.is_empty();
+        if plain && log.add_outcomes(core, at, raw) {
+            return;
+        }
         let role = (at.kind != SpanKind::Other).then_some(at.kind);
         let mut fields = Fields::default();
         let mut cleaned = core.clean(&log.dir, |cleaner| fields.add_clean(raw, role, cleaner));
@@ -376,7 +391,7 @@ impl Recorder {
         };
         let (log, at) = match &routed {
             Some(log) => (Cow::Borrowed(log), None),
-            None => (self.ledger.here(&place.log), place.at.as_ref()),
+            None => (self.ledger.here(&place.log), place.at.as_deref()),
         };
         if let Some(what) = Digested::from_kind(&kind) {
             self.digested(core, &log, at, what, raw, true);
@@ -488,7 +503,7 @@ impl Recorder {
             message: short,
             ..Note::default()
         };
-        log.event(core, "log", place.at.as_ref(), &fields, note);
+        log.event(core, "log", place.at.as_deref(), &fields, note);
     }
 }
 

@@ -130,7 +130,7 @@ impl Recorder {
     /// Under an agent span of the same session; a turn may go on in a trace of its own.
     fn settle_under<'a>(&self, cell: &Cell, log: Arc<SessionLog>, at: &'a At) -> Settled<'a> {
         let next = match cell.kind() {
-            _ if !at.trace.is_full(&self.roots.limits) => None,
+            _ if !at.trace.is_full(&self.roots.limits, cell.start.steady) => None,
             SpanKind::Run => None,
             SpanKind::Turn => Some(self.trace_after(at)),
             _ => self.trace_of_made_up(cell, &log, at),

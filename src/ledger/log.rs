@@ -34,7 +34,7 @@ use super::segment::Segment;
 use super::trace::Trace;
 use crate::event::{Fields, Ids, Marks, SpanKind, Totals};
 use crate::redact::write_string;
-use append::is_out_of_files;
+use append::{About, is_out_of_files};
 use made_up::MadeUp;
 use spans::mark_counted;
 
@@ -111,6 +111,8 @@ struct State {
     /// Turns of libraries that have none of their own.
     made_up: Vec<MadeUp>,
     checkpoint_at: u64,
+    /// The time of the line that was appended last.
+    last_ts: u64,
     /// What is to be said of sending in the segment that takes up what a dead writer left.
     recovering: Option<Option<Arc<str>>>,
     line: Vec<u8>,
@@ -240,19 +242,13 @@ impl SessionLog {
             parent: None,
             ..at.ids
         });
-        self.append(
-            core,
-            state,
-            kind,
-            at.and_then(|at| at.turn),
-            ids,
-            |out, _| {
-                if late {
-                    out.extend_from_slice(b"\"late\":true,");
-                }
-                fields.write_members(out);
-            },
-        );
+        let about = About::now(kind, at.and_then(|at| at.turn), ids);
+        self.append(core, state, about, |out, _| {
+            if late {
+                out.extend_from_slice(b"\"late\":true,");
+            }
+            fields.write_members(out);
+        });
     }
 
     /// A `model_usage` event: counts unless the model call it belongs to says better.
@@ -260,7 +256,9 @@ impl SessionLog {
         let mut state = self.lock();
         let state = &mut *state;
         match at.and_then(|at| state.spans.get_mut(&at.ids.span)) {
-            Some(span) if span.kind == SpanKind::Model => span.event_usage.merge(usage),
+            Some(span) if span.kind == SpanKind::Model => {
+                span.event_usage.get_or_insert_default().merge(usage);
+            }
             _ => {
                 state.totals.add_usage(usage);
                 if let Some(at) = at {
@@ -298,7 +296,8 @@ impl SessionLog {
             ..at.ids
         });
         let turn = at.and_then(|at| at.turn);
-        let written = self.append(core, state, what.kind(), turn, ids, |out, _| {
+        let about = About::now(what.kind(), turn, ids);
+        let written = self.append(core, state, about, |out, _| {
             out.extend_from_slice(b"\"digest\":");
             write_string(digest, out);
             out.push(b',');

@@ -25,9 +25,9 @@ pub(crate) struct OpenSpan {
     pub fields: Fields,
     /// What the OpenTelemetry API said of a span of ours.
     pub attributes: Option<Box<Fields>>,
-    pub usage: UsageText,
+    pub usage: Option<Box<UsageText>>,
     /// From `model_usage` events inside it; counts where its own result has none.
-    pub event_usage: Usage,
+    pub event_usage: Option<Box<Usage>>,
     pub outcome: Outcome,
     /// The last permission decided inside it said no.
     pub denied: bool,
@@ -35,6 +35,8 @@ pub(crate) struct OpenSpan {
     pub counted: bool,
     /// The segment that holds its open line.
     pub opened_seg: u32,
+    /// It opens in the call that made it, with little to write: its start is now.
+    pub just_made: bool,
     /// Its open line could not be written yet.
     pub lost: bool,
     /// Its parent was opened by this process in this session.
@@ -66,12 +68,13 @@ impl OpenSpan {
             start,
             fields: Fields::default(),
             attributes: None,
-            usage: UsageText::default(),
-            event_usage: Usage::default(),
+            usage: None,
+            event_usage: None,
             outcome: Outcome::Unset,
             denied: false,
             counted: false,
             opened_seg: 0,
+            just_made: false,
             lost: false,
             parent_here: false,
             parent_remote: false,
@@ -144,6 +147,20 @@ impl OpenSpan {
             out.pop();
         }
         out.extend_from_slice(b"},");
+    }
+
+    /// Takes over what is known of its usage.
+    pub fn add_usage(&mut self, newer: UsageText) {
+        self.usage.get_or_insert_default().merge(newer);
+    }
+
+    /// What it used: by its own word, or, where a model call has none, by the events inside it.
+    pub fn used(&self) -> Option<&Usage> {
+        match &self.usage {
+            Some(usage) if self.kind != SpanKind::Model || !usage.is_empty() => Some(&usage.usage),
+            _ if self.kind == SpanKind::Model => self.event_usage.as_deref(),
+            _ => None,
+        }
     }
 
     /// A link with what was said of it.
@@ -231,9 +248,9 @@ impl OpenSpan {
         if let Some(attributes) = &self.attributes {
             write_object("attributes", attributes, out);
         }
-        if !self.usage.is_empty() {
+        if let Some(usage) = self.usage.as_ref().filter(|usage| !usage.is_empty()) {
             out.extend_from_slice(b"\"usage\":{");
-            self.usage.write_members(out);
+            usage.write_members(out);
             out.extend_from_slice(b"},");
         }
     }

@@ -72,9 +72,9 @@ impl Trace {
         self.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
     }
 
-    /// Whether what comes next had better go on in another trace.
-    pub fn is_full(&self, limits: &TraceLimits) -> bool {
+    /// Whether what comes next, at this time of the steady clock, had better go on in another trace.
+    pub fn is_full(&self, limits: &TraceLimits, now: u64) -> bool {
         self.bytes.load(Ordering::Relaxed) >= limits.bytes
-            || u128::from(steady_ns().saturating_sub(self.started)) >= limits.time.as_nanos()
+            || u128::from(now.saturating_sub(self.started)) >= limits.time.as_nanos()
     }
 }

@@ -71,13 +71,10 @@ impl Instruments {
                 said.field("gen_ai.provider.name", "provider_id");
                 said.field("gen_ai.request.model", "model_id");
                 said.field("gen_ai.response.model", "response_model");
-                let usage = match span.usage.is_empty() {
-                    true => &span.event_usage,
-                    false => &span.usage.usage,
-                };
+                let usage = span.used();
                 let used = [
-                    ("input", usage.input_tokens),
-                    ("output", usage.output_tokens),
+                    ("input", usage.and_then(|usage| usage.input_tokens)),
+                    ("output", usage.and_then(|usage| usage.output_tokens)),
                 ];
                 for (kind, count) in used {
                     let Some(count) = count else { continue };

@@ -18,7 +18,7 @@ pub(crate) struct Within {
     // A context that somebody keeps must not keep the writer alive.
     recorder: Weak<Recorder>,
     pub log: Arc<SessionLog>,
-    pub at: At,
+    pub at: Arc<At>,
 }
 
 impl Within {
@@ -38,7 +38,7 @@ impl Within {
     pub fn place(&self) -> Place {
         Place {
             log: Arc::clone(&self.log),
-            at: Some(self.at.clone()),
+            at: Some(Arc::clone(&self.at)),
         }
     }
 }
@@ -51,7 +51,7 @@ pub(crate) fn context_of(recorder: &Arc<Recorder>, place: &Place, base: &Context
     let within = Arc::new(Within {
         recorder: Arc::downgrade(recorder),
         log: Arc::clone(&place.log),
-        at: at.clone(),
+        at: Arc::clone(at),
     });
     let span = AgentSpan {
         context: RemoteContext {

@@ -166,7 +166,7 @@ impl SessionRun {
     pub fn parent(mut self, remote: RemoteContext) -> Self {
         self.under = Under {
             span: None,
-            parent: Some(Parent::Remote(remote)),
+            parent: Some(Parent::Remote(Box::new(remote))),
         };
         self
     }

@@ -42,6 +42,38 @@ impl Lost {
     }
 }
 
+/// What a line says beside its payload.
+#[derive(Clone, Copy)]
+pub(super) struct About<'a> {
+    /// When it is appended.
+    pub now: u64,
+    pub kind: &'a str,
+    pub turn: Option<u32>,
+    pub ids: Option<Ids>,
+}
+
+impl<'a> About<'a> {
+    pub fn now(kind: &'a str, turn: Option<u32>, ids: Option<Ids>) -> Self {
+        let now = wall_ns();
+        Self {
+            now,
+            kind,
+            turn,
+            ids,
+        }
+    }
+
+    /// A line about the segment it stands in.
+    fn segment(kind: &'a str, now: u64) -> Self {
+        Self {
+            now,
+            kind,
+            turn: None,
+            ids: None,
+        }
+    }
+}
+
 impl SessionLog {
     /// Appends one line. Whether the kernel has it, be it without its newline. `write` is told the segment it goes to, and
     /// is called again if that turns out to be another.
@@ -49,12 +81,11 @@ impl SessionLog {
         self: &Arc<Self>,
         core: &Core,
         state: &mut State,
-        kind: &str,
-        turn: Option<u32>,
-        ids: Option<Ids>,
+        about: About<'_>,
         write: impl Fn(&mut Vec<u8>, u32),
     ) -> bool {
-        let now = wall_ns();
+        let now = about.now;
+        state.last_ts = now;
         self.used.store(true, Ordering::Relaxed);
         let mut payload = std::mem::take(&mut state.payload);
         payload.clear();
@@ -67,7 +98,7 @@ impl SessionLog {
                     payload.clear();
                     write(&mut payload, state.seg());
                 }
-                self.put(core, state, now, kind, turn, ids, &payload)
+                self.put(core, state, about, &payload)
             });
         payload.shrink_to(256 * 1024);
         state.payload = payload;
@@ -95,7 +126,7 @@ impl SessionLog {
                         segment.events += 1;
                     }
                 } else {
-                    state.gap.add(kind, 1, now, &lost.cause);
+                    state.gap.add(about.kind, 1, now, &lost.cause);
                 }
                 Counters::add(&core.counters.failed, 1);
                 core.note_error(&lost.cause);
@@ -145,7 +176,7 @@ impl SessionLog {
         if state.gap.count > 0 {
             let mut out = Vec::new();
             state.gap.write(&mut out);
-            self.put_owed(core, state, now, "gap", None, None, &out)?;
+            self.put_owed(core, state, About::segment("gap", now), &out)?;
             let told = std::mem::take(&mut state.gap);
             state.marks.gap(told.count);
             if let Some(segment) = &mut state.segment {
@@ -160,7 +191,7 @@ impl SessionLog {
         if state.segment.as_ref().is_some_and(|s| !s.has_head) {
             let policy = state.segment.as_ref().and_then(|s| s.policy.clone());
             let head = core.segment_head(self.implicit, policy.as_deref());
-            self.put_owed(core, state, now, "segment", None, None, &head)?;
+            self.put_owed(core, state, About::segment("segment", now), &head)?;
             if let Some(segment) = &mut state.segment {
                 segment.has_head = true;
                 segment.head_size = segment.size;
@@ -214,18 +245,21 @@ impl SessionLog {
             let Some(span) = state.spans.get(&id) else {
                 continue;
             };
-            let (kind, turn, ids) = (span.open_kind, span.turn, span.ids);
+            let about = About {
+                now,
+                kind: span.open_kind,
+                turn: span.turn,
+                ids: Some(span.ids),
+            };
             let (mut out, mut short) = (Vec::new(), Vec::new());
             span.write_open(true, &mut out);
             span.write_start(true, &mut short);
-            match self.put_owed(core, state, now, kind, turn, Some(ids), &out) {
+            match self.put_owed(core, state, about, &out) {
                 // It must not keep everything else from being written.
-                Err(lost) if lost.too_long => {
-                    match self.put_owed(core, state, now, kind, turn, Some(ids), &short) {
-                        Err(lost) if lost.too_long => {}
-                        other => other?,
-                    }
-                }
+                Err(lost) if lost.too_long => match self.put_owed(core, state, about, &short) {
+                    Err(lost) if lost.too_long => {}
+                    other => other?,
+                },
                 other => other?,
             }
             let seg = state.seg();
@@ -236,7 +270,12 @@ impl SessionLog {
         }
         state.lost_opens = false;
         while let Some(close) = state.lost_closes.first() {
-            let (kind, turn, ids) = (close.kind, close.turn, close.ids);
+            let about = About {
+                now,
+                kind: close.kind,
+                turn: close.turn,
+                ids: Some(close.ids),
+            };
             let mut out = b"\"start\":\"".to_vec();
             write_time(close.start, 9, &mut out);
             let rest = format!(
@@ -245,7 +284,7 @@ impl SessionLog {
             );
             out.extend_from_slice(rest.as_bytes());
             out.extend_from_slice(&close.sending);
-            match self.put_owed(core, state, now, kind, turn, Some(ids), &out) {
+            match self.put_owed(core, state, about, &out) {
                 Err(lost) if lost.too_long => {}
                 other => other?,
             }
@@ -327,35 +366,27 @@ impl SessionLog {
     }
 
     /// A line that has to come before others: there but for its newline is there.
-    #[allow(clippy::too_many_arguments)]
     fn put_owed(
         self: &Arc<Self>,
         core: &Core,
         state: &mut State,
-        now: u64,
-        kind: &str,
-        turn: Option<u32>,
-        ids: Option<Ids>,
+        about: About<'_>,
         payload: &[u8],
     ) -> Result<(), Lost> {
-        match self.put(core, state, now, kind, turn, ids, payload) {
+        match self.put(core, state, about, payload) {
             Err(lost) if lost.whole => Ok(()),
             other => other,
         }
     }
 
-    #[allow(clippy::too_many_arguments)]
     pub(super) fn put(
         self: &Arc<Self>,
         core: &Core,
         state: &mut State,
-        now: u64,
-        kind: &str,
-        turn: Option<u32>,
-        ids: Option<Ids>,
+        about: About<'_>,
         payload: &[u8],
     ) -> Result<(), Lost> {
-        self.make_room(core, state, now, payload.len() as u64)?;
+        self.make_room(core, state, about.now, payload.len() as u64)?;
         let Some(segment) = &mut state.segment else {
             return Err(Lost::because("no segment".into()));
         };
@@ -375,11 +406,11 @@ impl SessionLog {
         let head = Head {
             seg: segment.number,
             seq: segment.next_seq,
-            ts: now,
-            kind,
+            ts: about.now,
+            kind: about.kind,
             session: &self.id_json,
-            turn,
-            ids,
+            turn: about.turn,
+            ids: about.ids,
         };
         head.write(line);
         line.extend_from_slice(payload);
@@ -464,7 +495,7 @@ impl SessionLog {
             write_string(digest, &mut out);
         }
         out.extend_from_slice(b"],");
-        if let Err(lost) = self.put(core, state, now, "checkpoint", None, None, &out) {
+        if let Err(lost) = self.put(core, state, About::segment("checkpoint", now), &out) {
             // Nothing is lost: the next one says the same and more.
             core.note_error(&lost.cause);
         }

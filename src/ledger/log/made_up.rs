@@ -125,7 +125,7 @@ pub(super) fn heard_from(state: &mut State, span: &OpenSpan) {
         return;
     }
     let failed = span.outcome == Outcome::Error || span.fields.contains("error");
-    let said = !span.usage.is_empty()
+    let said = span.usage.as_ref().is_some_and(|usage| !usage.is_empty())
         || ["response_id", "response_model", "finish_reason"]
             .iter()
             .any(|name| span.fields.contains(name));

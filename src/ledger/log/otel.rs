@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::super::Core;
 use super::super::open_span::{OpenSpan, write_object};
-use super::{At, LINE_HEAD, SessionLog};
+use super::{About, At, LINE_HEAD, SessionLog};
 use crate::event::Fields;
 
 impl SessionLog {
@@ -17,19 +17,13 @@ impl SessionLog {
             Some(span) => span.attributes.get_or_insert_default().merge(attributes),
             None => late = at.generation == self.generation,
         }
-        self.append(
-            core,
-            state,
-            "span_update",
-            at.turn,
-            Some(at.ids),
-            |out, _| {
-                if late {
-                    out.extend_from_slice(b"\"late\":true,");
-                }
-                write_object("attributes", attributes, out);
-            },
-        );
+        let about = About::now("span_update", at.turn, Some(at.ids));
+        self.append(core, state, about, |out, _| {
+            if late {
+                out.extend_from_slice(b"\"late\":true,");
+            }
+            write_object("attributes", attributes, out);
+        });
         at.trace.count(state.payload.len() + LINE_HEAD);
     }
 

@@ -11,7 +11,7 @@ use super::super::clock::{steady_ns, wall_ns};
 #[cfg(feature = "mirror")]
 use super::super::outbox;
 use super::super::recovery::{self, DeadSpan};
-use super::{LAST_BACKOFF_NS, SessionLog, State};
+use super::{About, LAST_BACKOFF_NS, SessionLog, State};
 
 impl SessionLog {
     /// Closes what dead writers of this session left open. How many spans that were.
@@ -77,7 +77,8 @@ impl SessionLog {
         let mut closed = 0;
         for dead in spans {
             let kind = "interrupted";
-            let written = self.append(core, state, kind, dead.turn, Some(dead.ids), |out, _| {
+            let about = About::now(kind, dead.turn, Some(dead.ids));
+            let written = self.append(core, state, about, |out, _| {
                 dead.write(out);
             });
             closed += usize::from(written);

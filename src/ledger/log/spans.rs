@@ -3,14 +3,14 @@
 use std::sync::Arc;
 
 use super::super::Core;
-use super::super::clock::steady_ns;
+use super::super::clock::{steady_ns, wall_ns};
 use super::super::digested::Digested;
 use super::super::gap::{LOST_CLOSES, LostClose};
 use super::super::open_span::{OpenSpan, link_json, write_fields};
 #[cfg(feature = "metrics")]
 use super::measure;
-use super::{At, LINE_HEAD, SessionLog, State, made_up};
-use crate::event::{Fields, Outcome, SpanKind, UsageText};
+use super::{About, At, LINE_HEAD, SessionLog, State, made_up};
+use crate::event::{FieldRole, Fields, Outcome, RawFields, SpanKind, UsageText};
 
 impl SessionLog {
     /// Opens a span. Returns the turn it belongs to and that turn's span: for a turn, its own.
@@ -81,22 +81,45 @@ impl SessionLog {
         let (turn, turn_span) = (span.turn, span.turn_span);
         let parent = span.ids.parent.filter(|_| span.parent_here);
         let late = parent.is_some_and(|parent| !state.spans.contains_key(&parent));
-        let written = self.append(
-            core,
-            state,
-            span.open_kind,
+        let mut about = About {
+            now: span.start.wall,
+            kind: span.open_kind,
             turn,
-            Some(span.ids),
-            |out, _| {
-                span.write_open(late, out);
-            },
-        );
+            ids: Some(span.ids),
+        };
+        // Lines are in the order of their times.
+        if !span.just_made || about.now <= state.last_ts {
+            about.now = wall_ns();
+        }
+        let written = self.append(core, state, about, |out, _| span.write_open(late, out));
         span.trace.count(state.payload.len() + LINE_HEAD);
         span.lost = !written;
         state.lost_opens |= !written;
         span.opened_seg = if written { state.seg() } else { 0 };
         state.spans.insert(span.ids.span, span);
         (turn, turn_span)
+    }
+
+    /// Adds fields to an open span that say how it went and ride on its close line. `false`: there
+    /// is more to do than that.
+    pub fn add_outcomes(&self, core: &Core, at: &At, raw: &RawFields) -> bool {
+        // What is long is cleaned before the lock is taken.
+        if at.kind.writes_outcomes_at_once()
+            || !raw.is_short()
+            || !raw
+                .names()
+                .all(|name| at.kind.role(name) == FieldRole::Outcome)
+        {
+            return false;
+        }
+        let mut state = self.lock();
+        let Some(span) = state.spans.get_mut(&at.ids.span) else {
+            return false;
+        };
+        core.clean(&self.dir, |cleaner| {
+            span.fields.add_clean(raw, Some(at.kind), cleaner)
+        });
+        true
     }
 
     /// Takes fields over that were recorded on an open span. `at_once` are those that a crash
@@ -127,7 +150,7 @@ impl SessionLog {
         if let Some(span) = open {
             span.fields.merge(fields);
             if let Some(usage) = usage {
-                span.usage.merge(*usage);
+                span.add_usage(*usage);
             }
             if outcome != Outcome::Unset {
                 span.outcome = outcome;
@@ -140,36 +163,30 @@ impl SessionLog {
         if !some_at_once && usage_members.is_empty() && links.is_empty() {
             return;
         }
-        self.append(
-            core,
-            state,
-            "span_update",
-            at.turn,
-            Some(at.ids),
-            |out, _| {
-                if late {
-                    out.extend_from_slice(b"\"late\":true,");
-                }
-                if some_at_once {
-                    write_fields(kind, fields, all_at_once, out);
-                }
-                if !usage_members.is_empty() {
-                    out.extend_from_slice(b"\"usage\":{");
-                    out.extend_from_slice(&usage_members);
-                    out.extend_from_slice(b"},");
-                }
-                if !links.is_empty() {
-                    out.extend_from_slice(b"\"links\":[");
-                    for (index, (trace, id)) in links.iter().enumerate() {
-                        if index > 0 {
-                            out.push(b',');
-                        }
-                        out.extend_from_slice(&link_json(*trace, *id));
+        let about = About::now("span_update", at.turn, Some(at.ids));
+        self.append(core, state, about, |out, _| {
+            if late {
+                out.extend_from_slice(b"\"late\":true,");
+            }
+            if some_at_once {
+                write_fields(kind, fields, all_at_once, out);
+            }
+            if !usage_members.is_empty() {
+                out.extend_from_slice(b"\"usage\":{");
+                out.extend_from_slice(&usage_members);
+                out.extend_from_slice(b"},");
+            }
+            if !links.is_empty() {
+                out.extend_from_slice(b"\"links\":[");
+                for (index, (trace, id)) in links.iter().enumerate() {
+                    if index > 0 {
+                        out.push(b',');
                     }
-                    out.extend_from_slice(b"],");
+                    out.extend_from_slice(&link_json(*trace, *id));
                 }
-            },
-        );
+                out.extend_from_slice(b"],");
+            }
+        });
         at.trace.count(state.payload.len() + LINE_HEAD);
     }
 
@@ -231,7 +248,8 @@ impl SessionLog {
             out
         });
         let kind = span.kind.close_kind();
-        let written = self.append(core, state, kind, span.turn, Some(span.ids), |out, seg| {
+        let about = About::now(kind, span.turn, Some(span.ids));
+        let written = self.append(core, state, about, |out, seg| {
             span.write_close(seg, duration, outcome, out);
             if let Some(totals) = &totals {
                 out.extend_from_slice(totals);
@@ -281,15 +299,14 @@ fn count_close(state: &mut State, span: &OpenSpan, outcome: Outcome) {
     if outcome == Outcome::Error {
         state.totals.errors += 1;
     }
-    let usage = match span.kind {
-        SpanKind::Model if span.usage.is_empty() => &span.event_usage,
-        SpanKind::Model | SpanKind::Turn | SpanKind::Run => &span.usage.usage,
-        _ => return,
-    };
-    if usage.is_empty() && !span.counted {
+    if !matches!(span.kind, SpanKind::Model | SpanKind::Turn | SpanKind::Run) {
         return;
     }
-    if !span.counted {
+    let usage = span.used().filter(|usage| !usage.is_empty());
+    if usage.is_none() && !span.counted {
+        return;
+    }
+    if let Some(usage) = usage.filter(|_| !span.counted) {
         state.totals.add_usage(usage);
         // It was finished before what is inside it, and has spoken for all of that.
         let id = Some(span.ids.span);
