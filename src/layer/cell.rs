@@ -110,7 +110,7 @@ pub(crate) struct Cell {
     entered: AtomicBool,
     closed: AtomicBool,
     #[cfg(feature = "mirror")]
-    context: OnceLock<opentelemetry::Context>,
+    context: Decided<opentelemetry::Context>,
     /// How far a recognised model call has told its conversation.
     pub talk: Mutex<Option<Box<Talk>>>,
 }
@@ -152,7 +152,7 @@ impl Cell {
             entered: AtomicBool::new(false),
             closed: AtomicBool::new(false),
             #[cfg(feature = "mirror")]
-            context: OnceLock::new(),
+            context: Decided::later(),
         }
     }
 
@@ -220,7 +220,16 @@ impl Cell {
         }
     }
 
-    /// Makes it a context of the OpenTelemetry API, once it is open.
+    /// Makes it a context of the OpenTelemetry API, if it is open already.
+    #[cfg(feature = "mirror")]
+    pub fn begin_context(&mut self, recorder: &Arc<super::Recorder>) {
+        if let Some(place) = self.place() {
+            let context = crate::otel::context_of(recorder, place, &crate::otel::base());
+            self.context = Decided::now(context);
+        }
+    }
+
+    /// The same once it is open.
     #[cfg(feature = "mirror")]
     pub fn give_context(&self, recorder: &Arc<super::Recorder>) {
         if let Some(place) = self.place() {

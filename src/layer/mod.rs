@@ -123,7 +123,7 @@ where
         self.recorder.begin(&mut cell, raw, at_once);
         #[cfg(feature = "mirror")]
         if self.recorder.context {
-            cell.give_context(&self.recorder);
+            cell.begin_context(&self.recorder);
         }
         if let Some(span) = ctx.span(id) {
             span.extensions_mut().replace(Arc::new(cell));

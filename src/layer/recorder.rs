@@ -169,16 +169,13 @@ impl Recorder {
                 Some(cell.meta.level().as_str()),
             );
         }
-        let mut agent = Fields::default();
-        if let Some(name) = span.fields.get("agent").filter(|_| kind == SpanKind::Run) {
-            agent.set("agent", name);
-        }
-        let (turn, turn_span) = log.open(core, span);
+        let agent = match kind {
+            SpanKind::Run => span.fields.get("agent").map(<[u8]>::to_vec),
+            _ => None,
+        };
+        (at.turn, at.turn_span) = log.open(core, span);
         if kind == SpanKind::Run {
-            self.tell_parent(core, &cell.parent, &log, agent);
-        }
-        (at.turn, at.turn_span) = (turn, turn_span);
-        if kind == SpanKind::Run {
+            self.tell_parent(core, &cell.parent, &log, agent.as_deref());
             at.run = Some((ids.trace, ids.span));
         }
         if let Some(told) = told {
@@ -193,20 +190,18 @@ impl Recorder {
 
     /// Says in the parent's session that a subagent began: whoever reads that one alone must see
     /// where the work went on.
-    fn tell_parent(&self, core: &Core, parent: &Parent, child: &SessionLog, mut agent: Fields) {
+    fn tell_parent(&self, core: &Core, parent: &Parent, child: &SessionLog, agent: Option<&[u8]>) {
         let Parent::Place(place) = parent else { return };
         if place.log.id == child.id {
             return;
         }
-        agent.set_str("child_session_id", &child.id);
-        let log = self.ledger.here(&place.log);
-        log.event(
-            core,
-            "subagent",
-            place.at.as_deref(),
-            &agent,
-            Note::default(),
-        );
+        let mut fields = Fields::default();
+        if let Some(agent) = agent {
+            fields.set("agent", agent);
+        }
+        fields.set_str("child_session_id", &child.id);
+        let (log, at) = (self.ledger.here(&place.log), place.at.as_deref());
+        log.event(core, "subagent", at, &fields, Note::default());
     }
 
     /// Fields recorded on a span.

@@ -275,10 +275,13 @@ impl OpenSpan {
         if self.fields.contains("error") {
             return Outcome::Error;
         }
-        match (self.kind, self.fields.get("action")) {
-            (SpanKind::Permission, Some(b"\"allow\"")) => Outcome::Ok,
-            (SpanKind::Permission, Some(b"\"deny\"")) => Outcome::Denied,
-            (SpanKind::Tool, _) if self.denied => Outcome::Denied,
+        match self.kind {
+            SpanKind::Permission => match self.fields.get("action") {
+                Some(b"\"allow\"") => Outcome::Ok,
+                Some(b"\"deny\"") => Outcome::Denied,
+                _ => Outcome::Unset,
+            },
+            SpanKind::Tool if self.denied => Outcome::Denied,
             _ => Outcome::Unset,
         }
     }

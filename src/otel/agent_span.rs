@@ -13,7 +13,7 @@ use crate::ledger::{At, Note, SessionLog};
 
 /// The agent span that a context lies in. It stays in contexts derived from it, whichever span is
 /// current there: so a span of the API knows its session when it starts.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Within {
     // A context that somebody keeps must not keep the writer alive.
     recorder: Weak<Recorder>,
@@ -23,8 +23,8 @@ pub(crate) struct Within {
 
 impl Within {
     /// The one that a context lies in.
-    pub fn of(context: &Context) -> Option<&Arc<Self>> {
-        context.get::<Arc<Self>>()
+    pub fn of(context: &Context) -> Option<&Self> {
+        context.get::<Self>()
     }
 
     pub fn recorder(&self) -> Option<Arc<Recorder>> {
@@ -48,18 +48,18 @@ pub(crate) fn context_of(recorder: &Arc<Recorder>, place: &Place, base: &Context
     let Some(at) = &place.at else {
         return base.clone();
     };
-    let within = Arc::new(Within {
+    let within = Within {
         recorder: Arc::downgrade(recorder),
         log: Arc::clone(&place.log),
         at: Arc::clone(at),
-    });
+    };
     let span = AgentSpan {
         context: RemoteContext {
             remote: false,
             ..RemoteContext::of(at)
         }
         .to_span_context(),
-        within: Arc::clone(&within),
+        within: within.clone(),
     };
     base.with_value(within).with_span(span)
 }
@@ -68,13 +68,13 @@ pub(crate) fn context_of(recorder: &Arc<Recorder>, place: &Place, base: &Context
 #[derive(Debug)]
 struct AgentSpan {
     context: SpanContext,
-    within: Arc<Within>,
+    within: Within,
 }
 
 impl AgentSpan {
     fn record(&self, fields: &RawFields, outcome: Outcome, links: &[(u128, u64)]) {
         if let Some(recorder) = self.within.recorder() {
-            let Within { log, at, .. } = &*self.within;
+            let Within { log, at, .. } = &self.within;
             recorder.record_at(log, at, fields, None, outcome, links);
         }
     }

@@ -31,7 +31,6 @@ pub(crate) use agent_span::{Within, context_of};
 pub(crate) use attached::{attach, detach};
 pub(crate) use sampling::Sampling;
 
-use std::sync::Arc;
 
 use opentelemetry::Context;
 use opentelemetry::trace::{SpanContext, SpanId, TraceContextExt, TraceFlags, TraceId, TraceState};
@@ -69,7 +68,7 @@ impl RemoteContext {
 /// What is current for the OpenTelemetry API on this thread.
 pub(crate) enum Current {
     /// An agent span of ours, or a span inside one.
-    Agent(Arc<Within>),
+    Agent(Within),
     /// A span that has nothing to do with ours.
     Other(RemoteContext),
 }
@@ -78,7 +77,7 @@ pub(crate) fn current() -> Option<Current> {
     let look = |context: &Context| {
         let span = RemoteContext::from_span_context(context.span().span_context())?;
         Some(match Within::of(context) {
-            Some(within) if within.at.ids.trace == span.trace => Current::Agent(Arc::clone(within)),
+            Some(within) if within.at.ids.trace == span.trace => Current::Agent(within.clone()),
             _ => Current::Other(span),
         })
     };

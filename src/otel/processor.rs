@@ -50,7 +50,7 @@ use crate::ledger::{Moment, OpenSpan, Trace};
 #[derive(Debug, Default)]
 pub struct LedgerProcessor {
     /// Where the spans that are open belong.
-    open: Mutex<HashMap<SpanId, Arc<Within>>>,
+    open: Mutex<HashMap<SpanId, Within>>,
 }
 
 impl LedgerProcessor {
@@ -59,7 +59,7 @@ impl LedgerProcessor {
         Self::default()
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<SpanId, Arc<Within>>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<SpanId, Within>> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -74,7 +74,7 @@ impl SpanProcessor for LedgerProcessor {
         };
         recorder.open_otel(within, &data);
         self.lock()
-            .insert(span.span_context().span_id(), Arc::clone(within));
+            .insert(span.span_context().span_id(), within.clone());
     }
 
     fn on_end(&self, data: SpanData) {

@@ -373,20 +373,21 @@ impl SessionLog {
         about: About<'_>,
         payload: &[u8],
     ) -> Result<(), Lost> {
+        self.make_room(core, state, about.now, payload.len() as u64)?;
         match self.put(core, state, about, payload) {
             Err(lost) if lost.whole => Ok(()),
             other => other,
         }
     }
 
-    pub(super) fn put(
+    /// Writes a line to the segment, which has been made ready for it.
+    fn put(
         self: &Arc<Self>,
         core: &Core,
         state: &mut State,
         about: About<'_>,
         payload: &[u8],
     ) -> Result<(), Lost> {
-        self.make_room(core, state, about.now, payload.len() as u64)?;
         let Some(segment) = &mut state.segment else {
             return Err(Lost::because("no segment".into()));
         };
@@ -495,7 +496,8 @@ impl SessionLog {
             write_string(digest, &mut out);
         }
         out.extend_from_slice(b"],");
-        if let Err(lost) = self.put(core, state, About::segment("checkpoint", now), &out) {
+        let about = About::segment("checkpoint", now);
+        if let Err(lost) = self.put_owed(core, state, about, &out) {
             // Nothing is lost: the next one says the same and more.
             core.note_error(&lost.cause);
         }
