@@ -209,6 +209,21 @@ fn a_remark_of_jaegers_is_no_attribute_that_somebody_added() {
 }
 
 #[test]
+fn a_span_without_length_that_jaeger_made_a_nanosecond_long_is_no_difference() {
+    let mut expected = expected("short");
+    expected.span.end_time_unix_nano = expected.span.start_time_unix_nano;
+    let mut stretched = held(&expected);
+    stretched.span.end_time_unix_nano += 1;
+    let told = found(&expected, std::slice::from_ref(&stretched));
+    assert_eq!(told.len(), 1);
+    assert_eq!(told[0].what, What::Stretched);
+    assert!(told[0].what.is_known());
+    stretched.span.end_time_unix_nano += 1;
+    let told = found(&expected, &[stretched]);
+    assert_eq!(told[0].what.as_str(), "different");
+}
+
+#[test]
 fn what_is_wrong_with_a_resource_is_said_once_for_all_its_spans() {
     let first = expected("short");
     let mut second = first.clone();

@@ -22,6 +22,33 @@ fn made_ids_have_their_shape_and_sort_by_when_they_were_made() {
 }
 
 #[test]
+fn lines_are_in_the_order_of_their_times_whichever_threads_write_them() {
+    let recording = Recording::new();
+    recording.run(|| {
+        let run = spans::session_run("s", "planner").start();
+        let dispatch = tracing::dispatcher::get_default(tracing::Dispatch::clone);
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    let _ours = tracing::dispatcher::set_default(&dispatch);
+                    for n in 0..200 {
+                        let id = n.to_string();
+                        drop(spans::tool_call("bash", &id).child_of(&run).start());
+                    }
+                });
+            }
+        });
+    });
+    let trace = recording.trace();
+    assert_eq!(trace.all("tool_call").len(), 800);
+    assert!(trace.session("s").is_sorted_by_key(|line| &line.ts));
+    for open in trace.all("tool_call") {
+        let start = open.text("start");
+        assert!(open.ts.trim_end_matches('Z') > start.trim_end_matches('Z'));
+    }
+}
+
+#[test]
 fn a_run_without_an_id_gets_one_and_says_it() {
     let recording = Recording::new();
     recording.run(|| {

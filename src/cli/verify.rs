@@ -180,6 +180,7 @@ fn print(context: &mut Context, report: &Report, backend: Backend) -> Result<(),
         ("copies", "more than once"),
         ("different", "differences"),
         ("cut", "texts cut"),
+        ("stretched", "a nanosecond longer"),
         ("content_removed", "without content"),
     ] {
         let count = report.count(what) as u64;

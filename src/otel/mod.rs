@@ -31,7 +31,6 @@ pub(crate) use agent_span::{Within, context_of};
 pub(crate) use attached::{attach, detach};
 pub(crate) use sampling::Sampling;
 
-
 use opentelemetry::Context;
 use opentelemetry::trace::{SpanContext, SpanId, TraceContextExt, TraceFlags, TraceId, TraceState};
 

@@ -81,9 +81,13 @@ impl SessionLog {
         self: &Arc<Self>,
         core: &Core,
         state: &mut State,
-        about: About<'_>,
+        mut about: About<'_>,
         write: impl Fn(&mut Vec<u8>, u32),
     ) -> bool {
+        // An open line may say a microsecond that is not over yet. A clock that was set back stays so.
+        if state.last_ts.saturating_sub(about.now) <= 1_000 {
+            about.now = about.now.max(state.last_ts);
+        }
         let now = about.now;
         state.last_ts = now;
         self.used.store(true, Ordering::Relaxed);

@@ -81,8 +81,10 @@ impl SessionLog {
         let (turn, turn_span) = (span.turn, span.turn_span);
         let parent = span.ids.parent.filter(|_| span.parent_here);
         let late = parent.is_some_and(|parent| !state.spans.contains_key(&parent));
+        // A microsecond later, which is no more than it took: so a span of which nothing else is
+        // known has not ended before it began.
         let mut about = About {
-            now: span.start.wall,
+            now: span.start.wall.saturating_add(1_000),
             kind: span.open_kind,
             turn,
             ids: Some(span.ids),

@@ -175,7 +175,7 @@ impl Pair {
             &sent.start_time_unix_nano,
             &held.start_time_unix_nano,
         );
-        self.same("end", &sent.end_time_unix_nano, &held.end_time_unix_nano);
+        self.end(sent, held);
         self.same("trace_state", &sent.trace_state, &held.trace_state);
         let (was, is) = (sent.status.clone(), held.status.clone());
         let (was, is) = (was.unwrap_or_default(), is.unwrap_or_default());
@@ -195,6 +195,15 @@ impl Pair {
         );
         self.links(&sent.links, &held.links);
         self.dropped("links", sent.dropped_links_count, held.dropped_links_count);
+    }
+
+    fn end(&mut self, sent: &Span, held: &Span) {
+        let (start, end) = (sent.start_time_unix_nano, sent.end_time_unix_nano);
+        if end <= start && held.end_time_unix_nano == start + 1 {
+            self.found.push(What::Stretched);
+        } else {
+            self.same("end", &end, &held.end_time_unix_nano);
+        }
     }
 
     fn origin(&mut self, sent: &Origin, held: &Held) {

@@ -55,6 +55,8 @@ pub enum What {
         /// How many there were.
         of: usize,
     },
+    /// It has no length, and the backend gave it one: Jaeger makes such a span a nanosecond long.
+    Stretched,
     /// It was too large for a server and was sent again without its content; it says so itself.
     ContentRemoved,
 }
@@ -68,15 +70,17 @@ impl What {
             Self::Copies { .. } => "copies",
             Self::Differs { .. } => "different",
             Self::Cut { .. } => "cut",
+            Self::Stretched => "stretched",
             Self::ContentRemoved => "content_removed",
         }
     }
 
-    /// Whether it is known to happen on the way, and tells nothing that isn't so: a cut, or a copy.
+    /// Whether it is known to happen on the way, and tells nothing that isn't so: a cut, a copy, a
+    /// nanosecond.
     pub const fn is_known(&self) -> bool {
         matches!(
             self,
-            Self::Copies { .. } | Self::Cut { .. } | Self::ContentRemoved
+            Self::Copies { .. } | Self::Cut { .. } | Self::Stretched | Self::ContentRemoved
         )
     }
 }
@@ -102,6 +106,7 @@ impl fmt::Display for What {
                     "{field}: cut by the backend, {left} of {of} bytes are left"
                 )
             }
+            Self::Stretched => f.write_str("end: has no length, held as a nanosecond"),
             Self::ContentRemoved => f.write_str("too large for the server: sent without content"),
         }
     }
@@ -130,7 +135,7 @@ impl Finding {
                 object["left"] = json!(left);
                 object["of"] = json!(of);
             }
-            What::Extra | What::ContentRemoved => {}
+            What::Extra | What::Stretched | What::ContentRemoved => {}
         }
         object
     }
