@@ -341,25 +341,42 @@ fn per_span(plan: &Plan, dir: &Path, report: &mut Report) {
     }
 }
 
-/// What the kernel alone takes for a write of a line's size, to so many files in turns.
-fn bare_write(dir: &Path, files: usize) -> f64 {
-    let dir = dir.join(format!("bare-{files}"));
-    std::fs::create_dir_all(&dir).expect("a directory");
-    let open = |n: usize| {
-        let mut options = File::options();
-        options
-            .create(true)
-            .append(true)
-            .open(dir.join(n.to_string()))
-            .expect("a file")
-    };
-    let mut all: Vec<File> = (0..files).map(open).collect();
-    let line = [b'x'; 700];
-    let mut write = |n: usize| all[n % files].write_all(&line).expect("room");
-    (0..20 * files).for_each(&mut write);
-    let cost = timed(100_000, write).wall;
-    let _ = std::fs::remove_dir_all(&dir);
-    cost
+/// Files that are written to in turns by nobody but the kernel: what a line costs without us.
+struct Bare {
+    dir: std::path::PathBuf,
+    files: Vec<File>,
+}
+
+impl Bare {
+    fn new(dir: &Path, files: usize) -> Self {
+        let dir = dir.join(format!("bare-{files}"));
+        std::fs::create_dir_all(&dir).expect("a directory");
+        let open = |n: usize| {
+            let mut options = File::options();
+            options
+                .create(true)
+                .append(true)
+                .open(dir.join(n.to_string()))
+                .expect("a file")
+        };
+        let files = (0..files).map(open).collect();
+        Self { dir, files }
+    }
+
+    /// The two lines of a tool call, about as long as ours.
+    fn call(&self, n: usize) {
+        let lines = [b'x'; 700];
+        for line in [&lines[..580], &lines] {
+            let mut file = &self.files[n % self.files.len()];
+            file.write_all(line).expect("room");
+        }
+    }
+}
+
+impl Drop for Bare {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.dir);
+    }
 }
 
 /// One session that grows, and its resident memory. All along, another ledger begins new
@@ -418,16 +435,19 @@ fn flat_over_spans(plan: &Plan, dir: &Path, report: &mut Report) {
     });
 }
 
+/// What a span costs, and what the kernel takes for as many bytes.
+#[derive(Clone)]
+struct Lap {
+    ours: f64,
+    kernel: f64,
+}
+
 /// Sessions open side by side, their spans one after the other.
 fn flat_over_sessions(plan: &Plan, dir: &Path, report: &mut Report) {
-    let (one, many) = (bare_write(dir, 1), bare_write(dir, plan.sessions));
-    report.notes.push(format!(
-        "a bare write of 700 bytes: {one:.0} ns to one file, {many:.0} ns to {} in turns; a span is two",
-        plan.sessions
-    ));
     struct Open {
         turns: Vec<Span>,
         _runs: Vec<Span>,
+        bare: Bare,
     }
     let ledger = Ledger::new(dir);
     ledger.round(|| {
@@ -458,27 +478,45 @@ fn flat_over_sessions(plan: &Plan, dir: &Path, report: &mut Report) {
                 let runs: Vec<_> = (0..*count).map(run).collect();
                 let turn = |run| info_span!(parent: run, "session.turn", turn_index = 1);
                 let turns = runs.iter().map(turn).collect();
-                Open { turns, _runs: runs }
+                Open {
+                    turns,
+                    _runs: runs,
+                    bare: Bare::new(dir, *count),
+                }
             })
             .collect();
         for open in &open {
             (0..2 * open.turns.len()).for_each(|n| call(open, n));
+            (0..20 * open.turns.len()).for_each(|n| open.bare.call(n));
         }
-        let mut costs: Vec<Vec<f64>> = vec![Vec::new(); many.len()];
+        let mut costs: Vec<Vec<Lap>> = vec![Vec::new(); many.len()];
         for _ in 0..ROUNDS {
             for (costs, open) in costs.iter_mut().zip(&open) {
-                costs.push(timed(plan.spans / 2, |n| call(open, n)).wall);
+                let ours = timed(plan.spans / 2, |n| call(open, n)).wall;
+                let kernel = timed(plan.spans / 2, |n| open.bare.call(n)).wall;
+                costs.push(Lap { ours, kernel });
             }
         }
         for (count, theirs) in many.iter().zip(&costs).skip(1) {
-            let ratios = theirs.iter().zip(&costs[0]).map(|(many, one)| many / one);
-            report.figures.push(Figure {
-                name: format!("{} sessions in turns: against one", grouped(*count)),
-                value: median(ratios),
-                unit: "x",
-                target: Target::AtMost(1.3),
-            });
+            let mut figure = |how: &str, cost: fn(&Lap) -> f64| {
+                let pairs = theirs.iter().zip(&costs[0]);
+                report.figures.push(Figure {
+                    name: format!("{} sessions in turns{how}: against one", grouped(*count)),
+                    value: median(pairs.map(|(many, one)| cost(many) / cost(one))),
+                    unit: "x",
+                    target: Target::AtMost(1.3),
+                });
+            };
+            figure("", |lap| lap.ours);
+            figure(", the kernel's writes aside", |lap| lap.ours - lap.kernel);
         }
+        let kernel = |of: &[Lap]| median(of.iter().map(|lap| lap.kernel));
+        report.notes.push(format!(
+            "the kernel takes {:.0} ns for a span's two writes to one file, {:.0} ns to {} files in turns",
+            kernel(&costs[0]),
+            kernel(&costs[costs.len() - 1]),
+            grouped(plan.sessions),
+        ));
     });
 }
 
