@@ -1,6 +1,5 @@
 //! Those who are measured, each in a process of its own.
 
-use std::hint::black_box;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -11,17 +10,12 @@ use opentelemetry_sdk::trace::{BatchConfigBuilder, BatchSpanProcessor, SdkTracer
 use serde_json::{Value, json};
 use spanledger::Builder;
 use spanledger::mirror::{Otlp, Pass, Protocol};
-use tracing::field::Empty;
 use tracing::{Dispatch, Span, dispatcher, info_span};
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::registry;
 
+use super::load::{call, call_ids, call_in, raise_open_files};
 use super::server::{Arrived, clock_ns, now_ns};
-
-/// About 120 bytes.
-const ARGS: &str = r#"{"command":"cargo test --workspace --all-features","workdir":"/home/agent/project","timeout_ms":120000,"login":false}"#;
-/// About 150 bytes.
-const RESULT: &str = "running 42 tests\ntest parser::tests::reads_a_line ... ok\ntest parser::tests::keeps_unknown_members ... ok\n\ntest result: ok. 42 passed; 0 failed; 0 ignored";
 
 /// How long anybody has to send what is left.
 const LONG: Duration = Duration::from_secs(60);
@@ -265,7 +259,7 @@ fn next_start(builder: Builder, load: Load) -> Said {
 
 /// Runs with a turn each, and tool calls in them, one session after the other.
 fn agent(dispatch: Dispatch, load: Load) -> Said {
-    let ids: Vec<_> = (0..1024).map(|n| format!("call_{n:024x}")).collect();
+    let ids = call_ids();
     dispatcher::with_default(&dispatch, || {
         let began_ns = now_ns();
         let run = |n| {
@@ -307,44 +301,6 @@ fn agent(dispatch: Dispatch, load: Load) -> Said {
     })
 }
 
-/// A tool call with seven fields: four at creation, three later; inside the current span.
-fn call(id: &str) {
-    let span = info_span!(
-        "tool.call",
-        tool_id = "bash",
-        tool_call_id = id,
-        tool_type = "function",
-        args = ARGS,
-        result = Empty,
-        exit_code = Empty,
-        truncated = Empty,
-    );
-    finish(&span);
-}
-
-/// The same inside this one.
-fn call_in(turn: &Span, id: &str) {
-    let span = info_span!(
-        parent: turn,
-        "tool.call",
-        tool_id = "bash",
-        tool_call_id = id,
-        tool_type = "function",
-        args = ARGS,
-        result = Empty,
-        exit_code = Empty,
-        truncated = Empty,
-    );
-    finish(&span);
-}
-
-fn finish(span: &Span) {
-    span.in_scope(|| black_box(()));
-    span.record("result", RESULT);
-    span.record("exit_code", 0);
-    span.record("truncated", false);
-}
-
 // ---- tools
 
 /// `VmHWM`, where there is a `/proc`.
@@ -353,18 +309,4 @@ fn peak_bytes() -> u64 {
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
     let kilobytes = line.and_then(|rest| rest.trim().trim_end_matches(" kB").parse::<u64>().ok());
     kilobytes.unwrap_or(0) * 1024
-}
-
-/// A thousand sessions are a thousand files: takes all that the system allows.
-fn raise_open_files() {
-    let mut limit = libc::rlimit {
-        rlim_cur: 0,
-        rlim_max: 0,
-    };
-    // SAFETY: `limit` is a valid place for the answer, and then a valid limit.
-    unsafe {
-        libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit);
-        limit.rlim_cur = limit.rlim_max;
-        libc::setrlimit(libc::RLIMIT_NOFILE, &limit);
-    }
 }

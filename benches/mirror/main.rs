@@ -15,6 +15,8 @@
 #[path = "../common/mod.rs"]
 mod common;
 mod contender;
+#[path = "../common/load.rs"]
+mod load;
 mod report;
 mod server;
 
