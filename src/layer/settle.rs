@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use super::cell::{Cell, Parent};
+use super::cell::{Anchor, Cell, Parent};
 use super::recorder::Recorder;
 use crate::event::{RemoteContext, SpanKind, new_session_id, new_trace_id};
 use crate::ledger::{At, Core, SessionLog, Trace, TraceLimits, fork_generation};
@@ -108,7 +108,8 @@ impl Recorder {
             Parent::Remote(parent) => self.settle_root(cell, log, Some(parent)),
             Parent::Detached => self.settle_root(cell, log, None),
             Parent::Anchored(anchor) if cell.outside.is_none() && log.id == anchor.log.id => {
-                Settled::root(log, Arc::clone(&anchor.trace))
+                let trace = self.anchored_trace(cell, anchor);
+                Settled::root(log, trace)
             }
             Parent::Root | Parent::Session(_) | Parent::Anchored(_) => {
                 if let Some(parent) = &cell.outside {
@@ -127,18 +128,32 @@ impl Recorder {
         }
     }
 
-    /// Under an agent span of the same session; a turn may go on in a trace of its own.
+    /// Under an agent span of the same session, or beside it in the trace that its full one goes on
+    /// in, with a link.
     fn settle_under<'a>(&self, cell: &Cell, log: Arc<SessionLog>, at: &'a At) -> Settled<'a> {
+        let full = at.trace.is_full(&self.roots.limits, cell.start.steady);
+        // In a forked child nobody may wait for its parent's locks.
+        let here = [at.generation, cell.generation] == [fork_generation(); 2];
+        let run = at.run.unwrap_or((at.ids.trace, at.ids.span));
         let next = match cell.kind() {
-            _ if !at.trace.is_full(&self.roots.limits, cell.start.steady) => None,
-            SpanKind::Run => None,
-            SpanKind::Turn => Some(self.trace_after(at)),
-            _ => self.trace_of_made_up(cell, &log, at),
+            _ if !full || !here => None,
+            SpanKind::Turn => Some((self.trace_after(&at.trace), run)),
+            // A run and what was decided about a call stay where they are.
+            SpanKind::Run | SpanKind::Permission => None,
+            _ => match self.made_up_turn(cell, &log, at) {
+                Some(turn) => (turn.trace.id != at.trace.id).then_some((turn.trace, run)),
+                None => {
+                    let begin = || self.trace_after(&at.trace);
+                    let now = cell.start.steady;
+                    let next = at.trace.next(&self.roots.limits, now, begin);
+                    Some((next, (at.ids.trace, at.ids.span)))
+                }
+            },
         };
         match next {
-            Some(trace) => Settled {
+            Some((trace, link)) => Settled {
                 above: Some(at),
-                link: Some(at.run.unwrap_or((at.ids.trace, at.ids.span))),
+                link: Some(link),
                 ..Settled::root(log, trace)
             },
             None => Settled {
@@ -148,25 +163,34 @@ impl Recorder {
         }
     }
 
-    /// A trace to go on in. It is the same work: it is sent if what came before was.
-    fn trace_after(&self, at: &At) -> Arc<Trace> {
-        Trace::new(self.ledger.core(), new_trace_id(), at.trace.sampled, None)
+    /// The trace of what an implicit session holds, or the one that it goes on in.
+    fn anchored_trace(&self, cell: &Cell, anchor: &Anchor) -> Arc<Trace> {
+        let (limits, now) = (&self.roots.limits, cell.start.steady);
+        let here = anchor.log.generation == fork_generation();
+        if !here || !anchor.trace.is_full(limits, now) {
+            return Arc::clone(&anchor.trace);
+        }
+        let begin = || self.trace_after(&anchor.trace);
+        anchor.trace.next(limits, now, begin)
     }
 
-    /// The same for what lies directly in a run whose turns are made up: such a turn is not sent and
+    /// A trace to go on in. It is the same work: it is sent if what came before was.
+    fn trace_after(&self, full: &Trace) -> Arc<Trace> {
+        Trace::new(self.ledger.core(), new_trace_id(), full.sampled, None)
+    }
+
+    /// The turn of what lies directly in a run whose turns are made up. Such a turn is not sent and
     /// can be nobody's parent, so what is in it shares its trace, each linked to the run.
-    fn trace_of_made_up(&self, cell: &Cell, log: &Arc<SessionLog>, at: &At) -> Option<Arc<Trace>> {
-        let outside_turns = at.kind == SpanKind::Run && at.turn.is_none();
-        if !outside_turns || cell.generation != fork_generation() {
+    fn made_up_turn(&self, cell: &Cell, log: &Arc<SessionLog>, at: &At) -> Option<At> {
+        if at.kind != SpanKind::Run || at.turn.is_some() {
             return None;
         }
-        let turn = if cell.kind() == SpanKind::Model && cell.reading.is_some() {
-            let next = self.trace_after(at);
-            log.make_up_turn(self.ledger.core(), cell.start, next, at.run)
+        if cell.kind() == SpanKind::Model && cell.reading.is_some() {
+            let next = self.trace_after(&at.trace);
+            Some(log.make_up_turn(self.ledger.core(), cell.start, next, at.run))
         } else {
-            log.made_up_turn(at.ids.span)?
-        };
-        Some(turn.trace).filter(|trace| trace.id != at.trace.id)
+            log.made_up_turn(at.ids.span)
+        }
     }
 
     fn settle_root<'a>(

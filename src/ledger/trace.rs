@@ -1,7 +1,7 @@
 //! What the spans of one trace share: decided when its root opens, and logged with each of them.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use super::Core;
@@ -20,6 +20,8 @@ pub(crate) struct Trace {
     members: Vec<u8>,
     started: u64,
     bytes: AtomicU64,
+    /// Where it goes on, once it is full.
+    next: Mutex<Option<Arc<Trace>>>,
 }
 
 /// When a trace has become too long for the backends, which cut it without a word.
@@ -59,6 +61,7 @@ impl Trace {
             members,
             started: steady_ns(),
             bytes: AtomicU64::new(0),
+            next: Mutex::new(None),
         })
     }
 
@@ -70,6 +73,21 @@ impl Trace {
     /// Counts a line of one of its spans, in whichever session.
     pub fn count(&self, bytes: usize) {
         self.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
+    }
+
+    /// The trace that this one goes on in at this time, until that is full too; `begin` makes
+    /// another. One for all: what was in one trace side by side stays so.
+    pub fn next(
+        &self,
+        limits: &TraceLimits,
+        now: u64,
+        begin: impl FnOnce() -> Arc<Trace>,
+    ) -> Arc<Trace> {
+        let mut next = self.next.lock().unwrap_or_else(PoisonError::into_inner);
+        match &mut *next {
+            Some(next) if !next.is_full(limits, now) => Arc::clone(next),
+            other => Arc::clone(other.insert(begin())),
+        }
     }
 
     /// Whether what comes next, at this time of the steady clock, had better go on in another trace.

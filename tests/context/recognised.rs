@@ -23,7 +23,13 @@ const HOUR: Duration = Duration::from_secs(3600);
 
 /// Two calls, and a tool with something in it after each.
 fn two_turns() {
+    two_turns_after(|| {});
+}
+
+/// The same after something else in the same run.
+fn two_turns_after(first: impl FnOnce()) {
     let _agent = invoke_agent("adder").entered();
+    first();
     for id in ["c1", "c2"] {
         call(&[text("user", "What is 1 + 1?")], Some("I'll add."));
         tool("add", id);
@@ -31,6 +37,15 @@ fn two_turns() {
         drop(info_span!("plan", gen_ai.operation.name = "plan"));
     }
 }
+
+/// A tool call that alone, by its two lines, is longer than [`LIMIT`].
+fn long_call() {
+    let args = "x".repeat(LIMIT as usize / 2);
+    drop(spans::tool_call("write", "long").args(args).start());
+}
+
+/// Room for all spans of a turn, but not for [`long_call`].
+const LIMIT: u64 = 20_000;
 
 fn limited(bytes: u64) -> impl FnOnce(Builder) -> Builder {
     move |builder| builder.trace_limits(bytes, HOUR)
@@ -54,8 +69,8 @@ fn sent(recording: &Recording) -> Vec<Sent> {
 
 #[test]
 fn when_a_trace_has_grown_long_each_turn_that_is_made_up_goes_on_in_another_one() {
-    let recording = Recording::with(limited(0));
-    recording.run(two_turns);
+    let recording = Recording::with(limited(LIMIT));
+    recording.run(|| two_turns_after(long_call));
     let trace = recording.trace();
     let run = trace.one("session_end");
     let mut seen = BTreeSet::from([run.trace_id.clone()]);
@@ -80,7 +95,7 @@ fn when_a_trace_has_grown_long_each_turn_that_is_made_up_goes_on_in_another_one(
         assert!(plan.parent_span_id.is_some());
     }
     assert_eq!(seen.len(), 3);
-    assert_eq!(sent(&recording).len(), 1 + 2 * 4, "all but the turns");
+    assert_eq!(sent(&recording).len(), 2 + 2 * 4, "all but the turns");
     assert_eq!(recording.guard.health().failed, 0);
 }
 
@@ -126,10 +141,11 @@ fn a_call_that_is_tried_again_is_in_the_trace_of_the_first_try() {
 }
 
 #[test]
-fn inside_a_turn_of_the_agents_own_nothing_goes_on_elsewhere() {
-    let recording = Recording::with(limited(0));
+fn inside_a_turn_of_the_agents_own_a_librarys_calls_stay_in_its_trace() {
+    let recording = Recording::with(limited(LIMIT));
     recording.run(|| {
         let _run = spans::session_run("s", "host").start().entered();
+        long_call();
         let _turn = spans::session_turn().start().entered();
         call(&[text("user", "1 + 1?")], Some("2"));
         let agent = info_span!("invoke_agent", gen_ai.operation.name = "invoke_agent");

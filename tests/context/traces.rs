@@ -1,6 +1,6 @@
 //! Which traces are sent, and where a long one goes on.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use opentelemetry::trace::{Link, SpanKind, TraceId, TraceState};
@@ -8,6 +8,7 @@ use opentelemetry::{Context, KeyValue};
 use opentelemetry_sdk::trace::{Sampler, SamplingDecision, SamplingResult, ShouldSample};
 use serde_json::{Value, json};
 use spanledger::ledger::Line;
+use spanledger::mirror::otlp::Span as Sent;
 use spanledger::{Outcome, SpanExt, spans};
 
 use crate::process::with_env;
@@ -254,6 +255,98 @@ fn when_a_trace_has_grown_long_the_next_turn_is_the_root_of_another_one() {
     }
 }
 
+fn write_file(id: &str) {
+    let args = json!({"text": "x".repeat(6_000)});
+    drop(spans::tool_call("write", id).args(args).start());
+}
+
+/// Nothing hangs from a span of another trace, and no trace is much longer than its limit.
+#[track_caller]
+fn assert_whole_traces(recording: &Recording, limit: usize) {
+    let spans = mapped(&lines(recording.dir.path()), None);
+    let in_trace = |span: &Sent| (span.trace_id.clone(), span.span_id.clone());
+    let all: BTreeSet<_> = spans.iter().map(in_trace).collect();
+    for span in &spans {
+        let parent = (span.trace_id.clone(), span.parent_span_id.clone());
+        assert!(span.parent_span_id.is_empty() || all.contains(&parent));
+    }
+    let mut lengths: BTreeMap<&str, usize> = BTreeMap::new();
+    let trace = recording.trace();
+    for line in of_spans(&trace) {
+        *lengths
+            .entry(line.trace_id.as_deref().unwrap())
+            .or_default() += serde_json::to_string(&line.payload).unwrap().len();
+    }
+    assert!(lengths.len() > 2, "{lengths:?}");
+    let longest = lengths.values().max().unwrap();
+    // The last span of a trace may pass it, by its two lines.
+    assert!(*longest < limit + 2 * 6_500, "{lengths:?}");
+}
+
+#[test]
+fn a_long_run_without_turns_goes_on_in_traces_that_are_linked_to_it() {
+    let recording = Recording::with(|builder| builder.trace_limits(20_000, HOUR));
+    recording.run(|| {
+        let _run = spans::session_run("s", "planner").start().entered();
+        (0..10).for_each(|n| write_file(&n.to_string()));
+    });
+    let trace = recording.trace();
+    let run = trace.one("session_end");
+    let (first, later): (Vec<_>, Vec<_>) = trace
+        .all("tool_result")
+        .into_iter()
+        .partition(|tool| tool.trace_id == run.trace_id);
+    assert_eq!(first.len(), 2);
+    for tool in &later {
+        assert_goes_on_alone(tool, run);
+    }
+    // They share traces as far as there is room.
+    let traces: BTreeSet<_> = later.iter().map(|tool| &tool.trace_id).collect();
+    assert_eq!(traces.len(), 4);
+    assert_whole_traces(&recording, 20_000);
+}
+
+#[test]
+fn a_long_turn_goes_on_in_traces_that_are_linked_to_it_and_calls_stay_whole() {
+    let recording = Recording::with(|builder| builder.trace_limits(20_000, HOUR));
+    recording.run(|| {
+        let _run = spans::session_run("s", "planner").start().entered();
+        let _turn = spans::session_turn().start().entered();
+        for n in 0..10 {
+            let id = n.to_string();
+            let args = json!({"text": "x".repeat(6_000)});
+            let tool = spans::tool_call("write", &id).args(args).start();
+            tool.in_scope(|| drop(spans::permission_evaluate("write").action("allow").start()));
+        }
+    });
+    let trace = recording.trace();
+    let turn = trace.one("turn_end");
+    for (tool, asked) in trace
+        .all("tool_result")
+        .iter()
+        .zip(trace.all("permission_evaluate"))
+    {
+        assert_eq!(tool.turn, Some(1));
+        if tool.trace_id != turn.trace_id {
+            assert_goes_on_alone(tool, turn);
+        }
+        assert_eq!(asked.trace_id, tool.trace_id);
+        assert_eq!(asked.parent_span_id, tool.span_id);
+    }
+    assert_whole_traces(&recording, 20_000);
+}
+
+#[test]
+fn a_long_session_without_a_run_goes_on_in_other_traces() {
+    let recording = Recording::with(|builder| builder.trace_limits(20_000, HOUR));
+    recording.run(|| {
+        let _request = tracing::info_span!("request").entered();
+        (0..10).for_each(|n| write_file(&n.to_string()));
+    });
+    assert_eq!(recording.trace().sessions.len(), 1);
+    assert_whole_traces(&recording, 20_000);
+}
+
 #[test]
 fn a_trace_that_is_old_goes_on_in_another_one() {
     let recording = Recording::with(|builder| builder.trace_limits(u64::MAX, Duration::ZERO));
@@ -391,9 +484,8 @@ fn what_a_fault_made_short_is_still_not_sent_if_its_trace_is_not() {
 fn a_session_of_several_traces_reads_as_one() {
     use spanledger::reader::RawLine;
     use spanledger::session::{Chapters, FindId, IdOf, Store};
-    let limits = |builder: spanledger::Builder| builder.trace_limits(0, HOUR);
-    let recording = Recording::with(limits);
-    recording.run(|| three_turns(1));
+    let recording = Recording::with(|builder| builder.trace_limits(20_000, HOUR));
+    recording.run(|| three_turns(12_000));
     let store = Store::new(recording.dir.path());
     let entry = store.read(&store.dir("s")).unwrap();
     assert_eq!(entry.damages.len(), 0);
