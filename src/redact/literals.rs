@@ -1,15 +1,18 @@
 //! Finding many short literals at once, each as it is or whatever its ASCII case.
 //!
 //! Three bytes, cut to five bits each (which also folds case), are looked up in a table of 32,768
-//! bits that fits the innermost cache. It tells of a literal that starts at the first of them or
-//! one place before, so that only every other place is looked at. Only where the bit is set are
-//! the literals that start so compared. Most texts have few such places, so that this takes a
-//! few bytes per nanosecond and never allocates.
+//! bits that fits the innermost cache: the first two say which word, the third which bit of it. It
+//! tells of a literal that starts at the first of them or one place before, so that only every
+//! other place is looked at. Only where the bit is set are the literals that start so compared.
+//! Most texts have few such places, so that this takes a few bytes per nanosecond and never
+//! allocates.
+
+use super::escape::first_word;
 
 /// Literals, each with what it stands for.
 pub(super) struct Literals<T> {
     /// Which cut triples are the first or the second to fourth byte of a literal.
-    bits: Box<[u64; 512]>,
+    bits: Box<[u32; 1024]>,
     /// For each cut triple one past the index of the bucket of the literals that start so, or 0.
     bucket_of: Box<[u16; 0x8000]>,
     buckets: Vec<Vec<Literal<T>>>,
@@ -90,7 +93,7 @@ impl<T: Copy> Literals<T> {
     /// Literals shorter than [`SHORTEST`] are left out.
     pub(super) fn new(literals: impl IntoIterator<Item = (String, Case, T)>) -> Self {
         let mut all = Self {
-            bits: Box::new([0; 512]),
+            bits: Box::new([0; 1024]),
             bucket_of: Box::new([0; 0x8000]),
             buckets: Vec::new(),
         };
@@ -120,7 +123,7 @@ impl<T: Copy> Literals<T> {
     }
 
     fn mark(&mut self, index: usize) {
-        self.bits[index >> 6] |= 1 << (index & 63);
+        self.bits[index & 1023] |= 1 << (index >> 10);
     }
 
     /// All literals in `text`, overlapping or not, in the order in which they start.
@@ -154,67 +157,72 @@ pub(super) struct Hits<'a, T> {
 }
 
 impl<T> Literals<T> {
-    /// Where in `text` the first literal may start, and the index of the bucket it would be in.
-    fn find(&self, text: &[u8]) -> Option<(usize, usize)> {
-        // The bytes at hand are cut to five bits each, the first one lowest.
-        let hot = |bytes: u64| {
-            let index = (bytes >> 5 & 0x7fff) as usize;
-            self.bits[index >> 6] >> (index & 63) & 1 == 1
-        };
-        let bucket = |bytes: u64| self.bucket_of[(bytes & 0x7fff) as usize].checked_sub(1);
-        let place = |at: usize, bytes: u64| match bucket(bytes) {
-            Some(found) => Some((at, found.into())),
-            None => bucket(bytes >> 5).map(|found| (at + 1, found.into())),
-        };
-        let (first, rest) = text.split_first_chunk::<2>()?;
-        let mut bytes = cut(&[first[0], first[1], 0]) as u64;
-        let (eights, rest) = rest.as_chunks::<8>();
-        for (n, eight) in eights.iter().enumerate() {
-            bytes |= cut_eight(eight) << 10;
-            for pair in 0..4 {
-                if hot(bytes >> (10 * pair))
-                    && let Some(found) = place(8 * n + 2 * pair, bytes >> (10 * pair))
-                {
-                    return Some(found);
-                }
+    /// The first place in `text` where a literal may start, or how many bytes at its end were too
+    /// few to be looked at. By itself, so that all the loop needs is in registers.
+    #[inline(never)]
+    fn find(&self, text: &[u8]) -> Result<usize, usize> {
+        let mut rest = text;
+        // Eight places at a time.
+        while let Some((ten, _)) = rest.split_first_chunk::<10>() {
+            // The bytes from the second on by twos, cut to five bits each and moved together.
+            let eight = first_word(&ten[1..]);
+            let pairs = eight & 0x001f_001f_001f_001f | eight >> 3 & 0x03e0_03e0_03e0_03e0;
+            let thirds = [eight >> 16, eight >> 32, eight >> 48, ten[9].into()];
+            let is_hot = |n: usize| {
+                let bits = self.bits[(pairs >> (16 * n)) as usize & 1023];
+                bits.wrapping_shr(thirds[n] as u32) & 1 == 1
+            };
+            let Some(n) = (0..4).find(|n| is_hot(*n)) else {
+                rest = &rest[8..];
+                continue;
+            };
+            rest = &rest[2 * n..];
+            // A literal starts at one of two places, or at neither.
+            let four = cut_four(first_word(rest) as u32);
+            let starts = |cut: usize| self.bucket_of[cut & 0x7fff] > 0;
+            if starts(four) {
+                return Ok(text.len() - rest.len());
             }
-            bytes >>= 40;
-        }
-        let (pairs, odd) = rest.as_chunks::<2>();
-        let at = 8 * eights.len();
-        for (n, [one, two]) in pairs.iter().enumerate() {
-            bytes |= (cut(&[*one, *two, 0]) << 10) as u64;
-            if hot(bytes)
-                && let Some(found) = place(at + 2 * n, bytes)
-            {
-                return Some(found);
+            if starts(four >> 5) {
+                return Ok(text.len() - rest.len() + 1);
             }
-            bytes >>= 10;
+            rest = &rest[2..];
         }
-        bytes |= u64::from(odd.first()? & 31) << 10;
-        bucket(bytes).map(|found| (at + 2 * pairs.len(), found.into()))
+        Err(rest.len())
     }
 }
 
-impl<T> Hits<'_, T> {
+/// Four bytes cut to five bits each, the first one lowest.
+#[inline]
+fn cut_four(bytes: u32) -> usize {
+    let pairs = bytes & 0x001f_001f | bytes >> 3 & 0x03e0_03e0;
+    (pairs & 0x3ff | pairs >> 6 & 0xf_fc00) as usize
+}
+
+impl<T: Copy> Hits<'_, T> {
     /// Goes to the next place where a literal may start.
+    #[inline]
     fn next_place(&mut self) -> Option<()> {
-        let rest = self.text.get(self.next..)?;
-        let (skipped, bucket) = self.literals.find(rest)?;
-        self.bucket = &self.literals.buckets[bucket];
-        self.head = word(&rest[skipped..]);
-        self.at = self.next + skipped;
+        let text = self.text;
+        self.at = match self.literals.find(text.get(self.next..)?) {
+            Ok(place) => self.next + place,
+            Err(left) if left < SHORTEST => return None,
+            Err(left) => {
+                // The last ones are read as if zeros came after them. A literal that has some of
+                // those is not in the text, and told so when it is compared.
+                let at = text.len() - left;
+                let mut last = [0; 16];
+                last[..8].copy_from_slice(&first_word(&text[at..]).to_le_bytes());
+                last[8] = text.get(at + 8).copied().unwrap_or_default();
+                at + self.literals.find(&last).ok()?
+            }
+        };
         self.next = self.at + 1;
+        self.head = first_word(text.get(self.at..)?) as u32 & 0xff_ffff;
+        let bucket = self.literals.bucket_of[cut_four(self.head)].checked_sub(1)?;
+        self.bucket = &self.literals.buckets[usize::from(bucket)];
         Some(())
     }
-}
-
-/// Eight bytes cut to five bits each, the first one lowest.
-fn cut_eight(bytes: &[u8; 8]) -> u64 {
-    let x = u64::from_le_bytes(*bytes);
-    let x = x & 0x001f_001f_001f_001f | x >> 3 & 0x03e0_03e0_03e0_03e0;
-    let x = x & 0x0000_03ff_0000_03ff | x >> 6 & 0x000f_fc00_000f_fc00;
-    x & 0x000f_ffff | x >> 12 & 0xff_fff0_0000
 }
 
 impl<T: Copy> Iterator for Hits<'_, T> {

@@ -12,7 +12,7 @@ use regex::Regex;
 use super::assign;
 use super::config::{PatternError, Redaction};
 use super::keys::{Keys, NAME_ONLY_STEMS, STEMS};
-use super::literals::{self, Case, Hit, Literals};
+use super::literals::{self, Case, Hit, Hits, Literals};
 use super::mask::{self, MaskKey};
 use super::names::Names;
 use super::places::{self, PROGRAMS};
@@ -144,7 +144,7 @@ impl Redactor {
     /// Whether nothing in a JSON text could even begin to be a secret, names of members and
     /// strings in it included: most are done with here. `pat` is no name inside `path`: the short
     /// ones count only where no small letter follows.
-    pub(super) fn is_clear_json(&self, json: &str) -> bool {
+    pub(super) fn is_clear_json(&self, json: &str, backslashes: bool) -> bool {
         let bytes = json.as_bytes();
         let tells = |hit: Hit<Action>| match hit.what {
             Action::NameOnly => !bytes.get(hit.end).is_some_and(u8::is_ascii_lowercase),
@@ -153,7 +153,7 @@ impl Redactor {
         self.rules.is_empty()
             && !self.keys.has_tiny()
             && !self.literals.hits(bytes).any(tells)
-            && !spells_letters(bytes)
+            && !(backslashes && spells_letters(bytes))
     }
 
     /// Whether the user has patterns of their own.
@@ -166,7 +166,11 @@ impl Redactor {
     pub fn find(&self, text: &str) -> Vec<Found> {
         let mut found = Vec::new();
         if self.shapes && text.len() >= SHORTEST {
-            self.scan(text, &mut found);
+            let mut hits = self.literals.hits(text.as_bytes());
+            // Most texts have none.
+            if let Some(first) = hits.next() {
+                self.scan(text, first, hits, &mut found);
+            }
         }
         if !self.rules.is_empty() {
             self.user_rules(text, &mut found);
@@ -239,7 +243,8 @@ impl Redactor {
             })
     }
 
-    fn scan(&self, text: &str, found: &mut Vec<Found>) {
+    #[inline(never)]
+    fn scan(&self, text: &str, first: Hit<Action>, rest: Hits<'_, Action>, found: &mut Vec<Found>) {
         let bytes = text.as_bytes();
         // Up to where names were dealt with, commands' arguments read, and shapes found.
         let mut names_done = 0;
@@ -254,7 +259,7 @@ impl Redactor {
                 rank,
             });
         };
-        for hit in self.literals.hits(bytes) {
+        for hit in std::iter::once(first).chain(rest) {
             let (start, end) = (hit.start, hit.end);
             match hit.what {
                 Action::Stem if start >= names_done => {
