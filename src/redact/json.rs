@@ -140,17 +140,23 @@ impl Redactor {
     }
 
     /// Cleans a text that `nested` strings are around: as JSON if it is that, else as text.
+    #[inline]
     fn clean_text<'a>(&self, text: &'a str, nested: usize, tally: &mut Tally) -> Cow<'a, str> {
-        if !opens_json(text) || nested >= MOST_NESTED || check::check(text).is_none() {
-            return self.text(text, tally);
+        if opens_json(text) && nested < MOST_NESTED && check::check(text).is_some() {
+            self.clean_json(text, nested, tally)
+        } else {
+            self.text(text, tally)
         }
-        let mut clean = Vec::with_capacity(text.len() + 64);
-        let mut walk = Walk::new(self, text, nested + 1, Room::Anywhere, tally);
+    }
+
+    fn clean_json<'a>(&self, json: &'a str, nested: usize, tally: &mut Tally) -> Cow<'a, str> {
+        let mut clean = Vec::with_capacity(json.len() + 64);
+        let mut walk = Walk::new(self, json, nested + 1, Room::Anywhere, tally);
         walk.run("", &mut clean);
         if walk.changed {
             Cow::Owned(text_of(clean))
         } else {
-            Cow::Borrowed(text)
+            Cow::Borrowed(json)
         }
     }
 }

@@ -19,14 +19,18 @@ pub(super) struct Literals<T> {
 }
 
 struct Literal<T> {
-    /// The first three bytes, in lower case where case is nothing.
+    /// The first four bytes, in lower case where case is nothing. The last is 0 if there are
+    /// only three.
     head: u32,
-    /// The bits that make a text's first three bytes lower case, where case is nothing.
+    /// Which of a text's first four bytes count.
+    mask: u32,
+    /// The bits that make those lower case, where case is nothing.
     fold: u32,
     /// The bytes after those.
     rest: Box<[u8]>,
     case: Case,
     what: T,
+    length: usize,
 }
 
 /// Whether case tells literals from other texts.
@@ -52,35 +56,38 @@ fn cut(triple: &[u8]) -> usize {
         | usize::from(triple[2] & 31) << 10
 }
 
-fn word(triple: &[u8]) -> u32 {
-    u32::from_le_bytes([triple[0], triple[1], triple[2], 0])
-}
-
 impl<T> Literal<T> {
     fn new(literal: &[u8], case: Case, what: T) -> Self {
-        let (head, rest) = literal.split_at(SHORTEST);
-        let upper_bit = |byte: &u8| match case {
+        let (head, rest) = literal.split_at(literal.len().min(4));
+        let word = |byte_of: fn(u8, Case) -> u8| {
+            let mut bytes = [0; 4];
+            let pairs = bytes.iter_mut().zip(head);
+            pairs.for_each(|(byte, of)| *byte = byte_of(*of, case));
+            u32::from_le_bytes(bytes)
+        };
+        let fold = word(|byte, case| match case {
             Case::Any if byte.is_ascii_alphabetic() => 0x20,
             _ => 0,
-        };
-        let fold: Vec<u8> = head.iter().map(upper_bit).collect();
-        let (head, fold) = (word(head), word(&fold));
+        });
         Self {
-            head: head | fold,
+            head: word(|byte, _| byte) | fold,
+            mask: word(|_, _| 0xff),
             fold,
             rest: rest.into(),
             case,
             what,
+            length: literal.len(),
         }
     }
 
-    /// Where it ends in `text`, if that is `at` behind its first three bytes, which were `head`.
+    /// Where it ends in `text`, if it is at `at`, where the four bytes of `head` are.
+    #[inline]
     fn end(&self, head: u32, text: &[u8], at: usize) -> Option<usize> {
-        if head | self.fold != self.head {
+        if head & self.mask | self.fold != self.head {
             return None;
         }
-        let end = at + self.rest.len();
-        let rest = text.get(at..end)?;
+        let end = at + self.length;
+        let rest = text.get(end - self.rest.len()..end)?;
         let same = match self.case {
             Case::AsIs => *rest == *self.rest,
             Case::Any => rest.eq_ignore_ascii_case(&self.rest),
@@ -149,7 +156,7 @@ pub(super) struct Hits<'a, T> {
     text: &'a [u8],
     /// Where the bucket at hand applies.
     at: usize,
-    /// The three bytes there.
+    /// The four bytes there.
     head: u32,
     bucket: &'a [Literal<T>],
     /// Where to look on when the bucket is done.
@@ -218,8 +225,8 @@ impl<T: Copy> Hits<'_, T> {
             }
         };
         self.next = self.at + 1;
-        self.head = first_word(text.get(self.at..)?) as u32 & 0xff_ffff;
-        let bucket = self.literals.bucket_of[cut_four(self.head)].checked_sub(1)?;
+        self.head = first_word(text.get(self.at..)?) as u32;
+        let bucket = self.literals.bucket_of[cut_four(self.head) & 0x7fff].checked_sub(1)?;
         self.bucket = &self.literals.buckets[usize::from(bucket)];
         Some(())
     }
@@ -232,7 +239,7 @@ impl<T: Copy> Iterator for Hits<'_, T> {
         loop {
             while let Some((literal, rest)) = self.bucket.split_first() {
                 self.bucket = rest;
-                if let Some(end) = literal.end(self.head, self.text, self.at + SHORTEST) {
+                if let Some(end) = literal.end(self.head, self.text, self.at) {
                     return Some(Hit {
                         start: self.at,
                         end,
@@ -250,13 +257,16 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    const WORDS: [(&str, Case); 6] = [
+    const WORDS: [(&str, Case); 8] = [
         ("abc", Case::Any),
         ("bca", Case::AsIs),
         ("cA0", Case::AsIs),
         ("ab_c", Case::Any),
         ("aab~caba0", Case::Any),
         ("B00", Case::AsIs),
+        // Cut, these are as the zeros that stand behind a text's end.
+        ("a@ ", Case::AsIs),
+        ("0@ `", Case::Any),
     ];
 
     fn naive(text: &str) -> Vec<(usize, usize, usize)> {
@@ -278,7 +288,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn every_literal_is_found_wherever_it_stands(text in "[a-cA-C_~0]{0,60}") {
+        fn every_literal_is_found_wherever_it_stands(text in "[a-cA-C_~0@ `]{0,60}") {
             let words = (0..).zip(WORDS).map(|(n, (word, case))| (word.to_owned(), case, n));
             let literals = Literals::new(words);
             let hits = literals.hits(text.as_bytes());

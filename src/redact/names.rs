@@ -75,7 +75,7 @@ impl Names {
     fn slot(&self, ends: Ends) -> Option<&OnceLock<Known>> {
         // A multiplication mixes into the highest bits, which say which slot.
         const ODD: u64 = 0x9e37_79b9_7f4a_7c15;
-        let mixed = (ends.0 ^ ends.1.rotate_left(29)).wrapping_mul(ODD);
+        let mixed = (ends.0 ^ ends.1.rotate_left(7)).wrapping_mul(ODD);
         self.0.get((mixed >> 56) as usize % SLOTS)
     }
 }
