@@ -56,6 +56,7 @@ fn digits(slots: &mut [u8], mut value: u32) {
 
 /// The last eight digits of a number, all at once: halves, quarters and then single digits are
 /// parted by multiplications that stand for divisions.
+#[inline]
 pub(super) fn eight_digits(value: u32) -> [u8; 8] {
     let value = u64::from(value % 100_000_000);
     // The first half lowest, as bytes are when they are written.
@@ -75,21 +76,21 @@ thread_local! {
 /// Appends `ns` since 1970 as RFC 3339 in UTC, with 3, 6 or 9 digits after the second.
 pub(crate) fn write_time(ns: u64, decimals: usize, out: &mut Vec<u8>) {
     let (secs, nanos) = (ns / 1_000_000_000, (ns % 1_000_000_000) as u32);
-    let (mut last, mut second) = SECOND.get();
-    if last != secs {
-        (last, second) = (secs, second_text(secs));
-        SECOND.set((last, second));
+    if SECOND.get().0 != secs {
+        spell_second(secs);
     }
-    let mut text = [b'Z'; 30];
-    text[..20].copy_from_slice(&second);
-    text[20] = b'0' + (nanos / 100_000_000) as u8;
-    text[21..29].copy_from_slice(&eight_digits(nanos));
-    let end = 20 + decimals.min(9);
-    text[end] = b'Z';
-    // A copy of known length, and then cut, is cheaper than one of any length.
-    let length = out.len() + end + 1;
-    out.extend_from_slice(&text);
-    out.truncate(length);
+    // Copies of known lengths, and one cut, are cheaper than one of any length.
+    out.extend_from_slice(&SECOND.get().1);
+    let end = out.len() + decimals.min(9);
+    out.push(b'0' + (nanos / 100_000_000) as u8);
+    out.extend_from_slice(&eight_digits(nanos));
+    out.truncate(end);
+    out.push(b'Z');
+}
+
+#[cold]
+fn spell_second(secs: u64) {
+    SECOND.set((secs, second_text(secs)));
 }
 
 /// A second since 1970, up to the point before its fraction.

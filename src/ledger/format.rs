@@ -73,32 +73,28 @@ pub(crate) struct Head<'a> {
 
 #[inline]
 pub(super) fn number(value: u64, out: &mut Vec<u8>) {
-    if value < 10 {
-        return out.push(b'0' + value as u8);
+    match value {
+        0..10 => out.push(b'0' + value as u8),
+        10..EIGHT_DIGITS => short_number(value as u32, out),
+        EIGHT_DIGITS.. => long_number(value, out),
     }
-    long_number(value, out);
+}
+
+/// The first number that has nine.
+const EIGHT_DIGITS: u64 = 100_000_000;
+
+fn short_number(value: u32, out: &mut Vec<u8>) {
+    let digits = u64::from_le_bytes(eight_digits(value));
+    // Without the zeros before it. A copy of known length, and then cut, is the cheapest.
+    let zeros = (digits & (u64::MAX / 255 * 15)).trailing_zeros() / 8;
+    let end = out.len() + 8 - zeros as usize;
+    out.extend_from_slice(&(digits >> (8 * zeros)).to_le_bytes());
+    out.truncate(end);
 }
 
 fn long_number(value: u64, out: &mut Vec<u8>) {
-    const EIGHT: u64 = 100_000_000;
-    let digits = |value: u64| eight_digits((value % EIGHT) as u32);
-    let first = match value {
-        0..EIGHT => value,
-        EIGHT..10_000_000_000_000_000 => value / EIGHT,
-        _ => value / EIGHT / EIGHT,
-    };
-    // Without the zeros before it. A copy of known length, and then cut, is the cheapest.
-    let spelled = u64::from_le_bytes(digits(first));
-    let zeros = (spelled & !(u64::MAX / 255 * u64::from(b'0'))).trailing_zeros() / 8;
-    let length = out.len() + 8 - zeros as usize;
-    out.extend_from_slice(&(spelled >> (8 * zeros)).to_le_bytes());
-    out.truncate(length);
-    if value >= EIGHT * EIGHT {
-        out.extend_from_slice(&digits(value / EIGHT));
-    }
-    if value >= EIGHT {
-        out.extend_from_slice(&digits(value));
-    }
+    number(value / EIGHT_DIGITS, out);
+    out.extend_from_slice(&eight_digits((value % EIGHT_DIGITS) as u32));
 }
 
 impl Head<'_> {

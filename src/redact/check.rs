@@ -139,7 +139,7 @@ pub(super) fn string(bytes: &[u8], at: usize) -> Option<usize> {
 }
 
 /// The same, where a quote is known to stand, noting whether there is a backslash in it.
-#[inline]
+#[inline(always)]
 fn skip_string(bytes: &[u8], at: usize, backslashes: &mut bool) -> Option<usize> {
     let mut at = at + 1;
     loop {

@@ -140,7 +140,7 @@ impl Redactor {
     }
 
     /// Cleans a text that `nested` strings are around: as JSON if it is that, else as text.
-    #[inline]
+    #[inline(always)]
     fn clean_text<'a>(&self, text: &'a str, nested: usize, tally: &mut Tally) -> Cow<'a, str> {
         if opens_json(text) && nested < MOST_NESTED && check::check(text).is_some() {
             self.clean_json(text, nested, tally)

@@ -81,14 +81,21 @@ impl Names {
 }
 
 impl Redactor {
-    /// Looks a field's name up, or remembers it. Only plain words are: no secret is kept for the
-    /// life of the process, and names with numbers in them would soon take all the room.
+    /// Looks a field's name up, or remembers it.
+    #[inline]
     fn known(&self, name: &str) -> Option<&Known> {
         let ends = Ends::of(name);
         let slot = self.names.slot(ends)?;
-        if let Some(known) = slot.get() {
-            return known.is(name, ends).then_some(known);
+        match slot.get() {
+            Some(known) => known.is(name, ends).then_some(known),
+            None => self.learn(slot, name, ends),
         }
+    }
+
+    /// Only plain words are remembered: no secret is kept for the life of the process, and names
+    /// with numbers in them would soon take all the room.
+    #[cold]
+    fn learn<'a>(&self, slot: &'a OnceLock<Known>, name: &str, ends: Ends) -> Option<&'a Known> {
         let plain = |byte| matches!(byte, b'a'..=b'z' | b'_' | b'.');
         if name.len() > LONGEST || !name.bytes().all(plain) {
             return None;
@@ -104,17 +111,14 @@ impl Redactor {
 
     /// Looks at the name of a field.
     pub(crate) fn field<'a>(&self, name: &'a str) -> FieldName<'a> {
-        match self.known(name) {
-            Some(known) => FieldName {
-                text: name,
-                kind: known.kind,
-                plain: known.clean,
-            },
-            None => FieldName {
-                text: name,
-                kind: self.keys.kind(name),
-                plain: false,
-            },
+        let (kind, plain) = match self.known(name) {
+            Some(known) => (known.kind, known.clean),
+            None => (self.keys.kind(name), false),
+        };
+        FieldName {
+            text: name,
+            kind,
+            plain,
         }
     }
 }
