@@ -60,12 +60,12 @@ fn digits(slots: &mut [u8], mut value: u32) {
 pub(super) fn eight_digits(value: u32) -> [u8; 8] {
     let value = u64::from(value % 100_000_000);
     // The first half lowest, as bytes are when they are written.
-    let fours = value / 10_000 | value % 10_000 << 32;
-    let hundreds = (fours * 10_486 >> 20) & 0x0000_007f_0000_007f;
-    let twos = hundreds | (fours - 100 * hundreds) << 16;
-    let tens = (twos * 103 >> 10) & 0x000f_000f_000f_000f;
-    let ones = tens | (twos - 10 * tens) << 8;
-    (ones | u64::MAX / 255 * u64::from(b'0')).to_le_bytes()
+    let fours = (value / 10_000) | ((value % 10_000) << 32);
+    let hundreds = ((fours * 10_486) >> 20) & 0x0000_007f_0000_007f;
+    let twos = hundreds | ((fours - 100 * hundreds) << 16);
+    let tens = ((twos * 103) >> 10) & 0x000f_000f_000f_000f;
+    let ones = tens | ((twos - 10 * tens) << 8);
+    (ones | 0x3030_3030_3030_3030).to_le_bytes()
 }
 
 thread_local! {

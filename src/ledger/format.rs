@@ -73,28 +73,29 @@ pub(crate) struct Head<'a> {
 
 #[inline]
 pub(super) fn number(value: u64, out: &mut Vec<u8>) {
-    match value {
-        0..10 => out.push(b'0' + value as u8),
-        10..EIGHT_DIGITS => short_number(value as u32, out),
-        EIGHT_DIGITS.. => long_number(value, out),
+    if value < 10 {
+        out.push(b'0' + value as u8);
+    } else {
+        several_digits(value, out);
     }
 }
 
-/// The first number that has nine.
-const EIGHT_DIGITS: u64 = 100_000_000;
-
-fn short_number(value: u32, out: &mut Vec<u8>) {
-    let digits = u64::from_le_bytes(eight_digits(value));
+fn several_digits(value: u64, out: &mut Vec<u8>) {
+    if value >= 100_000_000 {
+        return many_digits(value, out);
+    }
+    let digits = u64::from_le_bytes(eight_digits(value as u32));
     // Without the zeros before it. A copy of known length, and then cut, is the cheapest.
-    let zeros = (digits & (u64::MAX / 255 * 15)).trailing_zeros() / 8;
+    let zeros = (digits & 0x0f0f_0f0f_0f0f_0f0f).trailing_zeros() / 8;
     let end = out.len() + 8 - zeros as usize;
     out.extend_from_slice(&(digits >> (8 * zeros)).to_le_bytes());
     out.truncate(end);
 }
 
-fn long_number(value: u64, out: &mut Vec<u8>) {
-    number(value / EIGHT_DIGITS, out);
-    out.extend_from_slice(&eight_digits((value % EIGHT_DIGITS) as u32));
+#[inline(never)]
+fn many_digits(value: u64, out: &mut Vec<u8>) {
+    number(value / 100_000_000, out);
+    out.extend_from_slice(&eight_digits((value % 100_000_000) as u32));
 }
 
 impl Head<'_> {

@@ -143,7 +143,7 @@ impl Redactor {
 
     /// Whether nothing in a JSON text could even begin to be a secret, names of members and
     /// strings in it included: most are done with here. `pat` is no name inside `path`: the short
-    /// ones count only where no small letter follows.
+    /// ones count only where no small letter follows. `backslashes` says whether it has any.
     pub(super) fn is_clear_json(&self, json: &str, backslashes: bool) -> bool {
         let bytes = json.as_bytes();
         let tells = |hit: Hit<Action>| match hit.what {
@@ -153,7 +153,7 @@ impl Redactor {
         self.rules.is_empty()
             && !self.keys.has_tiny()
             && !self.literals.hits(bytes).any(tells)
-            && !(backslashes && spells_letters(bytes))
+            && (!backslashes || !spells_letters(bytes))
     }
 
     /// Whether the user has patterns of their own.
