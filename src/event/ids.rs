@@ -88,15 +88,17 @@ pub fn new_session_id() -> String {
 }
 
 /// Eight digits by arithmetic on all of them at once.
+#[inline]
 fn hex8(id: u32) -> [u8; 8] {
     const ONES: u64 = u64::MAX / 255;
-    let x = u64::from(id);
+    // The first byte lowest, as it is written; each spread over two.
+    let x = u64::from(id.swap_bytes());
     let x = (x | x << 16) & 0x0000_ffff_0000_ffff;
     let x = (x | x << 8) & 0x00ff_00ff_00ff_00ff;
-    let x = (x | x << 4) & (ONES * 15);
+    let x = (x >> 4 | x << 8) & (ONES * 15);
     let letters = (x + ONES * 6) >> 4 & ONES;
     let to_letter = u64::from(b'a' - b'0' - 10);
-    (x + ONES * u64::from(b'0') + letters * to_letter).to_be_bytes()
+    (x + ONES * u64::from(b'0') + letters * to_letter).to_le_bytes()
 }
 
 #[inline]

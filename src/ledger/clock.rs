@@ -54,6 +54,20 @@ fn digits(slots: &mut [u8], mut value: u32) {
     }
 }
 
+/// The last eight digits of a number, all at once: halves, quarters and then single digits are
+/// parted by multiplications that stand for divisions.
+#[inline]
+pub(super) fn eight_digits(value: u32) -> [u8; 8] {
+    let value = u64::from(value % 100_000_000);
+    // The first half lowest, as bytes are when they are written.
+    let fours = (value / 10_000) | ((value % 10_000) << 32);
+    let hundreds = ((fours * 10_486) >> 20) & 0x0000_007f_0000_007f;
+    let twos = hundreds | ((fours - 100 * hundreds) << 16);
+    let tens = ((twos * 103) >> 10) & 0x000f_000f_000f_000f;
+    let ones = tens | ((twos - 10 * tens) << 8);
+    (ones | 0x3030_3030_3030_3030).to_le_bytes()
+}
+
 thread_local! {
     /// The second last written, and how: most times are in the same one.
     static SECOND: Cell<(u64, [u8; 20])> = const { Cell::new((u64::MAX, [0; 20])) };
@@ -62,21 +76,21 @@ thread_local! {
 /// Appends `ns` since 1970 as RFC 3339 in UTC, with 3, 6 or 9 digits after the second.
 pub(crate) fn write_time(ns: u64, decimals: usize, out: &mut Vec<u8>) {
     let (secs, nanos) = (ns / 1_000_000_000, (ns % 1_000_000_000) as u32);
-    let (mut last, mut second) = SECOND.get();
-    if last != secs {
-        (last, second) = (secs, second_text(secs));
-        SECOND.set((last, second));
+    if SECOND.get().0 != secs {
+        spell_second(secs);
     }
-    let mut text = [b'Z'; 30];
-    text[..20].copy_from_slice(&second);
-    digits(&mut text[20..23], nanos / 1_000_000);
-    if decimals > 3 {
-        digits(&mut text[23..26], nanos / 1_000 % 1_000);
-    }
-    if decimals > 6 {
-        digits(&mut text[26..29], nanos % 1_000);
-    }
-    out.extend_from_slice(&text[..21 + decimals.min(9)]);
+    // Copies of known lengths, and one cut, are cheaper than one of any length.
+    out.extend_from_slice(&SECOND.get().1);
+    let end = out.len() + decimals.min(9);
+    out.push(b'0' + (nanos / 100_000_000) as u8);
+    out.extend_from_slice(&eight_digits(nanos));
+    out.truncate(end);
+    out.push(b'Z');
+}
+
+#[cold]
+fn spell_second(secs: u64) {
+    SECOND.set((secs, second_text(secs)));
 }
 
 /// A second since 1970, up to the point before its fraction.
@@ -146,6 +160,7 @@ pub(crate) fn parse_time(text: &str) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
 
     #[test]
     fn a_time_is_written_as_it_is_read() {
@@ -167,6 +182,29 @@ mod tests {
             time_text(1_794_789_065_023_456_789, 3),
             "2026-11-16T00:31:05.023Z"
         );
+    }
+
+    proptest! {
+        #[test]
+        fn a_time_is_spelled_as_the_formatter_does(secs in 0..16_725_225_600u64, nanos in 0..1_000_000_000u32) {
+            let ns = secs * 1_000_000_000 + u64::from(nanos);
+            let whole = format!("{nanos:09}");
+            for decimals in [3, 6, 9] {
+                let text = time_text(ns, decimals);
+                let fraction = format!(".{}Z", &whole[..decimals]);
+                prop_assert_eq!(&text[19..], fraction);
+            }
+            prop_assert_eq!(parse_time(&time_text(ns, 9)), Some(ns));
+        }
+    }
+
+    #[test]
+    fn digits_are_those_of_the_formatter() {
+        for half in 0..10_000 {
+            let value = half * 10_000 + (9_999 - half);
+            let text = format!("{value:08}");
+            assert_eq!(&eight_digits(value)[..], text.as_bytes());
+        }
     }
 
     #[test]

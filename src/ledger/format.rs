@@ -54,7 +54,7 @@ use std::borrow::Cow;
 use serde_json::{Map, Value};
 
 use crate::event::{Ids, SpanKind, hex16, hex32};
-use crate::ledger::clock::write_time;
+use crate::ledger::clock::{eight_digits, write_time};
 
 /// The version of the format that this crate writes, and the newest it reads.
 pub const VERSION: u64 = 1;
@@ -74,20 +74,28 @@ pub(crate) struct Head<'a> {
 #[inline]
 pub(super) fn number(value: u64, out: &mut Vec<u8>) {
     if value < 10 {
-        return out.push(b'0' + value as u8);
+        out.push(b'0' + value as u8);
+    } else {
+        several_digits(value, out);
     }
-    let mut digits = [0u8; 20];
-    let mut at = digits.len();
-    let mut rest = value;
-    loop {
-        at -= 1;
-        digits[at] = b'0' + (rest % 10) as u8;
-        rest /= 10;
-        if rest == 0 {
-            break;
-        }
+}
+
+fn several_digits(value: u64, out: &mut Vec<u8>) {
+    if value >= 100_000_000 {
+        return many_digits(value, out);
     }
-    out.extend_from_slice(&digits[at..]);
+    let digits = u64::from_le_bytes(eight_digits(value as u32));
+    // Without the zeros before it. A copy of known length, and then cut, is the cheapest.
+    let zeros = (digits & 0x0f0f_0f0f_0f0f_0f0f).trailing_zeros() / 8;
+    let end = out.len() + 8 - zeros as usize;
+    out.extend_from_slice(&(digits >> (8 * zeros)).to_le_bytes());
+    out.truncate(end);
+}
+
+#[inline(never)]
+fn many_digits(value: u64, out: &mut Vec<u8>) {
+    number(value / 100_000_000, out);
+    out.extend_from_slice(&eight_digits((value % 100_000_000) as u32));
 }
 
 impl Head<'_> {
@@ -295,5 +303,24 @@ impl Line {
             span: hex(&self.span_id)?,
             parent: hex(&self.parent_span_id),
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn a_number_is_spelled_as_the_formatter_does(value: u64, bits in 0..64) {
+            // Of all lengths, and those where one more digit begins.
+            let tens = 10u64.checked_pow(bits as u32 % 20).unwrap_or_default();
+            for value in [value >> bits, tens, tens - 1] {
+                let mut out = b"x".to_vec();
+                number(value, &mut out);
+                prop_assert_eq!(String::from_utf8(out).unwrap(), format!("x{value}"));
+            }
+        }
     }
 }

@@ -1,6 +1,6 @@
 //! Whether a text is exactly one JSON value, and how deep.
 
-use super::escape::plain_end;
+use super::escape::plain_length;
 
 /// Which of the open containers are objects, or of whatever else there are two kinds: one bit
 /// each, so that a million levels are cheap.
@@ -40,28 +40,54 @@ impl Levels {
     }
 }
 
-/// The greatest depth of the one JSON value that `json` is, if it is one.
-pub(super) fn depth(json: &str) -> Option<usize> {
+/// What is known of a JSON text after it was checked.
+pub(super) struct Checked {
+    /// The greatest depth.
+    pub(super) depth: usize,
+    /// A line ends in it. None can inside a string.
+    pub(super) line_ends: bool,
+    /// A backslash is in it. None can be outside a string.
+    pub(super) backslashes: bool,
+}
+
+/// Checks that `json` is exactly one JSON value.
+pub(super) fn check(json: &str) -> Option<Checked> {
     let bytes = json.as_bytes();
+    let mut checked = Checked {
+        depth: 0,
+        line_ends: false,
+        backslashes: false,
+    };
     let mut levels = Levels::default();
-    let mut deepest = 0;
     let mut at = 0;
+    // Whether the next string is a member's name.
+    let mut names = false;
     loop {
-        at = blanks(bytes, at);
+        at = skip_blanks(bytes, at, &mut checked.line_ends);
         match *bytes.get(at)? {
-            open @ (b'{' | b'[') => {
-                levels.push(open == b'{');
-                deepest = deepest.max(levels.depth());
-                at = blanks(bytes, at + 1);
-                if bytes.get(at) != Some(&if open == b'{' { b'}' } else { b']' }) {
-                    if open == b'{' {
-                        at = member_name(bytes, at)?;
+            b'"' => {
+                at = skip_string(bytes, at, &mut checked.backslashes)?;
+                if names {
+                    at = skip_blanks(bytes, at, &mut checked.line_ends);
+                    if *bytes.get(at)? != b':' {
+                        return None;
                     }
+                    at += 1;
+                    names = false;
+                    continue;
+                }
+            }
+            _ if names => return None,
+            open @ (b'{' | b'[') => {
+                names = open == b'{';
+                levels.push(names);
+                checked.depth = checked.depth.max(levels.depth());
+                at = skip_blanks(bytes, at + 1, &mut checked.line_ends);
+                if bytes.get(at) != Some(&if names { b'}' } else { b']' }) {
                     continue;
                 }
                 // Empty: closed below like any other.
             }
-            b'"' => at = string(bytes, at)?,
             b't' => at = word(bytes, at, b"true")?,
             b'f' => at = word(bytes, at, b"false")?,
             b'n' => at = word(bytes, at, b"null")?,
@@ -69,20 +95,17 @@ pub(super) fn depth(json: &str) -> Option<usize> {
         }
         // A value has ended; so may the containers around it.
         loop {
-            at = blanks(bytes, at);
+            at = skip_blanks(bytes, at, &mut checked.line_ends);
             if levels.depth() == 0 {
-                return (at == bytes.len()).then_some(deepest);
+                return (at == bytes.len()).then_some(checked);
             }
-            match (*bytes.get(at)?, levels.in_object()) {
+            names = levels.in_object();
+            match (*bytes.get(at)?, names) {
                 (b'}', true) | (b']', false) => {
                     levels.pop();
                     at += 1;
                 }
-                (b',', true) => {
-                    at = member_name(bytes, blanks(bytes, at + 1))?;
-                    break;
-                }
-                (b',', false) => {
+                (b',', _) => {
                     at += 1;
                     break;
                 }
@@ -93,16 +116,18 @@ pub(super) fn depth(json: &str) -> Option<usize> {
 }
 
 /// The first byte from `at` on that is no JSON white space.
-pub(super) fn blanks(bytes: &[u8], mut at: usize) -> usize {
-    while matches!(bytes.get(at), Some(b' ' | b'\t' | b'\n' | b'\r')) {
+pub(super) fn blanks(bytes: &[u8], at: usize) -> usize {
+    skip_blanks(bytes, at, &mut false)
+}
+
+/// The same, noting whether a line ends there.
+#[inline]
+fn skip_blanks(bytes: &[u8], mut at: usize, line_ends: &mut bool) -> usize {
+    while let Some(blank @ (b' ' | b'\t' | b'\n' | b'\r')) = bytes.get(at) {
+        *line_ends |= matches!(blank, b'\n' | b'\r');
         at += 1;
     }
     at
-}
-
-fn member_name(bytes: &[u8], at: usize) -> Option<usize> {
-    let at = blanks(bytes, string(bytes, at)?);
-    (bytes.get(at) == Some(&b':')).then_some(at + 1)
 }
 
 /// The end of the string that starts at `at`.
@@ -110,21 +135,30 @@ pub(super) fn string(bytes: &[u8], at: usize) -> Option<usize> {
     if bytes.get(at) != Some(&b'"') {
         return None;
     }
+    skip_string(bytes, at, &mut false)
+}
+
+/// The same, where a quote is known to stand, noting whether there is a backslash in it.
+#[inline(always)]
+fn skip_string(bytes: &[u8], at: usize, backslashes: &mut bool) -> Option<usize> {
     let mut at = at + 1;
     loop {
-        at = plain_end(bytes, at);
+        at += plain_length(bytes.get(at..)?);
         match *bytes.get(at)? {
             b'"' => return Some(at + 1),
-            b'\\' => match *bytes.get(at + 1)? {
-                b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't' => at += 2,
-                b'u' => {
-                    if !bytes.get(at + 2..at + 6)?.iter().all(u8::is_ascii_hexdigit) {
-                        return None;
+            b'\\' => {
+                *backslashes = true;
+                match *bytes.get(at + 1)? {
+                    b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't' => at += 2,
+                    b'u' => {
+                        if !bytes.get(at + 2..at + 6)?.iter().all(u8::is_ascii_hexdigit) {
+                            return None;
+                        }
+                        at += 6;
                     }
-                    at += 6;
+                    _ => return None,
                 }
-                _ => return None,
-            },
+            }
             _ => return None,
         }
     }

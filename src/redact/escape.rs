@@ -23,53 +23,75 @@ const fn escapes() -> [u8; 256] {
     table
 }
 
-/// Where the first byte from `at` on is that can't stand in a JSON string as it is: a quote, a
-/// backslash or a control character. Eight bytes at a time, by arithmetic that sets the highest
+/// The first eight bytes, the first one lowest, with zeros for those that are missing.
+#[inline]
+pub(super) fn first_word(bytes: &[u8]) -> u64 {
+    if let Some(eight) = bytes.first_chunk() {
+        return u64::from_le_bytes(*eight);
+    }
+    let place = |at: usize, part: u32| u64::from(part) << (8 * at);
+    let length = bytes.len();
+    // Parts that overlap say the same where they do.
+    if let (Some(first), Some(last)) = (bytes.first_chunk(), bytes.last_chunk()) {
+        return place(0, u32::from_le_bytes(*first)) | place(length - 4, u32::from_le_bytes(*last));
+    }
+    let byte = |at: usize| bytes.get(at).map_or(0, |byte| place(at, (*byte).into()));
+    byte(0) | byte(1) | byte(2)
+}
+
+/// How many bytes there are before the first that can't stand in a JSON string as it is: a quote,
+/// a backslash or a control character. Eight bytes at a time, by arithmetic that sets the highest
 /// bit of each such byte, and of no byte before the first.
-pub(super) fn plain_end(bytes: &[u8], at: usize) -> usize {
+#[inline]
+pub(super) fn plain_length(bytes: &[u8]) -> usize {
     const ONES: u64 = u64::MAX / 255;
     const TOPS: u64 = ONES << 7;
-    let below = |x: u64, limit: u8| x.wrapping_sub(ONES * u64::from(limit)) & !x & TOPS;
-    let is = |x: u64, byte: u8| below(x ^ (ONES * u64::from(byte)), 1);
-    let mut at = at;
-    let mut rest = bytes.get(at..).unwrap_or_default();
+    let below = |x: u64, limit: u8| x.wrapping_sub(ONES * u64::from(limit));
+    let special = |x: u64| {
+        // With this bit turned, the quote comes right after the control characters.
+        let low = below(x ^ (ONES * 2), b' ' + 1);
+        let backslash = below(x ^ (ONES * u64::from(b'\\')), 1);
+        (low | backslash) & !x & TOPS
+    };
+    let mut rest = bytes;
     while let Some((eight, more)) = rest.split_first_chunk() {
-        let x = u64::from_le_bytes(*eight);
-        let special = below(x, b' ') | is(x, b'"') | is(x, b'\\');
+        let special = special(u64::from_le_bytes(*eight));
         if special != 0 {
-            return at + special.trailing_zeros() as usize / 8;
+            return bytes.len() - rest.len() + special.trailing_zeros() as usize / 8;
         }
-        (at, rest) = (at + 8, more);
+        rest = more;
     }
-    let special = |byte: &u8| ESCAPES[usize::from(*byte)] != 0;
-    at + rest.iter().position(special).unwrap_or(rest.len())
+    // Of the last few, the zero behind them is found if nothing else is.
+    let special = special(first_word(rest));
+    bytes.len() - rest.len() + special.trailing_zeros() as usize / 8
 }
 
 /// Writes `text` as a JSON string with its quotes, on one line.
 pub(crate) fn write_string(text: &str, out: &mut Vec<u8>) {
-    let bytes = text.as_bytes();
-    out.reserve(bytes.len() + 2);
+    let mut rest = text.as_bytes();
+    out.reserve(rest.len() + 2);
     out.push(b'"');
-    let mut start = 0;
     loop {
-        let at = plain_end(bytes, start);
-        out.extend_from_slice(&bytes[start..at]);
-        let Some(&byte) = bytes.get(at) else {
+        let (plain, special) = rest.split_at(plain_length(rest));
+        out.extend_from_slice(plain);
+        let Some((byte, more)) = special.split_first() else {
             break;
         };
-        start = at + 1;
-        let escape = ESCAPES[usize::from(byte)];
-        out.push(b'\\');
-        if escape == b'u' {
-            const DIGITS: &[u8; 16] = b"0123456789abcdef";
-            out.extend_from_slice(b"u00");
-            out.push(DIGITS[usize::from(byte >> 4)]);
-            out.push(DIGITS[usize::from(byte & 15)]);
-        } else {
-            out.push(escape);
-        }
+        write_escape(*byte, out);
+        rest = more;
     }
     out.push(b'"');
+}
+
+fn write_escape(byte: u8, out: &mut Vec<u8>) {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    match ESCAPES[usize::from(byte)] {
+        b'u' => {
+            let (high, low) = (usize::from(byte >> 4), usize::from(byte & 15));
+            out.extend_from_slice(&[b'\\', b'u', b'0', b'0', DIGITS[high], DIGITS[low]]);
+        }
+        letter => out.extend_from_slice(&[b'\\', letter]),
+    }
 }
 
 /// The content of a JSON string, and whether its spelling may be kept: a lone half of a
@@ -195,11 +217,27 @@ mod tests {
         }
 
         #[test]
-        fn what_must_be_escaped_is_found(bytes in prop::collection::vec(any::<u8>(), 0..40), at in 0..40usize) {
+        fn what_must_be_escaped_is_found(
+            bytes in prop::collection::vec(prop_oneof![any::<u8>(), 0x1fu8..0x24, 0x5b..0x5eu8], 0..40),
+        ) {
             let special = |byte: &u8| matches!(byte, 0..0x20 | b'"' | b'\\');
-            let at = at.min(bytes.len());
-            let first = bytes[at..].iter().position(special).map_or(bytes.len(), |n| at + n);
-            prop_assert_eq!(plain_end(&bytes, at), first);
+            // From every place, so that the last few are met in all lengths.
+            for at in 0..=bytes.len() {
+                let rest = &bytes[at..];
+                let first = rest.iter().position(special).unwrap_or(rest.len());
+                prop_assert_eq!(plain_length(rest), first);
+                let mut word = [0; 8];
+                let length = rest.len().min(8);
+                word[..length].copy_from_slice(&rest[..length]);
+                prop_assert_eq!(first_word(rest), u64::from_le_bytes(word));
+            }
+        }
+
+        #[test]
+        fn a_text_is_escaped_as_serde_json_does(text in "[ab\"\\\\\u{0}-\u{20}é😀]{0,40}") {
+            let mut out = Vec::new();
+            write_string(&text, &mut out);
+            prop_assert_eq!(String::from_utf8(out).unwrap(), serde_json::to_string(&text).unwrap());
         }
     }
 }

@@ -109,18 +109,18 @@ impl Redactor {
         out: &mut Vec<u8>,
         tally: &mut Tally,
     ) -> Result<(), NotJson> {
-        let depth = check::depth(json).ok_or(NotJson)?;
+        let checked = check::check(json).ok_or(NotJson)?;
         let start = out.len();
-        if depth <= limits.depth
+        if checked.depth <= limits.depth
             && !too_long(json.len(), limits)
-            && memchr::memchr2(b'\n', b'\r', json.as_bytes()).is_none()
+            && !checked.line_ends
             && !name.is_sensitive()
-            && self.is_clear_json(json)
+            && self.is_clear_json(json, checked.backslashes)
         {
             out.extend_from_slice(json.trim_ascii().as_bytes());
             return Ok(());
         }
-        if depth > limits.depth {
+        if checked.depth > limits.depth {
             let mut clean = Vec::with_capacity(json.len());
             Walk::new(self, json, 0, Room::Anywhere, tally).run(name.text, &mut clean);
             let clean = text_of(clean);
@@ -140,17 +140,23 @@ impl Redactor {
     }
 
     /// Cleans a text that `nested` strings are around: as JSON if it is that, else as text.
+    #[inline(always)]
     fn clean_text<'a>(&self, text: &'a str, nested: usize, tally: &mut Tally) -> Cow<'a, str> {
-        if !opens_json(text) || nested >= MOST_NESTED || check::depth(text).is_none() {
-            return self.text(text, tally);
+        if opens_json(text) && nested < MOST_NESTED && check::check(text).is_some() {
+            self.clean_json(text, nested, tally)
+        } else {
+            self.text(text, tally)
         }
-        let mut clean = Vec::with_capacity(text.len() + 64);
-        let mut walk = Walk::new(self, text, nested + 1, Room::Anywhere, tally);
+    }
+
+    fn clean_json<'a>(&self, json: &'a str, nested: usize, tally: &mut Tally) -> Cow<'a, str> {
+        let mut clean = Vec::with_capacity(json.len() + 64);
+        let mut walk = Walk::new(self, json, nested + 1, Room::Anywhere, tally);
         walk.run("", &mut clean);
         if walk.changed {
             Cow::Owned(text_of(clean))
         } else {
-            Cow::Borrowed(text)
+            Cow::Borrowed(json)
         }
     }
 }

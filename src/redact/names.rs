@@ -2,10 +2,11 @@
 
 use std::sync::OnceLock;
 
+use super::escape::first_word;
 use super::keys::Kind;
 use super::scan::Redactor;
 
-const SLOTS: usize = 128;
+const SLOTS: usize = 256;
 /// Longest name that is remembered.
 const LONGEST: usize = 32;
 
@@ -14,6 +15,7 @@ pub(super) struct Names(Box<[OnceLock<Known>]>);
 
 struct Known {
     name: Box<str>,
+    ends: Ends,
     kind: Option<Kind>,
     /// It holds no secret itself.
     clean: bool,
@@ -39,53 +41,84 @@ impl FieldName<'_> {
     }
 }
 
+/// The first and the last eight bytes of a name, or the whole of a shorter one twice: for most
+/// names that, with the length, is all there is to compare.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Ends(u64, u64);
+
+impl Ends {
+    #[inline]
+    fn of(name: &str) -> Self {
+        let first = first_word(name.as_bytes());
+        match name.as_bytes().last_chunk() {
+            Some(last) => Self(first, u64::from_le_bytes(*last)),
+            None => Self(first, first),
+        }
+    }
+}
+
+impl Known {
+    #[inline]
+    fn is(&self, name: &str, ends: Ends) -> bool {
+        self.name.len() == name.len()
+            && self.ends == ends
+            && (name.len() <= 16 || *self.name == *name)
+    }
+}
+
 impl Names {
     pub(super) fn new() -> Self {
         Self((0..SLOTS).map(|_| OnceLock::new()).collect())
     }
 
-    fn slot(&self, name: &str) -> Option<&OnceLock<Known>> {
-        let bytes = name.as_bytes();
-        let (&first, &last) = (bytes.first()?, bytes.last()?);
-        let mix = |sum: usize, byte: u8| sum.wrapping_mul(31).wrapping_add(byte.into());
-        let sum = mix(mix(mix(bytes.len(), first), bytes[bytes.len() / 2]), last);
-        self.0.get(sum % SLOTS)
+    #[inline]
+    fn slot(&self, ends: Ends) -> Option<&OnceLock<Known>> {
+        // A multiplication mixes into the highest bits, which say which slot.
+        const ODD: u64 = 0x9e37_79b9_7f4a_7c15;
+        let mixed = (ends.0 ^ ends.1.rotate_left(7)).wrapping_mul(ODD);
+        self.0.get((mixed >> 56) as usize % SLOTS)
     }
 }
 
 impl Redactor {
-    /// Looks a field's name up, or remembers it. Only plain words are: no secret is kept for the
-    /// life of the process, and names with numbers in them would soon take all the room.
+    /// Looks a field's name up, or remembers it.
+    #[inline]
     fn known(&self, name: &str) -> Option<&Known> {
-        let slot = self.names.slot(name)?;
-        if let Some(known) = slot.get() {
-            return (*known.name == *name).then_some(known);
+        let ends = Ends::of(name);
+        let slot = self.names.slot(ends)?;
+        match slot.get() {
+            Some(known) => known.is(name, ends).then_some(known),
+            None => self.learn(slot, name, ends),
         }
+    }
+
+    /// Only plain words are remembered: no secret is kept for the life of the process, and names
+    /// with numbers in them would soon take all the room.
+    #[cold]
+    fn learn<'a>(&self, slot: &'a OnceLock<Known>, name: &str, ends: Ends) -> Option<&'a Known> {
         let plain = |byte| matches!(byte, b'a'..=b'z' | b'_' | b'.');
         if name.len() > LONGEST || !name.bytes().all(plain) {
             return None;
         }
         let known = slot.get_or_init(|| Known {
             name: name.into(),
+            ends,
             kind: self.keys.kind(name),
             clean: self.find(name).is_empty(),
         });
-        (*known.name == *name).then_some(known)
+        known.is(name, ends).then_some(known)
     }
 
     /// Looks at the name of a field.
     pub(crate) fn field<'a>(&self, name: &'a str) -> FieldName<'a> {
-        match self.known(name) {
-            Some(known) => FieldName {
-                text: name,
-                kind: known.kind,
-                plain: known.clean,
-            },
-            None => FieldName {
-                text: name,
-                kind: self.keys.kind(name),
-                plain: false,
-            },
+        let (kind, plain) = match self.known(name) {
+            Some(known) => (known.kind, known.clean),
+            None => (self.keys.kind(name), false),
+        };
+        FieldName {
+            text: name,
+            kind,
+            plain,
         }
     }
 }

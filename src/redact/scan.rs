@@ -12,7 +12,7 @@ use regex::Regex;
 use super::assign;
 use super::config::{PatternError, Redaction};
 use super::keys::{Keys, NAME_ONLY_STEMS, STEMS};
-use super::literals::{self, Case, Hit, Literals};
+use super::literals::{self, Case, Hit, Hits, Literals};
 use super::mask::{self, MaskKey};
 use super::names::Names;
 use super::places::{self, PROGRAMS};
@@ -143,8 +143,8 @@ impl Redactor {
 
     /// Whether nothing in a JSON text could even begin to be a secret, names of members and
     /// strings in it included: most are done with here. `pat` is no name inside `path`: the short
-    /// ones count only where no small letter follows.
-    pub(super) fn is_clear_json(&self, json: &str) -> bool {
+    /// ones count only where no small letter follows. `backslashes` says whether it has any.
+    pub(super) fn is_clear_json(&self, json: &str, backslashes: bool) -> bool {
         let bytes = json.as_bytes();
         let tells = |hit: Hit<Action>| match hit.what {
             Action::NameOnly => !bytes.get(hit.end).is_some_and(u8::is_ascii_lowercase),
@@ -153,7 +153,7 @@ impl Redactor {
         self.rules.is_empty()
             && !self.keys.has_tiny()
             && !self.literals.hits(bytes).any(tells)
-            && !spells_letters(bytes)
+            && (!backslashes || !spells_letters(bytes))
     }
 
     /// Whether the user has patterns of their own.
@@ -164,9 +164,30 @@ impl Redactor {
     /// All secrets in `text`, sorted, no two overlapping in what is masked.
     #[must_use]
     pub fn find(&self, text: &str) -> Vec<Found> {
-        let mut found = Vec::new();
+        let mut hits = self.literals.hits(text.as_bytes());
+        let first = self.first_hit(text, &mut hits);
+        self.find_from(text, first, hits)
+    }
+
+    /// The first of `hits` in a text in which there may be a secret at all.
+    #[inline]
+    fn first_hit(&self, text: &str, hits: &mut Hits<'_, Action>) -> Option<Hit<Action>> {
         if self.shapes && text.len() >= SHORTEST {
-            self.scan(text, &mut found);
+            hits.next()
+        } else {
+            None
+        }
+    }
+
+    fn find_from(
+        &self,
+        text: &str,
+        first: Option<Hit<Action>>,
+        rest: Hits<'_, Action>,
+    ) -> Vec<Found> {
+        let mut found = Vec::new();
+        if let Some(first) = first {
+            self.scan(text, std::iter::once(first).chain(rest), &mut found);
         }
         if !self.rules.is_empty() {
             self.user_rules(text, &mut found);
@@ -182,15 +203,26 @@ impl Redactor {
     /// What a mask replaced may have hidden where the next secret starts, so the result is looked
     /// at again until nothing more is found: masking it once more never changes anything.
     #[must_use]
+    #[inline]
     pub fn text<'a>(&self, text: &'a str, tally: &mut Tally) -> Cow<'a, str> {
+        let mut hits = self.literals.hits(text.as_bytes());
+        let first = self.first_hit(text, &mut hits);
+        // Most texts are done with here.
+        if first.is_none() && self.rules.is_empty() {
+            return Cow::Borrowed(text);
+        }
+        self.masked(text, self.find_from(text, first, hits), tally)
+    }
+
+    fn masked<'a>(&self, text: &'a str, mut found: Vec<Found>, tally: &mut Tally) -> Cow<'a, str> {
         let mut clean = Cow::Borrowed(text);
         for _ in 0..MOST_ROUNDS {
-            let found = self.find(&clean);
             if found.is_empty() {
                 break;
             }
             tally.masked += found.len() as u64;
             clean = Cow::Owned(self.replaced(&clean, &found));
+            found = self.find(&clean);
         }
         clean
     }
@@ -239,7 +271,7 @@ impl Redactor {
             })
     }
 
-    fn scan(&self, text: &str, found: &mut Vec<Found>) {
+    fn scan(&self, text: &str, hits: impl Iterator<Item = Hit<Action>>, found: &mut Vec<Found>) {
         let bytes = text.as_bytes();
         // Up to where names were dealt with, commands' arguments read, and shapes found.
         let mut names_done = 0;
@@ -254,7 +286,7 @@ impl Redactor {
                 rank,
             });
         };
-        for hit in self.literals.hits(bytes) {
+        for hit in hits {
             let (start, end) = (hit.start, hit.end);
             match hit.what {
                 Action::Stem if start >= names_done => {
