@@ -7,7 +7,7 @@ use super::content::{self, Measure};
 use super::origin::Limits;
 use super::otlp::{AnyValue, KeyValue};
 use super::wire::{Key, Val, put_attribute};
-use crate::reader::RawValue;
+use crate::reader::{RawValue, has_backslash};
 
 /// How deep objects are taken apart into attributes of their own.
 const DEEPEST: usize = 4;
@@ -24,7 +24,7 @@ pub(super) fn key_value(key: impl Into<String>, value: Val<'_>) -> KeyValue {
 
 /// A member's name as it was given.
 pub(super) fn member_name(raw: &str) -> Cow<'_, str> {
-    if raw.contains('\\')
+    if has_backslash(raw.as_bytes())
         && let Ok(name) = serde_json::from_str(&format!("\"{raw}\""))
     {
         return Cow::Owned(name);
@@ -223,10 +223,11 @@ impl<'a> Attributes<'a> {
             let mut met = 0u64;
             let before = |at: usize| list[..at].iter().any(|(other, _)| *other == list[at].0);
             for (at, (key, _)) in list.iter().enumerate() {
-                if at >= self.ours && met & key.mark() != 0 && before(at) {
+                let mark = key.mark();
+                if at >= self.ours && met & mark != 0 && before(at) {
                     twice.push(at);
                 }
-                met |= key.mark();
+                met |= mark;
             }
         } else {
             let mut seen = HashSet::with_capacity(list.len());

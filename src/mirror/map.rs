@@ -78,15 +78,29 @@ pub(super) fn closes_made_up(close: &RawLine<'_>) -> bool {
     Closed::read(close).is_some_and(|closed| closed.is_made_up())
 }
 
+/// What a hexadecimal digit stands for; 255 for what is none.
+static HEX: [u8; 256] = {
+    let mut table = [255; 256];
+    let mut value = 0;
+    while value < 16 {
+        table[b"0123456789abcdef"[value] as usize] = value as u8;
+        table[b"0123456789ABCDEF"[value] as usize] = value as u8;
+        value += 1;
+    }
+    table
+};
+
 /// An id in hexadecimal, unless it is the invalid one.
 pub(super) fn id<const N: usize>(text: Option<&str>) -> Option<[u8; N]> {
     let text = text.filter(|text| text.len() == 2 * N)?.as_bytes();
-    let digit = |at: usize| char::from(text[at]).to_digit(16);
-    let mut id = [0; N];
-    for (at, byte) in id.iter_mut().enumerate() {
-        *byte = (digit(2 * at)? << 4 | digit(2 * at + 1)?) as u8;
+    let digit = |digit: u8| HEX[usize::from(digit)];
+    let (mut id, mut wrong) = ([0; N], 0);
+    for (byte, two) in id.iter_mut().zip(text.chunks_exact(2)) {
+        let (high, low) = (digit(two[0]), digit(two[1]));
+        *byte = high << 4 | low;
+        wrong |= high | low;
     }
-    (id != [0; N]).then_some(id)
+    (wrong < 16 && id != [0; N]).then_some(id)
 }
 
 /// `session/seg:seq`, which every span says: formatting it the usual way would be seen.
@@ -102,7 +116,7 @@ fn address(line: &RawLine<'_>) -> String {
             digits[at] = b'0' + (number % 10) as u8;
             number /= 10;
         }
-        text.extend(digits[at..].iter().map(|digit| char::from(*digit)));
+        text.push_str(std::str::from_utf8(&digits[at..]).unwrap_or_default());
     }
     text
 }
@@ -132,7 +146,8 @@ struct Closed<'a> {
     /// What the span is called by: its agent, model, tool or own name.
     subject: Option<Cow<'a, str>>,
     span_kind: Option<Cow<'a, str>>,
-    rest: Vec<(&'a str, RawValue<'a>)>,
+    /// Everything else, with the conventions' name where they have one.
+    rest: Vec<(&'a str, RawValue<'a>, Option<&'static str>)>,
 }
 
 impl<'a> Closed<'a> {
@@ -167,8 +182,8 @@ impl<'a> Closed<'a> {
             span_kind: None,
             rest: Vec::with_capacity(24),
         };
-        for (name, value) in payload.members() {
-            closed.take(name, value);
+        for (name, value) in line.fields().iter() {
+            closed.take(name, *value);
         }
         if kind == SpanKind::Other {
             closed.take_otel_fields();
@@ -210,7 +225,7 @@ impl<'a> Closed<'a> {
                 if Some(name) == subject_field(self.kind) {
                     self.subject = value.text().filter(|text| !text.is_empty());
                 }
-                self.rest.push((name, value));
+                self.rest.push((name, value, conventional(self.kind, name)));
             }
         }
     }
@@ -326,8 +341,8 @@ impl<'a> Closed<'a> {
     fn attributes<'b>(&'b self, line: &'b RawLine<'a>, content: bool) -> Attributes<'b> {
         let mut out = Attributes::new(content, self.rest.len() + 20);
         self.put_ours(line, &mut out);
-        for (name, value) in &self.rest {
-            if let Some(key) = conventional(self.kind, name) {
+        for (name, value, conventional) in &self.rest {
+            if let Some(key) = conventional {
                 put_conventional(key, name, *value, &mut out);
             }
         }
@@ -337,8 +352,8 @@ impl<'a> Closed<'a> {
         if let Some(details) = self.usage.and_then(|usage| usage.get("usage_details")) {
             out.flat("usage".into(), details);
         }
-        for (name, value) in &self.rest {
-            if conventional(self.kind, name).is_none() {
+        for (name, value, conventional) in &self.rest {
+            if conventional.is_none() {
                 put_said(member_name(name), *value, &mut out);
             }
         }

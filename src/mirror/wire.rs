@@ -138,10 +138,12 @@ impl<'a> Key<'a> {
     }
 
     fn put(&self, out: &mut Vec<u8>) {
-        put_head(1, self.len(), out);
-        out.extend_from_slice(self.before.as_bytes());
-        out.extend_from_slice(self.name.as_bytes());
-        out.extend_from_slice(self.after.as_bytes());
+        for part in [self.before, &self.name, self.after] {
+            // Most have one part only.
+            if !part.is_empty() {
+                out.extend_from_slice(part.as_bytes());
+            }
+        }
     }
 }
 
@@ -159,19 +161,30 @@ impl PartialEq for Key<'_> {
 
 /// An attribute as field `number` of its message.
 pub(super) fn put_attribute(number: u8, key: &Key<'_>, value: &Val<'_>, out: &mut Vec<u8>) {
-    let value_len = value.len();
+    let (name_len, value_len) = (key.len(), value.len());
     // No name at all is left out like any other empty text.
-    let key_len = if key.len() > 0 {
-        field_len(key.len())
-    } else {
-        0
-    };
-    put_head(number, key_len + field_len(value_len), out);
-    if key_len > 0 {
-        key.put(out);
+    let key_len = if name_len > 0 { field_len(name_len) } else { 0 };
+    let len = key_len + field_len(value_len);
+    match value {
+        // Nearly all are short texts, with lengths of one byte each: their heads go together.
+        Val::Text(text) if len < 128 && name_len > 0 => {
+            out.reserve(len + 2);
+            out.extend_from_slice(&[number << 3 | 2, len as u8, 1 << 3 | 2, name_len as u8]);
+            key.put(out);
+            let text_len = text.len() as u8;
+            out.extend_from_slice(&[2 << 3 | 2, value_len as u8, 1 << 3 | 2, text_len]);
+            out.extend_from_slice(text.as_bytes());
+        }
+        _ => {
+            put_head(number, len, out);
+            if name_len > 0 {
+                put_head(1, name_len, out);
+                key.put(out);
+            }
+            put_head(2, value_len, out);
+            value.put(out);
+        }
     }
-    put_head(2, value_len, out);
-    value.put(out);
 }
 
 /// A field of bytes with a number below 16: its tag, its length and itself.

@@ -7,6 +7,7 @@ mod merge;
 #[cfg(feature = "follow")]
 mod place;
 mod raw;
+mod scan;
 mod segment;
 #[cfg(feature = "follow")]
 mod watch;
@@ -19,8 +20,10 @@ use crate::ledger::{Line, segments};
 #[cfg(feature = "follow")]
 pub use follow::{Followed, Follower, Start};
 pub use merge::SessionReader;
-pub(crate) use raw::string_end;
 pub use raw::{Address, NotAnAddress, Payload, RawLine, RawValue};
+#[cfg(feature = "mirror")]
+pub(crate) use scan::has_backslash;
+pub(crate) use scan::string_end;
 pub use segment::{Damage, Found, Item, Segment, SegmentReader};
 #[cfg(feature = "cli")]
 pub(crate) use watch::Watch;

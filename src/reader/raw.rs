@@ -7,6 +7,7 @@ use std::borrow::Cow;
 
 use serde_json::Value;
 
+use super::scan::{Member, Members, has_backslash, object, value_end};
 use crate::event::SpanKind;
 use crate::ledger::{Line, NotALine, VERSION};
 use crate::redact::unescape;
@@ -42,6 +43,9 @@ pub struct RawLine<'a> {
     /// 16 hex digits.
     pub parent_span_id: Option<&'a str>,
     payload: Payload<'a>,
+    /// The payload's members, if they were looked for.
+    #[cfg_attr(not(feature = "mirror"), allow(dead_code))]
+    fields: Option<Vec<Member<'a>>>,
     bytes: &'a [u8],
 }
 
@@ -49,10 +53,29 @@ impl<'a> RawLine<'a> {
     /// Takes a line apart, with or without its newline. Its structure is checked as far as its
     /// members go; what stands inside nested values is checked when they are asked for.
     pub fn parse(bytes: &'a [u8]) -> Result<Self, NotALine> {
+        Self::read(bytes, |text, at| (None, value_end(text.as_bytes(), at)))
+    }
+
+    /// The same for those who want all of its fields: one way through the payload finds its end and
+    /// its members.
+    #[cfg(feature = "mirror")]
+    pub(crate) fn parse_all(bytes: &'a [u8]) -> Result<Self, NotALine> {
+        Self::read(bytes, |text, at| match object(text, at) {
+            Some((fields, end)) => (Some(fields), Some(end)),
+            None => (None, value_end(text.as_bytes(), at)),
+        })
+    }
+
+    /// Takes a line apart, with the members of its payload as far as `payload_end` finds them on
+    /// its way to the end.
+    fn read(
+        bytes: &'a [u8],
+        payload_end: impl Fn(&'a str, usize) -> (Option<Vec<Member<'a>>>, Option<usize>),
+    ) -> Result<Self, NotALine> {
         let bytes = bytes.strip_suffix(b"\n").unwrap_or(bytes);
         let damaged = |why: &str| NotALine::Damaged(why.to_owned());
         let text = std::str::from_utf8(bytes).map_err(|_| damaged("not UTF-8"))?;
-        let members = Members::of(text).ok_or_else(|| damaged("not a JSON object"))?;
+        let mut members = Members::of(text).ok_or_else(|| damaged("not a JSON object"))?;
         let mut line = Self {
             seg: 0,
             seq: 0,
@@ -64,11 +87,20 @@ impl<'a> RawLine<'a> {
             span_id: None,
             parent_span_id: None,
             payload: Payload { text: "" },
+            fields: None,
             bytes,
         };
         // Which of the members that every line has were there.
         let mut seen = 0u8;
-        for member in members {
+        let mut fields = None;
+        while let Some(member) = members.next_by(|key, text, at| match key {
+            "payload" => {
+                let (found, end) = payload_end(text, at);
+                fields = found;
+                end
+            }
+            _ => value_end(text.as_bytes(), at),
+        }) {
             let (key, value) = member.ok_or_else(|| damaged("not a JSON object"))?;
             let wrong = || NotALine::Damaged(format!("no valid `{key}`"));
             let small = || u32::try_from(value.u64()?).ok();
@@ -103,6 +135,7 @@ impl<'a> RawLine<'a> {
                 "parent_span_id" => line.parent_span_id = value.plain(),
                 "payload" if value.text.starts_with('{') => {
                     line.payload = Payload { text: value.text };
+                    line.fields = fields.take();
                     seen |= 64;
                 }
                 _ => {}
@@ -136,6 +169,15 @@ impl<'a> RawLine<'a> {
     /// Its fields, not parsed yet.
     pub fn payload(&self) -> Payload<'a> {
         self.payload
+    }
+
+    /// Its fields, by their names as they stand in the line.
+    #[cfg(feature = "mirror")]
+    pub(crate) fn fields(&self) -> Cow<'_, [Member<'a>]> {
+        match &self.fields {
+            Some(fields) => Cow::Borrowed(fields),
+            None => Cow::Owned(self.payload.members().collect()),
+        }
     }
 
     /// The whole line, parsed.
@@ -245,7 +287,6 @@ pub struct RawValue<'a> {
 
 impl<'a> RawValue<'a> {
     /// A JSON text as a value.
-    #[cfg(feature = "mirror")]
     pub(crate) fn new(text: &'a str) -> Self {
         Self { text }
     }
@@ -258,9 +299,7 @@ impl<'a> RawValue<'a> {
     /// A string's content, if it needs no unescaping.
     fn plain(&self) -> Option<&'a str> {
         let inner = self.text.strip_prefix('"')?.strip_suffix('"')?;
-        memchr::memchr(b'\\', inner.as_bytes())
-            .is_none()
-            .then_some(inner)
+        (!has_backslash(inner.as_bytes())).then_some(inner)
     }
 
     /// A string's content.
@@ -323,138 +362,6 @@ impl<'a> RawValue<'a> {
     /// The value, parsed.
     pub fn value(&self) -> Option<Value> {
         serde_json::from_str(self.text).ok()
-    }
-}
-
-/// The top members of a JSON object. `None` for one that is malformed, and then no more.
-struct Members<'a> {
-    text: &'a str,
-    at: usize,
-    done: bool,
-}
-
-impl<'a> Members<'a> {
-    fn of(text: &'a str) -> Option<Self> {
-        let trimmed = text.trim_ascii();
-        (trimmed.starts_with('{') && trimmed.ends_with('}')).then_some(Self {
-            text: trimmed,
-            at: 1,
-            done: false,
-        })
-    }
-
-    fn skip_space(&mut self) {
-        let bytes = self.text.as_bytes();
-        while matches!(bytes.get(self.at), Some(b' ' | b'\t' | b'\r' | b'\n')) {
-            self.at += 1;
-        }
-    }
-
-    fn member(&mut self) -> Option<(&'a str, RawValue<'a>)> {
-        let bytes = self.text.as_bytes();
-        let key_end = string_end(bytes, self.at)?;
-        let key = &self.text[self.at + 1..key_end - 1];
-        self.at = key_end;
-        self.skip_space();
-        if bytes.get(self.at) != Some(&b':') {
-            return None;
-        }
-        self.at += 1;
-        self.skip_space();
-        let end = value_end(bytes, self.at)?;
-        let value = RawValue {
-            text: &self.text[self.at..end],
-        };
-        self.at = end;
-        self.skip_space();
-        Some((key, value))
-    }
-}
-
-impl<'a> Iterator for Members<'a> {
-    type Item = Option<(&'a str, RawValue<'a>)>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        if self.done {
-            return None;
-        }
-        let bytes = self.text.as_bytes();
-        self.skip_space();
-        if self.at == 1 && bytes.get(self.at) == Some(&b'}') {
-            self.done = true;
-            return (self.at + 1 != bytes.len()).then_some(None);
-        }
-        let member = self.member();
-        match (member, bytes.get(self.at)) {
-            (Some(member), Some(b',')) => {
-                self.at += 1;
-                Some(Some(member))
-            }
-            (Some(member), Some(b'}')) if self.at + 1 == bytes.len() => {
-                self.done = true;
-                Some(Some(member))
-            }
-            _ => {
-                self.done = true;
-                Some(None)
-            }
-        }
-    }
-}
-
-/// Where the string that begins at `start` ends, its quote included.
-pub(crate) fn string_end(bytes: &[u8], start: usize) -> Option<usize> {
-    if bytes.get(start) != Some(&b'"') {
-        return None;
-    }
-    let mut at = start + 1;
-    loop {
-        let found = at + memchr::memchr2(b'"', b'\\', bytes.get(at..)?)?;
-        if bytes[found] == b'"' {
-            return Some(found + 1);
-        }
-        at = found + 2;
-    }
-}
-
-/// Where the value that begins at `start` ends. Nesting is counted, never recursed into.
-fn value_end(bytes: &[u8], start: usize) -> Option<usize> {
-    match bytes.get(start)? {
-        b'"' => string_end(bytes, start),
-        b'{' | b'[' => {
-            let mut depth = 0usize;
-            let mut at = start;
-            loop {
-                match bytes.get(at)? {
-                    b'"' => {
-                        at = string_end(bytes, at)?;
-                        continue;
-                    }
-                    b'{' | b'[' => depth += 1,
-                    b'}' | b']' => {
-                        depth -= 1;
-                        if depth == 0 {
-                            return Some(at + 1);
-                        }
-                    }
-                    _ => {}
-                }
-                at += 1;
-            }
-        }
-        b'-' | b'0'..=b'9' | b't' | b'f' | b'n' => {
-            let rest = &bytes[start..];
-            let stop = |b: &u8| matches!(b, b',' | b'}' | b']' | b' ' | b'\t' | b'\r' | b'\n');
-            let len = rest.iter().position(stop)?;
-            let word = &rest[..len];
-            let known = matches!(word, b"true" | b"false" | b"null");
-            let number = !word[0].is_ascii_alphabetic()
-                && word
-                    .iter()
-                    .all(|b| matches!(b, b'0'..=b'9' | b'-' | b'+' | b'.' | b'e' | b'E'));
-            (known || number).then_some(start + len)
-        }
-        _ => None,
     }
 }
 
