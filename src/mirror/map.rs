@@ -8,7 +8,7 @@ use super::attributes::{Attributes, member_name};
 use super::content::content_key;
 use super::inside;
 use super::names::{conventional, put_as_given, put_conventional, put_said, subject_field};
-use super::origin::Origin;
+use super::origin::{Origin, Policy};
 use super::otlp::Span;
 use super::otlp::span::SpanKind as OtlpKind;
 use super::otlp::status::StatusCode;
@@ -57,9 +57,7 @@ pub(super) fn encode(origin: &Origin, close: &RawLine<'_>, out: &mut Vec<u8>) ->
     let (start, end) = closed.times(close);
     put_fixed64(7, start, out);
     put_fixed64(8, end, out);
-    let mut attributes = closed.attributes(close, policy.content);
-    let dropped = attributes.settle(&policy.limits);
-    attributes.write(9, out);
+    let dropped = closed.put_attributes(close, policy, out);
     put_count(10, dropped, out);
     let dropped = inside::put_events(&closed.events, policy, 11, out);
     put_count(12, dropped.saturating_add(closed.events.dropped), out);
@@ -180,9 +178,11 @@ impl<'a> Closed<'a> {
             synthetic: false,
             subject: None,
             span_kind: None,
-            rest: Vec::with_capacity(24),
+            rest: Vec::new(),
         };
-        for (name, value) in line.fields().iter() {
+        let fields = line.fields();
+        closed.rest.reserve(fields.len());
+        for (name, value) in fields.iter() {
             closed.take(name, *value);
         }
         if kind == SpanKind::Other {
@@ -338,27 +338,43 @@ impl<'a> Closed<'a> {
         error.text().or_else(|| error.get("message")?.text())
     }
 
-    fn attributes<'b>(&'b self, line: &'b RawLine<'a>, content: bool) -> Attributes<'b> {
-        let mut out = Attributes::new(content, self.rest.len() + 20);
-        self.put_ours(line, &mut out);
-        for (name, value, conventional) in &self.rest {
-            if let Some(key) = conventional {
-                put_conventional(key, name, *value, &mut out);
+    /// Writes the attributes. How many were left out.
+    fn put_attributes(&self, line: &RawLine<'a>, policy: &Policy, out: &mut Vec<u8>) -> u32 {
+        if policy.limits.attribute_count.is_none() && policy.limits.attribute_length.is_none() {
+            let mut written = Attributes::written(policy.content, 9, std::mem::take(out));
+            self.attributes(line, &mut written);
+            let apart = written.end(out);
+            if apart {
+                return 0;
             }
         }
-        self.put_usage(&mut out);
-        self.put_error(&mut out);
+        let mut listed = Attributes::new(policy.content, self.rest.len() + 20);
+        self.attributes(line, &mut listed);
+        let dropped = listed.settle(&policy.limits);
+        listed.write(9, out);
+        dropped
+    }
+
+    fn attributes<'b>(&'b self, line: &'b RawLine<'a>, out: &mut Attributes<'b>) {
+        self.put_ours(line, out);
+        for (name, value, conventional) in &self.rest {
+            if let Some(key) = conventional {
+                put_conventional(key, name, *value, out);
+            }
+        }
+        self.put_usage(out);
+        self.put_error(out);
         out.ours_end();
         if let Some(details) = self.usage.and_then(|usage| usage.get("usage_details")) {
             out.flat("usage".into(), details);
         }
         for (name, value, conventional) in &self.rest {
             if conventional.is_none() {
-                put_said(member_name(name), *value, &mut out);
+                put_said(member_name(name), *value, out);
             }
         }
         if let Some(given) = self.given {
-            put_as_given(given, &mut out);
+            put_as_given(given, out);
         }
         for (name, value) in self.fields.into_iter().flat_map(|fields| fields.members()) {
             let name = member_name(name);
@@ -368,7 +384,6 @@ impl<'a> Closed<'a> {
                 None => out.list_or_field(Key::from(name.clone()), name, value),
             }
         }
-        out
     }
 
     /// What every span says of itself.

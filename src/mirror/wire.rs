@@ -5,7 +5,7 @@
 
 use std::borrow::Cow;
 
-use prost::encoding::{encode_varint, encoded_len_varint};
+use prost::encoding::encoded_len_varint;
 
 use super::otlp::any_value::Value;
 use super::otlp::{AnyValue, ArrayValue};
@@ -133,6 +133,12 @@ impl<'a> Key<'a> {
         before.chain(self.name.bytes()).chain(after)
     }
 
+    pub fn is(&self, name: &[u8]) -> bool {
+        let rest = name.strip_prefix(self.before.as_bytes());
+        let rest = rest.and_then(|rest| rest.strip_prefix(self.name.as_bytes()));
+        rest == Some(self.after.as_bytes())
+    }
+
     pub fn to_text(&self) -> String {
         [self.before, &self.name, self.after].concat()
     }
@@ -187,6 +193,15 @@ pub(super) fn put_attribute(number: u8, key: &Key<'_>, value: &Val<'_>, out: &mu
     }
 }
 
+/// Seven bits a byte, the lowest first.
+fn encode_varint(mut value: u64, out: &mut Vec<u8>) {
+    while value >= 0x80 {
+        out.push(value as u8 | 0x80);
+        value >>= 7;
+    }
+    out.push(value as u8);
+}
+
 /// A field of bytes with a number below 16: its tag, its length and itself.
 pub(super) fn field_len(bytes: usize) -> usize {
     1 + encoded_len_varint(bytes as u64) + bytes
@@ -195,11 +210,7 @@ pub(super) fn field_len(bytes: usize) -> usize {
 /// What stands before the bytes of a field with a number below 16.
 pub(super) fn put_head(number: u8, len: usize, out: &mut Vec<u8>) {
     out.push(number << 3 | 2);
-    if len < 128 {
-        out.push(len as u8);
-    } else {
-        encode_varint(len as u64, out);
-    }
+    encode_varint(len as u64, out);
 }
 
 pub(super) fn put_bytes(number: u8, bytes: &[u8], out: &mut Vec<u8>) {

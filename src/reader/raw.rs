@@ -7,7 +7,9 @@ use std::borrow::Cow;
 
 use serde_json::Value;
 
-use super::scan::{Member, Members, has_backslash, object, value_end};
+#[cfg(feature = "mirror")]
+use super::scan::object;
+use super::scan::{Expect, Member, Members, has_backslash, value_end};
 use crate::event::SpanKind;
 use crate::ledger::{Line, NotALine, VERSION};
 use crate::redact::unescape;
@@ -53,29 +55,33 @@ impl<'a> RawLine<'a> {
     /// Takes a line apart, with or without its newline. Its structure is checked as far as its
     /// members go; what stands inside nested values is checked when they are asked for.
     pub fn parse(bytes: &'a [u8]) -> Result<Self, NotALine> {
-        Self::read(bytes, |text, at| (None, value_end(text.as_bytes(), at)))
+        Self::read(bytes, |text, at| {
+            Some((None, value_end(text.as_bytes(), at)?))
+        })
     }
 
     /// The same for those who want all of its fields: one way through the payload finds its end and
     /// its members.
     #[cfg(feature = "mirror")]
     pub(crate) fn parse_all(bytes: &'a [u8]) -> Result<Self, NotALine> {
-        Self::read(bytes, |text, at| match object(text, at) {
-            Some((fields, end)) => (Some(fields), Some(end)),
-            None => (None, value_end(text.as_bytes(), at)),
+        Self::read(bytes, |text, at| {
+            let (fields, end) = object(text, at)?;
+            Some((Some(fields), end))
         })
     }
 
-    /// Takes a line apart, with the members of its payload as far as `payload_end` finds them on
-    /// its way to the end.
+    /// `payload` finds where the payload ends, and maybe its members.
     fn read(
         bytes: &'a [u8],
-        payload_end: impl Fn(&'a str, usize) -> (Option<Vec<Member<'a>>>, Option<usize>),
+        payload: impl Fn(&'a str, usize) -> Option<(Option<Vec<Member<'a>>>, usize)>,
     ) -> Result<Self, NotALine> {
         let bytes = bytes.strip_suffix(b"\n").unwrap_or(bytes);
         let damaged = |why: &str| NotALine::Damaged(why.to_owned());
         let text = std::str::from_utf8(bytes).map_err(|_| damaged("not UTF-8"))?;
-        let mut members = Members::of(text).ok_or_else(|| damaged("not a JSON object"))?;
+        if let Some(line) = Self::usual(text, payload) {
+            return Ok(line);
+        }
+        let members = Members::of(text).ok_or_else(|| damaged("not a JSON object"))?;
         let mut line = Self {
             seg: 0,
             seq: 0,
@@ -92,15 +98,7 @@ impl<'a> RawLine<'a> {
         };
         // Which of the members that every line has were there.
         let mut seen = 0u8;
-        let mut fields = None;
-        while let Some(member) = members.next_by(|key, text, at| match key {
-            "payload" => {
-                let (found, end) = payload_end(text, at);
-                fields = found;
-                end
-            }
-            _ => value_end(text.as_bytes(), at),
-        }) {
+        for member in members {
             let (key, value) = member.ok_or_else(|| damaged("not a JSON object"))?;
             let wrong = || NotALine::Damaged(format!("no valid `{key}`"));
             let small = || u32::try_from(value.u64()?).ok();
@@ -135,7 +133,6 @@ impl<'a> RawLine<'a> {
                 "parent_span_id" => line.parent_span_id = value.plain(),
                 "payload" if value.text.starts_with('{') => {
                     line.payload = Payload { text: value.text };
-                    line.fields = fields.take();
                     seen |= 64;
                 }
                 _ => {}
@@ -147,6 +144,60 @@ impl<'a> RawLine<'a> {
             return Err(damaged(&format!("no valid `{}`", names[missing])));
         }
         Ok(line)
+    }
+
+    /// A line as our writers write them: these members, in this order, with nothing to unescape.
+    /// Any other line, damaged or not, is none of these.
+    fn usual(
+        text: &'a str,
+        payload: impl Fn(&'a str, usize) -> Option<(Option<Vec<Member<'a>>>, usize)>,
+    ) -> Option<Self> {
+        let mut rest = Expect { text, at: 0 };
+        rest.pass("{\"v\":")?;
+        if rest.number() != Some(VERSION) {
+            return None;
+        }
+        rest.pass(",\"seg\":")?;
+        let seg = rest.number()?;
+        rest.pass(",\"seq\":")?;
+        let seq = rest.number()?;
+        rest.pass(",\"ts\":")?;
+        let ts = rest.plain()?;
+        rest.pass(",\"kind\":")?;
+        let kind = rest.plain()?;
+        rest.pass(",\"session_id\":")?;
+        let session_id = rest.plain()?;
+        let turn = match rest.pass(",\"turn\":") {
+            Some(()) => Some(rest.number()?),
+            None => None,
+        };
+        let mut id = |name| match rest.pass(name) {
+            Some(()) => Some(Some(rest.plain()?)),
+            None => Some(None),
+        };
+        let trace_id = id(",\"trace_id\":")?;
+        let span_id = id(",\"span_id\":")?;
+        let parent_span_id = id(",\"parent_span_id\":")?;
+        rest.pass(",\"payload\":")?;
+        let (fields, end) = payload(text, rest.at)?;
+        let payload = &text[rest.at..end];
+        if !payload.starts_with('{') || &text[end..] != "}" {
+            return None;
+        }
+        Some(Self {
+            seg,
+            seq,
+            ts,
+            kind: Cow::Borrowed(kind),
+            session_id: Cow::Borrowed(session_id),
+            turn,
+            trace_id,
+            span_id,
+            parent_span_id,
+            payload: Payload { text: payload },
+            fields,
+            bytes: text.as_bytes(),
+        })
     }
 
     /// Where it stands in its session.
@@ -400,6 +451,67 @@ mod tests {
     fn a_line_cut_anywhere_is_damaged() {
         for end in 0..LINE.len() {
             assert!(RawLine::parse(&LINE.as_bytes()[..end]).is_err(), "{end}");
+            #[cfg(feature = "mirror")]
+            assert!(
+                RawLine::parse_all(&LINE.as_bytes()[..end]).is_err(),
+                "{end}"
+            );
+        }
+    }
+
+    /// Another order, blanks, escapes and members that nobody knows cost time and change nothing.
+    #[test]
+    fn a_line_in_another_form_says_the_same() {
+        let shown = |line: RawLine<'_>| {
+            let payload: Vec<_> = line
+                .payload()
+                .members()
+                .map(|(n, v)| (n, v.json()))
+                .collect();
+            let head = (line.seg, line.seq, line.ts, line.kind, line.session_id);
+            let ids = (line.turn, line.trace_id, line.span_id, line.parent_span_id);
+            format!("{head:?} {ids:?} {payload:?}")
+        };
+        let usual = LINE.replace(r#"a\"b"#, "ab");
+        let parsed = RawLine::parse(usual.as_bytes()).unwrap();
+        assert!(
+            RawLine::usual(&usual, |text, at| {
+                Some((None, value_end(text.as_bytes(), at)?))
+            })
+            .is_some()
+        );
+        let expected = shown(parsed);
+        let moved = usual.replacen(r#""v":1,"#, "", 1);
+        let moved = format!(r#"{},"v":1}}"#, &moved[..moved.len() - 1]);
+        for other in [
+            moved,
+            usual.replace(r#""ab""#, r#""\u0061b""#),
+            usual.replacen(r#","turn""#, r#" , "new":[1,{}], "turn""#, 1),
+            usual.replacen(r#""turn":2,"#, r#""turn":3,"turn": 2,"#, 1),
+            format!("{},\"new\":{{}}}} ", &usual[..usual.len() - 1]),
+        ] {
+            assert_eq!(
+                shown(RawLine::parse(other.as_bytes()).unwrap()),
+                expected,
+                "{other}"
+            );
+            #[cfg(feature = "mirror")]
+            assert_eq!(
+                shown(RawLine::parse_all(other.as_bytes()).unwrap()),
+                expected,
+                "{other}"
+            );
+        }
+        #[cfg(feature = "mirror")]
+        for text in [LINE, &usual] {
+            let line = RawLine::parse_all(text.as_bytes()).unwrap();
+            let fields: Vec<_> = line.fields().iter().map(|(n, v)| (*n, v.json())).collect();
+            let members: Vec<_> = line
+                .payload()
+                .members()
+                .map(|(n, v)| (n, v.json()))
+                .collect();
+            assert_eq!(fields, members);
         }
     }
 

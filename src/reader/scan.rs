@@ -39,10 +39,7 @@ impl<'a> Members<'a> {
         }
     }
 
-    fn member(
-        &mut self,
-        end_of: impl FnOnce(&'a str, &'a str, usize) -> Option<usize>,
-    ) -> Option<Member<'a>> {
+    fn member(&mut self) -> Option<Member<'a>> {
         let bytes = self.text.as_bytes();
         let key_end = string_end(bytes, self.at)?;
         let key = &self.text[self.at + 1..key_end - 1];
@@ -53,19 +50,18 @@ impl<'a> Members<'a> {
         }
         self.at += 1;
         self.skip_space();
-        let end = end_of(key, self.text, self.at)?;
+        let end = value_end(bytes, self.at)?;
         let value = RawValue::new(&self.text[self.at..end]);
         self.at = end;
         self.skip_space();
         Some((key, value))
     }
+}
 
-    /// The next member, where `end_of` tells from its name, the text and the place in it at which
-    /// its value begins, where that ends.
-    pub fn next_by(
-        &mut self,
-        end_of: impl FnOnce(&'a str, &'a str, usize) -> Option<usize>,
-    ) -> Option<Option<Member<'a>>> {
+impl<'a> Iterator for Members<'a> {
+    type Item = Option<Member<'a>>;
+
+    fn next(&mut self) -> Option<Self::Item> {
         if self.done {
             return None;
         }
@@ -77,7 +73,7 @@ impl<'a> Members<'a> {
             self.done = true;
             return (!may_end(self.at)).then_some(None);
         }
-        let member = self.member(end_of);
+        let member = self.member();
         match (member, bytes.get(self.at)) {
             (Some(member), Some(b',')) => {
                 self.at += 1;
@@ -95,14 +91,6 @@ impl<'a> Members<'a> {
     }
 }
 
-impl<'a> Iterator for Members<'a> {
-    type Item = Option<Member<'a>>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        self.next_by(|_, text, at| value_end(text.as_bytes(), at))
-    }
-}
-
 /// The members of the object that begins at `start`, and where it ends. Nothing unless it is one
 /// from its beginning to its end: then [`value_end`] is where it ends too.
 pub(super) fn object(text: &str, start: usize) -> Option<(Vec<Member<'_>>, usize)> {
@@ -116,6 +104,38 @@ pub(super) fn object(text: &str, start: usize) -> Option<(Vec<Member<'_>>, usize
         list.push(member?);
     }
     Some((list, members.at + 1))
+}
+
+/// A text that is taken apart from its beginning, as long as it is what is expected.
+pub(super) struct Expect<'a> {
+    pub text: &'a str,
+    pub at: usize,
+}
+
+impl<'a> Expect<'a> {
+    /// Passes what is expected by the letter.
+    pub fn pass(&mut self, what: &str) -> Option<()> {
+        let found = self.text.as_bytes()[self.at..].starts_with(what.as_bytes());
+        found.then(|| self.at += what.len())
+    }
+
+    /// A string that needs no unescaping.
+    pub fn plain(&mut self) -> Option<&'a str> {
+        self.pass("\"")?;
+        let bytes = self.text.as_bytes();
+        let end = self.at + quote_or_backslash(&bytes[self.at..])?;
+        let plain = &self.text[self.at..end];
+        self.at = end;
+        self.pass("\"")?;
+        Some(plain)
+    }
+
+    pub fn number<T: std::str::FromStr>(&mut self) -> Option<T> {
+        let rest = &self.text[self.at..];
+        let digits = &rest[..rest.bytes().position(|b| !b.is_ascii_digit())?];
+        self.at += digits.len();
+        digits.parse().ok()
+    }
 }
 
 /// Where the string that begins at `start` ends, its quote included.
