@@ -142,6 +142,11 @@ fn digest(value: RawValue<'_>) -> Option<String> {
 
 /// Whether an object stands for a text that was moved, cut or no UTF-8.
 pub(super) fn is_marker(value: RawValue<'_>) -> bool {
+    // Seen at a glance of nearly all others, before their first member is looked for.
+    let inside = value.json().trim_ascii_start().strip_prefix('{');
+    if !inside.is_some_and(|inside| inside.trim_ascii_start().starts_with("\"$")) {
+        return false;
+    }
     let first = value.members().next();
     first.is_some_and(|(name, _)| matches!(name, "$blob" | "$cut" | "$lossy"))
 }

@@ -244,12 +244,12 @@ impl<'a> Closed<'a> {
 
     /// Start and end in nanoseconds. A line that lost its start ended when it was written.
     fn times(&self, line: &RawLine<'_>) -> (u64, u64) {
-        let written = parse_time(line.ts).unwrap_or(0);
+        let written = || parse_time(line.ts).unwrap_or(0);
         let start = self.start.and_then(|value| parse_time(&value.text()?));
-        let start = start.unwrap_or_else(|| written.saturating_sub(self.duration.unwrap_or(0)));
+        let start = start.unwrap_or_else(|| written().saturating_sub(self.duration.unwrap_or(0)));
         let end = match self.duration {
             Some(duration) => start.saturating_add(duration),
-            None => written.max(start),
+            None => written().max(start),
         };
         (start, end)
     }

@@ -93,6 +93,7 @@ impl<'a> Iterator for Members<'a> {
 
 /// The members of the object that begins at `start`, and where it ends. Nothing unless it is one
 /// from its beginning to its end: then [`value_end`] is where it ends too.
+#[cfg(any(feature = "mirror", test))]
 pub(super) fn object(text: &str, start: usize) -> Option<(Vec<Member<'_>>, usize)> {
     if text.as_bytes().get(start) != Some(&b'{') {
         return None;
