@@ -1,6 +1,7 @@
 //! Reading a session's lines: segments one by one or merged, damage told and passed over; and
 //! following them as they grow (feature `follow`).
 
+mod address;
 #[cfg(feature = "follow")]
 mod follow;
 mod merge;
@@ -17,10 +18,11 @@ use std::path::{Path, PathBuf};
 
 use crate::ledger::{Line, segments};
 
+pub use address::{Address, NotAnAddress};
 #[cfg(feature = "follow")]
 pub use follow::{Followed, Follower, Start};
 pub use merge::SessionReader;
-pub use raw::{Address, NotAnAddress, Payload, RawLine, RawValue};
+pub use raw::{Payload, RawLine, RawValue};
 #[cfg(feature = "mirror")]
 pub(crate) use scan::has_backslash;
 pub(crate) use scan::string_end;
