@@ -7,12 +7,13 @@ use super::content::{self, Measure};
 use super::origin::Limits;
 use super::otlp::{AnyValue, KeyValue};
 use super::wire::{Key, Val, put_attribute};
-use crate::reader::RawValue;
+use super::written::Written;
+use crate::reader::{RawValue, has_backslash};
 
 /// How deep objects are taken apart into attributes of their own.
 const DEEPEST: usize = 4;
 /// So many names are compared one by one.
-const FEW: usize = 128;
+pub(super) const FEW: usize = 128;
 
 pub(super) fn key_value(key: impl Into<String>, value: Val<'_>) -> KeyValue {
     let value = Some(value.into_value());
@@ -24,7 +25,7 @@ pub(super) fn key_value(key: impl Into<String>, value: Val<'_>) -> KeyValue {
 
 /// A member's name as it was given.
 pub(super) fn member_name(raw: &str) -> Cow<'_, str> {
-    if raw.contains('\\')
+    if has_backslash(raw.as_bytes())
         && let Ok(name) = serde_json::from_str(&format!("\"{raw}\""))
     {
         return Cow::Owned(name);
@@ -81,6 +82,7 @@ pub(super) struct Attributes<'a> {
     /// How many of them have names that only we give.
     ours: usize,
     content: bool,
+    written: Option<Written>,
 }
 
 impl<'a> Attributes<'a> {
@@ -89,12 +91,34 @@ impl<'a> Attributes<'a> {
             list: Vec::with_capacity(room),
             ours: 0,
             content,
+            written: None,
+        }
+    }
+
+    /// Attributes that nothing limits: each is written behind `out` as it comes, as field `number`
+    /// of a message. Most often that is all there is to do; [`end`](Self::end) tells.
+    pub fn written(content: bool, number: u8, out: Vec<u8>) -> Self {
+        Self {
+            written: Some(Written::behind(out, number)),
+            ..Self::new(content, 0)
+        }
+    }
+
+    /// Gives back what was written to. Whether each name was there once: otherwise nothing was
+    /// written, and they have to be listed and named apart.
+    pub fn end(self, out: &mut Vec<u8>) -> bool {
+        match self.written {
+            Some(written) => written.end(out),
+            None => false,
         }
     }
 
     /// From here on names come from the line.
     pub fn ours_end(&mut self) {
         self.ours = self.list.len();
+        if let Some(written) = &mut self.written {
+            written.ours_end();
+        }
     }
 
     pub fn text(&mut self, key: impl Into<Key<'a>>, text: impl Into<Cow<'a, str>>) {
@@ -106,7 +130,11 @@ impl<'a> Attributes<'a> {
     }
 
     pub fn put(&mut self, key: impl Into<Key<'a>>, value: Val<'a>) {
-        self.list.push((key.into(), value));
+        let key = key.into();
+        match &mut self.written {
+            Some(written) => written.put(&key, &value),
+            None => self.list.push((key, value)),
+        }
     }
 
     /// A field under this very name: scalars as they are, lists of them too, the rest by its digest.
@@ -223,10 +251,11 @@ impl<'a> Attributes<'a> {
             let mut met = 0u64;
             let before = |at: usize| list[..at].iter().any(|(other, _)| *other == list[at].0);
             for (at, (key, _)) in list.iter().enumerate() {
-                if at >= self.ours && met & key.mark() != 0 && before(at) {
+                let mark = key.mark();
+                if at >= self.ours && met & mark != 0 && before(at) {
                     twice.push(at);
                 }
-                met |= key.mark();
+                met |= mark;
             }
         } else {
             let mut seen = HashSet::with_capacity(list.len());

@@ -16,36 +16,13 @@ use crate::reader::RawValue;
 /// Longer texts than this leave a span that is too large, whatever they are.
 const SHORT: usize = 256;
 
-/// Fields that the conventions have a name for.
-const NAMED: [(&str, &str); 6] = [
-    ("args", "gen_ai.tool.call.arguments"),
-    ("result", "gen_ai.tool.call.result"),
-    ("input_messages", "gen_ai.input.messages"),
-    ("output_messages", "gen_ai.output.messages"),
-    ("system_instructions", "gen_ai.system_instructions"),
-    ("tool_definitions", "gen_ai.tool.definitions"),
-];
-
-/// Other texts of a conversation, or made from them.
-const UNNAMED: [&str; 12] = [
-    "command",
-    "completion",
-    "content",
-    "gen_ai.completion",
-    "gen_ai.prompt",
-    "messages",
-    "parts",
-    "prompt",
-    "stderr",
-    "stdout",
-    "summary",
-    "title",
-];
-
 /// What a field that is content is called.
 pub(super) enum ContentKey {
     /// By the conventions.
-    Named(&'static str),
+    Named {
+        field: &'static str,
+        key: &'static str,
+    },
     /// As it is.
     AsIs,
     /// By its own name with our prefix.
@@ -55,7 +32,7 @@ pub(super) enum ContentKey {
 impl ContentKey {
     pub fn of<'a>(self, field: &Cow<'a, str>) -> Key<'a> {
         match self {
-            Self::Named(key) => Key::from(key),
+            Self::Named { key, .. } => Key::from(key),
             Self::AsIs => Key::from(field.clone()),
             Self::Ours => Key::ours(field.clone()),
         }
@@ -64,26 +41,39 @@ impl ContentKey {
 
 /// The name under which a field is sent if it is content.
 pub(super) fn content_key(field: &str) -> Option<ContentKey> {
-    for (name, key) in NAMED {
-        if field == name || field == key {
-            return Some(ContentKey::Named(key));
+    let named = |field, key| ContentKey::Named { field, key };
+    Some(match field {
+        "args" | "gen_ai.tool.call.arguments" => named("args", "gen_ai.tool.call.arguments"),
+        "result" | "gen_ai.tool.call.result" => named("result", "gen_ai.tool.call.result"),
+        "input_messages" | "gen_ai.input.messages" => {
+            named("input_messages", "gen_ai.input.messages")
         }
-    }
-    if field.starts_with("gen_ai.prompt.") || field.starts_with("gen_ai.completion.") {
-        return Some(ContentKey::AsIs);
-    }
-    UNNAMED
-        .contains(&field)
-        .then(|| match field.starts_with("gen_ai.") {
-            true => ContentKey::AsIs,
-            false => ContentKey::Ours,
-        })
+        "output_messages" | "gen_ai.output.messages" => {
+            named("output_messages", "gen_ai.output.messages")
+        }
+        "system_instructions" | "gen_ai.system_instructions" => {
+            named("system_instructions", "gen_ai.system_instructions")
+        }
+        "tool_definitions" | "gen_ai.tool.definitions" => {
+            named("tool_definitions", "gen_ai.tool.definitions")
+        }
+        // Other texts of a conversation, or made from them.
+        "gen_ai.completion" | "gen_ai.prompt" => ContentKey::AsIs,
+        "command" | "completion" | "content" | "messages" | "parts" | "prompt" | "stderr"
+        | "stdout" | "summary" | "title" => ContentKey::Ours,
+        _ if field.starts_with("gen_ai.prompt.") || field.starts_with("gen_ai.completion.") => {
+            ContentKey::AsIs
+        }
+        _ => return None,
+    })
 }
 
 /// The field that an attribute came from, if it is content.
 fn content_field(key: &str) -> Option<&str> {
-    if let Some((name, _)) = NAMED.iter().find(|(_, named)| *named == key) {
-        return Some(name);
+    if let Some(ContentKey::Named { field, key: named }) = content_key(key)
+        && named == key
+    {
+        return Some(field);
     }
     let field = key.strip_prefix("agent.").unwrap_or(key);
     let found = content_key(field)?.of(&Cow::Borrowed(field));
@@ -152,6 +142,11 @@ fn digest(value: RawValue<'_>) -> Option<String> {
 
 /// Whether an object stands for a text that was moved, cut or no UTF-8.
 pub(super) fn is_marker(value: RawValue<'_>) -> bool {
+    // Seen at a glance of nearly all others, before their first member is looked for.
+    let inside = value.json().trim_ascii_start().strip_prefix('{');
+    if !inside.is_some_and(|inside| inside.trim_ascii_start().starts_with("\"$")) {
+        return false;
+    }
     let first = value.members().next();
     first.is_some_and(|(name, _)| matches!(name, "$blob" | "$cut" | "$lossy"))
 }

@@ -8,7 +8,7 @@ use super::attributes::{Attributes, member_name};
 use super::content::content_key;
 use super::inside;
 use super::names::{conventional, put_as_given, put_conventional, put_said, subject_field};
-use super::origin::Origin;
+use super::origin::{Origin, Policy};
 use super::otlp::Span;
 use super::otlp::span::SpanKind as OtlpKind;
 use super::otlp::status::StatusCode;
@@ -57,9 +57,7 @@ pub(super) fn encode(origin: &Origin, close: &RawLine<'_>, out: &mut Vec<u8>) ->
     let (start, end) = closed.times(close);
     put_fixed64(7, start, out);
     put_fixed64(8, end, out);
-    let mut attributes = closed.attributes(close, policy.content);
-    let dropped = attributes.settle(&policy.limits);
-    attributes.write(9, out);
+    let dropped = closed.put_attributes(close, policy, out);
     put_count(10, dropped, out);
     let dropped = inside::put_events(&closed.events, policy, 11, out);
     put_count(12, dropped.saturating_add(closed.events.dropped), out);
@@ -78,15 +76,29 @@ pub(super) fn closes_made_up(close: &RawLine<'_>) -> bool {
     Closed::read(close).is_some_and(|closed| closed.is_made_up())
 }
 
+/// What a hexadecimal digit stands for; 255 for what is none.
+static HEX: [u8; 256] = {
+    let mut table = [255; 256];
+    let mut value = 0;
+    while value < 16 {
+        table[b"0123456789abcdef"[value] as usize] = value as u8;
+        table[b"0123456789ABCDEF"[value] as usize] = value as u8;
+        value += 1;
+    }
+    table
+};
+
 /// An id in hexadecimal, unless it is the invalid one.
 pub(super) fn id<const N: usize>(text: Option<&str>) -> Option<[u8; N]> {
     let text = text.filter(|text| text.len() == 2 * N)?.as_bytes();
-    let digit = |at: usize| char::from(text[at]).to_digit(16);
-    let mut id = [0; N];
-    for (at, byte) in id.iter_mut().enumerate() {
-        *byte = (digit(2 * at)? << 4 | digit(2 * at + 1)?) as u8;
+    let digit = |digit: u8| HEX[usize::from(digit)];
+    let (mut id, mut wrong) = ([0; N], 0);
+    for (byte, two) in id.iter_mut().zip(text.chunks_exact(2)) {
+        let (high, low) = (digit(two[0]), digit(two[1]));
+        *byte = high << 4 | low;
+        wrong |= high | low;
     }
-    (id != [0; N]).then_some(id)
+    (wrong < 16 && id != [0; N]).then_some(id)
 }
 
 /// `session/seg:seq`, which every span says: formatting it the usual way would be seen.
@@ -102,7 +114,7 @@ fn address(line: &RawLine<'_>) -> String {
             digits[at] = b'0' + (number % 10) as u8;
             number /= 10;
         }
-        text.extend(digits[at..].iter().map(|digit| char::from(*digit)));
+        text.push_str(std::str::from_utf8(&digits[at..]).unwrap_or_default());
     }
     text
 }
@@ -132,7 +144,8 @@ struct Closed<'a> {
     /// What the span is called by: its agent, model, tool or own name.
     subject: Option<Cow<'a, str>>,
     span_kind: Option<Cow<'a, str>>,
-    rest: Vec<(&'a str, RawValue<'a>)>,
+    /// Everything else, with the conventions' name where they have one.
+    rest: Vec<(&'a str, RawValue<'a>, Option<&'static str>)>,
 }
 
 impl<'a> Closed<'a> {
@@ -165,10 +178,12 @@ impl<'a> Closed<'a> {
             synthetic: false,
             subject: None,
             span_kind: None,
-            rest: Vec::with_capacity(24),
+            rest: Vec::new(),
         };
-        for (name, value) in payload.members() {
-            closed.take(name, value);
+        let fields = line.fields();
+        closed.rest.reserve(fields.len());
+        for (name, value) in fields.iter() {
+            closed.take(name, *value);
         }
         if kind == SpanKind::Other {
             closed.take_otel_fields();
@@ -210,7 +225,7 @@ impl<'a> Closed<'a> {
                 if Some(name) == subject_field(self.kind) {
                     self.subject = value.text().filter(|text| !text.is_empty());
                 }
-                self.rest.push((name, value));
+                self.rest.push((name, value, conventional(self.kind, name)));
             }
         }
     }
@@ -229,12 +244,12 @@ impl<'a> Closed<'a> {
 
     /// Start and end in nanoseconds. A line that lost its start ended when it was written.
     fn times(&self, line: &RawLine<'_>) -> (u64, u64) {
-        let written = parse_time(line.ts).unwrap_or(0);
+        let written = || parse_time(line.ts).unwrap_or(0);
         let start = self.start.and_then(|value| parse_time(&value.text()?));
-        let start = start.unwrap_or_else(|| written.saturating_sub(self.duration.unwrap_or(0)));
+        let start = start.unwrap_or_else(|| written().saturating_sub(self.duration.unwrap_or(0)));
         let end = match self.duration {
             Some(duration) => start.saturating_add(duration),
-            None => written.max(start),
+            None => written().max(start),
         };
         (start, end)
     }
@@ -323,27 +338,43 @@ impl<'a> Closed<'a> {
         error.text().or_else(|| error.get("message")?.text())
     }
 
-    fn attributes<'b>(&'b self, line: &'b RawLine<'a>, content: bool) -> Attributes<'b> {
-        let mut out = Attributes::new(content, self.rest.len() + 20);
-        self.put_ours(line, &mut out);
-        for (name, value) in &self.rest {
-            if let Some(key) = conventional(self.kind, name) {
-                put_conventional(key, name, *value, &mut out);
+    /// Writes the attributes. How many were left out.
+    fn put_attributes(&self, line: &RawLine<'a>, policy: &Policy, out: &mut Vec<u8>) -> u32 {
+        if policy.limits.attribute_count.is_none() && policy.limits.attribute_length.is_none() {
+            let mut written = Attributes::written(policy.content, 9, std::mem::take(out));
+            self.attributes(line, &mut written);
+            let apart = written.end(out);
+            if apart {
+                return 0;
             }
         }
-        self.put_usage(&mut out);
-        self.put_error(&mut out);
+        let mut listed = Attributes::new(policy.content, self.rest.len() + 20);
+        self.attributes(line, &mut listed);
+        let dropped = listed.settle(&policy.limits);
+        listed.write(9, out);
+        dropped
+    }
+
+    fn attributes<'b>(&'b self, line: &'b RawLine<'a>, out: &mut Attributes<'b>) {
+        self.put_ours(line, out);
+        for (name, value, conventional) in &self.rest {
+            if let Some(key) = conventional {
+                put_conventional(key, name, *value, out);
+            }
+        }
+        self.put_usage(out);
+        self.put_error(out);
         out.ours_end();
         if let Some(details) = self.usage.and_then(|usage| usage.get("usage_details")) {
             out.flat("usage".into(), details);
         }
-        for (name, value) in &self.rest {
-            if conventional(self.kind, name).is_none() {
-                put_said(member_name(name), *value, &mut out);
+        for (name, value, conventional) in &self.rest {
+            if conventional.is_none() {
+                put_said(member_name(name), *value, out);
             }
         }
         if let Some(given) = self.given {
-            put_as_given(given, &mut out);
+            put_as_given(given, out);
         }
         for (name, value) in self.fields.into_iter().flat_map(|fields| fields.members()) {
             let name = member_name(name);
@@ -353,7 +384,6 @@ impl<'a> Closed<'a> {
                 None => out.list_or_field(Key::from(name.clone()), name, value),
             }
         }
-        out
     }
 
     /// What every span says of itself.

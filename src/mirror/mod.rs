@@ -91,6 +91,7 @@ mod transport;
 pub mod verify;
 mod wire;
 mod work;
+mod written;
 
 pub use batch::{Batch, DEFAULT_BATCH_BYTES, DEFAULT_BATCH_SPANS, MAX_BATCH_BYTES, Pushed};
 pub use classify::Verdict;

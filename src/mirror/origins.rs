@@ -2,9 +2,7 @@
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, LazyLock};
-
-use memchr::memmem::Finder;
+use std::sync::Arc;
 
 use super::origin::Origin;
 use crate::ledger::segment_name;
@@ -40,11 +38,9 @@ impl Origins {
     }
 }
 
-/// The segment that opened the span, where that is another one. Most lines don't say so, which is
-/// seen faster than their members are gone through.
+/// The segment that opened the span, where that is another one.
 pub(super) fn opened_seg(line: &RawLine<'_>) -> Option<u32> {
-    static MEMBER: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(b"\"opened_seg\""));
-    let payload = line.payload();
-    MEMBER.find(payload.as_str().as_bytes())?;
-    u32::try_from(payload.get("opened_seg")?.u64()?).ok()
+    let fields = line.fields();
+    let (_, opened) = fields.iter().find(|(name, _)| *name == "opened_seg")?;
+    u32::try_from(opened.u64()?).ok()
 }

@@ -5,7 +5,7 @@
 
 use std::borrow::Cow;
 
-use prost::encoding::{encode_varint, encoded_len_varint};
+use prost::encoding::encoded_len_varint;
 
 use super::otlp::any_value::Value;
 use super::otlp::{AnyValue, ArrayValue};
@@ -133,15 +133,23 @@ impl<'a> Key<'a> {
         before.chain(self.name.bytes()).chain(after)
     }
 
+    pub fn is(&self, name: &[u8]) -> bool {
+        let rest = name.strip_prefix(self.before.as_bytes());
+        let rest = rest.and_then(|rest| rest.strip_prefix(self.name.as_bytes()));
+        rest == Some(self.after.as_bytes())
+    }
+
     pub fn to_text(&self) -> String {
         [self.before, &self.name, self.after].concat()
     }
 
     fn put(&self, out: &mut Vec<u8>) {
-        put_head(1, self.len(), out);
-        out.extend_from_slice(self.before.as_bytes());
-        out.extend_from_slice(self.name.as_bytes());
-        out.extend_from_slice(self.after.as_bytes());
+        for part in [self.before, &self.name, self.after] {
+            // Most have one part only.
+            if !part.is_empty() {
+                out.extend_from_slice(part.as_bytes());
+            }
+        }
     }
 }
 
@@ -159,19 +167,39 @@ impl PartialEq for Key<'_> {
 
 /// An attribute as field `number` of its message.
 pub(super) fn put_attribute(number: u8, key: &Key<'_>, value: &Val<'_>, out: &mut Vec<u8>) {
-    let value_len = value.len();
+    let (name_len, value_len) = (key.len(), value.len());
     // No name at all is left out like any other empty text.
-    let key_len = if key.len() > 0 {
-        field_len(key.len())
-    } else {
-        0
-    };
-    put_head(number, key_len + field_len(value_len), out);
-    if key_len > 0 {
-        key.put(out);
+    let key_len = if name_len > 0 { field_len(name_len) } else { 0 };
+    let len = key_len + field_len(value_len);
+    match value {
+        // Nearly all are short texts, with lengths of one byte each: their heads go together.
+        Val::Text(text) if len < 128 && name_len > 0 => {
+            out.reserve(len + 2);
+            out.extend_from_slice(&[number << 3 | 2, len as u8, 1 << 3 | 2, name_len as u8]);
+            key.put(out);
+            let text_len = text.len() as u8;
+            out.extend_from_slice(&[2 << 3 | 2, value_len as u8, 1 << 3 | 2, text_len]);
+            out.extend_from_slice(text.as_bytes());
+        }
+        _ => {
+            put_head(number, len, out);
+            if name_len > 0 {
+                put_head(1, name_len, out);
+                key.put(out);
+            }
+            put_head(2, value_len, out);
+            value.put(out);
+        }
     }
-    put_head(2, value_len, out);
-    value.put(out);
+}
+
+/// Seven bits a byte, the lowest first.
+fn encode_varint(mut value: u64, out: &mut Vec<u8>) {
+    while value >= 0x80 {
+        out.push(value as u8 | 0x80);
+        value >>= 7;
+    }
+    out.push(value as u8);
 }
 
 /// A field of bytes with a number below 16: its tag, its length and itself.
@@ -182,11 +210,7 @@ pub(super) fn field_len(bytes: usize) -> usize {
 /// What stands before the bytes of a field with a number below 16.
 pub(super) fn put_head(number: u8, len: usize, out: &mut Vec<u8>) {
     out.push(number << 3 | 2);
-    if len < 128 {
-        out.push(len as u8);
-    } else {
-        encode_varint(len as u64, out);
-    }
+    encode_varint(len as u64, out);
 }
 
 pub(super) fn put_bytes(number: u8, bytes: &[u8], out: &mut Vec<u8>) {

@@ -5,9 +5,9 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use super::address::Address;
 use super::merge::SessionReader;
 use super::place::{last, line_start, moment_of, since};
-use super::raw::Address;
 use super::segment::Found;
 use super::watch::{Dirty, Watch};
 use crate::ledger::{Root, segments};

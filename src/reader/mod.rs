@@ -1,12 +1,14 @@
 //! Reading a session's lines: segments one by one or merged, damage told and passed over; and
 //! following them as they grow (feature `follow`).
 
+mod address;
 #[cfg(feature = "follow")]
 mod follow;
 mod merge;
 #[cfg(feature = "follow")]
 mod place;
 mod raw;
+mod scan;
 mod segment;
 #[cfg(feature = "follow")]
 mod watch;
@@ -16,11 +18,14 @@ use std::path::{Path, PathBuf};
 
 use crate::ledger::{Line, segments};
 
+pub use address::{Address, NotAnAddress};
 #[cfg(feature = "follow")]
 pub use follow::{Followed, Follower, Start};
 pub use merge::SessionReader;
-pub(crate) use raw::string_end;
-pub use raw::{Address, NotAnAddress, Payload, RawLine, RawValue};
+pub use raw::{Payload, RawLine, RawValue};
+#[cfg(feature = "mirror")]
+pub(crate) use scan::has_backslash;
+pub(crate) use scan::string_end;
 pub use segment::{Damage, Found, Item, Segment, SegmentReader};
 #[cfg(feature = "cli")]
 pub(crate) use watch::Watch;

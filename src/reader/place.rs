@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
-use super::raw::Address;
+use super::address::Address;
 use super::segment::{Found, SegmentReader};
 use crate::ledger::{kind_of, whole_lines};
 

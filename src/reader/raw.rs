@@ -7,6 +7,10 @@ use std::borrow::Cow;
 
 use serde_json::Value;
 
+use super::address::Address;
+#[cfg(feature = "mirror")]
+use super::scan::object;
+use super::scan::{Expect, Member, Members, has_backslash, value_end};
 use crate::event::SpanKind;
 use crate::ledger::{Line, NotALine, VERSION};
 use crate::redact::unescape;
@@ -42,6 +46,9 @@ pub struct RawLine<'a> {
     /// 16 hex digits.
     pub parent_span_id: Option<&'a str>,
     payload: Payload<'a>,
+    /// The payload's members, if they were looked for.
+    #[cfg_attr(not(feature = "mirror"), allow(dead_code))]
+    fields: Option<Vec<Member<'a>>>,
     bytes: &'a [u8],
 }
 
@@ -49,9 +56,32 @@ impl<'a> RawLine<'a> {
     /// Takes a line apart, with or without its newline. Its structure is checked as far as its
     /// members go; what stands inside nested values is checked when they are asked for.
     pub fn parse(bytes: &'a [u8]) -> Result<Self, NotALine> {
+        Self::read(bytes, |text, at| {
+            Some((None, value_end(text.as_bytes(), at)?))
+        })
+    }
+
+    /// The same for those who want all of its fields: one way through the payload finds its end and
+    /// its members.
+    #[cfg(feature = "mirror")]
+    pub(crate) fn parse_all(bytes: &'a [u8]) -> Result<Self, NotALine> {
+        Self::read(bytes, |text, at| {
+            let (fields, end) = object(text, at)?;
+            Some((Some(fields), end))
+        })
+    }
+
+    /// `payload` finds where the payload ends, and maybe its members.
+    fn read(
+        bytes: &'a [u8],
+        payload: impl Fn(&'a str, usize) -> Option<(Option<Vec<Member<'a>>>, usize)>,
+    ) -> Result<Self, NotALine> {
         let bytes = bytes.strip_suffix(b"\n").unwrap_or(bytes);
         let damaged = |why: &str| NotALine::Damaged(why.to_owned());
         let text = std::str::from_utf8(bytes).map_err(|_| damaged("not UTF-8"))?;
+        if let Some(line) = Self::usual(text, payload) {
+            return Ok(line);
+        }
         let members = Members::of(text).ok_or_else(|| damaged("not a JSON object"))?;
         let mut line = Self {
             seg: 0,
@@ -64,6 +94,7 @@ impl<'a> RawLine<'a> {
             span_id: None,
             parent_span_id: None,
             payload: Payload { text: "" },
+            fields: None,
             bytes,
         };
         // Which of the members that every line has were there.
@@ -116,6 +147,60 @@ impl<'a> RawLine<'a> {
         Ok(line)
     }
 
+    /// A line as our writers write them: these members, in this order, with nothing to unescape.
+    /// Any other line, damaged or not, is none of these.
+    fn usual(
+        text: &'a str,
+        payload: impl Fn(&'a str, usize) -> Option<(Option<Vec<Member<'a>>>, usize)>,
+    ) -> Option<Self> {
+        let mut rest = Expect { text, at: 0 };
+        rest.pass("{\"v\":")?;
+        if rest.number() != Some(VERSION) {
+            return None;
+        }
+        rest.pass(",\"seg\":")?;
+        let seg = rest.number()?;
+        rest.pass(",\"seq\":")?;
+        let seq = rest.number()?;
+        rest.pass(",\"ts\":")?;
+        let ts = rest.plain()?;
+        rest.pass(",\"kind\":")?;
+        let kind = rest.plain()?;
+        rest.pass(",\"session_id\":")?;
+        let session_id = rest.plain()?;
+        let turn = match rest.pass(",\"turn\":") {
+            Some(()) => Some(rest.number()?),
+            None => None,
+        };
+        let mut id = |name| match rest.pass(name) {
+            Some(()) => Some(Some(rest.plain()?)),
+            None => Some(None),
+        };
+        let trace_id = id(",\"trace_id\":")?;
+        let span_id = id(",\"span_id\":")?;
+        let parent_span_id = id(",\"parent_span_id\":")?;
+        rest.pass(",\"payload\":")?;
+        let (fields, end) = payload(text, rest.at)?;
+        let payload = &text[rest.at..end];
+        if !payload.starts_with('{') || &text[end..] != "}" {
+            return None;
+        }
+        Some(Self {
+            seg,
+            seq,
+            ts,
+            kind: Cow::Borrowed(kind),
+            session_id: Cow::Borrowed(session_id),
+            turn,
+            trace_id,
+            span_id,
+            parent_span_id,
+            payload: Payload { text: payload },
+            fields,
+            bytes: text.as_bytes(),
+        })
+    }
+
     /// Where it stands in its session.
     pub fn address(&self) -> Address {
         Address {
@@ -138,6 +223,15 @@ impl<'a> RawLine<'a> {
         self.payload
     }
 
+    /// Its fields, by their names as they stand in the line.
+    #[cfg(feature = "mirror")]
+    pub(crate) fn fields(&self) -> Cow<'_, [Member<'a>]> {
+        match &self.fields {
+            Some(fields) => Cow::Borrowed(fields),
+            None => Cow::Owned(self.payload.members().collect()),
+        }
+    }
+
     /// The whole line, parsed.
     pub fn to_line(&self) -> Result<Line, NotALine> {
         Line::parse(self.bytes)
@@ -146,55 +240,6 @@ impl<'a> RawLine<'a> {
     /// The line's bytes, without the newline.
     pub fn as_bytes(&self) -> &'a [u8] {
         self.bytes
-    }
-}
-
-/// Where an event stands in its session: `seg:seq`. A bare `seq` means the first segment.
-///
-/// ```
-/// use spanledger::reader::Address;
-/// assert_eq!("2:17".parse(), Ok(Address { seg: 2, seq: 17 }));
-/// assert_eq!("17".parse::<Address>().unwrap().to_string(), "1:17");
-/// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Address {
-    /// The segment's number.
-    pub seg: u32,
-    /// The line's number in it.
-    pub seq: u64,
-}
-
-impl std::fmt::Display for Address {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}:{}", self.seg, self.seq)
-    }
-}
-
-/// A text that is no address.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct NotAnAddress(String);
-
-impl std::fmt::Display for NotAnAddress {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(
-            f,
-            "{:?} is no address: expected SEGMENT:SEQ, such as 1:17",
-            self.0
-        )
-    }
-}
-
-impl std::error::Error for NotAnAddress {}
-
-impl std::str::FromStr for Address {
-    type Err = NotAnAddress;
-
-    fn from_str(text: &str) -> Result<Self, NotAnAddress> {
-        let (seg, seq) = text.split_once(':').unwrap_or(("1", text));
-        match (seg.parse(), seq.parse()) {
-            (Ok(seg), Ok(seq)) if seg > 0 && seq > 0 => Ok(Self { seg, seq }),
-            _ => Err(NotAnAddress(text.to_owned())),
-        }
     }
 }
 
@@ -245,7 +290,6 @@ pub struct RawValue<'a> {
 
 impl<'a> RawValue<'a> {
     /// A JSON text as a value.
-    #[cfg(feature = "mirror")]
     pub(crate) fn new(text: &'a str) -> Self {
         Self { text }
     }
@@ -258,9 +302,7 @@ impl<'a> RawValue<'a> {
     /// A string's content, if it needs no unescaping.
     fn plain(&self) -> Option<&'a str> {
         let inner = self.text.strip_prefix('"')?.strip_suffix('"')?;
-        memchr::memchr(b'\\', inner.as_bytes())
-            .is_none()
-            .then_some(inner)
+        (!has_backslash(inner.as_bytes())).then_some(inner)
     }
 
     /// A string's content.
@@ -326,138 +368,6 @@ impl<'a> RawValue<'a> {
     }
 }
 
-/// The top members of a JSON object. `None` for one that is malformed, and then no more.
-struct Members<'a> {
-    text: &'a str,
-    at: usize,
-    done: bool,
-}
-
-impl<'a> Members<'a> {
-    fn of(text: &'a str) -> Option<Self> {
-        let trimmed = text.trim_ascii();
-        (trimmed.starts_with('{') && trimmed.ends_with('}')).then_some(Self {
-            text: trimmed,
-            at: 1,
-            done: false,
-        })
-    }
-
-    fn skip_space(&mut self) {
-        let bytes = self.text.as_bytes();
-        while matches!(bytes.get(self.at), Some(b' ' | b'\t' | b'\r' | b'\n')) {
-            self.at += 1;
-        }
-    }
-
-    fn member(&mut self) -> Option<(&'a str, RawValue<'a>)> {
-        let bytes = self.text.as_bytes();
-        let key_end = string_end(bytes, self.at)?;
-        let key = &self.text[self.at + 1..key_end - 1];
-        self.at = key_end;
-        self.skip_space();
-        if bytes.get(self.at) != Some(&b':') {
-            return None;
-        }
-        self.at += 1;
-        self.skip_space();
-        let end = value_end(bytes, self.at)?;
-        let value = RawValue {
-            text: &self.text[self.at..end],
-        };
-        self.at = end;
-        self.skip_space();
-        Some((key, value))
-    }
-}
-
-impl<'a> Iterator for Members<'a> {
-    type Item = Option<(&'a str, RawValue<'a>)>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        if self.done {
-            return None;
-        }
-        let bytes = self.text.as_bytes();
-        self.skip_space();
-        if self.at == 1 && bytes.get(self.at) == Some(&b'}') {
-            self.done = true;
-            return (self.at + 1 != bytes.len()).then_some(None);
-        }
-        let member = self.member();
-        match (member, bytes.get(self.at)) {
-            (Some(member), Some(b',')) => {
-                self.at += 1;
-                Some(Some(member))
-            }
-            (Some(member), Some(b'}')) if self.at + 1 == bytes.len() => {
-                self.done = true;
-                Some(Some(member))
-            }
-            _ => {
-                self.done = true;
-                Some(None)
-            }
-        }
-    }
-}
-
-/// Where the string that begins at `start` ends, its quote included.
-pub(crate) fn string_end(bytes: &[u8], start: usize) -> Option<usize> {
-    if bytes.get(start) != Some(&b'"') {
-        return None;
-    }
-    let mut at = start + 1;
-    loop {
-        let found = at + memchr::memchr2(b'"', b'\\', bytes.get(at..)?)?;
-        if bytes[found] == b'"' {
-            return Some(found + 1);
-        }
-        at = found + 2;
-    }
-}
-
-/// Where the value that begins at `start` ends. Nesting is counted, never recursed into.
-fn value_end(bytes: &[u8], start: usize) -> Option<usize> {
-    match bytes.get(start)? {
-        b'"' => string_end(bytes, start),
-        b'{' | b'[' => {
-            let mut depth = 0usize;
-            let mut at = start;
-            loop {
-                match bytes.get(at)? {
-                    b'"' => {
-                        at = string_end(bytes, at)?;
-                        continue;
-                    }
-                    b'{' | b'[' => depth += 1,
-                    b'}' | b']' => {
-                        depth -= 1;
-                        if depth == 0 {
-                            return Some(at + 1);
-                        }
-                    }
-                    _ => {}
-                }
-                at += 1;
-            }
-        }
-        b'-' | b'0'..=b'9' | b't' | b'f' | b'n' => {
-            let rest = &bytes[start..];
-            let stop = |b: &u8| matches!(b, b',' | b'}' | b']' | b' ' | b'\t' | b'\r' | b'\n');
-            let len = rest.iter().position(stop)?;
-            let word = &rest[..len];
-            let known = matches!(word, b"true" | b"false" | b"null");
-            let number = !word[0].is_ascii_alphabetic()
-                && word
-                    .iter()
-                    .all(|b| matches!(b, b'0'..=b'9' | b'-' | b'+' | b'.' | b'e' | b'E'));
-            (known || number).then_some(start + len)
-        }
-        _ => None,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -493,6 +403,67 @@ mod tests {
     fn a_line_cut_anywhere_is_damaged() {
         for end in 0..LINE.len() {
             assert!(RawLine::parse(&LINE.as_bytes()[..end]).is_err(), "{end}");
+            #[cfg(feature = "mirror")]
+            assert!(
+                RawLine::parse_all(&LINE.as_bytes()[..end]).is_err(),
+                "{end}"
+            );
+        }
+    }
+
+    /// Another order, blanks, escapes and members that nobody knows cost time and change nothing.
+    #[test]
+    fn a_line_in_another_form_says_the_same() {
+        let shown = |line: RawLine<'_>| {
+            let payload: Vec<_> = line
+                .payload()
+                .members()
+                .map(|(n, v)| (n, v.json()))
+                .collect();
+            let head = (line.seg, line.seq, line.ts, line.kind, line.session_id);
+            let ids = (line.turn, line.trace_id, line.span_id, line.parent_span_id);
+            format!("{head:?} {ids:?} {payload:?}")
+        };
+        let usual = LINE.replace(r#"a\"b"#, "ab");
+        let parsed = RawLine::parse(usual.as_bytes()).unwrap();
+        assert!(
+            RawLine::usual(&usual, |text, at| {
+                Some((None, value_end(text.as_bytes(), at)?))
+            })
+            .is_some()
+        );
+        let expected = shown(parsed);
+        let moved = usual.replacen(r#""v":1,"#, "", 1);
+        let moved = format!(r#"{},"v":1}}"#, &moved[..moved.len() - 1]);
+        for other in [
+            moved,
+            usual.replace(r#""ab""#, r#""\u0061b""#),
+            usual.replacen(r#","turn""#, r#" , "new":[1,{}], "turn""#, 1),
+            usual.replacen(r#""turn":2,"#, r#""turn":3,"turn": 2,"#, 1),
+            format!("{},\"new\":{{}}}} ", &usual[..usual.len() - 1]),
+        ] {
+            assert_eq!(
+                shown(RawLine::parse(other.as_bytes()).unwrap()),
+                expected,
+                "{other}"
+            );
+            #[cfg(feature = "mirror")]
+            assert_eq!(
+                shown(RawLine::parse_all(other.as_bytes()).unwrap()),
+                expected,
+                "{other}"
+            );
+        }
+        #[cfg(feature = "mirror")]
+        for text in [LINE, &usual] {
+            let line = RawLine::parse_all(text.as_bytes()).unwrap();
+            let fields: Vec<_> = line.fields().iter().map(|(n, v)| (*n, v.json())).collect();
+            let members: Vec<_> = line
+                .payload()
+                .members()
+                .map(|(n, v)| (n, v.json()))
+                .collect();
+            assert_eq!(fields, members);
         }
     }
 

@@ -208,7 +208,8 @@ impl SegmentReader {
         Ok(None)
     }
 
-    /// The same among the lines that begin before `until`, and where the line ends in the file.
+    /// The same among the lines that begin before `until`, and where the line ends in the file. All
+    /// fields of these are wanted.
     #[cfg(feature = "mirror")]
     pub(crate) fn next_before(
         &mut self,
@@ -222,7 +223,8 @@ impl SegmentReader {
             };
             if want(&self.buf[start..end]) {
                 let line_end = self.offset();
-                return Ok(Some((self.found(start, end, skipped), line_end)));
+                let found = self.found_by(start, end, skipped, |bytes| RawLine::parse_all(bytes));
+                return Ok(Some((found, line_end)));
             }
         }
         Ok(None)
@@ -260,12 +262,22 @@ impl SegmentReader {
 
     /// What stands in a range that [`line`](Self::line) found.
     pub(super) fn found(&mut self, start: usize, end: usize, skipped: u64) -> Found<'_> {
+        self.found_by(start, end, skipped, |bytes| RawLine::parse(bytes))
+    }
+
+    fn found_by(
+        &mut self,
+        start: usize,
+        end: usize,
+        skipped: u64,
+        parse: impl for<'b> Fn(&'b [u8]) -> Result<RawLine<'b>, NotALine>,
+    ) -> Found<'_> {
         self.line_offset = self.offset + start as u64 - skipped;
         let bytes = &self.buf[start..end];
         let parsed = if skipped > 0 {
             Err(NotALine::Damaged(format!("longer than {MAX_LINE} bytes")))
         } else {
-            RawLine::parse(bytes)
+            parse(bytes)
         };
         let (bytes, why) = match parsed {
             Ok(line) => {

@@ -152,8 +152,13 @@ proptest! {
         prop_assert_eq!(Span::decode(span.encode_to_vec().as_slice()).unwrap(), span.clone());
         let json: Theirs = serde_json::from_slice(&as_json(&span)).unwrap();
         prop_assert_eq!(json.encode_to_vec(), request(&span).encode_to_vec());
-        let again = one(policy, kind, payload).unwrap();
+        let again = one(policy, kind, payload.clone()).unwrap();
         prop_assert_eq!(again.encode_to_vec(), span.encode_to_vec());
+        // Attributes that nothing limits are written another way.
+        let limits = json!({"attribute_length": length, "attribute_count": 1_000_000});
+        let policy = json!({"content": content, "limits": limits});
+        let never_reached = one(policy, kind, payload).unwrap();
+        prop_assert_eq!(never_reached.encode_to_vec(), span.encode_to_vec());
         let least = spanledger::mirror::without_content(span);
         attributes(&least.attributes);
     }
