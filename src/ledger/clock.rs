@@ -11,13 +11,52 @@ pub(crate) struct Moment {
     pub steady: u64,
 }
 
+thread_local! {
+    /// When the two clocks were last read together, by the steady one, and how far the wall's was
+    /// ahead.
+    static AHEAD: Cell<(u64, u64)> = const { Cell::new((0, 0)) };
+}
+
+/// How soon a wall clock that was set is noticed. A look at a clock takes as long as writing a
+/// short text.
+const FRESH_NS: u64 = 1_000_000;
+/// A thread that lost the processor between two looks has not seen one moment.
+const TOGETHER_NS: u64 = 2_000;
+
 impl Moment {
+    /// One look at a clock if this thread has just looked, and otherwise enough of them to be sure
+    /// that both were read at one time: a span whose start was not would seem to end before what
+    /// is inside it.
     pub fn now() -> Self {
+        let steady = steady_ns();
+        let (looked, ahead) = AHEAD.get();
+        let ahead = match steady.checked_sub(looked) {
+            Some(since) if since < FRESH_NS => ahead,
+            _ => look_at_both(),
+        };
         Self {
-            wall: wall_ns(),
-            steady: steady_ns(),
+            wall: steady.wrapping_add(ahead),
+            steady,
         }
     }
+}
+
+#[cold]
+fn look_at_both() -> u64 {
+    let mut before = steady_ns();
+    let mut ahead = 0;
+    for _ in 0..4 {
+        let wall = wall_ns();
+        let after = steady_ns();
+        let passed = after.saturating_sub(before);
+        ahead = wall.wrapping_sub(before + passed / 2);
+        if passed <= TOGETHER_NS {
+            break;
+        }
+        before = after;
+    }
+    AHEAD.set((before, ahead));
+    ahead
 }
 
 pub(crate) fn wall_ns() -> u64 {

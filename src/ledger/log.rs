@@ -23,7 +23,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
 use super::Core;
-use super::clock::wall_ns;
+use super::clock::Moment;
 use super::digested::Digested;
 use super::fork::fork_generation;
 use super::gap::{Gap, LostClose};
@@ -120,6 +120,13 @@ struct State {
 }
 
 impl State {
+    /// The time of a line about what has just happened, if it is known: lines are in the order of
+    /// their times.
+    fn time_of_line(&self, just_now: Option<u64>) -> u64 {
+        let after_last = just_now.filter(|time| *time > self.last_ts);
+        after_last.unwrap_or_else(|| Moment::now().wall)
+    }
+
     /// The number of the segment that is written to, 0 before there is one.
     fn seg(&self) -> u32 {
         self.segment.as_ref().map_or(0, |segment| segment.number)
@@ -322,7 +329,7 @@ impl SessionLog {
     pub fn flush(self: &Arc<Self>, core: &Core) -> u64 {
         let mut guard = self.lock();
         let state = &mut *guard;
-        let now = wall_ns();
+        let now = Moment::now().wall;
         if let Some(segment) = &mut state.segment
             && segment.is_removed(now, true)
         {

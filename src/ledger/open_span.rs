@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::clock::{Moment, wall_ns, write_time};
+use super::clock::{Moment, write_time};
 use super::format::number;
 use super::log::Note;
 use super::trace::Trace;
@@ -130,7 +130,8 @@ impl OpenSpan {
         }
         let out = &mut self.events;
         out.extend_from_slice(b"{\"ts\":\"");
-        write_time(note.time.unwrap_or_else(wall_ns), 6, out);
+        let time = note.time.unwrap_or_else(|| Moment::now().wall);
+        write_time(time, 6, out);
         out.extend_from_slice(b"\",\"name\":");
         write_string(note.name.unwrap_or(kind), out);
         if let Some(level) = note.level {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use super::super::clock::{steady_ns, wall_ns, write_time};
+use super::super::clock::{Moment, steady_ns, write_time};
 use super::super::digested::Digested;
 use super::super::format::{Head, finish_line};
 use super::super::health::Counters;
@@ -54,9 +54,8 @@ pub(super) struct About<'a> {
 
 impl<'a> About<'a> {
     pub fn now(kind: &'a str, turn: Option<u32>, ids: Option<Ids>) -> Self {
-        let now = wall_ns();
         Self {
-            now,
+            now: Moment::now().wall,
             kind,
             turn,
             ids,

@@ -7,7 +7,6 @@ use std::sync::Arc;
 
 use super::{At, SessionLog, State};
 use crate::event::{Ids, Outcome, SpanKind, new_span_id};
-use crate::ledger::clock::steady_ns;
 use crate::ledger::{Core, Moment, OpenSpan, Trace, fork_generation};
 
 /// A turn that nobody but us speaks of.
@@ -101,7 +100,7 @@ impl SessionLog {
     ) {
         while let Some(at) = state.made_up.iter().position(|m| m.run_span() == run) {
             let made_up = state.made_up.swap_remove(at);
-            let end = (steady_ns(), None);
+            let end = (Moment::now(), None);
             self.close_locked(core, state, made_up.at.ids.span, Outcome::Unset, end);
         }
     }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::super::Core;
-use super::super::clock::{steady_ns, wall_ns};
+use super::super::clock::Moment;
 use super::super::digested::Digested;
 use super::super::gap::{LOST_CLOSES, LostClose};
 use super::super::open_span::{OpenSpan, link_json, write_fields};
@@ -83,16 +83,13 @@ impl SessionLog {
         let late = parent.is_some_and(|parent| !state.spans.contains_key(&parent));
         // A microsecond later, which is no more than it took: so a span of which nothing else is
         // known has not ended before it began.
-        let mut about = About {
-            now: span.start.wall.saturating_add(1_000),
+        let just_now = span.start.wall.saturating_add(1_000);
+        let about = About {
+            now: state.time_of_line(Some(just_now).filter(|_| span.just_made)),
             kind: span.open_kind,
             turn,
             ids: Some(span.ids),
         };
-        // Lines are in the order of their times.
-        if !span.just_made || about.now <= state.last_ts {
-            about.now = wall_ns();
-        }
         let written = self.append(core, state, about, |out, _| span.write_open(late, out));
         span.trace.count(state.payload.len() + LINE_HEAD);
         span.lost = !written;
@@ -205,7 +202,7 @@ impl SessionLog {
         said: Outcome,
         duration: Option<u64>,
     ) {
-        let end = steady_ns();
+        let end = Moment::now();
         let mut guard = self.lock();
         let state = &mut *guard;
         if state
@@ -230,11 +227,11 @@ impl SessionLog {
         state: &mut State,
         id: u64,
         said: Outcome,
-        (end, duration): (u64, Option<u64>),
+        (end, duration): (Moment, Option<u64>),
     ) -> Option<(Box<OpenSpan>, Outcome, u64)> {
         let span = state.spans.remove(&id)?;
         made_up::heard_from(state, &span);
-        let duration = duration.unwrap_or_else(|| end.saturating_sub(span.start.steady));
+        let duration = duration.unwrap_or_else(|| end.steady.saturating_sub(span.start.steady));
         let outcome = span.final_outcome(said);
         count_close(state, &span, outcome);
         if span.kind == SpanKind::Permission
@@ -250,7 +247,12 @@ impl SessionLog {
             out
         });
         let kind = span.kind.close_kind();
-        let about = About::now(kind, span.turn, Some(span.ids));
+        let about = About {
+            now: state.time_of_line(Some(end.wall)),
+            kind,
+            turn: span.turn,
+            ids: Some(span.ids),
+        };
         let written = self.append(core, state, about, |out, seg| {
             span.write_close(seg, duration, outcome, out);
             if let Some(totals) = &totals {
