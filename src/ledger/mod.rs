@@ -86,7 +86,6 @@ pub(crate) use outbox::Live;
 pub(crate) use outbox::Mirroring;
 #[cfg(feature = "mirror")]
 pub(crate) use outbox::{Outbox, marked, marker, unmark};
-#[cfg(any(feature = "follow", feature = "mirror"))]
 pub(crate) use past::kind_of;
 pub(crate) use past::lines as whole_lines;
 #[cfg(feature = "cli")]
