@@ -65,7 +65,10 @@ pub use health::Health;
 pub use health::MetricsHealth;
 #[cfg(feature = "mirror")]
 pub use health::MirrorHealth;
-pub use prune::{Removal, can_remove_session, remove_leftovers, remove_session};
+pub use prune::{
+    Removal, can_remove_session, can_remove_sessions, remove_leftovers, remove_session,
+    remove_sessions,
+};
 pub use sync::Sync;
 
 pub(crate) use blobs::NoStore;
