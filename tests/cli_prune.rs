@@ -9,7 +9,9 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use cli::run;
-use spanledger::ledger::{Removal, remove_leftovers, remove_session};
+use spanledger::ledger::{Removal, remove_leftovers, remove_session, remove_sessions};
+use spanledger::session::{Store, families};
+use spanledger::{Outcome, SpanExt, spans};
 use support::Recording;
 use tempfile::TempDir;
 
@@ -31,6 +33,41 @@ fn sessions(count: usize) -> TempDir {
         std::fs::write(session.join("blobs/aa"), vec![b'x'; 10_000]).unwrap();
     }
     dir
+}
+
+/// A session whose process is gone, last active in a year, with a run under each of `parents`.
+fn session(root: &Path, id: &str, year: u32, parents: &[&str]) {
+    let runs = parents.iter().map(|parent| ("session_start", *parent));
+    write_session(root, id, year, &runs.collect::<Vec<_>>(), 0);
+}
+
+/// The same, one segment of `(kind, parent)` lines, filled up with so many lines of no matter.
+fn write_session(root: &Path, id: &str, year: u32, runs: &[(&str, &str)], filler: usize) {
+    let dir = root.join("sessions").join(id);
+    std::fs::create_dir_all(dir.join("blobs")).unwrap();
+    let mut seq = 0;
+    let mut line = |kind: &str, payload: &str| {
+        seq += 1;
+        format!(
+            "{{\"v\":1,\"seg\":1,\"seq\":{seq},\"ts\":\"{year}-11-16T00:31:05.123456Z\",\
+             \"kind\":\"{kind}\",\"session_id\":\"{id}\",\"payload\":{payload}}}\n"
+        )
+    };
+    let mut text = line("segment", "{\"writer\":\"gone\"}");
+    let of = |parent: &str| format!("{{\"parent_session_id\":\"{parent}\"}}");
+    for (kind, parent) in runs {
+        if *kind == "session_end" {
+            for _ in 0..filler {
+                text += &line("note", "{}");
+            }
+            let totals = format!("{{\"parent_session_id\":\"{parent}\",\"totals\":{{}}}}");
+            text += &line(kind, &totals);
+        } else {
+            text += &line(kind, &of(parent));
+        }
+    }
+    std::fs::write(dir.join("trace.0001.jsonl"), text).unwrap();
+    std::fs::write(dir.join("blobs/aa"), vec![b'x'; 10_000]).unwrap();
 }
 
 fn left(root: &Path) -> Vec<String> {
@@ -201,4 +238,243 @@ fn a_path_that_leads_elsewhere_removes_nothing() {
         );
     }
     assert!(outside.exists());
+}
+
+#[test]
+fn the_newest_sessions_are_kept_with_their_subagents_and_theirs() {
+    let dir = tempfile::tempdir().unwrap();
+    session(dir.path(), "main", 2025, &[]);
+    session(dir.path(), "sub", 2012, &["main"]);
+    session(dir.path(), "subsub", 2011, &["sub"]);
+    session(dir.path(), "second", 2024, &[]);
+    session(dir.path(), "third", 2023, &[]);
+    let done = run(dir.path(), &["prune", "--keep", "2"]);
+    assert_eq!(done.code, 0, "{done:?}");
+    assert_eq!(left(dir.path()), ["main", "second", "sub", "subsub"]);
+    assert!(done.out.contains("1 session removed"), "{done:?}");
+}
+
+#[test]
+fn subagents_go_with_the_session_that_started_them_and_it_says_so() {
+    let dir = tempfile::tempdir().unwrap();
+    session(dir.path(), "new", 2025, &[]);
+    session(dir.path(), "old", 2023, &[]);
+    session(dir.path(), "sub", 2022, &["old"]);
+    let done = run(dir.path(), &["prune", "--keep", "1"]);
+    assert_eq!(left(dir.path()), ["new"]);
+    let lines = done.lines();
+    assert!(lines[0].starts_with("removed old  9.9 KiB, "), "{done:?}");
+    assert!(lines[1].starts_with("removed sub  10.0 KiB, "), "{done:?}");
+    assert!(lines[1].ends_with(", subagent of old"), "{done:?}");
+    assert!(
+        lines[2].starts_with("2 sessions of 1 family removed, 19.9 KiB"),
+        "{done:?}"
+    );
+}
+
+#[test]
+fn a_dry_run_tells_the_families_and_leaves_them() {
+    let dir = tempfile::tempdir().unwrap();
+    session(dir.path(), "old", 2023, &[]);
+    session(dir.path(), "sub", 2022, &["old"]);
+    session(dir.path(), "older", 2021, &[]);
+    let done = run(dir.path(), &["prune", "--keep", "0", "--dry-run", "--json"]);
+    assert_eq!(left(dir.path()), ["old", "older", "sub"]);
+    let document = done.json();
+    let told: Vec<_> = document["removed"].as_array().unwrap().iter().collect();
+    let ids: Vec<_> = told.iter().map(|object| &object["session_id"]).collect();
+    assert_eq!(ids, ["older", "old", "sub"]);
+    assert_eq!(told[2]["family"], "old");
+    assert_eq!(told[2]["parent_session_id"], "old");
+    assert_eq!(document["families"], 2);
+    assert_eq!(document["kept_families"], 0);
+    let done = run(dir.path(), &["prune", "--keep", "0", "--dry-run"]);
+    let sum = "3 sessions of 2 families to remove, ";
+    assert!(done.lines()[3].starts_with(sum), "{done:?}");
+}
+
+#[test]
+fn a_session_is_not_old_while_its_subagent_is_not() {
+    let dir = tempfile::tempdir().unwrap();
+    session(dir.path(), "main", 1971, &[]);
+    session(dir.path(), "sub", 2025, &["main"]);
+    session(dir.path(), "other", 1972, &[]);
+    let done = run(dir.path(), &["prune", "--older-than", "10000d"]);
+    assert_eq!(done.code, 0, "{done:?}");
+    assert_eq!(left(dir.path()), ["main", "sub"]);
+}
+
+#[test]
+fn by_size_a_family_goes_as_a_whole() {
+    let dir = tempfile::tempdir().unwrap();
+    session(dir.path(), "new", 2025, &[]);
+    session(dir.path(), "old", 2023, &[]);
+    session(dir.path(), "sub", 2022, &["old"]);
+    session(dir.path(), "sub2", 2021, &["old"]);
+    let done = run(dir.path(), &["prune", "--max-size", "35KB"]);
+    assert_eq!(done.code, 0, "{done:?}");
+    assert_eq!(left(dir.path()), ["new"]);
+}
+
+#[test]
+fn a_subagent_whose_parent_is_gone_is_a_family_of_its_own() {
+    let dir = tempfile::tempdir().unwrap();
+    session(dir.path(), "main", 2025, &[]);
+    session(dir.path(), "orphan", 2024, &["nobody"]);
+    session(dir.path(), "orphan2", 2023, &["nobody"]);
+    let done = run(dir.path(), &["prune", "--keep", "2"]);
+    assert_eq!(done.code, 0, "{done:?}");
+    assert_eq!(left(dir.path()), ["main", "orphan"]);
+}
+
+#[test]
+fn sessions_that_name_each_other_or_themselves_as_parents_still_go() {
+    let dir = tempfile::tempdir().unwrap();
+    session(dir.path(), "new", 2025, &[]);
+    session(dir.path(), "a", 2023, &["b"]);
+    session(dir.path(), "b", 2022, &["a"]);
+    session(dir.path(), "below", 2021, &["b"]);
+    session(dir.path(), "self", 2020, &["self"]);
+    let done = run(dir.path(), &["prune", "--keep", "1", "--json"]);
+    assert_eq!(done.code, 0, "{done:?}");
+    assert_eq!(done.json()["families"], 2);
+    assert_eq!(left(dir.path()), ["new"]);
+}
+
+#[test]
+fn a_session_stays_whole_while_its_subagent_is_being_written() {
+    let recording = Recording::new();
+    let root = recording.dir.path().to_owned();
+    session(&root, "main", 2023, &[]);
+    session(&root, "sub", 2022, &["main"]);
+    session(&root, "sub2", 2021, &["main"]);
+    recording.handle().session("sub").title("again");
+    let done = run(&root, &["prune", "--keep", "0", "--force"]);
+    assert_eq!(left(&root), ["main", "sub", "sub2"]);
+    let lines = done.lines();
+    assert!(lines[0].starts_with("kept main "), "{done:?}");
+    assert!(
+        lines[0].ends_with("another of its family stays"),
+        "{done:?}"
+    );
+    assert!(
+        lines[1].contains("a process that wrote to it lives"),
+        "{done:?}"
+    );
+    assert_eq!(lines[3], "0 sessions removed, 0 B; 3 of 1 family kept");
+    let document = run(&root, &["prune", "--keep", "0", "--json"]).json();
+    assert_eq!(document["kept"][0]["reason"], "family");
+    assert_eq!(document["kept_families"], 1);
+}
+
+#[test]
+fn what_the_mirror_owes_of_a_subagent_keeps_its_family_unless_forced() {
+    let dir = tempfile::tempdir().unwrap();
+    session(dir.path(), "main", 2023, &[]);
+    session(dir.path(), "sub", 2022, &["main"]);
+    owe(dir.path(), "sub.0001");
+    let dry = run(dir.path(), &["prune", "--keep", "0", "--dry-run"]);
+    assert!(dry.out.contains("0 sessions to remove"), "{dry:?}");
+    run(dir.path(), &["prune", "--keep", "0"]);
+    assert_eq!(left(dir.path()), ["main", "sub"]);
+    run(dir.path(), &["prune", "--keep", "0", "--force"]);
+    assert!(left(dir.path()).is_empty());
+}
+
+#[test]
+fn a_subagent_that_was_resumed_under_another_session_makes_them_one_family() {
+    let dir = tempfile::tempdir().unwrap();
+    session(dir.path(), "first", 2020, &[]);
+    session(dir.path(), "second", 2025, &[]);
+    session(dir.path(), "third", 2024, &[]);
+    session(dir.path(), "sub", 2021, &["first", "second"]);
+    let done = run(dir.path(), &["prune", "--keep", "1"]);
+    assert_eq!(done.code, 0, "{done:?}");
+    assert_eq!(left(dir.path()), ["first", "second", "sub"]);
+}
+
+#[test]
+fn the_parent_is_found_at_the_ends_of_a_long_trace() {
+    let dir = tempfile::tempdir().unwrap();
+    session(dir.path(), "first", 2025, &[]);
+    session(dir.path(), "last", 2024, &[]);
+    let runs = [("session_start", "first"), ("session_end", "last")];
+    write_session(dir.path(), "sub", 2023, &runs, 5_000);
+    let entries = Store::new(dir.path()).list().unwrap();
+    assert!(!entries[2].whole);
+    assert_eq!(families(&entries).len(), 1);
+}
+
+#[test]
+fn the_parent_is_found_in_a_first_line_that_is_very_long() {
+    let dir = tempfile::tempdir().unwrap();
+    session(dir.path(), "main", 2025, &[]);
+    let long = "main\",\"said\":\"".to_owned() + &"x".repeat(40_000);
+    let runs = [("session_start", long.as_str()), ("session_end", "")];
+    write_session(dir.path(), "sub", 2023, &runs, 5_000);
+    let entries = Store::new(dir.path()).list().unwrap();
+    assert!(!entries[1].whole);
+    assert_eq!(families(&entries).len(), 1);
+}
+
+#[test]
+fn a_family_is_told_from_the_top_down() {
+    let dir = tempfile::tempdir().unwrap();
+    session(dir.path(), "subsub", 2025, &["sub"]);
+    session(dir.path(), "sub", 2024, &["main"]);
+    session(dir.path(), "main", 2023, &[]);
+    let entries = Store::new(dir.path()).list().unwrap();
+    let families = families(&entries);
+    let members = families[0].members().iter();
+    let ids: Vec<_> = members.map(|entry| &entry.summary.session_id).collect();
+    assert_eq!(ids, ["main", "sub", "subsub"]);
+    assert_eq!(families[0].last(), entries[0].summary.last);
+}
+
+#[test]
+fn what_a_real_agent_started_stays_with_it() {
+    let recording = Recording::new();
+    recording.run(|| {
+        let main = spans::session_run("main", "planner").start();
+        main.in_scope(|| {
+            let sub = spans::session_run("sub", "helper").start();
+            sub.finish(Outcome::Ok);
+        });
+        main.finish(Outcome::Ok);
+        let newest = spans::session_run("newest", "planner").start();
+        newest.finish(Outcome::Ok);
+    });
+    let dir = recording.end();
+    let done = run(dir.path(), &["prune", "--keep", "2"]);
+    assert_eq!(done.code, 0, "{done:?}");
+    assert_eq!(left(dir.path()), ["main", "newest", "sub"]);
+    run(dir.path(), &["prune", "--keep", "1"]);
+    assert_eq!(left(dir.path()), ["newest"]);
+}
+
+#[test]
+fn one_that_is_named_alone_goes_alone() {
+    let dir = tempfile::tempdir().unwrap();
+    session(dir.path(), "main", 2023, &[]);
+    session(dir.path(), "sub", 2022, &["main"]);
+    let removed = remove_session(dir.path(), "sub", false).unwrap();
+    assert!(matches!(removed, Removal::Removed { .. }));
+    assert_eq!(left(dir.path()), ["main"]);
+}
+
+#[test]
+fn of_sessions_that_are_removed_together_all_stay_if_one_is_locked() {
+    let dir = sessions(3);
+    let lock = File::create(dir.path().join("sessions/s1/lock")).unwrap();
+    lock.lock().unwrap();
+    let all = ["s0", "nobody", "s1", "s2"];
+    let done = remove_sessions(dir.path(), &all, false).unwrap();
+    let stays = [
+        Removal::Family,
+        Removal::NotFound,
+        Removal::Locked,
+        Removal::Family,
+    ];
+    assert_eq!(done, stays);
+    assert_eq!(left(dir.path()), ["s0", "s1", "s2"]);
 }

@@ -8,27 +8,29 @@ use serde_json::{Value, json};
 use super::context::{Context, Failed};
 use crate::ledger::{self, Removal, time_text};
 use crate::session::{Entry, Retention, Survey};
-use crate::view::text::{line, size};
+use crate::view::text::{line, plural, size};
 
 /// Remove old sessions: whole ones only, and never one that is live
 ///
-/// Each limit that is given is heeded: a session goes if any of them says so. Subagents count as
-/// sessions of their own. A session stays while a process that wrote to it lives, and, unless
-/// --force, while the mirror still has to send something of it. Each is renamed away and then
-/// removed, so that nobody ever sees half of it.
+/// Each limit that is given is heeded: a session goes if any of them says so. A session and its
+/// subagents, and theirs, are a family, which goes or stays as a whole and is as new as its newest
+/// member. A subagent that ran under several sessions makes them one family; one whose parent is
+/// gone has its own. A family stays while a process that wrote to any of it lives, and, unless
+/// --force, while the mirror still has to send something of it. Each session is renamed away and
+/// then removed, so that nobody ever sees half of it.
 #[derive(Args, Debug)]
 #[command(
     group = clap::ArgGroup::new("limit").required(true).multiple(true),
     after_help = "Examples:\n  spanledger prune --older-than 30d --dry-run\n  spanledger prune --max-size 1GB --keep 1000"
 )]
 pub(crate) struct Prune {
-    /// Remove sessions last active longer ago than this, such as 30d
+    /// Remove families last active longer ago than this, such as 30d
     #[arg(long, value_name = "AGE", group = "limit", value_parser = super::context::parse_age)]
     older_than: Option<u64>,
-    /// Keep this many sessions, those last active
+    /// Keep this many sessions, those last active; their subagents stay with them and don't count
     #[arg(long, value_name = "N", group = "limit")]
     keep: Option<usize>,
-    /// Keep this much, of the sessions last active, such as 500MB or 1GiB
+    /// Keep this much, of the families last active, such as 500MB or 1GiB
     #[arg(long, value_name = "SIZE", group = "limit", value_parser = parse_size)]
     max_size: Option<u64>,
     /// Only say what would go
@@ -60,36 +62,44 @@ impl Prune {
             keep: self.keep,
             max_size: self.max_size,
         };
-        let (mut removed, mut kept) = (Vec::new(), Vec::new());
+        let (mut removed, mut kept) = (Tally::default(), Tally::default());
         let mut bytes = 0;
-        for entry in retention.over(&entries, &size_of, context.style.now) {
+        for family in retention.over(&entries, &size_of, context.style.now) {
+            let top = &family.top().summary.session_id;
+            // Whoever cuts this short leaves the session, and not its subagents without it.
+            let from_below: Vec<_> = family.members().iter().rev().map(|e| &e.dir).collect();
             let done = match self.dry_run {
-                true => ledger::can_remove_session(&root, &entry.dir, self.force),
-                false => ledger::remove_session(&root, &entry.dir, self.force),
+                true => ledger::can_remove_sessions(&root, &from_below, self.force),
+                false => ledger::remove_sessions(&root, &from_below, self.force),
             };
-            let id = &entry.summary.session_id;
-            let done = done.map_err(|error| Failed::Usage(format!("{id}: {error}")))?;
-            let mut object = json!({
-                "session_id": id,
-                "last": time_text(entry.summary.last, 6),
-                "bytes": size_of(entry),
-            });
-            if let Removal::Removed { bytes: freed } = done {
-                bytes += freed;
-                object["bytes"] = json!(freed);
-                self.say(context, entry, None, freed)?;
-                removed.push(object);
-            } else if let Some((word, why)) = reason(&done) {
-                object["reason"] = json!(word);
-                self.say(context, entry, Some(&why), size_of(entry))?;
-                kept.push(object);
+            let done = done.map_err(|error| Failed::Usage(format!("{top}: {error}")))?;
+            for (entry, done) in family.members().iter().zip(done.iter().rev()) {
+                let mut object = json!({
+                    "session_id": entry.summary.session_id,
+                    "parent_session_id": entry.summary.parent_session_id,
+                    "family": top,
+                    "last": time_text(entry.summary.last, 6),
+                    "bytes": size_of(entry),
+                });
+                if let Removal::Removed { bytes: freed } = done {
+                    bytes += freed;
+                    object["bytes"] = json!(freed);
+                    self.say(context, entry, None, *freed)?;
+                    removed.add(object);
+                } else if let Some((word, why)) = reason(done) {
+                    object["reason"] = json!(word);
+                    self.say(context, entry, Some(&why), size_of(entry))?;
+                    kept.add(object);
+                }
             }
         }
         if context.json {
             context.document(&json!({
                 "dry_run": self.dry_run,
-                "removed": removed,
-                "kept": kept,
+                "removed": removed.sessions,
+                "families": removed.families,
+                "kept": kept.sessions,
+                "kept_families": kept.families,
                 "bytes": bytes,
                 "leftovers": leftovers.0,
                 "leftover_bytes": leftovers.1,
@@ -118,16 +128,20 @@ impl Prune {
             (None, false) => "removed",
         };
         let last = context.style.moment(entry.summary.last);
+        let of = match &entry.summary.parent_session_id {
+            Some(parent) => format!(", subagent of {}", line(parent)),
+            None => String::new(),
+        };
         let why = kept.map(|why| format!(": {why}")).unwrap_or_default();
-        let text = format!("{verb} {id}  {}, last active {last}{why}", size(bytes));
+        let text = format!("{verb} {id}  {}, last active {last}{of}{why}", size(bytes));
         context.line(&text)
     }
 
     fn sum_up(
         &self,
         context: &mut Context,
-        removed: &[Value],
-        kept: &[Value],
+        removed: &Tally,
+        kept: &Tally,
         bytes: u64,
         leftovers: (usize, u64),
     ) -> Result<(), Failed> {
@@ -142,12 +156,37 @@ impl Prune {
             true => "to remove",
             false => "removed",
         };
-        let plural = if removed.len() == 1 { "" } else { "s" };
-        let mut text = format!("{} session{plural} {verb}, {}", removed.len(), size(bytes));
-        if !kept.is_empty() {
-            text.push_str(&format!("; {} kept", kept.len()));
+        let sessions = plural(removed.sessions.len() as u64, "session");
+        let mut text = format!("{sessions}{} {verb}, {}", removed.of(), size(bytes));
+        if !kept.sessions.is_empty() {
+            text.push_str(&format!("; {}{} kept", kept.sessions.len(), kept.of()));
         }
         context.line(&text)
+    }
+}
+
+/// What became of sessions, and of how many families they are.
+#[derive(Default)]
+struct Tally {
+    sessions: Vec<Value>,
+    families: usize,
+}
+
+impl Tally {
+    /// Those of a family come one after the other.
+    fn add(&mut self, session: Value) {
+        let before = self.sessions.last().map(|last| &last["family"]);
+        self.families += usize::from(before != Some(&session["family"]));
+        self.sessions.push(session);
+    }
+
+    /// Of how many families, where that isn't one for each.
+    fn of(&self) -> String {
+        match self.families {
+            n if n == self.sessions.len() => String::new(),
+            1 => " of 1 family".into(),
+            n => format!(" of {n} families"),
+        }
     }
 }
 
@@ -160,6 +199,7 @@ fn reason(done: &Removal) -> Option<(&'static str, String)> {
             format!("the mirror still has to send {segments} of its segments (--force)"),
         ),
         Removal::Locked => ("locked", "somebody else holds its lock".into()),
+        Removal::Family => ("family", "another of its family stays".into()),
         // Whoever was quicker said so.
         _ => return None,
     })

@@ -65,7 +65,10 @@ pub use health::Health;
 pub use health::MetricsHealth;
 #[cfg(feature = "mirror")]
 pub use health::MirrorHealth;
-pub use prune::{Removal, can_remove_session, remove_leftovers, remove_session};
+pub use prune::{
+    Removal, can_remove_session, can_remove_sessions, remove_leftovers, remove_session,
+    remove_sessions,
+};
 pub use sync::Sync;
 
 pub(crate) use blobs::NoStore;
@@ -86,7 +89,6 @@ pub(crate) use outbox::Live;
 pub(crate) use outbox::Mirroring;
 #[cfg(feature = "mirror")]
 pub(crate) use outbox::{Outbox, marked, marker, unmark};
-#[cfg(any(feature = "follow", feature = "mirror"))]
 pub(crate) use past::kind_of;
 pub(crate) use past::lines as whole_lines;
 #[cfg(feature = "cli")]

@@ -7,6 +7,10 @@
 //! A writer takes no lock when it begins a segment, so it can come in between the look and the
 //! rename. Then its segment is in the renamed directory, is seen there, and everything is renamed
 //! back.
+//!
+//! Sessions that belong together are looked at all before the first is touched, and go one after
+//! the other, subagents first: locking and renaming them all at once would take a file handle for
+//! each.
 
 use std::collections::HashSet;
 use std::fs::{File, OpenOptions};
@@ -43,6 +47,8 @@ pub enum Removal {
     },
     /// Somebody else holds its lock: a recovery, or another removal.
     Locked,
+    /// Another one stays that it was to go together with.
+    Family,
     /// It is not there (any more).
     NotFound,
 }
@@ -62,6 +68,89 @@ pub fn remove_session(
     force: bool,
 ) -> io::Result<Removal> {
     remove(root.as_ref(), session.as_ref(), force, || {})
+}
+
+/// Removes sessions that belong together, in the order given: all of them, or none. Give subagents
+/// before what started them, which is then still there if this is cut short. What became of each,
+/// in the same order.
+///
+/// All are looked at before the first goes, and the last one again before each: that is the one
+/// that somebody may resume. Should a writer come to any of them in between, what is not gone by
+/// then stays.
+///
+/// ```
+/// # let dir = tempfile::tempdir()?;
+/// use spanledger::ledger::{Removal, remove_sessions};
+/// let done = remove_sessions(dir.path(), &["ses_1.reviewer", "ses_1"], false)?;
+/// assert_eq!(done, [Removal::NotFound, Removal::NotFound]);
+/// # Ok::<(), std::io::Error>(())
+/// ```
+pub fn remove_sessions(
+    root: impl AsRef<Path>,
+    sessions: &[impl AsRef<Path>],
+    force: bool,
+) -> io::Result<Vec<Removal>> {
+    remove_together(root.as_ref(), sessions, force, |_| {})
+}
+
+/// `meanwhile` is what a test lets happen before one goes.
+fn remove_together(
+    root: &Path,
+    sessions: &[impl AsRef<Path>],
+    force: bool,
+    mut meanwhile: impl FnMut(&Path),
+) -> io::Result<Vec<Removal>> {
+    // Nothing to look at but itself, which its removal does.
+    if let [session] = sessions {
+        return Ok(vec![remove(root, session.as_ref(), force, || {})?]);
+    }
+    let mut done = can_remove_sessions(root, sessions, force)?;
+    let dirs = Root::new(root.to_owned());
+    let dir = |session: &Path| Some(dirs.sessions().join(name_of(session)?));
+    if !done.iter().any(stays) {
+        for (session, done) in sessions.iter().zip(&mut done) {
+            let Some(dir) = dir(session.as_ref()) else {
+                continue;
+            };
+            match lock(&dir) {
+                Ok(None) => *done = Removal::Locked,
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+                _ => {}
+            }
+        }
+    }
+    if done.iter().any(stays) {
+        stay_together(&mut done);
+        return Ok(done);
+    }
+    for at in 0..sessions.len() {
+        meanwhile(sessions[at].as_ref());
+        let last = sessions.last().and_then(|last| dir(last.as_ref()));
+        let resumed = last.is_some_and(|last| matches!(look(&dirs, &last, None), Ok(Look::Live)));
+        let (which, removal) = match resumed {
+            true => (sessions.len() - 1, Removal::Live),
+            false => (at, remove(root, sessions[at].as_ref(), force, || {})?),
+        };
+        let stays = stays(&removal);
+        done[which] = removal;
+        if stays {
+            stay_together(&mut done[at..]);
+            break;
+        }
+    }
+    Ok(done)
+}
+
+fn stays(removal: &Removal) -> bool {
+    !matches!(removal, Removal::Removed { .. } | Removal::NotFound)
+}
+
+/// What could go stays for the sake of those that can't.
+fn stay_together(done: &mut [Removal]) {
+    let could = |removal: &&mut Removal| matches!(removal, Removal::Removed { .. });
+    for removal in done.iter_mut().filter(could) {
+        *removal = Removal::Family;
+    }
 }
 
 /// `meanwhile` is what a test lets happen between the look and the rename.
@@ -150,6 +239,22 @@ pub fn can_remove_session(
             bytes: dir_size(&dir),
         },
     })
+}
+
+/// Whether [`remove_sessions`] would remove them, now.
+pub fn can_remove_sessions(
+    root: impl AsRef<Path>,
+    sessions: &[impl AsRef<Path>],
+    force: bool,
+) -> io::Result<Vec<Removal>> {
+    let root = root.as_ref();
+    let each = sessions.iter();
+    let done = each.map(|session| can_remove_session(root, session, force));
+    let mut done: Vec<Removal> = done.collect::<io::Result<_>>()?;
+    if done.iter().any(stays) {
+        stay_together(&mut done);
+    }
+    Ok(done)
 }
 
 /// Removes what a removal that was cut short left under hidden names. How many sessions that
@@ -256,14 +361,52 @@ pub(crate) fn dir_size(dir: &Path) -> u64 {
 mod tests {
     use super::*;
 
+    fn dead_session(root: &Path, id: &str) -> PathBuf {
+        let session = root.join("sessions").join(id);
+        std::fs::create_dir_all(&session).unwrap();
+        let line = format!(
+            "{{\"v\":1,\"seg\":1,\"seq\":1,\"ts\":\"2026-11-16T00:31:05.123456Z\",\
+             \"kind\":\"segment\",\"session_id\":\"{id}\",\"payload\":{{\"writer\":\"w\"}}}}\n"
+        );
+        std::fs::write(session.join("trace.0001.jsonl"), line).unwrap();
+        session
+    }
+
+    #[test]
+    fn a_session_that_is_resumed_while_its_subagents_go_keeps_the_rest() {
+        let root = tempfile::tempdir().unwrap();
+        let [sub1, sub2, main] = ["sub1", "sub2", "main"].map(|id| dead_session(root.path(), id));
+        let resume = |next: &Path| {
+            if next.ends_with("sub2") {
+                File::create(main.join("trace.0002.jsonl")).unwrap();
+            }
+        };
+        let all = ["sub1", "sub2", "main"];
+        let done = remove_together(root.path(), &all, false, resume).unwrap();
+        assert!(matches!(done[0], Removal::Removed { .. }), "{done:?}");
+        assert_eq!(done[1..], [Removal::Family, Removal::Live]);
+        assert!(!sub1.exists() && sub2.exists() && main.exists());
+    }
+
+    #[test]
+    fn a_subagent_that_comes_back_keeps_what_started_it() {
+        let root = tempfile::tempdir().unwrap();
+        let [sub, main] = ["sub", "main"].map(|id| dead_session(root.path(), id));
+        let come_back = |next: &Path| {
+            if next.ends_with("sub") {
+                File::create(sub.join("trace.0002.jsonl")).unwrap();
+            }
+        };
+        let all = ["sub", "main"];
+        let done = remove_together(root.path(), &all, false, come_back).unwrap();
+        assert_eq!(done, [Removal::Live, Removal::Family]);
+        assert!(sub.exists() && main.exists());
+    }
+
     #[test]
     fn a_writer_that_comes_in_between_gets_its_session_back() {
         let root = tempfile::tempdir().unwrap();
-        let session = root.path().join("sessions/ses_1");
-        std::fs::create_dir_all(&session).unwrap();
-        let line = b"{\"v\":1,\"seg\":1,\"seq\":1,\"ts\":\"2026-11-16T00:31:05.123456Z\",\
-            \"kind\":\"segment\",\"session_id\":\"ses_1\",\"payload\":{\"writer\":\"w\"}}\n";
-        std::fs::write(session.join("trace.0001.jsonl"), line).unwrap();
+        let session = dead_session(root.path(), "ses_1");
         let come_in = || {
             File::create(session.join("trace.0002.jsonl")).unwrap();
         };

@@ -6,13 +6,17 @@ use std::path::Path;
 
 use super::store::tell;
 use super::summary::Summary;
-use crate::ledger::{NotALine, whole_lines};
+use crate::ledger::{NotALine, kind_of, whole_lines};
 use crate::reader::{Damage, RawLine};
 
 /// A segment up to this size is read whole.
 const WHOLE: u64 = 64 * 1024;
 pub(super) const HEAD: u64 = 16 * 1024;
 const TAIL: u64 = 16 * 1024;
+/// A line has told its kind by then.
+const KIND_WITHIN: usize = 200;
+/// No head is longer, whatever it cuts.
+const LONGEST_HEAD: u64 = 1024 * 1024;
 
 /// What the segments of a session say at their ends.
 #[derive(Default)]
@@ -49,14 +53,17 @@ impl Glance {
             file.read_to_end(&mut bytes)?;
             return Ok(self.take(&bytes, place));
         }
-        file.by_ref().take(HEAD).read_to_end(&mut bytes)?;
+        read_head(&mut file, &mut bytes)?;
+        let head = bytes.len() as u64;
+        // It may have grown since.
+        let size = size.max(head);
         let mut reach = TAIL;
         loop {
-            let from = size.saturating_sub(reach).max(HEAD);
+            let from = size.saturating_sub(reach).max(head);
             let mut tail = Vec::new();
             file.seek(SeekFrom::Start(from))?;
             file.by_ref().take(size - from).read_to_end(&mut tail)?;
-            if from == HEAD {
+            if from <= head {
                 // It reaches back to the head: nothing is left out.
                 bytes.extend_from_slice(&tail);
                 return Ok(self.take(&bytes, place));
@@ -111,6 +118,23 @@ impl Place<'_> {
             offset: self.offset,
             bytes,
             why,
+        }
+    }
+}
+
+/// A segment's first lines. One that says whose it is, or what started the session, is not cut:
+/// a run's own words may be long, and without them a subagent would be nobody's.
+fn read_head(file: &mut File, bytes: &mut Vec<u8>) -> io::Result<()> {
+    loop {
+        let read = file.by_ref().take(HEAD).read_to_end(bytes)?;
+        let cut = memchr::memrchr(b'\n', bytes).map_or(0, |at| at + 1);
+        let matters = match kind_of(&bytes[cut..]) {
+            Some(kind) => matches!(kind, b"segment" | b"session_start" | b"session_resume"),
+            // So short that it does not say yet.
+            None => (1..KIND_WITHIN).contains(&(bytes.len() - cut)),
+        };
+        if !matters || read == 0 || bytes.len() as u64 >= LONGEST_HEAD {
+            return Ok(());
         }
     }
 }

@@ -8,10 +8,11 @@
 //! - [`Chapters`]: what happened, turn by turn; holds one turn at a time.
 //! - [`Store`]: the sessions under a root.
 //! - [`FindId`], [`texts`]: what bears an id, what says a word.
-//! - [`Retention`]: which sessions to let go.
+//! - [`families`]: which sessions belong together; [`Retention`]: which to let go.
 //! - [`turn`], [`line()`], [`body`], [`blob`]: one thing out of a long session.
 
 mod chapters;
+mod family;
 mod find;
 mod glance;
 mod grep;
@@ -23,6 +24,7 @@ mod store;
 mod summary;
 
 pub use chapters::{Chapter, Chapters, Digests};
+pub use family::{Family, families};
 pub use find::{FindId, IdOf};
 pub use grep::{Text, texts};
 pub use node::{Node, NodeState};

@@ -29,8 +29,9 @@ pub struct Summary {
     pub title: Option<String>,
     /// The directory the agent works in.
     pub workspace_root: Option<String>,
-    /// The session it is a subagent of.
+    /// The session it is a subagent of, newest first.
     pub parent_session_id: Option<String>,
+    parents: Vec<String>,
     /// The session it was branched from.
     pub branched_from: Option<String>,
     /// What the user said first, cut.
@@ -114,6 +115,17 @@ impl Summary {
     pub fn writer(&self) -> Option<&Writer> {
         let run = self.run_seg.and_then(|seg| self.writers.get(&seg));
         run.or_else(|| self.writers.values().next_back())
+    }
+
+    /// All sessions that it ever was a subagent of: each run may have another one.
+    pub fn parents(&self) -> &[String] {
+        &self.parents
+    }
+
+    fn ran_under(&mut self, parent: Option<String>) {
+        let new =
+            parent.filter(|parent| !self.parents.contains(parent) && *parent != self.session_id);
+        self.parents.extend(new);
     }
 
     /// What was masked, cut and lost, and whether that is all of it. It isn't where lines were
@@ -252,6 +264,7 @@ impl Summary {
                 ] {
                     *slot = text(name).or_else(|| slot.take());
                 }
+                self.ran_under(text("parent_session_id"));
                 let number = |name: &str| get(name)?.f64();
                 self.temperature = number("temperature").or(self.temperature);
                 let branched = get("branched_from").and_then(|from| from.get("session_id"));
@@ -330,6 +343,8 @@ impl Summary {
         let outcome = text("outcome").unwrap_or_default();
         if kind == SpanKind::Run {
             self.ended = Some((outcome.clone(), text("stop_reason")));
+            // Its open line may be among those that were left out.
+            self.ran_under(text("parent_session_id"));
         }
         if outcome == "error" {
             let what = text("tool_id")
