@@ -53,6 +53,8 @@ pub(crate) struct OpenSpan {
     other: Vec<u8>,
     events: Vec<u8>,
     event_count: usize,
+    /// The span it goes on from: the only link of most that have one.
+    first_link: Option<(u128, u64)>,
     links: Vec<u8>,
 }
 
@@ -84,6 +86,7 @@ impl OpenSpan {
             other: Vec::new(),
             events: Vec::new(),
             event_count: 0,
+            first_link: None,
             links: Vec::new(),
         }
     }
@@ -167,19 +170,24 @@ impl OpenSpan {
     /// A link with what was said of it.
     #[cfg(feature = "mirror")]
     pub fn link_saying(&mut self, trace: u128, span: u64, attributes: &Fields) {
-        self.link(trace, span);
-        if !attributes.is_empty() {
-            self.links.truncate(self.links.len() - 2);
-            self.links.push(b',');
-            write_object("attributes", attributes, &mut self.links);
-            self.links.pop();
-            self.links.extend_from_slice(b"},");
+        if attributes.is_empty() {
+            return self.link(trace, span);
         }
+        write_link(trace, span, &mut self.links);
+        self.links.pop();
+        self.links.push(b',');
+        write_object("attributes", attributes, &mut self.links);
+        self.links.pop();
+        self.links.extend_from_slice(b"},");
     }
 
     pub fn link(&mut self, trace: u128, span: u64) {
-        self.links.extend_from_slice(&link_json(trace, span));
-        self.links.push(b',');
+        if self.first_link.is_none() && self.links.is_empty() {
+            self.first_link = Some((trace, span));
+        } else {
+            write_link(trace, span, &mut self.links);
+            self.links.push(b',');
+        }
     }
 
     /// The members of its open line.
@@ -257,11 +265,17 @@ impl OpenSpan {
     }
 
     fn write_links(&self, out: &mut Vec<u8>) {
-        if !self.links.is_empty() {
-            out.extend_from_slice(b"\"links\":[");
-            out.extend_from_slice(&self.links[..self.links.len() - 1]);
-            out.extend_from_slice(b"],");
+        if self.first_link.is_none() && self.links.is_empty() {
+            return;
         }
+        out.extend_from_slice(b"\"links\":[");
+        if let Some((trace, span)) = self.first_link {
+            write_link(trace, span, out);
+            out.push(b',');
+        }
+        out.extend_from_slice(&self.links);
+        out.pop();
+        out.extend_from_slice(b"],");
     }
 
     /// The outcome that is the truth when the span ends with `said`: what was said last, else
@@ -314,11 +328,10 @@ pub(super) fn write_object(name: &str, fields: &Fields, out: &mut Vec<u8>) {
     out.extend_from_slice(b"},");
 }
 
-pub(crate) fn link_json(trace: u128, span: u64) -> Vec<u8> {
-    let mut out = b"{\"trace_id\":\"".to_vec();
+pub(crate) fn write_link(trace: u128, span: u64, out: &mut Vec<u8>) {
+    out.extend_from_slice(b"{\"trace_id\":\"");
     out.extend_from_slice(&hex32(trace));
     out.extend_from_slice(b"\",\"span_id\":\"");
     out.extend_from_slice(&hex16(span));
     out.extend_from_slice(b"\"}");
-    out
 }

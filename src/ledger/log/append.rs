@@ -7,7 +7,7 @@ use super::super::clock::{Moment, steady_ns, write_time};
 use super::super::digested::Digested;
 use super::super::format::{Head, finish_line};
 use super::super::health::Counters;
-use super::super::open_span::link_json;
+use super::super::open_span::write_link;
 use super::super::outbox;
 use super::super::root::segment_name;
 use super::super::segment::Segment;
@@ -478,7 +478,7 @@ impl SessionLog {
         out.push(b']');
         if let Some((trace, span)) = state.last_run {
             out.extend_from_slice(b",\"last_run\":");
-            out.extend_from_slice(&link_json(trace, span));
+            write_link(trace, span, &mut out);
         }
         out.extend_from_slice(b",\"digests\":{");
         let mut comma = false;

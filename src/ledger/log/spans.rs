@@ -6,7 +6,7 @@ use super::super::Core;
 use super::super::clock::Moment;
 use super::super::digested::Digested;
 use super::super::gap::{LOST_CLOSES, LostClose};
-use super::super::open_span::{OpenSpan, link_json, write_fields};
+use super::super::open_span::{OpenSpan, write_fields, write_link};
 #[cfg(feature = "metrics")]
 use super::measure;
 use super::{About, At, LINE_HEAD, SessionLog, State, made_up};
@@ -181,7 +181,7 @@ impl SessionLog {
                     if index > 0 {
                         out.push(b',');
                     }
-                    out.extend_from_slice(&link_json(*trace, *id));
+                    write_link(*trace, *id, out);
                 }
                 out.extend_from_slice(b"],");
             }
