@@ -510,7 +510,8 @@ fn a_session_of_several_traces_reads_as_one() {
     }
     assert_eq!(traces.len(), 3);
     // A trace's id, as copied from a backend, leads to its turn.
-    let find = FindId::new(traces.first().unwrap());
+    let last = turn(&recording.trace(), "c").trace_id.clone().unwrap();
+    let find = FindId::new(&last);
     let mut found = Vec::new();
     find.in_session(store.dir("s"), |what, line| {
         found.push((what, line.turn));
