@@ -224,7 +224,7 @@ impl Cell {
     #[cfg(feature = "mirror")]
     pub fn begin_context(&mut self, recorder: &Arc<super::Recorder>) {
         if let Some(place) = self.place() {
-            let context = crate::otel::context_of(recorder, place, &crate::otel::base());
+            let context = crate::otel::context_here(recorder, place);
             self.context = Decided::now(context);
         }
     }
@@ -234,7 +234,7 @@ impl Cell {
     pub fn give_context(&self, recorder: &Arc<super::Recorder>) {
         if let Some(place) = self.place() {
             self.context
-                .get_or_init(|| crate::otel::context_of(recorder, place, &crate::otel::base()));
+                .get_or_init(|| crate::otel::context_here(recorder, place));
         }
     }
 

@@ -36,7 +36,7 @@ impl Located {
     #[cfg(feature = "mirror")]
     pub fn otel_context(&self) -> opentelemetry::Context {
         match self.place.at {
-            Some(_) => crate::otel::context_of(&self.recorder, &self.place, &crate::otel::base()),
+            Some(_) => crate::otel::context_here(&self.recorder, &self.place),
             None => opentelemetry::Context::new(),
         }
     }

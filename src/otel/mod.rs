@@ -27,14 +27,19 @@ pub use filter::{NotAgentSpans, not_agent_spans};
 pub use neighbour::neighbour;
 pub use processor::LedgerProcessor;
 
-pub(crate) use agent_span::{Within, context_of};
+pub(crate) use agent_span::Within;
 pub(crate) use attached::{attach, detach};
 pub(crate) use sampling::Sampling;
+
+use std::sync::Arc;
 
 use opentelemetry::Context;
 use opentelemetry::trace::{SpanContext, SpanId, TraceContextExt, TraceFlags, TraceId, TraceState};
 
+use agent_span::context_of;
+
 use crate::event::RemoteContext;
+use crate::layer::{Place, Recorder};
 
 impl RemoteContext {
     /// From a span of the OpenTelemetry API, if it is a valid one.
@@ -83,9 +88,10 @@ pub(crate) fn current() -> Option<Current> {
     quietly(|| Context::map_current(look))?
 }
 
-/// The context that an agent span is made in.
-pub(crate) fn base() -> Context {
-    quietly(Context::current).unwrap_or_default()
+/// The context of an agent span, with what else the current one holds.
+pub(crate) fn context_here(recorder: &Arc<Recorder>, place: &Place) -> Context {
+    quietly(|| Context::map_current(|base| context_of(recorder, place, base)))
+        .unwrap_or_else(|| context_of(recorder, place, &Context::default()))
 }
 
 /// The API panics where a thread's locals are gone, or where somebody holds its context borrowed.
