@@ -9,11 +9,12 @@ mod support;
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::time::Duration;
 
 use backends::{Tempo, until};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
-use spanledger::{Outcome, SpanExt, spans};
+use spanledger::{Builder, Outcome, SpanExt, spans};
 use support::{Recording, Trace};
 use tempfile::TempDir;
 
@@ -86,9 +87,9 @@ fn a_backlog_of_a_week_is_found_in_tempo_by_id_and_by_search() {
     assert_eq!(done.code, 0, "{done:?}");
 }
 
-/// A session of so many runs, each of so many turns, each with tool calls of so many bytes in all, none
-/// of which has a text that Tempo would cut. A run is a trace of its own.
-fn large(runs: usize, turns: usize, bytes: usize) -> TempDir {
+/// A run of so many turns, each with tool calls of so many bytes in all, none of which has a text that
+/// Tempo would cut.
+fn large(turns: usize, bytes: usize, configure: fn(Builder) -> Builder) -> TempDir {
     const FIELDS: [&str; 8] = ["a", "b", "c", "d", "e", "f", "g", "h"];
     const LENGTH: usize = 2_000;
     let text: String = (0..LENGTH).map(|_| fastrand::alphanumeric()).collect();
@@ -104,13 +105,11 @@ fn large(runs: usize, turns: usize, bytes: usize) -> TempDir {
         }
         turn.finish(Outcome::Ok);
     };
-    let recording = Recording::new();
+    let recording = Recording::with(configure);
     recording.run(|| {
-        for _ in 0..runs {
-            let run = spans::session_run("ses_large", "planner").start();
-            run.in_scope(|| (0..turns).for_each(|_| turn()));
-            run.finish(Outcome::Ok);
-        }
+        let run = spans::session_run("ses_large", "planner").start();
+        run.in_scope(|| (0..turns).for_each(|_| turn()));
+        run.finish(Outcome::Ok);
     });
     recording.end()
 }
@@ -118,7 +117,7 @@ fn large(runs: usize, turns: usize, bytes: usize) -> TempDir {
 #[test]
 fn a_session_of_20_megabytes_is_whole_in_tempo() {
     let Some(tempo) = Tempo::shared() else { return };
-    let root = large(1, 21, 1_000_000);
+    let root = large(21, 1_000_000, |builder| builder);
     cli::mirror(root.path(), &tempo.http, "http/protobuf");
     let done = cli::run(
         root.path(),
@@ -154,9 +153,23 @@ fn a_session_of_20_megabytes_is_whole_in_tempo() {
 }
 
 #[test]
+fn a_turn_of_8_megabytes_is_whole_in_tempo() {
+    let Some(tempo) = Tempo::shared() else { return };
+    let root = large(1, 8_000_000, |builder| builder);
+    cli::mirror(root.path(), &tempo.http, "http/protobuf");
+    let done = cli::run(
+        root.path(),
+        &["verify", "--tempo", &tempo.url, "--wait", "60s", "--json"],
+    );
+    assert_eq!(done.code, 0, "{done:?}");
+    assert!(done.json()["traces"].as_u64().unwrap() > 2, "{done:?}");
+}
+
+#[test]
 fn a_trace_that_tempo_cut_is_told_with_the_reason() {
     let Some(tempo) = Tempo::shared() else { return };
-    let root = large(1, 1, 8_000_000);
+    let one_trace = |builder: Builder| builder.trace_limits(u64::MAX, Duration::MAX);
+    let root = large(1, 8_000_000, one_trace);
     cli::mirror(root.path(), &tempo.http, "http/protobuf");
     let done = cli::run(
         root.path(),
