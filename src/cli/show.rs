@@ -367,7 +367,7 @@ fn keep_errors(chapter: &mut Chapter) {
     // A parent stands before what it holds, so going backwards reaches it later.
     for node in chapter.nodes.iter().rev() {
         if bad(node) || node.span_id.is_some_and(|id| keep.contains(&id)) {
-            keep.extend(node.parent);
+            keep.extend(node.within());
             keep.extend(node.span_id);
         }
     }

@@ -73,8 +73,9 @@ impl Recorder {
     /// The span's place; its open line is written now if it wasn't yet.
     pub fn place_of<'a>(&self, cell: &'a Cell) -> Option<&'a Place> {
         cell.open_once(|raw, links| {
+            let place = self.open(cell, raw, Some(links));
             self.held_back.fetch_sub(1, Ordering::Relaxed);
-            self.open(cell, raw, Some(links))
+            place
         })
     }
 

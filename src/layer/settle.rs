@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use super::cell::{Anchor, Cell, Parent};
+use super::cell::{Cell, Parent};
 use super::recorder::Recorder;
 use crate::event::{RemoteContext, SpanKind, new_session_id, new_trace_id};
 use crate::ledger::{At, Core, SessionLog, Trace, TraceLimits, fork_generation};
@@ -108,8 +108,7 @@ impl Recorder {
             Parent::Remote(parent) => self.settle_root(cell, log, Some(parent)),
             Parent::Detached => self.settle_root(cell, log, None),
             Parent::Anchored(anchor) if cell.outside.is_none() && log.id == anchor.log.id => {
-                let trace = self.anchored_trace(cell, anchor);
-                Settled::root(log, trace)
+                Settled::root(log, self.with_room(cell, &anchor.trace))
             }
             Parent::Root | Parent::Session(_) | Parent::Anchored(_) => {
                 if let Some(parent) = &cell.outside {
@@ -131,29 +130,24 @@ impl Recorder {
     /// Under an agent span of the same session, or beside it in the trace that its full one goes on
     /// in, with a link.
     fn settle_under<'a>(&self, cell: &Cell, log: Arc<SessionLog>, at: &'a At) -> Settled<'a> {
-        let full = at.trace.is_full(&self.roots.limits, cell.start.steady);
-        // In a forked child nobody may wait for its parent's locks.
-        let here = [at.generation, cell.generation] == [fork_generation(); 2];
-        let run = at.run.unwrap_or((at.ids.trace, at.ids.span));
-        let next = match cell.kind() {
-            _ if !full || !here => None,
-            SpanKind::Turn => Some((self.trace_after(&at.trace), run)),
-            // A run and what was decided about a call stay where they are.
+        let trace = match cell.kind() {
+            _ if !at.trace.is_full(&self.roots.limits, cell.start.steady) => None,
+            SpanKind::Turn => Some(self.trace_after(&at.trace)),
+            // A run, and what was decided about a call, stay where they are.
             SpanKind::Run | SpanKind::Permission => None,
             _ => match self.made_up_turn(cell, &log, at) {
-                Some(turn) => (turn.trace.id != at.trace.id).then_some((turn.trace, run)),
-                None => {
-                    let begin = || self.trace_after(&at.trace);
-                    let now = cell.start.steady;
-                    let next = at.trace.next(&self.roots.limits, now, begin);
-                    Some((next, (at.ids.trace, at.ids.span)))
-                }
+                Some(turn) => Some(self.with_room(cell, &turn.trace)),
+                None => Some(self.with_room(cell, &at.trace)),
             },
         };
-        match next {
-            Some((trace, link)) => Settled {
+        let link = match cell.kind() {
+            SpanKind::Turn => at.run,
+            _ => None,
+        };
+        match trace.filter(|trace| trace.id != at.trace.id) {
+            Some(trace) => Settled {
                 above: Some(at),
-                link: Some(link),
+                link: Some(link.unwrap_or((at.ids.trace, at.ids.span))),
                 ..Settled::root(log, trace)
             },
             None => Settled {
@@ -163,15 +157,10 @@ impl Recorder {
         }
     }
 
-    /// The trace of what an implicit session holds, or the one that it goes on in.
-    fn anchored_trace(&self, cell: &Cell, anchor: &Anchor) -> Arc<Trace> {
+    /// The trace, or the one that it goes on in when it is full.
+    fn with_room(&self, cell: &Cell, trace: &Arc<Trace>) -> Arc<Trace> {
         let (limits, now) = (&self.roots.limits, cell.start.steady);
-        let here = anchor.log.generation == fork_generation();
-        if !here || !anchor.trace.is_full(limits, now) {
-            return Arc::clone(&anchor.trace);
-        }
-        let begin = || self.trace_after(&anchor.trace);
-        anchor.trace.next(limits, now, begin)
+        trace.with_room(limits, now, |full| self.trace_after(full))
     }
 
     /// A trace to go on in. It is the same work: it is sent if what came before was.
@@ -182,7 +171,8 @@ impl Recorder {
     /// The turn of what lies directly in a run whose turns are made up. Such a turn is not sent and
     /// can be nobody's parent, so what is in it shares its trace, each linked to the run.
     fn made_up_turn(&self, cell: &Cell, log: &Arc<SessionLog>, at: &At) -> Option<At> {
-        if at.kind != SpanKind::Run || at.turn.is_some() {
+        let outside_turns = at.kind == SpanKind::Run && at.turn.is_none();
+        if !outside_turns || cell.generation != fork_generation() {
             return None;
         }
         if cell.kind() == SpanKind::Model && cell.reading.is_some() {

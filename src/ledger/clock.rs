@@ -22,6 +22,9 @@ thread_local! {
 const FRESH_NS: u64 = 1_000_000;
 /// A thread that lost the processor between two looks has not seen one moment.
 const TOGETHER_NS: u64 = 2_000;
+/// How far the moments of two threads may be from their order: each is that much off, and an open
+/// line's is a microsecond ahead.
+pub(crate) const APART_NS: u64 = 2 * TOGETHER_NS;
 
 impl Moment {
     /// One look at a clock if this thread has just looked, and otherwise enough of them to be sure
@@ -44,16 +47,18 @@ impl Moment {
 #[cold]
 fn look_at_both() -> u64 {
     let mut before = steady_ns();
-    let mut ahead = 0;
+    let (mut shortest, mut ahead) = (u64::MAX, 0);
     for _ in 0..4 {
         let wall = wall_ns();
         let after = steady_ns();
         let passed = after.saturating_sub(before);
-        ahead = wall.wrapping_sub(before + passed / 2);
+        if passed < shortest {
+            (shortest, ahead) = (passed, wall.wrapping_sub(before + passed / 2));
+        }
+        before = after;
         if passed <= TOGETHER_NS {
             break;
         }
-        before = after;
     }
     AHEAD.set((before, ahead));
     ahead

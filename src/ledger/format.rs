@@ -12,7 +12,7 @@
 //! |---|---|
 //! | `v` | version of the format: [`VERSION`]. A reader refuses a newer one. |
 //! | `seg`, `seq` | the segment's number and the line's in it, both from 1, `seq` without holes; `seg:seq` is the event's address |
-//! | `ts` | when it was appended: wall clock, UTC, microseconds |
+//! | `ts` | when it was appended, or just before, when the span began or ended that it tells of: wall clock, UTC, microseconds, never less than the line's above unless the clock was set back |
 //! | `kind` | what it says; readers keep kinds they don't know |
 //! | `session_id` | the id as it was given, whatever the directory is called |
 //! | `turn` | the enclosing turn's index, if there is one |

@@ -1,14 +1,16 @@
 //! One session's log: the lines of this process, appended under the session's mutex.
 //!
 //! Invariants kept here:
-//! - A line is one `write(2)`; `seq` and `ts` are taken under the mutex, so the order of lines
-//!   is the order of both. A `seq` is used up only when its line is whole.
+//! - A line is one `write(2)`; `seq` is taken under the mutex, and so is `ts` unless it is known from
+//!   just before and no line came in between: the order of lines is the order of both. A `seq` is
+//!   used up only when its line is whole.
 //! - When a call returns and nothing was counted as failed, the kernel has the line.
 //! - After a fault comes, in this order: the segment's first line if it is missing, the `gap`,
 //!   the open lines that were lost of spans still open, the closes that were lost. Only then
 //!   what is new.
 
 mod append;
+mod checkpoint;
 mod made_up;
 #[cfg(feature = "metrics")]
 mod measure;
@@ -23,7 +25,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
 use super::Core;
-use super::clock::Moment;
+use super::clock::{APART_NS, Moment};
 use super::digested::Digested;
 use super::fork::fork_generation;
 use super::gap::{Gap, LostClose};
@@ -120,11 +122,19 @@ struct State {
 }
 
 impl State {
-    /// The time of a line about what has just happened, if it is known: lines are in the order of
-    /// their times.
+    /// The time of a line about what has just happened, if it is known.
     fn time_of_line(&self, just_now: Option<u64>) -> u64 {
         let after_last = just_now.filter(|time| *time > self.last_ts);
-        after_last.unwrap_or_else(|| Moment::now().wall)
+        after_last.unwrap_or_else(|| self.in_order(Moment::now().wall))
+    }
+
+    /// Not before the last line's, as far as clocks are a little apart. One that was set back stays
+    /// so.
+    fn in_order(&self, time: u64) -> u64 {
+        match self.last_ts.checked_sub(time) {
+            Some(behind) if behind <= APART_NS => self.last_ts,
+            _ => time,
+        }
     }
 
     /// The number of the segment that is written to, 0 before there is one.
@@ -329,7 +339,7 @@ impl SessionLog {
     pub fn flush(self: &Arc<Self>, core: &Core) -> u64 {
         let mut guard = self.lock();
         let state = &mut *guard;
-        let now = Moment::now().wall;
+        let now = state.time_of_line(None);
         if let Some(segment) = &mut state.segment
             && segment.is_removed(now, true)
         {

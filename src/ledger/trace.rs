@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use super::Core;
 use super::clock::steady_ns;
+use super::fork::fork_generation;
 use crate::redact::{Tally, write_string};
 
 /// A trace, for as long as anything in it is recorded here.
@@ -19,6 +20,8 @@ pub(crate) struct Trace {
     /// What the lines of its spans say of it; nothing in most traces.
     members: Vec<u8>,
     started: u64,
+    /// The fork generation that made it. Another's lock may be held by a thread that is not here.
+    generation: u64,
     bytes: AtomicU64,
     /// Where it goes on, once it is full.
     next: Mutex<Option<Arc<Trace>>>,
@@ -60,6 +63,7 @@ impl Trace {
             tracestate,
             members,
             started: steady_ns(),
+            generation: fork_generation(),
             bytes: AtomicU64::new(0),
             next: Mutex::new(None),
         })
@@ -75,18 +79,22 @@ impl Trace {
         self.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
     }
 
-    /// The trace that this one goes on in at this time, until that is full too; `begin` makes
-    /// another. One for all: what was in one trace side by side stays so.
-    pub fn next(
-        &self,
+    /// The trace for what opens in this one at this time: itself, or, once it is full, the one
+    /// that it goes on in until that is full too; `begin` makes another. One for all: what was in
+    /// one trace side by side stays so.
+    pub fn with_room(
+        self: &Arc<Self>,
         limits: &TraceLimits,
         now: u64,
-        begin: impl FnOnce() -> Arc<Trace>,
-    ) -> Arc<Trace> {
+        begin: impl FnOnce(&Self) -> Arc<Self>,
+    ) -> Arc<Self> {
+        if !self.is_full(limits, now) || self.generation != fork_generation() {
+            return Arc::clone(self);
+        }
         let mut next = self.next.lock().unwrap_or_else(PoisonError::into_inner);
         match &mut *next {
             Some(next) if !next.is_full(limits, now) => Arc::clone(next),
-            other => Arc::clone(other.insert(begin())),
+            other => Arc::clone(other.insert(begin(self))),
         }
     }
 

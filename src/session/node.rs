@@ -102,6 +102,17 @@ impl Node {
         self.updates.push(payload.into());
     }
 
+    /// The span it lies in, also where that is in a trace which had grown too long for it: then a
+    /// link says so.
+    pub fn within(&self) -> Option<u64> {
+        let goes_on = matches!(&*self.kind, "tool_call" | "model_call" | "compaction_start");
+        if self.parent.is_some() || !goes_on {
+            return self.parent;
+        }
+        let link = self.get("links")?.items().next()?;
+        hex(link.get("span_id")?.text().as_deref())
+    }
+
     /// A field, the newest value first.
     pub fn get(&self, name: &str) -> Option<RawValue<'_>> {
         let updates = self.updates.iter().rev();

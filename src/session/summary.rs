@@ -29,7 +29,7 @@ pub struct Summary {
     pub title: Option<String>,
     /// The directory the agent works in.
     pub workspace_root: Option<String>,
-    /// The session it is a subagent of, newest first.
+    /// The session that it was last started from as a subagent.
     pub parent_session_id: Option<String>,
     parents: Vec<String>,
     /// The session it was branched from.

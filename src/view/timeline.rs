@@ -106,7 +106,7 @@ impl<'a> Timeline<'a> {
             .collect();
         let mut top = Vec::new();
         for node in &nodes {
-            match node.parent.filter(|parent| spans.contains_key(parent)) {
+            match node.within().filter(|parent| spans.contains_key(parent)) {
                 Some(parent) => children.entry(parent).or_default().push(node),
                 None => top.push(*node),
             }

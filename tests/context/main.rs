@@ -4,6 +4,7 @@ mod bridge;
 #[allow(dead_code)]
 #[path = "../recognise/library.rs"]
 mod library;
+mod long;
 mod neighbours;
 mod parents;
 mod process;

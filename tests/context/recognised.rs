@@ -100,7 +100,7 @@ fn when_a_trace_has_grown_long_each_turn_that_is_made_up_goes_on_in_another_one(
 }
 
 #[test]
-fn a_turn_that_began_before_its_trace_was_full_stays_in_it() {
+fn a_turn_that_began_before_its_trace_was_full_goes_on_elsewhere_with_the_next_call() {
     let recording = Recording::with(limited(12_000));
     recording.run(|| {
         let _agent = invoke_agent("adder").entered();
@@ -115,10 +115,12 @@ fn a_turn_that_began_before_its_trace_was_full_stays_in_it() {
     });
     let trace = recording.trace();
     let run = trace.one("session_end");
-    for tool in trace.all("tool_result") {
-        assert_eq!(tool.parent_span_id, run.span_id);
-        assert_eq!(tool.trace_id, run.trace_id);
-    }
+    let tools = trace.all("tool_result");
+    assert_eq!(tools[0].parent_span_id, run.span_id);
+    assert_eq!(tools[0].trace_id, run.trace_id);
+    assert_eq!(tools[1].turn, tools[0].turn);
+    assert_ne!(tools[1].trace_id, run.trace_id);
+    assert_eq!(tools[1].get("links"), &link_to(run));
     let models = trace.all("model_result");
     assert_eq!(models[0].trace_id, run.trace_id);
     assert_ne!(models[1].trace_id, run.trace_id);
@@ -127,9 +129,10 @@ fn a_turn_that_began_before_its_trace_was_full_stays_in_it() {
 
 #[test]
 fn a_call_that_is_tried_again_is_in_the_trace_of_the_first_try() {
-    let recording = Recording::with(limited(0));
+    let recording = Recording::with(limited(LIMIT));
     recording.run(|| {
         let _agent = invoke_agent("adder").entered();
+        long_call();
         call(&[text("user", "1 + 1?")], None);
         call(&[text("user", "1 + 1?")], Some("2"));
     });

@@ -4,20 +4,16 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::super::clock::{Moment, steady_ns, write_time};
-use super::super::digested::Digested;
 use super::super::format::{Head, finish_line};
 use super::super::health::Counters;
-use super::super::open_span::write_link;
 use super::super::outbox;
 use super::super::root::segment_name;
 use super::super::segment::Segment;
 use super::super::{Core, Sync};
+use super::checkpoint::CHECKPOINT_EVERY;
 use super::{LAST_BACKOFF_NS, SessionLog, State};
 use crate::event::Ids;
-use crate::redact::write_string;
 
-/// About how many bytes lie between two checkpoints.
-const CHECKPOINT_EVERY: u64 = 1 << 20;
 const FIRST_BACKOFF_NS: u64 = 1_000_000;
 
 pub(super) struct Lost {
@@ -63,7 +59,7 @@ impl<'a> About<'a> {
     }
 
     /// A line about the segment it stands in.
-    fn segment(kind: &'a str, now: u64) -> Self {
+    pub fn segment(kind: &'a str, now: u64) -> Self {
         Self {
             now,
             kind,
@@ -83,12 +79,8 @@ impl SessionLog {
         mut about: About<'_>,
         write: impl Fn(&mut Vec<u8>, u32),
     ) -> bool {
-        // An open line may say a microsecond that is not over yet. A clock that was set back stays so.
-        if state.last_ts.saturating_sub(about.now) <= 1_000 {
-            about.now = about.now.max(state.last_ts);
-        }
+        about.now = state.in_order(about.now);
         let now = about.now;
-        state.last_ts = now;
         self.used.store(true, Ordering::Relaxed);
         let mut payload = std::mem::take(&mut state.payload);
         payload.clear();
@@ -369,7 +361,7 @@ impl SessionLog {
     }
 
     /// A line that has to come before others: there but for its newline is there.
-    fn put_owed(
+    pub(super) fn put_owed(
         self: &Arc<Self>,
         core: &Core,
         state: &mut State,
@@ -404,6 +396,7 @@ impl SessionLog {
                 Err(error) => core.note_error(&format!("mark what is to be sent: {error}")),
             }
         }
+        state.last_ts = about.now;
         let line = &mut state.line;
         line.clear();
         segment.start_line(line);
@@ -450,63 +443,6 @@ impl SessionLog {
             }
         }
         Ok(())
-    }
-
-    /// What a list or a resume needs, so that neither has to read the whole segment.
-    pub(super) fn checkpoint(self: &Arc<Self>, core: &Core, state: &mut State, now: u64) {
-        let mut out = b"\"totals\":".to_vec();
-        state.totals.write(&state.marks, &mut out);
-        out.extend_from_slice(
-            format!(
-                ",\"started\":{},\"next_turn\":{},\"open\":[",
-                state.started, state.next_turn
-            )
-            .as_bytes(),
-        );
-        let mut open: Vec<_> = state.spans.values().collect();
-        open.sort_unstable_by_key(|span| span.start.steady);
-        for (index, span) in open.into_iter().enumerate() {
-            if index > 0 {
-                out.push(b',');
-            }
-            out.extend_from_slice(b"{\"kind\":\"");
-            out.extend_from_slice(span.open_kind.as_bytes());
-            out.extend_from_slice(b"\",\"span_id\":\"");
-            out.extend_from_slice(&crate::event::hex16(span.ids.span));
-            out.extend_from_slice(b"\"}");
-        }
-        out.push(b']');
-        if let Some((trace, span)) = state.last_run {
-            out.extend_from_slice(b",\"last_run\":");
-            write_link(trace, span, &mut out);
-        }
-        out.extend_from_slice(b",\"digests\":{");
-        let mut comma = false;
-        for (digested, digest) in Digested::ALL.iter().zip(&state.current) {
-            let Some(digest) = digest else { continue };
-            if std::mem::replace(&mut comma, true) {
-                out.push(b',');
-            }
-            write_string(digested.stamp(), &mut out);
-            out.push(b':');
-            write_string(digest, &mut out);
-        }
-        out.extend_from_slice(b"},\"known_digests\":[");
-        for (index, digest) in state.known.iter().enumerate() {
-            if index > 0 {
-                out.push(b',');
-            }
-            write_string(digest, &mut out);
-        }
-        out.extend_from_slice(b"],");
-        let about = About::segment("checkpoint", now);
-        if let Err(lost) = self.put_owed(core, state, about, &out) {
-            // Nothing is lost: the next one says the same and more.
-            core.note_error(&lost.cause);
-        }
-        if let Some(segment) = &state.segment {
-            state.checkpoint_at = segment.size + CHECKPOINT_EVERY;
-        }
     }
 }
 

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::super::Core;
-use super::super::clock::{Moment, steady_ns};
+use super::super::clock::steady_ns;
 #[cfg(feature = "mirror")]
 use super::super::outbox;
 use super::super::recovery::{self, DeadSpan};
@@ -88,7 +88,8 @@ impl SessionLog {
 
     /// Before the first line: what can't be written now is not lost, it is done later.
     fn ready_to_recover(self: &Arc<Self>, core: &Core, state: &mut State) -> bool {
-        match self.prepare(core, state, Moment::now().wall, 0) {
+        let now = state.time_of_line(None);
+        match self.prepare(core, state, now, 0) {
             Ok(()) => true,
             Err(lost) => {
                 state.owes_recovery = Some(steady_ns() + LAST_BACKOFF_NS);
