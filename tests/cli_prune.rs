@@ -328,6 +328,20 @@ fn a_subagent_whose_parent_is_gone_is_a_family_of_its_own() {
 }
 
 #[test]
+fn a_subagent_of_a_session_that_can_not_be_read_stays_with_it() {
+    let root = tempfile::tempdir().unwrap();
+    session(root.path(), "main", 2020, &[]);
+    session(root.path(), "sub", 2020, &["main"]);
+    session(root.path(), "other", 2020, &[]);
+    std::fs::write(root.path().join("sessions/main/trace.0001.jsonl"), "?\n").unwrap();
+    let done = run(root.path(), &["prune", "--older-than", "30d", "--json"]);
+    assert_eq!(left(root.path()), ["main", "sub"]);
+    assert_eq!(done.json()["kept"][0]["session_id"], "sub");
+    assert_eq!(done.json()["kept"][0]["reason"], "family");
+    assert_ne!(done.code, 0, "what can't be read is told");
+}
+
+#[test]
 fn sessions_that_name_each_other_or_themselves_as_parents_still_go() {
     let dir = tempfile::tempdir().unwrap();
     session(dir.path(), "new", 2025, &[]);

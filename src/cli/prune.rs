@@ -1,6 +1,7 @@
 //! `prune`: lets go of old sessions.
 
 use std::collections::HashMap;
+use std::path::Path;
 
 use clap::Args;
 use serde_json::{Value, json};
@@ -15,7 +16,7 @@ use crate::view::text::{line, plural, size};
 /// Each limit that is given is heeded: a session goes if any of them says so. A session and its
 /// subagents, and theirs, are a family, which goes or stays as a whole and is as new as its newest
 /// member. A subagent that ran under several sessions makes them one family; one whose parent is
-/// gone has its own. A family stays while a process that wrote to any of it lives, and, unless
+/// gone has its own, and one whose parent can't be read stays. A family stays while a process that wrote to any of it lives, and, unless
 /// --force, while the mirror still has to send something of it. Each session is renamed away and
 /// then removed, so that nobody ever sees half of it.
 #[derive(Args, Debug)]
@@ -62,13 +63,20 @@ impl Prune {
             keep: self.keep,
             max_size: self.max_size,
         };
+        let is_unreadable = |dir: &Path| unreadable.iter().any(|session| session.dir == dir);
         let (mut removed, mut kept) = (Tally::default(), Tally::default());
         let mut bytes = 0;
+        let mut failed = None;
         for family in retention.over(&entries, &size_of, context.style.now) {
             let top = &family.top().summary.session_id;
             // Whoever cuts this short leaves the session, and not its subagents without it.
             let from_below: Vec<_> = family.members().iter().rev().map(|e| &e.dir).collect();
+            let of_unreadable = family.members().iter().any(|entry| {
+                let mut parents = entry.summary.parents().iter();
+                parents.any(|id| is_unreadable(&context.store.dir(id)))
+            });
             let done = match self.dry_run {
+                _ if of_unreadable => Ok(vec![Removal::Family; from_below.len()]),
                 true => ledger::can_remove_sessions(&root, &from_below, self.force),
                 false => ledger::remove_sessions(&root, &from_below, self.force),
             };
@@ -88,6 +96,10 @@ impl Prune {
                     removed.add(object);
                 } else if let Some((word, why)) = reason(done) {
                     object["reason"] = json!(word);
+                    if let Removal::Failed { why } = done {
+                        object["why"] = json!(why);
+                        failed = Some(format!("{}: {why}", line(&entry.summary.session_id)));
+                    }
                     self.say(context, entry, Some(&why), size_of(entry))?;
                     kept.add(object);
                 }
@@ -106,6 +118,9 @@ impl Prune {
             }))?;
         } else {
             self.sum_up(context, &removed, &kept, bytes, leftovers)?;
+        }
+        if let Some(failed) = failed {
+            return Err(Failed::Usage(failed));
         }
         // Nobody knows how old these are, or whether somebody still writes them: they stay.
         context.unreadable(&unreadable)
@@ -200,6 +215,7 @@ fn reason(done: &Removal) -> Option<(&'static str, String)> {
         ),
         Removal::Locked => ("locked", "somebody else holds its lock".into()),
         Removal::Family => ("family", "another of its family stays".into()),
+        Removal::Failed { why } => ("failed", why.clone()),
         // Whoever was quicker said so.
         _ => return None,
     })

@@ -49,6 +49,11 @@ pub enum Removal {
     Locked,
     /// Another one stays that it was to go together with.
     Family,
+    /// It could not be removed when its turn came.
+    Failed {
+        /// What went wrong.
+        why: String,
+    },
     /// It is not there (any more).
     NotFound,
 }
@@ -102,7 +107,7 @@ fn remove_together(
 ) -> io::Result<Vec<Removal>> {
     // Nothing to look at but itself, which its removal does.
     if let [session] = sessions {
-        return Ok(vec![remove(root, session.as_ref(), force, || {})?]);
+        return Ok(vec![attempt(root, session.as_ref(), force)]);
     }
     let mut done = can_remove_sessions(root, sessions, force)?;
     let dirs = Root::new(root.to_owned());
@@ -129,7 +134,7 @@ fn remove_together(
         let resumed = last.is_some_and(|last| matches!(look(&dirs, &last, None), Ok(Look::Live)));
         let (which, removal) = match resumed {
             true => (sessions.len() - 1, Removal::Live),
-            false => (at, remove(root, sessions[at].as_ref(), force, || {})?),
+            false => (at, attempt(root, sessions[at].as_ref(), force)),
         };
         let stays = stays(&removal);
         done[which] = removal;
@@ -139,6 +144,13 @@ fn remove_together(
         }
     }
     Ok(done)
+}
+
+/// What goes wrong is told with what went well before.
+fn attempt(root: &Path, session: &Path, force: bool) -> Removal {
+    remove(root, session, force, || {}).unwrap_or_else(|error| Removal::Failed {
+        why: error.to_string(),
+    })
 }
 
 fn stays(removal: &Removal) -> bool {
@@ -386,6 +398,23 @@ mod tests {
         assert!(matches!(done[0], Removal::Removed { .. }), "{done:?}");
         assert_eq!(done[1..], [Removal::Family, Removal::Live]);
         assert!(!sub1.exists() && sub2.exists() && main.exists());
+    }
+
+    #[test]
+    fn what_is_gone_is_told_though_what_started_it_can_not_be_removed() {
+        let root = tempfile::tempdir().unwrap();
+        let [sub, main] = ["sub", "main"].map(|id| dead_session(root.path(), id));
+        let spoil = |next: &Path| {
+            if next.ends_with("main") {
+                std::fs::remove_file(main.join("lock")).unwrap();
+                std::fs::create_dir(main.join("lock")).unwrap();
+            }
+        };
+        let all = ["sub", "main"];
+        let done = remove_together(root.path(), &all, false, spoil).unwrap();
+        assert!(matches!(done[0], Removal::Removed { .. }), "{done:?}");
+        assert!(matches!(done[1], Removal::Failed { .. }), "{done:?}");
+        assert!(!sub.exists() && main.exists());
     }
 
     #[test]

@@ -1,8 +1,5 @@
 //! Which traces are sent, and what a resumed session goes on from.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::time::Duration;
-
 use opentelemetry::trace::{Link, SpanKind, TraceId, TraceState};
 use opentelemetry::{Context, KeyValue};
 use opentelemetry_sdk::trace::{Sampler, SamplingDecision, SamplingResult, ShouldSample};
@@ -15,7 +12,6 @@ use crate::scene::{lines, mapped};
 use crate::support::{LineExt, Recording, Trace};
 
 pub const UNSAMPLED: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-00";
-const HOUR: Duration = Duration::from_secs(3600);
 
 fn agent() {
     let run = spans::session_run("s", "planner").start();
