@@ -3,6 +3,7 @@
 use std::hint::black_box;
 
 use tracing::field::Empty;
+use tracing::span::EnteredSpan;
 use tracing::{Span, info_span};
 
 /// About 120 bytes.
@@ -12,6 +13,29 @@ pub const RESULT: &str = "running 42 tests\ntest parser::tests::reads_a_line ...
 
 pub fn call_ids() -> Vec<String> {
     (0..1024).map(|n| format!("call_{n:024x}")).collect()
+}
+
+/// How many calls an agent makes in a turn. In one turn without end each call would be linked to it
+/// from another trace, since traces have an end.
+pub const CALLS_A_TURN: usize = 100;
+
+/// The turn that calls are made in, one after the other.
+#[derive(Default)]
+pub struct Turns(Option<EnteredSpan>);
+
+impl Turns {
+    /// Begins the next turn before its first call, as `make` makes it.
+    pub fn before(&mut self, call: usize, make: impl FnOnce(u64) -> Span) {
+        if call.is_multiple_of(CALLS_A_TURN) {
+            self.0 = None;
+            self.0 = Some(make((call / CALLS_A_TURN) as u64 + 1).entered());
+        }
+    }
+}
+
+/// A turn by macro.
+pub fn turn(index: u64) -> Span {
+    info_span!("session.turn", turn_index = index)
 }
 
 /// A tool call with seven fields, four at creation and three later, inside the current span.

@@ -14,7 +14,7 @@ use tracing::{Dispatch, Span, dispatcher, info_span};
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::registry;
 
-use super::load::{call, call_ids, call_in, raise_open_files};
+use super::load::{CALLS_A_TURN, Turns, call, call_ids, call_in, raise_open_files, turn};
 use super::server::{Arrived, clock_ns, now_ns};
 
 /// How long anybody has to send what is left.
@@ -72,7 +72,11 @@ pub struct Load {
 impl Load {
     /// How many spans there are, with those around the tool calls.
     pub fn due(&self) -> u64 {
-        (self.spans + 2 * self.sessions) as u64
+        let turns = match self.sessions {
+            1 => self.spans.div_ceil(CALLS_A_TURN),
+            many => many,
+        };
+        (self.spans + self.sessions + turns) as u64
     }
 }
 
@@ -257,7 +261,7 @@ fn next_start(builder: Builder, load: Load) -> Said {
 
 // ---- the load
 
-/// Runs with a turn each, and tool calls in them, one session after the other.
+/// A run whose turns come one after the other; or many with a turn each, called in turns.
 fn agent(dispatch: Dispatch, load: Load) -> Said {
     let ids = call_ids();
     dispatcher::with_default(&dispatch, || {
@@ -267,11 +271,14 @@ fn agent(dispatch: Dispatch, load: Load) -> Said {
             info_span!(parent: None, "session.run", session_id = id, agent = "bench")
         };
         let runs: Vec<Span> = (0..load.sessions).map(run).collect();
-        let turn = |run| info_span!(parent: run, "session.turn", turn_index = 1);
-        let turns: Vec<Span> = runs.iter().map(turn).collect();
-        // One session is all around its calls, many are called in turns.
         let alone = load.sessions == 1;
-        let _within = alone.then(|| (runs[0].enter(), turns[0].enter()));
+        let _within = alone.then(|| runs[0].enter());
+        let mut turns = Turns::default();
+        let turn_in = |run| info_span!(parent: run, "session.turn", turn_index = 1);
+        let side_by_side: Vec<Span> = match alone {
+            true => Vec::new(),
+            false => runs.iter().map(turn_in).collect(),
+        };
         let mut said = Said {
             began_ns,
             ..Said::default()
@@ -288,9 +295,11 @@ fn agent(dispatch: Dispatch, load: Load) -> Said {
             let (clock, cpu) = (Instant::now(), clock_ns(libc::CLOCK_THREAD_CPUTIME_ID));
             for n in done..next {
                 let id = &ids[n % ids.len()];
-                match load.sessions {
-                    1 => call(id),
-                    many => call_in(&turns[n % many], id),
+                if alone {
+                    turns.before(n, turn);
+                    call(id);
+                } else {
+                    call_in(&side_by_side[n % side_by_side.len()], id);
                 }
             }
             said.wall_ns += clock.elapsed().as_nanos() as u64;

@@ -19,7 +19,7 @@ use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::registry;
 
 use super::common::{Figure, Target, median};
-use super::load::{ARGS, RESULT, call, call_ids};
+use super::load::{ARGS, CALLS_A_TURN, RESULT, Turns, call, call_ids, turn};
 use super::report::{Report, Row};
 use super::tools::{Cost, timed};
 use super::{Plan, ROUNDS, WARM_UP};
@@ -56,15 +56,15 @@ impl Peer {
         }
     }
 
-    /// One round: a run, a turn, `count` tool calls; in files of its own, gone afterwards.
+    /// One round: a run, its turns, `count` tool calls in them; in files of its own, gone afterwards.
     pub fn round(self, dir: &Path, count: usize) -> Cost {
         match self {
-            Self::Registry => with(Dispatch::new(registry()), || macro_turn(count)),
+            Self::Registry => with(Dispatch::new(registry()), || macro_turns(count)),
             Self::OpenTelemetry => opentelemetry_round(count),
             Self::JsonNewClose => json_round(FmtSpan::NEW | FmtSpan::CLOSE, dir, count),
             Self::JsonFull => json_round(FmtSpan::FULL, dir, count),
-            Self::Macros => Ledger::new(dir).round(|| macro_turn(count)),
-            Self::Constructors => Ledger::new(dir).round(|| constructor_turn(count)),
+            Self::Macros => Ledger::new(dir).round(|| macro_turns(count)),
+            Self::Constructors => Ledger::new(dir).round(|| constructor_turns(count)),
         }
     }
 }
@@ -80,7 +80,7 @@ fn json_round(events: FmtSpan, dir: &Path, count: usize) -> Cost {
         .json()
         .with_span_events(events)
         .with_writer(Arc::new(file));
-    let cost = with(Dispatch::new(registry().with(layer)), || macro_turn(count));
+    let cost = with(Dispatch::new(registry().with(layer)), || macro_turns(count));
     std::fs::remove_file(&path).expect("fmt::json's file is removed");
     cost
 }
@@ -96,7 +96,7 @@ impl SpanExporter for NullExporter {
 }
 
 fn opentelemetry_round(count: usize) -> Cost {
-    let all = WARM_UP + count + 2;
+    let all = WARM_UP + count + (WARM_UP + count).div_ceil(CALLS_A_TURN) + 1;
     let exported = Arc::new(AtomicU64::new(0));
     let config = BatchConfigBuilder::default()
         .with_max_queue_size(all)
@@ -108,7 +108,7 @@ fn opentelemetry_round(count: usize) -> Cost {
         .with_span_processor(processor)
         .build();
     let layer = tracing_opentelemetry::layer().with_tracer(provider.tracer("record"));
-    let cost = with(Dispatch::new(registry().with(layer)), || macro_turn(count));
+    let cost = with(Dispatch::new(registry().with(layer)), || macro_turns(count));
     let _ = provider.shutdown();
     warn_unless(
         exported.load(Ordering::Relaxed) == all as u64,
@@ -169,20 +169,28 @@ fn constructor_call(id: &str) {
     span.set("truncated", false);
 }
 
-fn macro_turn(count: usize) -> Cost {
+fn macro_turns(count: usize) -> Cost {
     let ids = call_ids();
     let _run = info_span!("session.run", session_id = "bench", agent = "bench").entered();
-    let _turn = info_span!("session.turn", turn_index = 1).entered();
-    (0..WARM_UP).for_each(|n| call(&ids[n % ids.len()]));
-    timed(count, |n| call(&ids[n % ids.len()]))
+    let mut turns = Turns::default();
+    let mut one = |n: usize| {
+        turns.before(n, turn);
+        call(&ids[n % ids.len()]);
+    };
+    (0..WARM_UP).for_each(&mut one);
+    timed(count, |n| one(WARM_UP + n))
 }
 
-fn constructor_turn(count: usize) -> Cost {
+fn constructor_turns(count: usize) -> Cost {
     let ids = call_ids();
     let _run = spans::session_run("bench", "bench").start().entered();
-    let _turn = spans::session_turn().turn_index(1).start().entered();
-    (0..WARM_UP).for_each(|n| constructor_call(&ids[n % ids.len()]));
-    timed(count, |n| constructor_call(&ids[n % ids.len()]))
+    let mut turns = Turns::default();
+    let mut one = |n: usize| {
+        turns.before(n, |index| spans::session_turn().turn_index(index).start());
+        constructor_call(&ids[n % ids.len()]);
+    };
+    (0..WARM_UP).for_each(&mut one);
+    timed(count, |n| one(WARM_UP + n))
 }
 
 pub fn per_span(plan: &Plan, dir: &Path, report: &mut Report) {
