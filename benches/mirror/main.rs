@@ -293,6 +293,10 @@ fn measure(plan: &Plan) -> Report {
         "full blast: medians of {ROUNDS} rounds, and the highest peak; everything else once"
     ));
     report.notes.push(
+        "1,000 sessions are 1,000 new files: ext4 takes longer to make them when it has just deleted many"
+            .into(),
+    );
+    report.notes.push(
         "the SDK's spans have all their fields; ours, by default, digests of args and result"
             .into(),
     );

@@ -1,7 +1,5 @@
 //! Whether a span costs the same however many there are, in however many sessions.
 
-use std::fs::File;
-use std::io::Write;
 use std::path::Path;
 
 use tracing::{Span, dispatcher, info_span};
@@ -10,46 +8,8 @@ use super::common::{Figure, Target, grouped, median};
 use super::load::{call, call_ids, call_in};
 use super::peers::Ledger;
 use super::report::Report;
-use super::tools::{resident_bytes, timed};
+use super::tools::{Spent, resident_bytes, timed};
 use super::{Plan, ROUNDS};
-
-/// Files that are written to in turns by nobody but the kernel: what a line costs without us.
-struct Bare {
-    dir: std::path::PathBuf,
-    files: Vec<File>,
-}
-
-impl Bare {
-    fn new(dir: &Path, files: usize) -> Self {
-        let dir = dir.join(format!("bare-{files}"));
-        std::fs::create_dir_all(&dir).expect("a directory");
-        let open = |n: usize| {
-            let mut options = File::options();
-            options
-                .create(true)
-                .append(true)
-                .open(dir.join(n.to_string()))
-                .expect("a file")
-        };
-        let files = (0..files).map(open).collect();
-        Self { dir, files }
-    }
-
-    /// The two lines of a tool call, about as long as ours.
-    fn call(&self, n: usize) {
-        let lines = [b'x'; 700];
-        for line in [&lines[..580], &lines] {
-            let mut file = &self.files[n % self.files.len()];
-            file.write_all(line).expect("room");
-        }
-    }
-}
-
-impl Drop for Bare {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.dir);
-    }
-}
 
 /// One session that grows, and its resident memory. All along, another ledger begins new
 /// sessions: should the machine itself become slower meanwhile, it does so for both.
@@ -107,19 +67,11 @@ pub fn flat_over_spans(plan: &Plan, dir: &Path, report: &mut Report) {
     });
 }
 
-/// What a span costs, and what the kernel takes for as many bytes.
-#[derive(Clone)]
-struct Lap {
-    ours: f64,
-    kernel: f64,
-}
-
 /// Sessions open side by side, their spans one after the other.
 pub fn flat_over_sessions(plan: &Plan, dir: &Path, report: &mut Report) {
     struct Open {
         turns: Vec<Span>,
         _runs: Vec<Span>,
-        bare: Bare,
     }
     let ledger = Ledger::new(dir);
     ledger.round(|| {
@@ -139,43 +91,43 @@ pub fn flat_over_sessions(plan: &Plan, dir: &Path, report: &mut Report) {
                 let runs: Vec<_> = (0..*count).map(run).collect();
                 let turn = |run| info_span!(parent: run, "session.turn", turn_index = 1);
                 let turns = runs.iter().map(turn).collect();
-                Open {
-                    turns,
-                    _runs: runs,
-                    bare: Bare::new(dir, *count),
-                }
+                Open { turns, _runs: runs }
             })
             .collect();
         for open in &open {
             (0..2 * open.turns.len()).for_each(|n| call(open, n));
-            (0..20 * open.turns.len()).for_each(|n| open.bare.call(n));
         }
-        let mut costs: Vec<Vec<Lap>> = vec![Vec::new(); many.len()];
+        let mut costs: Vec<Vec<f64>> = vec![Vec::new(); many.len()];
+        let mut spent = vec![Spent::default(); many.len()];
         for _ in 0..ROUNDS {
-            for (costs, open) in costs.iter_mut().zip(&open) {
-                let ours = timed(plan.spans / 2, |n| call(open, n)).wall;
-                let kernel = timed(plan.spans / 2, |n| open.bare.call(n)).wall;
-                costs.push(Lap { ours, kernel });
+            for ((costs, spent), open) in costs.iter_mut().zip(&mut spent).zip(&open) {
+                let before = Spent::so_far();
+                costs.push(timed(plan.spans, |n| call(open, n)).wall);
+                spent.add(Spent::so_far() - before);
             }
         }
-        for (count, theirs) in many.iter().zip(&costs).skip(1) {
-            let mut figure = |how: &str, cost: fn(&Lap) -> f64| {
-                let pairs = theirs.iter().zip(&costs[0]);
+        for (at, count) in many.iter().enumerate().skip(1) {
+            let mut figure = |how: &str, value: f64| {
                 report.figures.push(Figure {
                     name: format!("{} sessions in turns{how}: against one", grouped(*count)),
-                    value: median(pairs.map(|(many, one)| cost(many) / cost(one))),
+                    value,
                     unit: "x",
                     target: Target::AtMost(1.3),
                 });
             };
-            figure("", |lap| lap.ours);
-            figure(", the kernel's writes aside", |lap| lap.ours - lap.kernel);
+            let pairs = costs[at].iter().zip(&costs[0]);
+            figure("", median(pairs.map(|(many, one)| many / one)));
+            figure(", outside the kernel", spent[at].user / spent[0].user);
         }
-        let kernel = |of: &[Lap]| median(of.iter().map(|lap| lap.kernel));
+        let per_span = |spent: &Spent| {
+            let spans = (ROUNDS * plan.spans) as f64;
+            let (user, kernel) = (spent.user / spans, spent.kernel / spans);
+            format!("{user:.0} ns outside the kernel and {kernel:.0} ns in it")
+        };
         report.notes.push(format!(
-            "the kernel takes {:.0} ns for a span's two writes to one file, {:.0} ns to {} files in turns",
-            kernel(&costs[0]),
-            kernel(&costs[costs.len() - 1]),
+            "a span takes {} in one session, {} in {} in turns",
+            per_span(&spent[0]),
+            per_span(&spent[spent.len() - 1]),
             grouped(plan.sessions),
         ));
     });

@@ -29,6 +29,51 @@ fn thread_cpu_ns() -> f64 {
     time.tv_sec as f64 * 1e9 + time.tv_nsec as f64
 }
 
+/// Processor time of this thread, in nanoseconds. The kernel counts it by ticks: it means something
+/// for a good part of a second.
+#[derive(Clone, Copy, Default)]
+pub struct Spent {
+    pub user: f64,
+    pub kernel: f64,
+}
+
+impl Spent {
+    pub fn so_far() -> Self {
+        // Where a thread's own isn't told, that of all is: here there is but one.
+        #[cfg(target_os = "linux")]
+        const WHOSE: libc::c_int = libc::RUSAGE_THREAD;
+        #[cfg(not(target_os = "linux"))]
+        const WHOSE: libc::c_int = libc::RUSAGE_SELF;
+        // SAFETY: all of it are numbers, for which zeros will do; it is a valid place for the answer.
+        let usage = unsafe {
+            let mut usage: libc::rusage = std::mem::zeroed();
+            libc::getrusage(WHOSE, &mut usage);
+            usage
+        };
+        let ns = |time: libc::timeval| time.tv_sec as f64 * 1e9 + time.tv_usec as f64 * 1e3;
+        Self {
+            user: ns(usage.ru_utime),
+            kernel: ns(usage.ru_stime),
+        }
+    }
+
+    pub fn add(&mut self, more: Self) {
+        self.user += more.user;
+        self.kernel += more.kernel;
+    }
+}
+
+impl std::ops::Sub for Spent {
+    type Output = Self;
+
+    fn sub(self, before: Self) -> Self {
+        Self {
+            user: self.user - before.user,
+            kernel: self.kernel - before.kernel,
+        }
+    }
+}
+
 /// `VmRSS`, where there is a `/proc`.
 pub fn resident_bytes() -> f64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
