@@ -159,6 +159,33 @@ fn a_fork_goes_on_as_two_writers_with_ids_of_their_own() {
 }
 
 #[test]
+fn a_forked_child_does_not_touch_the_trace_that_its_parents_full_one_goes_on_in() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut parent = Agent::with(dir.path(), &["trace=0"]);
+    parent.tell(&["run run s", "tool before run 0", "finish before"]);
+    let mut child = parent.fork();
+    child.tell(&[
+        "tool c run 0",
+        "tool inside c 0",
+        "finish inside",
+        "finish c",
+    ]);
+    parent.tell(&["tool p run 0", "finish p", "finish run"]);
+    child.exit("exit");
+    let trace = Trace::read(dir.path());
+    let run = trace.one("session_end");
+    let tool = |id: &str| trace.find("tool_result", "tool_call_id", id);
+    assert_eq!(tool("c").trace_id, run.trace_id);
+    assert_eq!(tool("c").parent_span_id, run.span_id);
+    assert_eq!(tool("inside").trace_id, run.trace_id);
+    assert_eq!(tool("inside").parent_span_id, tool("c").span_id);
+    for id in ["before", "p"] {
+        assert_ne!(tool(id).trace_id, run.trace_id);
+        assert_eq!(tool(id).parent_span_id, None);
+    }
+}
+
+#[test]
 fn a_parent_that_dies_is_recovered_although_its_forked_child_lives_on() {
     let dir = tempfile::tempdir().unwrap();
     let mut parent = Agent::start(dir.path());

@@ -33,6 +33,10 @@ pub fn run(socket: &str, root: &str, settings: &[&str]) {
                 let every = Duration::from_millis(value.parse().unwrap());
                 builder = builder.sync(Sync::Interval(every));
             }
+            "trace" => {
+                let bytes = value.parse().unwrap();
+                builder = builder.trace_limits(bytes, Duration::from_secs(3600));
+            }
             "name" => {}
             "service" => builder = builder.resource("service.name", value),
             #[cfg(feature = "mirror")]
