@@ -3,7 +3,7 @@
 
 #[path = "support/cli.rs"]
 mod cli;
-#[path = "support/otlp_server.rs"]
+#[path = "support/otlp_server/mod.rs"]
 mod otlp_server;
 mod support;
 

@@ -26,6 +26,17 @@ struct Said {
     returned: BTreeSet<(String, String)>,
 }
 
+/// All files below a directory, and how large they are.
+fn files(dir: &Path) -> BTreeMap<PathBuf, u64> {
+    let mut all = BTreeMap::new();
+    for entry in std::fs::read_dir(dir).into_iter().flatten().flatten() {
+        let path = entry.path();
+        all.insert(path.clone(), entry.metadata().map_or(0, |meta| meta.len()));
+        all.extend(files(&path));
+    }
+    all
+}
+
 /// Runs the agent, and kills it when it has said that `kill_after` calls returned.
 fn live(root: &Path, session: &str, life: usize, kill_after: Option<usize>) -> Said {
     let rounds = if kill_after.is_some() { "1000000" } else { "3" };
@@ -37,8 +48,13 @@ fn live(root: &Path, session: &str, life: usize, kill_after: Option<usize>) -> S
         .unwrap();
     let mut said = Said::default();
     if kill_after == Some(0) {
-        // Anywhere between exec and the first calls.
-        std::thread::sleep(std::time::Duration::from_micros(fastrand::u64(..60_000)));
+        // Anywhere between exec and the first calls: before it has made a file, or after a few.
+        for _ in 0..fastrand::usize(..6) {
+            let before = files(root);
+            while files(root) == before {
+                std::thread::yield_now();
+            }
+        }
         child.kill().unwrap();
     }
     let mut reports = BufReader::new(child.stdout.take().unwrap());

@@ -2,7 +2,7 @@
 
 mod support;
 
-#[path = "support/otlp_server.rs"]
+#[path = "support/otlp_server/mod.rs"]
 mod otlp_server;
 
 use std::path::Path;

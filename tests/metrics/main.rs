@@ -4,7 +4,7 @@
 mod agent;
 #[path = "../support/backends.rs"]
 mod backends;
-#[path = "../support/otlp_server.rs"]
+#[path = "../support/otlp_server/mod.rs"]
 mod otlp_server;
 mod scene;
 #[path = "../support/mod.rs"]

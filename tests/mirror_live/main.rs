@@ -2,7 +2,7 @@
 
 #[path = "../support/agent.rs"]
 mod agent;
-#[path = "../support/otlp_server.rs"]
+#[path = "../support/otlp_server/mod.rs"]
 mod otlp_server;
 mod scene;
 #[path = "../support/mod.rs"]

@@ -2,52 +2,37 @@
 //!
 //! It speaks gRPC and HTTP on one port, plain or with TLS, in threads of its own, and keeps every
 //! request it got, as bytes and decoded. gRPC requests go through tonic's own server code.
-#![allow(dead_code)]
+#![allow(dead_code, unused_imports)]
+
+mod answers;
+mod tls;
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
-use std::io::Read;
 use std::net::SocketAddr;
-use std::pin::Pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
-use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{HeaderMap, Method, Request, Response, header};
-use http_body_util::{BodyExt, Full};
-use hyper::body::{Frame, Incoming};
+use http::{HeaderMap, Method, Request, Response};
+use http_body_util::BodyExt;
+use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use hyper_util::server::conn::auto;
-use opentelemetry_proto::tonic::collector::metrics::v1::metrics_service_server::{
-    MetricsService, MetricsServiceServer,
-};
-use opentelemetry_proto::tonic::collector::metrics::v1::{
-    ExportMetricsServiceRequest, ExportMetricsServiceResponse,
-};
-use opentelemetry_proto::tonic::collector::trace::v1::trace_service_server::{
-    TraceService, TraceServiceServer,
-};
-use opentelemetry_proto::tonic::collector::trace::v1::{
-    ExportTracePartialSuccess, ExportTraceServiceRequest, ExportTraceServiceResponse,
-};
-use prost::Message;
-use serde_json::json;
+use opentelemetry_proto::tonic::collector::metrics::v1::ExportMetricsServiceRequest;
+use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::Runtime;
 use tokio::sync::Notify;
 use tokio_rustls::TlsAcceptor;
-use tokio_rustls::rustls::pki_types::pem::PemObject;
-use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use tokio_rustls::rustls::server::WebPkiClientVerifier;
-use tokio_rustls::rustls::{RootCertStore, ServerConfig, crypto::ring};
+use tonic::Code;
 use tonic::body::Body;
-use tonic::codec::CompressionEncoding;
-use tonic::codegen::Service;
-use tonic::{Code, Status};
+
+use answers::{broken_off, decode, garbage, http_reply, plain, status_of, through_tonic};
+pub use tls::{Authority, ServerTls};
 
 /// What the server does with one request.
 #[derive(Clone, Debug)]
@@ -125,54 +110,6 @@ impl Received {
     }
 }
 
-/// How a server introduces itself, as PEM.
-pub struct ServerTls {
-    pub certificate: String,
-    pub key: String,
-    /// If given, clients have to show a certificate that this authority signed.
-    pub client_ca: Option<String>,
-}
-
-/// A certificate authority for one test.
-pub struct Authority {
-    pub pem: String,
-    issuer: rcgen::Issuer<'static, rcgen::KeyPair>,
-}
-
-impl Authority {
-    pub fn new() -> Self {
-        let key = rcgen::KeyPair::generate().unwrap();
-        let mut params = rcgen::CertificateParams::new(Vec::new()).unwrap();
-        // A name of its own, or one authority would be taken for another with a bad signature.
-        let name = spanledger::new_session_id();
-        params
-            .distinguished_name
-            .push(rcgen::DnType::CommonName, name);
-        params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
-        let pem = params.self_signed(&key).unwrap().pem();
-        let issuer = rcgen::Issuer::new(params, key);
-        Self { pem, issuer }
-    }
-
-    /// A certificate for this name, and its key.
-    pub fn issue(&self, name: &str) -> (String, String) {
-        let key = rcgen::KeyPair::generate().unwrap();
-        let params = rcgen::CertificateParams::new([name.to_owned()]).unwrap();
-        let certificate = params.signed_by(&key, &self.issuer).unwrap();
-        (certificate.pem(), key.serialize_pem())
-    }
-
-    /// A server of this name.
-    pub fn server(&self, name: &str) -> ServerTls {
-        let (certificate, key) = self.issue(name);
-        ServerTls {
-            certificate,
-            key,
-            client_ca: None,
-        }
-    }
-}
-
 pub struct OtlpServer {
     address: SocketAddr,
     secure: bool,
@@ -232,7 +169,7 @@ impl OtlpServer {
         let state = Arc::new(State::default());
         state.script.lock().unwrap().extend(script);
         let secure = tls.is_some();
-        let acceptor = tls.map(acceptor);
+        let acceptor = tls.map(tls::acceptor);
         runtime.spawn(accept(socket, acceptor, Arc::clone(&state)));
         Self {
             address,
@@ -302,30 +239,6 @@ impl Drop for OtlpServer {
     fn drop(&mut self) {
         self.shut_down();
     }
-}
-
-fn acceptor(tls: ServerTls) -> TlsAcceptor {
-    let chain = CertificateDer::pem_slice_iter(tls.certificate.as_bytes())
-        .collect::<Result<_, _>>()
-        .unwrap();
-    let key = PrivateKeyDer::from_pem_slice(tls.key.as_bytes()).unwrap();
-    let provider = Arc::new(ring::default_provider());
-    let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
-        .with_safe_default_protocol_versions()
-        .unwrap();
-    let builder = match tls.client_ca {
-        Some(ca) => {
-            let mut roots = RootCertStore::empty();
-            let ca = CertificateDer::from_pem_slice(ca.as_bytes()).unwrap();
-            roots.add(ca).unwrap();
-            let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider);
-            builder.with_client_cert_verifier(verifier.build().unwrap())
-        }
-        None => builder.with_no_client_auth(),
-    };
-    let mut config = builder.with_single_cert(chain, key).unwrap();
-    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
-    Arc::new(config).into()
 }
 
 async fn accept(listener: TcpListener, acceptor: Option<TlsAcceptor>, state: Arc<State>) {
@@ -457,201 +370,5 @@ async fn answer(
             std::future::pending().await
         }
         _ => response,
-    }
-}
-
-/// One call of tonic's server, with the answer known beforehand.
-struct OneCall<T> {
-    reply: Reply,
-    request: Arc<Mutex<Option<T>>>,
-}
-
-impl<T> OneCall<T> {
-    fn take(&self, request: tonic::Request<T>) -> Result<&Reply, Status> {
-        *self.request.lock().unwrap() = Some(request.into_inner());
-        match &self.reply {
-            reply @ Reply::Grpc { .. } => Err(status_of(reply)),
-            reply => Ok(reply),
-        }
-    }
-}
-
-#[tonic::async_trait]
-impl TraceService for OneCall<ExportTraceServiceRequest> {
-    async fn export(
-        &self,
-        request: tonic::Request<ExportTraceServiceRequest>,
-    ) -> Result<tonic::Response<ExportTraceServiceResponse>, Status> {
-        let reply = self.take(request)?;
-        Ok(tonic::Response::new(response_of(reply)))
-    }
-}
-
-#[tonic::async_trait]
-impl MetricsService for OneCall<ExportMetricsServiceRequest> {
-    async fn export(
-        &self,
-        request: tonic::Request<ExportMetricsServiceRequest>,
-    ) -> Result<tonic::Response<ExportMetricsServiceResponse>, Status> {
-        self.take(request)?;
-        Ok(tonic::Response::new(ExportMetricsServiceResponse::default()))
-    }
-}
-
-fn status_of(reply: &Reply) -> Status {
-    match reply {
-        Reply::Grpc {
-            code,
-            message,
-            details,
-        } => Status::with_details(*code, message, details.clone()),
-        other => panic!("{other:?} has no status"),
-    }
-}
-
-async fn through_tonic(received: &mut Received, reply: Reply) -> Response<Body> {
-    let mut request = Request::new(Full::new(received.raw.clone()));
-    *request.method_mut() = received.method.clone();
-    *request.uri_mut() = received.path.parse().unwrap();
-    *request.headers_mut() = received.headers.clone();
-    macro_rules! call {
-        ($server:ident, $slot:expr) => {{
-            let slot = Arc::new(Mutex::new(None));
-            let mut server = $server::new(OneCall {
-                reply,
-                request: Arc::clone(&slot),
-            })
-            .accept_compressed(CompressionEncoding::Gzip)
-            .accept_compressed(CompressionEncoding::Zstd)
-            .max_decoding_message_size(usize::MAX);
-            let Ok(response) = server.call(request).await;
-            $slot = slot.lock().unwrap().take();
-            response
-        }};
-    }
-    match received.path.contains(".MetricsService/") {
-        true => call!(MetricsServiceServer, received.metrics),
-        false => call!(TraceServiceServer, received.request),
-    }
-}
-
-fn response_of(reply: &Reply) -> ExportTraceServiceResponse {
-    let partial_success = match reply {
-        Reply::Partial { rejected, message } => Some(ExportTracePartialSuccess {
-            rejected_spans: *rejected,
-            error_message: message.clone(),
-        }),
-        _ => None,
-    };
-    ExportTraceServiceResponse { partial_success }
-}
-
-/// What the body says, decompressed.
-fn decode<T>(received: &Received, json: bool) -> Option<T>
-where
-    T: Message + Default + serde::de::DeserializeOwned,
-{
-    let mut plain = Vec::new();
-    match received.header("content-encoding") {
-        None => plain.extend_from_slice(&received.raw),
-        Some("gzip") => {
-            let mut gzip = flate2::read::GzDecoder::new(&received.raw[..]);
-            gzip.read_to_end(&mut plain).ok()?;
-        }
-        Some("zstd") => plain = zstd::stream::decode_all(&received.raw[..]).ok()?,
-        Some(_) => return None,
-    }
-    match json {
-        true => serde_json::from_slice(&plain).ok(),
-        false => T::decode(&plain[..]).ok(),
-    }
-}
-
-fn http_reply(reply: &Reply, json: bool) -> Response<Body> {
-    let (kind, body) = match (json, reply) {
-        (true, Reply::Partial { rejected, message }) => {
-            let partial = json!({"rejectedSpans": rejected.to_string(), "errorMessage": message});
-            let body = json!({ "partialSuccess": partial });
-            ("application/json", body.to_string().into_bytes())
-        }
-        (true, _) => ("application/json", b"{}".to_vec()),
-        (false, _) => ("application/x-protobuf", response_of(reply).encode_to_vec()),
-    };
-    plain(200, &[("content-type", kind.to_owned())], body.into())
-}
-
-fn plain(status: u16, headers: &[(&'static str, String)], body: Bytes) -> Response<Body> {
-    let mut response = Response::builder().status(status);
-    for (name, value) in headers {
-        response = response.header(*name, value);
-    }
-    response.body(Body::new(Full::new(body))).unwrap()
-}
-
-fn garbage(grpc: bool, json: bool) -> Response<Body> {
-    // The frame of gRPC is whole, what is in it is not.
-    let body: &[u8] = match grpc {
-        true => b"\0\0\0\0\x04\xff\xff\xff\xff",
-        false => b"\xff\xff\xff\xff",
-    };
-    let kind = kind_of(grpc, json);
-    let mut trailers = HeaderMap::new();
-    let body = Full::new(Bytes::from_static(body));
-    let body = match grpc {
-        true => {
-            trailers.insert("grpc-status", "0".parse().unwrap());
-            Body::new(body.with_trailers(async { Some(Ok::<_, Infallible>(trailers)) }))
-        }
-        false => Body::new(body),
-    };
-    let response = Response::builder().header(header::CONTENT_TYPE, kind);
-    response.body(body).unwrap()
-}
-
-fn broken_off(status: u16, grpc: bool, json: bool) -> Response<Body> {
-    let mut response = Response::builder()
-        .status(status)
-        .header(header::CONTENT_TYPE, kind_of(grpc, json));
-    if !grpc {
-        response = response.header(header::CONTENT_LENGTH, 100);
-    }
-    response.body(Body::new(Half::Data)).unwrap()
-}
-
-fn kind_of(grpc: bool, json: bool) -> &'static str {
-    match (grpc, json) {
-        (true, _) => "application/grpc",
-        (_, true) => "application/json",
-        _ => "application/x-protobuf",
-    }
-}
-
-/// A body that begins and then fails, after what it began with has been flushed.
-enum Half {
-    Data,
-    Flush,
-    Fail,
-}
-
-impl hyper::body::Body for Half {
-    type Data = Bytes;
-    type Error = Status;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
-        match *self {
-            Self::Data => {
-                *self = Self::Flush;
-                Poll::Ready(Some(Ok(Frame::data(Bytes::from_static(b"half")))))
-            }
-            Self::Flush => {
-                *self = Self::Fail;
-                cx.waker().wake_by_ref();
-                Poll::Pending
-            }
-            Self::Fail => Poll::Ready(Some(Err(Status::aborted("broken off")))),
-        }
     }
 }
