@@ -291,7 +291,8 @@ impl Builder {
     /// Backends cut long traces silently. From then on each `session.turn` is the root of a trace of
     /// its own, with a link to its `session.run`; and what opens in a turn that is that long itself, or
     /// in a run without turns, shares another trace, linked to the span it lies in. The session stays the
-    /// same. With limits of nothing each call is a trace of its own. This holds without a mirror too: whether a trace will be sent some day is not known when it is recorded.
+    /// same. With limits of nothing each call is a trace of its own. This holds without a mirror too:
+    /// whether a trace will be sent some day is not known when it is recorded.
     ///
     /// ```
     /// # use std::time::Duration;

@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use spanledger::ledger::Line;
@@ -49,9 +50,11 @@ fn live(root: &Path, session: &str, life: usize, kill_after: Option<usize>) -> S
     let mut said = Said::default();
     if kill_after == Some(0) {
         // Anywhere between exec and the first calls: before it has made a file, or after a few.
+        // Nobody reads what it says meanwhile, so it may come to a halt; then it is killed there.
+        let late = Instant::now() + Duration::from_secs(5);
         for _ in 0..fastrand::usize(..6) {
             let before = files(root);
-            while files(root) == before {
+            while files(root) == before && Instant::now() < late {
                 std::thread::yield_now();
             }
         }

@@ -16,9 +16,12 @@ use crate::view::text::{line, plural, size};
 /// Each limit that is given is heeded: a session goes if any of them says so. A session and its
 /// subagents, and theirs, are a family, which goes or stays as a whole and is as new as its newest
 /// member. A subagent that ran under several sessions makes them one family; one whose parent is
-/// gone has its own, and one whose parent can't be read stays. A family stays while a process that wrote to any of it lives, and, unless
-/// --force, while the mirror still has to send something of it. Each session is renamed away and
-/// then removed, so that nobody ever sees half of it.
+/// gone has its own, and one whose parent can't be read stays. A family stays while a process that
+/// wrote to any of it lives, while somebody holds the lock of any of it, and, unless --force, while
+/// the mirror still has to send something of it. Each session is renamed away and then removed, so
+/// that nobody ever sees half of it. If one can't be removed, the rest of its family stays, and the
+/// command exits with 2. With --json, the reason of what is kept is live, owed, locked, family or
+/// failed.
 #[derive(Args, Debug)]
 #[command(
     group = clap::ArgGroup::new("limit").required(true).multiple(true),

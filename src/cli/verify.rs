@@ -19,7 +19,8 @@ use crate::view::text::{cut, line, pad, thousands};
 /// and compares it span by span with what the mirror sends: what is missing, what is there and was
 /// never sent, and every difference in parents, times, kinds, status, attributes, events and links.
 /// Exits 1 if there is any. What is known to happen on the way is reported and counts only with
-/// --strict: attributes that Tempo cut at 2048 bytes, and equal copies of a span that was sent again.
+/// --strict: attributes that Tempo cut at 2048 bytes, equal copies of a span that was sent again, the
+/// nanosecond that Jaeger gives a span without length, and content left out because it was too large.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   spanledger verify --jaeger http://127.0.0.1:16686
@@ -47,7 +48,7 @@ pub(crate) struct Verify {
     /// what it has when it likes, and Tempo shows nothing of a trace that it just moves to a file
     #[arg(long, value_name = "AGE", value_parser = parse_age, default_value = "5s")]
     wait: u64,
-    /// Cuts and copies count as differences
+    /// What is known to happen on the way counts as a difference too
     #[arg(long)]
     strict: bool,
     /// Where texts are known to be cut: `max_attribute_bytes` of Tempo, if it isn't 2048

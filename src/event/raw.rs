@@ -74,9 +74,10 @@ impl RawFields {
         Self { buf, at }
     }
 
-    /// Whether there is so little to clean and to write that it takes no time worth speaking of.
-    pub fn is_short(&self) -> bool {
-        self.buf.len() <= 4096
+    /// Whether there is so little to clean and to write that it takes no time worth speaking of:
+    /// nothing is moved out of the line, which takes `inline` bytes at most.
+    pub fn is_short(&self, inline: usize) -> bool {
+        self.buf.len() <= inline.min(4096)
     }
 
     pub fn is_empty(&self) -> bool {

@@ -137,7 +137,7 @@ impl Recorder {
             span.outcome = told.outcome;
             self.tell_before(cell, &log, &at, above, told);
         }
-        span.just_made = held_back.is_none() && raw.is_short();
+        span.just_made = held_back.is_none() && raw.is_short(core.limits.inline);
         for (trace, id) in held_back.unwrap_or_default() {
             span.link(*trace, *id);
         }

@@ -135,21 +135,21 @@ impl Recorder {
             SpanKind::Turn => Some(self.trace_after(&at.trace)),
             // A run, and what was decided about a call, stay where they are.
             SpanKind::Run | SpanKind::Permission => None,
-            _ => match self.made_up_turn(cell, &log, at) {
-                Some(turn) => Some(self.with_room(cell, &turn.trace)),
-                None => Some(self.with_room(cell, &at.trace)),
-            },
-        };
-        let link = match cell.kind() {
-            SpanKind::Turn => at.run,
-            _ => None,
+            _ => {
+                let turn = self.made_up_turn(cell, &log, at);
+                let trace = turn.as_ref().map_or(&at.trace, |turn| &turn.trace);
+                Some(self.with_room(cell, trace))
+            }
         };
         match trace.filter(|trace| trace.id != at.trace.id) {
-            Some(trace) => Settled {
-                above: Some(at),
-                link: Some(link.unwrap_or((at.ids.trace, at.ids.span))),
-                ..Settled::root(log, trace)
-            },
+            Some(trace) => {
+                let run = at.run.filter(|_| cell.kind() == SpanKind::Turn);
+                Settled {
+                    above: Some(at),
+                    link: Some(run.unwrap_or((at.ids.trace, at.ids.span))),
+                    ..Settled::root(log, trace)
+                }
+            }
             None => Settled {
                 above: Some(at),
                 ..Settled::under(log, at)

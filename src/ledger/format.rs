@@ -46,8 +46,9 @@
 //! hang from something else. A field of the user's that has the name of one of these is called `custom.…`.
 //!
 //! A session may have several traces. A run that goes on with a session links to the run before it;
-//! a turn without a parent that links to its run goes on where a trace had grown too long, and so do the
-//! spans in a turn that was made up; a run may link to the span that started its process.
+//! a turn without a parent that links to its run goes on where a trace had grown too long, and so does
+//! any other span without a parent that links to the span it lies in (in a turn that was made up: to
+//! the run); a run may link to the span that started its process.
 
 use std::borrow::Cow;
 

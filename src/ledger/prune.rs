@@ -80,8 +80,8 @@ pub fn remove_session(
 /// in the same order.
 ///
 /// All are looked at before the first goes, and the last one again before each: that is the one
-/// that somebody may resume. Should a writer come to any of them in between, what is not gone by
-/// then stays.
+/// that somebody may resume. Should a writer come to any of them in between, or one fail to go
+/// ([`Removal::Failed`], where [`remove_session`] returns the error), what is not gone by then stays.
 ///
 /// ```
 /// # let dir = tempfile::tempdir()?;
@@ -128,10 +128,11 @@ fn remove_together(
         stay_together(&mut done);
         return Ok(done);
     }
+    let last = sessions.last().and_then(|last| dir(last.as_ref()));
     for at in 0..sessions.len() {
         meanwhile(sessions[at].as_ref());
-        let last = sessions.last().and_then(|last| dir(last.as_ref()));
-        let resumed = last.is_some_and(|last| matches!(look(&dirs, &last, None), Ok(Look::Live)));
+        let is_live = |last: &PathBuf| matches!(look(&dirs, last, None), Ok(Look::Live));
+        let resumed = last.as_ref().is_some_and(is_live);
         let (which, removal) = match resumed {
             true => (sessions.len() - 1, Removal::Live),
             false => (at, attempt(root, sessions[at].as_ref(), force)),

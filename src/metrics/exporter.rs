@@ -121,7 +121,7 @@ fn headers(
 
 impl PushMetricExporter for Exporter {
     async fn export(&self, metrics: &ResourceMetrics) -> OTelSdkResult {
-        let sent = super::pipeline::muted(|| self.send(metrics));
+        let sent = crate::mirror::muted(|| self.send(metrics));
         let state = &self.state;
         let counter = match &sent {
             Ok(()) => &state.sent,

@@ -60,6 +60,9 @@ impl Instruments {
 
     pub(super) fn record(&self, closed: &Closed<'_>) {
         let span = closed.span;
+        if !matches!(span.kind, SpanKind::Model | SpanKind::Tool | SpanKind::Run) {
+            return;
+        }
         let seconds = closed.duration as f64 / 1e9;
         let mut said = Said {
             fields: &span.fields,

@@ -11,7 +11,7 @@ use opentelemetry_sdk::metrics::{PeriodicReader, SdkMeterProvider};
 use super::exporter::Exporter;
 use super::instruments::{Instruments, observe};
 use crate::ledger::{Closed, Meter, MetricsHealth, Source};
-use crate::mirror::{Metered, sdk_resource};
+use crate::mirror::{Metered, muted, sdk_resource};
 
 /// Measures and sends.
 pub(crate) struct Pipeline {
@@ -56,15 +56,6 @@ impl State {
         lock(&self.end).done = true;
         self.ended.notify_all();
     }
-}
-
-/// Nothing that happens in here is ever traced.
-pub(super) fn muted<T>(what: impl FnOnce() -> T) -> T {
-    let nobody = tracing::subscriber::NoSubscriber::default();
-    tracing::subscriber::with_default(nobody, || {
-        let _quiet = opentelemetry::Context::enter_telemetry_suppressed_scope();
-        what()
-    })
 }
 
 impl Pipeline {

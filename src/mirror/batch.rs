@@ -239,10 +239,7 @@ impl<T> Batch<T> {
 
     /// The request, as a transport wants it.
     pub fn encode_as(&self, encoding: Encoding) -> Vec<u8> {
-        match encoding {
-            Encoding::Protobuf => self.encode(),
-            Encoding::Json => self.encode_json(),
-        }
+        self.encode_again(encoding, Vec::new())
     }
 
     /// The same in a buffer that was one before.

@@ -87,7 +87,8 @@ impl fmt::Debug for Pem {
 /// `OTEL_SDK_DISABLED=true` switches the mirror off, whatever code says. `OTEL_TRACES_EXPORTER`
 /// without `otlp` in it switches it off unless code names an endpoint.
 ///
-/// Metrics, where they are asked for, travel the same way, by variables with `_METRICS_` in them.
+/// Metrics, where they are asked for, travel the same way, by variables with `_METRICS_` in them; as
+/// protobuf also where spans go as JSON.
 #[derive(Clone, Default)]
 #[must_use = "hand it to the builder"]
 pub struct Otlp {

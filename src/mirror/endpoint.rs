@@ -10,7 +10,7 @@ use super::config::Protocol;
 use crate::error::Error;
 
 /// What OTLP over HTTP adds to the address of a server, signal by signal.
-const PATHS: [&str; 2] = ["/v1/traces", "/v1/metrics"];
+pub(super) const PATHS: [&str; 2] = ["/v1/traces", "/v1/metrics"];
 /// gRPC's own port: who names it means gRPC.
 const GRPC_PORT: u16 = 4317;
 

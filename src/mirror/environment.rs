@@ -2,6 +2,7 @@
 //!
 //! Where a list has two names, the first wins: a variable for one signal beats the one for every signal.
 
+use super::endpoint::PATHS;
 use crate::error::Error;
 
 pub(super) const SDK_DISABLED: [&str; 1] = ["OTEL_SDK_DISABLED"];
@@ -23,7 +24,7 @@ pub(super) struct Signal {
 }
 
 macro_rules! signal {
-    ($signal:literal, $path:literal) => {
+    ($signal:literal, $path:expr) => {
         Signal {
             path: $path,
             exporter: [concat!("OTEL_", $signal, "_EXPORTER")],
@@ -49,9 +50,9 @@ macro_rules! both {
     };
 }
 
-pub(super) const TRACES: Signal = signal!("TRACES", "/v1/traces");
+pub(super) const TRACES: Signal = signal!("TRACES", PATHS[0]);
 #[cfg(feature = "metrics")]
-pub(super) const METRICS: Signal = signal!("METRICS", "/v1/metrics");
+pub(super) const METRICS: Signal = signal!("METRICS", PATHS[1]);
 
 #[cfg(feature = "metrics")]
 pub(super) const INTERVAL: [&str; 1] = ["OTEL_METRIC_EXPORT_INTERVAL"];

@@ -50,9 +50,12 @@ impl Sender<'_> {
         while let Some(batch) = stack.pop() {
             let len = batch.len() as u64;
             match self.deliver(&batch).await {
-                Verdict::Accepted { rejected, .. } => {
+                Verdict::Accepted { rejected, message } => {
                     self.sent.spans += len.saturating_sub(rejected);
                     self.sent.dead += rejected.min(len);
+                    if rejected > 0 {
+                        self.sent.last_dead = Some(message);
+                    }
                     taken &= rejected == 0;
                 }
                 Verdict::Split { .. } | Verdict::Dead { .. } if batch.len() > 1 => {
@@ -60,11 +63,11 @@ impl Sender<'_> {
                         stack.extend([second, first]);
                     }
                 }
-                Verdict::Split { .. } => match smaller(batch) {
+                Verdict::Split { why } => match smaller(batch) {
                     Ok(batch) => stack.push(batch),
-                    Err(_) => (self.sent.dead, taken) = (self.sent.dead + 1, false),
+                    Err(_) => taken = self.refused_again(why),
                 },
-                Verdict::Dead { .. } => (self.sent.dead, taken) = (self.sent.dead + 1, false),
+                Verdict::Dead { why } => taken = self.refused_again(why),
                 Verdict::Retry { why, .. } | Verdict::Wait { why } => {
                     (self.tell)(&self.sent, Some(&why));
                     self.sent.stopped = Some(why);
@@ -74,6 +77,13 @@ impl Sender<'_> {
             (self.tell)(&self.sent, None);
         }
         Ok(taken)
+    }
+
+    /// Counts a span that is refused once more.
+    fn refused_again(&mut self, why: String) -> bool {
+        self.sent.dead += 1;
+        self.sent.last_dead = Some(why);
+        false
     }
 
     /// The spans of the lines that a letter is about, the first ones last.
@@ -90,7 +100,7 @@ impl Sender<'_> {
             if line.seq < letter.from.seq || !SpanKind::is_close_kind(&line.kind) {
                 continue;
             }
-            let opened = opened_seg(&line).unwrap_or(line.seg);
+            let opened = opened_seg(&line);
             let Some(origin) = self.origins.of(&path, opened) else {
                 continue;
             };

@@ -27,8 +27,8 @@ const SAMPLED: u32 = 1;
 /// (`opened_seg`, where the line says so).
 ///
 /// Nothing for a line that closes no span, for a span that was not sampled, and for a turn that was
-/// made up: nothing hangs from it. The first close of
-/// a span wins; that a span has one is the reader's to see to.
+/// made up: nothing hangs from it. The first close of a span wins; that a span has one is the
+/// reader's to see to.
 pub fn span(origin: &Origin, close: &RawLine<'_>) -> Option<Span> {
     let mut bytes = Vec::new();
     encode(origin, close, &mut bytes)?;

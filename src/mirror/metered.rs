@@ -25,7 +25,8 @@ pub struct Metered {
 
 impl Otlp {
     /// What holds for metrics in the end, or `None` if none are wanted: `asked` is what code says
-    /// to that. Variables have `_METRICS_` where those of spans have `_TRACES_`.
+    /// to that. Variables have `_METRICS_` where those of spans have `_TRACES_`; `http/json` is taken
+    /// for `http/protobuf`.
     ///
     /// ```
     /// use spanledger::mirror::Otlp;
@@ -52,8 +53,8 @@ impl Otlp {
         }
         let code = code.unwrap_or_default();
         let mut to = code.way(&METRICS, code.address(&METRICS, &env), &env)?;
-        // Of the two, opentelemetry-otlp's own JSON would bring a second encoding for nothing:
-        // whoever takes the one over HTTP takes the other.
+        // opentelemetry-otlp's JSON would bring a second encoding for nothing: whoever takes JSON
+        // over HTTP takes protobuf.
         if to.protocol == Protocol::HttpJson {
             to.protocol = Protocol::HttpProtobuf;
         }

@@ -110,6 +110,8 @@ pub(crate) use race::first;
 pub(crate) use resource::detected;
 #[cfg(feature = "metrics")]
 pub(crate) use resource::sdk_resource;
+#[cfg(feature = "metrics")]
+pub(crate) use thread::muted;
 pub(crate) use thread::start;
 #[cfg(feature = "metrics")]
 pub(crate) use transport::channel;

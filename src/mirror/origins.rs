@@ -38,9 +38,10 @@ impl Origins {
     }
 }
 
-/// The segment that opened the span, where that is another one.
-pub(super) fn opened_seg(line: &RawLine<'_>) -> Option<u32> {
+/// The segment that opened the span.
+pub(super) fn opened_seg(line: &RawLine<'_>) -> u32 {
     let fields = line.fields();
-    let (_, opened) = fields.iter().find(|(name, _)| *name == "opened_seg")?;
-    u32::try_from(opened.u64()?).ok()
+    let said = fields.iter().find(|(name, _)| *name == "opened_seg");
+    let another = said.and_then(|(_, seg)| u32::try_from(seg.u64()?).ok());
+    another.unwrap_or(line.seg)
 }

@@ -139,9 +139,8 @@ impl Pass {
             move |source| Error::Io { path, source }
         };
         let lock_path = MirrorLock::path(path);
-        let _lock = match self.turn(tell).map_err(failed(&lock_path))? {
-            Some(lock) => lock,
-            None => return Err(Error::MirrorBusy { lock: lock_path }),
+        let Some(_lock) = self.turn(tell).map_err(failed(&lock_path))? else {
+            return Err(Error::MirrorBusy { lock: lock_path });
         };
         // Server texts are masked before they are kept; nobody compares those masks.
         let redactor = Redactor::new(&Redaction::new(), MaskKey::new(random_bytes()))?;

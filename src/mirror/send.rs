@@ -203,7 +203,7 @@ impl<'a> Sender<'a> {
         reader.seek(from)?;
         while let Some((found, end)) = reader.next_before(until, closes)? {
             let Found::Line(line) = found else { continue };
-            let opened = opened_seg(&line).unwrap_or(line.seg);
+            let opened = opened_seg(&line);
             let origin = match &last {
                 // Nearly every line is of the same one as the line before.
                 Some((seg, origin)) if *seg == opened => origin,

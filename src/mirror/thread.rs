@@ -41,10 +41,7 @@ pub(crate) fn start(to: Resolved, recovery: Settings, outbox: Arc<Outbox>) -> io
         .name("spanledger-mirror".into())
         .spawn(move || {
             let _running = running;
-            // Nothing that happens on this thread is ever traced.
-            let muted = tracing::subscriber::NoSubscriber::default();
-            tracing::subscriber::with_default(muted, || {
-                let _quiet = opentelemetry::Context::enter_telemetry_suppressed_scope();
+            muted(|| {
                 let thread = Thread {
                     root: Root::new(recovery.root.clone()),
                     to,
@@ -55,6 +52,15 @@ pub(crate) fn start(to: Resolved, recovery: Settings, outbox: Arc<Outbox>) -> io
             });
         })?;
     Ok(())
+}
+
+/// Nothing that happens in here is ever traced.
+pub(crate) fn muted<T>(what: impl FnOnce() -> T) -> T {
+    let nobody = tracing::subscriber::NoSubscriber::default();
+    tracing::subscriber::with_default(nobody, || {
+        let _quiet = opentelemetry::Context::enter_telemetry_suppressed_scope();
+        what()
+    })
 }
 
 struct Thread {

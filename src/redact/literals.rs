@@ -52,6 +52,7 @@ pub(super) struct Hit<T> {
 /// The shortest literal that can be looked for.
 pub(super) const SHORTEST: usize = 3;
 
+#[inline]
 fn cut(triple: &[u8]) -> usize {
     usize::from(triple[0] & 31)
         | usize::from(triple[1] & 31) << 5
@@ -185,13 +186,6 @@ impl<T> Literals<T> {
     }
 }
 
-/// Four bytes cut to five bits each, the first one lowest.
-#[inline]
-fn cut_four(bytes: u32) -> usize {
-    let pairs = bytes & 0x001f_001f | bytes >> 3 & 0x03e0_03e0;
-    (pairs & 0x3ff | pairs >> 6 & 0xf_fc00) as usize
-}
-
 impl<T: Copy> Hits<'_, T> {
     /// Goes to the next place where a literal may start.
     #[inline]
@@ -212,7 +206,7 @@ impl<T: Copy> Hits<'_, T> {
         };
         self.next = self.at + 1;
         self.head = first_word(text.get(self.at..)?) as u32;
-        let bucket = self.literals.bucket_of[cut_four(self.head) & 0x7fff].checked_sub(1)?;
+        let bucket = self.literals.bucket_of[cut(&self.head.to_le_bytes())].checked_sub(1)?;
         self.bucket = &self.literals.buckets[usize::from(bucket)];
         Some(())
     }

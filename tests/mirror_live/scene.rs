@@ -138,7 +138,6 @@ pub fn wait_for_spans(server: &OtlpServer, count: usize) -> Vec<Received> {
     }
 }
 
-/// Until something that another thread does has happened.
 /// Until everything that wrote under this root has ended, threads that were not waited for
 /// included: only then is what they left somebody else's to send.
 pub fn until_all_gone(root: &Path) {
@@ -152,6 +151,7 @@ pub fn until_all_gone(root: &Path) {
     });
 }
 
+/// Until something that another thread does has happened.
 pub fn until(happened: impl Fn() -> bool) {
     let started = std::time::Instant::now();
     while !happened() {

@@ -70,8 +70,8 @@ impl<'a> About<'a> {
 }
 
 impl SessionLog {
-    /// Appends one line. Whether the kernel has it, be it without its newline. `write` is told the segment it goes to, and
-    /// is called again if that turns out to be another.
+    /// Appends one line. Whether the kernel has it, be it without its newline. `write` is told the
+    /// segment it goes to, and is called again if that turns out to be another.
     pub(super) fn append(
         self: &Arc<Self>,
         core: &Core,

@@ -17,11 +17,15 @@ pub(super) fn closed(
     outcome: Outcome,
     duration: u64,
 ) {
-    let Some(meter) = core.meter() else { return };
+    if core.metering.is_none() {
+        return;
+    }
     let run = span.run_span.filter(|_| span.kind == SpanKind::Tool);
     let run = run.and_then(|id| state.spans.get(&id));
     let agent = run.and_then(|run| run.fields.get("agent").map(<[u8]>::to_vec));
     drop(state);
+    // To be made first, in a forked child: nobody waits for that.
+    let Some(meter) = core.meter() else { return };
     meter.closed(Closed {
         span,
         agent,

@@ -104,7 +104,7 @@ impl SessionLog {
     pub fn add_outcomes(&self, core: &Core, at: &At, raw: &RawFields) -> bool {
         // What is long is cleaned before the lock is taken.
         if at.kind.writes_outcomes_at_once()
-            || !raw.is_short()
+            || !raw.is_short(core.limits.inline)
             || !raw
                 .names()
                 .all(|name| at.kind.role(name) == FieldRole::Outcome)
@@ -212,11 +212,14 @@ impl SessionLog {
         {
             self.end_made_up_locked(core, state, Some(id));
         }
-        let _closed = self.close_locked(core, state, id, said, (end, duration));
+        let closed = self.close_locked(core, state, id, said, (end, duration));
         #[cfg(feature = "metrics")]
-        if let Some((span, outcome, duration)) = _closed {
+        if let Some((span, outcome, duration)) = closed {
             measure::closed(core, guard, &span, outcome, duration);
         }
+        // What it held is freed when others may go on.
+        #[cfg(not(feature = "metrics"))]
+        drop((guard, closed));
     }
 
     /// The end is when it was left, the duration is said only if it was measured elsewhere. What was

@@ -76,7 +76,7 @@ impl What {
     }
 
     /// Whether it is known to happen on the way, and tells nothing that isn't so: a cut, a copy, a
-    /// nanosecond.
+    /// nanosecond, content left out.
     pub const fn is_known(&self) -> bool {
         matches!(
             self,
