@@ -7,6 +7,9 @@ mod cli;
 mod otlp_server;
 mod support;
 
+use std::io::{BufRead, BufReader};
+use std::process::Stdio;
+
 use cli::{Running, Victim, run};
 use otlp_server::{OtlpServer, Reply};
 use serde_json::Value;
@@ -133,12 +136,77 @@ fn while_another_process_sends_from_here_it_waits_for_its_turn() {
     assert!(done.err.contains("another process sends"), "{done:?}");
     assert_eq!(server.received().len(), 0);
 
-    std::thread::scope(|scope| {
-        let patient = scope.spawn(|| run(root.path(), &args));
-        other.unlock().unwrap();
-        assert_eq!(patient.join().unwrap().code, 0);
-    });
+    let mut patient = cli::spanledger(root.path());
+    let mut patient = patient.args(&args).stderr(Stdio::piped()).spawn().unwrap();
+    let mut said = BufReader::new(patient.stderr.take().unwrap()).lines();
+    let said = said.next().unwrap().unwrap();
+    assert!(said.contains("waiting: another process sends"), "{said}");
+    assert_eq!(server.received().len(), 0);
+    other.unlock().unwrap();
+    assert!(patient.wait().unwrap().success());
     assert_eq!(server.received().len(), 1);
+}
+
+/// Two sessions of a span each.
+fn two_recorded() -> tempfile::TempDir {
+    let recording = Recording::new();
+    recording.run(|| {
+        for id in ["ses_1", "ses_2"] {
+            let run = spans::session_run(id, "planner").start();
+            run.finish(Outcome::Ok);
+        }
+    });
+    recording.end()
+}
+
+/// How many spans of each of the two were sent, and how many letters are dead.
+fn sent_and_dead(root: &std::path::Path) -> [(u64, u64); 2] {
+    ["ses_1", "ses_2"].map(|id| {
+        let args = ["mirror", "--status", "--session", id, "--json"];
+        let status = run(root, &args).objects().remove(0);
+        assert_eq!(status["session_id"], id);
+        let number = |name: &str| status[name].as_u64().unwrap();
+        (number("sent_spans"), number("dead_letters"))
+    })
+}
+
+#[test]
+fn of_several_sessions_only_the_one_that_is_named_is_sent() {
+    let root = two_recorded();
+    let server = OtlpServer::start();
+    let url = server.url();
+    let send = |id: &str| {
+        let args = ["mirror", "--once", "--session", id, "--endpoint", &url];
+        run(root.path(), &args)
+    };
+    let done = send("ses_2");
+    assert_eq!(done.code, 0, "{done:?}");
+    assert!(done.out.starts_with("1 span sent"), "{done:?}");
+    assert_eq!(sent_and_dead(root.path()), [(0, 0), (1, 0)]);
+    assert_eq!(send("ses_3").code, 2);
+    assert_eq!(send("ses_1").code, 0);
+    assert_eq!(sent_and_dead(root.path()), [(1, 0), (1, 0)]);
+    assert_eq!(server.received().len(), 2);
+}
+
+#[test]
+fn of_several_sessions_only_the_dead_letters_of_the_one_that_is_named_are_sent_again() {
+    let root = two_recorded();
+    let server = OtlpServer::scripted(std::iter::repeat_n(Reply::http(400), 3));
+    let url = server.url();
+    run(root.path(), &["mirror", "--once", "--endpoint", &url]);
+    assert_eq!(sent_and_dead(root.path()).map(|(_, dead)| dead), [1, 1]);
+    let args = [
+        "mirror",
+        "--resend",
+        "--session",
+        "ses_2",
+        "--endpoint",
+        &url,
+    ];
+    let done = run(root.path(), &args);
+    assert_eq!(done.code, 0, "{done:?}");
+    assert_eq!(sent_and_dead(root.path()).map(|(_, dead)| dead), [1, 0]);
 }
 
 #[test]
