@@ -147,6 +147,16 @@ fn while_another_process_sends_from_here_it_waits_for_its_turn() {
     assert_eq!(server.received().len(), 1);
 }
 
+#[test]
+fn what_it_can_not_write_is_named() {
+    let root = recorded();
+    std::fs::create_dir(root.path().join("mirror.lock")).unwrap();
+    let args = ["mirror", "--once", "--endpoint", "http://127.0.0.1:1"];
+    let done = run(root.path(), &args);
+    assert_eq!(done.code, 2, "{done:?}");
+    assert!(done.err.contains("mirror.lock"), "{done:?}");
+}
+
 /// Two sessions of a span each.
 fn two_recorded() -> tempfile::TempDir {
     let recording = Recording::new();

@@ -101,7 +101,6 @@ impl Mirror {
             pass.run(&mut progress())
         };
         let sent = done.map_err(|error| match error {
-            Error::Io { source, .. } => Failed::Io(source),
             error @ Error::MirrorBusy { .. } => Failed::Finding(error.to_string()),
             error => Failed::Usage(error.to_string()),
         })?;
