@@ -21,7 +21,8 @@ const LOOK_EVERY: Duration = Duration::from_secs(2);
 /// Send what is owed of the trace to a collector, Jaeger or Tempo
 ///
 /// Reads the trace and sends each span when it is closed, from where it stopped the last time: a
-/// laptop that was offline for a week goes on with the same ids. The endpoint and everything else
+/// laptop that was offline for a week goes on with the same ids. Where it stopped is kept beside the
+/// trace, so it has to be able to write there. The endpoint and everything else
 /// come from the standard environment (`OTEL_EXPORTER_OTLP_ENDPOINT`, `…_HEADERS`, …). Spans that a
 /// killed process left open are closed as interrupted first. It goes on until Ctrl-C, whenever a
 /// process that recorded here has ended; living ones send by themselves if they have an endpoint.
