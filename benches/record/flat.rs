@@ -1,5 +1,7 @@
 //! Whether a span costs the same however many there are, in however many sessions.
 
+use std::fs::File;
+use std::io::Write;
 use std::path::Path;
 
 use tracing::{Span, dispatcher, info_span};
@@ -67,13 +69,54 @@ pub fn flat_over_spans(plan: &Plan, dir: &Path, report: &mut Report) {
     });
 }
 
-/// Sessions open side by side, their spans one after the other.
+/// What the file system takes for the lines of a span alone, whoever writes them.
+struct Bare {
+    files: Vec<File>,
+    lines: Vec<Vec<u8>>,
+}
+
+impl Bare {
+    fn new(dir: &Path, count: usize, lines: &[Vec<u8>]) -> Self {
+        let open = |n| {
+            let path = dir.join(format!("bare-{n}-of-{count}"));
+            let mut options = File::options();
+            options.append(true).create(true);
+            options.open(path).expect("a file")
+        };
+        Self {
+            files: (0..count).map(open).collect(),
+            lines: lines.to_vec(),
+        }
+    }
+
+    fn span(&mut self, n: usize) {
+        let count = self.files.len();
+        for line in &self.lines {
+            self.files[n % count].write_all(line).expect("a line");
+        }
+    }
+}
+
+/// The last two lines of a session: those of a call.
+fn last_lines(root: &Path, session: &str) -> Vec<Vec<u8>> {
+    let segment = root.join("sessions").join(session).join("trace.0001.jsonl");
+    let text = std::fs::read(segment).expect("a segment");
+    let lines: Vec<_> = text.split_inclusive(|byte| *byte == b'\n').collect();
+    lines[lines.len() - 2..]
+        .iter()
+        .map(|line| line.to_vec())
+        .collect()
+}
+
+/// Sessions open side by side, their spans one after the other; beside them bare writes of as much
+/// to as many files.
 pub fn flat_over_sessions(plan: &Plan, dir: &Path, report: &mut Report) {
     struct Open {
         turns: Vec<Span>,
         _runs: Vec<Span>,
     }
     let ledger = Ledger::new(dir);
+    let root = ledger.root().to_owned();
     ledger.round(|| {
         let ids = call_ids();
         let call = |open: &Open, n: usize| {
@@ -97,6 +140,12 @@ pub fn flat_over_sessions(plan: &Plan, dir: &Path, report: &mut Report) {
         for open in &open {
             (0..2 * open.turns.len()).for_each(|n| call(open, n));
         }
+        let lines = last_lines(&root, "0-of-1");
+        let mut bare: Vec<_> = many.iter().map(|n| Bare::new(&root, *n, &lines)).collect();
+        for bare in &mut bare {
+            (0..2 * bare.files.len()).for_each(|n| bare.span(n));
+        }
+        let mut bare_costs: Vec<Vec<f64>> = vec![Vec::new(); many.len()];
         let mut costs: Vec<Vec<f64>> = vec![Vec::new(); many.len()];
         let mut spent = vec![Spent::default(); many.len()];
         for _ in 0..ROUNDS {
@@ -104,6 +153,9 @@ pub fn flat_over_sessions(plan: &Plan, dir: &Path, report: &mut Report) {
                 let before = Spent::so_far();
                 costs.push(timed(plan.spans, |n| call(open, n)).wall);
                 spent.add(Spent::so_far() - before);
+            }
+            for (costs, bare) in bare_costs.iter_mut().zip(&mut bare) {
+                costs.push(timed(plan.spans, |n| bare.span(n)).wall);
             }
         }
         for (at, count) in many.iter().enumerate().skip(1) {
@@ -128,6 +180,13 @@ pub fn flat_over_sessions(plan: &Plan, dir: &Path, report: &mut Report) {
             "a span takes {} in one session, {} in {} in turns",
             per_span(&spent[0]),
             per_span(&spent[spent.len() - 1]),
+            grouped(plan.sessions),
+        ));
+        let last = many.len() - 1;
+        report.notes.push(format!(
+            "bare writes of its two lines take {:.0} ns to one file, {:.0} to {} in turns",
+            median(bare_costs[0].clone()),
+            median(bare_costs[last].clone()),
             grouped(plan.sessions),
         ));
     });

@@ -121,7 +121,7 @@ fn opentelemetry_round(count: usize) -> Cost {
 pub struct Ledger {
     pub dispatch: Dispatch,
     guard: Guard,
-    _dir: TempDir,
+    dir: TempDir,
 }
 
 impl Ledger {
@@ -136,8 +136,12 @@ impl Ledger {
         Self {
             dispatch: Dispatch::new(registry().with(layer)),
             guard,
-            _dir: dir,
+            dir,
         }
+    }
+
+    pub fn root(&self) -> &Path {
+        self.dir.path()
     }
 
     pub fn round<T>(self, agent: impl FnOnce() -> T) -> T {
