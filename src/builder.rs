@@ -14,7 +14,7 @@ use tracing_subscriber::util::SubscriberInitExt;
 
 use crate::error::Error;
 use crate::guard::Guard;
-use crate::layer::{Choose, LedgerFilter, LedgerLayer, Recorder, RecordingLayer, Roots};
+use crate::layer::{Choose, LedgerFilter, LedgerLayer, Recorder, RecordingLayer, Registrar, Roots};
 #[cfg(feature = "metrics")]
 use crate::ledger::Metering;
 #[cfg(feature = "mirror")]
@@ -379,6 +379,7 @@ impl Builder {
             recognise: self.recognise,
         };
         let recorder = Arc::new(Recorder {
+            registrar: Registrar::new(),
             held_back: 0.into(),
             context,
             #[cfg(feature = "neighbour")]

@@ -6,7 +6,7 @@ use std::ops::Range;
 
 use serde_json::{Map, Value};
 
-use super::raw::{RawEntry, RawFields, RawForm};
+use super::raw::{RawFields, RawForm};
 use super::spare::Spare;
 use super::usage::{Usage, UsageText};
 use super::{FieldRole, SpanKind, UsageField, is_json_field};
@@ -23,8 +23,8 @@ pub(crate) struct Cleaner<'a> {
 impl Cleaner<'_> {
     /// A field's name as it may be written. A name in the program's text is no secret; one that
     /// was made while it ran can be anything.
-    fn key<'a>(&mut self, entry: &'a RawEntry) -> Cow<'a, str> {
-        match &entry.key {
+    fn key<'a>(&mut self, key: &'a Cow<'static, str>) -> Cow<'a, str> {
+        match key {
             Cow::Borrowed(name) => Cow::Borrowed(name),
             Cow::Owned(name) => self.redactor.text(name, &mut self.tally),
         }
@@ -135,25 +135,26 @@ impl Fields {
     ) -> Option<Box<UsageText>> {
         let mut usage: Option<Box<UsageText>> = None;
         for (entry, text) in raw.entries() {
-            let role = kind.map_or(FieldRole::Input, |kind| kind.role(&entry.key));
+            let (key, form) = (&entry.key, entry.form);
+            let role = kind.map_or(FieldRole::Input, |kind| kind.role(key));
             let at_once = role == FieldRole::Input;
             match role {
-                FieldRole::Input if kind.is_some_and(|kind| kind.owns(&entry.key)) => {
+                FieldRole::Input if kind.is_some_and(|kind| kind.owns(key)) => {
                     // Kept under another name: the line would have two members of this one, and
                     // readers would believe the user's.
-                    self.insert(&format!("custom.{}", entry.key), true, |out| {
-                        cleaner.value(&entry.key, entry.form, text, out);
+                    self.insert(&format!("custom.{key}"), true, |out| {
+                        cleaner.value(key, form, text, out);
                     });
                 }
                 FieldRole::Usage(field)
                     if usage.get_or_insert_default().take(field, text, cleaner) => {}
                 FieldRole::Usage(UsageField::Whole) => {
                     self.insert("custom.usage", true, |out| {
-                        cleaner.value(&entry.key, entry.form, text, out);
+                        cleaner.value(key, form, text, out);
                     });
                 }
                 // An `Option` that is `None`: nothing went wrong.
-                FieldRole::Error if entry.form != RawForm::Text && text == "null" => {}
+                FieldRole::Error if form != RawForm::Text && text == "null" => {}
                 FieldRole::Error => {
                     let object = as_error_object(text);
                     let json = object.as_deref().unwrap_or(text);
@@ -161,20 +162,40 @@ impl Fields {
                         cleaner.value("error", RawForm::Json, json, out);
                     });
                 }
-                _ => {
-                    let name = cleaner.redactor.field(&entry.key);
-                    let start = if name.is_plain() {
-                        self.write_plain_key(&entry.key)
-                    } else {
-                        self.write_key(&cleaner.key(entry))
-                    };
-                    self.write_value(start, at_once, |out| {
-                        cleaner.value_of(&entry.key, name, entry.form, text, out);
-                    });
-                }
+                _ => self.add_value(key, form, text, at_once, cleaner),
             }
         }
         usage
+    }
+
+    fn add_value(
+        &mut self,
+        key: &Cow<'static, str>,
+        form: RawForm,
+        text: &str,
+        at_once: bool,
+        cleaner: &mut Cleaner<'_>,
+    ) {
+        let known = cleaner.redactor.field(key);
+        let start = if known.is_plain() {
+            self.write_plain_key(key)
+        } else {
+            self.write_key(&cleaner.key(key))
+        };
+        self.write_value(start, at_once, |out| {
+            cleaner.value_of(key, known, form, text, out);
+        });
+    }
+
+    /// Adds a text that says how a span went, redacted: the same as by way of [`RawFields`],
+    /// without a copy on the way.
+    pub fn add_outcome(&mut self, key: &'static str, text: &str, cleaner: &mut Cleaner<'_>) {
+        self.add_value(&key.into(), RawForm::Text, text, false, cleaner);
+    }
+
+    /// The same for a number or a bool, spelled as JSON.
+    pub fn add_plain_outcome(&mut self, key: &'static str, json: &str, cleaner: &mut Cleaner<'_>) {
+        self.add_value(&key.into(), RawForm::Plain, json, false, cleaner);
     }
 
     fn insert(&mut self, key: &str, at_once: bool, write: impl FnOnce(&mut Vec<u8>)) {
@@ -215,15 +236,22 @@ impl Fields {
     }
 
     /// Drops the member whose name is spelled as at `name` of the buffer.
+    #[inline]
     fn forget(&mut self, name: Range<usize>) {
-        let name = &self.buf[name];
-        // Its last byte is a quote.
-        let end = name.len().checked_sub(2).and_then(|at| name.get(at));
-        let bit = 1 << ((name.len() * 7 + usize::from(end.copied().unwrap_or_default())) & 63);
+        // Between the quotes.
+        let byte = |at: usize| self.buf.get(at).map_or(0, |byte| usize::from(*byte));
+        let ends = byte(name.start + 1) + 3 * byte(name.end.wrapping_sub(2));
+        let bit = 1 << ((5 * name.len() + ends) & 63);
         if self.met & bit == 0 {
             self.met |= bit;
-            return;
+        } else {
+            self.forget_same(name);
         }
+    }
+
+    #[cold]
+    fn forget_same(&mut self, name: Range<usize>) {
+        let name = &self.buf[name];
         for (index, entry) in self.at.iter().enumerate() {
             if entry.value - entry.start == name.len() + 1
                 && self.buf[entry.start..].starts_with(name)

@@ -14,6 +14,26 @@ pub(crate) struct Ids {
     pub parent: Option<u64>,
 }
 
+/// For maps by span id. Ids are random as they are, and nobody outside chooses them.
+#[derive(Default)]
+pub(crate) struct IdHasher(u64);
+
+impl std::hash::Hasher for IdHasher {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write_u64(&mut self, id: u64) {
+        self.0 = id;
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.0 = self.0.rotate_left(8) ^ u64::from(*byte);
+        }
+    }
+}
+
 thread_local! {
     // A forked child has a copy of its parent's generator and would hand out the same ids
     // again; the generation it was seeded in says when to seed anew.

@@ -21,7 +21,9 @@ pub use remote::{RemoteContext, RemoteContextError};
 pub use usage::{Marks, Totals, Usage};
 
 pub(crate) use fields::{Cleaner, Fields};
-pub(crate) use ids::{Ids, hex16, hex32, new_span_id, new_trace_id, random_bytes};
-pub(crate) use raw::{RawFields, Rewrite};
+pub(crate) use ids::{IdHasher, Ids, hex16, hex32, new_span_id, new_trace_id, random_bytes};
+pub(crate) use raw::{RawFields, Rewrite, is_short};
+pub(crate) use serialize::{Digits, bool_text};
 pub(crate) use span::{FieldRole, SpanKind, UsageField, is_json_field};
+pub(crate) use spare::{LARGEST as LARGEST_SPARE, Spare};
 pub(crate) use usage::UsageText;

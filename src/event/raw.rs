@@ -44,6 +44,11 @@ pub(crate) enum Rewrite {
     },
 }
 
+/// Whether so many bytes are soon cleaned and written, and none of them moved out of the line.
+pub(crate) fn is_short(length: usize, inline: usize) -> bool {
+    length <= inline.min(4096)
+}
+
 /// Fields as they were given, in order. They live in memory only.
 #[derive(Clone, Debug)]
 pub(crate) struct RawFields {
@@ -77,7 +82,7 @@ impl RawFields {
     /// Whether there is so little to clean and to write that it takes no time worth speaking of:
     /// nothing is moved out of the line, which takes `inline` bytes at most.
     pub fn is_short(&self, inline: usize) -> bool {
-        self.buf.len() <= inline.min(4096)
+        is_short(self.buf.len(), inline)
     }
 
     pub fn is_empty(&self) -> bool {

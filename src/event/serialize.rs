@@ -34,23 +34,62 @@ pub(super) fn append(
     Ok(Serialized::Json)
 }
 
-/// Appends a number; most are small.
-pub(super) fn push_digits(value: u64, out: &mut String) {
-    if value >= 10 {
-        push_digits(value / 10, out);
+/// A whole number, spelled; most are small.
+pub(crate) struct Digits {
+    bytes: [u8; 20],
+    start: usize,
+}
+
+impl From<u64> for Digits {
+    fn from(mut value: u64) -> Self {
+        let mut digits = Self {
+            bytes: [b'0'; 20],
+            start: 19,
+        };
+        digits.bytes[19] += (value % 10) as u8;
+        while value >= 10 {
+            value /= 10;
+            digits.start -= 1;
+            digits.bytes[digits.start] += (value % 10) as u8;
+        }
+        digits
     }
-    out.push(char::from(b'0' + (value % 10) as u8));
+}
+
+impl From<i64> for Digits {
+    fn from(value: i64) -> Self {
+        let mut digits = Self::from(value.unsigned_abs());
+        if value < 0 {
+            // The longest has 19 digits.
+            digits.start -= 1;
+            digits.bytes[digits.start] = b'-';
+        }
+        digits
+    }
+}
+
+impl std::ops::Deref for Digits {
+    type Target = str;
+
+    fn deref(&self) -> &str {
+        std::str::from_utf8(&self.bytes[self.start..]).unwrap_or_default()
+    }
+}
+
+pub(super) fn push_digits(value: u64, out: &mut String) {
+    out.push_str(&Digits::from(value));
 }
 
 pub(super) fn push_signed(value: i64, out: &mut String) {
-    if value < 0 {
-        out.push('-');
-    }
-    push_digits(value.unsigned_abs(), out);
+    out.push_str(&Digits::from(value));
 }
 
 pub(super) fn push_bool(value: bool, out: &mut String) {
-    out.push_str(if value { "true" } else { "false" });
+    out.push_str(bool_text(value));
+}
+
+pub(crate) fn bool_text(value: bool) -> &'static str {
+    if value { "true" } else { "false" }
 }
 
 /// Keeps a text, a whole number or a bool, and hands everything else on. Escaping a text only to

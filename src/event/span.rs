@@ -122,6 +122,11 @@ impl SpanKind {
         matches!(self, Self::Run | Self::Turn)
     }
 
+    /// Whether a field that is recorded on such a span waits for the close line.
+    pub fn rides_on_close(self, field: &str) -> bool {
+        !self.writes_outcomes_at_once() && self.role(field) == FieldRole::Outcome
+    }
+
     /// Whether a span's lines have a member of this name that is ours to write.
     pub fn owns(self, field: &str) -> bool {
         match field {

@@ -4,11 +4,11 @@ use std::cell::RefCell;
 use std::thread::LocalKey;
 
 /// Buffers with more room than this are not kept.
-pub(super) const LARGEST: usize = 64 * 1024;
+pub(crate) const LARGEST: usize = 64 * 1024;
 /// How many a thread keeps.
 const MOST: usize = 4;
 
-pub(super) struct Spare<T>(RefCell<Vec<T>>);
+pub(crate) struct Spare<T>(RefCell<Vec<T>>);
 
 impl<T> Spare<T> {
     pub const fn new() -> Self {

@@ -15,7 +15,8 @@ use tracing::field::{Field, Visit};
 use tracing::{Dispatch, Span, span};
 
 use super::cell::Parent;
-use super::find::Near;
+use super::find::{Around, Near};
+use super::last;
 use super::recorder::{Located, Recorder};
 use crate::event::{Outcome, RawFields, Usage};
 
@@ -58,6 +59,10 @@ impl Bridge {
     }
 
     fn near(&self, dispatch: &Dispatch, id: &span::Id, op: &Op) -> Near {
+        if let Some(cell) = last::find(self.recorder.registrar.key(id)) {
+            let what = Around::Agent(cell);
+            return Near { what, exact: true };
+        }
         let anchoring = op.anchors().then_some(&*self.recorder);
         (self.find)(dispatch, id, anchoring)
     }

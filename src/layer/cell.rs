@@ -324,6 +324,10 @@ impl Cell {
         }
     }
 
+    pub fn is_closed(&self) -> bool {
+        self.closed.load(Ordering::Relaxed)
+    }
+
     /// Whether this is the first to close it.
     pub fn close_first(&self) -> bool {
         !self.closed.swap(true, Ordering::Relaxed)

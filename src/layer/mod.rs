@@ -4,6 +4,7 @@ mod bridge;
 mod cell;
 mod filter;
 mod find;
+mod last;
 mod recognised;
 mod recorder;
 mod settle;
@@ -26,6 +27,7 @@ pub(crate) use cell::{Parent, Place};
 pub(crate) use filter::Choose;
 #[cfg(feature = "mirror")]
 pub(crate) use filter::is_ours;
+pub(crate) use last::Registrar;
 pub(crate) use recorder::{Located, Recorder};
 pub(crate) use settle::Roots;
 
@@ -107,10 +109,15 @@ where
         }
     }
 
-    fn cell(ctx: &Context<'_, S>, id: &Id) -> Option<Arc<Cell>> {
+    fn cell(&self, ctx: &Context<'_, S>, id: &Id) -> Option<Arc<Cell>> {
+        let key = self.recorder.registrar.key(id);
+        if let Some(cell) = last::find(key) {
+            return Some(cell);
+        }
         let span = ctx.span(id)?;
-        let extensions = span.extensions();
-        extensions.get::<Arc<Cell>>().cloned()
+        let cell = span.extensions().get::<Arc<Cell>>().cloned()?;
+        last::remember(key, &cell);
+        Some(cell)
     }
 
     /// Opens a new span, in the context it is made in.
@@ -126,7 +133,9 @@ where
             cell.begin_context(&self.recorder);
         }
         if let Some(span) = ctx.span(id) {
-            span.extensions_mut().replace(Arc::new(cell));
+            let cell = Arc::new(cell);
+            last::remember(self.recorder.registrar.key(id), &cell);
+            span.extensions_mut().replace(cell);
         }
     }
 
@@ -286,7 +295,12 @@ where
         if self.second {
             return;
         }
-        match Self::cell(&ctx, id) {
+        let key = self.recorder.registrar.key(id);
+        let done = |cell: &Cell| self.recorder.record_outcomes(cell, values);
+        if last::with(key, done) == Some(true) {
+            return;
+        }
+        match self.cell(&ctx, id) {
             Some(cell) => {
                 let mut raw = RawFields::new();
                 values.record(&mut Collect(&mut raw));
@@ -317,7 +331,7 @@ where
         if self.second {
             return;
         }
-        let (Some(cell), Some(followed)) = (Self::cell(&ctx, id), Self::cell(&ctx, follows)) else {
+        let (Some(cell), Some(followed)) = (self.cell(&ctx, id), self.cell(&ctx, follows)) else {
             return;
         };
         let place = self.recorder.place_of(&followed);
@@ -425,6 +439,9 @@ where
     fn on_close(&self, id: Id, ctx: Context<'_, S>) {
         if self.second {
             return;
+        }
+        if let Some(cell) = last::take(self.recorder.registrar.key(&id)) {
+            return self.recorder.dropped(&cell);
         }
         let Some(span) = ctx.span(&id) else { return };
         let extensions = span.extensions();

@@ -5,13 +5,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use tracing::Level;
+use tracing::span::Record;
 
 use super::bridge::Op;
 use super::cell::{Cell, Parent, Place};
 use super::find::{Around, Near};
+use super::last::Registrar;
 use super::settle::{Roots, Settled};
+use super::visit::{Glance, Outcomes};
 use crate::event::{
-    Failure, Fields, Ids, Outcome, RawFields, RemoteContext, SpanKind, Usage, UsageText,
+    Failure, Fields, Ids, Outcome, RawFields, RemoteContext, SpanKind, Usage, UsageText, is_short,
 };
 use crate::ledger::{
     At, Core, Digested, Ledger, NoStore, Note, OpenSpan, SessionLog, event_kind, fork_generation,
@@ -59,6 +62,7 @@ impl RemoteContext {
 #[derive(Debug)]
 pub(crate) struct Recorder {
     pub ledger: Ledger,
+    pub registrar: Registrar,
     pub roots: Roots,
     /// Whether agent spans are current for the OpenTelemetry API too.
     pub context: bool,
@@ -233,6 +237,23 @@ impl Recorder {
         self.record_at(log, at, raw, usage, outcome, links);
     }
 
+    /// Writes what most spans record, how they went, straight into the fields of an open one.
+    /// `false`: there is more to do.
+    pub fn record_outcomes(&self, cell: &Cell, values: &Record<'_>) -> bool {
+        let Some(Place { log, at: Some(at) }) = cell.place().filter(|_| cell.reading.is_none())
+        else {
+            return false;
+        };
+        let core = self.ledger.core();
+        Glance::at(values, at.kind).is_some_and(|length| is_short(length, core.limits.inline))
+            && self
+                .ledger
+                .here(log)
+                .clean_open(core, at, |fields, cleaner| {
+                    values.record(&mut Outcomes { fields, cleaner });
+                })
+    }
+
     /// The same on a span that has been opened.
     pub fn record_at(
         &self,
@@ -281,6 +302,8 @@ impl Recorder {
             self.record_if_silent(cell, &raw);
         }
         self.close(cell, Outcome::Unset);
+        // Whatever became of its line: the registry may give its id to another now.
+        cell.close_first();
     }
 
     fn record_if_silent(&self, cell: &Cell, raw: &RawFields) {

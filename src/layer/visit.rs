@@ -4,8 +4,9 @@ use std::error::Error;
 use std::fmt;
 
 use tracing::field::{Field, Visit};
+use tracing::span::Record;
 
-use crate::event::{Failure, RawFields};
+use crate::event::{Cleaner, Digits, Failure, Fields, RawFields, SpanKind, bool_text};
 
 /// Collects every field: `info_span!("tool.call", tool_id = "bash", args = %json)`.
 pub(crate) struct Collect<'a>(pub &'a mut RawFields);
@@ -64,6 +65,86 @@ impl Visit for Collect<'_> {
         self.0
             .json_text(name(field), &Failure::from_error(value, None).to_json());
     }
+}
+
+/// Whether all that is recorded on a span can be written into its fields as it is: plain values
+/// that say how it went.
+pub(crate) struct Glance {
+    kind: SpanKind,
+    plain: bool,
+    length: usize,
+}
+
+impl Glance {
+    /// How many bytes of text are recorded, if they can.
+    pub fn at(values: &Record<'_>, kind: SpanKind) -> Option<usize> {
+        let mut glance = Self {
+            kind,
+            plain: true,
+            length: 0,
+        };
+        values.record(&mut glance);
+        glance.plain.then_some(glance.length)
+    }
+
+    fn look(&mut self, field: &Field, length: usize) {
+        self.plain = self.plain && self.kind.rides_on_close(name(field));
+        self.length += length;
+    }
+}
+
+impl Visit for Glance {
+    fn record_str(&mut self, field: &Field, value: &str) {
+        self.look(field, value.len());
+    }
+
+    fn record_u64(&mut self, field: &Field, _: u64) {
+        self.look(field, 0);
+    }
+
+    fn record_i64(&mut self, field: &Field, _: i64) {
+        self.look(field, 0);
+    }
+
+    fn record_bool(&mut self, field: &Field, _: bool) {
+        self.look(field, 0);
+    }
+
+    // What has to be spelled by its own code, which may do anything, is not for this.
+    fn record_debug(&mut self, _: &Field, _: &dyn fmt::Debug) {
+        self.plain = false;
+    }
+}
+
+/// Writes what [`Glance`] has found to be plain.
+pub(crate) struct Outcomes<'a, 'b> {
+    pub fields: &'a mut Fields,
+    pub cleaner: &'a mut Cleaner<'b>,
+}
+
+impl Visit for Outcomes<'_, '_> {
+    fn record_str(&mut self, field: &Field, value: &str) {
+        self.fields.add_outcome(name(field), value, self.cleaner);
+    }
+
+    fn record_u64(&mut self, field: &Field, value: u64) {
+        let digits = Digits::from(value);
+        self.fields
+            .add_plain_outcome(name(field), &digits, self.cleaner);
+    }
+
+    fn record_i64(&mut self, field: &Field, value: i64) {
+        let digits = Digits::from(value);
+        self.fields
+            .add_plain_outcome(name(field), &digits, self.cleaner);
+    }
+
+    fn record_bool(&mut self, field: &Field, value: bool) {
+        self.fields
+            .add_plain_outcome(name(field), bool_text(value), self.cleaner);
+    }
+
+    fn record_debug(&mut self, _: &Field, _: &dyn fmt::Debug) {}
 }
 
 /// Finds one text field and passes over the rest.

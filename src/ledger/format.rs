@@ -99,28 +99,68 @@ fn many_digits(value: u64, out: &mut Vec<u8>) {
     out.extend_from_slice(&eight_digits((value % 100_000_000) as u32));
 }
 
+/// What a line has in common with the one before it in its session, mostly.
+#[derive(Debug, Default)]
+pub(crate) struct Common {
+    seg: u32,
+    /// Up to the number of the line.
+    start: Vec<u8>,
+    turn: Option<u32>,
+    trace: Option<u128>,
+    /// From the kind's end to the id of the span, or to where that would stand.
+    middle: Vec<u8>,
+}
+
+impl Common {
+    /// Makes it that of this line.
+    #[inline]
+    fn of(&mut self, head: &Head<'_>) -> &Self {
+        let trace = head.ids.map(|ids| ids.trace);
+        let same = self.seg == head.seg && self.turn == head.turn && self.trace == trace;
+        if !same || self.start.is_empty() {
+            self.change(head, trace);
+        }
+        self
+    }
+
+    fn change(&mut self, head: &Head<'_>, trace: Option<u128>) {
+        (self.seg, self.turn, self.trace) = (head.seg, head.turn, trace);
+        let out = &mut self.start;
+        out.clear();
+        out.extend_from_slice(b"{\"v\":1,\"seg\":");
+        number(head.seg.into(), out);
+        out.extend_from_slice(b",\"seq\":");
+        let out = &mut self.middle;
+        out.clear();
+        out.extend_from_slice(b"\",\"session_id\":");
+        out.extend_from_slice(head.session);
+        if let Some(turn) = head.turn {
+            out.extend_from_slice(b",\"turn\":");
+            number(turn.into(), out);
+        }
+        if let Some(trace) = trace {
+            out.extend_from_slice(b",\"trace_id\":\"");
+            out.extend_from_slice(&hex32(trace));
+            out.extend_from_slice(b"\",\"span_id\":\"");
+        }
+    }
+}
+
 impl Head<'_> {
     /// Appends everything up to the payload's opening brace. Kinds are checked to be plain
-    /// words before they get here.
-    pub fn write(&self, out: &mut Vec<u8>) {
-        out.extend_from_slice(b"{\"v\":1,\"seg\":");
-        number(self.seg.into(), out);
-        out.extend_from_slice(b",\"seq\":");
+    /// words before they get here. `common` is that of the lines of this session.
+    pub fn write(&self, common: &mut Common, out: &mut Vec<u8>) {
+        let Common { start, middle, .. } = common.of(self);
+        out.extend_from_slice(start);
         number(self.seq, out);
         out.extend_from_slice(b",\"ts\":\"");
         write_time(self.ts, 6, out);
         out.extend_from_slice(b"\",\"kind\":\"");
         out.extend_from_slice(self.kind.as_bytes());
-        out.extend_from_slice(b"\",\"session_id\":");
-        out.extend_from_slice(self.session);
-        if let Some(turn) = self.turn {
-            out.extend_from_slice(b",\"turn\":");
-            number(turn.into(), out);
-        }
+        out.extend_from_slice(middle);
         if let Some(ids) = self.ids {
-            let mut text = *b",\"trace_id\":\"                                \",\"span_id\":\"                \"";
-            text[13..45].copy_from_slice(&hex32(ids.trace));
-            text[58..74].copy_from_slice(&hex16(ids.span));
+            let mut text = *b"                \"";
+            text[..16].copy_from_slice(&hex16(ids.span));
             out.extend_from_slice(&text);
             if let Some(parent) = ids.parent {
                 let mut text = *b",\"parent_span_id\":\"                \"";

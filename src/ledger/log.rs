@@ -19,7 +19,8 @@ mod otel;
 mod recover;
 mod spans;
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{HashMap, HashSet};
+use std::hash::BuildHasherDefault;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
@@ -28,21 +29,20 @@ use super::Core;
 use super::clock::{APART_NS, Moment};
 use super::digested::Digested;
 use super::fork::fork_generation;
+use super::format::Common;
 use super::gap::{Gap, LostClose};
 use super::history::History;
 use super::open_span::OpenSpan;
 use super::past::Past;
 use super::segment::Segment;
 use super::trace::Trace;
-use crate::event::{Fields, Ids, Marks, SpanKind, Totals};
+use crate::event::{Fields, IdHasher, Ids, Marks, SpanKind, Totals};
 use crate::redact::write_string;
 use append::{About, is_out_of_files};
 use made_up::MadeUp;
 use spans::mark_counted;
 
 const LAST_BACKOFF_NS: u64 = 1_000_000_000;
-/// About what a line of a span is longer than its payload.
-const LINE_HEAD: usize = 250;
 
 /// The span an event belongs to.
 #[derive(Clone, Debug)]
@@ -101,8 +101,8 @@ struct State {
     retry_at: u64,
     /// What went wrong before the wait until then.
     waits_for: String,
-    /// Few at a time, by span id, and too large to be moved about.
-    spans: BTreeMap<u64, Box<OpenSpan>>,
+    /// By span id, and too large to be moved about.
+    spans: HashMap<u64, Box<OpenSpan>, BuildHasherDefault<IdHasher>>,
     totals: Totals,
     marks: Marks,
     next_turn: u32,
@@ -117,8 +117,9 @@ struct State {
     last_ts: u64,
     /// What is to be said of sending in the segment that takes up what a dead writer left.
     recovering: Option<Option<Arc<str>>>,
-    line: Vec<u8>,
-    payload: Vec<u8>,
+    common: Common,
+    /// How long the line was that was appended last, whatever came after it by itself.
+    line_size: usize,
 }
 
 impl State {
@@ -347,7 +348,7 @@ impl SessionLog {
         }
         if state.gap.count > 0 || state.lost_opens || !state.lost_closes.is_empty() {
             state.retry_at = 0;
-            if let Err(lost) = self.prepare(core, state, now, 0) {
+            if let Err(lost) = self.prepare(core, state, now, &|_, _| {}) {
                 core.note_error(&lost.cause);
             }
         }

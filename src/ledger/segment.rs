@@ -157,6 +157,11 @@ impl Segment {
         size <= self.max_size
     }
 
+    /// Whether there is a limit.
+    pub fn is_limited(&self) -> bool {
+        self.max_size != u64::MAX
+    }
+
     pub fn max_size(&self) -> u64 {
         self.max_size
     }
@@ -202,13 +207,13 @@ impl Segment {
 
     /// Hands a whole line to the kernel: one write, and one more for the rest of a short one.
     pub fn write(&mut self, line: &[u8]) -> Result<(), WriteFailed> {
+        let limited = self.is_limited();
         let Some(file) = &mut self.file else {
             return Err(WriteFailed {
                 error: io::Error::from(io::ErrorKind::NotFound),
                 whole: false,
             });
         };
-        let limited = self.max_size != u64::MAX;
         let mut done = 0;
         let mut attempts = 0;
         let error = loop {

@@ -13,7 +13,7 @@ use super::otlp::Span;
 use super::otlp::span::SpanKind as OtlpKind;
 use super::otlp::status::StatusCode;
 use super::wire::{Key, Val, put_bytes, put_count, put_fixed64, put_head, put_text};
-use crate::event::SpanKind;
+use crate::event::{Digits, SpanKind};
 use crate::ledger::parse_time;
 use crate::reader::{RawLine, RawValue};
 
@@ -105,16 +105,9 @@ pub(super) fn id<const N: usize>(text: Option<&str>) -> Option<[u8; N]> {
 fn address(line: &RawLine<'_>) -> String {
     let mut text = String::with_capacity(line.session_id.len() + 24);
     text.push_str(&line.session_id);
-    for (before, mut number) in [('/', u64::from(line.seg)), (':', line.seq)] {
+    for (before, number) in [('/', u64::from(line.seg)), (':', line.seq)] {
         text.push(before);
-        let mut digits = [0; 20];
-        let mut at = digits.len();
-        while number > 0 || at == digits.len() {
-            at -= 1;
-            digits[at] = b'0' + (number % 10) as u8;
-            number /= 10;
-        }
-        text.push_str(std::str::from_utf8(&digits[at..]).unwrap_or_default());
+        text.push_str(&Digits::from(number));
     }
     text
 }

@@ -184,6 +184,13 @@ impl<T> Literals<T> {
         }
         Err(rest.len())
     }
+
+    /// Whether a literal may start with these three bytes.
+    #[inline]
+    fn may_start(&self, triple: &[u8]) -> bool {
+        let index = cut(triple);
+        self.bits[index >> 5][0] >> (index & 31) & 1 == 1
+    }
 }
 
 impl<T: Copy> Hits<'_, T> {
@@ -193,15 +200,10 @@ impl<T: Copy> Hits<'_, T> {
         let text = self.text;
         self.at = match self.literals.find(text.get(self.next..)?) {
             Ok(place) => self.next + place,
-            Err(left) if left < SHORTEST => return None,
             Err(left) => {
-                // The last ones are read as if zeros came after them. A literal that has some of
-                // those is not in the text, and told so when it is compared.
                 let at = text.len() - left;
-                let mut last = [0; 16];
-                last[..8].copy_from_slice(&first_word(&text[at..]).to_le_bytes());
-                last[8] = text.get(at + 8).copied().unwrap_or_default();
-                at + self.literals.find(&last).ok()?
+                let mut last = text[at..].windows(SHORTEST);
+                at + last.position(|triple| self.literals.may_start(triple))?
             }
         };
         self.next = self.at + 1;
@@ -244,7 +246,7 @@ mod tests {
         ("ab_c", Case::Any),
         ("aab~caba0", Case::Any),
         ("B00", Case::AsIs),
-        // Cut, these are as the zeros that stand behind a text's end.
+        // Cut, these end in zeros.
         ("a@ ", Case::AsIs),
         ("0@ `", Case::Any),
     ];

@@ -12,7 +12,11 @@ use super::super::segment::Segment;
 use super::super::{Core, Sync};
 use super::checkpoint::CHECKPOINT_EVERY;
 use super::{LAST_BACKOFF_NS, SessionLog, State};
-use crate::event::Ids;
+use crate::event::{Ids, LARGEST_SPARE, Spare};
+
+thread_local! {
+    static LINES: Spare<Vec<u8>> = const { Spare::new() };
+}
 
 const FIRST_BACKOFF_NS: u64 = 1_000_000;
 
@@ -69,9 +73,12 @@ impl<'a> About<'a> {
     }
 }
 
+/// Writes the members of a line's payload, each with a comma behind it. It is told the segment that
+/// the line goes to, and may be called more than once.
+type Payload<'a> = &'a dyn Fn(&mut Vec<u8>, u32);
+
 impl SessionLog {
-    /// Appends one line. Whether the kernel has it, be it without its newline. `write` is told the
-    /// segment it goes to, and is called again if that turns out to be another.
+    /// Appends one line. Whether the kernel has it, be it without its newline.
     pub(super) fn append(
         self: &Arc<Self>,
         core: &Core,
@@ -82,23 +89,12 @@ impl SessionLog {
         about.now = state.in_order(about.now);
         let now = about.now;
         self.used.store(true, Ordering::Relaxed);
-        let mut payload = std::mem::take(&mut state.payload);
-        payload.clear();
-        let seg = state.seg();
-        write(&mut payload, seg);
         let done = self
-            .prepare(core, state, now, payload.len() as u64)
-            .and_then(|()| {
-                if state.seg() != seg {
-                    payload.clear();
-                    write(&mut payload, state.seg());
-                }
-                self.put(core, state, about, &payload)
-            });
-        payload.shrink_to(256 * 1024);
-        state.payload = payload;
+            .prepare(core, state, now, &write)
+            .and_then(|()| self.put(core, state, about, &write));
         match done {
-            Ok(()) => {
+            Ok(size) => {
+                state.line_size = size;
                 Counters::add(&core.counters.written, 1);
                 if self.implicit.is_some() {
                     Counters::add(&core.counters.orphaned, 1);
@@ -132,14 +128,14 @@ impl SessionLog {
         }
     }
 
-    /// Makes the segment ready for a line of `need` bytes of payload: opens or creates it, and
-    /// writes what has to come first.
+    /// Makes the segment ready for a line with what `write` writes: opens or creates it, and writes
+    /// what has to come first.
     pub(super) fn prepare(
         self: &Arc<Self>,
         core: &Core,
         state: &mut State,
         now: u64,
-        need: u64,
+        write: Payload<'_>,
     ) -> Result<(), Lost> {
         if let Some(segment) = &mut state.segment {
             if segment.file.is_some() {
@@ -179,7 +175,15 @@ impl SessionLog {
             }
         }
         self.write_late(core, state, now)?;
-        self.make_room(core, state, now, need)
+        match &state.segment {
+            Some(segment) if segment.is_limited() => {
+                // How long it is nobody knows before it is written.
+                let mut payload = Vec::new();
+                write(&mut payload, segment.number);
+                self.make_room(core, state, now, payload.len())
+            }
+            _ => Ok(()),
+        }
     }
 
     fn write_head(self: &Arc<Self>, core: &Core, state: &mut State, now: u64) -> Result<(), Lost> {
@@ -202,10 +206,10 @@ impl SessionLog {
         core: &Core,
         state: &mut State,
         now: u64,
-        payload: u64,
+        payload: usize,
     ) -> Result<(), Lost> {
         // The rest of a line is at most this long, the session's id aside.
-        let need = payload + 400 + self.id_json.len() as u64;
+        let need = (payload + 400 + self.id_json.len()) as u64;
         let Some(segment) = &mut state.segment else {
             return Ok(());
         };
@@ -368,21 +372,21 @@ impl SessionLog {
         about: About<'_>,
         payload: &[u8],
     ) -> Result<(), Lost> {
-        self.make_room(core, state, about.now, payload.len() as u64)?;
-        match self.put(core, state, about, payload) {
-            Err(lost) if lost.whole => Ok(()),
-            other => other,
+        self.make_room(core, state, about.now, payload.len())?;
+        match self.put(core, state, about, &|out, _| out.extend_from_slice(payload)) {
+            Err(lost) if !lost.whole => Err(lost),
+            _ => Ok(()),
         }
     }
 
-    /// Writes a line to the segment, which has been made ready for it.
+    /// Writes a line to the segment, which has been made ready for it. How long it is.
     fn put(
         self: &Arc<Self>,
         core: &Core,
         state: &mut State,
         about: About<'_>,
-        payload: &[u8],
-    ) -> Result<(), Lost> {
+        payload: Payload<'_>,
+    ) -> Result<usize, Lost> {
         let Some(segment) = &mut state.segment else {
             return Err(Lost::because("no segment".into()));
         };
@@ -397,9 +401,10 @@ impl SessionLog {
             }
         }
         state.last_ts = about.now;
-        let line = &mut state.line;
-        line.clear();
-        segment.start_line(line);
+        // The thread's, not the session's: of a thousand sessions in turns none has a buffer that
+        // the processor still knows.
+        let mut line = Spare::take(&LINES).unwrap_or_else(|| Vec::with_capacity(1024));
+        segment.start_line(&mut line);
         let head = Head {
             seg: segment.number,
             seq: segment.next_seq,
@@ -409,19 +414,23 @@ impl SessionLog {
             turn: about.turn,
             ids: about.ids,
         };
-        head.write(line);
-        line.extend_from_slice(payload);
-        finish_line(line);
-        let written = segment.write(line);
+        head.write(&mut state.common, &mut line);
+        payload(&mut line, segment.number);
+        finish_line(&mut line);
+        let written = segment.write(&line);
         if written
             .as_ref()
             .map_or_else(|failed| failed.whole, |()| true)
             // Most processes never mask or cut anything: then there is nothing to look for.
             && core.counters.has_marked()
         {
-            state.marks.count(line);
+            state.marks.count(&line);
         }
-        line.shrink_to(256 * 1024);
+        let size = line.len();
+        if line.capacity() <= LARGEST_SPARE {
+            line.clear();
+            Spare::give(&LINES, line);
+        }
         written.map_err(|failed| Lost {
             whole: failed.whole,
             ..Lost::io("write to", &segment.path, &failed.error)
@@ -442,7 +451,7 @@ impl SessionLog {
                 }
             }
         }
-        Ok(())
+        Ok(size)
     }
 }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::super::Core;
 use super::super::open_span::{OpenSpan, write_object};
-use super::{About, At, LINE_HEAD, SessionLog};
+use super::{About, At, SessionLog};
 use crate::event::Fields;
 
 impl SessionLog {
@@ -24,7 +24,7 @@ impl SessionLog {
             }
             write_object("attributes", attributes, out);
         });
-        at.trace.count(state.payload.len() + LINE_HEAD);
+        at.trace.count(state.line_size);
     }
 
     /// Changes what the close line of an open span will say.

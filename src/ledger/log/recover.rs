@@ -89,7 +89,7 @@ impl SessionLog {
     /// Before the first line: what can't be written now is not lost, it is done later.
     fn ready_to_recover(self: &Arc<Self>, core: &Core, state: &mut State) -> bool {
         let now = state.time_of_line(None);
-        match self.prepare(core, state, now, 0) {
+        match self.prepare(core, state, now, &|_, _| {}) {
             Ok(()) => true,
             Err(lost) => {
                 state.owes_recovery = Some(steady_ns() + LAST_BACKOFF_NS);

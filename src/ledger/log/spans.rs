@@ -9,8 +9,8 @@ use super::super::gap::{LOST_CLOSES, LostClose};
 use super::super::open_span::{OpenSpan, write_fields, write_link};
 #[cfg(feature = "metrics")]
 use super::measure;
-use super::{About, At, LINE_HEAD, SessionLog, State, made_up};
-use crate::event::{FieldRole, Fields, Outcome, RawFields, SpanKind, UsageText};
+use super::{About, At, SessionLog, State, made_up};
+use crate::event::{Cleaner, Fields, Outcome, RawFields, SpanKind, UsageText};
 
 impl SessionLog {
     /// Opens a span. Returns the turn it belongs to and that turn's span: for a turn, its own.
@@ -91,7 +91,7 @@ impl SessionLog {
             ids: Some(span.ids),
         };
         let written = self.append(core, state, about, |out, _| span.write_open(late, out));
-        span.trace.count(state.payload.len() + LINE_HEAD);
+        span.trace.count(state.line_size);
         span.lost = !written;
         state.lost_opens |= !written;
         span.opened_seg = if written { state.seg() } else { 0 };
@@ -103,21 +103,25 @@ impl SessionLog {
     /// is more to do than that.
     pub fn add_outcomes(&self, core: &Core, at: &At, raw: &RawFields) -> bool {
         // What is long is cleaned before the lock is taken.
-        if at.kind.writes_outcomes_at_once()
-            || !raw.is_short(core.limits.inline)
-            || !raw
-                .names()
-                .all(|name| at.kind.role(name) == FieldRole::Outcome)
-        {
-            return false;
-        }
+        raw.is_short(core.limits.inline)
+            && raw.names().all(|name| at.kind.rides_on_close(name))
+            && self.clean_open(core, at, |fields, cleaner| {
+                fields.add_clean(raw, Some(at.kind), cleaner);
+            })
+    }
+
+    /// Cleans something short into the fields of a span. `false`: it is not open any more.
+    pub fn clean_open(
+        &self,
+        core: &Core,
+        at: &At,
+        add: impl FnOnce(&mut Fields, &mut Cleaner<'_>),
+    ) -> bool {
         let mut state = self.lock();
         let Some(span) = state.spans.get_mut(&at.ids.span) else {
             return false;
         };
-        core.clean(&self.dir, |cleaner| {
-            span.fields.add_clean(raw, Some(at.kind), cleaner)
-        });
+        core.clean(&self.dir, |cleaner| add(&mut span.fields, cleaner));
         true
     }
 
@@ -186,7 +190,7 @@ impl SessionLog {
                 out.extend_from_slice(b"],");
             }
         });
-        at.trace.count(state.payload.len() + LINE_HEAD);
+        at.trace.count(state.line_size);
     }
 
     /// Writes the close line, once. The first close wins.
@@ -262,7 +266,7 @@ impl SessionLog {
                 out.extend_from_slice(totals);
             }
         });
-        span.trace.count(state.payload.len() + LINE_HEAD);
+        span.trace.count(state.line_size);
         if !written && state.lost_closes.len() < LOST_CLOSES {
             let mut sending = Vec::new();
             span.write_trace(&mut sending);
