@@ -86,6 +86,7 @@ mod pass;
 mod race;
 mod resource;
 mod send;
+mod state;
 mod thread;
 mod transport;
 pub mod verify;
@@ -101,7 +102,7 @@ pub use map::span;
 #[cfg(feature = "metrics")]
 pub use metered::Metered;
 pub use origin::{Limits, MAPPING, NotAnOrigin, Origin, Policy};
-pub use pass::{DeadLetter, Owed, Pass, owed, owed_in};
+pub use pass::{DeadLetter, Owed, Pass, owed, owed_in, owed_with_state};
 pub use send::Sent;
 pub use transport::{Answer, Encoding, MAX_ANSWER, Transport};
 
