@@ -67,6 +67,8 @@ mod cursor;
 mod dead;
 mod endpoint;
 mod environment;
+#[cfg(feature = "cli")]
+mod growing;
 mod headers;
 mod inside;
 mod json;
@@ -106,6 +108,8 @@ pub use pass::{DeadLetter, Owed, Pass, owed, owed_in, owed_with_state};
 pub use send::Sent;
 pub use transport::{Answer, Encoding, MAX_ANSWER, Transport};
 
+#[cfg(feature = "cli")]
+pub(crate) use growing::Growing;
 #[cfg(feature = "metrics")]
 pub(crate) use race::first;
 pub(crate) use resource::detected;
