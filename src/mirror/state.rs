@@ -9,6 +9,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Component, Path, PathBuf};
 
 use super::cursor::Cursor;
@@ -89,7 +90,12 @@ impl State {
             Err(Error::MirrorState { dir, why })
         };
         let (own, root) = (real(dir), real(root));
-        if own.starts_with(&root) || root.starts_with(own.join("sessions")) {
+        // One root can be mounted in several places.
+        let same = |dir: &Path| match (dir.metadata(), root.metadata()) {
+            (Ok(a), Ok(b)) => (a.dev(), a.ino()) == (b.dev(), b.ino()),
+            _ => dir == root,
+        };
+        if own.ancestors().any(same) || root.starts_with(own.join("sessions")) {
             return refused("it is in the root, which is only read");
         }
         if ["writers", "redaction.key"]

@@ -45,6 +45,15 @@ fn one_inside_the_root_is_refused_by_any_name() {
 }
 
 #[test]
+fn one_inside_the_root_is_refused_where_the_root_is_mounted_elsewhere() {
+    let root = recorded(&["ses_1"]);
+    let Some(view) = ReadOnly::of(root.path()) else {
+        return skipped("nothing can be mounted here");
+    };
+    assert_refused(view.path(), &root.path().join("state"), "it is in the root");
+}
+
+#[test]
 fn one_whose_files_would_be_in_the_root_is_refused() {
     let place = tempfile::tempdir().unwrap();
     let root = place.path().join("sessions/traces");
