@@ -38,6 +38,14 @@ pub enum Error {
         /// The lock that it holds.
         lock: PathBuf,
     },
+    /// A directory can't be where the mirror keeps how far it got.
+    #[cfg(feature = "mirror")]
+    MirrorState {
+        /// Which.
+        dir: PathBuf,
+        /// Why not.
+        why: &'static str,
+    },
     /// A backend can't be asked what it holds.
     #[cfg(feature = "mirror")]
     Backend {
@@ -94,6 +102,10 @@ impl fmt::Display for Error {
             #[cfg(feature = "mirror")]
             Self::MirrorBusy { lock } => {
                 write!(f, "another process sends from here: it holds {}", lock.display())
+            }
+            #[cfg(feature = "mirror")]
+            Self::MirrorState { dir, why } => {
+                write!(f, "{} can't be the mirror's state: {why}", dir.display())
             }
             #[cfg(feature = "mirror")]
             Self::Backend { url, why } => write!(f, "{url}: {why}"),

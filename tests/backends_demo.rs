@@ -5,6 +5,8 @@
 mod backends;
 #[path = "support/cli.rs"]
 mod cli;
+#[path = "support/mount.rs"]
+mod mount;
 mod support;
 
 use std::collections::BTreeMap;
@@ -148,6 +150,27 @@ fn the_demo_is_in_jaeger_whichever_way_it_is_sent() {
     }
     let found = jaeger.search("spanledger-demo");
     assert!(found["data"].as_array().unwrap().len() >= PROTOCOLS.len());
+}
+
+#[test]
+fn from_a_root_that_can_only_be_read_the_demo_is_in_jaeger_each_span_once() {
+    let Some(jaeger) = Jaeger::shared() else {
+        return;
+    };
+    let (root, trace) = demo();
+    let Some(view) = mount::ReadOnly::of(root.path()) else {
+        return;
+    };
+    let state = tempfile::tempdir().unwrap();
+    for _ in 0..2 {
+        let mut mirror = cli::spanledger(view.path());
+        mirror.env("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc");
+        mirror.args(["mirror", "--once", "--endpoint", &jaeger.grpc, "--state"]);
+        let done = cli::Done::from(mirror.arg(state.path()).output().unwrap());
+        assert_eq!(done.code, 0, "{done:?}");
+    }
+    assert_same(&jaeger.spans(trace_id(&trace)), &trace);
+    assert_verified(view.path(), "--jaeger", &jaeger.url);
 }
 
 #[test]

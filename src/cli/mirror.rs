@@ -1,31 +1,39 @@
 //! `mirror`: sends what is owed of the trace over OTLP.
 
-use std::collections::BTreeSet;
+mod follow;
+
 use std::io::{self, IsTerminal, Write};
-use std::time::{Duration, Instant};
+use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::Args;
 use serde_json::json;
 
 use super::context::{Context, Failed, parse_age};
+use super::recover;
 use crate::Error;
 use crate::ledger::time_text;
-use crate::mirror::{Otlp, Owed, Pass, Resolved, Sent, owed};
-use crate::reader::Watch;
-use crate::session::Store;
-use crate::view::text::{duration, line, pad, pad_left, size, thousands};
-
-/// How often it is looked whether a writer was killed, which no file system tells.
-const LOOK_EVERY: Duration = Duration::from_secs(2);
+use crate::mirror::{Otlp, Owed, Pass, Resolved, Sent, owed, owed_with_state};
+use crate::view::text::{duration, line, pad, pad_left, plural, size, thousands};
+use follow::{Follow, LOOK_EVERY, Next};
 
 /// Send what is owed of the trace to a collector, Jaeger or Tempo
 ///
 /// Reads the trace and sends each span when it is closed, from where it stopped the last time: a
-/// laptop that was offline for a week goes on with the same ids. Where it stopped is kept beside the
-/// trace, so it has to be able to write there. The endpoint and everything else
-/// come from the standard environment (`OTEL_EXPORTER_OTLP_ENDPOINT`, `…_HEADERS`, …). Spans that a
-/// killed process left open are closed as interrupted first. It goes on until Ctrl-C, whenever a
-/// process that recorded here has ended; living ones send by themselves if they have an endpoint.
+/// laptop that was offline for a week goes on with the same ids. The endpoint and everything else
+/// come from the standard environment (`OTEL_EXPORTER_OTLP_ENDPOINT`, `…_HEADERS`, …).
+///
+/// It goes on until Ctrl-C: with what processes recorded that have ended, and with what living ones
+/// record that have no endpoint, as they write it. Those that have one send by themselves, and what
+/// they leave is sent when they have ended. Spans that a killed process left open are closed as
+/// interrupted first.
+///
+/// Where it stopped is kept beside the trace, so it has to be able to write there; or, for a root that
+/// can only be read (a sidecar, an agent's host mounted read-only), in another directory by --state,
+/// and nothing is written into the root. What was sent by those who write there isn't sent again. Spans
+/// that a killed process left open can't be closed then: they are counted, and sent when the agent's
+/// next start or `spanledger recover` has closed them. A state belongs to the segments it was
+/// made for: used with another root it passes nothing by.
 ///
 /// What was recorded for this endpoint is sent, and what was recorded for none: naming one here is
 /// to mean it. What was recorded for another endpoint is left alone, and counted.
@@ -33,6 +41,7 @@ const LOOK_EVERY: Duration = Duration::from_secs(2);
 #[command(after_help = "Examples:
   spanledger mirror --endpoint http://127.0.0.1:4317
   spanledger mirror --once --session last --patience 30s
+  spanledger mirror --root /mnt/agent/traces --state /var/lib/mirror
   spanledger mirror --status
   spanledger mirror --resend")]
 pub(crate) struct Mirror {
@@ -52,6 +61,10 @@ pub(crate) struct Mirror {
     /// such as 30s; for ever by default
     #[arg(long, value_name = "AGE", value_parser = parse_age)]
     patience: Option<u64>,
+    /// Keep how far it got, and what was refused, in DIR instead of beside the trace: for a root that
+    /// can only be read
+    #[arg(long, value_name = "DIR")]
+    state: Option<PathBuf>,
     /// Send nothing; show what is owed, session by session
     #[arg(long, conflicts_with_all = ["endpoint", "patience", "once", "any_endpoint"])]
     status: bool,
@@ -67,7 +80,7 @@ impl Mirror {
         }
         let to = self.to()?;
         if self.once || self.resend {
-            return self.pass(context, &to, true);
+            return self.pass(context, &to, &Next::All, &mut None);
         }
         self.follow(context, &to)
     }
@@ -86,31 +99,57 @@ impl Mirror {
             })
     }
 
-    /// Sends what is owed now. `all` also tells when that was nothing.
-    fn pass(&self, context: &mut Context, to: &Resolved, all: bool) -> Result<(), Failed> {
+    /// Sends what is owed now, and tells it if there was something or nothing was told yet.
+    /// `told`: how many spans were said to stay open.
+    fn pass(
+        &self,
+        context: &mut Context,
+        to: &Resolved,
+        what: &Next,
+        told: &mut Option<u64>,
+    ) -> Result<(), Failed> {
         let mut pass = Pass::new(context.store.root(), to.clone()).any_endpoint(self.any_endpoint);
         if let Some(session) = &self.session {
             pass = pass.session(context.store.resolve(session)?);
         }
+        if let Next::Grown(sessions) = what {
+            pass = pass.sessions(sessions.clone());
+        }
+        if let Some(state) = &self.state {
+            pass = pass.state(state);
+        }
         if let Some(patience) = self.patience {
             pass = pass.patience(Duration::from_nanos(patience));
         }
+        let mut open = told.unwrap_or(0);
         let done = if self.resend {
             pass.resend(&mut progress())
         } else {
-            super::recover::quietly(context, self.session.as_deref())?;
+            if matches!(what, Next::All) {
+                open = recover::quietly(context, self.session.as_deref())?;
+            }
             pass.run(&mut progress())
         };
         let sent = done.map_err(|error| match error {
             error @ Error::MirrorBusy { .. } => Failed::Finding(error.to_string()),
+            Error::Io { path, source }
+                if self.state.is_none() && recover::is_forbidden(&source) =>
+            {
+                let path = path.display();
+                Failed::Usage(format!(
+                    "{path}: {source}; where the root can only be read, --state DIR keeps elsewhere how \
+                     far it got"
+                ))
+            }
             error => Failed::Usage(error.to_string()),
         })?;
         if sent.requests > 0 && io::stderr().is_terminal() {
             let _ = writeln!(io::stderr());
         }
-        if all || sent.requests > 0 {
-            self.say(context, &to.shown(), &sent)?;
+        if *told != Some(open) || sent.requests > 0 {
+            self.say(context, &to.shown(), &sent, open)?;
         }
+        *told = Some(open);
         match sent.stopped {
             Some(why) => Err(Failed::Finding(format!(
                 "{} takes nothing: {why}",
@@ -120,7 +159,7 @@ impl Mirror {
         }
     }
 
-    fn say(&self, context: &mut Context, to: &str, sent: &Sent) -> Result<(), Failed> {
+    fn say(&self, context: &mut Context, to: &str, sent: &Sent, open: u64) -> Result<(), Failed> {
         if context.json {
             context.object(&json!({
                 "endpoint": to,
@@ -129,17 +168,25 @@ impl Mirror {
                 "dead": sent.dead,
                 "left_out": sent.left_out,
                 "elsewhere": sent.elsewhere,
+                "left_open": open,
                 "stopped": sent.stopped,
             }))?;
         } else {
-            let mut text = format!("{} sent to {}", count(sent.spans, "span"), line(to));
+            let mut text = format!("{} sent to {}", plural(sent.spans, "span"), line(to));
             if sent.dead > 0 {
                 text.push_str(&format!(", {} refused for good", thousands(sent.dead)));
             }
             if sent.elsewhere > 0 {
-                let segments = count(sent.elsewhere, "segment");
+                let segments = plural(sent.elsewhere, "segment");
                 text.push_str(&format!(
                     "; {segments} recorded for another endpoint left alone (--any-endpoint)"
+                ));
+            }
+            if open > 0 {
+                text.push_str(&format!(
+                    "; left open by dead processes: {}, sent once the agent's next start or \
+                     `spanledger recover` closes them where the root can be written",
+                    plural(open, "span")
                 ));
             }
             context.line(&text)?;
@@ -147,27 +194,31 @@ impl Mirror {
         context.flush()
     }
 
-    /// Sends whenever a writer has gone, until somebody ends it. A request that is cut short is
-    /// sent again with the same bytes by whoever comes next.
+    /// Sends whenever there is something to send, until somebody ends it. A request that is cut
+    /// short is sent again with the same bytes by whoever comes next.
     fn follow(&self, context: &mut Context, to: &Resolved) -> Result<(), Failed> {
-        let mut watch = Watch::new();
+        let session = self.session.as_deref();
+        let session = session.map(|session| context.store.resolve(session));
+        let mut follow = Follow::new(&context.store, session.transpose()?, to.linger);
+        let mut next = Next::All;
         let mut said = String::new();
         // That it is at work is told at once, be there nothing to do.
-        let mut all = true;
+        let mut told = None;
         loop {
-            // Before the pass: who dies during it is seen after it.
-            let living = writers(&context.store)?;
-            watch.dir(&context.store.root().join("writers"));
-            match self.pass(context, to, std::mem::take(&mut all)) {
+            if matches!(next, Next::All) {
+                follow.begin(&context.store)?;
+            }
+            match self.pass(context, to, &next, &mut told) {
                 Ok(()) => {
                     said.clear();
-                    wait(&context.store, &watch, &living)?;
+                    next = follow.next(&context.store)?;
                 }
                 Err(Failed::Finding(why)) => {
                     if why != said {
                         let _ = writeln!(io::stderr(), "spanledger: {}", line(&why));
                         said = why;
                     }
+                    next = Next::All;
                     std::thread::sleep(LOOK_EVERY);
                 }
                 Err(error) => return Err(error),
@@ -199,7 +250,11 @@ impl Mirror {
         }
         for dir in dirs {
             let entry = context.store.glance(&dir)?;
-            let owed = owed(&context.store, &dir)?;
+            let owed = match &self.state {
+                Some(state) => owed_with_state(&context.store, &dir, state)
+                    .map_err(|error| Failed::Usage(error.to_string()))?,
+                None => owed(&context.store, &dir)?,
+            };
             show_one(context, &entry.summary.session_id, &owed)?;
         }
         context.flush()
@@ -244,58 +299,6 @@ fn show_one(context: &mut Context, id: &str, owed: &Owed) -> Result<(), Failed> 
     }
 }
 
-/// The writers that live.
-fn writers(store: &Store) -> Result<BTreeSet<String>, Failed> {
-    store.forget_writers();
-    let entries = match std::fs::read_dir(store.root().join("writers")) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(BTreeSet::new()),
-        entries => entries?,
-    };
-    let mut living = BTreeSet::new();
-    for entry in entries {
-        let name = entry?.file_name().to_string_lossy().into_owned();
-        if !name.starts_with('.') && store.is_alive(&name) {
-            living.insert(name);
-        }
-    }
-    Ok(living)
-}
-
-/// Until one of the writers, or one that has come since, has gone: seen by its file's going, which
-/// the file system tells, or by its lock's, which nobody does.
-fn wait(store: &Store, watch: &Watch, before: &BTreeSet<String>) -> Result<(), Failed> {
-    let dir = store.root().join("writers");
-    // One that isn't there can't be watched.
-    let unwatched = !dir.is_dir();
-    let mut known = before.clone();
-    loop {
-        let told = watch.wait(Instant::now() + LOOK_EVERY, false);
-        let living = writers(store)?;
-        let gone = |writer: &String| !living.contains(writer);
-        if known.iter().any(gone) || unwatched && dir.is_dir() {
-            return Ok(());
-        }
-        if let Some(told) = told {
-            let names = told.paths.iter().filter_map(|path| path.file_name());
-            let mut names = names.map(|name| name.to_string_lossy().into_owned());
-            // It may have come and gone between two looks.
-            if names.any(|name| !name.starts_with('.') && gone(&name)) {
-                return Ok(());
-            }
-            if told.all {
-                std::thread::sleep(LOOK_EVERY);
-                return Ok(());
-            }
-        }
-        known.extend(living);
-    }
-}
-
-fn count(n: u64, what: &str) -> String {
-    let plural = if n == 1 { "" } else { "s" };
-    format!("{} {what}{plural}", thousands(n))
-}
-
 /// Says on a terminal how far it is, and anywhere what it waits for.
 fn progress() -> impl FnMut(&Sent, Option<&str>) {
     let terminal = io::stderr().is_terminal();
@@ -307,7 +310,7 @@ fn progress() -> impl FnMut(&Sent, Option<&str>) {
         }
         Some(_) => {}
         None if terminal => {
-            let _ = write!(io::stderr(), "\r{} sent", count(sent.spans, "span"));
+            let _ = write!(io::stderr(), "\r{} sent", plural(sent.spans, "span"));
         }
         None => {}
     }

@@ -1,6 +1,7 @@
 //! `recover`: closes what dead processes left open.
 
 use std::collections::HashSet;
+use std::io;
 use std::path::Path;
 
 use clap::Args;
@@ -8,7 +9,7 @@ use serde_json::{Value, json};
 use tracing_subscriber::Registry;
 
 use super::context::{Context, Failed};
-use crate::ledger::{segments, time_text};
+use crate::ledger::{lock_file, segments, time_text};
 use crate::reader::{Found, SegmentReader};
 use crate::session::{Entry, Survey};
 use crate::view::named_span;
@@ -162,24 +163,38 @@ fn left_open(context: &Context, entry: &Entry) -> Vec<Closed> {
     left
 }
 
-/// Closes what dead processes left open, of one session or all, and says nothing.
-pub(super) fn quietly(context: &Context, session: Option<&str>) -> Result<(), Failed> {
+/// Closes what dead processes left open, of one session or all, and says nothing. How many spans
+/// could not be closed since nothing may be written there.
+pub(super) fn quietly(context: &Context, session: Option<&str>) -> Result<u64, Failed> {
     let entries = match session {
         Some(session) => vec![context.store.glance(&context.store.resolve(session)?)?],
         None => context.store.list()?,
     };
     let mut guard: Option<Guard> = None;
-    for entry in entries
-        .iter()
-        .filter(|entry| !left_open(context, entry).is_empty())
-    {
+    let mut stay_open = 0;
+    for entry in &entries {
+        let left = left_open(context, entry).len() as u64;
+        if left == 0 {
+            continue;
+        }
+        // Asked before a ledger is made, which would try to write elsewhere in the root.
+        if lock_file(&entry.dir).is_err_and(|error| is_forbidden(&error)) {
+            stay_open += left;
+            continue;
+        }
         let guard = match &guard {
             Some(guard) => guard,
             None => guard.insert(ledger(context)?),
         };
         close(guard, entry)?;
     }
-    Ok(())
+    Ok(stay_open)
+}
+
+/// Whether it is not for us to write there.
+pub(super) fn is_forbidden(error: &io::Error) -> bool {
+    use io::ErrorKind::{PermissionDenied, ReadOnlyFilesystem};
+    matches!(error.kind(), PermissionDenied | ReadOnlyFilesystem)
 }
 
 fn ledger(context: &Context) -> Result<Guard, Failed> {

@@ -12,7 +12,7 @@
 //!     lock                          held briefly for recovery and removal
 //!   sessions/.gone-…                a session that is being removed
 //!   outbox/<session>.<segment>      present while the mirror still owes something of it
-//!   mirror.lock                     held by the one process that sends what dead ones recorded
+//!   mirror.lock                     held by the one process that sends what others recorded
 //!   redaction.key                   keys the digests of what was masked
 //! ```
 //!
@@ -94,10 +94,12 @@ pub(crate) use past::lines as whole_lines;
 #[cfg(feature = "cli")]
 pub(crate) use prune::dir_size;
 #[cfg(feature = "mirror")]
-pub(crate) use recovery::left_open_in;
+pub(crate) use recovery::{first_line, left_open_in};
+#[cfg(feature = "cli")]
+pub(crate) use recovery::{lock_file, writer_of};
 pub(crate) use root::{Root, hex_digest, segments};
 #[cfg(feature = "mirror")]
-pub(crate) use root::{open_private, segment_name};
+pub(crate) use root::{make_dir, open_private, segment_name};
 pub(crate) use trace::{Trace, TraceLimits};
 
 use crate::event::{Cleaner, random_bytes};

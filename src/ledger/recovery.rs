@@ -106,10 +106,7 @@ pub(crate) fn find(core: &Core, session: &Path, own: Option<u32>) -> io::Result<
     if left_behind(&alive, session, own)?.dead.is_empty() {
         return Ok(nothing());
     }
-    let lock = open_private(
-        &session.join("lock"),
-        OpenOptions::new().create(true).truncate(false).write(true),
-    )?;
+    let lock = lock_file(session)?;
     if lock.try_lock().is_err() {
         // Somebody else is at it.
         return Ok(nothing());
@@ -124,6 +121,14 @@ pub(crate) fn find(core: &Core, session: &Path, own: Option<u32>) -> io::Result<
         spans,
         _lock: Some(lock),
     })
+}
+
+/// What is held while a session is recovered: the first that recovery has to write.
+pub(crate) fn lock_file(session: &Path) -> io::Result<File> {
+    open_private(
+        &session.join("lock"),
+        OpenOptions::new().create(true).truncate(false).write(true),
+    )
 }
 
 /// The segments of dead writers that leave a span open which no other segment closes.
@@ -204,6 +209,16 @@ fn policy_of(path: &Path) -> io::Result<Option<String>> {
 }
 
 fn head_of(path: &Path) -> io::Result<Option<Line>> {
+    Ok(first(path)?.map(|(line, _)| line))
+}
+
+/// The bytes of a segment's first line, by which it can be told from any other segment.
+#[cfg(feature = "mirror")]
+pub(crate) fn first_line(path: &Path) -> io::Result<Option<Vec<u8>>> {
+    Ok(first(path)?.map(|(_, bytes)| bytes))
+}
+
+fn first(path: &Path) -> io::Result<Option<(Line, Vec<u8>)>> {
     let mut reader = BufReader::new(File::open(path)?);
     let mut bytes = Vec::new();
     loop {
@@ -213,7 +228,7 @@ fn head_of(path: &Path) -> io::Result<Option<Line>> {
             return Ok(None);
         }
         if let Ok(line) = Line::parse(&bytes) {
-            return Ok(Some(line));
+            return Ok(Some((line, bytes)));
         }
     }
 }

@@ -6,14 +6,15 @@
 use std::fs::OpenOptions;
 use std::io::{self, Read};
 use std::os::unix::fs::FileExt;
-use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
-use crate::ledger::{open_private, segment_name};
+use super::state::Place;
 
 /// As long as the two longest numbers make it: what is there is always written over whole.
 const WIDTH: usize = 80;
+/// The same with the name of the segment.
+const WIDTH_OF: usize = 128;
 
 /// How far a segment has been sent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -24,19 +25,22 @@ pub(crate) struct Cursor {
     pub sent: u64,
 }
 
-impl Cursor {
-    fn path(session: &Path, seg: u32) -> PathBuf {
-        session.join(segment_name(seg)).with_extension("cursor")
-    }
+fn file_name(seg: u32) -> String {
+    format!("trace.{seg:04}.cursor")
+}
 
-    /// Reads a segment's cursor. One that is missing or makes no sense is at the beginning.
-    pub fn read(session: &Path, seg: u32) -> Self {
+impl Cursor {
+    /// Reads a segment's cursor. One that is missing, makes no sense or is another segment's is at
+    /// the beginning.
+    pub fn read(place: &Place, seg: u32) -> Self {
         let read = || -> Option<Self> {
             let mut text = String::new();
-            let file =
-                open_private(&Self::path(session, seg), OpenOptions::new().read(true)).ok()?;
+            let file = place.open(&file_name(seg)).ok()?;
             file.take(4096).read_to_string(&mut text).ok()?;
             let value: Value = serde_json::from_str(&text).ok()?;
+            if value.get("segment").and_then(Value::as_str) != place.of.as_deref() {
+                return None;
+            }
             Some(Self {
                 offset: value.get("offset")?.as_u64()?,
                 sent: value.get("sent")?.as_u64()?,
@@ -47,18 +51,19 @@ impl Cursor {
 
     /// Keeps it: in its place, in one write that fits in a sector. A new file for each would cost
     /// more than the spans that are sent meanwhile.
-    pub fn write(self, session: &Path, seg: u32) -> io::Result<()> {
+    pub fn write(self, place: &Place, seg: u32) -> io::Result<()> {
         let mut options = OpenOptions::new();
-        let file = open_private(
-            &Self::path(session, seg),
-            options.create(true).truncate(false).write(true),
-        )?;
+        let file = place.create(&file_name(seg), options.truncate(false).write(true))?;
         let Self { offset, sent } = self;
-        let text = format!("{{\"v\":1,\"offset\":{offset},\"sent\":{sent}}}");
-        file.write_all_at(format!("{text:<WIDTH$}\n").as_bytes(), 0)?;
+        let (of, width) = match &place.of {
+            Some(of) => (format!(",\"segment\":\"{of}\""), WIDTH_OF),
+            None => (String::new(), WIDTH),
+        };
+        let text = format!("{{\"v\":1,\"offset\":{offset},\"sent\":{sent}{of}}}");
+        file.write_all_at(format!("{text:<width$}\n").as_bytes(), 0)?;
         // Something longer can only stand there if it is not ours.
-        match file.metadata()?.len() > WIDTH as u64 + 1 {
-            true => file.set_len(WIDTH as u64 + 1),
+        match file.metadata()?.len() > width as u64 + 1 {
+            true => file.set_len(width as u64 + 1),
             false => Ok(()),
         }
     }

@@ -1,21 +1,22 @@
-//! What a server refused for good, with its reason: said beside the segment, never lost silently.
-//! A letter that was sent again and taken is not removed: a note says that it is resolved.
+//! What a server refused for good, with its reason: said beside the segment or in the mirror's own
+//! state, never lost silently. A letter that was sent again and taken is not removed: a note says
+//! that it is resolved.
 
 use std::fs::OpenOptions;
 use std::io::{self, BufRead, BufReader, Write};
-use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
-use crate::ledger::{open_private, time_text, wall_ns};
+use super::state::Place;
+use crate::ledger::{time_text, wall_ns};
 use crate::reader::Address;
 
-fn path(session: &Path, seg: u32) -> PathBuf {
-    session.join(format!("dead.{seg:04}.jsonl"))
+fn file_name(seg: u32) -> String {
+    format!("dead.{seg:04}.jsonl")
 }
 
 /// Notes that one span was refused.
-pub(crate) fn refused(session: &Path, at: Address, span_id: &[u8], why: &str) -> io::Result<()> {
+pub(super) fn refused(place: &Place, at: Address, span_id: &[u8], why: &str) -> io::Result<()> {
     let span_id: String = span_id.iter().map(|byte| format!("{byte:02x}")).collect();
     let note = json!({
         "v": 1,
@@ -24,12 +25,12 @@ pub(crate) fn refused(session: &Path, at: Address, span_id: &[u8], why: &str) ->
         "span_id": span_id,
         "reason": why,
     });
-    append(&path(session, at.seg), &note)
+    append(place, at.seg, note)
 }
 
 /// Notes that a server took a request and refused some of it, without saying which.
-pub(crate) fn rejected(
-    session: &Path,
+pub(super) fn rejected(
+    place: &Place,
     first: Address,
     last: Address,
     (rejected, of): (u64, u64),
@@ -44,17 +45,20 @@ pub(crate) fn rejected(
         "of": of,
         "reason": why,
     });
-    append(&path(session, first.seg), &note)
+    append(place, first.seg, note)
 }
 
-fn append(path: &Path, note: &Value) -> io::Result<()> {
-    let mut file = open_private(path, OpenOptions::new().append(true).create(true))?;
+fn append(place: &Place, seg: u32, mut note: Value) -> io::Result<()> {
+    if let Some(of) = &place.of {
+        note["segment"] = of.as_str().into();
+    }
+    let mut file = place.create(&file_name(seg), OpenOptions::new().append(true))?;
     file.write_all(format!("{note}\n").as_bytes())
 }
 
 /// What was refused and not taken since.
 #[derive(Clone, Debug)]
-pub(crate) struct Letter {
+pub(super) struct Letter {
     /// The lines it is about; both the same where it is about one.
     pub from: Address,
     pub to: Address,
@@ -78,34 +82,58 @@ impl Letter {
     }
 
     /// Notes that a server has taken it after all.
-    pub fn resolve(&self, session: &Path) -> io::Result<()> {
+    pub fn resolve(&self, place: &Place) -> io::Result<()> {
         let (from, to) = (self.from.to_string(), self.to.to_string());
         let note = json!({
             "v": 1,
             "ts": time_text(wall_ns(), 6),
             "resolved": {"from": from, "to": to},
         });
-        append(&path(session, self.from.seg), &note)
+        append(place, self.from.seg, note)
     }
 }
 
-/// The dead letters of a segment that are not resolved, in the order in which they came.
-pub(crate) fn read(session: &Path, seg: u32) -> io::Result<Vec<Letter>> {
-    let file = match open_private(&path(session, seg), OpenOptions::new().read(true)) {
+/// The dead letters of a segment that are not resolved, in the order in which they came: what is
+/// noted in one place may be resolved in the other.
+pub(super) fn read(beside: &Place, own: Option<&Place>, seg: u32) -> io::Result<Vec<Letter>> {
+    let mut beside = notes(beside, seg)?.into_iter().peekable();
+    let own = own.map_or_else(|| Ok(Vec::new()), |own| notes(own, seg))?;
+    let mut own = own.into_iter().peekable();
+    let ts = |note: &Value| note.get("ts").and_then(Value::as_str).map(str::to_owned);
+    let mut letters: Vec<Letter> = Vec::new();
+    loop {
+        let next = match (beside.peek(), own.peek()) {
+            (Some(a), Some(b)) if ts(b) < ts(a) => own.next(),
+            (Some(_), _) => beside.next(),
+            (None, _) => own.next(),
+        };
+        let Some(note) = next else {
+            return Ok(letters);
+        };
+        let resolved = note.get("resolved");
+        if let Some(about) = Letter::read(resolved.unwrap_or(&note)) {
+            // The same lines can be refused twice, by whoever sends from either place.
+            letters.retain(|letter| (letter.from, letter.to) != (about.from, about.to));
+            letters.extend(Some(about).filter(|_| resolved.is_none()));
+        }
+    }
+}
+
+/// All that is noted of a segment in one place.
+fn notes(place: &Place, seg: u32) -> io::Result<Vec<Value>> {
+    let file = match place.open(&file_name(seg)) {
         Ok(file) => file,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
         Err(error) => return Err(error),
     };
-    let mut letters = Vec::new();
+    let mut notes = Vec::new();
     for line in BufReader::new(file).lines() {
         let Ok(note) = serde_json::from_str::<Value>(&line?) else {
             continue;
         };
-        match note.get("resolved").and_then(Letter::read) {
-            Some(resolved) => letters
-                .retain(|letter: &Letter| (letter.from, letter.to) != (resolved.from, resolved.to)),
-            None => letters.extend(Letter::read(&note)),
+        if note.get("segment").and_then(Value::as_str) == place.of.as_deref() {
+            notes.push(note);
         }
     }
-    Ok(letters)
+    Ok(notes)
 }

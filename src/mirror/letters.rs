@@ -5,7 +5,7 @@ use std::path::Path;
 
 use super::batch::{Batch, Pushed};
 use super::classify::Verdict;
-use super::dead::{self, Letter};
+use super::dead::Letter;
 use super::origins::opened_seg;
 use super::others::Sorter;
 use super::send::{Sender, empty, smaller};
@@ -22,7 +22,7 @@ pub(super) async fn letters(
     sender: &mut Sender<'_>,
 ) -> io::Result<()> {
     for (seg, path) in segments(dir)? {
-        let letters = dead::read(dir, seg)?;
+        let letters = sender.state.letters(dir, seg)?;
         if letters.is_empty() {
             continue;
         }
@@ -35,7 +35,7 @@ pub(super) async fn letters(
                 return Ok(());
             }
             if sender.letter(dir, &letter).await? {
-                letter.resolve(dir)?;
+                letter.resolve(&sender.state.place(dir, seg)?)?;
             }
         }
     }

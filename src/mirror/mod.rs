@@ -67,6 +67,8 @@ mod cursor;
 mod dead;
 mod endpoint;
 mod environment;
+#[cfg(feature = "cli")]
+mod growing;
 mod headers;
 mod inside;
 mod json;
@@ -86,6 +88,7 @@ mod pass;
 mod race;
 mod resource;
 mod send;
+mod state;
 mod thread;
 mod transport;
 pub mod verify;
@@ -101,10 +104,12 @@ pub use map::span;
 #[cfg(feature = "metrics")]
 pub use metered::Metered;
 pub use origin::{Limits, MAPPING, NotAnOrigin, Origin, Policy};
-pub use pass::{DeadLetter, Owed, Pass, owed, owed_in};
+pub use pass::{DeadLetter, Owed, Pass, owed, owed_in, owed_with_state};
 pub use send::Sent;
 pub use transport::{Answer, Encoding, MAX_ANSWER, Transport};
 
+#[cfg(feature = "cli")]
+pub(crate) use growing::Growing;
 #[cfg(feature = "metrics")]
 pub(crate) use race::first;
 pub(crate) use resource::detected;

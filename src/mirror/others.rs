@@ -1,4 +1,4 @@
-//! The segments of dead writers: whose they are, and the one process that sends them.
+//! The segments of other processes: whose they are, and the one that sends them.
 
 use std::collections::HashMap;
 use std::fs::{File, OpenOptions, TryLockError};
@@ -15,20 +15,20 @@ use crate::reader::{Found, SegmentReader};
 /// its writer may be about to write it.
 const YOUNG: Duration = Duration::from_secs(60);
 
-/// Held by the one process that sends what dead writers recorded.
+/// Held by the one process that sends what others recorded.
 #[derive(Debug)]
 pub(super) struct MirrorLock(Option<File>);
 
 impl MirrorLock {
-    pub fn path(root: &Path) -> PathBuf {
-        root.join("mirror.lock")
+    pub fn path(dir: &Path) -> PathBuf {
+        dir.join("mirror.lock")
     }
 
     /// Takes it, unless another process has it.
-    pub fn take(root: &Path) -> io::Result<Option<Self>> {
+    pub fn take(path: &Path) -> io::Result<Option<Self>> {
         let mut options = OpenOptions::new();
         let options = options.create(true).truncate(false).write(true);
-        let file = open_private(&Self::path(root), options)?;
+        let file = open_private(path, options)?;
         // Before it is locked: a fork in between must not take the lock along.
         close_in_child(file.as_raw_fd());
         let lock = Self(Some(file));
@@ -53,6 +53,8 @@ impl Drop for MirrorLock {
 pub(super) enum Whose {
     /// Its writer lives: that process's.
     Living,
+    /// Its writer lives and has nobody to send to: the command's, as far as it is written.
+    Untended,
     /// Recorded for another endpoint, or in a way that isn't known here.
     Elsewhere,
     /// Recorded for the endpoint that was asked about, or for nobody.
@@ -91,6 +93,11 @@ impl First {
         }
         Ok(None)
     }
+
+    fn is_for_nobody(&self) -> bool {
+        let origin = self.origin.as_ref();
+        origin.is_ok_and(|origin| origin.policy().endpoint.is_none())
+    }
 }
 
 impl<'a> Sorter<'a> {
@@ -118,6 +125,15 @@ impl<'a> Sorter<'a> {
         }
     }
 
+    pub fn lives(&mut self, writer: &str) -> bool {
+        if let Some(lives) = self.alive.get(writer) {
+            return *lives;
+        }
+        let lives = writer_is_alive(self.root, writer);
+        self.alive.insert(writer.to_owned(), lives);
+        lives
+    }
+
     pub fn whose(&mut self, path: &Path) -> io::Result<(Whose, Option<First>)> {
         let Some(first) = First::read(path)? else {
             let age = path.metadata()?.modified()?.elapsed();
@@ -125,14 +141,21 @@ impl<'a> Sorter<'a> {
             let whose = if young { Whose::Living } else { Whose::Nobodys };
             return Ok((whose, None));
         };
-        let known = self.alive.get(&first.writer).copied();
-        let lives = known.unwrap_or_else(|| writer_is_alive(self.root, &first.writer));
-        self.alive.insert(first.writer.clone(), lives);
+        let lives = self.lives(&first.writer);
         let whose = match (lives, self.is_meant(&first)) {
+            (true, _) if first.is_for_nobody() => Whose::Untended,
             (true, _) => Whose::Living,
             (false, true) => Whose::Ours,
             (false, false) => Whose::Elsewhere,
         };
         Ok((whose, Some(first)))
+    }
+}
+
+/// What is there; `None` where somebody removed it meanwhile.
+pub(super) fn found<T>(looked: io::Result<T>) -> io::Result<Option<T>> {
+    match looked {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        looked => looked.map(Some),
     }
 }

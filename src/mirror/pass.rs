@@ -1,4 +1,4 @@
-//! One pass over a root: what dead writers owe, sent from another process.
+//! One pass over a root: what is owed there and nobody sends, sent from another process.
 
 use std::collections::HashSet;
 use std::io;
@@ -6,11 +6,10 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use super::config::Resolved;
-use super::cursor::Cursor;
-use super::dead;
 use super::letters::letters;
-use super::others::{MirrorLock, Sorter, Whose};
+use super::others::{MirrorLock, Sorter, Whose, found};
 use super::send::{Sender, Sent};
+use super::state::State;
 use super::transport::Transport;
 use super::work::Of;
 use crate::error::Error;
@@ -23,7 +22,8 @@ use crate::session::Store;
 /// How often it is asked whether it is our turn.
 const TURN: Duration = Duration::from_millis(50);
 
-/// Sends what the segments of dead writers owe. Those of living ones are left to their processes.
+/// Sends what the segments of dead writers owe, and those of living ones that were recorded for nobody,
+/// as far as they are written. The others of living writers are left to their processes.
 ///
 /// ```no_run
 /// use spanledger::mirror::{Otlp, Pass};
@@ -36,7 +36,9 @@ const TURN: Duration = Duration::from_millis(50);
 pub struct Pass {
     store: Store,
     to: Resolved,
-    session: Option<PathBuf>,
+    /// Only these; all where `None`.
+    sessions: Option<Vec<PathBuf>>,
+    state: State,
     patience: Option<Duration>,
     any_endpoint: bool,
 }
@@ -77,15 +79,39 @@ impl Pass {
         Self {
             store: Store::new(root),
             to,
-            session: None,
+            sessions: None,
+            state: State::default(),
             patience: None,
             any_endpoint: false,
         }
     }
 
     /// Only this session, by its directory.
-    pub fn session(mut self, dir: impl Into<PathBuf>) -> Self {
-        self.session = Some(dir.into());
+    pub fn session(self, dir: impl Into<PathBuf>) -> Self {
+        self.sessions(vec![dir.into()])
+    }
+
+    pub(crate) fn sessions(mut self, dirs: Vec<PathBuf>) -> Self {
+        self.sessions = Some(dirs);
+        self
+    }
+
+    /// Keeps how far it got in this directory instead of beside the trace, and writes nothing into
+    /// the root: for a root that can only be read. What those got further who write beside the trace
+    /// counts, too.
+    ///
+    /// Whoever sends from there doesn't know what is kept here: what was recorded for an endpoint
+    /// stays owed as they see it, and the next start of its agent sends it again, with the same ids
+    /// and bytes.
+    ///
+    /// ```no_run
+    /// # use spanledger::mirror::{Otlp, Pass};
+    /// # let to = Otlp::resolve(None, |name| std::env::var(name).ok())?.expect("an endpoint");
+    /// let pass = Pass::new("/mnt/agent/traces", to).state("/var/lib/mirror");
+    /// # Ok::<(), spanledger::Error>(())
+    /// ```
+    pub fn state(mut self, dir: impl Into<PathBuf>) -> Self {
+        self.state = State::in_dir(dir.into());
         self
     }
 
@@ -122,7 +148,7 @@ impl Pass {
     fn turn(&self, tell: &mut dyn FnMut(&Sent, Option<&str>)) -> io::Result<Option<MirrorLock>> {
         let started = Instant::now();
         loop {
-            let lock = MirrorLock::take(self.store.root())?;
+            let lock = MirrorLock::take(&self.state.lock(self.store.root()))?;
             let waited = started.elapsed();
             if lock.is_some() || self.patience.is_some_and(|most| waited >= most) {
                 return Ok(lock);
@@ -138,7 +164,8 @@ impl Pass {
             let path = path.to_owned();
             move |source| Error::Io { path, source }
         };
-        let lock_path = MirrorLock::path(path);
+        self.state.make(path)?;
+        let lock_path = self.state.lock(path);
         let Some(_lock) = self.turn(tell).map_err(failed(&lock_path))? else {
             return Err(Error::MirrorBusy { lock: lock_path });
         };
@@ -148,8 +175,8 @@ impl Pass {
             .enable_all()
             .build()
             .map_err(failed(path))?;
-        let dirs = match &self.session {
-            Some(dir) => vec![dir.clone()],
+        let dirs = match &self.sessions {
+            Some(dirs) => dirs.clone(),
             None => {
                 let mut dirs = self.store.dirs().map_err(failed(path))?;
                 dirs.sort();
@@ -163,13 +190,14 @@ impl Pass {
         let sent = runtime.block_on(async {
             let transport = Transport::connect(&self.to)?;
             let sender = Sender::new(&transport, &redactor, tell);
+            let sender = sender.state(self.state.clone());
             let mut sender = sender.patience(self.patience);
             for dir in &dirs {
                 let sent = match again {
                     true => letters(dir, &mut sorter, &mut sender).await,
                     false => send(dir, &root, &mut sorter, &mut sender).await,
                 };
-                sent.map_err(failed(dir))?;
+                found(sent).map_err(failed(dir))?;
             }
             sender.flush().await.map_err(failed(path))?;
             Ok(sender.sent)
@@ -179,7 +207,7 @@ impl Pass {
     }
 }
 
-/// Sends what the dead segments of a session owe.
+/// Sends what the segments of a session owe that nobody else sends.
 async fn send(
     dir: &Path,
     root: &Root,
@@ -188,13 +216,20 @@ async fn send(
 ) -> io::Result<()> {
     let mut open = None;
     for (seg, path) in segments(dir)? {
-        let marker = marker(root, dir, seg).filter(|marker| marker.exists());
-        let sent = Cursor::read(dir, seg).offset == path.metadata()?.len();
-        if sent && marker.is_none() {
+        let marker = marker(root, dir, seg).filter(|marker| {
+            // It is written beside the trace whether anything is owed.
+            !sender.state.is_apart() && marker.exists()
+        });
+        let (cursor, size) = sender.state.cursor(dir, seg)?;
+        if cursor.offset == size && marker.is_none() {
             continue;
         }
         match sorter.whose(&path)?.0 {
             Whose::Living | Whose::Nobodys => continue,
+            Whose::Untended => {
+                sender.segment(dir, seg, Of::Other(None)).await?;
+                continue;
+            }
             Whose::Elsewhere => {
                 sender.sent.elsewhere += 1;
                 continue;
@@ -206,22 +241,35 @@ async fn send(
             None => open.insert(left_open_in(root, dir)?),
         };
         let marker = marker.filter(|_| !open.contains(&seg));
-        sender.segment(dir, seg, Of::Dead(marker)).await?;
+        sender.segment(dir, seg, Of::Other(marker)).await?;
     }
     Ok(())
 }
 
 /// What a session still owes.
 pub fn owed(store: &Store, session: &Path) -> io::Result<Owed> {
+    owed_by(&State::default(), store, session)
+}
+
+/// What a session still owes as one sees it who keeps how far it got in `state`, see [`Pass::state`].
+pub fn owed_with_state(store: &Store, session: &Path, state: &Path) -> Result<Owed, Error> {
+    let state = State::in_dir(state.to_owned());
+    state.check(store.root())?;
+    owed_by(&state, store, session).map_err(|source| Error::Io {
+        path: session.to_owned(),
+        source,
+    })
+}
+
+fn owed_by(state: &State, store: &Store, session: &Path) -> io::Result<Owed> {
     let root = Root::new(store.root().to_owned());
     let mut sorter = Sorter::new(&root, None);
     let mut owed = Owed::default();
     for (seg, path) in segments(session)? {
-        let size = std::fs::metadata(&path)?.len();
-        let cursor = Cursor::read(session, seg);
-        owed.bytes += size.saturating_sub(cursor.offset);
+        let (cursor, size) = state.cursor(session, seg)?;
+        owed.bytes += size - cursor.offset;
         owed.sent += cursor.sent;
-        let letters = dead::read(session, seg)?;
+        let letters = state.letters(session, seg)?;
         owed.dead_letters += letters.len() as u64;
         if let Some(last) = letters.into_iter().next_back() {
             owed.last_dead = Some(DeadLetter {
@@ -229,7 +277,8 @@ pub fn owed(store: &Store, session: &Path) -> io::Result<Owed> {
                 reason: last.reason,
             });
         }
-        owed.live += u64::from(sorter.whose(&path)?.0 == Whose::Living);
+        let living = [Whose::Living, Whose::Untended];
+        owed.live += u64::from(living.contains(&sorter.whose(&path)?.0));
         let marker = marker(&root, session, seg);
         owed.marked += u64::from(marker.is_some_and(|marker| marker.exists()));
         if cursor.offset < size

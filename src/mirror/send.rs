@@ -24,6 +24,7 @@ use super::dead;
 use super::origin::Origin;
 use super::origins::{Origins, opened_seg};
 use super::race::first;
+use super::state::{Place, State};
 use super::transport::{Answer, Transport};
 use super::work::{Of, Tag, Work, Works, unless_gone};
 use crate::event::SpanKind;
@@ -84,6 +85,7 @@ pub(super) struct Sender<'a> {
     patience: Option<Duration>,
     /// Who may ask it to stop.
     outbox: Option<&'a Outbox>,
+    pub(super) state: State,
     pub(super) origins: Origins,
     works: Works,
     batch: Batch<Tag>,
@@ -114,6 +116,7 @@ impl<'a> Sender<'a> {
             redactor,
             patience: None,
             outbox: None,
+            state: State::default(),
             origins: Origins::default(),
             works: Works::default(),
             batch: empty(),
@@ -128,6 +131,12 @@ impl<'a> Sender<'a> {
 
     pub fn patience(mut self, patience: Option<Duration>) -> Self {
         self.patience = patience;
+        self
+    }
+
+    /// Where it is kept how far other processes' segments were sent.
+    pub fn state(mut self, state: State) -> Self {
+        self.state = state;
         self
     }
 
@@ -148,18 +157,11 @@ impl<'a> Sender<'a> {
                 let (offset, ready, sent) = live.begin();
                 (Cursor { offset, sent }, ready)
             }
-            Of::Dead(_) => {
-                let file = File::open(&path)?;
-                let size = file.metadata()?.len();
-                let cursor = Cursor::read(session, seg);
-                // A cursor beyond the end is of another file of that name.
-                let cursor = match cursor.offset > size {
-                    true => Cursor::default(),
-                    false => cursor,
-                };
+            Of::Other(_) => {
+                let (cursor, size) = self.state.cursor(session, seg)?;
                 if cursor.offset < size {
                     // Nobody knows whether the disk has what its writer wrote last.
-                    file.sync_data()?;
+                    synced(File::open(&path)?.sync_data())?;
                 }
                 (cursor, size)
             }
@@ -171,7 +173,11 @@ impl<'a> Sender<'a> {
             )?),
             false => None,
         };
-        let work = Work::new(session.to_owned(), seg, of, cursor);
+        let place = match &of {
+            Of::Live(_) => Place::beside(session),
+            Of::Other(_) => self.state.place(session, seg)?,
+        };
+        let work = Work::new(place, seg, of, cursor);
         let number = self.works.begin(work);
         let read_to = match reader {
             Some(mut reader) => {
@@ -433,7 +439,7 @@ impl<'a> Sender<'a> {
                 && let Some(work) = self.works.get(first.work)
             {
                 let part = (rejected, batch.len() as u64);
-                let noted = dead::rejected(&work.session, first.at, until.at, part, why);
+                let noted = dead::rejected(&work.place, first.at, until.at, part, why);
                 unless_gone(noted)?;
             }
             let count = tags.len() as u64;
@@ -446,7 +452,7 @@ impl<'a> Sender<'a> {
     fn refused(&mut self, batch: &Batch<Tag>, why: &str) -> io::Result<()> {
         for (span, tag) in batch.spans() {
             if let Some(work) = self.works.get(tag.work) {
-                unless_gone(dead::refused(&work.session, tag.at, &span.span_id, why))?;
+                unless_gone(dead::refused(&work.place, tag.at, &span.span_id, why))?;
             }
             self.works.pass(tag.work, 1, 0, tag.end)?;
             self.sent.dead += 1;
@@ -468,6 +474,14 @@ pub(super) fn smaller(batch: Batch<Tag>) -> Result<Batch<Tag>, Batch<Tag>> {
         Ok(less)
     } else {
         Err(kept)
+    }
+}
+
+/// Where nothing is ever written there is nothing to sync, and some file systems say so.
+fn synced(done: io::Result<()>) -> io::Result<()> {
+    match done {
+        Err(error) if matches!(error.raw_os_error(), Some(libc::EINVAL | libc::EROFS)) => Ok(()),
+        done => done,
     }
 }
 

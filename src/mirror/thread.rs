@@ -9,9 +9,10 @@ use tokio::time::{Instant, sleep, sleep_until};
 
 use super::config::Resolved;
 use super::cursor::Cursor;
-use super::others::{MirrorLock, Sorter, Whose};
+use super::others::{MirrorLock, Sorter, Whose, found};
 use super::race::first;
 use super::send::{Sender, Sent};
+use super::state::{Place, State};
 use super::transport::Transport;
 use super::work::Of;
 use crate::event::random_bytes;
@@ -191,7 +192,7 @@ impl Thread {
         if marked.is_empty() {
             return Ok(None);
         }
-        let Some(lock) = MirrorLock::take(self.root.path())? else {
+        let Some(lock) = MirrorLock::take(&MirrorLock::path(self.root.path()))? else {
             return Ok(None);
         };
         self.count(&marked)?;
@@ -214,8 +215,8 @@ impl Thread {
             let dir = self.root.sessions().join(session);
             let path = dir.join(segment_name(*seg));
             if let Some((Whose::Ours, _)) = found(sorter.whose(&path))? {
-                let size = path.metadata()?.len();
-                owed += size.saturating_sub(Cursor::read(&dir, *seg).offset);
+                let (cursor, size) = State::default().cursor(&dir, *seg)?;
+                owed += size - cursor.offset;
             }
         }
         self.outbox.others.store(owed, Ordering::Relaxed);
@@ -240,7 +241,7 @@ impl Thread {
                         ours.push(*seg);
                         id = first.map(|first| first.session_id);
                     }
-                    Some((Whose::Living | Whose::Elsewhere, _)) => {}
+                    Some((Whose::Living | Whose::Untended | Whose::Elsewhere, _)) => {}
                     // It was removed, or never had a line.
                     Some((Whose::Nobodys, _)) | None => {
                         marker(&self.root, &dir, *seg).map_or(Ok(()), |marker| unmark(&marker))?;
@@ -266,18 +267,10 @@ impl Thread {
                     return Ok(false);
                 }
                 let marker = marker(&self.root, &dir, seg).filter(|_| !open.contains(&seg));
-                found(sender.segment(&dir, seg, Of::Dead(marker)).await)?;
+                found(sender.segment(&dir, seg, Of::Other(marker)).await)?;
             }
         }
         Ok(ledger.is_some())
-    }
-}
-
-/// What is there; `None` where somebody removed it meanwhile.
-fn found<T>(looked: io::Result<T>) -> io::Result<Option<T>> {
-    match looked {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        looked => looked.map(Some),
     }
 }
 
@@ -286,7 +279,7 @@ fn found<T>(looked: io::Result<T>) -> io::Result<Option<T>> {
 fn save(outbox: &Outbox) {
     for live in outbox.take_unsaved() {
         let (offset, sent) = live.place();
-        let _ = Cursor { offset, sent }.write(&live.session, live.seg);
+        let _ = Cursor { offset, sent }.write(&Place::beside(&live.session), live.seg);
     }
 }
 

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::cursor::Cursor;
+use super::state::Place;
 use crate::ledger::{Live, unmark};
 use crate::reader::Address;
 
@@ -14,8 +15,8 @@ use crate::reader::Address;
 pub(super) enum Of {
     /// This process's own.
     Live(Arc<Live>),
-    /// A dead writer's, with the marker that goes when all of it was sent.
-    Dead(Option<PathBuf>),
+    /// Another process's, with the marker that goes when all of it was sent.
+    Other(Option<PathBuf>),
 }
 
 /// Where a span in a request came from.
@@ -30,10 +31,11 @@ pub(super) struct Tag {
 
 /// A segment that is being sent.
 pub(super) struct Work {
-    pub session: PathBuf,
-    pub seg: u32,
-    pub of: Of,
-    pub cursor: Cursor,
+    /// Where its cursor and its dead letters are.
+    pub place: Place,
+    seg: u32,
+    of: Of,
+    cursor: Cursor,
     /// Spans of it that were read, and that no server has answered for.
     pending: u64,
     /// How far it was read, once that is as far as it can be.
@@ -41,9 +43,9 @@ pub(super) struct Work {
 }
 
 impl Work {
-    pub fn new(session: PathBuf, seg: u32, of: Of, cursor: Cursor) -> Self {
+    pub fn new(place: Place, seg: u32, of: Of, cursor: Cursor) -> Self {
         Self {
-            session,
+            place,
             seg,
             of,
             cursor,
@@ -60,7 +62,7 @@ impl Work {
                 live.pass(self.cursor.offset, self.cursor.sent);
                 Ok(())
             }
-            Of::Dead(_) => unless_gone(self.cursor.write(&self.session, self.seg)),
+            Of::Other(_) => unless_gone(self.cursor.write(&self.place, self.seg)),
         }
     }
 
@@ -72,8 +74,8 @@ impl Work {
     fn end(&self) -> io::Result<()> {
         match &self.of {
             Of::Live(live) => live.settle(),
-            Of::Dead(Some(marker)) => unmark(marker),
-            Of::Dead(None) => Ok(()),
+            Of::Other(Some(marker)) => unmark(marker),
+            Of::Other(None) => Ok(()),
         }
     }
 }

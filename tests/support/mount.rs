@@ -56,6 +56,53 @@ impl Tmpfs {
     }
 }
 
+/// A directory as one sees it who may only read it, elsewhere than it is.
+pub struct ReadOnly {
+    view: tempfile::TempDir,
+}
+
+impl ReadOnly {
+    /// Mounts one. `None`, and loudly, where that is not allowed.
+    pub fn of(path: &Path) -> Option<Self> {
+        let view = tempfile::tempdir().unwrap();
+        let mount = || {
+            private_namespace()?;
+            let to = CString::new(view.path().as_os_str().as_bytes())?;
+            let from = CString::new(path.as_os_str().as_bytes())?;
+            let bind = |flags| {
+                let none = std::ptr::null();
+                let flags = libc::MS_BIND | flags;
+                // SAFETY: the paths are strings that end with a zero; the rest is not used.
+                result(unsafe { libc::mount(from.as_ptr(), to.as_ptr(), none, flags, none.cast()) })
+            };
+            bind(0)?;
+            bind(libc::MS_REMOUNT | libc::MS_RDONLY)
+        };
+        match mount() {
+            Ok(()) => Some(Self { view }),
+            Err(error) => {
+                eprintln!(
+                    "skipped: nothing can be mounted here ({error}); the fallback, if there is one, runs instead"
+                );
+                None
+            }
+        }
+    }
+
+    pub fn path(&self) -> &Path {
+        self.view.path()
+    }
+}
+
+impl Drop for ReadOnly {
+    fn drop(&mut self) {
+        if let Ok(path) = CString::new(self.view.path().as_os_str().as_bytes()) {
+            // SAFETY: a string that ends with a zero. What is mounted there goes with the thread.
+            unsafe { libc::umount2(path.as_ptr(), libc::MNT_DETACH) };
+        }
+    }
+}
+
 /// Mounts of this thread, and of the processes it starts, are its own from here on.
 fn private_namespace() -> io::Result<()> {
     // SAFETY: changes what this thread sees of the file system, nothing in memory.

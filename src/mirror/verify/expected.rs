@@ -11,9 +11,9 @@ use std::sync::Arc;
 use super::compare::Expected;
 use crate::event::SpanKind;
 use crate::ledger::{parse_time, segments};
-use crate::mirror::cursor::Cursor;
+use crate::mirror::map;
 use crate::mirror::origin::Origin;
-use crate::mirror::{dead, map};
+use crate::mirror::state::State;
 use crate::reader::{Damage, Found, RawLine, SegmentReader};
 
 /// Where the close lines of a session are, trace by trace. The lines themselves are read again when
@@ -154,14 +154,15 @@ impl Index {
 
 impl Unsent {
     fn read(session: &Path, seg: u32) -> io::Result<Self> {
-        let letters = dead::read(session, seg)?;
+        let state = State::default();
+        let letters = state.letters(session, seg)?;
         // Of a request that was refused in part nobody said which.
         let refused = letters
             .into_iter()
             .filter(|letter| letter.from == letter.to);
         let refused = refused.map(|letter| (letter.from.seq, letter.reason));
         Ok(Self {
-            from: Cursor::read(session, seg).offset,
+            from: state.cursor(session, seg)?.0.offset,
             refused: refused.collect(),
         })
     }

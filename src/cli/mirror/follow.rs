@@ -1,0 +1,131 @@
+//! What there is to do for a mirror that goes on: the file system tells, and every now and then it is
+//! looked, since no file system tells of a lock that is free, and some tell nothing.
+
+use std::collections::{BTreeSet, HashSet};
+use std::io;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use super::super::context::Failed;
+use crate::mirror::Growing;
+use crate::reader::Watch;
+use crate::session::Store;
+
+/// How often it is looked.
+pub(super) const LOOK_EVERY: Duration = Duration::from_secs(2);
+
+/// What may have something to send.
+pub(super) enum Next {
+    /// All sessions: a writer has gone.
+    All,
+    /// These, whose living writers have written more that nobody else sends.
+    Grown(Vec<PathBuf>),
+}
+
+pub(super) struct Follow {
+    watch: Watch,
+    watched: HashSet<PathBuf>,
+    growing: Growing,
+    /// The writers that were seen alive since all was sent last.
+    writers: BTreeSet<String>,
+    /// How long more is waited for, so that a request is worth its while.
+    linger: Duration,
+    /// There was no writer ever: a directory that isn't there can't be watched.
+    unwatched: bool,
+}
+
+impl Follow {
+    pub fn new(store: &Store, session: Option<PathBuf>, linger: Duration) -> Self {
+        Self {
+            watch: Watch::new(),
+            watched: HashSet::new(),
+            growing: Growing::new(store, session),
+            writers: BTreeSet::new(),
+            linger,
+            unwatched: false,
+        }
+    }
+
+    /// Before everything is sent: what happens during that is seen after it.
+    pub fn begin(&mut self, store: &Store) -> Result<(), Failed> {
+        self.writers = writers(store)?;
+        self.unwatched = !self.watch.dir(&store.root().join("writers"));
+        self.look(store)?;
+        Ok(())
+    }
+
+    /// Waits until there is something to do.
+    pub fn next(&mut self, store: &Store) -> Result<Next, Failed> {
+        let dir = store.root().join("writers");
+        let real = dir.canonicalize().unwrap_or_else(|_| dir.clone());
+        loop {
+            let told = self.watch.wait(Instant::now() + LOOK_EVERY, false);
+            let living = writers(store)?;
+            let gone = |writer: &String| !living.contains(writer);
+            if self.writers.iter().any(gone) || self.unwatched && dir.is_dir() {
+                return Ok(Next::All);
+            }
+            if let Some(told) = &told {
+                let of_writers = told.paths.iter().filter(|path| {
+                    let parent = path.parent();
+                    parent == Some(&dir) || parent == Some(&real)
+                });
+                let names = of_writers.filter_map(|path| path.file_name());
+                let mut names = names.map(|name| name.to_string_lossy().into_owned());
+                // It may have come and gone between two looks.
+                if names.any(|name| !name.starts_with('.') && gone(&name)) {
+                    return Ok(Next::All);
+                }
+                if told.all {
+                    std::thread::sleep(LOOK_EVERY);
+                    return Ok(Next::All);
+                }
+                std::thread::sleep(self.linger);
+            }
+            self.writers.extend(living);
+            // Without a writer nothing grows.
+            let grown = match self.writers.is_empty() {
+                true => Vec::new(),
+                false => self.look(store)?,
+            };
+            if !grown.is_empty() {
+                return Ok(Next::Grown(grown));
+            }
+        }
+    }
+
+    /// What has grown since the last look.
+    fn look(&mut self, store: &Store) -> Result<Vec<PathBuf>, Failed> {
+        let grown = self.growing.look(store)?;
+        let sessions = store.root().join("sessions");
+        let mut wanted: HashSet<_> = self.growing.sessions().map(PathBuf::from).collect();
+        wanted.insert(sessions);
+        for dir in self.watched.difference(&wanted) {
+            self.watch.forget(dir);
+        }
+        self.watched.retain(|dir| wanted.contains(dir));
+        for dir in wanted {
+            if !self.watched.contains(&dir) && self.watch.dir(&dir) {
+                self.watched.insert(dir);
+            }
+        }
+        Ok(grown)
+    }
+}
+
+/// The writers that live.
+fn writers(store: &Store) -> Result<BTreeSet<String>, Failed> {
+    store.forget_writers();
+    let entries = match std::fs::read_dir(store.root().join("writers")) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(BTreeSet::new()),
+        entries => entries?,
+    };
+    let mut living = BTreeSet::new();
+    for entry in entries {
+        let name = entry?.file_name().to_string_lossy().into_owned();
+        if !name.starts_with('.') && store.is_alive(&name) {
+            living.insert(name);
+        }
+    }
+    Ok(living)
+}

@@ -1,0 +1,177 @@
+//! Agents that live, and have nobody to send to.
+
+use std::fs::{File, OpenOptions};
+use std::io::Write;
+
+use spanledger::reader::{Found, SegmentReader};
+use spanledger::{Outcome, SpanExt, spans};
+use tracing_subscriber::layer::SubscriberExt;
+
+use crate::cli::{self, Running, Victim};
+use crate::otlp_server::OtlpServer;
+use crate::scene::{each_once, mirror, record, recorded, until_sent};
+use crate::support::Recording;
+
+#[test]
+fn what_is_closed_is_sent_while_the_agent_lives_and_the_rest_when_it_has_ended() {
+    let recording = Recording::new();
+    let root = recording.dir.path();
+    let server = OtlpServer::start();
+    let url = server.url();
+    let sent = |root: &std::path::Path| {
+        let done = mirror(root, &["--once", "--endpoint", &url]);
+        assert_eq!(done.code, 0, "{done:?}");
+        done.objects()[0]["spans"].as_u64().unwrap()
+    };
+    let tool = |run: &tracing::Span| {
+        let tool = spans::tool_call("bash", "call_1").child_of(run).start();
+        tool.finish(Outcome::Ok);
+    };
+    let run = recording.run(|| spans::session_run("ses_1", "planner").start());
+    assert_eq!(sent(root), 0);
+    recording.run(|| tool(&run));
+    assert_eq!(sent(root), 1);
+    assert_eq!(sent(root), 0);
+    recording.run(|| tool(&run));
+    assert_eq!(sent(root), 1);
+    recording.run(|| run.finish(Outcome::Ok));
+    drop(run);
+    let root = recording.end();
+    assert_eq!(sent(root.path()), 1);
+    assert_eq!(sent(root.path()), 0);
+    let tool = "execute_tool bash";
+    assert_eq!(each_once(&server), [tool, tool, "invoke_agent planner"]);
+}
+
+#[test]
+fn a_line_that_is_not_whole_yet_is_neither_sent_nor_passed_by() {
+    // What a living writer has written of its segment, at any moment.
+    let whole = recorded(&["ses_1"]);
+    let segment = "sessions/ses_1/trace.0001.jsonl";
+    let bytes = std::fs::read(whole.path().join(segment)).unwrap();
+    let mut reader = SegmentReader::open(whole.path().join(segment)).unwrap();
+    let Some(Found::Line(first)) = reader.next().unwrap() else {
+        panic!("a first line");
+    };
+    let writer = first.payload().get("writer").unwrap().text().unwrap();
+    let root = tempfile::tempdir().unwrap();
+    std::fs::create_dir_all(root.path().join("sessions/ses_1")).unwrap();
+    std::fs::create_dir(root.path().join("writers")).unwrap();
+    let lock = File::create(root.path().join("writers").join(&*writer)).unwrap();
+    lock.lock().unwrap();
+
+    let server = OtlpServer::start();
+    let url = server.url();
+    let mut file = OpenOptions::new()
+        .append(true)
+        .create(true)
+        .open(root.path().join(segment))
+        .unwrap();
+    // The tool's close line and the run's are the last two.
+    let ends: Vec<_> = ends(&bytes).collect();
+    let [.., before, tool, run] = ends[..] else {
+        panic!("three lines")
+    };
+    let mut at = 0;
+    let cuts = [40, before + 10, tool - 1, tool, tool + 1, run - 1, run];
+    let sent: Vec<u64> = cuts
+        .into_iter()
+        .map(|to| {
+            file.write_all(&bytes[at..to]).unwrap();
+            at = to;
+            let done = mirror(root.path(), &["--once", "--endpoint", &url]);
+            assert_eq!(done.code, 0, "{done:?}");
+            done.objects()[0]["spans"].as_u64().unwrap()
+        })
+        .collect();
+    assert_eq!(sent, [0, 0, 0, 1, 0, 0, 1]);
+    assert_eq!(
+        each_once(&server),
+        ["execute_tool bash", "invoke_agent planner"]
+    );
+}
+
+/// Where the lines end.
+fn ends(bytes: &[u8]) -> impl Iterator<Item = usize> {
+    let newlines = bytes.iter().enumerate().filter(|(_, byte)| **byte == b'\n');
+    newlines.map(|(at, _)| at + 1)
+}
+
+#[test]
+fn a_mirror_that_goes_on_sends_what_is_closed_and_after_a_kill_what_was_open() {
+    if let Some(root) = cli::is_victim() {
+        let (layer, _guard) = spanledger::builder().root(root).build().unwrap();
+        let _default = tracing::subscriber::set_default(tracing_subscriber::registry().with(layer));
+        let run = spans::session_run("ses_killed", "planner").start();
+        drop(spans::tool_call("ls", "call_1").child_of(&run).start());
+        let _tool = spans::tool_call("bash", "call_2").child_of(&run).start();
+        cli::wait_to_be_killed();
+    }
+    let root = tempfile::tempdir().unwrap();
+    let name = "living::a_mirror_that_goes_on_sends_what_is_closed_and_after_a_kill_what_was_open";
+    let server = OtlpServer::start();
+    let url = server.url();
+    let mut mirror = Running::start(root.path(), &["mirror", "--endpoint", &url, "--json"]);
+    // It is at work.
+    mirror.line();
+    let victim = Victim::start(name, root.path());
+    until_sent(&mut mirror, 1);
+    assert_eq!(each_once(&server), ["execute_tool ls"]);
+    victim.kill();
+    until_sent(&mut mirror, 2);
+    assert_eq!(
+        each_once(&server),
+        [
+            "execute_tool ls",
+            "execute_tool bash",
+            "invoke_agent planner"
+        ]
+    );
+}
+
+#[test]
+fn new_sessions_and_old_ones_that_a_known_agent_goes_on_with_are_seen() {
+    let recording = Recording::again(recorded(&["ses_old"]));
+    let root = recording.dir.path();
+    record(&recording, "ses_1");
+    let server = OtlpServer::start();
+    let url = server.url();
+    let mut mirror = Running::start(root, &["mirror", "--endpoint", &url, "--json"]);
+    until_sent(&mut mirror, 4);
+    for session in ["ses_1", "ses_2", "ses_old"] {
+        record(&recording, session);
+        until_sent(&mut mirror, 2);
+    }
+    assert_eq!(each_once(&server).len(), 10);
+}
+
+#[test]
+fn of_a_session_by_its_name_what_comes_is_sent_and_nothing_of_others() {
+    let recording = Recording::new();
+    let root = recording.dir.path();
+    record(&recording, "ses_1");
+    let server = OtlpServer::start();
+    let url = server.url();
+    let args = ["mirror", "--session", "ses_1", "--endpoint", &url, "--json"];
+    let mut mirror = Running::start(root, &args);
+    until_sent(&mut mirror, 2);
+    record(&recording, "ses_2");
+    record(&recording, "ses_1");
+    until_sent(&mut mirror, 2);
+    assert_eq!(each_once(&server).len(), 4);
+}
+
+#[test]
+fn one_that_sends_by_itself_is_left_to_itself_while_it_lives() {
+    // Nobody listens there: what it has is owed for as long as it lives.
+    let recording = Recording::with(|builder| builder.otlp_endpoint("http://127.0.0.1:1"));
+    record(&recording, "ses_1");
+    let server = OtlpServer::start();
+    let url = server.url();
+    let args = ["--once", "--any-endpoint", "--endpoint", &url];
+    let root = recording.dir.path();
+    assert_eq!(mirror(root, &args).objects()[0]["spans"], 0);
+    let root = recording.end();
+    assert_eq!(mirror(root.path(), &args).objects()[0]["spans"], 2);
+    assert_eq!(each_once(&server).len(), 2);
+}

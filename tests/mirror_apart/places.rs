@@ -1,0 +1,100 @@
+//! Directories that can't be a state.
+
+use std::path::Path;
+
+use crate::mount::{ReadOnly, is_root};
+use crate::scene::{everything, mirror, recorded};
+use crate::skipped::skipped;
+
+/// What is said of a state, by all that use one.
+#[track_caller]
+fn assert_refused(root: &Path, state: &Path, why: &str) {
+    let before = everything(root);
+    let dir = state.to_str().unwrap();
+    for how in [&["--once"][..], &[], &["--resend"]] {
+        let to = ["--endpoint", "http://127.0.0.1:1", "--state", dir];
+        let done = mirror(root, &[how, &to].concat());
+        assert_eq!(done.code, 2, "{done:?}");
+        assert!(done.err.contains(dir) && done.err.contains(why), "{done:?}");
+    }
+    assert_eq!(everything(root), before);
+}
+
+#[test]
+fn one_inside_the_root_is_refused_by_any_name() {
+    let root = recorded(&["ses_1"]);
+    let outside = tempfile::tempdir().unwrap();
+    let link = outside.path().join("link");
+    std::os::unix::fs::symlink(root.path(), &link).unwrap();
+    let why = "it is in the root";
+    for state in [
+        root.path().to_owned(),
+        root.path().join("sessions/ses_1"),
+        root.path().join("new/state"),
+        root.path().join("new/../state"),
+        link.join("state"),
+    ] {
+        assert_refused(root.path(), &state, why);
+    }
+    let done = mirror(
+        root.path(),
+        &["--status", "--state", link.to_str().unwrap()],
+    );
+    assert_eq!(done.code, 2, "{done:?}");
+    assert!(done.err.contains(why), "{done:?}");
+}
+
+#[test]
+fn one_inside_the_root_is_refused_where_the_root_is_mounted_elsewhere() {
+    let root = recorded(&["ses_1"]);
+    let Some(view) = ReadOnly::of(root.path()) else {
+        return skipped("nothing can be mounted here");
+    };
+    assert_refused(view.path(), &root.path().join("state"), "it is in the root");
+}
+
+#[test]
+fn one_whose_files_would_be_in_the_root_is_refused() {
+    let place = tempfile::tempdir().unwrap();
+    let root = place.path().join("sessions/traces");
+    std::fs::create_dir(place.path().join("sessions")).unwrap();
+    std::fs::rename(recorded(&["ses_1"]).keep(), &root).unwrap();
+    assert_refused(&root, place.path(), "it is in the root");
+}
+
+#[test]
+fn another_root_is_refused() {
+    let (root, other) = (recorded(&["ses_1"]), recorded(&["ses_1"]));
+    let before = everything(other.path());
+    assert_refused(root.path(), other.path(), "it is a root itself");
+    assert_eq!(everything(other.path()), before);
+}
+
+#[test]
+fn a_file_is_refused() {
+    let root = recorded(&["ses_1"]);
+    let place = tempfile::tempdir().unwrap();
+    let file = place.path().join("file");
+    std::fs::write(&file, "mine").unwrap();
+    assert_refused(root.path(), &file, "it is no directory");
+    assert_refused(root.path(), &file.join("below"), "Not a directory");
+    assert_eq!(std::fs::read(&file).unwrap(), b"mine");
+}
+
+#[test]
+fn one_that_can_not_be_written_is_named() {
+    let root = recorded(&["ses_1"]);
+    let place = tempfile::tempdir().unwrap();
+    let Some(view) = ReadOnly::of(place.path()) else {
+        if !is_root() {
+            return assert_refused(root.path(), Path::new("/state"), "Permission denied");
+        }
+        return skipped("root without mounts can't make a directory read-only");
+    };
+    assert_refused(root.path(), view.path(), "Read-only file system");
+    assert_refused(
+        root.path(),
+        &view.path().join("new"),
+        "Read-only file system",
+    );
+}
