@@ -9,12 +9,40 @@ use crate::event::{RawFields, RemoteContext, SpanKind};
 use crate::ledger::{At, End, Moment, SessionLog, Trace};
 use crate::recognise::Reading;
 
-/// Where a child or an event belongs: a session, and a span in it. Each child takes a copy of its
-/// parent's, so it is kept small.
+/// Where a child or an event belongs. Each child takes a copy of its parent's, so all that it says
+/// is counted once.
 #[derive(Clone, Debug)]
-pub(crate) struct Place {
+pub(crate) enum Place {
+    Span(Arc<Spot>),
+    /// A session, and no span in it.
+    Session(Arc<SessionLog>),
+}
+
+/// A span, in its session.
+#[derive(Debug)]
+pub(crate) struct Spot {
     pub log: Arc<SessionLog>,
-    pub at: Option<Arc<At>>,
+    pub at: At,
+}
+
+impl Place {
+    pub fn span(log: Arc<SessionLog>, at: At) -> Self {
+        Self::Span(Arc::new(Spot { log, at }))
+    }
+
+    pub fn log(&self) -> &Arc<SessionLog> {
+        match self {
+            Self::Span(spot) => &spot.log,
+            Self::Session(log) => log,
+        }
+    }
+
+    pub fn at(&self) -> Option<&At> {
+        match self {
+            Self::Span(spot) => Some(&spot.at),
+            Self::Session(_) => None,
+        }
+    }
 }
 
 /// The trace that agent spans without a run share under one foreign span.
@@ -206,7 +234,7 @@ impl Cell {
         }
         match crate::otel::current() {
             Some(Current::Agent(within)) if !within.is_of(recorder) => {
-                let other_ledgers = RemoteContext::of(&within.at);
+                let other_ledgers = RemoteContext::of(within.at());
                 self.outside = Some(Box::new(other_ledgers));
             }
             // A span that is said to have another parent, another session or none is not meant to
@@ -223,8 +251,8 @@ impl Cell {
     /// Makes it a context of the OpenTelemetry API, if it is open already.
     #[cfg(feature = "mirror")]
     pub fn begin_context(&mut self, recorder: &Arc<super::Recorder>) {
-        if let Some(place) = self.place() {
-            let context = crate::otel::context_here(recorder, place);
+        if let Some(Place::Span(spot)) = self.place() {
+            let context = crate::otel::context_here(recorder, spot);
             self.context = Decided::now(context);
         }
     }
@@ -232,9 +260,9 @@ impl Cell {
     /// The same once it is open.
     #[cfg(feature = "mirror")]
     pub fn give_context(&self, recorder: &Arc<super::Recorder>) {
-        if let Some(place) = self.place() {
+        if let Some(Place::Span(spot)) = self.place() {
             self.context
-                .get_or_init(|| crate::otel::context_here(recorder, place));
+                .get_or_init(|| crate::otel::context_here(recorder, spot));
         }
     }
 

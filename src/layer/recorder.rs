@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use tracing::Level;
 
 use super::bridge::Op;
-use super::cell::{Cell, Parent, Place};
+use super::cell::{Anchor, Cell, Parent, Place, Spot};
 use super::find::{Around, Near};
 use super::settle::{Roots, Settled};
 use crate::event::{
@@ -29,15 +29,15 @@ pub(crate) struct Located {
 impl Located {
     /// The span here, as other processes know it.
     pub fn remote_context(&self) -> Option<RemoteContext> {
-        self.place.at.as_deref().map(RemoteContext::of)
+        self.place.at().map(RemoteContext::of)
     }
 
     /// The span here, as a context of the OpenTelemetry API.
     #[cfg(feature = "mirror")]
     pub fn otel_context(&self) -> opentelemetry::Context {
-        match self.place.at {
-            Some(_) => crate::otel::context_here(&self.recorder, &self.place),
-            None => opentelemetry::Context::new(),
+        match &self.place {
+            Place::Span(spot) => crate::otel::context_here(&self.recorder, spot),
+            Place::Session(_) => opentelemetry::Context::new(),
         }
     }
 }
@@ -120,8 +120,7 @@ impl Recorder {
         };
         // A copy that came through a fork is its maker's to open, too.
         if cell.generation != fork_generation() {
-            let at = Some(Arc::new(at));
-            return Place { log, at };
+            return Place::span(log, at);
         }
         let trace = Arc::clone(&at.trace);
         let mut span = Box::new(OpenSpan::new(kind, ids, trace, cell.start));
@@ -146,10 +145,10 @@ impl Recorder {
                 raw.text("session_id", &log.id);
             }
             if let Parent::Place(place) = &cell.parent
-                && place.log.id != log.id
+                && place.log().id != log.id
             {
-                raw.text("parent_session_id", &place.log.id);
-                if let Some(at) = &place.at {
+                raw.text("parent_session_id", &place.log().id);
+                if let Some(at) = place.at() {
                     let hex = crate::event::hex16(at.ids.span);
                     raw.text("parent_span_id", &String::from_utf8_lossy(&hex));
                 }
@@ -185,15 +184,14 @@ impl Recorder {
             }
             self.tell_messages(cell, &log, &at, &told.content);
         }
-        let at = Some(Arc::new(at));
-        Place { log, at }
+        Place::span(log, at)
     }
 
     /// Says in the parent's session that a subagent began: whoever reads that one alone must see
     /// where the work went on.
     fn tell_parent(&self, core: &Core, parent: &Parent, child: &SessionLog, agent: Option<&[u8]>) {
         let Parent::Place(place) = parent else { return };
-        if place.log.id == child.id {
+        if place.log().id == child.id {
             return;
         }
         let mut fields = Fields::default();
@@ -201,7 +199,7 @@ impl Recorder {
             fields.set("agent", agent);
         }
         fields.set_str("child_session_id", &child.id);
-        let (log, at) = (self.ledger.here(&place.log), place.at.as_deref());
+        let (log, at) = (self.ledger.here(place.log()), place.at());
         log.event(core, "subagent", at, &fields, Note::default());
     }
 
@@ -221,9 +219,10 @@ impl Recorder {
             }
             return;
         }
-        let Some(Place { log, at: Some(at) }) = self.place_of(cell) else {
+        let Some(Place::Span(spot)) = self.place_of(cell) else {
             return;
         };
+        let Spot { log, at } = &**spot;
         let read = self.read_later(cell, &self.ledger.here(log), at, raw);
         let (raw, outcome) = match &read {
             Some(told) if outcome == Outcome::Unset => (&told.fields, told.outcome),
@@ -265,9 +264,10 @@ impl Recorder {
         if cell.generation != fork_generation() {
             return;
         }
-        let Some(Place { log, at: Some(at) }) = self.place_of(cell) else {
+        let Some(Place::Span(spot)) = self.place_of(cell) else {
             return;
         };
+        let Spot { log, at } = &**spot;
         if cell.close_first() {
             log.close(self.ledger.core(), at.ids.span, outcome);
         }
@@ -289,8 +289,8 @@ impl Recorder {
             return;
         }
         let open = cell.place().and_then(|place| {
-            let at = place.at.as_ref()?;
-            Some(place.log.is_silent(at.ids.span))
+            let at = place.at()?;
+            Some(place.log().is_silent(at.ids.span))
         });
         if open.unwrap_or(true) {
             self.record(cell, raw, None, Outcome::Unset, &[]);
@@ -304,20 +304,13 @@ impl Recorder {
                 Some(place) => place.clone(),
                 None => self.nowhere(),
             },
-            Around::Session(log) => Place { log, at: None },
-            Around::Anchored(anchor) => Place {
-                log: anchor.log,
-                at: None,
-            },
+            Around::Session(log) | Around::Anchored(Anchor { log, .. }) => Place::Session(log),
             Around::Nothing => self.nowhere(),
         }
     }
 
     fn nowhere(&self) -> Place {
-        Place {
-            log: self.ledger.core().process_session(),
-            at: None,
-        }
+        Place::Session(self.ledger.core().process_session())
     }
 
     pub fn perform(self: &Arc<Self>, near: Near, op: Op) -> Option<Located> {
@@ -382,12 +375,12 @@ impl Recorder {
         let kind = event_kind(kind);
         // A session id routes any event.
         let routed = match raw.get("session_id") {
-            Some(id) if *id != *place.log.id => Some(self.ledger.session(id)),
+            Some(id) if *id != *place.log().id => Some(self.ledger.session(id)),
             _ => None,
         };
         let (log, at) = match &routed {
             Some(log) => (Cow::Borrowed(log), None),
-            None => (self.ledger.here(&place.log), place.at.as_deref()),
+            None => (self.ledger.here(place.log()), place.at()),
         };
         if let Some(what) = Digested::from_kind(&kind) {
             self.digested(core, &log, at, what, raw, true);
@@ -464,7 +457,7 @@ impl Recorder {
         mut raw: RawFields,
     ) {
         let core = self.ledger.core();
-        let log = self.ledger.here(&place.log);
+        let log = self.ledger.here(place.log());
         let mut named = RawFields::new();
         named.text("message", raw.get("message").unwrap_or_default());
         raw.remove("message");
@@ -499,7 +492,7 @@ impl Recorder {
             message: short,
             ..Note::default()
         };
-        log.event(core, "log", place.at.as_deref(), &fields, note);
+        log.event(core, "log", place.at(), &fields, note);
     }
 }
 
