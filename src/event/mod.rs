@@ -25,3 +25,12 @@ pub(crate) use ids::{Ids, hex16, hex32, new_span_id, new_trace_id, random_bytes}
 pub(crate) use raw::{RawFields, Rewrite};
 pub(crate) use span::{FieldRole, SpanKind, UsageField, is_json_field};
 pub(crate) use usage::UsageText;
+
+/// Whether a span is an agent span, or an event one of ours.
+pub(crate) fn is_ours(meta: &tracing::Metadata<'_>) -> bool {
+    if meta.is_span() {
+        SpanKind::from_name(meta.name()).is_some()
+    } else {
+        meta.target().starts_with("spanledger::")
+    }
+}

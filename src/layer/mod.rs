@@ -26,8 +26,6 @@ pub(crate) use bridge::{Handoff, Op, hand_over, on_current, on_span};
 pub(crate) use cell::Spot;
 pub(crate) use cell::{Parent, Place};
 pub(crate) use filter::Choose;
-#[cfg(feature = "mirror")]
-pub(crate) use filter::is_ours;
 pub(crate) use recorder::{Located, Recorder};
 pub(crate) use settle::Roots;
 
