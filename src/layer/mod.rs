@@ -166,6 +166,13 @@ where
         } else {
             ctx.lookup_current()
         };
+        // Nearly always: an agent span that is open. Its place is wanted, not its cell.
+        if let Some(span) = &around
+            && let Some(cell) = span.extensions().get::<Arc<Cell>>()
+            && let Some(place) = cell.place()
+        {
+            return Parent::Place(place.clone());
+        }
         let near = walk(around, |outermost| {
             if !anchors {
                 return Around::Nothing;
