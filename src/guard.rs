@@ -156,7 +156,7 @@ impl Handle {
         let log = self.recorder.ledger.session(id);
         Session::new(Located {
             recorder: Arc::clone(&self.recorder),
-            place: Place { log, at: None },
+            place: Place::Session(log),
         })
     }
 

@@ -27,3 +27,12 @@ pub(crate) use serialize::{Digits, bool_text};
 pub(crate) use span::{FieldRole, SpanKind, UsageField, is_json_field};
 pub(crate) use spare::{LARGEST as LARGEST_SPARE, Spare};
 pub(crate) use usage::UsageText;
+
+/// Whether a span is an agent span, or an event one of ours.
+pub(crate) fn is_ours(meta: &tracing::Metadata<'_>) -> bool {
+    if meta.is_span() {
+        SpanKind::from_name(meta.name()).is_some()
+    } else {
+        meta.target().starts_with("spanledger::")
+    }
+}

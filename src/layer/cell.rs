@@ -1,5 +1,7 @@
 //! What the layer knows of a span: little, since the session's log owns the rest.
 
+#[cfg(feature = "mirror")]
+use std::sync::TryLockError;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
@@ -9,12 +11,40 @@ use crate::event::{RawFields, RemoteContext, SpanKind};
 use crate::ledger::{At, End, Moment, SessionLog, Trace};
 use crate::recognise::Reading;
 
-/// Where a child or an event belongs: a session, and a span in it. Each child takes a copy of its
-/// parent's, so it is kept small.
+/// Where a child or an event belongs. Each child takes a copy of its parent's, so all that it says
+/// is counted once.
 #[derive(Clone, Debug)]
-pub(crate) struct Place {
+pub(crate) enum Place {
+    Span(Arc<Spot>),
+    /// A session, and no span in it.
+    Session(Arc<SessionLog>),
+}
+
+/// A span, in its session.
+#[derive(Debug)]
+pub(crate) struct Spot {
     pub log: Arc<SessionLog>,
-    pub at: Option<Arc<At>>,
+    pub at: At,
+}
+
+impl Place {
+    pub fn span(log: Arc<SessionLog>, at: At) -> Self {
+        Self::Span(Arc::new(Spot { log, at }))
+    }
+
+    pub fn log(&self) -> &Arc<SessionLog> {
+        match self {
+            Self::Span(spot) => &spot.log,
+            Self::Session(log) => log,
+        }
+    }
+
+    pub fn at(&self) -> Option<&At> {
+        match self {
+            Self::Span(spot) => Some(&spot.at),
+            Self::Session(_) => None,
+        }
+    }
 }
 
 /// The trace that agent spans without a run share under one foreign span.
@@ -110,7 +140,7 @@ pub(crate) struct Cell {
     entered: AtomicBool,
     closed: AtomicBool,
     #[cfg(feature = "mirror")]
-    context: Decided<opentelemetry::Context>,
+    context: Mutex<Option<opentelemetry::Context>>,
     /// How far a recognised model call has told its conversation.
     pub talk: Mutex<Option<Box<Talk>>>,
 }
@@ -152,7 +182,7 @@ impl Cell {
             entered: AtomicBool::new(false),
             closed: AtomicBool::new(false),
             #[cfg(feature = "mirror")]
-            context: Decided::later(),
+            context: Mutex::default(),
         }
     }
 
@@ -206,7 +236,7 @@ impl Cell {
         }
         match crate::otel::current() {
             Some(Current::Agent(within)) if !within.is_of(recorder) => {
-                let other_ledgers = RemoteContext::of(&within.at);
+                let other_ledgers = RemoteContext::of(within.at());
                 self.outside = Some(Box::new(other_ledgers));
             }
             // A span that is said to have another parent, another session or none is not meant to
@@ -223,25 +253,51 @@ impl Cell {
     /// Makes it a context of the OpenTelemetry API, if it is open already.
     #[cfg(feature = "mirror")]
     pub fn begin_context(&mut self, recorder: &Arc<super::Recorder>) {
-        if let Some(place) = self.place() {
-            let context = crate::otel::context_here(recorder, place);
-            self.context = Decided::now(context);
+        if let Some(Place::Span(spot)) = self.place() {
+            let context = crate::otel::context_here(recorder, spot);
+            self.context = Mutex::new(Some(context));
         }
     }
 
-    /// The same once it is open.
+    /// The context of the OpenTelemetry API that it is, once it is open.
     #[cfg(feature = "mirror")]
-    pub fn give_context(&self, recorder: &Arc<super::Recorder>) {
-        if let Some(place) = self.place() {
-            self.context
-                .get_or_init(|| crate::otel::context_here(recorder, place));
+    pub fn give_context(&self, recorder: &Arc<super::Recorder>) -> Option<opentelemetry::Context> {
+        if let Some(context) = self.context() {
+            return Some(context);
         }
+        let Some(Place::Span(spot)) = self.place() else {
+            return None;
+        };
+        // Made before the lock is taken: the API may run what is somebody else's.
+        let context = crate::otel::context_here(recorder, spot);
+        Some(match self.lock_context() {
+            Some(mut kept) => kept.get_or_insert(context).clone(),
+            None => context,
+        })
     }
 
-    /// The context of the OpenTelemetry API that it is.
+    /// The same, if it was needed before.
     #[cfg(feature = "mirror")]
-    pub fn context(&self) -> Option<&opentelemetry::Context> {
-        self.context.get()
+    pub fn context(&self) -> Option<opentelemetry::Context> {
+        self.lock_context()?.clone()
+    }
+
+    /// Lets go of it.
+    #[cfg(feature = "mirror")]
+    pub fn forget_context(&self) {
+        let context = self.lock_context().and_then(|mut kept| kept.take());
+        drop(context);
+    }
+
+    /// Nobody waits for it: in a forked child, whoever held it may be gone. Where it can't be had,
+    /// the same is made anew.
+    #[cfg(feature = "mirror")]
+    fn lock_context(&self) -> Option<std::sync::MutexGuard<'_, Option<opentelemetry::Context>>> {
+        match self.context.try_lock() {
+            Ok(kept) => Some(kept),
+            Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        }
     }
 
     /// Where it is, once its open line has been written.

@@ -12,16 +12,6 @@ use crate::recognise::{Recognise, Seen};
 
 pub(crate) type Choose = Arc<dyn Fn(&Metadata<'_>) -> bool + Send + Sync>;
 
-/// Whether a span is an agent span, or an event one of ours.
-#[cfg(feature = "mirror")]
-pub(crate) fn is_ours(meta: &Metadata<'_>) -> bool {
-    if meta.is_span() {
-        SpanKind::from_name(meta.name()).is_some()
-    } else {
-        meta.target().starts_with("spanledger::")
-    }
-}
-
 /// The layer's own filter. Neighbours' filters change nothing here, nor does this one there.
 #[derive(Clone)]
 pub struct LedgerFilter {

@@ -23,10 +23,10 @@ use tracing_subscriber::registry::LookupSpan;
 pub use filter::LedgerFilter;
 
 pub(crate) use bridge::{Handoff, Op, hand_over, on_current, on_span};
+#[cfg(feature = "mirror")]
+pub(crate) use cell::Spot;
 pub(crate) use cell::{Parent, Place};
 pub(crate) use filter::Choose;
-#[cfg(feature = "mirror")]
-pub(crate) use filter::is_ours;
 pub(crate) use last::Registrar;
 pub(crate) use recorder::{Located, Recorder};
 pub(crate) use settle::Roots;
@@ -147,12 +147,16 @@ where
     /// Makes an agent span current for the OpenTelemetry API.
     #[cfg(feature = "mirror")]
     fn enter_context(&self, cell: &Cell, id: &Id) {
-        cell.give_context(&self.recorder);
-        if let Some(context) = cell.context() {
-            crate::otel::attach(self.context_key(id), context.clone());
+        if let Some(context) = cell.give_context(&self.recorder) {
+            self.attach(context, id);
         }
+    }
+
+    #[cfg(feature = "mirror")]
+    fn attach(&self, context: opentelemetry::Context, id: &Id) {
+        crate::otel::attach(self.context_key(id), context);
         #[cfg(feature = "neighbour")]
-        if !self.asked.swap(true, Ordering::Relaxed) {
+        if !self.asked.load(Ordering::Relaxed) && !self.asked.swap(true, Ordering::Relaxed) {
             let dispatch = self.dispatch.get().and_then(|dispatch| dispatch.upgrade());
             let sends = |dispatch| tracing_opentelemetry::get_otel_context(id, &dispatch).is_some();
             if dispatch.is_some_and(sends) {
@@ -170,6 +174,13 @@ where
         } else {
             ctx.lookup_current()
         };
+        // Nearly always: an agent span that is open. Its place is wanted, not its cell.
+        if let Some(span) = &around
+            && let Some(cell) = span.extensions().get::<Arc<Cell>>()
+            && let Some(place) = cell.place()
+        {
+            return Parent::Place(place.clone());
+        }
         let near = walk(around, |outermost| {
             if !anchors {
                 return Around::Nothing;
@@ -245,7 +256,7 @@ where
             Around::Agent(cell) => self
                 .recorder
                 .place_of(&cell)
-                .is_some_and(|place| *place.log.id == *session),
+                .is_some_and(|place| *place.log().id == *session),
             _ => false,
         };
         let mut extensions = span.extensions_mut();
@@ -335,7 +346,7 @@ where
             return;
         };
         let place = self.recorder.place_of(&followed);
-        if let Some(at) = place.and_then(|place| place.at.as_ref()) {
+        if let Some(at) = place.and_then(Place::at) {
             let link = (at.ids.trace, at.ids.span);
             if !cell.add_pending_link(link) {
                 let none = RawFields::new();
@@ -384,16 +395,16 @@ where
                 None => return,
             },
             Around::Session(log) | Around::Anchored(Anchor { log, .. }) => {
-                (None, Some(Place { log, at: None }))
+                (None, Some(Place::Session(log)))
             }
             Around::Nothing => (None, None),
         };
         // A session id routes any event, also out of the session it happened in.
         let (cell, place) = match (raw.get("session_id"), place) {
-            (Some(id), Some(place)) if *id == *place.log.id => (cell, place),
+            (Some(id), Some(place)) if *id == *place.log().id => (cell, place),
             (Some(id), _) => {
                 let log = self.recorder.ledger.session(id);
-                (None, Place { log, at: None })
+                (None, Place::Session(log))
             }
             (None, Some(place)) => (cell, place),
             (None, None) => return,
@@ -412,16 +423,29 @@ where
         if !bridged && self.recorder.held_back.load(Ordering::Relaxed) == 0 {
             return;
         }
-        let found = ctx.span(id).and_then(|span| {
-            let extensions = span.extensions();
-            let cell = extensions.get::<Arc<Cell>>()?;
-            let wanted = match cell.place() {
-                Some(_) => bridged,
-                None => !cell.waits_inside(),
-            };
-            wanted.then(|| Arc::clone(cell))
-        });
-        let Some(cell) = found else { return };
+        #[cfg(feature = "mirror")]
+        if let Some(Some(context)) = last::with(self.recorder.registrar.key(id), Cell::context) {
+            return self.attach(context, id);
+        }
+        let Some(span) = ctx.span(id) else { return };
+        let extensions = span.extensions();
+        let Some(cell) = extensions.get::<Arc<Cell>>() else {
+            return;
+        };
+        #[cfg(feature = "mirror")]
+        if let Some(context) = cell.context() {
+            drop(extensions);
+            return self.attach(context, id);
+        }
+        let wanted = match cell.place() {
+            Some(_) => bridged,
+            None => !cell.waits_inside(),
+        };
+        if !wanted {
+            return;
+        }
+        let cell = Arc::clone(cell);
+        drop(extensions);
         self.recorder.place_of(&cell);
         #[cfg(feature = "mirror")]
         if bridged {

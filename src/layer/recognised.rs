@@ -23,12 +23,12 @@ impl Recorder {
             // A library's run inside a session belongs to it, unless it names another.
             (Parent::Place(place), SpanKind::Run) => {
                 if fields.get("session_id").is_none() {
-                    fields.text("session_id", &place.log.id);
+                    fields.text("session_id", &place.log().id);
                 }
             }
             (_, SpanKind::Run) => {}
             // Inside a session, a conversation of another name is just what the library calls it.
-            (Parent::Place(place), _) => forget_own_id(&mut fields, &place.log.id),
+            (Parent::Place(place), _) => forget_own_id(&mut fields, &place.log().id),
             (Parent::Session(log), _) => forget_own_id(&mut fields, &log.id),
             _ => fields.rename("gen_ai.conversation.id", "session_id"),
         }

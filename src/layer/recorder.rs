@@ -8,7 +8,7 @@ use tracing::Level;
 use tracing::span::Record;
 
 use super::bridge::Op;
-use super::cell::{Cell, Parent, Place};
+use super::cell::{Anchor, Cell, Parent, Place, Spot};
 use super::find::{Around, Near};
 use super::last::Registrar;
 use super::settle::{Roots, Settled};
@@ -32,15 +32,15 @@ pub(crate) struct Located {
 impl Located {
     /// The span here, as other processes know it.
     pub fn remote_context(&self) -> Option<RemoteContext> {
-        self.place.at.as_deref().map(RemoteContext::of)
+        self.place.at().map(RemoteContext::of)
     }
 
     /// The span here, as a context of the OpenTelemetry API.
     #[cfg(feature = "mirror")]
     pub fn otel_context(&self) -> opentelemetry::Context {
-        match self.place.at {
-            Some(_) => crate::otel::context_here(&self.recorder, &self.place),
-            None => opentelemetry::Context::new(),
+        match &self.place {
+            Place::Span(spot) => crate::otel::context_here(&self.recorder, spot),
+            Place::Session(_) => opentelemetry::Context::new(),
         }
     }
 }
@@ -124,8 +124,7 @@ impl Recorder {
         };
         // A copy that came through a fork is its maker's to open, too.
         if cell.generation != fork_generation() {
-            let at = Some(Arc::new(at));
-            return Place { log, at };
+            return Place::span(log, at);
         }
         let trace = Arc::clone(&at.trace);
         let mut span = Box::new(OpenSpan::new(kind, ids, trace, cell.start));
@@ -150,10 +149,10 @@ impl Recorder {
                 raw.text("session_id", &log.id);
             }
             if let Parent::Place(place) = &cell.parent
-                && place.log.id != log.id
+                && place.log().id != log.id
             {
-                raw.text("parent_session_id", &place.log.id);
-                if let Some(at) = &place.at {
+                raw.text("parent_session_id", &place.log().id);
+                if let Some(at) = place.at() {
                     let hex = crate::event::hex16(at.ids.span);
                     raw.text("parent_span_id", &String::from_utf8_lossy(&hex));
                 }
@@ -189,15 +188,14 @@ impl Recorder {
             }
             self.tell_messages(cell, &log, &at, &told.content);
         }
-        let at = Some(Arc::new(at));
-        Place { log, at }
+        Place::span(log, at)
     }
 
     /// Says in the parent's session that a subagent began: whoever reads that one alone must see
     /// where the work went on.
     fn tell_parent(&self, core: &Core, parent: &Parent, child: &SessionLog, agent: Option<&[u8]>) {
         let Parent::Place(place) = parent else { return };
-        if place.log.id == child.id {
+        if place.log().id == child.id {
             return;
         }
         let mut fields = Fields::default();
@@ -205,7 +203,7 @@ impl Recorder {
             fields.set("agent", agent);
         }
         fields.set_str("child_session_id", &child.id);
-        let (log, at) = (self.ledger.here(&place.log), place.at.as_deref());
+        let (log, at) = (self.ledger.here(place.log()), place.at());
         log.event(core, "subagent", at, &fields, Note::default());
     }
 
@@ -225,9 +223,10 @@ impl Recorder {
             }
             return;
         }
-        let Some(Place { log, at: Some(at) }) = self.place_of(cell) else {
+        let Some(Place::Span(spot)) = self.place_of(cell) else {
             return;
         };
+        let Spot { log, at } = &**spot;
         let read = self.read_later(cell, &self.ledger.here(log), at, raw);
         let (raw, outcome) = match &read {
             Some(told) if outcome == Outcome::Unset => (&told.fields, told.outcome),
@@ -240,11 +239,10 @@ impl Recorder {
     /// Writes what most spans record, how they went, straight into the fields of an open one.
     /// `false`: there is more to do.
     pub fn record_outcomes(&self, cell: &Cell, values: &Record<'_>) -> bool {
-        let Some(Place { log, at: Some(at) }) = cell.place().filter(|_| cell.reading.is_none())
-        else {
+        let Some(Place::Span(spot)) = cell.place().filter(|_| cell.reading.is_none()) else {
             return false;
         };
-        let core = self.ledger.core();
+        let (core, Spot { log, at }) = (self.ledger.core(), &**spot);
         Glance::at(values, at.kind).is_some_and(|length| is_short(length, core.limits.inline))
             && self
                 .ledger
@@ -286,9 +284,10 @@ impl Recorder {
         if cell.generation != fork_generation() {
             return;
         }
-        let Some(Place { log, at: Some(at) }) = self.place_of(cell) else {
+        let Some(Place::Span(spot)) = self.place_of(cell) else {
             return;
         };
+        let Spot { log, at } = &**spot;
         if cell.close_first() {
             log.close(self.ledger.core(), at.ids.span, outcome);
         }
@@ -304,6 +303,11 @@ impl Recorder {
         self.close(cell, Outcome::Unset);
         // Whatever became of its line: the registry may give its id to another now.
         cell.close_first();
+        // A thread may remember the cell for long, but must not keep what is the user's.
+        #[cfg(feature = "mirror")]
+        if self.context {
+            cell.forget_context();
+        }
     }
 
     fn record_if_silent(&self, cell: &Cell, raw: &RawFields) {
@@ -312,8 +316,8 @@ impl Recorder {
             return;
         }
         let open = cell.place().and_then(|place| {
-            let at = place.at.as_ref()?;
-            Some(place.log.is_silent(at.ids.span))
+            let at = place.at()?;
+            Some(place.log().is_silent(at.ids.span))
         });
         if open.unwrap_or(true) {
             self.record(cell, raw, None, Outcome::Unset, &[]);
@@ -327,20 +331,13 @@ impl Recorder {
                 Some(place) => place.clone(),
                 None => self.nowhere(),
             },
-            Around::Session(log) => Place { log, at: None },
-            Around::Anchored(anchor) => Place {
-                log: anchor.log,
-                at: None,
-            },
+            Around::Session(log) | Around::Anchored(Anchor { log, .. }) => Place::Session(log),
             Around::Nothing => self.nowhere(),
         }
     }
 
     fn nowhere(&self) -> Place {
-        Place {
-            log: self.ledger.core().process_session(),
-            at: None,
-        }
+        Place::Session(self.ledger.core().process_session())
     }
 
     pub fn perform(self: &Arc<Self>, near: Near, op: Op) -> Option<Located> {
@@ -405,12 +402,12 @@ impl Recorder {
         let kind = event_kind(kind);
         // A session id routes any event.
         let routed = match raw.get("session_id") {
-            Some(id) if *id != *place.log.id => Some(self.ledger.session(id)),
+            Some(id) if *id != *place.log().id => Some(self.ledger.session(id)),
             _ => None,
         };
         let (log, at) = match &routed {
             Some(log) => (Cow::Borrowed(log), None),
-            None => (self.ledger.here(&place.log), place.at.as_deref()),
+            None => (self.ledger.here(place.log()), place.at()),
         };
         if let Some(what) = Digested::from_kind(&kind) {
             self.digested(core, &log, at, what, raw, true);
@@ -487,7 +484,7 @@ impl Recorder {
         mut raw: RawFields,
     ) {
         let core = self.ledger.core();
-        let log = self.ledger.here(&place.log);
+        let log = self.ledger.here(place.log());
         let mut named = RawFields::new();
         named.text("message", raw.get("message").unwrap_or_default());
         raw.remove("message");
@@ -522,7 +519,7 @@ impl Recorder {
             message: short,
             ..Note::default()
         };
-        log.event(core, "log", place.at.as_deref(), &fields, note);
+        log.event(core, "log", place.at(), &fields, note);
     }
 }
 

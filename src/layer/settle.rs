@@ -86,19 +86,19 @@ impl Recorder {
         let run = cell.kind() == SpanKind::Run;
         let named = |id: &str| self.ledger.session(id);
         let log = match (&cell.parent, given) {
-            (Parent::Place(place), Some(id)) if *id == *place.log.id => {
-                self.ledger.here(&place.log).into_owned()
+            (Parent::Place(place), Some(id)) if *id == *place.log().id => {
+                self.ledger.here(place.log()).into_owned()
             }
             (_, Some(id)) => named(id),
             (Parent::Session(log), None) => self.ledger.here(log).into_owned(),
             (_, None) if run => named(&new_session_id()),
-            (Parent::Place(place), None) => self.ledger.here(&place.log).into_owned(),
+            (Parent::Place(place), None) => self.ledger.here(place.log()).into_owned(),
             (Parent::Anchored(anchor), None) => self.ledger.here(&anchor.log).into_owned(),
             (_, None) => core.process_session(),
         };
         match &cell.parent {
-            Parent::Place(place) => match &place.at {
-                Some(at) if log.id == place.log.id => self.settle_under(cell, log, at),
+            Parent::Place(place) => match place.at() {
+                Some(at) if log.id == place.log().id => self.settle_under(cell, log, at),
                 // A run inside another session's span is a subagent: a session of its own in the
                 // same trace.
                 Some(at) if run => Settled::under(log, at),

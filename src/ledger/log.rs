@@ -19,11 +19,15 @@ mod otel;
 mod recover;
 mod spans;
 
+#[cfg(feature = "mirror")]
+use std::any::Any;
 use std::collections::{HashMap, HashSet};
 use std::hash::BuildHasherDefault;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+#[cfg(feature = "mirror")]
+use std::sync::{OnceLock, Weak};
 
 use super::Core;
 use super::clock::{APART_NS, Moment};
@@ -84,6 +88,9 @@ pub(crate) struct SessionLog {
     used: AtomicBool,
     state: Mutex<State>,
     history: Mutex<History>,
+    /// Who records here, as far as a context of the OpenTelemetry API has to know.
+    #[cfg(feature = "mirror")]
+    recorder: OnceLock<Weak<dyn Any + Send + Sync>>,
 }
 
 #[derive(Debug, Default)]
@@ -160,6 +167,8 @@ impl SessionLog {
                 ..State::default()
             }),
             history: Mutex::default(),
+            #[cfg(feature = "mirror")]
+            recorder: OnceLock::new(),
         }
     }
 

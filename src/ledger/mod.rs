@@ -40,6 +40,7 @@ mod key;
 mod log;
 #[cfg(feature = "metrics")]
 mod meter;
+mod nobody;
 mod open_span;
 mod outbox;
 mod past;
@@ -84,6 +85,8 @@ pub(crate) use history::{End, Heard};
 pub(crate) use log::{At, Note, SessionLog};
 #[cfg(feature = "metrics")]
 pub(crate) use meter::{Closed, Meter, Metering, Source};
+#[cfg(feature = "mirror")]
+pub(crate) use nobody::Nobody;
 pub(crate) use open_span::OpenSpan;
 pub(crate) use outbox::Live;
 pub(crate) use outbox::Mirroring;

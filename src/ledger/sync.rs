@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
+use super::nobody::Nobody;
 use super::outbox::Live;
 
 /// How much a power cut may cost. `kill -9` costs nothing with any of them.
@@ -50,8 +51,7 @@ impl Syncer {
             .name("spanledger-sync".into())
             .spawn(move || {
                 // Nothing that happens on this thread is ever traced.
-                let _muted =
-                    tracing::subscriber::set_default(tracing::subscriber::NoSubscriber::default());
+                let _muted = tracing::subscriber::set_default(Nobody);
                 worker.run(every);
             })?;
         Ok(syncer)

@@ -17,7 +17,8 @@ use super::transport::Transport;
 use super::work::Of;
 use crate::event::random_bytes;
 use crate::ledger::{
-    self, Ledger, Outbox, Root, Settings, left_open_in, marked, marker, segment_name, unmark,
+    self, Ledger, Nobody, Outbox, Root, Settings, left_open_in, marked, marker, segment_name,
+    unmark,
 };
 use crate::redact::{MaskKey, Redaction, Redactor};
 
@@ -57,8 +58,7 @@ pub(crate) fn start(to: Resolved, recovery: Settings, outbox: Arc<Outbox>) -> io
 
 /// Nothing that happens in here is ever traced.
 pub(crate) fn muted<T>(what: impl FnOnce() -> T) -> T {
-    let nobody = tracing::subscriber::NoSubscriber::default();
-    tracing::subscriber::with_default(nobody, || {
+    tracing::subscriber::with_default(Nobody, || {
         let _quiet = opentelemetry::Context::enter_telemetry_suppressed_scope();
         what()
     })

@@ -1,25 +1,20 @@
 //! An agent span, as the OpenTelemetry API sees it.
 
 use std::borrow::Cow;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use opentelemetry::trace::{Span, SpanContext, Status, TraceContextExt};
 use opentelemetry::{Array, Context, KeyValue, Value};
 
 use crate::event::{Failure, Fields, Outcome, RawFields, RemoteContext};
-use crate::layer::{Place, Recorder};
+use crate::layer::{Place, Recorder, Spot};
 use crate::ledger::{At, Note, SessionLog};
 
 /// The agent span that a context lies in. It stays in contexts derived from it, whichever span is
 /// current there: so a span of the API knows its session when it starts.
 #[derive(Clone, Debug)]
-pub(crate) struct Within {
-    // A context that somebody keeps must not keep the writer alive.
-    recorder: Weak<Recorder>,
-    pub log: Arc<SessionLog>,
-    pub at: Arc<At>,
-}
+pub(crate) struct Within(Arc<Spot>);
 
 impl Within {
     /// The one that a context lies in.
@@ -27,36 +22,36 @@ impl Within {
         context.get::<Self>()
     }
 
+    pub fn log(&self) -> &Arc<SessionLog> {
+        &self.0.log
+    }
+
+    pub fn at(&self) -> &At {
+        &self.0.at
+    }
+
+    /// A context that somebody keeps does not keep the writer alive.
     pub fn recorder(&self) -> Option<Arc<Recorder>> {
-        self.recorder.upgrade()
+        self.log().recorder()
     }
 
     pub fn is_of(&self, recorder: &Arc<Recorder>) -> bool {
-        std::ptr::eq(self.recorder.as_ptr(), Arc::as_ptr(recorder))
+        self.log().is_of(recorder)
     }
 
     pub fn place(&self) -> Place {
-        Place {
-            log: Arc::clone(&self.log),
-            at: Some(Arc::clone(&self.at)),
-        }
+        Place::Span(Arc::clone(&self.0))
     }
 }
 
 /// The context of an agent span, with what else `base` holds.
-pub(crate) fn context_of(recorder: &Arc<Recorder>, place: &Place, base: &Context) -> Context {
-    let Some(at) = &place.at else {
-        return base.clone();
-    };
-    let within = Within {
-        recorder: Arc::downgrade(recorder),
-        log: Arc::clone(&place.log),
-        at: Arc::clone(at),
-    };
+pub(crate) fn context_of(recorder: &Arc<Recorder>, spot: &Arc<Spot>, base: &Context) -> Context {
+    spot.log.note_recorder(recorder);
+    let within = Within(Arc::clone(spot));
     let span = AgentSpan {
         context: RemoteContext {
             remote: false,
-            ..RemoteContext::of(at)
+            ..RemoteContext::of(&spot.at)
         }
         .to_span_context(),
         within: within.clone(),
@@ -74,7 +69,7 @@ struct AgentSpan {
 impl AgentSpan {
     fn record(&self, fields: &RawFields, outcome: Outcome, links: &[(u128, u64)]) {
         if let Some(recorder) = self.within.recorder() {
-            let Within { log, at, .. } = &self.within;
+            let Spot { log, at } = &*self.within.0;
             recorder.record_at(log, at, fields, None, outcome, links);
         }
     }
@@ -149,8 +144,8 @@ impl Span for AgentSpan {
     fn end_with_timestamp(&mut self, _: SystemTime) {
         if let Some(recorder) = self.within.recorder() {
             let core = recorder.ledger.core();
-            let log = recorder.ledger.here(&self.within.log);
-            log.close(core, self.within.at.ids.span, Outcome::Unset);
+            let log = recorder.ledger.here(self.within.log());
+            log.close(core, self.within.at().ids.span, Outcome::Unset);
         }
     }
 }
@@ -183,21 +178,21 @@ pub(super) fn nanos(time: SystemTime) -> u64 {
 impl Recorder {
     fn span_attributes(&self, within: &Within, raw: &RawFields) {
         let core = self.ledger.core();
-        let log = self.ledger.here(&within.log);
-        if within.at.kind == crate::event::SpanKind::Other {
+        let log = self.ledger.here(within.log());
+        if within.at().kind == crate::event::SpanKind::Other {
             // Its fields have the names they were given.
-            return self.record_at(&log, &within.at, raw, None, Outcome::Unset, &[]);
+            return self.record_at(&log, within.at(), raw, None, Outcome::Unset, &[]);
         }
         let fields = core.clean(&log.dir, |cleaner| Fields::clean(raw, None, cleaner));
         if !fields.is_empty() {
-            log.attributes(core, &within.at, &fields);
+            log.attributes(core, within.at(), &fields);
         }
     }
 
     /// An event of the API: a line of its own, and a note on its span.
     fn span_event(&self, within: &Within, name: &str, time: SystemTime, attributes: &[KeyValue]) {
         let core = self.ledger.core();
-        let log = self.ledger.here(&within.log);
+        let log = self.ledger.here(within.log());
         let clean = self.clean_event(&log, name, attributes);
         let mut fields = Fields::default();
         fields.set_str("name", &clean.name);
@@ -209,7 +204,7 @@ impl Recorder {
             fields.set("attributes", &members);
         }
         let note = clean.note(time);
-        log.event(core, "span_event", Some(&within.at), &fields, note);
+        log.event(core, "span_event", Some(within.at()), &fields, note);
     }
 
     pub(super) fn clean_event(

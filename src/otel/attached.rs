@@ -31,8 +31,10 @@ pub(crate) fn attach(key: Key, context: Context) {
             stack.extend(guard.take().map(|guard| (key, ManuallyDrop::new(guard))));
         }
     });
-    // What can't be found again must not stay.
-    quietly(|| drop(guard));
+    if guard.is_some() {
+        // What can't be found again must not stay.
+        quietly(|| drop(guard));
+    }
 }
 
 /// Takes back what was made current for a span.

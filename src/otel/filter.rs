@@ -6,7 +6,8 @@ use tracing::subscriber::Interest;
 use tracing::{Metadata, Subscriber};
 use tracing_subscriber::layer::{Context, Filter};
 
-use crate::layer::{Choose, is_ours};
+use crate::event::is_ours;
+use crate::layer::Choose;
 use crate::recognise::{Recognise, Rule};
 
 /// Keeps agent spans, and events of ours, out of another layer. See [`not_agent_spans`].

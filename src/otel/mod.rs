@@ -39,7 +39,7 @@ use opentelemetry::trace::{SpanContext, SpanId, TraceContextExt, TraceFlags, Tra
 use agent_span::context_of;
 
 use crate::event::RemoteContext;
-use crate::layer::{Place, Recorder};
+use crate::layer::{Recorder, Spot};
 
 impl RemoteContext {
     /// From a span of the OpenTelemetry API, if it is a valid one.
@@ -81,7 +81,7 @@ pub(crate) fn current() -> Option<Current> {
     let look = |context: &Context| {
         let span = RemoteContext::from_span_context(context.span().span_context())?;
         Some(match Within::of(context) {
-            Some(within) if within.at.ids.trace == span.trace => Current::Agent(within.clone()),
+            Some(within) if within.at().ids.trace == span.trace => Current::Agent(within.clone()),
             _ => Current::Other(span),
         })
     };
@@ -89,9 +89,9 @@ pub(crate) fn current() -> Option<Current> {
 }
 
 /// The context of an agent span, with what else the current one holds.
-pub(crate) fn context_here(recorder: &Arc<Recorder>, place: &Place) -> Context {
-    quietly(|| Context::map_current(|base| context_of(recorder, place, base)))
-        .unwrap_or_else(|| context_of(recorder, place, &Context::default()))
+pub(crate) fn context_here(recorder: &Arc<Recorder>, spot: &Arc<Spot>) -> Context {
+    quietly(|| Context::map_current(|base| context_of(recorder, spot, base)))
+        .unwrap_or_else(|| context_of(recorder, spot, &Context::default()))
 }
 
 /// The API panics where a thread's locals are gone, or where somebody holds its context borrowed.

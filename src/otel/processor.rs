@@ -120,14 +120,14 @@ impl Recorder {
             return;
         };
         let core = self.ledger.core();
-        let log = self.ledger.here(&within.log);
+        let log = self.ledger.here(within.log());
         let parent = u64::from_be_bytes(data.parent_span_id.to_bytes());
         let ids = Ids {
             trace: own.trace,
             span: own.span,
             parent: (parent != 0).then_some(parent),
         };
-        let around = &within.at;
+        let around = within.at();
         let trace = if own.trace == around.trace.id && own.sampled == around.trace.sampled {
             Arc::clone(&around.trace)
         } else {
@@ -157,7 +157,7 @@ impl Recorder {
     /// Its close line says what the span says at its end, whatever that was at its start.
     fn close_otel(&self, within: &Within, data: &SpanData) {
         let core = self.ledger.core();
-        let log = self.ledger.here(&within.log);
+        let log = self.ledger.here(within.log());
         let id = u64::from_be_bytes(data.span_context.span_id().to_bytes());
         let mut failure = RawFields::new();
         let outcome = match &data.status {

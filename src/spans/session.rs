@@ -35,7 +35,7 @@ impl Session {
 
     /// The session's id, as it was given.
     pub fn id(&self) -> &str {
-        &self.located.place.log.id
+        &self.located.place.log().id
     }
 
     /// Records an event here.
@@ -72,7 +72,7 @@ impl Session {
         if ledger.is_disabled() {
             return 0;
         }
-        let log = ledger.here(&self.located.place.log);
+        let log = ledger.here(self.located.place.log());
         log.recover(ledger.core())
     }
 }

@@ -1,6 +1,7 @@
 //! Where traces begin and go on, and how their context flows in and out.
 
 mod bridge;
+mod carried;
 #[allow(dead_code)]
 #[path = "../recognise/library.rs"]
 mod library;

@@ -1,0 +1,67 @@
+//! What the threads of the ledger do to the rest of the process. Alone in its process: what a callsite
+//! costs depends on every subscriber there is.
+
+#[path = "support/mod.rs"]
+mod support;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use spanledger::mirror::Otlp;
+use spanledger::{Builder, Sync};
+use tracing::subscriber::Interest;
+use tracing::{Dispatch, Metadata, Subscriber, info_span};
+use tracing_subscriber::layer::{Context, Layer, SubscriberExt};
+
+/// Counts how often it is asked whether it wants a span.
+struct Asked(Arc<AtomicUsize>);
+
+impl<S: Subscriber> Layer<S> for Asked {
+    fn register_callsite(&self, _: &'static Metadata<'static>) -> Interest {
+        Interest::always()
+    }
+
+    fn enabled(&self, _: &Metadata<'_>, _: Context<'_, S>) -> bool {
+        self.0.fetch_add(1, Ordering::Relaxed);
+        true
+    }
+}
+
+fn tool_call() {
+    drop(info_span!("tool.call", tool_id = "bash", tool_call_id = "c1").entered());
+}
+
+#[test]
+fn while_a_mirror_sends_nobody_is_asked_for_each_agent_span_whether_it_is_wanted() {
+    let dir = tempfile::tempdir().unwrap();
+    let nowhere = Otlp::new().endpoint("http://127.0.0.1:1");
+    let builder: Builder = spanledger::builder().root(dir.path()).otlp(nowhere);
+    let builder = builder
+        .sync(Sync::Interval(Duration::from_millis(10)))
+        .shutdown_timeout(Duration::ZERO);
+    let (layer, guard) = builder.build().unwrap();
+    let asked = Arc::new(AtomicUsize::new(0));
+    let subscriber = tracing_subscriber::registry()
+        .with(layer)
+        .with(Asked(Arc::clone(&asked)));
+    tracing::dispatcher::with_default(&Dispatch::new(subscriber), || {
+        tool_call();
+        let until = Instant::now() + Duration::from_secs(20);
+        let tries_to_send = || {
+            let mirror = guard.health().mirror;
+            mirror.is_some_and(|mirror| mirror.waiting_for.is_some())
+        };
+        while !tries_to_send() {
+            assert!(Instant::now() < until, "the mirror does nothing");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        let before = asked.load(Ordering::Relaxed);
+        for _ in 0..10 {
+            tool_call();
+        }
+        assert_eq!(asked.load(Ordering::Relaxed), before);
+    });
+    let trace = support::Trace::read(dir.path());
+    assert_eq!(trace.all("tool_result").len(), 11);
+}
