@@ -58,6 +58,20 @@ impl Bridge {
         dispatch.downcast_ref()
     }
 
+    /// Does what most ask for, on the span that they mostly ask it of. `false`: there is more to do.
+    fn done(&self, id: &span::Id, op: &Op) -> bool {
+        let Op::Record {
+            fields,
+            usage: None,
+            outcome: Outcome::Unset,
+        } = op
+        else {
+            return false;
+        };
+        let key = self.recorder.registrar.key(id);
+        last::with(key, |cell| self.recorder.add_outcomes(cell, fields)) == Some(true)
+    }
+
     fn near(&self, dispatch: &Dispatch, id: &span::Id, op: &Op) -> Near {
         if let Some(cell) = last::find(self.recorder.registrar.key(id)) {
             let what = Around::Agent(cell);
@@ -78,6 +92,9 @@ pub(crate) fn on_span(span: &Span, op: Op) -> Option<Located> {
     }
     span.with_subscriber(|(id, dispatch)| match Bridge::of(dispatch) {
         Some(bridge) => {
+            if bridge.done(id, &op) {
+                return None;
+            }
             let near = bridge.near(dispatch, id, &op);
             bridge.recorder.perform(near, op)
         }

@@ -305,6 +305,14 @@ impl Cell {
         self.place.get()
     }
 
+    /// The same of a span whose fields are taken as they are given.
+    pub fn plain_spot(&self) -> Option<&Spot> {
+        match self.place()? {
+            Place::Span(spot) if self.reading.is_none() => Some(spot),
+            _ => None,
+        }
+    }
+
     /// Notes where it is, its open line having been written before anybody else knew of it.
     pub fn opened(&mut self, place: Place) {
         self.place = Decided::now(place);

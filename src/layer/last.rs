@@ -41,42 +41,70 @@ impl Last {
     }
 }
 
+/// What a thread remembers.
+struct Lasts {
+    /// The span that was made last, or asked about.
+    said: Option<Last>,
+    /// The span that the last one was made in.
+    around: Option<Last>,
+}
+
+impl Lasts {
+    fn find(&self, key: Key) -> Option<&Arc<Cell>> {
+        let both = [&self.said, &self.around].into_iter().flatten();
+        let mut found = both.filter(|last| last.is(key));
+        Some(&found.next()?.cell)
+    }
+
+    fn take(&mut self, key: Key) -> [Option<Last>; 2] {
+        [&mut self.said, &mut self.around].map(|last| last.take_if(|last| last.key == key))
+    }
+}
+
 thread_local! {
-    static LAST: RefCell<Option<Last>> = const { RefCell::new(None) };
+    static LASTS: RefCell<Lasts> = const {
+        RefCell::new(Lasts {
+            said: None,
+            around: None,
+        })
+    };
+}
+
+/// What is dropped may be the last of something that is somebody else's, and does something: that
+/// never happens under the borrow.
+fn change<T>(f: impl FnOnce(&mut Lasts) -> T) -> Option<T> {
+    LASTS
+        .try_with(|lasts| lasts.try_borrow_mut().ok().map(|mut lasts| f(&mut lasts)))
+        .ok()?
 }
 
 /// Remembers a span until the thread makes another, or closes it.
 pub(super) fn remember(key: Key, cell: &Arc<Cell>) {
     let cell = Arc::clone(cell);
-    let before =
-        LAST.try_with(|last| Some(last.try_borrow_mut().ok()?.replace(Last { key, cell })));
-    // With it may go what is somebody else's, and does something: not under the borrow.
-    drop(before);
+    drop(change(|lasts| lasts.said.replace(Last { key, cell })));
+}
+
+/// Remembers a span that another was made in: there will be more.
+pub(super) fn remember_around(key: Key, cell: &Arc<Cell>) {
+    let cell = Arc::clone(cell);
+    drop(change(|lasts| lasts.around.replace(Last { key, cell })));
 }
 
 /// Does something with the span, if it is remembered. It must not run what is somebody else's.
-pub(super) fn with<T>(key: Key, f: impl FnOnce(&Cell) -> T) -> Option<T> {
-    LAST.try_with(|last| {
-        let last = last.try_borrow().ok()?;
-        let last = last.as_ref().filter(|last| last.is(key))?;
-        Some(f(&last.cell))
-    })
-    .ok()?
+pub(super) fn with<T>(key: Key, f: impl FnOnce(&Arc<Cell>) -> T) -> Option<T> {
+    LASTS
+        .try_with(|lasts| lasts.try_borrow().ok()?.find(key).map(f))
+        .ok()?
 }
 
 /// The span, if it is remembered.
 pub(super) fn find(key: Key) -> Option<Arc<Cell>> {
-    LAST.try_with(|last| {
-        let last = last.try_borrow().ok()?;
-        let last = last.as_ref().filter(|last| last.is(key))?;
-        Some(Arc::clone(&last.cell))
-    })
-    .ok()?
+    with(key, Arc::clone)
 }
 
 /// The same, and forgets it.
 pub(super) fn take(key: Key) -> Option<Arc<Cell>> {
-    let taken = LAST.try_with(|last| last.try_borrow_mut().ok()?.take_if(|last| last.key == key));
-    let last = taken.ok()??;
-    last.is(key).then_some(last.cell)
+    let taken = change(|lasts| lasts.take(key))?;
+    let mut open = taken.into_iter().flatten().filter(|last| last.is(key));
+    Some(open.next()?.cell)
 }

@@ -167,18 +167,24 @@ where
 
     /// What a new span hangs from: if it is one that `anchors`, an implicit session at least.
     fn parent(&self, anchors: bool, attrs: &Attributes<'_>, ctx: &Context<'_, S>) -> Parent {
-        let around = if attrs.is_root() {
-            None
-        } else if let Some(id) = attrs.parent() {
-            ctx.span(id)
-        } else {
-            ctx.lookup_current()
+        let place_of = |cell: &Arc<Cell>| cell.place().cloned();
+        let remembered = |id: &Id| last::with(self.recorder.registrar.key(id), place_of)?;
+        let current = attrs.is_contextual().then(|| ctx.current_span());
+        let id = attrs.parent().or_else(|| current.as_ref()?.id());
+        if let Some(place) = id.and_then(remembered) {
+            return Parent::Place(place);
+        }
+        let around = match attrs.is_contextual() {
+            // Not always that of the id: one that the filter leaves out is passed over.
+            true => ctx.lookup_current(),
+            false => attrs.parent().and_then(|id| ctx.span(id)),
         };
-        // Nearly always: an agent span that is open. Its place is wanted, not its cell.
+        // Nearly always: an agent span that is open.
         if let Some(span) = &around
             && let Some(cell) = span.extensions().get::<Arc<Cell>>()
             && let Some(place) = cell.place()
         {
+            last::remember_around(self.recorder.registrar.key(&span.id()), cell);
             return Parent::Place(place.clone());
         }
         let near = walk(around, |outermost| {
@@ -307,7 +313,7 @@ where
             return;
         }
         let key = self.recorder.registrar.key(id);
-        let done = |cell: &Cell| self.recorder.record_outcomes(cell, values);
+        let done = |cell: &Arc<Cell>| self.recorder.record_outcomes(cell, values);
         if last::with(key, done) == Some(true) {
             return;
         }
@@ -424,8 +430,11 @@ where
             return;
         }
         #[cfg(feature = "mirror")]
-        if let Some(Some(context)) = last::with(self.recorder.registrar.key(id), Cell::context) {
-            return self.attach(context, id);
+        {
+            let key = self.recorder.registrar.key(id);
+            if let Some(Some(context)) = last::with(key, |cell| cell.context()) {
+                return self.attach(context, id);
+            }
         }
         let Some(span) = ctx.span(id) else { return };
         let extensions = span.extensions();

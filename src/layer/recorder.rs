@@ -239,10 +239,10 @@ impl Recorder {
     /// Writes what most spans record, how they went, straight into the fields of an open one.
     /// `false`: there is more to do.
     pub fn record_outcomes(&self, cell: &Cell, values: &Record<'_>) -> bool {
-        let Some(Place::Span(spot)) = cell.place().filter(|_| cell.reading.is_none()) else {
+        let Some(spot) = cell.plain_spot() else {
             return false;
         };
-        let (core, Spot { log, at }) = (self.ledger.core(), &**spot);
+        let (core, Spot { log, at }) = (self.ledger.core(), spot);
         Glance::at(values, at.kind).is_some_and(|length| is_short(length, core.limits.inline))
             && self
                 .ledger
@@ -250,6 +250,14 @@ impl Recorder {
                 .clean_open(core, at, |fields, cleaner| {
                     values.record(&mut Outcomes { fields, cleaner });
                 })
+    }
+
+    /// The same for fields that were collected.
+    pub fn add_outcomes(&self, cell: &Cell, raw: &RawFields) -> bool {
+        cell.plain_spot().is_some_and(|Spot { log, at }| {
+            let log = self.ledger.here(log);
+            log.add_outcomes(self.ledger.core(), at, raw)
+        })
     }
 
     /// The same on a span that has been opened.

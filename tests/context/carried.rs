@@ -154,3 +154,17 @@ fn a_context_that_is_kept_longer_than_its_ledger_is_good_for_nothing() {
     tracer.start_with_context("SELECT", &kept).end();
     assert_eq!(Trace::read(dir.path()).lines().count(), before);
 }
+
+#[test]
+fn a_users_value_goes_with_the_span_though_the_thread_that_made_it_makes_no_other() {
+    let recording = with_context();
+    let value = std::sync::Arc::new(Tenant(7));
+    recording.run(|| {
+        let context = Context::current_with_value(std::sync::Arc::clone(&value)).attach();
+        let call = spans::tool_call("fetch", "c1").start();
+        drop(context);
+        call.in_scope(|| ());
+        std::thread::scope(|scope| scope.spawn(move || drop(call)).join().unwrap());
+    });
+    assert_eq!(std::sync::Arc::strong_count(&value), 1);
+}
