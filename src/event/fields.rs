@@ -1,5 +1,5 @@
-//! The fields of a span or an event as they may be written. Nothing but [`Fields::add_clean`]
-//! makes them of those that were given.
+//! The fields of a span or an event as they may be written. What was given comes in through a
+//! [`Cleaner`], and no other way.
 
 use std::borrow::Cow;
 use std::ops::Range;
