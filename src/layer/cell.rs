@@ -392,6 +392,13 @@ impl Cell {
         self.closed.load(Ordering::Relaxed)
     }
 
+    /// Notes that the span is gone.
+    pub fn end(&self) {
+        if !self.is_closed() {
+            self.closed.store(true, Ordering::Relaxed);
+        }
+    }
+
     /// Whether this is the first to close it.
     pub fn close_first(&self) -> bool {
         !self.closed.swap(true, Ordering::Relaxed)

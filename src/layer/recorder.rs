@@ -310,7 +310,7 @@ impl Recorder {
         }
         self.close(cell, Outcome::Unset);
         // Whatever became of its line: the registry may give its id to another now.
-        cell.close_first();
+        cell.end();
         // A thread may remember the cell for long, but must not keep what is the user's.
         #[cfg(feature = "mirror")]
         if self.context {
