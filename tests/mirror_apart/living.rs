@@ -175,3 +175,21 @@ fn one_that_sends_by_itself_is_left_to_itself_while_it_lives() {
     assert_eq!(mirror(root.path(), &args).objects()[0]["spans"], 2);
     assert_eq!(each_once(&server).len(), 2);
 }
+
+#[test]
+fn a_session_that_is_removed_and_begun_again_is_seen() {
+    let root = recorded(&["main"]);
+    let server = OtlpServer::start();
+    let url = server.url();
+    let mut mirror = Running::start(root.path(), &["mirror", "--endpoint", &url, "--json"]);
+    until_sent(&mut mirror, 2);
+    std::fs::remove_dir_all(root.path().join("sessions/main")).unwrap();
+    let recording = Recording::again(root);
+    record(&recording, "main");
+    until_sent(&mut mirror, 2);
+    // Also by the one that wrote to what was removed.
+    std::fs::remove_dir_all(recording.dir.path().join("sessions/main")).unwrap();
+    record(&recording, "main");
+    until_sent(&mut mirror, 2);
+    assert_eq!(each_once(&server).len(), 6);
+}
