@@ -193,3 +193,30 @@ fn a_session_that_is_removed_and_begun_again_is_seen() {
     until_sent(&mut mirror, 2);
     assert_eq!(each_once(&server).len(), 6);
 }
+
+#[test]
+fn the_last_session_is_the_one_that_was_last_when_the_mirror_began() {
+    if let Some(root) = cli::is_victim() {
+        let (layer, _guard) = spanledger::builder().root(root).build().unwrap();
+        let _default = tracing::subscriber::set_default(tracing_subscriber::registry().with(layer));
+        let run = spans::session_run("ses_killed", "planner").start();
+        drop(spans::tool_call("ls", "call_1").child_of(&run).start());
+        cli::wait_to_be_killed();
+    }
+    let root = tempfile::tempdir().unwrap();
+    let name = "living::the_last_session_is_the_one_that_was_last_when_the_mirror_began";
+    let victim = Victim::start(name, root.path());
+    let server = OtlpServer::start();
+    let url = server.url();
+    let args = ["mirror", "--session", "last", "--endpoint", &url, "--json"];
+    let mut mirror = Running::start(root.path(), &args);
+    until_sent(&mut mirror, 1);
+    let later = Recording::again(root);
+    record(&later, "ses_later");
+    victim.kill();
+    until_sent(&mut mirror, 1);
+    assert_eq!(
+        each_once(&server),
+        ["execute_tool ls", "invoke_agent planner"]
+    );
+}
