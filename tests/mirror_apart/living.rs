@@ -220,3 +220,22 @@ fn the_last_session_is_the_one_that_was_last_when_the_mirror_began() {
         ["execute_tool ls", "invoke_agent planner"]
     );
 }
+
+#[test]
+fn agents_that_come_and_go_in_a_root_that_was_replaced_are_seen() {
+    let root = recorded(&["ses_1"]);
+    let server = OtlpServer::start();
+    let url = server.url();
+    let mut mirror = Running::start(root.path(), &["mirror", "--endpoint", &url, "--json"]);
+    until_sent(&mut mirror, 2);
+    // Nobody tells any more what happens there, as on some file systems nobody ever does.
+    for dir in ["writers", "sessions"] {
+        std::fs::remove_dir_all(root.path().join(dir)).unwrap();
+    }
+    let recording = Recording::again(root);
+    record(&recording, "ses_1");
+    let root = recording.end();
+    until_sent(&mut mirror, 2);
+    assert_eq!(each_once(&server).len(), 4);
+    drop(root);
+}
