@@ -29,9 +29,9 @@ use follow::{Follow, LOOK_EVERY, Next};
 /// interrupted first.
 ///
 /// Where it stopped is kept beside the trace, so it has to be able to write there; or, for a root that
-/// can only be read (a sidecar, an agent's host mounted read-only), in another directory by --state,
-/// and nothing is written into the root. What was sent by those who write there isn't sent again. Spans
-/// that a killed process left open can't be closed then: they are counted, and sent when the agent's
+/// can only be read (a sidecar, an agent's host mounted read-only), in another directory by --state.
+/// What was sent by those who write beside the trace isn't sent again. Spans that a killed process left
+/// open are closed in the trace where that can be written; else they are counted, and sent when the agent's
 /// next start or `spanledger recover` has closed them. A state belongs to the segments it was
 /// made for: used with another root it passes nothing by.
 ///

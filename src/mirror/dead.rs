@@ -52,8 +52,11 @@ fn append(place: &Place, seg: u32, mut note: Value) -> io::Result<()> {
     if let Some(of) = &place.of {
         note["segment"] = of.as_str().into();
     }
-    let mut file = place.create(&file_name(seg), OpenOptions::new().append(true))?;
-    file.write_all(format!("{note}\n").as_bytes())
+    place.write(
+        &file_name(seg),
+        OpenOptions::new().append(true),
+        |mut file| file.write_all(format!("{note}\n").as_bytes()),
+    )
 }
 
 /// What was refused and not taken since.

@@ -239,3 +239,34 @@ fn agents_that_come_and_go_in_a_root_that_was_replaced_are_seen() {
     assert_eq!(each_once(&server).len(), 4);
     drop(root);
 }
+
+#[test]
+fn an_agent_with_an_endpoint_goes_on_with_a_session_that_one_without_left_open() {
+    if let Some(root) = cli::is_victim() {
+        let (layer, _guard) = spanledger::builder().root(root).build().unwrap();
+        let _default = tracing::subscriber::set_default(tracing_subscriber::registry().with(layer));
+        let _run = spans::session_run("ses_1", "killed").start();
+        cli::wait_to_be_killed();
+    }
+    let root = tempfile::tempdir().unwrap();
+    let name =
+        "living::an_agent_with_an_endpoint_goes_on_with_a_session_that_one_without_left_open";
+    Victim::start(name, root.path()).kill();
+    let (of_agent, of_command) = (OtlpServer::start(), OtlpServer::start());
+    let builder = spanledger::builder().root(root.path());
+    let (layer, guard) = builder.otlp_endpoint(of_agent.url()).build().unwrap();
+    let agent = tracing::Dispatch::new(tracing_subscriber::registry().with(layer));
+    tracing::dispatcher::with_default(&agent, || {
+        let run = spans::session_run("ses_1", "planner").start();
+        run.finish(Outcome::Ok);
+    });
+    let url = of_command.url();
+    let args = ["--once", "--any-endpoint", "--endpoint", &url];
+    // What the agent closed for the dead one, in a segment of its own, was recorded for nobody.
+    assert_eq!(mirror(root.path(), &args).objects()[0]["spans"], 1);
+    drop(agent);
+    guard.shutdown().unwrap();
+    assert_eq!(mirror(root.path(), &args).objects()[0]["spans"], 0);
+    assert_eq!(each_once(&of_command), ["invoke_agent killed"]);
+    assert_eq!(each_once(&of_agent), ["invoke_agent planner"]);
+}
