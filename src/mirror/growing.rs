@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use super::others::{Sorter, Whose, found};
+use crate::error::Error;
 use crate::ledger::{Root, segment_name, segments};
 use crate::session::Store;
 
@@ -49,10 +50,14 @@ impl Growing {
     }
 
     /// The sessions that have more to send than at the last look.
-    pub fn look(&mut self, store: &Store) -> io::Result<Vec<PathBuf>> {
+    pub fn look(&mut self, store: &Store) -> Result<Vec<PathBuf>, Error> {
+        let failed = |path: &Path, source| Error::Io {
+            path: path.to_owned(),
+            source,
+        };
         let dirs = match &self.session {
             Some(dir) => vec![dir.clone()],
-            None => store.dirs()?,
+            None => store.dirs().map_err(|error| failed(store.root(), error))?,
         };
         let mut before = std::mem::take(&mut self.known);
         let mut sorter = Sorter::new(&self.root, None);
@@ -60,7 +65,8 @@ impl Growing {
         for dir in dirs {
             let mut session = before.remove(&dir).unwrap_or_default();
             // Removed meanwhile, it has nothing to send.
-            if found(session.look(&dir, &mut sorter))? == Some(true) {
+            let looked = found(session.look(&dir, &mut sorter));
+            if looked.map_err(|error| failed(&dir, error))? == Some(true) {
                 grown.push(dir.clone());
             }
             self.known.insert(dir, session);

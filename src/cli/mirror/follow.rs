@@ -103,7 +103,8 @@ impl Follow {
 
     /// What has grown since the last look.
     fn look(&mut self, store: &Store) -> Result<Vec<PathBuf>, Failed> {
-        let grown = self.growing.look(store)?;
+        let grown = self.growing.look(store);
+        let grown = grown.map_err(|error| Failed::Usage(error.to_string()))?;
         let sessions = store.root().join("sessions");
         let mut wanted: HashSet<_> = self.growing.sessions().map(PathBuf::from).collect();
         wanted.insert(sessions);
