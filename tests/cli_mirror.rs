@@ -354,3 +354,16 @@ fn the_status_says_how_far_behind_it_is() {
     let text = run(root.path(), &["status"]);
     assert!(text.out.contains("mirror"), "{text:?}");
 }
+
+#[test]
+fn a_session_that_can_not_be_read_is_named_also_by_one_that_goes_on() {
+    let root = recorded();
+    let session = root.path().join("sessions/ses_odd");
+    std::fs::create_dir_all(session.join("trace.0001.jsonl")).unwrap();
+    for how in [&["--once"][..], &[]] {
+        let to = ["mirror", "--endpoint", "http://127.0.0.1:1"];
+        let done = run(root.path(), &[&to, how].concat());
+        assert_eq!(done.code, 2, "{done:?}");
+        assert!(done.err.contains(session.to_str().unwrap()), "{done:?}");
+    }
+}

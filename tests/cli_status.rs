@@ -207,3 +207,46 @@ fn a_root_that_is_not_there_has_nothing_running() {
     assert!(done.out.contains("Nothing is running.") && done.out.contains("0 sessions"));
     assert!(!root.exists());
 }
+
+#[test]
+fn the_last_dead_letter_is_the_one_that_came_last_whichever_session_and_segment_it_is_of() {
+    for session in ["ses_1", "ses_2"] {
+        for seg in 1..=2 {
+            let mut root = tempfile::tempdir().unwrap();
+            for _ in 0..2 {
+                let recording = Recording::again(root);
+                recording.run(|| {
+                    for session in ["ses_1", "ses_2"] {
+                        let run = spans::session_run(session, "planner").start();
+                        run.finish(Outcome::Ok);
+                    }
+                });
+                root = recording.end();
+            }
+            for (other, number) in [("ses_1", 1), ("ses_1", 2), ("ses_2", 1), ("ses_2", 2)] {
+                let (day, reason) = match (other, number) == (session, seg) {
+                    true => (2, "too late"),
+                    false => (1, "too early"),
+                };
+                let letter = json!({
+                    "v": 1,
+                    "ts": format!("2026-01-0{day}T00:00:00.000000Z"),
+                    "address": format!("{number}:2"),
+                    "reason": reason,
+                });
+                let dead = format!("sessions/{other}/dead.{number:04}.jsonl");
+                std::fs::write(root.path().join(dead), format!("{letter}\n")).unwrap();
+            }
+            let said = run(root.path(), &["status"]).out;
+            assert!(
+                said.contains("4 dead letters, the last: too late"),
+                "{said}"
+            );
+            let said = run(
+                root.path(),
+                &["mirror", "--status", "--json", "--session", session],
+            );
+            assert_eq!(said.json()["last_dead"]["address"], format!("{seg}:2"));
+        }
+    }
+}

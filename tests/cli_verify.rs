@@ -65,6 +65,50 @@ fn a_span_that_a_server_refused_is_missing_for_that_reason() {
 }
 
 #[test]
+fn what_is_missing_is_judged_by_the_state_of_the_mirror_that_sent_it() {
+    let state = tempfile::tempdir().unwrap();
+    let dir = state.path().to_str().unwrap();
+    let why = |root: &TempDir, state: &[&str]| {
+        let server = OtlpServer::scripted([says(200, "echo"), says(404, "")]);
+        let url = server.url();
+        let args = ["verify", "--tempo", &url, "--wait", "0s", "--json"];
+        let done = run(root.path(), &[&args, state].concat());
+        assert_eq!(done.code, 1, "{done:?}");
+        done.json()["findings"][0]["why"].clone()
+    };
+    let not_sent = "it was not sent yet";
+    for (reply, told) in [
+        (says(200, "{}"), None),
+        (says(400, "odd span"), Some("odd span")),
+    ] {
+        let root = recorded();
+        assert_eq!(why(&root, &["--state", dir]), not_sent);
+        let server = OtlpServer::scripted([reply]);
+        let url = server.url();
+        let args = ["mirror", "--once", "--endpoint", &url, "--state", dir];
+        let done = run(root.path(), &args);
+        assert_eq!(done.code, 0, "{done:?}");
+        let known = why(&root, &["--state", dir]);
+        match told {
+            Some(told) => assert!(known.as_str().unwrap().contains(told), "{known}"),
+            None => assert!(known.is_null(), "{known}"),
+        }
+        assert_eq!(why(&root, &[]), not_sent);
+    }
+}
+
+#[test]
+fn a_directory_that_can_not_be_a_state_is_refused() {
+    let root = recorded();
+    let server = OtlpServer::scripted([says(200, "echo")]);
+    let dir = root.path().to_str().unwrap();
+    let args = ["verify", "--tempo", &server.url(), "--state", dir];
+    let done = run(root.path(), &args);
+    assert_eq!(done.code, 2, "{done:?}");
+    assert!(done.err.contains("it is in the root"), "{done:?}");
+}
+
+#[test]
 fn a_backend_that_fails_is_not_a_backend_that_lacks_spans() {
     for (reply, said) in [
         (says(500, "out of memory"), "500"),

@@ -3,7 +3,7 @@
 mod follow;
 
 use std::io::{self, IsTerminal, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::Args;
@@ -29,9 +29,9 @@ use follow::{Follow, LOOK_EVERY, Next};
 /// interrupted first.
 ///
 /// Where it stopped is kept beside the trace, so it has to be able to write there; or, for a root that
-/// can only be read (a sidecar, an agent's host mounted read-only), in another directory by --state,
-/// and nothing is written into the root. What was sent by those who write there isn't sent again. Spans
-/// that a killed process left open can't be closed then: they are counted, and sent when the agent's
+/// can only be read (a sidecar, an agent's host mounted read-only), in another directory by --state.
+/// What was sent by those who write beside the trace isn't sent again. Spans that a killed process left
+/// open are closed in the trace where that can be written; else they are counted, and sent when the agent's
 /// next start or `spanledger recover` has closed them. A state belongs to the segments it was
 /// made for: used with another root it passes nothing by.
 ///
@@ -79,10 +79,14 @@ impl Mirror {
             return self.show(context);
         }
         let to = self.to()?;
+        // Once: what is the last one may be another tomorrow.
+        let session = self.session.as_deref();
+        let session = session.map(|session| context.store.resolve(session));
+        let session = session.transpose()?;
         if self.once || self.resend {
-            return self.pass(context, &to, &Next::All, &mut None);
+            return self.pass(context, &to, session.as_deref(), &Next::All, &mut None);
         }
-        self.follow(context, &to)
+        self.follow(context, &to, session.as_deref())
     }
 
     fn to(&self) -> Result<Resolved, Failed> {
@@ -105,12 +109,13 @@ impl Mirror {
         &self,
         context: &mut Context,
         to: &Resolved,
+        session: Option<&Path>,
         what: &Next,
         told: &mut Option<u64>,
     ) -> Result<(), Failed> {
         let mut pass = Pass::new(context.store.root(), to.clone()).any_endpoint(self.any_endpoint);
-        if let Some(session) = &self.session {
-            pass = pass.session(context.store.resolve(session)?);
+        if let Some(session) = session {
+            pass = pass.session(session);
         }
         if let Next::Grown(sessions) = what {
             pass = pass.sessions(sessions.clone());
@@ -126,7 +131,7 @@ impl Mirror {
             pass.resend(&mut progress())
         } else {
             if matches!(what, Next::All) {
-                open = recover::quietly(context, self.session.as_deref())?;
+                open = recover::quietly(context, session)?;
             }
             pass.run(&mut progress())
         };
@@ -196,10 +201,13 @@ impl Mirror {
 
     /// Sends whenever there is something to send, until somebody ends it. A request that is cut
     /// short is sent again with the same bytes by whoever comes next.
-    fn follow(&self, context: &mut Context, to: &Resolved) -> Result<(), Failed> {
-        let session = self.session.as_deref();
-        let session = session.map(|session| context.store.resolve(session));
-        let mut follow = Follow::new(&context.store, session.transpose()?, to.linger);
+    fn follow(
+        &self,
+        context: &mut Context,
+        to: &Resolved,
+        session: Option<&Path>,
+    ) -> Result<(), Failed> {
+        let mut follow = Follow::new(&context.store, session.map(PathBuf::from), to.linger);
         let mut next = Next::All;
         let mut said = String::new();
         // That it is at work is told at once, be there nothing to do.
@@ -208,7 +216,7 @@ impl Mirror {
             if matches!(next, Next::All) {
                 follow.begin(&context.store)?;
             }
-            match self.pass(context, to, &next, &mut told) {
+            match self.pass(context, to, session, &next, &mut told) {
                 Ok(()) => {
                     said.clear();
                     next = follow.next(&context.store)?;

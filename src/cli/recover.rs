@@ -163,11 +163,13 @@ fn left_open(context: &Context, entry: &Entry) -> Vec<Closed> {
     left
 }
 
-/// Closes what dead processes left open, of one session or all, and says nothing. How many spans
+/// Closes what dead processes left open, of one session, by its directory, or all, and says nothing. How many spans
 /// could not be closed since nothing may be written there.
-pub(super) fn quietly(context: &Context, session: Option<&str>) -> Result<u64, Failed> {
-    let entries = match session {
-        Some(session) => vec![context.store.glance(&context.store.resolve(session)?)?],
+pub(super) fn quietly(context: &Context, session: Option<&Path>) -> Result<u64, Failed> {
+    let entries = match session.map(|session| context.store.glance(session)) {
+        // Removed meanwhile, it has nothing open.
+        Some(Err(error)) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
+        Some(entry) => vec![entry?],
         None => context.store.list()?,
     };
     let mut guard: Option<Guard> = None;

@@ -1,6 +1,7 @@
 //! `verify`: what a backend really holds, beside the trace.
 
 use std::io::{self, IsTerminal, Write};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
@@ -54,12 +55,16 @@ pub(crate) struct Verify {
     /// Where texts are known to be cut: `max_attribute_bytes` of Tempo, if it isn't 2048
     #[arg(long, value_name = "BYTES")]
     cut_at: Option<usize>,
+    /// Where the mirror keeps how far it got, if by its --state: tells of what is missing whether it
+    /// was sent, or refused
+    #[arg(long, value_name = "DIR")]
+    state: Option<PathBuf>,
     /// A header for every request, `Name: value`; can be given more than once
     #[arg(long, value_name = "HEADER", value_parser = parse_header)]
     header: Vec<(String, String)>,
     /// Whom to trust beside the machine's roots, as PEM; OTEL_EXPORTER_OTLP_CERTIFICATE by default
     #[arg(long, value_name = "FILE")]
-    ca_certificate: Option<std::path::PathBuf>,
+    ca_certificate: Option<PathBuf>,
 }
 
 /// How many findings of a session are shown to people.
@@ -80,6 +85,9 @@ impl Verify {
         asked = asked.wait(Duration::from_nanos(self.wait));
         if let Some(bytes) = self.cut_at {
             asked = asked.cut_at(bytes);
+        }
+        if let Some(state) = &self.state {
+            asked = asked.state(state);
         }
         let (mut wrong, mut damages) = (0, Vec::new());
         for dir in &dirs {

@@ -96,10 +96,10 @@ pub(crate) use past::kind_of;
 pub(crate) use past::lines as whole_lines;
 #[cfg(feature = "cli")]
 pub(crate) use prune::dir_size;
+#[cfg(feature = "cli")]
+pub(crate) use recovery::lock_file;
 #[cfg(feature = "mirror")]
 pub(crate) use recovery::{first_line, left_open_in};
-#[cfg(feature = "cli")]
-pub(crate) use recovery::{lock_file, writer_of};
 pub(crate) use root::{Root, hex_digest, segments};
 #[cfg(feature = "mirror")]
 pub(crate) use root::{make_dir, open_private, segment_name};

@@ -52,19 +52,21 @@ impl Cursor {
     /// Keeps it: in its place, in one write that fits in a sector. A new file for each would cost
     /// more than the spans that are sent meanwhile.
     pub fn write(self, place: &Place, seg: u32) -> io::Result<()> {
-        let mut options = OpenOptions::new();
-        let file = place.create(&file_name(seg), options.truncate(false).write(true))?;
         let Self { offset, sent } = self;
         let (of, width) = match &place.of {
             Some(of) => (format!(",\"segment\":\"{of}\""), WIDTH_OF),
             None => (String::new(), WIDTH),
         };
         let text = format!("{{\"v\":1,\"offset\":{offset},\"sent\":{sent}{of}}}");
-        file.write_all_at(format!("{text:<width$}\n").as_bytes(), 0)?;
-        // Something longer can only stand there if it is not ours.
-        match file.metadata()?.len() > width as u64 + 1 {
-            true => file.set_len(width as u64 + 1),
-            false => Ok(()),
-        }
+        let mut options = OpenOptions::new();
+        options.truncate(false).write(true);
+        place.write(&file_name(seg), &mut options, |file| {
+            file.write_all_at(format!("{text:<width$}\n").as_bytes(), 0)?;
+            // Something longer can only stand there if it is not ours.
+            match file.metadata()?.len() > width as u64 + 1 {
+                true => file.set_len(width as u64 + 1),
+                false => Ok(()),
+            }
+        })
     }
 }

@@ -8,7 +8,7 @@ use std::io::{self, BufRead, BufReader, Write};
 use serde_json::{Value, json};
 
 use super::state::Place;
-use crate::ledger::{time_text, wall_ns};
+use crate::ledger::{parse_time, time_text, wall_ns};
 use crate::reader::Address;
 
 fn file_name(seg: u32) -> String {
@@ -52,8 +52,11 @@ fn append(place: &Place, seg: u32, mut note: Value) -> io::Result<()> {
     if let Some(of) = &place.of {
         note["segment"] = of.as_str().into();
     }
-    let mut file = place.create(&file_name(seg), OpenOptions::new().append(true))?;
-    file.write_all(format!("{note}\n").as_bytes())
+    place.write(
+        &file_name(seg),
+        OpenOptions::new().append(true),
+        |mut file| file.write_all(format!("{note}\n").as_bytes()),
+    )
 }
 
 /// What was refused and not taken since.
@@ -62,6 +65,8 @@ pub(super) struct Letter {
     /// The lines it is about; both the same where it is about one.
     pub from: Address,
     pub to: Address,
+    /// When it was refused, in nanoseconds since 1970; 0 where that isn't said.
+    pub ts: u64,
     /// What the server said.
     pub reason: String,
 }
@@ -73,10 +78,12 @@ impl Letter {
             Some(at) => (at, at),
             None => (at("from")?, at("to")?),
         };
-        let reason = note.get("reason").and_then(Value::as_str);
+        let text = |name: &str| note.get(name).and_then(Value::as_str);
+        let (ts, reason) = (text("ts").and_then(parse_time), text("reason"));
         Some(Self {
             from,
             to,
+            ts: ts.unwrap_or(0),
             reason: reason.unwrap_or_default().to_owned(),
         })
     }

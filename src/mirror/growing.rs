@@ -6,15 +6,16 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use super::others::{Sorter, Whose, found};
-use crate::ledger::{Root, segment_name, segments, writer_of};
+use crate::error::Error;
+use crate::ledger::{Root, segment_name, segments};
 use crate::session::Store;
 
 /// A directory that had changed within this time before it was listed may have changed again without
 /// its time telling.
 const TICK: Duration = Duration::from_secs(2);
 
-/// Costs a look at the time of each session's directory and at the size of each such segment; only
-/// what has come since is read, and of that the first lines.
+/// Costs a look at the time of each session's directory and at the size of each such segment. Only
+/// where a directory has changed or a segment has grown are first lines read.
 #[derive(Debug)]
 pub(crate) struct Growing {
     root: Root,
@@ -27,9 +28,7 @@ pub(crate) struct Growing {
 struct Session {
     /// When its directory had changed last, if that tells whether it has changed since.
     changed: Option<SystemTime>,
-    /// Segments up to this number are known.
-    up_to: u32,
-    /// Those of them that may grow, and that nobody else sends.
+    /// Those that may grow, and that nobody else sends.
     segments: Vec<Segment>,
 }
 
@@ -51,10 +50,14 @@ impl Growing {
     }
 
     /// The sessions that have more to send than at the last look.
-    pub fn look(&mut self, store: &Store) -> io::Result<Vec<PathBuf>> {
+    pub fn look(&mut self, store: &Store) -> Result<Vec<PathBuf>, Error> {
+        let failed = |path: &Path, source| Error::Io {
+            path: path.to_owned(),
+            source,
+        };
         let dirs = match &self.session {
             Some(dir) => vec![dir.clone()],
-            None => store.dirs()?,
+            None => store.dirs().map_err(|error| failed(store.root(), error))?,
         };
         let mut before = std::mem::take(&mut self.known);
         let mut sorter = Sorter::new(&self.root, None);
@@ -62,7 +65,8 @@ impl Growing {
         for dir in dirs {
             let mut session = before.remove(&dir).unwrap_or_default();
             // Removed meanwhile, it has nothing to send.
-            if found(session.look(&dir, &mut sorter))? == Some(true) {
+            let looked = found(session.look(&dir, &mut sorter));
+            if looked.map_err(|error| failed(&dir, error))? == Some(true) {
                 grown.push(dir.clone());
             }
             self.known.insert(dir, session);
@@ -98,11 +102,11 @@ impl Session {
         Ok(grown)
     }
 
-    /// Takes in the segments that have come.
+    /// Takes in the segments that may have come. Their numbers alone don't say: a session that was
+    /// removed and begun again has the same ones.
     fn take_in(&mut self, dir: &Path) -> io::Result<()> {
         for (number, _) in segments(dir)? {
-            if number > self.up_to {
-                self.up_to = number;
+            if self.segments.iter().all(|known| known.number != number) {
                 self.segments.push(Segment {
                     number,
                     size: 0,
@@ -126,17 +130,18 @@ impl Segment {
     fn look(&mut self, dir: &Path, sorter: &mut Sorter<'_>) -> io::Result<Look> {
         let path = dir.join(segment_name(self.number));
         let size = path.metadata()?.len();
-        let more = size > self.size;
-        if self.writer.is_none() && more {
-            self.writer = writer_of(&path)?;
+        // One that has become smaller is another one by the same name.
+        if size != std::mem::replace(&mut self.size, size) {
+            let (whose, first) = sorter.whose(&path)?;
+            self.writer = first.map(|first| first.writer);
+            return Ok(match whose {
+                Whose::Untended => Look::Grown,
+                _ if self.writer.is_none() => Look::Nothing,
+                _ => Look::NoMore,
+            });
         }
-        self.size = size;
         match &self.writer {
             Some(writer) if !sorter.lives(writer) => Ok(Look::NoMore),
-            Some(_) if more => match sorter.whose(&path)?.0 {
-                Whose::Untended => Ok(Look::Grown),
-                _ => Ok(Look::NoMore),
-            },
             _ => Ok(Look::Nothing),
         }
     }

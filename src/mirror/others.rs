@@ -74,7 +74,7 @@ pub(super) struct Sorter<'a> {
 /// What a segment's first line says.
 pub(super) struct First {
     pub session_id: String,
-    writer: String,
+    pub writer: String,
     origin: Result<Origin, NotAnOrigin>,
 }
 

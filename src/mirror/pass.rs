@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use super::config::Resolved;
+use super::dead::Letter;
 use super::letters::letters;
 use super::others::{MirrorLock, Sorter, Whose, found};
 use super::send::{Sender, Sent};
@@ -69,8 +70,20 @@ pub struct Owed {
 pub struct DeadLetter {
     /// Its close line; of a request that was refused in part, the first one's.
     pub address: Address,
+    /// When that was, in nanoseconds since 1970; 0 where it isn't known.
+    pub at: u64,
     /// What the server said, secrets masked.
     pub reason: String,
+}
+
+impl From<Letter> for DeadLetter {
+    fn from(letter: Letter) -> Self {
+        Self {
+            address: letter.from,
+            at: letter.ts,
+            reason: letter.reason,
+        }
+    }
 }
 
 impl Pass {
@@ -271,12 +284,7 @@ fn owed_by(state: &State, store: &Store, session: &Path) -> io::Result<Owed> {
         owed.sent += cursor.sent;
         let letters = state.letters(session, seg)?;
         owed.dead_letters += letters.len() as u64;
-        if let Some(last) = letters.into_iter().next_back() {
-            owed.last_dead = Some(DeadLetter {
-                address: last.from,
-                reason: last.reason,
-            });
-        }
+        owed.last_dead = last(owed.last_dead, letters.into_iter().map(DeadLetter::from));
         let living = [Whose::Living, Whose::Untended];
         owed.live += u64::from(living.contains(&sorter.whose(&path)?.0));
         let marker = marker(&root, session, seg);
@@ -303,7 +311,7 @@ pub fn owed_in(store: &Store) -> io::Result<Owed> {
             sum.bytes += if owed.marked > 0 { owed.bytes } else { 0 };
             sum.sent += owed.sent;
             sum.dead_letters += owed.dead_letters;
-            sum.last_dead = owed.last_dead.or(sum.last_dead);
+            sum.last_dead = last(sum.last_dead, owed.last_dead);
             sum.live += owed.live;
             sum.marked += owed.marked;
             sum.since = [sum.since, owed.since.filter(|_| owed.marked > 0)]
@@ -313,6 +321,14 @@ pub fn owed_in(store: &Store) -> io::Result<Owed> {
         }
     }
     Ok(sum)
+}
+
+/// The one that came last: neither segments nor sessions are in the order in which servers refuse.
+fn last(
+    one: Option<DeadLetter>,
+    others: impl IntoIterator<Item = DeadLetter>,
+) -> Option<DeadLetter> {
+    one.into_iter().chain(others).max_by_key(|letter| letter.at)
 }
 
 fn has_letters(session: &Path) -> io::Result<bool> {

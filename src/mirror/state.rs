@@ -44,25 +44,36 @@ impl Place {
 
     /// Opens a file to be read.
     pub fn open(&self, name: &str) -> io::Result<File> {
-        open_private(&self.dir.join(name), OpenOptions::new().read(true))
+        let path = self.dir.join(name);
+        let opened = open_private(&path, OpenOptions::new().read(true));
+        opened.map_err(|error| self.named(&path, error))
     }
 
-    /// Opens a file to be written. A session's own directory is not made again: who removed that
+    /// Opens a file and writes to it. A session's own directory is not made again: who removed that
     /// removed the session.
-    pub fn create(&self, name: &str, options: &mut OpenOptions) -> io::Result<File> {
+    pub fn write(
+        &self,
+        name: &str,
+        options: &mut OpenOptions,
+        write: impl FnOnce(File) -> io::Result<()>,
+    ) -> io::Result<()> {
         let path = self.dir.join(name);
-        let opened = open_private(&path, options.create(true));
-        if self.of.is_none() {
-            return opened;
-        }
-        let opened = match opened {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+        let opened = match open_private(&path, options.create(true)) {
+            Err(error) if self.of.is_some() && error.kind() == io::ErrorKind::NotFound => {
                 make_dir(&self.dir).and_then(|()| open_private(&path, options))
             }
             opened => opened,
         };
-        // Who asked names the session, which is elsewhere.
-        opened.map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", path.display())))
+        let written = opened.and_then(write);
+        written.map_err(|error| self.named(&path, error))
+    }
+
+    /// Who asked names the session, which may be elsewhere.
+    fn named(&self, path: &Path, error: io::Error) -> io::Error {
+        match &self.of {
+            Some(_) => io::Error::new(error.kind(), format!("{}: {error}", path.display())),
+            None => error,
+        }
     }
 }
 

@@ -175,3 +175,98 @@ fn one_that_sends_by_itself_is_left_to_itself_while_it_lives() {
     assert_eq!(mirror(root.path(), &args).objects()[0]["spans"], 2);
     assert_eq!(each_once(&server).len(), 2);
 }
+
+#[test]
+fn a_session_that_is_removed_and_begun_again_is_seen() {
+    let root = recorded(&["main"]);
+    let server = OtlpServer::start();
+    let url = server.url();
+    let mut mirror = Running::start(root.path(), &["mirror", "--endpoint", &url, "--json"]);
+    until_sent(&mut mirror, 2);
+    std::fs::remove_dir_all(root.path().join("sessions/main")).unwrap();
+    let recording = Recording::again(root);
+    record(&recording, "main");
+    until_sent(&mut mirror, 2);
+    // Also by the one that wrote to what was removed.
+    std::fs::remove_dir_all(recording.dir.path().join("sessions/main")).unwrap();
+    record(&recording, "main");
+    until_sent(&mut mirror, 2);
+    assert_eq!(each_once(&server).len(), 6);
+}
+
+#[test]
+fn the_last_session_is_the_one_that_was_last_when_the_mirror_began() {
+    if let Some(root) = cli::is_victim() {
+        let (layer, _guard) = spanledger::builder().root(root).build().unwrap();
+        let _default = tracing::subscriber::set_default(tracing_subscriber::registry().with(layer));
+        let run = spans::session_run("ses_killed", "planner").start();
+        drop(spans::tool_call("ls", "call_1").child_of(&run).start());
+        cli::wait_to_be_killed();
+    }
+    let root = tempfile::tempdir().unwrap();
+    let name = "living::the_last_session_is_the_one_that_was_last_when_the_mirror_began";
+    let victim = Victim::start(name, root.path());
+    let server = OtlpServer::start();
+    let url = server.url();
+    let args = ["mirror", "--session", "last", "--endpoint", &url, "--json"];
+    let mut mirror = Running::start(root.path(), &args);
+    until_sent(&mut mirror, 1);
+    let later = Recording::again(root);
+    record(&later, "ses_later");
+    victim.kill();
+    until_sent(&mut mirror, 1);
+    assert_eq!(
+        each_once(&server),
+        ["execute_tool ls", "invoke_agent planner"]
+    );
+}
+
+#[test]
+fn agents_that_come_and_go_in_a_root_that_was_replaced_are_seen() {
+    let root = recorded(&["ses_1"]);
+    let server = OtlpServer::start();
+    let url = server.url();
+    let mut mirror = Running::start(root.path(), &["mirror", "--endpoint", &url, "--json"]);
+    until_sent(&mut mirror, 2);
+    // Nobody tells any more what happens there, as on some file systems nobody ever does.
+    for dir in ["writers", "sessions"] {
+        std::fs::remove_dir_all(root.path().join(dir)).unwrap();
+    }
+    let recording = Recording::again(root);
+    record(&recording, "ses_1");
+    let root = recording.end();
+    until_sent(&mut mirror, 2);
+    assert_eq!(each_once(&server).len(), 4);
+    drop(root);
+}
+
+#[test]
+fn an_agent_with_an_endpoint_goes_on_with_a_session_that_one_without_left_open() {
+    if let Some(root) = cli::is_victim() {
+        let (layer, _guard) = spanledger::builder().root(root).build().unwrap();
+        let _default = tracing::subscriber::set_default(tracing_subscriber::registry().with(layer));
+        let _run = spans::session_run("ses_1", "killed").start();
+        cli::wait_to_be_killed();
+    }
+    let root = tempfile::tempdir().unwrap();
+    let name =
+        "living::an_agent_with_an_endpoint_goes_on_with_a_session_that_one_without_left_open";
+    Victim::start(name, root.path()).kill();
+    let (of_agent, of_command) = (OtlpServer::start(), OtlpServer::start());
+    let builder = spanledger::builder().root(root.path());
+    let (layer, guard) = builder.otlp_endpoint(of_agent.url()).build().unwrap();
+    let agent = tracing::Dispatch::new(tracing_subscriber::registry().with(layer));
+    tracing::dispatcher::with_default(&agent, || {
+        let run = spans::session_run("ses_1", "planner").start();
+        run.finish(Outcome::Ok);
+    });
+    let url = of_command.url();
+    let args = ["--once", "--any-endpoint", "--endpoint", &url];
+    // What the agent closed for the dead one, in a segment of its own, was recorded for nobody.
+    assert_eq!(mirror(root.path(), &args).objects()[0]["spans"], 1);
+    drop(agent);
+    guard.shutdown().unwrap();
+    assert_eq!(mirror(root.path(), &args).objects()[0]["spans"], 0);
+    assert_eq!(each_once(&of_command), ["invoke_agent killed"]);
+    assert_eq!(each_once(&of_agent), ["invoke_agent planner"]);
+}

@@ -2,8 +2,9 @@
 
 use std::path::Path;
 
-use crate::mount::{ReadOnly, is_root};
-use crate::scene::{everything, mirror, recorded};
+use crate::mount::{ReadOnly, Tmpfs, is_root};
+use crate::otlp_server::OtlpServer;
+use crate::scene::{everything, mirror, recorded, send};
 use crate::skipped::skipped;
 
 /// What is said of a state, by all that use one.
@@ -97,4 +98,25 @@ fn one_that_can_not_be_written_is_named() {
         &view.path().join("new"),
         "Read-only file system",
     );
+}
+
+#[test]
+fn one_that_is_full_is_named_and_not_the_root() {
+    let root = recorded(&["ses_1"]);
+    let state = tempfile::tempdir().unwrap();
+    let Some(disk) = Tmpfs::mount(state.path(), 16 << 10) else {
+        return skipped("nothing can be mounted here");
+    };
+    let ballast = disk.fill();
+    let server = OtlpServer::start();
+    let (url, dir) = (server.url(), state.path().to_str().unwrap());
+    let done = mirror(root.path(), &["--once", "--endpoint", &url, "--state", dir]);
+    assert_eq!(done.code, 2, "{done:?}");
+    let cursor = state.path().join("sessions/ses_1/trace.0001.cursor");
+    assert!(done.err.contains(cursor.to_str().unwrap()), "{done:?}");
+    assert!(done.err.contains("No space left"), "{done:?}");
+    // What isn't known to be sent is sent again.
+    std::fs::remove_file(ballast).unwrap();
+    assert_eq!(send(root.path(), state.path(), &server)["spans"], 2);
+    assert_eq!(send(root.path(), state.path(), &server)["requests"], 0);
 }

@@ -3,8 +3,8 @@
 
 use std::collections::{BTreeSet, HashSet};
 use std::io;
-use std::path::PathBuf;
-use std::time::{Duration, Instant};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant, SystemTime};
 
 use super::super::context::Failed;
 use crate::mirror::Growing;
@@ -30,8 +30,8 @@ pub(super) struct Follow {
     writers: BTreeSet<String>,
     /// How long more is waited for, so that a request is worth its while.
     linger: Duration,
-    /// There was no writer ever: a directory that isn't there can't be watched.
-    unwatched: bool,
+    /// When the directory of the writers had changed last; `None` while there was none.
+    changed: Option<SystemTime>,
 }
 
 impl Follow {
@@ -42,14 +42,16 @@ impl Follow {
             growing: Growing::new(store, session),
             writers: BTreeSet::new(),
             linger,
-            unwatched: false,
+            changed: None,
         }
     }
 
     /// Before everything is sent: what happens during that is seen after it.
     pub fn begin(&mut self, store: &Store) -> Result<(), Failed> {
+        let dir = store.root().join("writers");
+        self.watch.dir(&dir);
+        self.changed = changed(&dir);
         self.writers = writers(store)?;
-        self.unwatched = !self.watch.dir(&store.root().join("writers"));
         self.look(store)?;
         Ok(())
     }
@@ -60,9 +62,14 @@ impl Follow {
         let real = dir.canonicalize().unwrap_or_else(|_| dir.clone());
         loop {
             let told = self.watch.wait(Instant::now() + LOOK_EVERY, false);
+            let before = std::mem::replace(&mut self.changed, changed(&dir));
             let living = writers(store)?;
             let gone = |writer: &String| !living.contains(writer);
-            if self.writers.iter().any(gone) || self.unwatched && dir.is_dir() {
+            // One that isn't there can't be watched.
+            let made = before.is_none() && self.changed.is_some();
+            // Somebody came and went, and the file system may not have told.
+            let passed = before != self.changed && living.is_subset(&self.writers);
+            if self.writers.iter().any(gone) || made || passed {
                 return Ok(Next::All);
             }
             if let Some(told) = &told {
@@ -96,7 +103,8 @@ impl Follow {
 
     /// What has grown since the last look.
     fn look(&mut self, store: &Store) -> Result<Vec<PathBuf>, Failed> {
-        let grown = self.growing.look(store)?;
+        let grown = self.growing.look(store);
+        let grown = grown.map_err(|error| Failed::Usage(error.to_string()))?;
         let sessions = store.root().join("sessions");
         let mut wanted: HashSet<_> = self.growing.sessions().map(PathBuf::from).collect();
         wanted.insert(sessions);
@@ -111,6 +119,10 @@ impl Follow {
         }
         Ok(grown)
     }
+}
+
+fn changed(dir: &Path) -> Option<SystemTime> {
+    dir.metadata().and_then(|meta| meta.modified()).ok()
 }
 
 /// The writers that live.

@@ -48,7 +48,7 @@ struct Unsent {
 }
 
 impl Index {
-    pub fn read(session: &Path) -> io::Result<Self> {
+    pub fn read(session: &Path, state: &State) -> io::Result<Self> {
         let mut index = Self {
             session_id: String::new(),
             traces: BTreeMap::new(),
@@ -95,7 +95,7 @@ impl Index {
                     opened.insert(id);
                 }
             }
-            index.unsent.insert(seg, Unsent::read(session, seg)?);
+            index.unsent.insert(seg, Unsent::read(session, state, seg)?);
         }
         index.open = opened.iter().filter(|id| !closed.contains_key(*id)).count() as u64;
         for ((trace, _), place) in closed {
@@ -153,8 +153,7 @@ impl Index {
 }
 
 impl Unsent {
-    fn read(session: &Path, seg: u32) -> io::Result<Self> {
-        let state = State::default();
+    fn read(session: &Path, state: &State, seg: u32) -> io::Result<Self> {
         let letters = state.letters(session, seg)?;
         // Of a request that was refused in part nobody said which.
         let refused = letters

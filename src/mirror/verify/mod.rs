@@ -12,7 +12,7 @@ mod held;
 mod otlp;
 
 use std::collections::HashSet;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use http::StatusCode;
@@ -25,6 +25,7 @@ use self::expected::Index;
 pub use self::finding::{Finding, What};
 pub use self::held::Held;
 use super::config::{Otlp, Protocol, Resolved};
+use super::state::State;
 use super::transport::Fetch;
 use crate::error::Error;
 use crate::reader::Damage;
@@ -128,6 +129,7 @@ pub struct Verify {
     shown: String,
     cut_at: Option<usize>,
     deadline: Instant,
+    state: State,
     fetch: Fetch,
     runtime: Runtime,
 }
@@ -173,6 +175,7 @@ impl Verify {
             shown,
             cut_at: (backend == Backend::Tempo).then_some(TEMPO_CUTS_AT),
             deadline: Instant::now(),
+            state: State::default(),
             fetch,
             runtime,
         })
@@ -194,6 +197,16 @@ impl Verify {
         self
     }
 
+    /// Where a mirror keeps how far it got if not beside the trace, see [`Pass::state`]: what is missing
+    /// is said to be not sent, or refused, by that, too.
+    ///
+    /// [`Pass::state`]: crate::mirror::Pass::state
+    #[must_use]
+    pub fn state(mut self, dir: impl Into<PathBuf>) -> Self {
+        self.state = State::in_dir(dir.into());
+        self
+    }
+
     /// Who is asked, without credentials.
     pub fn shown(&self) -> &str {
         &self.shown
@@ -209,7 +222,11 @@ impl Verify {
             path: dir.as_ref().to_owned(),
             source,
         };
-        let mut index = Index::read(dir.as_ref()).map_err(failed)?;
+        // The root has its sessions in a directory of theirs.
+        if let Some(root) = dir.as_ref().ancestors().nth(2) {
+            self.state.check(root)?;
+        }
+        let mut index = Index::read(dir.as_ref(), &self.state).map_err(failed)?;
         let traces = std::mem::take(&mut index.traces);
         let mut report = Report {
             session_id: index.session_id.clone(),
