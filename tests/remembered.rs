@@ -2,9 +2,14 @@
 
 mod support;
 
+use std::cell::RefCell;
+use std::fmt;
+use std::path::Path;
+
+use spanledger::{Outcome, SpanExt};
 use support::{LineExt, Recording};
 use tracing::Span;
-use tracing::field::Empty;
+use tracing::field::{Empty, debug};
 use tracing::info_span;
 
 fn call(id: &str) -> Span {
@@ -118,4 +123,88 @@ fn a_span_closed_on_another_thread_is_closed_with_what_this_one_recorded() {
     let moved = trace.find("tool_result", "tool_call_id", "moved");
     assert_eq!(moved.text("result"), "of here");
     assert_eq!(trace.all("tool_result").len(), 2);
+}
+
+fn open_files(under: &Path) -> usize {
+    let files = std::fs::read_dir("/proc/self/fd").unwrap();
+    let paths = files.filter_map(|file| std::fs::read_link(file.ok()?.path()).ok());
+    paths.filter(|path| path.starts_with(under)).count()
+}
+
+#[test]
+fn a_ledger_that_has_ended_holds_no_file_open_though_a_thread_remembers_its_spans() {
+    let recording = Recording::new();
+    recording.run(|| {
+        let run = run_with_calls();
+        let last = run.in_scope(|| call("moved"));
+        std::thread::scope(|scope| scope.spawn(move || drop((last, run))).join().unwrap());
+    });
+    assert_ne!(open_files(recording.dir.path()), 0);
+    let dir = recording.end();
+    assert_eq!(open_files(dir.path()), 0);
+}
+
+/// Says something of a span when it is dropped.
+struct LastWords(Span);
+
+impl Drop for LastWords {
+    fn drop(&mut self) {
+        self.0.record("result", "at the end");
+    }
+}
+
+thread_local! {
+    static FIRST: RefCell<Option<LastWords>> = const { RefCell::new(None) };
+    static SECOND: RefCell<Option<LastWords>> = const { RefCell::new(None) };
+}
+
+#[test]
+fn what_is_said_of_a_span_while_its_thread_ends_is_recorded_whatever_the_thread_has_forgotten() {
+    let recording = Recording::new();
+    let dispatch = recording.dispatch.clone();
+    let thread = std::thread::spawn(move || {
+        // One is dropped before and one after what the thread remembers.
+        FIRST.with(|_| ());
+        let _default = tracing::dispatcher::set_default(&dispatch);
+        FIRST.set(Some(LastWords(call("first"))));
+        SECOND.set(Some(LastWords(call("second"))));
+    });
+    thread.join().unwrap();
+    let trace = recording.trace();
+    for id in ["first", "second"] {
+        let closed = trace.find("tool_result", "tool_call_id", id);
+        assert_eq!(closed.text("result"), "at the end");
+    }
+}
+
+/// A value that does something with its own span while it is spelled.
+struct Meddling<'a>(&'a Span, fn(&Span));
+
+impl fmt::Debug for Meddling<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.1(self.0);
+        f.write_str("spelled")
+    }
+}
+
+#[test]
+fn a_value_may_do_anything_with_its_own_span_while_it_is_spelled() {
+    let recording = Recording::new();
+    let meddle = |what: fn(&Span)| {
+        recording.run(|| {
+            let span = call("meddled with");
+            span.record("result", debug(Meddling(&span, what)));
+        });
+    };
+    meddle(|span| _ = span.record("result", "by itself"));
+    meddle(|span| span.in_scope(|| drop(call("inside"))));
+    meddle(|span| span.finish(Outcome::Ok));
+    let trace = recording.trace();
+    assert_eq!(trace.one("span_update").text("result"), "spelled");
+    let closed = trace.all("tool_result");
+    let results = closed.iter().map(|line| line.get("result").as_str());
+    assert_eq!(
+        results.collect::<Vec<_>>(),
+        [Some("spelled"), None, Some("spelled"), None]
+    );
 }

@@ -21,15 +21,6 @@ pub(crate) struct Cleaner<'a> {
 }
 
 impl Cleaner<'_> {
-    /// A field's name as it may be written. A name in the program's text is no secret; one that
-    /// was made while it ran can be anything.
-    fn key<'a>(&mut self, key: &'a Cow<'static, str>) -> Cow<'a, str> {
-        match key {
-            Cow::Borrowed(name) => Cow::Borrowed(name),
-            Cow::Owned(name) => self.redactor.text(name, &mut self.tally),
-        }
-    }
-
     fn value(&mut self, key: &str, form: RawForm, text: &str, out: &mut Vec<u8>) {
         self.value_of(key, self.redactor.field(key), form, text, out);
     }
@@ -168,6 +159,9 @@ impl Fields {
         usage
     }
 
+    /// Adds a field under its name as it may be written. A name in the program's text is no secret;
+    /// one that was made while it ran can be anything.
+    #[allow(clippy::ptr_arg)]
     fn add_value(
         &mut self,
         key: &Cow<'static, str>,
@@ -177,10 +171,10 @@ impl Fields {
         cleaner: &mut Cleaner<'_>,
     ) {
         let known = cleaner.redactor.field(key);
-        let start = if known.is_plain() {
-            self.write_plain_key(key)
-        } else {
-            self.write_key(&cleaner.key(key))
+        let start = match key {
+            _ if known.is_plain() => self.write_plain_key(key),
+            Cow::Borrowed(name) => self.write_key(name),
+            Cow::Owned(name) => self.write_key(&cleaner.redactor.text(name, &mut cleaner.tally)),
         };
         self.write_value(start, at_once, |out| {
             cleaner.value_of(key, known, form, text, out);

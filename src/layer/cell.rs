@@ -116,7 +116,8 @@ impl<T> Decided<T> {
     }
 }
 
-/// An agent span, kept in the registry's extensions for as long as the span lives.
+/// An agent span, kept in the registry's extensions for as long as the span lives. A thread that
+/// remembers it may keep it for longer.
 #[derive(Debug)]
 pub(crate) struct Cell {
     /// Not known yet of a recognised span that has not said what it is.
@@ -268,12 +269,12 @@ impl Cell {
         let Some(Place::Span(spot)) = self.place() else {
             return None;
         };
-        // Made before the lock is taken: the API may run what is somebody else's.
+        // Made before the lock is taken, and dropped after: both may run what is somebody else's.
         let context = crate::otel::context_here(recorder, spot);
-        Some(match self.lock_context() {
-            Some(mut kept) => kept.get_or_insert(context).clone(),
-            None => context,
-        })
+        if let Some(mut kept) = self.lock_context() {
+            return Some(kept.get_or_insert_with(|| context.clone()).clone());
+        }
+        Some(context)
     }
 
     /// The same, if it was needed before.
@@ -289,10 +290,14 @@ impl Cell {
         drop(context);
     }
 
-    /// Nobody waits for it: in a forked child, whoever held it may be gone. Where it can't be had,
-    /// the same is made anew.
+    /// It is held for no longer than a copy takes. A forked child does not wait for it: whoever held
+    /// it may be gone. Where it can't be had, one is made anew.
     #[cfg(feature = "mirror")]
     fn lock_context(&self) -> Option<std::sync::MutexGuard<'_, Option<opentelemetry::Context>>> {
+        if self.generation == crate::ledger::fork_generation() {
+            let kept = self.context.lock();
+            return Some(kept.unwrap_or_else(PoisonError::into_inner));
+        }
         match self.context.try_lock() {
             Ok(kept) => Some(kept),
             Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),

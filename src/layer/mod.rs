@@ -18,7 +18,7 @@ use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Subscriber};
 use tracing_subscriber::filter::Filtered;
 use tracing_subscriber::layer::Context;
-use tracing_subscriber::registry::LookupSpan;
+use tracing_subscriber::registry::{LookupSpan, SpanRef};
 
 pub use filter::LedgerFilter;
 
@@ -27,6 +27,8 @@ pub(crate) use bridge::{Handoff, Op, hand_over, on_current, on_span};
 pub(crate) use cell::Spot;
 pub(crate) use cell::{Parent, Place};
 pub(crate) use filter::Choose;
+#[cfg(feature = "mirror")]
+pub(crate) use last::Key;
 pub(crate) use last::Registrar;
 pub(crate) use recorder::{Located, Recorder};
 pub(crate) use settle::Roots;
@@ -109,13 +111,17 @@ where
         }
     }
 
+    /// A copy: what is done with it must not happen while the registry holds it borrowed.
+    fn cell_of(span: &SpanRef<'_, S>) -> Option<Arc<Cell>> {
+        span.extensions().get::<Arc<Cell>>().cloned()
+    }
+
     fn cell(&self, ctx: &Context<'_, S>, id: &Id) -> Option<Arc<Cell>> {
         let key = self.recorder.registrar.key(id);
         if let Some(cell) = last::find(key) {
             return Some(cell);
         }
-        let span = ctx.span(id)?;
-        let cell = span.extensions().get::<Arc<Cell>>().cloned()?;
+        let cell = Self::cell_of(&ctx.span(id)?)?;
         last::remember(key, &cell);
         Some(cell)
     }
@@ -139,11 +145,6 @@ where
         }
     }
 
-    #[cfg(feature = "mirror")]
-    fn context_key(&self, id: &Id) -> (usize, u64) {
-        (Arc::as_ptr(&self.recorder).addr(), id.into_u64())
-    }
-
     /// Makes an agent span current for the OpenTelemetry API.
     #[cfg(feature = "mirror")]
     fn enter_context(&self, cell: &Cell, id: &Id) {
@@ -154,7 +155,7 @@ where
 
     #[cfg(feature = "mirror")]
     fn attach(&self, context: opentelemetry::Context, id: &Id) {
-        crate::otel::attach(self.context_key(id), context);
+        crate::otel::attach(self.recorder.registrar.key(id), context);
         #[cfg(feature = "neighbour")]
         if !self.asked.load(Ordering::Relaxed) && !self.asked.swap(true, Ordering::Relaxed) {
             let dispatch = self.dispatch.get().and_then(|dispatch| dispatch.upgrade());
@@ -181,10 +182,10 @@ where
         };
         // Nearly always: an agent span that is open.
         if let Some(span) = &around
-            && let Some(cell) = span.extensions().get::<Arc<Cell>>()
+            && let Some(cell) = Self::cell_of(span)
             && let Some(place) = cell.place()
         {
-            last::remember_around(self.recorder.registrar.key(&span.id()), cell);
+            last::remember_around(self.recorder.registrar.key(&span.id()), &cell);
             return Parent::Place(place.clone());
         }
         let near = walk(around, |outermost| {
@@ -465,7 +466,7 @@ where
     #[cfg(feature = "mirror")]
     fn on_exit(&self, id: &Id, _: Context<'_, S>) {
         if self.recorder.context && !self.second {
-            crate::otel::detach(self.context_key(id));
+            crate::otel::detach(self.recorder.registrar.key(id));
         }
     }
 

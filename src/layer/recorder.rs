@@ -260,7 +260,7 @@ impl Recorder {
         })
     }
 
-    /// The same on a span that has been opened.
+    /// What is recorded on a span that has been opened.
     pub fn record_at(
         &self,
         log: &Arc<SessionLog>,

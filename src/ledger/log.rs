@@ -125,7 +125,8 @@ struct State {
     /// What is to be said of sending in the segment that takes up what a dead writer left.
     recovering: Option<Option<Arc<str>>>,
     common: Common,
-    /// How long the line was that was appended last, whatever came after it by itself.
+    /// How long the line was that was appended last, whatever came after it by itself. A line that
+    /// was lost takes no room.
     line_size: usize,
 }
 

@@ -288,6 +288,9 @@ impl Drop for Ledger {
             }
             #[cfg(feature = "mirror")]
             core.outbox.stop(std::time::Instant::now());
+            // A log may be kept for longer, by a thread that remembers a span or by a context.
+            let sessions = core.sessions.lock().unwrap_or_else(PoisonError::into_inner);
+            sessions.values().for_each(|log| _ = log.close_file());
         } else {
             Box::leak(core);
         }

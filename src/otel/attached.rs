@@ -10,9 +10,7 @@ use std::mem::ManuallyDrop;
 use opentelemetry::{Context, ContextGuard};
 
 use super::quietly;
-
-/// Which span of which ledger: ids of spans are a subscriber's own.
-pub(crate) type Key = (usize, u64);
+use crate::layer::Key;
 
 thread_local! {
     static ATTACHED: RefCell<Vec<(Key, ManuallyDrop<ContextGuard>)>> =

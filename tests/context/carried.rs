@@ -168,3 +168,23 @@ fn a_users_value_goes_with_the_span_though_the_thread_that_made_it_makes_no_othe
     });
     assert_eq!(std::sync::Arc::strong_count(&value), 1);
 }
+
+#[test]
+fn a_span_that_several_threads_enter_at_once_has_the_values_it_was_made_with_on_each() {
+    let recording = with_context();
+    let call = recording.run(|| {
+        let _context = Context::current_with_value(Tenant(7)).attach();
+        spans::tool_call("fetch", "c1").start()
+    });
+    let enter = || {
+        recording.run(|| {
+            (0..100_000)
+                .all(|_| call.in_scope(|| Context::map_current(|c| c.get() == Some(&Tenant(7)))))
+        })
+    };
+    let same = std::thread::scope(|scope| {
+        let threads = [(); 4].map(|()| scope.spawn(enter));
+        threads.map(|thread| thread.join().unwrap())
+    });
+    assert_eq!(same, [true; 4]);
+}

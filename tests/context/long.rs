@@ -323,3 +323,31 @@ fn a_session_of_several_traces_reads_as_one() {
     let its_turn = (IdOf::Trace, Some(3));
     assert!(found.iter().all(|found| *found == its_turn));
 }
+
+#[test]
+fn what_could_not_be_written_does_not_make_a_trace_long() {
+    let recording = Recording::with(|builder| builder.trace_limits(1_000_000, HOUR));
+    let session = recording.dir.path().join("sessions/s");
+    let tools = |count, size| {
+        for _ in 0..count {
+            let args = json!({"text": "x".repeat(size)});
+            drop(spans::tool_call("write", "c1").args(args).start());
+        }
+    };
+    recording.run(|| {
+        let _run = spans::session_run("s", "planner").start().entered();
+        std::fs::remove_dir_all(&session).unwrap();
+        std::fs::write(&session, "in the way").unwrap();
+        // Until it is noticed, lines go to the file that has no name any more.
+        tools(35, 8_000);
+        assert_ne!(recording.guard.health().failed, 0);
+        tools(100, 10);
+        std::fs::remove_file(&session).unwrap();
+        // The back-off is no longer than this.
+        std::thread::sleep(Duration::from_millis(1_050));
+        drop(spans::session_turn().trigger("a").start());
+    });
+    let trace = recording.trace();
+    let run = trace.find("session_end", "session_id", "s");
+    assert_eq!(turn(&trace, "a").trace_id, run.trace_id);
+}

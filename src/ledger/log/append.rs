@@ -94,7 +94,6 @@ impl SessionLog {
             .and_then(|()| self.put(core, state, about, &write));
         match done {
             Ok(size) => {
-                state.line_size = size;
                 Counters::add(&core.counters.written, 1);
                 if self.implicit.is_some() {
                     Counters::add(&core.counters.orphaned, 1);
@@ -108,9 +107,11 @@ impl SessionLog {
                 if state.owes_recovery.is_some_and(|at| at <= steady_ns()) {
                     self.recover_locked(core, state);
                 }
+                state.line_size = size;
                 true
             }
             Err(lost) => {
+                state.line_size = 0;
                 if lost.whole {
                     // There but for its newline: no gap, and nothing to be said late.
                     if let Some(segment) = &mut state.segment {
