@@ -355,15 +355,44 @@ fn the_status_says_how_far_behind_it_is() {
     assert!(text.out.contains("mirror"), "{text:?}");
 }
 
-#[test]
-fn a_session_that_can_not_be_read_is_named_also_by_one_that_goes_on() {
-    let root = recorded();
-    let session = root.path().join("sessions/ses_odd");
+/// A session whose segment is no file, first among all by its name.
+fn add_unreadable(root: &std::path::Path) -> String {
+    let session = root.join("sessions/a");
     std::fs::create_dir_all(session.join("trace.0001.jsonl")).unwrap();
-    for how in [&["--once"][..], &[]] {
-        let to = ["mirror", "--endpoint", "http://127.0.0.1:1"];
-        let done = run(root.path(), &[&to, how].concat());
-        assert_eq!(done.code, 2, "{done:?}");
-        assert!(done.err.contains(session.to_str().unwrap()), "{done:?}");
-    }
+    session.to_str().unwrap().to_owned()
+}
+
+#[test]
+fn a_session_that_can_not_be_read_is_named_and_the_others_are_sent() {
+    let root = recorded();
+    let session = add_unreadable(root.path());
+    let server = OtlpServer::start();
+    let url = server.url();
+    let once = ["mirror", "--once", "--endpoint", &url, "--json"];
+    let done = run(root.path(), &once);
+    assert_eq!(done.code, 3, "{done:?}");
+    assert!(done.err.contains(&session), "{done:?}");
+    let told = &done.objects()[0];
+    assert_eq!(told["spans"], 1);
+    assert_eq!(told["unreadable"][0]["dir"], *session);
+    assert_eq!(server.received().len(), 1);
+}
+
+#[test]
+fn one_that_goes_on_passes_a_session_by_that_can_not_be_read() {
+    let root = recorded();
+    add_unreadable(root.path());
+    let server = OtlpServer::start();
+    let url = server.url();
+    let args = ["mirror", "--endpoint", &url, "--json"];
+    let mut mirror = Running::start(root.path(), &args);
+    mirror.until("\"spans\":1");
+    let recording = Recording::again(root);
+    recording.run(|| {
+        let run = spans::session_run("ses_2", "planner").start();
+        run.finish(Outcome::Ok);
+    });
+    let _root = recording.end();
+    mirror.until("\"spans\":1");
+    assert_eq!(server.received().len(), 2);
 }

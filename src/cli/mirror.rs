@@ -2,6 +2,7 @@
 
 mod follow;
 
+use std::collections::HashSet;
 use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -14,6 +15,7 @@ use super::recover;
 use crate::Error;
 use crate::ledger::time_text;
 use crate::mirror::{Otlp, Owed, Pass, Resolved, Sent, owed, owed_with_state};
+use crate::session::Unreadable;
 use crate::view::text::{duration, line, pad, pad_left, plural, size, thousands};
 use follow::{Follow, LOOK_EVERY, Next};
 
@@ -84,7 +86,8 @@ impl Mirror {
         let session = session.map(|session| context.store.resolve(session));
         let session = session.transpose()?;
         if self.once || self.resend {
-            return self.pass(context, &to, session.as_deref(), &Next::All, &mut None);
+            let unreadable = self.pass(context, &to, session.as_deref(), &Next::All, &mut None)?;
+            return context.unreadable(&unreadable);
         }
         self.follow(context, &to, session.as_deref())
     }
@@ -104,7 +107,7 @@ impl Mirror {
     }
 
     /// Sends what is owed now, and tells it if there was something or nothing was told yet.
-    /// `told`: how many spans were said to stay open.
+    /// `told`: how many spans were said to stay open. The sessions that can't be read.
     fn pass(
         &self,
         context: &mut Context,
@@ -112,7 +115,7 @@ impl Mirror {
         session: Option<&Path>,
         what: &Next,
         told: &mut Option<u64>,
-    ) -> Result<(), Failed> {
+    ) -> Result<Vec<Unreadable>, Failed> {
         let mut pass = Pass::new(context.store.root(), to.clone()).any_endpoint(self.any_endpoint);
         if let Some(session) = session {
             pass = pass.session(session);
@@ -160,12 +163,15 @@ impl Mirror {
                 "{} takes nothing: {why}",
                 to.shown()
             ))),
-            None => Ok(()),
+            None => Ok(sent.unreadable),
         }
     }
 
     fn say(&self, context: &mut Context, to: &str, sent: &Sent, open: u64) -> Result<(), Failed> {
         if context.json {
+            let unreadable = sent.unreadable.iter();
+            let unreadable =
+                unreadable.map(|session| json!({"dir": session.dir, "why": session.why}));
             context.object(&json!({
                 "endpoint": to,
                 "spans": sent.spans,
@@ -174,6 +180,7 @@ impl Mirror {
                 "left_out": sent.left_out,
                 "elsewhere": sent.elsewhere,
                 "left_open": open,
+                "unreadable": unreadable.collect::<Vec<_>>(),
                 "stopped": sent.stopped,
             }))?;
         } else {
@@ -212,12 +219,18 @@ impl Mirror {
         let mut said = String::new();
         // That it is at work is told at once, be there nothing to do.
         let mut told = None;
+        let mut named = HashSet::new();
         loop {
             if matches!(next, Next::All) {
                 follow.begin(&context.store)?;
             }
             match self.pass(context, to, session, &next, &mut told) {
-                Ok(()) => {
+                Ok(unreadable) => {
+                    for session in unreadable.iter().map(ToString::to_string) {
+                        if named.insert(session.clone()) {
+                            let _ = writeln!(io::stderr(), "spanledger: {}", line(&session));
+                        }
+                    }
                     said.clear();
                     next = follow.next(&context.store)?;
                 }

@@ -64,9 +64,8 @@ impl Growing {
         let mut grown = Vec::new();
         for dir in dirs {
             let mut session = before.remove(&dir).unwrap_or_default();
-            // Removed meanwhile, it has nothing to send.
-            let looked = found(session.look(&dir, &mut sorter));
-            if looked.map_err(|error| failed(&dir, error))? == Some(true) {
+            // Removed meanwhile, it has nothing to send; one that can't be read is a pass's to tell of.
+            if session.look(&dir, &mut sorter).unwrap_or(false) {
                 grown.push(dir.clone());
             }
             self.known.insert(dir, session);

@@ -1,7 +1,8 @@
 //! One pass over a root: what is owed there and nobody sends, sent from another process.
 
 use std::collections::HashSet;
-use std::io;
+use std::fs::File;
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -18,7 +19,7 @@ use crate::event::random_bytes;
 use crate::ledger::{Root, left_open_in, marked, marker, parse_time, segments};
 use crate::reader::{Address, Found, SegmentReader};
 use crate::redact::{MaskKey, Redaction, Redactor};
-use crate::session::Store;
+use crate::session::{Store, Unreadable};
 
 /// How often it is asked whether it is our turn.
 const TURN: Duration = Duration::from_millis(50);
@@ -210,7 +211,13 @@ impl Pass {
                     true => letters(dir, &mut sorter, &mut sender).await,
                     false => send(dir, &root, &mut sorter, &mut sender).await,
                 };
-                found(sent).map_err(failed(dir))?;
+                // One that can't be read must not keep the others from being sent. Anything else that
+                // fails, a cursor that can't be kept above all, would be so for them, too.
+                match (found(sent), unreadable(dir)) {
+                    (Ok(_), _) => {}
+                    (Err(_), Some(session)) => sender.sent.unreadable.push(session),
+                    (Err(error), None) => return Err(failed(dir)(error)),
+                }
             }
             sender.flush().await.map_err(failed(path))?;
             Ok(sender.sent)
@@ -218,6 +225,21 @@ impl Pass {
         runtime.shutdown_background();
         sent
     }
+}
+
+/// Whether a session can't be read, and why.
+fn unreadable(dir: &Path) -> Option<Unreadable> {
+    let read = || -> io::Result<()> {
+        for (_, path) in segments(dir)? {
+            // Whether a file can be read is known when some of it was.
+            File::open(path)?.read(&mut [0])?;
+        }
+        Ok(())
+    };
+    found(read()).err().map(|error| Unreadable {
+        dir: dir.to_owned(),
+        why: error.to_string(),
+    })
 }
 
 /// Sends what the segments of a session owe that nobody else sends.

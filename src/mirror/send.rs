@@ -31,6 +31,7 @@ use crate::event::SpanKind;
 use crate::ledger::{Outbox, kind_of, segment_name};
 use crate::reader::{Found, SegmentReader};
 use crate::redact::Redactor;
+use crate::session::Unreadable;
 
 const FIRST_WAIT: Duration = Duration::from_millis(200);
 const LAST_WAIT: Duration = Duration::from_secs(30);
@@ -56,6 +57,8 @@ pub struct Sent {
     /// Segments that were left alone, since they were recorded for another endpoint or by a
     /// version whose spans this one can't make.
     pub elsewhere: u64,
+    /// Sessions that can't be read, or not whole: what they owe could not be sent.
+    pub unreadable: Vec<Unreadable>,
     /// Why it stopped before everything was sent.
     pub stopped: Option<String>,
 }

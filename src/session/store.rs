@@ -59,7 +59,7 @@ pub struct Survey {
 }
 
 /// A session of which not one line can be read.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unreadable {
     /// Its directory.
     pub dir: PathBuf,
