@@ -2,14 +2,15 @@
 
 use std::collections::HashMap;
 use std::fs::{File, OpenOptions, TryLockError};
-use std::io;
+use std::io::{self, Read};
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::origin::{NotAnOrigin, Origin};
-use crate::ledger::{Root, close_in_child, keep_in_child, open_private, writer_is_alive};
+use crate::ledger::{Root, close_in_child, keep_in_child, open_private, segments, writer_is_alive};
 use crate::reader::{Found, SegmentReader};
+use crate::session::Unreadable;
 
 /// A segment whose first line isn't whole says nothing of its writer. If it is younger than this,
 /// its writer may be about to write it.
@@ -158,4 +159,19 @@ pub(super) fn found<T>(looked: io::Result<T>) -> io::Result<Option<T>> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         looked => looked.map(Some),
     }
+}
+
+/// Whether a session can't be read, and why.
+pub(super) fn unreadable(dir: &Path) -> Option<Unreadable> {
+    let read = || -> io::Result<()> {
+        for (_, path) in segments(dir)? {
+            // Whether a file can be read is known when some of it was.
+            File::open(path)?.read(&mut [0])?;
+        }
+        Ok(())
+    };
+    found(read()).err().map(|error| Unreadable {
+        dir: dir.to_owned(),
+        why: error.to_string(),
+    })
 }

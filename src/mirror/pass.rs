@@ -1,15 +1,14 @@
 //! One pass over a root: what is owed there and nobody sends, sent from another process.
 
 use std::collections::HashSet;
-use std::fs::File;
-use std::io::{self, Read};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use super::config::Resolved;
 use super::dead::Letter;
 use super::letters::letters;
-use super::others::{MirrorLock, Sorter, Whose, found};
+use super::others::{MirrorLock, Sorter, Whose, found, unreadable};
 use super::send::{Sender, Sent};
 use super::state::State;
 use super::transport::Transport;
@@ -19,7 +18,7 @@ use crate::event::random_bytes;
 use crate::ledger::{Root, left_open_in, marked, marker, parse_time, segments};
 use crate::reader::{Address, Found, SegmentReader};
 use crate::redact::{MaskKey, Redaction, Redactor};
-use crate::session::{Store, Unreadable};
+use crate::session::Store;
 
 /// How often it is asked whether it is our turn.
 const TURN: Duration = Duration::from_millis(50);
@@ -225,21 +224,6 @@ impl Pass {
         runtime.shutdown_background();
         sent
     }
-}
-
-/// Whether a session can't be read, and why.
-fn unreadable(dir: &Path) -> Option<Unreadable> {
-    let read = || -> io::Result<()> {
-        for (_, path) in segments(dir)? {
-            // Whether a file can be read is known when some of it was.
-            File::open(path)?.read(&mut [0])?;
-        }
-        Ok(())
-    };
-    found(read()).err().map(|error| Unreadable {
-        dir: dir.to_owned(),
-        why: error.to_string(),
-    })
 }
 
 /// Sends what the segments of a session owe that nobody else sends.

@@ -1,6 +1,7 @@
 //! The thread of an agent that sends what the agent records, and what dead ones left.
 
 use std::io;
+use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
@@ -9,7 +10,7 @@ use tokio::time::{Instant, sleep, sleep_until};
 
 use super::config::Resolved;
 use super::cursor::Cursor;
-use super::others::{MirrorLock, Sorter, Whose, found};
+use super::others::{MirrorLock, Sorter, Whose, found, unreadable};
 use super::race::first;
 use super::send::{Sender, Sent};
 use super::state::{Place, State};
@@ -195,7 +196,7 @@ impl Thread {
         let Some(lock) = MirrorLock::take(&MirrorLock::path(self.root.path()))? else {
             return Ok(None);
         };
-        self.count(&marked)?;
+        self.count(&marked);
         if self.dead(&marked, sender).await? {
             // What was open is closed in segments that have come since. What was read before has to
             // have passed, or it would be read again.
@@ -207,20 +208,21 @@ impl Thread {
     }
 
     /// Says in health how much it is, before anything of it is waited for.
-    fn count(&self, marked: &[(String, u32)]) -> io::Result<()> {
+    fn count(&self, marked: &[(String, u32)]) {
         let endpoint = self.to.shown();
         let mut sorter = Sorter::new(&self.root, Some(&endpoint));
         let mut owed = 0;
         for (session, seg) in marked {
             let dir = self.root.sessions().join(session);
             let path = dir.join(segment_name(*seg));
-            if let Some((Whose::Ours, _)) = found(sorter.whose(&path))? {
-                let (cursor, size) = State::default().cursor(&dir, *seg)?;
+            // What can't be read is told of when it is to be sent.
+            if let Ok((Whose::Ours, _)) = sorter.whose(&path)
+                && let Ok((cursor, size)) = State::default().cursor(&dir, *seg)
+            {
                 owed += size - cursor.offset;
             }
         }
         self.outbox.others.store(owed, Ordering::Relaxed);
-        Ok(())
     }
 
     /// Sends the segments of dead writers among these. Whether any of their spans had to be closed
@@ -232,45 +234,69 @@ impl Thread {
         let mut ledger = None;
         for segs in marked.chunk_by(|a, b| a.0 == b.0) {
             let dir = self.root.sessions().join(&segs[0].0);
-            let mut ours = Vec::new();
-            let mut id = None;
-            for (_, seg) in segs {
-                let path = dir.join(segment_name(*seg));
-                match found(sorter.whose(&path))? {
-                    Some((Whose::Ours, first)) => {
-                        ours.push(*seg);
-                        id = first.map(|first| first.session_id);
-                    }
-                    Some((Whose::Living | Whose::Untended | Whose::Elsewhere, _)) => {}
-                    // It was removed, or never had a line.
-                    Some((Whose::Nobodys, _)) | None => {
-                        marker(&self.root, &dir, *seg).map_or(Ok(()), |marker| unmark(&marker))?;
-                    }
-                }
+            let sent = self
+                .dead_of(&dir, segs, &mut sorter, &mut ledger, sender)
+                .await;
+            match (sent, unreadable(&dir)) {
+                (Ok(()), _) => {}
+                // The others are sent all the same.
+                (Err(_), Some(session)) => wait_for(&self.outbox, Some(&session.to_string())),
+                (Err(error), None) => return Err(error),
             }
-            let Some(id) = id else { continue };
-            let mut open = left_open_in(&self.root, &dir)?;
-            // A copy under another name is not the session that it says it is.
-            if !open.is_empty() && self.root.session(&id) == dir {
-                let ledger = match &ledger {
-                    Some(ledger) => ledger,
-                    None => {
-                        let made = Ledger::new(self.recovery.clone()).map_err(io::Error::other)?;
-                        ledger.insert(made)
-                    }
-                };
-                ledger.session(&id).recover(ledger.core());
-                open = left_open_in(&self.root, &dir)?;
-            }
-            for seg in ours {
-                if self.outbox.stopping() && sender.sent.stopped.is_some() {
-                    return Ok(false);
-                }
-                let marker = marker(&self.root, &dir, seg).filter(|_| !open.contains(&seg));
-                found(sender.segment(&dir, seg, Of::Other(marker)).await)?;
+            if self.outbox.stopping() && sender.sent.stopped.is_some() {
+                return Ok(false);
             }
         }
         Ok(ledger.is_some())
+    }
+
+    /// The same of one session.
+    async fn dead_of(
+        &self,
+        dir: &Path,
+        segs: &[(String, u32)],
+        sorter: &mut Sorter<'_>,
+        ledger: &mut Option<Ledger>,
+        sender: &mut Sender<'_>,
+    ) -> io::Result<()> {
+        let mut ours = Vec::new();
+        let mut id = None;
+        for (_, seg) in segs {
+            let path = dir.join(segment_name(*seg));
+            match found(sorter.whose(&path))? {
+                Some((Whose::Ours, first)) => {
+                    ours.push(*seg);
+                    id = first.map(|first| first.session_id);
+                }
+                Some((Whose::Living | Whose::Untended | Whose::Elsewhere, _)) => {}
+                // It was removed, or never had a line.
+                Some((Whose::Nobodys, _)) | None => {
+                    marker(&self.root, dir, *seg).map_or(Ok(()), |marker| unmark(&marker))?;
+                }
+            }
+        }
+        let Some(id) = id else { return Ok(()) };
+        let mut open = left_open_in(&self.root, dir)?;
+        // A copy under another name is not the session that it says it is.
+        if !open.is_empty() && self.root.session(&id) == dir {
+            let ledger = match ledger {
+                Some(ledger) => ledger,
+                None => {
+                    let made = Ledger::new(self.recovery.clone()).map_err(io::Error::other)?;
+                    ledger.insert(made)
+                }
+            };
+            ledger.session(&id).recover(ledger.core());
+            open = left_open_in(&self.root, dir)?;
+        }
+        for seg in ours {
+            if self.outbox.stopping() && sender.sent.stopped.is_some() {
+                return Ok(());
+            }
+            let marker = marker(&self.root, dir, seg).filter(|_| !open.contains(&seg));
+            found(sender.segment(dir, seg, Of::Other(marker)).await)?;
+        }
+        Ok(())
     }
 }
 

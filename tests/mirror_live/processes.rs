@@ -66,6 +66,25 @@ fn what_a_killed_agent_left_open_the_next_start_sends_as_the_dead_ones() {
 }
 
 #[test]
+fn a_session_that_can_not_be_read_keeps_no_other_of_the_dead_from_being_sent() {
+    let root = tempfile::tempdir().unwrap();
+    let server = OtlpServer::start();
+    let mut victim = agent(root.path(), &server);
+    victim.tell(&["run r ses_1"]);
+    victim.kill();
+    // Owed, before the other one by its name, and no file.
+    let odd = root.path().join("sessions/a");
+    std::fs::create_dir_all(odd.join("trace.0001.jsonl")).unwrap();
+    std::fs::write(root.path().join("outbox/a.0001"), "").unwrap();
+
+    next(root.path(), &server);
+    assert_eq!(markers(root.path()), ["a.0001"]);
+    std::fs::remove_dir_all(odd).unwrap();
+    assert_eq!(by_id(&server.received()).len(), 1);
+    assert_mirrored(root.path(), &server.received());
+}
+
+#[test]
 fn what_somebody_without_a_mirror_closes_for_the_dead_is_still_sent() {
     let root = tempfile::tempdir().unwrap();
     let server = OtlpServer::start();
