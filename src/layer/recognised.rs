@@ -6,7 +6,7 @@ use std::sync::{Arc, PoisonError};
 use super::cell::{Cell, Parent};
 use super::recorder::Recorder;
 use crate::event::{Fields, RawFields, SpanKind, hex32};
-use crate::ledger::{At, Digested, End, Heard, Note, SessionLog, hex_digest};
+use crate::ledger::{At, Digested, End, Heard, Note, SessionLog, fork_generation, hex_digest};
 use crate::recognise::{Content, Message, Told};
 use crate::redact::Tally;
 
@@ -77,7 +77,8 @@ impl Recorder {
         };
         let turn = (at.turn.is_none() && is_somewhere).then(|| {
             let trace = Arc::clone(&at.trace);
-            log.make_up_turn(self.ledger.core(), cell.start, trace, at.run)
+            let here = above.is_some_and(|above| above.generation == fork_generation());
+            log.make_up_turn(self.ledger.core(), cell.start, trace, at.run, here)
         });
         self.tell_in_force(log, turn.as_ref().or(above), &told.content);
     }

@@ -177,7 +177,8 @@ impl Recorder {
         }
         if cell.kind() == SpanKind::Model && cell.reading.is_some() {
             let next = self.trace_after(&at.trace);
-            Some(log.make_up_turn(self.ledger.core(), cell.start, next, at.run))
+            let here = at.generation == fork_generation();
+            Some(log.make_up_turn(self.ledger.core(), cell.start, next, at.run, here))
         } else {
             log.made_up_turn(at.ids.span)
         }

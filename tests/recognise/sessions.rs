@@ -1,6 +1,6 @@
 //! Where the spans of a library belong: sessions, runs, turns.
 
-use spanledger::spans;
+use spanledger::{Outcome, SpanExt, spans};
 use tracing::field::Empty;
 use tracing::info_span;
 
@@ -229,6 +229,21 @@ fn a_turn_of_the_users_own_ends_the_one_that_was_made_up() {
     assert_eq!(turns, each);
     let in_turns: Vec<_> = trace.all("model_result").iter().map(|c| c.turn).collect();
     assert_eq!(in_turns, [Some(1), Some(2)]);
+}
+
+#[test]
+fn a_turn_that_is_made_up_in_a_run_that_is_over_ends_with_its_call() {
+    let recording = Recording::new();
+    recording.run(|| {
+        let run = spans::session_run("ses_over", "a").start();
+        let _in_run = run.enter();
+        run.finish(Outcome::Ok);
+        call(&[text("user", "a")], Some("b"));
+    });
+    let trace = recording.trace();
+    let turns = trace.lines().filter(|line| line.kind.starts_with("turn_"));
+    let turns: Vec<_> = turns.map(|line| (line.kind.as_str(), line.turn)).collect();
+    assert_eq!(turns, [("turn_start", Some(1)), ("turn_end", Some(1))]);
 }
 
 #[test]

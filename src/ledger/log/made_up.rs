@@ -18,6 +18,8 @@ pub(super) struct MadeUp {
     /// A model has answered in it: the next call begins another turn. Until then it is the same
     /// call, tried again.
     answered: bool,
+    /// Its run has ended before it: it ends with its call, since nothing else will end it.
+    late: bool,
 }
 
 impl MadeUp {
@@ -27,13 +29,15 @@ impl MadeUp {
 }
 
 impl SessionLog {
-    /// A call of a model begins in this run, outside any turn. The turn it is in.
+    /// A call of a model begins in this run, outside any turn. The turn it is in. `here`: the run is
+    /// of this process, and not one that it was forked from.
     pub fn make_up_turn(
         self: &Arc<Self>,
         core: &Core,
         start: Moment,
         trace: Arc<Trace>,
         run: Option<(u128, u64)>,
+        here: bool,
     ) -> At {
         let state = &mut *self.lock();
         let same = |made_up: &&MadeUp| made_up.run == run && !made_up.answered;
@@ -44,6 +48,8 @@ impl SessionLog {
         // Its run's trace had grown too long.
         let alone = run.is_some_and(|(of_run, _)| of_run != trace.id);
         self.end_made_up_locked(core, state, run_span);
+        let is_open = |id| state.spans.contains_key(&id);
+        let late = here && !run_span.is_none_or(is_open);
         let ids = Ids {
             trace: trace.id,
             span: new_span_id(),
@@ -75,6 +81,7 @@ impl SessionLog {
             run,
             at: at.clone(),
             answered: false,
+            late,
         });
         at
     }
@@ -90,6 +97,15 @@ impl SessionLog {
     pub fn end_made_up(self: &Arc<Self>, core: &Core, run: Option<u64>) {
         let mut state = self.lock();
         self.end_made_up_locked(core, &mut state, run);
+    }
+
+    /// A span has ended: if it was a call in a turn of a run that had, the turn has, too.
+    pub(super) fn end_late_made_up(self: &Arc<Self>, core: &Core, state: &mut State, turn: u64) {
+        let ended = |m: &MadeUp| m.late && m.at.turn_span == Some(turn);
+        if let Some(at) = state.made_up.iter().position(ended) {
+            let run = state.made_up[at].run_span();
+            self.end_made_up_locked(core, state, run);
+        }
     }
 
     pub(super) fn end_made_up_locked(

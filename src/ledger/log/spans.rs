@@ -209,14 +209,18 @@ impl SessionLog {
         let end = Moment::now();
         let mut guard = self.lock();
         let state = &mut *guard;
-        if state
-            .spans
-            .get(&id)
-            .is_some_and(|s| s.kind == SpanKind::Run)
-        {
-            self.end_made_up_locked(core, state, Some(id));
+        let mut turn = None;
+        if let Some(span) = state.spans.get(&id) {
+            match span.kind {
+                SpanKind::Run => self.end_made_up_locked(core, state, Some(id)),
+                SpanKind::Model => turn = span.turn_span,
+                _ => {}
+            }
         }
         let closed = self.close_locked(core, state, id, said, (end, duration));
+        if let Some(turn) = turn {
+            self.end_late_made_up(core, state, turn);
+        }
         #[cfg(feature = "metrics")]
         if let Some((span, outcome, duration)) = closed {
             measure::closed(core, guard, &span, outcome, duration);
