@@ -4,6 +4,7 @@ mod bridge;
 mod cell;
 mod filter;
 mod find;
+mod happened;
 mod last;
 mod recognised;
 mod recorder;
