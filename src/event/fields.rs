@@ -6,6 +6,7 @@ use std::ops::Range;
 
 use serde_json::{Map, Value};
 
+use super::plain::Plain;
 use super::raw::{RawFields, RawForm};
 use super::spare::Spare;
 use super::usage::{Usage, UsageText};
@@ -55,6 +56,15 @@ impl Cleaner<'_> {
             redactor.write_str_of(name, text, limits, store, out, tally);
         }
     }
+}
+
+/// The name of a field.
+#[derive(Clone, Copy)]
+enum Name<'a> {
+    /// In the program's text: no secret.
+    Written(&'a str),
+    /// Made while it ran: it can be anything.
+    Made(&'a str),
 }
 
 /// One member of the object, `"key":value`, as places in the buffer.
@@ -153,43 +163,47 @@ impl Fields {
                         cleaner.value("error", RawForm::Json, json, out);
                     });
                 }
-                _ => self.add_value(key, form, text, at_once, cleaner),
+                _ => {
+                    let name = match key {
+                        Cow::Borrowed(name) => Name::Written(name),
+                        Cow::Owned(name) => Name::Made(name),
+                    };
+                    self.add_value(name, form, text, at_once, cleaner);
+                }
             }
         }
         usage
     }
 
-    /// Adds a field under its name as it may be written. A name in the program's text is no secret;
-    /// one that was made while it ran can be anything.
-    #[allow(clippy::ptr_arg)]
+    /// Adds a field under its name as it may be written.
     fn add_value(
         &mut self,
-        key: &Cow<'static, str>,
+        name: Name<'_>,
         form: RawForm,
         text: &str,
         at_once: bool,
         cleaner: &mut Cleaner<'_>,
     ) {
+        let (Name::Written(key) | Name::Made(key)) = name;
         let known = cleaner.redactor.field(key);
-        let start = match key {
+        let start = match name {
             _ if known.is_plain() => self.write_plain_key(key),
-            Cow::Borrowed(name) => self.write_key(name),
-            Cow::Owned(name) => self.write_key(&cleaner.redactor.text(name, &mut cleaner.tally)),
+            Name::Written(name) => self.write_key(name),
+            Name::Made(name) => self.write_key(&cleaner.redactor.text(name, &mut cleaner.tally)),
         };
         self.write_value(start, at_once, |out| {
             cleaner.value_of(key, known, form, text, out);
         });
     }
 
-    /// Adds a text that says how a span went, redacted: the same as by way of [`RawFields`],
-    /// without a copy on the way.
-    pub fn add_outcome(&mut self, key: &'static str, text: &str, cleaner: &mut Cleaner<'_>) {
-        self.add_value(&key.into(), RawForm::Text, text, false, cleaner);
-    }
-
-    /// The same for a number or a bool, spelled as JSON.
-    pub fn add_plain_outcome(&mut self, key: &'static str, json: &str, cleaner: &mut Cleaner<'_>) {
-        self.add_value(&key.into(), RawForm::Plain, json, false, cleaner);
+    /// Adds what says how a span went, under a name of ours, redacted: the same as by way of
+    /// [`RawFields`], without a copy on the way.
+    pub fn add_outcome(&mut self, name: &str, value: Plain<'_>, cleaner: &mut Cleaner<'_>) {
+        let (form, text) = match value {
+            Plain::Text(text) => (RawForm::Text, text),
+            Plain::Json(json) => (RawForm::Plain, json),
+        };
+        self.add_value(Name::Written(name), form, text, false, cleaner);
     }
 
     fn insert(&mut self, key: &str, at_once: bool, write: impl FnOnce(&mut Vec<u8>)) {

@@ -7,6 +7,7 @@ mod failure;
 mod fields;
 mod ids;
 mod outcome;
+mod plain;
 mod raw;
 mod remote;
 mod serialize;
@@ -22,6 +23,7 @@ pub use usage::{Marks, Totals, Usage};
 
 pub(crate) use fields::{Cleaner, Fields};
 pub(crate) use ids::{IdHasher, Ids, hex16, hex32, new_span_id, new_trace_id, random_bytes};
+pub(crate) use plain::{Plain, plain};
 pub(crate) use raw::{RawFields, Rewrite, is_short};
 pub(crate) use serialize::{Digits, bool_text};
 pub(crate) use span::{FieldRole, SpanKind, UsageField, is_json_field};

@@ -14,11 +14,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use tracing::field::{Field, Visit};
 use tracing::{Dispatch, Span, span};
 
-use super::cell::Parent;
+use super::cell::{Cell, Parent};
 use super::find::{Around, Near};
 use super::last;
 use super::recorder::{Located, Recorder};
-use crate::event::{Outcome, RawFields, Usage};
+use crate::event::{Outcome, Plain, RawFields, Usage};
 
 /// What a function of ours asks of the layer.
 #[derive(Debug)]
@@ -58,20 +58,6 @@ impl Bridge {
         dispatch.downcast_ref()
     }
 
-    /// Does what most ask for, on the span that they mostly ask it of. `false`: there is more to do.
-    fn done(&self, id: &span::Id, op: &Op) -> bool {
-        let Op::Record {
-            fields,
-            usage: None,
-            outcome: Outcome::Unset,
-        } = op
-        else {
-            return false;
-        };
-        let key = self.recorder.registrar.key(id);
-        last::with(key, |cell| self.recorder.add_outcomes(cell, fields)) == Some(true)
-    }
-
     fn near(&self, dispatch: &Dispatch, id: &span::Id, op: &Op) -> Near {
         if let Some(cell) = last::find(self.recorder.registrar.key(id)) {
             let what = Around::Agent(cell);
@@ -92,9 +78,6 @@ pub(crate) fn on_span(span: &Span, op: Op) -> Option<Located> {
     }
     span.with_subscriber(|(id, dispatch)| match Bridge::of(dispatch) {
         Some(bridge) => {
-            if bridge.done(id, &op) {
-                return None;
-            }
             let near = bridge.near(dispatch, id, &op);
             bridge.recorder.perform(near, op)
         }
@@ -107,6 +90,29 @@ pub(crate) fn on_span(span: &Span, op: Op) -> Option<Located> {
             hidden.answer()
         }
     })?
+}
+
+/// Records a plain value that says how a span went, straight into the fields of a span that the thread
+/// remembers. `false`: it has to be recorded as any other. `give` hands the value over, if it is plain.
+pub(crate) fn on_outcome(
+    span: &Span,
+    name: &str,
+    give: impl FnOnce(&mut dyn FnMut(Plain<'_>)),
+) -> bool {
+    if LAYERS.load(Ordering::Relaxed) == 0 {
+        return true;
+    }
+    let done = span.with_subscriber(|(id, dispatch)| {
+        let recorder = &Bridge::of(dispatch)?.recorder;
+        let spot = |cell: &Arc<Cell>| cell.plain_spot().cloned();
+        let spot = last::with(recorder.registrar.key(id), spot)??;
+        let mut done = false;
+        if spot.at.kind.rides_on_close(name) {
+            give(&mut |value| done = recorder.add_outcome(&spot, name, value));
+        }
+        Some(done)
+    });
+    done.flatten().unwrap_or(false)
 }
 
 /// Performs `op` where the current thread is.

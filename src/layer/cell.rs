@@ -311,7 +311,7 @@ impl Cell {
     }
 
     /// The same of a span whose fields are taken as they are given.
-    pub fn plain_spot(&self) -> Option<&Spot> {
+    pub fn plain_spot(&self) -> Option<&Arc<Spot>> {
         match self.place()? {
             Place::Span(spot) if self.reading.is_none() => Some(spot),
             _ => None,

@@ -23,7 +23,7 @@ use tracing_subscriber::registry::{LookupSpan, SpanRef};
 
 pub use filter::LedgerFilter;
 
-pub(crate) use bridge::{Handoff, Op, hand_over, on_current, on_span};
+pub(crate) use bridge::{Handoff, Op, hand_over, on_current, on_outcome, on_span};
 #[cfg(feature = "mirror")]
 pub(crate) use cell::Spot;
 pub(crate) use cell::{Parent, Place};

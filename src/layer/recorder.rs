@@ -12,7 +12,8 @@ use super::last::Registrar;
 use super::settle::{Roots, Settled};
 use super::visit::{Glance, Outcomes};
 use crate::event::{
-    Failure, Fields, Ids, Outcome, RawFields, RemoteContext, SpanKind, Usage, UsageText, is_short,
+    Cleaner, Failure, Fields, Ids, Outcome, Plain, RawFields, RemoteContext, SpanKind, Usage,
+    UsageText, is_short,
 };
 use crate::ledger::{At, Core, Ledger, Note, OpenSpan, SessionLog, fork_generation};
 
@@ -236,7 +237,7 @@ impl Recorder {
         let Some(spot) = cell.plain_spot() else {
             return false;
         };
-        let (core, Spot { log, at }) = (self.ledger.core(), spot);
+        let (core, Spot { log, at }) = (self.ledger.core(), &**spot);
         Glance::at(values, at.kind).is_some_and(|length| is_short(length, core.limits.inline))
             && self
                 .ledger
@@ -246,12 +247,14 @@ impl Recorder {
                 })
     }
 
-    /// The same for fields that were collected.
-    pub fn add_outcomes(&self, cell: &Cell, raw: &RawFields) -> bool {
-        cell.plain_spot().is_some_and(|Spot { log, at }| {
-            let log = self.ledger.here(log);
-            log.add_outcomes(self.ledger.core(), at, raw)
-        })
+    /// The same for one value, under one of the names that wait for the close line.
+    pub fn add_outcome(&self, spot: &Spot, name: &str, value: Plain<'_>) -> bool {
+        let (core, Spot { log, at }) = (self.ledger.core(), spot);
+        let (Plain::Text(text) | Plain::Json(text)) = value;
+        let add = |fields: &mut Fields, cleaner: &mut Cleaner<'_>| {
+            fields.add_outcome(name, value, cleaner);
+        };
+        is_short(text.len(), core.limits.inline) && self.ledger.here(log).clean_open(core, at, add)
     }
 
     /// What is recorded on a span that has been opened.

@@ -6,7 +6,7 @@ use std::fmt;
 use tracing::field::{Field, Visit};
 use tracing::span::Record;
 
-use crate::event::{Cleaner, Digits, Failure, Fields, RawFields, SpanKind, bool_text};
+use crate::event::{Cleaner, Digits, Failure, Fields, Plain, RawFields, SpanKind, bool_text};
 
 /// Collects every field: `info_span!("tool.call", tool_id = "bash", args = %json)`.
 pub(crate) struct Collect<'a>(pub &'a mut RawFields);
@@ -122,26 +122,27 @@ pub(crate) struct Outcomes<'a, 'b> {
     pub cleaner: &'a mut Cleaner<'b>,
 }
 
+impl Outcomes<'_, '_> {
+    fn take(&mut self, field: &Field, value: Plain<'_>) {
+        self.fields.add_outcome(name(field), value, self.cleaner);
+    }
+}
+
 impl Visit for Outcomes<'_, '_> {
     fn record_str(&mut self, field: &Field, value: &str) {
-        self.fields.add_outcome(name(field), value, self.cleaner);
+        self.take(field, Plain::Text(value));
     }
 
     fn record_u64(&mut self, field: &Field, value: u64) {
-        let digits = Digits::from(value);
-        self.fields
-            .add_plain_outcome(name(field), &digits, self.cleaner);
+        self.take(field, Plain::Json(&Digits::from(value)));
     }
 
     fn record_i64(&mut self, field: &Field, value: i64) {
-        let digits = Digits::from(value);
-        self.fields
-            .add_plain_outcome(name(field), &digits, self.cleaner);
+        self.take(field, Plain::Json(&Digits::from(value)));
     }
 
     fn record_bool(&mut self, field: &Field, value: bool) {
-        self.fields
-            .add_plain_outcome(name(field), bool_text(value), self.cleaner);
+        self.take(field, Plain::Json(bool_text(value)));
     }
 
     fn record_debug(&mut self, _: &Field, _: &dyn fmt::Debug) {}

@@ -5,8 +5,8 @@ use tracing::Span;
 
 use super::session::Session;
 use super::stream::Stream;
-use crate::event::{AsFailure, Failure, Outcome, RawFields, RemoteContext, Usage};
-use crate::layer::{Located, Op, on_span};
+use crate::event::{AsFailure, Failure, Outcome, RawFields, RemoteContext, Usage, plain};
+use crate::layer::{Located, Op, on_outcome, on_span};
 
 /// Records on agent spans, past every neighbour: nothing given here becomes a `tracing` field.
 ///
@@ -108,9 +108,11 @@ pub(super) fn locate(span: &Span) -> Option<Located> {
 
 impl SpanExt for Span {
     fn record_result<T: Serialize + ?Sized>(&self, result: &T) {
-        let mut fields = RawFields::new();
-        fields.json("result", &result);
-        record(self, fields, None);
+        if !on_outcome(self, "result", |take| plain(result, take)) {
+            let mut fields = RawFields::new();
+            fields.json("result", &result);
+            record(self, fields, None);
+        }
     }
 
     fn record_usage(&self, usage: &Usage) {
@@ -128,9 +130,11 @@ impl SpanExt for Span {
     }
 
     fn set<T: Serialize>(&self, key: &str, value: T) {
-        let mut fields = RawFields::new();
-        fields.json(key.to_owned(), &value);
-        record(self, fields, None);
+        if !on_outcome(self, key, |take| plain(&value, take)) {
+            let mut fields = RawFields::new();
+            fields.json(key.to_owned(), &value);
+            record(self, fields, None);
+        }
     }
 
     fn finish(&self, outcome: Outcome) {
