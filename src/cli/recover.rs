@@ -163,8 +163,8 @@ fn left_open(context: &Context, entry: &Entry) -> Vec<Closed> {
     left
 }
 
-/// Closes what dead processes left open, of one session, by its directory, or all, and says nothing. How many spans
-/// could not be closed since nothing may be written there.
+/// Closes what dead processes left open, of one session, by its directory, or all, and says nothing.
+/// How many spans could not be closed since nothing may be written there.
 pub(super) fn quietly(context: &Context, session: Option<&Path>) -> Result<u64, Failed> {
     let entries = match session.map(|session| context.store.glance(session)) {
         // Removed meanwhile, it has nothing open.
