@@ -162,3 +162,21 @@ fn sessions_that_cannot_be_read_are_named_with_the_reason() {
     assert_eq!(prune.code, 3, "{prune:?}");
     assert!(prune.err.contains("sessions/broken"), "{prune:?}");
 }
+
+#[test]
+fn in_a_narrow_terminal_columns_are_left_out_and_no_row_is_broken() {
+    let recording = recorded();
+    for width in ["40", "60", "79"] {
+        let done = cli::spanledger(recording.dir.path())
+            .arg("list")
+            .env("COLUMNS", width)
+            .output();
+        let done = cli::Done::from(done.unwrap());
+        let width: usize = width.parse().unwrap();
+        let lines = done.lines();
+        let columns = spanledger::view::text::columns;
+        assert!(lines.iter().all(|line| columns(line) <= width), "{done:?}");
+        assert!(lines[0].ends_with("AGE"), "{done:?}");
+        assert_eq!(lines[0].contains("TOOLS"), width > 60, "{done:?}");
+    }
+}
