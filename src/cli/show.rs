@@ -106,7 +106,7 @@ impl Show {
         let missing = (shown == 0).then(|| self.nothing(&entry)).flatten();
         let missing = missing.or(pick.short_of_runs(&entry));
         if let Some(missing) = missing {
-            return Err(context.not_found(missing, &entry.damages));
+            return Err(context.not_found(missing, &entry.damages, &[]));
         }
         if shown == 0 && !context.json {
             context.line(match self.errors {
@@ -188,7 +188,7 @@ impl Show {
         let (chapter, damages) = excerpt(&entry, dir, turn)?;
         let Some(chapter) = chapter else {
             let missing = format!("{} has no turn {turn}", entry.summary.session_id);
-            return Err(context.not_found(missing, &damages));
+            return Err(context.not_found(missing, &damages, &[]));
         };
         let style = context.style.clone();
         header(context, &entry)?;
@@ -223,7 +223,7 @@ impl Show {
                 let (chapter, damages) = excerpt(&context.store.glance(dir)?, dir, turn)?;
                 let Some(chapter) = chapter else {
                     let missing = format!("there is no turn {turn}");
-                    return Err(context.not_found(missing, &damages));
+                    return Err(context.not_found(missing, &damages, &[]));
                 };
                 (chapter, damages)
             }
@@ -413,14 +413,17 @@ fn show_event(context: &mut Context, dir: &Path, address: Address) -> Result<(),
         // It may be one of those that can't be read.
         let missing = format!("there is no line {address} in {}", dir.display());
         let damages = context.store.read(dir)?.damages;
-        return Err(context.not_found(missing, &damages));
+        return Err(context.not_found(missing, &damages, &[]));
     };
     let mut blobs = serde_json::Map::new();
+    let mut lost = Ok(());
     for value in line.payload.values() {
         if let Some(sha256) = value.get("$blob").and_then(Value::as_str) {
-            let text =
-                session::blob(dir, sha256).map_err(|error| Failed::Damaged(error.to_string()))?;
-            blobs.insert(sha256.to_owned(), text.into());
+            match session::blob(dir, sha256) {
+                Ok(text) => drop(blobs.insert(sha256.to_owned(), text.into())),
+                // The line is shown all the same: it has the beginning of what is gone.
+                Err(error) => lost = Err(Failed::Damaged(error.to_string())),
+            }
         }
     }
     let mut value = json!({
@@ -437,7 +440,7 @@ fn show_event(context: &mut Context, dir: &Path, address: Address) -> Result<(),
     if context.json {
         value["blobs"] = blobs.into();
         context.document(&value)?;
-        return context.flush();
+        return context.flush().and(lost);
     }
     // JSON escapes control characters itself; what else could move a terminal is escaped here.
     let pretty = serde_json::to_string_pretty(&value).unwrap_or_default();
@@ -451,7 +454,7 @@ fn show_event(context: &mut Context, dir: &Path, address: Address) -> Result<(),
             context.line(&view::text::line(text))?;
         }
     }
-    context.flush()
+    context.flush().and(lost)
 }
 
 /// Calls `take` with each chapter of a session, in order. What is damaged.
