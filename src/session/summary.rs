@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
+use super::node::caused;
 use super::standing::{Mishap, OpenSpan, Status, Writer};
 use crate::event::{Marks, SpanKind, Totals, Usage};
 use crate::ledger::parse_time;
@@ -383,11 +384,10 @@ impl Summary {
     fn mishap(&mut self, line: &RawLine<'_>, what: String) {
         let error = line.payload().get("error");
         let message = error.and_then(|error| {
-            let part = |name| error.get(name).and_then(|value| value.text());
-            part("message")
-                .or_else(|| part("error_type"))
-                .or_else(|| error.text())
-                .map(std::borrow::Cow::into_owned)
+            let text = |value: RawValue<'_>| value.text().map(std::borrow::Cow::into_owned);
+            caused(error)
+                .or_else(|| text(error.get("error_type")?))
+                .or_else(|| text(error))
         });
         let mishap = Mishap {
             address: line.address(),

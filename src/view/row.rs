@@ -63,8 +63,8 @@ pub(super) struct Verdict {
     soft: Vec<Vec<String>>,
 }
 
-/// What a node looks like, with what its permissions came to.
-pub(super) fn row(node: &Node, verdict: Verdict) -> Option<Row> {
+/// What a node looks like, with what its permissions came to; `goes_on`: what it lies in is open.
+pub(super) fn row(node: &Node, verdict: Verdict, goes_on: bool) -> Option<Row> {
     let said = |name: &str| node.text(name).map(|text| line(&text).into_owned());
     let mut row = Row {
         label: line(&node.kind).into_owned(),
@@ -193,7 +193,14 @@ pub(super) fn row(node: &Node, verdict: Verdict) -> Option<Row> {
                 Tone::Look
             };
             row.label = level.to_lowercase();
-            row.text = said("message").unwrap_or_default();
+            let fields = node.get("fields").into_iter();
+            let fields = fields.flat_map(|fields| fields.members());
+            let fields = fields.map(|(key, value)| format!("{key}={}", show_value(value)));
+            row.text = said("message")
+                .into_iter()
+                .chain(fields)
+                .collect::<Vec<_>>()
+                .join("  ");
         }
         "span_start" => {
             row.label = "span".into();
@@ -214,6 +221,9 @@ pub(super) fn row(node: &Node, verdict: Verdict) -> Option<Row> {
     }
     if let Some(error) = node.error() {
         row.put_below(Tone::Bad, '✗', error.into(), 2);
+    }
+    if goes_on && node.is_arriving() {
+        row.text = "(so far)".into();
     }
     // Whatever of it came from a trace, none of it moves the terminal.
     let texts = row.extras.iter_mut().flatten().chain(&mut row.facts);

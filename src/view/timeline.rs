@@ -111,15 +111,17 @@ impl<'a> Timeline<'a> {
                 None => top.push(*node),
             }
         }
-        self.level(&mut top, &mut children, 0, &span, &mut out);
+        let open = chapter.span.as_ref().is_some_and(is_open);
+        self.level(&mut top, &mut children, (0, open), &span, &mut out);
         out
     }
 
+    /// Rows of one level of the tree: how deep that is, and whether what it lies in is open.
     fn level(
         &self,
         nodes: &mut [&Node],
         children: &mut HashMap<u64, Vec<&Node>>,
-        depth: usize,
+        (depth, open): (usize, bool),
         span: &Span,
         out: &mut Vec<String>,
     ) {
@@ -140,7 +142,7 @@ impl<'a> Timeline<'a> {
                     begun_with.extend(in_force(next).filter(|text| !text.is_empty()));
                 }
             }
-            if let Some(mut row) = row(node, verdict) {
+            if let Some(mut row) = row(node, verdict, open) {
                 if !begun_with.is_empty() {
                     row.text
                         .push_str(&format!(" with {}", begun_with.join(", ")));
@@ -149,7 +151,7 @@ impl<'a> Timeline<'a> {
             }
             // A tree deeper than this is a mistake, or an attempt on our stack.
             if depth < 64 {
-                self.level(&mut inside, children, depth + 1, span, out);
+                self.level(&mut inside, children, (depth + 1, is_open(node)), span, out);
             }
         }
     }
@@ -329,6 +331,10 @@ impl<'a> Timeline<'a> {
             .map(|i| if (from..to).contains(&i) { mark } else { ' ' })
             .collect()
     }
+}
+
+fn is_open(node: &Node) -> bool {
+    node.state == NodeState::Open
 }
 
 /// Whether a permission inside a tool is told on the tool's row. What happened in it goes with it.
