@@ -96,12 +96,12 @@ impl Show {
         let mut pick = Pick::new(self, now);
         let mut shown = 0;
         each_chapter(&dir, |chapter| {
-            let title = Timeline::new(&style).title(&chapter);
+            let title = timeline(&style, &entry).title(&chapter);
             let Some(chapter) = pick.chapter(chapter) else {
                 return Ok(());
             };
             shown += 1;
-            self.print(context, &style, &dir, &title, chapter)
+            self.print(context, &style, &entry, &title, chapter)
         })?;
         let missing = (shown == 0).then(|| self.nothing(&entry)).flatten();
         let missing = missing.or(pick.short_of_runs(&entry));
@@ -128,7 +128,7 @@ impl Show {
         &self,
         context: &mut Context,
         style: &Style,
-        dir: &Path,
+        entry: &Entry,
         title: &[String],
         mut chapter: Chapter,
     ) -> Result<(), Failed> {
@@ -136,7 +136,7 @@ impl Show {
             chapter
                 .nodes
                 .iter_mut()
-                .for_each(|node| node.fetch_blobs(dir));
+                .for_each(|node| node.fetch_blobs(&entry.dir));
         }
         let chapter = &chapter;
         if context.json {
@@ -145,7 +145,7 @@ impl Show {
                 .try_for_each(|node| context.object(node));
         }
         let nested = |id: &str, indent: usize| self.nested(context, style, id, indent);
-        let timeline = Timeline::new(style);
+        let timeline = timeline(style, entry);
         let lines = if self.recursive {
             timeline.with_subagents(&nested).rows(chapter)
         } else {
@@ -165,13 +165,14 @@ impl Show {
         inner.width = style.width.saturating_sub(4).max(40);
         let mut lines = Vec::new();
         let deeper = |id: &str, _: usize| self.nested(context, &inner, id, indent + 1);
-        let read = each_chapter(&context.store.dir(id), |chapter| {
-            lines.extend(
-                Timeline::new(&inner)
-                    .with_subagents(&deeper)
-                    .chapter(&chapter),
-            );
-            Ok(())
+        let dir = context.store.dir(id);
+        let read = context.store.glance(&dir).map_err(Failed::from);
+        let read = read.and_then(|entry| {
+            each_chapter(&dir, |chapter| {
+                let timeline = timeline(&inner, &entry).with_subagents(&deeper);
+                lines.extend(timeline.chapter(&chapter));
+                Ok(())
+            })
         });
         if let Err(failed) = read {
             lines.push(style.red(&format!("can't be read: {failed}")));
@@ -192,10 +193,10 @@ impl Show {
         };
         let style = context.style.clone();
         header(context, &entry)?;
-        let title = Timeline::new(&style).title(&chapter);
+        let title = timeline(&style, &entry).title(&chapter);
         let mut narrowed = chapter.clone();
         Pick::new(self, style.now).narrow(&mut narrowed);
-        self.print(context, &style, dir, &title, narrowed)?;
+        self.print(context, &style, &entry, &title, narrowed)?;
         context.flush()?;
         let facts = TurnFacts::gather(dir, &chapter)?;
         if context.json {
@@ -263,6 +264,10 @@ impl Show {
         }
         context.damaged(&damages)
     }
+}
+
+fn timeline<'a>(style: &'a Style, entry: &Entry) -> Timeline<'a> {
+    Timeline::new(style).left(!entry.status.is_live())
 }
 
 /// How the session stands.
