@@ -15,7 +15,7 @@ use super::recover;
 use crate::Error;
 use crate::ledger::time_text;
 use crate::mirror::{Otlp, Owed, Pass, Resolved, Sent, owed, owed_with_state};
-use crate::view::text::{duration, line, pad, pad_left, plural, size, thousands};
+use crate::view::text::{cut_id, duration, line, pad, pad_left, plural, size, thousands};
 use follow::{Follow, LOOK_EVERY, Next};
 
 /// Send what is owed of the trace to a collector, Jaeger or Tempo
@@ -321,7 +321,7 @@ fn show_one(context: &mut Context, id: &str, owed: &Owed) -> Result<(), Failed> 
         .map(|since| duration(now.saturating_sub(since)).to_string());
     context.line(&format!(
         "{} {} {} {} {}",
-        pad(&line(id), 32),
+        pad(&cut_id(&line(id), 32), 32),
         pad_left(&size(owed.bytes), 10),
         pad_left(lag.as_deref().unwrap_or("–"), 8),
         pad_left(&thousands(owed.sent), 10),

@@ -2,7 +2,7 @@
 
 use super::header::paint_status;
 use super::style::Style;
-use super::text::{columns, cost, cut, line, pad, pad_left, thousands};
+use super::text::{columns, cost, cut, cut_id, line, pad, pad_left, thousands};
 use crate::session::Entry;
 
 /// From this width on a session is one row; below, its words go to a second one.
@@ -49,7 +49,7 @@ pub fn list(entries: &[(usize, &Entry)], style: &Style) -> Vec<String> {
             style.ago(summary.last),
         ];
         let status = paint_status(entry.status, &pad(entry.status.as_str(), 11), style);
-        let name = pad(&id(*depth, entry), id_width);
+        let name = pad(&cut_id(&id(*depth, entry), id_width), id_width);
         let mut text = row(&name, &status, &numbers, &shown);
         let word = |text: &Option<String>| line(text.as_deref().unwrap_or("–")).into_owned();
         let said = [&summary.title, &summary.first_message];
