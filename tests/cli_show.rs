@@ -421,6 +421,10 @@ fn a_line_whose_blob_is_gone_is_shown_all_the_same() {
     assert_eq!(done.code, 3, "{done:?}");
     assert!(done.out.contains("\"head\": \"drip "), "{done:?}");
     assert!(done.err.contains(blobs.to_str().unwrap()), "{done:?}");
+    let done = run(recording.dir.path(), &["show", "ses_1", "--full"]);
+    assert_eq!(done.code, 3, "{done:?}");
+    assert!(done.out.contains("→ drip drip "), "{done:?}");
+    assert!(done.err.contains(blobs.to_str().unwrap()), "{done:?}");
 }
 
 #[test]

@@ -87,6 +87,8 @@ pub(crate) struct Context {
     pub store: Store,
     pub style: Style,
     pub json: bool,
+    /// Blobs that could not be read, to be told at the end.
+    pub lost: Vec<io::Error>,
     out: io::BufWriter<io::Stdout>,
 }
 
@@ -121,6 +123,7 @@ impl Context {
             store: Store::new(root),
             style,
             json: common.json,
+            lost: Vec::new(),
             out: io::BufWriter::new(io::stdout()),
         })
     }
@@ -193,7 +196,8 @@ impl Context {
         self.flush()?;
         let damages = damages.iter().map(ToString::to_string);
         let unreadable = unreadable.iter().map(ToString::to_string);
-        let mut all: Vec<String> = damages.chain(unreadable).collect();
+        let lost = self.lost.iter().map(ToString::to_string);
+        let mut all: Vec<String> = damages.chain(unreadable).chain(lost).collect();
         let Some(last) = all.pop() else {
             return Ok(());
         };

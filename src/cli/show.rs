@@ -133,10 +133,9 @@ impl Show {
         mut chapter: Chapter,
     ) -> Result<(), Failed> {
         if self.full {
-            chapter
-                .nodes
-                .iter_mut()
-                .for_each(|node| node.fetch_blobs(&entry.dir));
+            for node in &mut chapter.nodes {
+                context.lost.extend(node.fetch_blobs(&entry.dir));
+            }
         }
         let chapter = &chapter;
         if context.json {

@@ -155,22 +155,26 @@ impl Node {
     }
 
     /// Puts values that were moved out back where they stood. One whose blob can't be read stays
-    /// as it is: a marker that says where it should be.
-    pub fn fetch_blobs(&mut self, session: &std::path::Path) {
+    /// as it is: a marker that says where it should be. Which these are, and why.
+    pub fn fetch_blobs(&mut self, session: &std::path::Path) -> Vec<std::io::Error> {
+        let mut lost = Vec::new();
         if !self.payload.contains("\"$blob\"") {
-            return;
+            return lost;
         }
         let Value::Object(mut fields) = self.payload_json() else {
-            return;
+            return lost;
         };
         for value in fields.values_mut() {
             let blob = value.get("$blob").and_then(Value::as_str);
-            if let Some(Ok(text)) = blob.map(|sha256| super::blob(session, sha256)) {
-                *value = text.into();
+            match blob.map(|sha256| super::blob(session, sha256)) {
+                Some(Ok(text)) => *value = text.into(),
+                Some(Err(error)) => lost.push(error),
+                None => {}
             }
         }
         self.payload = Value::Object(fields).to_string().into();
         self.updates.clear();
+        lost
     }
 
     /// How it ended: ok, error, denied, cancelled, interrupted, unset; nothing while it is open.
