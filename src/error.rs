@@ -109,6 +109,13 @@ impl fmt::Display for Error {
             }
             #[cfg(feature = "mirror")]
             Self::Backend { url, why } => write!(f, "{url}: {why}"),
+            // An error of something below it names that itself.
+            #[cfg(feature = "mirror")]
+            Self::Io { path, source }
+                if source.to_string().starts_with(&*path.to_string_lossy()) =>
+            {
+                source.fmt(f)
+            }
             #[cfg(feature = "mirror")]
             Self::Io { path, source } => write!(f, "{}: {source}", path.display()),
             #[cfg(feature = "mirror")]

@@ -30,7 +30,7 @@ pub use builder::{Builder, DEFAULT_INLINE_LIMIT, DEFAULT_TRACE_BYTES, DEFAULT_TR
 pub use error::Error;
 pub use event::{
     AsFailure, Failure, Marks, Outcome, RemoteContext, RemoteContextError, Totals, Usage, ViaDeref,
-    ViaError, new_session_id,
+    ViaError, ViaType, new_session_id,
 };
 pub use guard::{Guard, Handle};
 pub use layer::{LedgerFilter, LedgerLayer, RecordingLayer};

@@ -154,3 +154,27 @@ fn how_it_ended_is_told_by_the_exit_code() {
         assert_eq!(done.err.is_empty(), code < 2, "{args:?}: {done:?}");
     }
 }
+
+#[test]
+fn a_root_that_can_not_be_read_is_named_by_every_command() {
+    let dir = tempfile::tempdir().unwrap();
+    let root = dir.path().join("root");
+    std::fs::write(&root, "no directory").unwrap();
+    let name = root.to_str().unwrap();
+    for args in [
+        "list",
+        "show",
+        "find x",
+        "grep x",
+        "tail",
+        "status",
+        "recover",
+        "prune --keep 1",
+        "mirror --status",
+        "mirror --once --endpoint http://127.0.0.1:1",
+    ] {
+        let done = run(&root, &args.split(' ').collect::<Vec<_>>());
+        assert_eq!(done.code, 2, "{args}: {done:?}");
+        assert_eq!(done.err.matches(name).count(), 1, "{args}: {done:?}");
+    }
+}

@@ -118,3 +118,40 @@ fn the_beginning_of_an_id_is_enough_if_only_one_begins_so() {
     // Too short to be meant as one.
     assert_eq!(run(recording.dir.path(), &["find", &id[..3]]).code, 2);
 }
+
+#[test]
+fn a_session_that_can_not_be_read_is_named_and_the_others_are_searched() {
+    let recording = recorded();
+    // A segment that is no file.
+    let segment = recording.dir.path().join("sessions/a/trace.0001.jsonl");
+    std::fs::create_dir_all(&segment).unwrap();
+    let done = run(recording.dir.path(), &["find", "call_1"]);
+    assert_eq!(done.code, 3, "{done:?}");
+    assert!(
+        done.out.starts_with("tool call in session ses_1"),
+        "{done:?}"
+    );
+    assert!(done.err.contains(segment.to_str().unwrap()), "{done:?}");
+}
+
+#[test]
+fn what_it_says_to_type_next_can_be_typed() {
+    let recording = Recording::new();
+    recording.run(|| {
+        let run = spans::session_run("ada's first", "planner").start();
+        run.in_scope(|| drop(spans::tool_call("bash", "call_9").start()));
+        run.finish(Outcome::Ok);
+    });
+    let done = run(recording.dir.path(), &["find", "call_9"]);
+    let next = done.out.lines().last().unwrap().trim();
+    let (command, arguments) = next.split_once(' ').unwrap();
+    assert_eq!(command, "spanledger");
+    let shell = format!("{} {arguments}", env!("CARGO_BIN_EXE_spanledger"));
+    let typed = std::process::Command::new("sh")
+        .arg("-c")
+        .arg(shell)
+        .output();
+    let typed = cli::Done::from(typed.unwrap());
+    assert_eq!(typed.code, 0, "{next}: {typed:?}");
+    assert!(typed.out.starts_with("ada's first  planner"), "{typed:?}");
+}

@@ -162,3 +162,40 @@ fn sessions_that_cannot_be_read_are_named_with_the_reason() {
     assert_eq!(prune.code, 3, "{prune:?}");
     assert!(prune.err.contains("sessions/broken"), "{prune:?}");
 }
+
+#[test]
+fn in_a_narrow_terminal_columns_are_left_out_and_no_row_is_broken() {
+    let recording = recorded();
+    for width in ["40", "60", "79"] {
+        let done = cli::spanledger(recording.dir.path())
+            .arg("list")
+            .env("COLUMNS", width)
+            .output();
+        let done = cli::Done::from(done.unwrap());
+        let width: usize = width.parse().unwrap();
+        let lines = done.lines();
+        let columns = spanledger::view::text::columns;
+        assert!(lines.iter().all(|line| columns(line) <= width), "{done:?}");
+        assert!(lines[0].ends_with("AGE"), "{done:?}");
+        assert_eq!(lines[0].contains("TOOLS"), width > 60, "{done:?}");
+    }
+}
+
+#[test]
+fn an_id_that_has_no_room_is_cut_in_the_middle_so_that_subagents_can_be_told_apart() {
+    let recording = Recording::new();
+    recording.run(|| {
+        let id = "ses_of_somebody_with_a_long_name";
+        let run = spans::session_run(id, "planner").start();
+        run.in_scope(|| drop(spans::session_run(format!("{id}-review"), "reviewer").start()));
+    });
+    let done = cli::spanledger(recording.dir.path())
+        .args(["list", "--tree"])
+        .env("COLUMNS", "80")
+        .output();
+    let done = cli::Done::from(done.unwrap());
+    let lines = done.lines();
+    assert!(lines[1].starts_with("ses_of_someb"), "{done:?}");
+    assert!(lines[1].contains("long_name "), "{done:?}");
+    assert!(lines[3].contains("name-review "), "{done:?}");
+}

@@ -396,3 +396,45 @@ fn one_that_goes_on_passes_a_session_by_that_can_not_be_read() {
     mirror.until("\"spans\":1");
     assert_eq!(server.received().len(), 2);
 }
+
+#[test]
+fn the_status_names_a_session_that_can_not_be_read() {
+    let root = recorded();
+    let session = add_unreadable(root.path());
+    let done = run(root.path(), &["mirror", "--status", "--json"]);
+    assert_eq!(done.code, 3, "{done:?}");
+    assert_eq!(done.objects().len(), 1, "{done:?}");
+    assert!(done.err.contains(&session), "{done:?}");
+}
+
+#[test]
+fn a_root_that_is_not_there_is_said_to_be_missing() {
+    let dir = tempfile::tempdir().unwrap();
+    let root = dir.path().join("typo");
+    let done = run(&root, &["mirror", "--endpoint", "http://127.0.0.1:1"]);
+    assert_eq!(done.code, 2, "{done:?}");
+    let said = format!("{} isn't there", root.display());
+    assert!(done.err.contains(&said), "{done:?}");
+    assert!(!root.exists());
+}
+
+#[test]
+fn a_setting_that_can_not_be_used_is_called_by_its_option() {
+    let root = recorded();
+    let done = run(root.path(), &["mirror", "--endpoint", "collector"]);
+    assert_eq!(done.code, 2, "{done:?}");
+    let said = "spanledger: --endpoint can't be used: ";
+    assert!(done.err.starts_with(said), "{done:?}");
+}
+
+#[test]
+fn what_is_refused_for_good_is_a_finding() {
+    let root = recorded();
+    let server = OtlpServer::scripted([Reply::http(400)]);
+    let once = ["mirror", "--once", "--endpoint", &server.url()];
+    let done = run(root.path(), &once);
+    assert_eq!(done.code, 1, "{done:?}");
+    assert!(done.out.contains("1 refused for good"), "{done:?}");
+    // Passed by: there is nothing to find any more.
+    assert_eq!(run(root.path(), &once).code, 0);
+}

@@ -492,3 +492,22 @@ fn of_sessions_that_are_removed_together_all_stay_if_one_is_locked() {
     assert_eq!(done, stays);
     assert_eq!(left(dir.path()), ["s0", "s1", "s2"]);
 }
+
+#[test]
+fn a_family_that_can_not_be_removed_is_named_and_the_others_go() {
+    let dir = tempfile::tempdir().unwrap();
+    let root = dir.path();
+    session(root, "old", 2019, &[""]);
+    session(root, "old-review", 2019, &["old"]);
+    session(root, "young", 2020, &[""]);
+    // A lock that is no file can't be taken.
+    std::fs::create_dir(root.join("sessions/old/lock")).unwrap();
+    let done = run(root, &["prune", "--keep", "0"]);
+    assert_eq!(done.code, 2, "{done:?}");
+    assert!(done.err.starts_with("spanledger: old: "), "{done:?}");
+    assert!(done.out.contains("kept old-review  "), "{done:?}");
+    assert!(done.out.contains("removed young  "), "{done:?}");
+    let mut left = left(root);
+    left.sort();
+    assert_eq!(left, ["old", "old-review"]);
+}

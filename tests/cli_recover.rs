@@ -105,3 +105,21 @@ fn a_recovered_session_is_no_younger_and_still_its_agents() {
     let pid = format!("pid {},", before["process"]["pid"]);
     assert!(shown.out.contains(&pid), "{shown:?}");
 }
+
+#[test]
+fn one_that_can_not_be_recovered_keeps_none_of_the_others() {
+    let dir = killed("one_that_can_not_be_recovered_keeps_none_of_the_others");
+    let sessions = dir.path().join("sessions");
+    let whole = std::fs::read_dir(&sessions).unwrap().next().unwrap();
+    let copy = sessions.join("copy");
+    std::fs::create_dir(&copy).unwrap();
+    let segment = "trace.0001.jsonl";
+    std::fs::copy(whole.unwrap().path().join(segment), copy.join(segment)).unwrap();
+    let done = run(dir.path(), &["recover"]);
+    assert_eq!(done.code, 2, "{done:?}");
+    assert!(done.err.contains(copy.to_str().unwrap()), "{done:?}");
+    assert!(
+        done.out.ends_with("2 spans closed in 1 session\n"),
+        "{done:?}"
+    );
+}

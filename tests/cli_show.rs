@@ -408,3 +408,120 @@ fn what_has_no_room_on_a_row_is_shown_by_full_below_it() {
         "{full}"
     );
 }
+
+#[test]
+fn a_line_whose_blob_is_gone_is_shown_all_the_same() {
+    let recording = recorded();
+    let trace = recording.trace();
+    let line = trace.find("tool_result", "tool_call_id", "call_3");
+    let blobs = recording.dir.path().join("sessions/ses_1/blobs");
+    std::fs::remove_dir_all(&blobs).unwrap();
+    let args = ["show", "ses_1", "--event", &line.address()];
+    let done = run(recording.dir.path(), &args);
+    assert_eq!(done.code, 3, "{done:?}");
+    assert!(done.out.contains("\"head\": \"drip "), "{done:?}");
+    assert!(done.err.contains(blobs.to_str().unwrap()), "{done:?}");
+    let done = run(recording.dir.path(), &["show", "ses_1", "--full"]);
+    assert_eq!(done.code, 3, "{done:?}");
+    assert!(done.out.contains("→ drip drip "), "{done:?}");
+    assert!(done.err.contains(blobs.to_str().unwrap()), "{done:?}");
+}
+
+#[test]
+fn an_error_is_told_with_its_causes() {
+    use anyhow::Context;
+    let recording = Recording::new();
+    recording.run(|| {
+        let run = spans::session_run("ses_1", "planner").start();
+        run.in_scope(|| {
+            let tool = spans::tool_call("read", "call_1").start();
+            let port = "eighty".parse::<u16>().context("the port is no number");
+            tool.record_error(&port.unwrap_err());
+        });
+        run.finish(Outcome::Ok);
+    });
+    let done = show(&recording, &[]);
+    let whole = "the port is no number: invalid digit found in string";
+    // In the header, and where it happened.
+    assert_eq!(done.out.matches(whole).count(), 2, "{done:?}");
+}
+
+#[test]
+fn a_warning_is_told_with_its_fields() {
+    let recording = Recording::new();
+    recording.run(|| {
+        let run = spans::session_run("ses_1", "planner").start();
+        run.in_scope(|| tracing::warn!(tries = 3, host = "db-1", "no answer"));
+        run.finish(Outcome::Ok);
+    });
+    let done = show(&recording, &[]);
+    let said = "warn       no answer  tries=3  host=db-1";
+    assert!(done.out.contains(said), "{done:?}");
+}
+
+#[test]
+fn an_answer_that_still_arrives_has_not_stopped() {
+    let recording = Recording::new();
+    recording.run(|| {
+        let run = spans::session_run("ses_1", "planner").start();
+        let _run = run.clone().entered();
+        let turn = spans::session_turn().start();
+        let mut answer = turn.stream("msg_1");
+        answer.push("It is nearly done. And ");
+        answer.push("so on. ");
+        let done = show(&recording, &[]);
+        assert!(done.out.contains("(so far) It is"), "{done:?}");
+        drop(answer);
+        turn.finish(Outcome::Cancelled);
+        let done = show(&recording, &[]);
+        assert!(done.out.contains("(stopped here) It is"), "{done:?}");
+    });
+}
+
+#[test]
+fn a_run_that_was_closed_for_its_dead_process_ended_when_that_died() {
+    let root = tempfile::tempdir().unwrap();
+    let dir = root.path().join("sessions/ses_1");
+    std::fs::create_dir_all(&dir).unwrap();
+    let line = |seg: u32, at: &str, kind: &str, payload: serde_json::Value| {
+        let line = json!({
+            "v": 1, "seg": seg, "seq": 1, "ts": format!("2026-11-16T{at}.000000Z"), "kind": kind,
+            "session_id": "ses_1", "trace_id": "4bf92f3577b34da6a3ce929d0e0e4736",
+            "span_id": "00f067aa0ba902b7", "payload": payload,
+        });
+        std::fs::write(
+            dir.join(format!("trace.{seg:04}.jsonl")),
+            format!("{line}\n"),
+        )
+        .unwrap();
+    };
+    let start = "2026-11-16T09:00:00.000000000Z";
+    line(
+        1,
+        "09:00:00",
+        "session_start",
+        json!({"start": start, "agent": "planner"}),
+    );
+    let payload = json!({
+        "start": start, "closes": "session_end", "outcome": "interrupted", "duration_ns": 5_000_000_000_u64,
+    });
+    line(2, "14:00:00", "interrupted", payload);
+    let done = run(root.path(), &["show", "ses_1"]);
+    let end = done.lines().last().unwrap().to_string();
+    assert!(end.starts_with("09:00:05 "), "{done:?}");
+    assert!(end.contains("run ended  INTERRUPTED  5.0s"), "{done:?}");
+}
+
+#[test]
+fn that_it_ended_with_an_error_is_said_once() {
+    let recording = Recording::new();
+    recording.run(|| {
+        let run = spans::session_run("ses_1", "planner").start();
+        run.finish(Outcome::Error);
+    });
+    let done = show(&recording, &[]);
+    assert!(
+        done.lines()[1].starts_with("  status   error   time"),
+        "{done:?}"
+    );
+}

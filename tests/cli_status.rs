@@ -250,3 +250,23 @@ fn the_last_dead_letter_is_the_one_that_came_last_whichever_session_and_segment_
         }
     }
 }
+
+#[test]
+fn a_session_that_can_not_be_read_is_counted_and_named_beside_the_rest() {
+    let recording = Recording::new();
+    recording.run(|| {
+        spans::session_run("ses_1", "planner")
+            .start()
+            .finish(Outcome::Ok)
+    });
+    // A segment that is no file, and a note of something refused in it.
+    let sessions = recording.dir.path().join("sessions");
+    let segment = sessions.join("a/trace.0001.jsonl");
+    std::fs::create_dir_all(&segment).unwrap();
+    std::fs::write(sessions.join("a/dead.0001.jsonl"), "").unwrap();
+    let done = run(recording.dir.path(), &["status"]);
+    assert_eq!(done.code, 3, "{done:?}");
+    let counted = "0 places, 0 torn ends, 1 session that can't be read";
+    assert!(done.out.contains(counted), "{done:?}");
+    assert!(done.err.contains(segment.to_str().unwrap()), "{done:?}");
+}

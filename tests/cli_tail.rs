@@ -107,6 +107,21 @@ fn without_a_session_all_live_ones_are_followed_and_new_ones_too() {
 }
 
 #[test]
+fn a_session_that_can_not_be_read_does_not_end_it() {
+    let recording = Recording::new();
+    let root = recording.dir.path();
+    // A segment that is no file.
+    let broken = root.join("sessions/broken");
+    std::fs::create_dir_all(broken.join("trace.0001.jsonl")).unwrap();
+    let mut tail = Running::start(root, &["tail"]);
+    assert!(tail.line().contains("nothing is running"));
+    std::fs::write(broken.join("something"), "new").unwrap();
+    recording.handle().session("ses_1").title("first");
+    assert!(row(&tail.line()).starts_with("ses_1 1:1 process"));
+    assert_eq!(row(&tail.line()), "ses_1 1:2 title first");
+}
+
+#[test]
 fn where_nothing_is_running_it_says_so_and_waits() {
     let recording = Recording::new();
     let mut tail = Running::start(recording.dir.path(), &["tail"]);
@@ -198,7 +213,10 @@ fn an_address_that_is_not_there_ends_with_2_and_is_named() {
     let root = recording.dir.path();
     let done = run(root, &["tail", "ses_1", "--from", "3:9"]);
     assert_eq!(done.code, 2);
-    assert!(done.err.contains("no line 3:9"), "{done:?}");
+    assert!(
+        done.err.contains("no line 3:9; it has 1 segment\n"),
+        "{done:?}"
+    );
     assert_eq!(run(root, &["tail", "--from", "1:1"]).code, 2);
     assert_eq!(run(root, &["tail", "ses_1", "--from", "x"]).code, 2);
 }

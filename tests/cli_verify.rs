@@ -52,7 +52,11 @@ fn a_trace_that_the_backend_does_not_know_is_missing() {
 fn a_span_that_a_server_refused_is_missing_for_that_reason() {
     let root = recorded();
     let refuses = OtlpServer::scripted([Reply::grpc(Code::InvalidArgument, "odd span")]);
-    cli::mirror(root.path(), &refuses.url(), "grpc");
+    let sent = cli::spanledger(root.path())
+        .env("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc")
+        .args(["mirror", "--once", "--endpoint", &refuses.url()])
+        .output();
+    assert_eq!(Done::from(sent.unwrap()).code, 1);
     let server = OtlpServer::scripted([says(200, "echo"), says(404, "")]);
     let done = run(
         root.path(),
@@ -87,7 +91,7 @@ fn what_is_missing_is_judged_by_the_state_of_the_mirror_that_sent_it() {
         let url = server.url();
         let args = ["mirror", "--once", "--endpoint", &url, "--state", dir];
         let done = run(root.path(), &args);
-        assert_eq!(done.code, 0, "{done:?}");
+        assert_eq!(done.code, i32::from(told.is_some()), "{done:?}");
         let known = why(&root, &["--state", dir]);
         match told {
             Some(told) => assert!(known.as_str().unwrap().contains(told), "{known}"),
@@ -190,6 +194,11 @@ fn a_server_of_an_authority_of_our_own_is_asked_over_tls() {
 #[test]
 fn it_has_to_be_told_whom_to_ask_and_only_once() {
     let root = recorded();
+    let done = run(root.path(), &["verify"]);
+    assert!(
+        done.err.contains("<--jaeger <URL>|--tempo <URL>>"),
+        "{done:?}"
+    );
     for args in [
         &["verify"][..],
         &["verify", "--tempo", "http://a", "--jaeger", "http://b"],

@@ -138,6 +138,14 @@ fn a_disabled_ledger_needs_no_root() {
     });
 }
 
+#[test]
+fn that_recording_was_disabled_fails_no_check() {
+    with_env(&[("SPANLEDGER_DISABLED", "1")], || {
+        let guard = build(spanledger::builder()).unwrap();
+        guard.check().unwrap();
+    });
+}
+
 /// Whether a ledger built with the environment's settings records.
 fn records(configure: impl FnOnce(spanledger::Builder) -> spanledger::Builder) -> bool {
     let dir: TempDir = tempfile::tempdir().unwrap();

@@ -305,3 +305,20 @@ fn an_error_that_is_none_is_no_error() {
     assert_eq!(close["outcome"], "unset");
     assert_eq!(close.get("error"), None);
 }
+
+#[test]
+fn a_text_is_an_error_too() {
+    let owned = tool_result(|tool| tool.record_error(&"no such tool".to_owned()));
+    assert_eq!(owned["error"], json!({"message": "no such tool"}));
+    assert_eq!(owned["outcome"], "error");
+    let borrowed = tool_result(|tool| tool.record_error(&"no such tool"));
+    assert_eq!(borrowed["error"], owned["error"]);
+}
+
+#[test]
+fn a_boxed_error_is_told_as_what_is_in_the_box() {
+    let boxed: Box<dyn Error> = Box::new(outer());
+    let result = tool_result(|tool| tool.record_error(&boxed));
+    assert_eq!(result["error"]["error_type"], "Outer");
+    assert_eq!(result["error"]["source"], json!([CAUSE]));
+}

@@ -1,5 +1,6 @@
 //! What every command has at hand, and how one ends.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::io::{self, IsTerminal, Write};
 use std::process::ExitCode;
@@ -11,6 +12,7 @@ use super::{Common, When};
 use crate::reader::Damage;
 use crate::session::{Resolve, Store, Unreadable};
 use crate::view::Style;
+use crate::view::text::line;
 
 /// Why a command did not end with success.
 #[derive(Debug)]
@@ -26,6 +28,19 @@ pub(crate) enum Failed {
 }
 
 impl Failed {
+    /// A setting that can't be used, by the option that gives it; `endpoint` is the one of the URL.
+    pub fn setting(error: crate::Error, endpoint: &str) -> Self {
+        let crate::Error::Otlp { setting, why } = &error else {
+            return Self::Usage(line(&error.to_string()).into_owned());
+        };
+        let option = match setting.strip_prefix("Otlp::") {
+            Some("endpoint") => endpoint.to_owned(),
+            Some(setter) => format!("--{}", setter.replace('_', "-")),
+            None => (*setting).to_owned(),
+        };
+        Self::Usage(line(&format!("{option} can't be used: {why}")).into_owned())
+    }
+
     pub fn report(&self) -> ExitCode {
         match self {
             // Whoever read our output has seen enough.
@@ -72,6 +87,8 @@ pub(crate) struct Context {
     pub store: Store,
     pub style: Style,
     pub json: bool,
+    /// Blobs that could not be read, to be told at the end.
+    pub lost: Vec<io::Error>,
     out: io::BufWriter<io::Stdout>,
 }
 
@@ -106,8 +123,18 @@ impl Context {
             store: Store::new(root),
             style,
             json: common.json,
+            lost: Vec::new(),
             out: io::BufWriter::new(io::stdout()),
         })
+    }
+
+    /// How somebody would call the command on the same root.
+    pub fn command(&self) -> String {
+        let root = self.store.root();
+        match Store::default_root() {
+            Some(default) if default == root => "spanledger".into(),
+            _ => format!("spanledger --root {}", quoted(&root.to_string_lossy())),
+        }
     }
 
     pub fn line(&mut self, text: &str) -> Result<(), Failed> {
@@ -134,12 +161,17 @@ impl Context {
     }
 
     /// Something isn't there. If the trace is damaged, that may be why, and is said as well.
-    pub fn not_found(&mut self, message: String, damages: &[Damage]) -> Failed {
+    pub fn not_found(
+        &mut self,
+        message: String,
+        damages: &[Damage],
+        unreadable: &[Unreadable],
+    ) -> Failed {
         let flushed = self.flush();
-        if flushed.is_ok() && !damages.is_empty() {
+        if flushed.is_ok() && !(damages.is_empty() && unreadable.is_empty()) {
             let _ = writeln!(io::stderr(), "spanledger: {message}");
         }
-        match flushed.and_then(|()| self.damaged(damages)) {
+        match flushed.and_then(|()| self.damaged_or_unreadable(damages, unreadable)) {
             Ok(()) => Failed::Usage(message),
             Err(failed) => failed,
         }
@@ -164,7 +196,8 @@ impl Context {
         self.flush()?;
         let damages = damages.iter().map(ToString::to_string);
         let unreadable = unreadable.iter().map(ToString::to_string);
-        let mut all: Vec<String> = damages.chain(unreadable).collect();
+        let lost = self.lost.iter().map(ToString::to_string);
+        let mut all: Vec<String> = damages.chain(unreadable).chain(lost).collect();
         let Some(last) = all.pop() else {
             return Ok(());
         };
@@ -172,6 +205,15 @@ impl Context {
             let _ = writeln!(io::stderr(), "spanledger: {text}");
         }
         Err(Failed::Damaged(last))
+    }
+}
+
+/// A text as one word of a shell's.
+pub(crate) fn quoted(text: &str) -> Cow<'_, str> {
+    let is_plain = |c: char| c.is_alphanumeric() || "_-./:@%+=,".contains(c);
+    match !text.is_empty() && text.chars().all(is_plain) {
+        true => line(text),
+        false => format!("'{}'", line(text).replace('\'', "'\\''")).into(),
     }
 }
 

@@ -48,11 +48,7 @@ impl Demo {
         super::show::Show::of(&id).run(context)?;
         context.line("")?;
         context.line("Try next:")?;
-        let default = crate::session::Store::default_root();
-        let root = match context.store.root() {
-            root if default.as_deref() == Some(root) => String::new(),
-            root => format!(" --root {}", root.display()),
-        };
+        let spanledger = context.command();
         let entry = context.store.glance(&context.store.dir(&id))?;
         let failed = entry
             .summary
@@ -70,7 +66,7 @@ impl Demo {
             ("find call_3", "a call, by its id"),
             ("grep E0308", "over all lines and blobs"),
         ] {
-            context.line(&format!("  spanledger{root} {command:<24} {what}"))?;
+            context.line(&format!("  {spanledger} {command:<24} {what}"))?;
         }
         context.flush()
     }

@@ -7,10 +7,10 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use serde_json::{Value, json};
 
-use super::context::{Context, Failed};
+use super::context::{Context, Failed, quoted};
 use crate::reader::{Damage, RawLine};
-use crate::session::{FindId, IdOf};
-use crate::view::text::{cut, line, pad, size};
+use crate::session::{FindId, IdOf, Unreadable};
+use crate::view::text::{cut, line, pad, plural, size};
 use crate::view::{Brief, brief};
 
 /// Find the session and address of an id, as copied from Jaeger, Grafana or a log
@@ -38,6 +38,14 @@ const ADDRESSES: usize = 1_000;
 /// From how many characters on the beginning of an id is enough.
 const SHORTEST: usize = 4;
 
+/// What has the id, and where it could not be looked for.
+#[derive(Default)]
+struct Found {
+    hits: Vec<Hits>,
+    damages: Vec<Damage>,
+    unreadable: Vec<Unreadable>,
+}
+
 /// The lines of one session that have the id, as one thing.
 struct Hits {
     what: IdOf,
@@ -53,12 +61,12 @@ struct Hits {
 impl Find {
     pub fn run(&self, context: &mut Context) -> Result<(), Failed> {
         let dirs = context.store.dirs()?;
-        let (mut hits, mut damages) = self.in_all(&FindId::new(&self.id), &dirs)?;
-        if hits.is_empty() && self.id.trim().len() >= SHORTEST {
-            let ids = beginning(&self.id, &dirs)?;
+        let mut found = self.in_all(&FindId::new(&self.id), &dirs)?;
+        if found.hits.is_empty() && self.id.trim().len() >= SHORTEST {
+            let ids = beginning(&self.id, &dirs);
             match ids.iter().collect::<Vec<_>>().as_slice() {
                 [] => {}
-                [only] => (hits, damages) = self.in_all(&FindId::new(only), &dirs)?,
+                [only] => found = self.in_all(&FindId::new(only), &dirs)?,
                 some => {
                     let shown: Vec<_> = some.iter().take(10).map(|id| line(id)).collect();
                     let (id, shown) = (&self.id, shown.join(", "));
@@ -69,20 +77,22 @@ impl Find {
                 }
             }
         }
-        let bytes: u64 = dirs
-            .iter()
-            .map(|dir| super::status::segment_bytes(dir))
-            .sum();
+        let Found {
+            mut hits,
+            damages,
+            unreadable,
+        } = found;
         if hits.is_empty() {
-            context.damaged(&damages)?;
-            return Err(Failed::Usage(format!(
+            let bytes = dirs.iter().map(|dir| super::status::segment_bytes(dir));
+            let missing = format!(
                 "nothing has the id {:?}: looked for it as a trace, span, tool call, message, \
-                 interrupt, response and session in {} sessions ({}) under {}",
+                 interrupt, response and session in {} ({}) under {}",
                 self.id,
-                dirs.len(),
-                size(bytes),
+                plural((dirs.len() - unreadable.len()) as u64, "session"),
+                size(bytes.sum()),
                 context.store.root().display(),
-            )));
+            );
+            return Err(context.not_found(missing, &damages, &unreadable));
         }
         hits.sort_by(|a, b| (&a.first_ts, &a.session_id).cmp(&(&b.first_ts, &b.session_id)));
         for hit in &hits {
@@ -92,23 +102,24 @@ impl Find {
                 self.print(context, hit)?;
             }
         }
-        context.damaged(&damages)
+        context.damaged_or_unreadable(&damages, &unreadable)
     }
 
-    fn in_all(&self, find: &FindId, dirs: &[PathBuf]) -> Result<(Vec<Hits>, Vec<Damage>), Failed> {
-        let (mut hits, mut damages) = (Vec::new(), Vec::new());
+    fn in_all(&self, find: &FindId, dirs: &[PathBuf]) -> Result<Found, Failed> {
+        let mut all = Found::default();
         for dir in dirs {
             match self.in_session(find, dir) {
                 Ok((found, damaged)) => {
-                    hits.extend(found);
-                    damages.extend(damaged);
+                    all.hits.extend(found);
+                    all.damages.extend(damaged);
                 }
                 // Pruned while we looked.
                 Err(Failed::Io(error)) if error.kind() == io::ErrorKind::NotFound => {}
+                Err(Failed::Io(error)) => all.unreadable.push(Unreadable::new(dir, &error)),
                 Err(failed) => return Err(failed),
             }
         }
-        Ok((hits, damages))
+        Ok(all)
     }
 
     fn in_session(&self, find: &FindId, dir: &Path) -> Result<(Vec<Hits>, Vec<Damage>), Failed> {
@@ -159,23 +170,17 @@ impl Find {
         if hidden > 0 {
             context.line(&style.dim(&format!("  … {hidden} more lines (--all)")))?;
         }
-        let next = format!("  spanledger show {id} --around {first}");
+        let (command, id) = (context.command(), quoted(&hits.session_id));
+        let next = format!("  {command} show {id} --around {first}");
         context.line(&style.dim(&next))
     }
 }
 
-/// All ids that begin like this.
-fn beginning(id: &str, dirs: &[PathBuf]) -> Result<BTreeSet<String>, Failed> {
+/// All ids that begin like this, in what can be read.
+fn beginning(id: &str, dirs: &[PathBuf]) -> BTreeSet<String> {
     let find = FindId::beginning(id);
-    let mut ids = BTreeSet::new();
-    for dir in dirs {
-        match find.ids(dir) {
-            Ok(found) => ids.extend(found),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            Err(error) => return Err(error.into()),
-        }
-    }
-    Ok(ids)
+    let found = dirs.iter().filter_map(|dir| find.ids(dir).ok());
+    found.flatten().collect()
 }
 
 impl Hits {

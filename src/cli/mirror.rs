@@ -15,8 +15,7 @@ use super::recover;
 use crate::Error;
 use crate::ledger::time_text;
 use crate::mirror::{Otlp, Owed, Pass, Resolved, Sent, owed, owed_with_state};
-use crate::session::Unreadable;
-use crate::view::text::{duration, line, pad, pad_left, plural, size, thousands};
+use crate::view::text::{cut_id, duration, line, pad, pad_left, plural, size, thousands};
 use follow::{Follow, LOOK_EVERY, Next};
 
 /// Send what is owed of the trace to a collector, Jaeger or Tempo
@@ -36,6 +35,9 @@ use follow::{Follow, LOOK_EVERY, Next};
 /// open are closed in the trace where that can be written; else they are counted, and sent when the agent's
 /// next start or `spanledger recover` has closed them. A state belongs to the segments it was
 /// made for: used with another root it passes nothing by.
+///
+/// Exits 1 if nothing could be sent for as long as --patience says, and with --once or --resend also if
+/// a server refused something for good.
 ///
 /// What was recorded for this endpoint is sent, and what was recorded for none: naming one here is
 /// to mean it. What was recorded for another endpoint is left alone, and counted.
@@ -81,13 +83,26 @@ impl Mirror {
             return self.show(context);
         }
         let to = self.to()?;
+        let root = context.store.root();
+        if self.state.is_none() && !root.is_dir() {
+            let why = match root.exists() {
+                true => "is no directory",
+                false => "isn't there: no agent has recorded anything in it",
+            };
+            return Err(Failed::Usage(format!("{} {why}", root.display())));
+        }
         // Once: what is the last one may be another tomorrow.
         let session = self.session.as_deref();
         let session = session.map(|session| context.store.resolve(session));
         let session = session.transpose()?;
         if self.once || self.resend {
-            let unreadable = self.pass(context, &to, session.as_deref(), &Next::All, &mut None)?;
-            return context.unreadable(&unreadable);
+            let sent = self.pass(context, &to, session.as_deref(), &Next::All, &mut None)?;
+            context.unreadable(&sent.unreadable)?;
+            return match sent.dead {
+                0 => Ok(()),
+                // It was said how many.
+                _ => Err(Failed::Finding(String::new())),
+            };
         }
         self.follow(context, &to, session.as_deref())
     }
@@ -98,7 +113,7 @@ impl Mirror {
             settings = settings.endpoint(endpoint);
         }
         Otlp::resolve(Some(settings), |name| std::env::var(name).ok())
-            .map_err(|error| Failed::Usage(error.to_string()))?
+            .map_err(|error| Failed::setting(error, "--endpoint"))?
             .ok_or_else(|| {
                 Failed::Usage(
                     "no endpoint: give --endpoint or set OTEL_EXPORTER_OTLP_ENDPOINT".into(),
@@ -107,7 +122,7 @@ impl Mirror {
     }
 
     /// Sends what is owed now, and tells it if there was something or nothing was told yet.
-    /// `told`: how many spans were said to stay open. The sessions that can't be read.
+    /// `told`: how many spans were said to stay open.
     fn pass(
         &self,
         context: &mut Context,
@@ -115,7 +130,7 @@ impl Mirror {
         session: Option<&Path>,
         what: &Next,
         told: &mut Option<u64>,
-    ) -> Result<Vec<Unreadable>, Failed> {
+    ) -> Result<Sent, Failed> {
         let mut pass = Pass::new(context.store.root(), to.clone()).any_endpoint(self.any_endpoint);
         if let Some(session) = session {
             pass = pass.session(session);
@@ -158,12 +173,12 @@ impl Mirror {
             self.say(context, &to.shown(), &sent, open)?;
         }
         *told = Some(open);
-        match sent.stopped {
+        match &sent.stopped {
             Some(why) => Err(Failed::Finding(format!(
                 "{} takes nothing: {why}",
                 to.shown()
             ))),
-            None => Ok(sent.unreadable),
+            None => Ok(sent),
         }
     }
 
@@ -186,7 +201,10 @@ impl Mirror {
         } else {
             let mut text = format!("{} sent to {}", plural(sent.spans, "span"), line(to));
             if sent.dead > 0 {
-                text.push_str(&format!(", {} refused for good", thousands(sent.dead)));
+                let dead = thousands(sent.dead);
+                text.push_str(&format!(
+                    ", {dead} refused for good (`spanledger mirror --status` says why)"
+                ));
             }
             if sent.elsewhere > 0 {
                 let segments = plural(sent.elsewhere, "segment");
@@ -225,8 +243,8 @@ impl Mirror {
                 follow.begin(&context.store)?;
             }
             match self.pass(context, to, session, &next, &mut told) {
-                Ok(unreadable) => {
-                    for session in unreadable.iter().map(ToString::to_string) {
+                Ok(sent) => {
+                    for session in sent.unreadable.iter().map(ToString::to_string) {
                         if named.insert(session.clone()) {
                             let _ = writeln!(io::stderr(), "spanledger: {}", line(&session));
                         }
@@ -249,14 +267,13 @@ impl Mirror {
     }
 
     fn show(&self, context: &mut Context) -> Result<(), Failed> {
-        let dirs = match &self.session {
-            Some(session) => vec![context.store.resolve(session)?],
-            None => context
-                .store
-                .list()?
-                .into_iter()
-                .map(|entry| entry.dir)
-                .collect(),
+        let (dirs, unreadable) = match &self.session {
+            Some(session) => (vec![context.store.resolve(session)?], Vec::new()),
+            None => {
+                let survey = context.store.survey()?;
+                let dirs = survey.entries.into_iter().map(|entry| entry.dir);
+                (dirs.collect(), survey.unreadable)
+            }
         };
         if !context.json {
             let head = format!(
@@ -278,7 +295,7 @@ impl Mirror {
             };
             show_one(context, &entry.summary.session_id, &owed)?;
         }
-        context.flush()
+        context.unreadable(&unreadable)
     }
 }
 
@@ -304,7 +321,7 @@ fn show_one(context: &mut Context, id: &str, owed: &Owed) -> Result<(), Failed> 
         .map(|since| duration(now.saturating_sub(since)).to_string());
     context.line(&format!(
         "{} {} {} {} {}",
-        pad(&line(id), 32),
+        pad(&cut_id(&line(id), 32), 32),
         pad_left(&size(owed.bytes), 10),
         pad_left(lag.as_deref().unwrap_or("–"), 8),
         pad_left(&thousands(owed.sent), 10),

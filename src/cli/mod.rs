@@ -24,7 +24,7 @@ use context::Context;
 /// Records what AI agents do, and shows it.
 ///
 /// Exit codes: 0 for success, 1 for a finding (what a command was asked to look for), 2 for a
-/// usage error or something not found, 3 for a damaged trace.
+/// usage error, something not found or not done, 3 for a damaged trace.
 #[derive(Debug, Parser)]
 #[command(
     name = "spanledger",
@@ -44,6 +44,7 @@ struct Cli {
 
 /// What every command takes.
 #[derive(Args, Debug)]
+#[command(next_help_heading = "Options of every command")]
 pub(crate) struct Common {
     /// Where the traces are [default: $SPANLEDGER_DIR, else $XDG_STATE_HOME/spanledger, else
     /// ~/.local/state/spanledger]

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use super::context::{Context, Failed};
 use crate::ledger::{self, Removal, time_text};
+use crate::reader::about;
 use crate::session::{Entry, Retention, Survey};
 use crate::view::text::{line, plural, size};
 
@@ -48,14 +49,14 @@ pub(crate) struct Prune {
 impl Prune {
     pub fn run(&self, context: &mut Context) -> Result<(), Failed> {
         let root = context.store.root().to_owned();
-        let leftovers = match self.dry_run {
-            true => (0, 0),
-            false => ledger::remove_leftovers(&root)?,
-        };
         let Survey {
             entries,
             unreadable,
         } = context.store.survey()?;
+        let leftovers = match self.dry_run {
+            true => (0, 0),
+            false => ledger::remove_leftovers(&root).map_err(about(&root))?,
+        };
         let sizes: HashMap<_, _> = entries
             .iter()
             .map(|entry| (entry.dir.clone(), ledger::dir_size(&entry.dir)))

@@ -1,7 +1,7 @@
 //! `recover`: closes what dead processes left open.
 
 use std::collections::HashSet;
-use std::io;
+use std::io::{self, Write};
 use std::path::Path;
 
 use clap::Args;
@@ -58,6 +58,7 @@ impl Recover {
         // Made only when there is something to do: it writes.
         let mut guard: Option<Guard> = None;
         let (mut sessions, mut spans) = (0, 0);
+        let mut failed = Vec::new();
         for entry in &entries {
             let left = left_open(context, entry);
             if left.is_empty() {
@@ -65,20 +66,29 @@ impl Recover {
             }
             let id = &entry.summary.session_id;
             if context.store.dir(id).file_name() != entry.dir.file_name() {
-                return Err(Failed::Usage(format!(
+                failed.push(format!(
                     "{} says that it is session {id:?}, whose directory is another: \
                      a copy can't be recovered",
                     entry.dir.display(),
-                )));
+                ));
+                continue;
             }
             let closed = match self.dry_run {
                 true => left,
                 false => {
-                    let guard = match &guard {
+                    let writes = match &guard {
                         Some(guard) => guard,
                         None => guard.insert(ledger(context)?),
                     };
-                    close(guard, entry)?
+                    match close(writes, entry) {
+                        Ok(closed) => closed,
+                        Err(why) => {
+                            failed.push(why.to_string());
+                            // What went wrong here is not to be told of the next one.
+                            guard = None;
+                            continue;
+                        }
+                    }
                 }
             };
             sessions += usize::from(!closed.is_empty());
@@ -93,13 +103,21 @@ impl Recover {
         if !context.json {
             let verb = if self.dry_run { "to close" } else { "closed" };
             context.line(&match spans {
-                0 => "Nothing was left open by a dead process.".into(),
+                0 if failed.is_empty() => "Nothing was left open by a dead process.".into(),
                 _ => format!(
                     "{} {verb} in {}",
                     plural(spans as u64, "span"),
                     plural(sessions as u64, "session")
                 ),
             })?;
+        }
+        if let Some(last) = failed.pop() {
+            context.flush()?;
+            let unreadable = unreadable.iter().map(ToString::to_string);
+            for text in unreadable.chain(failed) {
+                let _ = writeln!(io::stderr(), "spanledger: {}", line(&text));
+            }
+            return Err(Failed::Usage(last));
         }
         context.unreadable(&unreadable)
     }

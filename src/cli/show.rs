@@ -96,17 +96,17 @@ impl Show {
         let mut pick = Pick::new(self, now);
         let mut shown = 0;
         each_chapter(&dir, |chapter| {
-            let title = Timeline::new(&style).title(&chapter);
+            let title = timeline(&style, &entry).title(&chapter);
             let Some(chapter) = pick.chapter(chapter) else {
                 return Ok(());
             };
             shown += 1;
-            self.print(context, &style, &dir, &title, chapter)
+            self.print(context, &style, &entry, &title, chapter)
         })?;
         let missing = (shown == 0).then(|| self.nothing(&entry)).flatten();
         let missing = missing.or(pick.short_of_runs(&entry));
         if let Some(missing) = missing {
-            return Err(context.not_found(missing, &entry.damages));
+            return Err(context.not_found(missing, &entry.damages, &[]));
         }
         if shown == 0 && !context.json {
             context.line(match self.errors {
@@ -128,15 +128,14 @@ impl Show {
         &self,
         context: &mut Context,
         style: &Style,
-        dir: &Path,
+        entry: &Entry,
         title: &[String],
         mut chapter: Chapter,
     ) -> Result<(), Failed> {
         if self.full {
-            chapter
-                .nodes
-                .iter_mut()
-                .for_each(|node| node.fetch_blobs(dir));
+            for node in &mut chapter.nodes {
+                context.lost.extend(node.fetch_blobs(&entry.dir));
+            }
         }
         let chapter = &chapter;
         if context.json {
@@ -145,7 +144,7 @@ impl Show {
                 .try_for_each(|node| context.object(node));
         }
         let nested = |id: &str, indent: usize| self.nested(context, style, id, indent);
-        let timeline = Timeline::new(style);
+        let timeline = timeline(style, entry);
         let lines = if self.recursive {
             timeline.with_subagents(&nested).rows(chapter)
         } else {
@@ -165,13 +164,14 @@ impl Show {
         inner.width = style.width.saturating_sub(4).max(40);
         let mut lines = Vec::new();
         let deeper = |id: &str, _: usize| self.nested(context, &inner, id, indent + 1);
-        let read = each_chapter(&context.store.dir(id), |chapter| {
-            lines.extend(
-                Timeline::new(&inner)
-                    .with_subagents(&deeper)
-                    .chapter(&chapter),
-            );
-            Ok(())
+        let dir = context.store.dir(id);
+        let read = context.store.glance(&dir).map_err(Failed::from);
+        let read = read.and_then(|entry| {
+            each_chapter(&dir, |chapter| {
+                let timeline = timeline(&inner, &entry).with_subagents(&deeper);
+                lines.extend(timeline.chapter(&chapter));
+                Ok(())
+            })
         });
         if let Err(failed) = read {
             lines.push(style.red(&format!("can't be read: {failed}")));
@@ -188,14 +188,14 @@ impl Show {
         let (chapter, damages) = excerpt(&entry, dir, turn)?;
         let Some(chapter) = chapter else {
             let missing = format!("{} has no turn {turn}", entry.summary.session_id);
-            return Err(context.not_found(missing, &damages));
+            return Err(context.not_found(missing, &damages, &[]));
         };
         let style = context.style.clone();
         header(context, &entry)?;
-        let title = Timeline::new(&style).title(&chapter);
+        let title = timeline(&style, &entry).title(&chapter);
         let mut narrowed = chapter.clone();
         Pick::new(self, style.now).narrow(&mut narrowed);
-        self.print(context, &style, dir, &title, narrowed)?;
+        self.print(context, &style, &entry, &title, narrowed)?;
         context.flush()?;
         let facts = TurnFacts::gather(dir, &chapter)?;
         if context.json {
@@ -223,7 +223,7 @@ impl Show {
                 let (chapter, damages) = excerpt(&context.store.glance(dir)?, dir, turn)?;
                 let Some(chapter) = chapter else {
                     let missing = format!("there is no turn {turn}");
-                    return Err(context.not_found(missing, &damages));
+                    return Err(context.not_found(missing, &damages, &[]));
                 };
                 (chapter, damages)
             }
@@ -263,6 +263,10 @@ impl Show {
         }
         context.damaged(&damages)
     }
+}
+
+fn timeline<'a>(style: &'a Style, entry: &Entry) -> Timeline<'a> {
+    Timeline::new(style).left(!entry.status.is_live())
 }
 
 /// How the session stands.
@@ -413,14 +417,17 @@ fn show_event(context: &mut Context, dir: &Path, address: Address) -> Result<(),
         // It may be one of those that can't be read.
         let missing = format!("there is no line {address} in {}", dir.display());
         let damages = context.store.read(dir)?.damages;
-        return Err(context.not_found(missing, &damages));
+        return Err(context.not_found(missing, &damages, &[]));
     };
     let mut blobs = serde_json::Map::new();
+    let mut lost = Ok(());
     for value in line.payload.values() {
         if let Some(sha256) = value.get("$blob").and_then(Value::as_str) {
-            let text =
-                session::blob(dir, sha256).map_err(|error| Failed::Damaged(error.to_string()))?;
-            blobs.insert(sha256.to_owned(), text.into());
+            match session::blob(dir, sha256) {
+                Ok(text) => drop(blobs.insert(sha256.to_owned(), text.into())),
+                // The line is shown all the same: it has the beginning of what is gone.
+                Err(error) => lost = Err(Failed::Damaged(error.to_string())),
+            }
         }
     }
     let mut value = json!({
@@ -437,7 +444,7 @@ fn show_event(context: &mut Context, dir: &Path, address: Address) -> Result<(),
     if context.json {
         value["blobs"] = blobs.into();
         context.document(&value)?;
-        return context.flush();
+        return context.flush().and(lost);
     }
     // JSON escapes control characters itself; what else could move a terminal is escaped here.
     let pretty = serde_json::to_string_pretty(&value).unwrap_or_default();
@@ -451,7 +458,7 @@ fn show_event(context: &mut Context, dir: &Path, address: Address) -> Result<(),
             context.line(&view::text::line(text))?;
         }
     }
-    context.flush()
+    context.flush().and(lost)
 }
 
 /// Calls `take` with each chapter of a session, in order. What is damaged.

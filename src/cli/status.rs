@@ -51,7 +51,7 @@ struct Checks {
 impl Status {
     pub fn run(&self, context: &mut Context) -> Result<(), Failed> {
         let survey = context.store.survey()?;
-        let checks = self.checks(context, &survey)?;
+        let checks = self.checks(context, &survey);
         let entries = survey.entries;
         let live: Vec<_> = entries.iter().filter(|e| e.status.is_live()).collect();
         let now = context.style.now;
@@ -110,7 +110,7 @@ impl Status {
         }
     }
 
-    fn checks(&self, context: &Context, survey: &Survey) -> Result<Checks, Failed> {
+    fn checks(&self, context: &Context, survey: &Survey) -> Checks {
         let mut checks = Checks {
             whole: true,
             damages: Vec::new(),
@@ -128,10 +128,10 @@ impl Status {
                 Ok(entry) => checks.take(&entry),
                 // Pruned while we looked.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-                Err(error) => return Err(error.into()),
+                Err(error) => checks.unreadable.push(Unreadable::new(&entry.dir, &error)),
             }
         }
-        Ok(checks)
+        checks
     }
 }
 

@@ -11,7 +11,6 @@ use super::context::{Context, Failed, parse_age};
 use crate::Error;
 use crate::mirror::verify::{Backend, Finding, Report, Verify as Asked};
 use crate::mirror::{Otlp, Pem};
-use crate::reader::Damage;
 use crate::view::text::{cut, line, pad, thousands};
 
 /// Compare the trace with what Jaeger or Tempo really holds
@@ -23,6 +22,7 @@ use crate::view::text::{cut, line, pad, thousands};
 /// --strict: attributes that Tempo cut at 2048 bytes, equal copies of a span that was sent again, the
 /// nanosecond that Jaeger gives a span without length, and content left out because it was too large.
 #[derive(Args, Debug)]
+#[command(group = clap::ArgGroup::new("backend").required(true))]
 #[command(after_help = "Examples:
   spanledger verify --jaeger http://127.0.0.1:16686
   spanledger verify --tempo http://127.0.0.1:3200 ses_0193 --wait 30s
@@ -32,15 +32,10 @@ pub(crate) struct Verify {
     #[arg(default_value = "last", conflicts_with = "all")]
     session: String,
     /// Where Jaeger answers queries, such as http://127.0.0.1:16686
-    #[arg(
-        long,
-        value_name = "URL",
-        required_unless_present = "tempo",
-        conflicts_with = "tempo"
-    )]
+    #[arg(long, value_name = "URL", group = "backend")]
     jaeger: Option<String>,
     /// Where Tempo answers queries, such as http://127.0.0.1:3200
-    #[arg(long, value_name = "URL")]
+    #[arg(long, value_name = "URL", group = "backend")]
     tempo: Option<String>,
     /// All sessions
     #[arg(long)]
@@ -77,9 +72,13 @@ impl Verify {
             (None, Some(url)) => (Backend::Tempo, url),
             (None, None) => return Err(Failed::Usage("give --jaeger or --tempo".into())),
         };
-        let dirs = match self.all {
-            true => context.store.dirs()?,
-            false => vec![context.store.resolve(&self.session)?],
+        let (dirs, unreadable) = match self.all {
+            true => {
+                let survey = context.store.survey()?;
+                let dirs = survey.entries.into_iter().map(|entry| entry.dir);
+                (dirs.collect(), survey.unreadable)
+            }
+            false => (vec![context.store.resolve(&self.session)?], Vec::new()),
         };
         let mut asked = self.connect(backend, url)?;
         asked = asked.wait(Duration::from_nanos(self.wait));
@@ -112,7 +111,12 @@ impl Verify {
             }
         }
         context.flush()?;
-        self.end(context, wrong, &damages)
+        context.damaged_or_unreadable(&damages, &unreadable)?;
+        match wrong {
+            0 => Ok(()),
+            // Each session has said what is wrong with it.
+            _ => Err(Failed::Finding(String::new())),
+        }
     }
 
     fn connect(&self, backend: Backend, url: &str) -> Result<Asked, Failed> {
@@ -123,16 +127,8 @@ impl Verify {
         if let Some(file) = &self.ca_certificate {
             at = at.ca_certificate(Pem::File(file.clone()));
         }
-        Asked::connect(backend, at).map_err(failed)
-    }
-
-    fn end(&self, context: &mut Context, wrong: usize, damages: &[Damage]) -> Result<(), Failed> {
-        context.damaged(damages)?;
-        match wrong {
-            0 => Ok(()),
-            // Each session has said what is wrong with it.
-            _ => Err(Failed::Finding(String::new())),
-        }
+        let option = format!("--{}", backend.as_str().to_ascii_lowercase());
+        Asked::connect(backend, at).map_err(|error| Failed::setting(error, &option))
     }
 }
 

@@ -117,7 +117,17 @@ pub enum ViaError {}
 #[derive(Debug)]
 pub enum ViaDeref {}
 
-/// What can be recorded as an error. `M` only keeps the two ways apart and is always inferred.
+/// Marks what is taken though it is no error: a text, `Box<dyn Error>`.
+#[derive(Debug)]
+pub enum ViaType {}
+
+/// What can be recorded as an error. `M` only keeps the ways apart and is always inferred.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` can't be recorded as an error",
+    label = "no error that the trace could tell of",
+    note = "taken are: whatever implements `std::error::Error`, `anyhow::Error` and its likes, boxed errors, `String` and `&str`",
+    note = "anything else is told by `span.record_failure(&Failure::new(type, message))` and `span.finish(Outcome::Error)`"
+)]
 pub trait AsFailure<M> {
     /// The error as the trace tells it.
     fn as_failure(&self) -> Failure;
@@ -136,5 +146,30 @@ where
     fn as_failure(&self) -> Failure {
         let error: &(dyn Error + Send + Sync + 'static) = &**self;
         Failure::from_error(error, None)
+    }
+}
+
+impl AsFailure<ViaType> for Box<dyn Error> {
+    fn as_failure(&self) -> Failure {
+        Failure::from_error(&**self, None)
+    }
+}
+
+impl AsFailure<ViaType> for Box<dyn Error + Send> {
+    fn as_failure(&self) -> Failure {
+        Failure::from_error(&**self, None)
+    }
+}
+
+/// What a tool says to the model when it fails is often no more than a text.
+impl AsFailure<ViaType> for String {
+    fn as_failure(&self) -> Failure {
+        Failure::message(self)
+    }
+}
+
+impl AsFailure<ViaType> for &str {
+    fn as_failure(&self) -> Failure {
+        Failure::message(*self)
     }
 }

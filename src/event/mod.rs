@@ -15,7 +15,7 @@ mod span;
 mod spare;
 mod usage;
 
-pub use failure::{AsFailure, Failure, ViaDeref, ViaError};
+pub use failure::{AsFailure, Failure, ViaDeref, ViaError, ViaType};
 pub use ids::new_session_id;
 pub use outcome::Outcome;
 pub use remote::{RemoteContext, RemoteContextError};

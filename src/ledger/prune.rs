@@ -119,7 +119,10 @@ fn remove_together(
             };
             match lock(&dir) {
                 Ok(None) => *done = Removal::Locked,
-                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+                Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                    let why = error.to_string();
+                    *done = Removal::Failed { why };
+                }
                 _ => {}
             }
         }

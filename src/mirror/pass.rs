@@ -16,7 +16,7 @@ use super::work::Of;
 use crate::error::Error;
 use crate::event::random_bytes;
 use crate::ledger::{Root, left_open_in, marked, marker, parse_time, segments};
-use crate::reader::{Address, Found, SegmentReader};
+use crate::reader::{Address, Found, SegmentReader, about};
 use crate::redact::{MaskKey, Redaction, Redactor};
 use crate::session::Store;
 
@@ -305,15 +305,24 @@ fn owed_by(state: &State, store: &Store, session: &Path) -> io::Result<Owed> {
 }
 
 /// What all sessions under a root owe together: of those that were recorded for somebody, or have
-/// dead letters. What was recorded for nobody is owed to nobody.
+/// dead letters. What was recorded for nobody is owed to nobody, and of a session that can't be read
+/// nobody knows.
 pub fn owed_in(store: &Store) -> io::Result<Owed> {
     let root = Root::new(store.root().to_owned());
-    let marked: HashSet<_> = marked(&root)?.into_iter().map(|(name, _)| name).collect();
+    let marked = marked(&root).map_err(about(root.path()))?;
+    let marked: HashSet<_> = marked.into_iter().map(|(name, _)| name).collect();
     let mut sum = Owed::default();
     for dir in store.dirs()? {
         let name = dir.file_name().unwrap_or_default().to_string_lossy();
-        if marked.contains(&*name) || has_letters(&dir)? {
-            let owed = owed(store, &dir)?;
+        let owed = match has_letters(&dir) {
+            Ok(letters) if letters || marked.contains(&*name) => owed(store, &dir).map(Some),
+            nothing => nothing.map(|_| None),
+        };
+        let owed = match owed {
+            Err(_) if unreadable(&dir).is_some() => None,
+            owed => found(owed)?.flatten(),
+        };
+        if let Some(owed) = owed {
             sum.bytes += if owed.marked > 0 { owed.bytes } else { 0 };
             sum.sent += owed.sent;
             sum.dead_letters += owed.dead_letters;

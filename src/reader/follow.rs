@@ -5,6 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use super::about;
 use super::address::Address;
 use super::merge::SessionReader;
 use super::place::{last, line_start, moment_of, since};
@@ -233,7 +234,7 @@ impl Follower {
         let entries = match std::fs::read_dir(sessions) {
             Ok(entries) => entries,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-            Err(error) => return Err(error),
+            Err(error) => return Err(about(sessions)(error)),
         };
         let dirs = entries.flatten().map(|entry| entry.path());
         Ok(dirs.filter(|dir| is_session(dir)).collect())

@@ -3,6 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use super::about;
 use super::segment::{Found, SegmentReader};
 use crate::ledger::segments;
 
@@ -62,7 +63,7 @@ impl SessionReader {
     /// were.
     pub fn refresh(&mut self) -> io::Result<usize> {
         let mut added = 0;
-        for (number, path) in segments(&self.dir)? {
+        for (number, path) in segments(&self.dir).map_err(about(&self.dir))? {
             if !self.streams.iter().any(|stream| stream.number == number) {
                 self.streams.push(Stream {
                     number,

@@ -30,6 +30,11 @@ pub use segment::{Damage, Found, Item, Segment, SegmentReader};
 #[cfg(feature = "cli")]
 pub(crate) use watch::Watch;
 
+/// Lets an error say what it is about: the system's own words name no file.
+pub(crate) fn about(path: &Path) -> impl FnOnce(io::Error) -> io::Error + '_ {
+    move |error| io::Error::new(error.kind(), format!("{}: {error}", path.display()))
+}
+
 /// All lines of a session directory, segment after segment. Damage is passed over.
 ///
 /// ```no_run
@@ -39,7 +44,8 @@ pub(crate) use watch::Watch;
 /// ```
 pub fn lines(session: impl AsRef<Path>) -> io::Result<Vec<Line>> {
     let mut lines = Vec::new();
-    for (_, path) in segments(session.as_ref())? {
+    let session = session.as_ref();
+    for (_, path) in segments(session).map_err(about(session))? {
         for item in Segment::open(path)? {
             if let Item::Line(line) = item? {
                 lines.push(line);

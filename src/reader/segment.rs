@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
+use super::about;
 use super::raw::RawLine;
 use crate::ledger::{Line, NotALine};
 
@@ -105,7 +106,7 @@ impl SegmentReader {
     pub(crate) fn open_into(path: impl AsRef<Path>, mut buf: Vec<u8>) -> io::Result<Self> {
         buf.clear();
         Ok(Self {
-            file: File::open(path.as_ref())?,
+            file: File::open(path.as_ref()).map_err(about(path.as_ref()))?,
             path: path.as_ref().to_owned(),
             buf,
             taken: 0,
@@ -323,7 +324,8 @@ impl SegmentReader {
             self.offset += self.taken as u64;
             self.searched -= self.taken;
             self.taken = 0;
-            if (&self.file).take(CHUNK as u64).read_to_end(&mut self.buf)? == 0 {
+            let read = (&self.file).take(CHUNK as u64).read_to_end(&mut self.buf);
+            if read.map_err(about(&self.path))? == 0 {
                 return Ok(None);
             }
         }

@@ -188,7 +188,7 @@ impl Chapters {
 
     fn close(&mut self, line: &RawLine<'_>) {
         match line.closes() {
-            Some(SpanKind::Run) => return self.push(Node::event(line)),
+            Some(SpanKind::Run) => return self.push(Node::end(line)),
             Some(SpanKind::Turn) => return self.close_turn(line),
             _ => {}
         }

@@ -9,7 +9,7 @@ use std::path::Path;
 use memchr::memmem::Finder;
 
 use crate::ledger::segments;
-use crate::reader::{Damage, Found, RawLine, SegmentReader};
+use crate::reader::{Damage, Found, RawLine, SegmentReader, about};
 
 /// What an id is an id of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -168,7 +168,8 @@ impl FindId {
             let found = |finder: &Finder<'_>| finder.find(bytes).is_some();
             self.finders.iter().any(found)
         };
-        for (_, path) in segments(session.as_ref())? {
+        let session = session.as_ref();
+        for (_, path) in segments(session).map_err(about(session))? {
             let mut reader = SegmentReader::open(path)?;
             while let Some(found) = reader.next_where(has_it)? {
                 match found {

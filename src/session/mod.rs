@@ -27,6 +27,8 @@ pub use chapters::{Chapter, Chapters, Digests};
 pub use family::{Family, families};
 pub use find::{FindId, IdOf};
 pub use grep::{Text, texts};
+#[cfg(feature = "view")]
+pub(crate) use node::error_text;
 pub use node::{Node, NodeState};
 pub use retention::Retention;
 pub use seek::{Excerpt, blob, body, line, turn, whole};

@@ -69,6 +69,18 @@ impl Node {
         }
     }
 
+    /// From the close line of a run.
+    pub(super) fn end(line: &RawLine<'_>) -> Self {
+        let mut node = Self::event(line);
+        let start = node.text("start").and_then(|text| parse_time(&text));
+        let took = node.get("duration_ns").and_then(|value| value.u64());
+        // Whoever closes what the dead left open does that later than it ended.
+        if let (true, Some(start), Some(took)) = (line.kind == "interrupted", start, took) {
+            node.start = start.saturating_add(took);
+        }
+        node
+    }
+
     /// From the open line of a span, or from a close line whose open line is missing.
     pub(super) fn span(line: &RawLine<'_>) -> Self {
         let mut node = Self {
@@ -143,22 +155,26 @@ impl Node {
     }
 
     /// Puts values that were moved out back where they stood. One whose blob can't be read stays
-    /// as it is: a marker that says where it should be.
-    pub fn fetch_blobs(&mut self, session: &std::path::Path) {
+    /// as it is: a marker that says where it should be. Which these are, and why.
+    pub fn fetch_blobs(&mut self, session: &std::path::Path) -> Vec<std::io::Error> {
+        let mut lost = Vec::new();
         if !self.payload.contains("\"$blob\"") {
-            return;
+            return lost;
         }
         let Value::Object(mut fields) = self.payload_json() else {
-            return;
+            return lost;
         };
         for value in fields.values_mut() {
             let blob = value.get("$blob").and_then(Value::as_str);
-            if let Some(Ok(text)) = blob.map(|sha256| super::blob(session, sha256)) {
-                *value = text.into();
+            match blob.map(|sha256| super::blob(session, sha256)) {
+                Some(Ok(text)) => *value = text.into(),
+                Some(Err(error)) => lost.push(error),
+                None => {}
             }
         }
         self.payload = Value::Object(fields).to_string().into();
         self.updates.clear();
+        lost
     }
 
     /// How it ended: ok, error, denied, cancelled, interrupted, unset; nothing while it is open.
@@ -174,28 +190,49 @@ impl Node {
         }
     }
 
+    /// Whether a message was told piece by piece, and not yet that this was all.
+    pub fn is_arriving(&self) -> bool {
+        self.streamed.is_some()
+    }
+
     /// Whether a message stopped before it was whole.
     pub fn streamed_or_incomplete(&self) -> bool {
         self.streamed.is_some()
             || self.get("complete").and_then(|value| value.bool()) == Some(false)
     }
 
-    /// The error's message, with its type where that is known.
+    /// The error's message, with its type where that is known, and with its causes.
     pub fn error(&self) -> Option<String> {
-        let error = self.get("error")?;
-        let part = |name| error.get(name).and_then(|value| value.text());
-        match (part("error_type"), part("message")) {
-            (Some(kind), Some(message)) => {
-                let kind = kind.rsplit("::").next().unwrap_or(&kind).to_owned();
-                Some(format!("{kind}: {message}"))
-            }
-            (None, Some(message)) => Some(message.into_owned()),
-            (Some(kind), None) => Some(kind.into_owned()),
-            _ => Some(
-                error
-                    .text()
-                    .map_or_else(|| error.json().to_owned(), Cow::into_owned),
-            ),
+        Some(error_text(self.get("error")?))
+    }
+}
+
+/// An error in words: its type where that is known, its message, and each cause that this does not
+/// tell already.
+pub(crate) fn error_text(error: RawValue<'_>) -> String {
+    let part = |name| error.get(name).and_then(|value| value.text());
+    match (part("error_type"), caused(error)) {
+        (Some(kind), Some(message)) => {
+            let kind = kind.rsplit("::").next().unwrap_or(&kind);
+            format!("{kind}: {message}")
+        }
+        (None, Some(message)) => message,
+        (Some(kind), None) => kind.into_owned(),
+        _ => error
+            .text()
+            .map_or_else(|| error.json().to_owned(), Cow::into_owned),
+    }
+}
+
+/// The error's message, and after it those of its causes.
+pub(super) fn caused(error: RawValue<'_>) -> Option<String> {
+    let mut text = error.get("message")?.text()?.into_owned();
+    let causes = error.get("source").into_iter();
+    for cause in causes.flat_map(|causes| causes.items()) {
+        // Some errors repeat their cause in their own message.
+        if let Some(cause) = cause.text().filter(|cause| !text.contains(cause.as_ref())) {
+            text.push_str(&format!(": {cause}"));
         }
     }
+    Some(text)
 }

@@ -11,7 +11,7 @@ use super::glance::{Glance, HEAD};
 use super::standing::Status;
 use super::summary::Summary;
 use crate::ledger::{Root, segments, writer_is_alive};
-use crate::reader::{Damage, Found, RawLine, SessionReader};
+use crate::reader::{Damage, Found, RawLine, SessionReader, about};
 
 /// The sessions under a root.
 ///
@@ -67,6 +67,18 @@ pub struct Unreadable {
     pub why: String,
 }
 
+impl Unreadable {
+    /// By what reading it came to. A directory that the error names is named once.
+    pub(crate) fn new(dir: &Path, error: &io::Error) -> Self {
+        let why = error.to_string();
+        let named = format!("{}: ", dir.display());
+        Self {
+            dir: dir.to_owned(),
+            why: why.strip_prefix(&named).unwrap_or(&why).to_owned(),
+        }
+    }
+}
+
 impl fmt::Display for Unreadable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} can't be read: {}", self.dir.display(), self.why)
@@ -88,7 +100,7 @@ pub enum Resolve {
         /// The ids that begin so, at most ten.
         candidates: Vec<String>,
     },
-    /// The root can't be read.
+    /// The root can't be read. The error says what of it.
     Io(PathBuf, io::Error),
 }
 
@@ -100,7 +112,7 @@ impl fmt::Display for Resolve {
             Self::Ambiguous { prefix, candidates } => {
                 write!(f, "{prefix:?} could be any of {}", candidates.join(", "))
             }
-            Self::Io(path, error) => write!(f, "{}: {error}", path.display()),
+            Self::Io(_, error) => error.fmt(f),
         }
     }
 }
@@ -128,14 +140,15 @@ impl Store {
 
     /// The directories of all sessions, in no order. A root that isn't there has none.
     pub fn dirs(&self) -> io::Result<Vec<PathBuf>> {
-        let entries = match std::fs::read_dir(self.root.sessions()) {
+        let sessions = self.root.sessions();
+        let entries = match std::fs::read_dir(&sessions) {
             Ok(entries) => entries,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-            Err(error) => return Err(error),
+            Err(error) => return Err(about(&sessions)(error)),
         };
         let mut dirs = Vec::new();
         for entry in entries {
-            let entry = entry?;
+            let entry = entry.map_err(about(&sessions))?;
             // What begins with a dot is on its way out.
             let hidden = entry.file_name().to_string_lossy().starts_with('.');
             if !hidden && entry.file_type()?.is_dir() {
@@ -236,7 +249,7 @@ impl Store {
             },
             // Pruned while we looked.
             Err(error) if error.kind() == io::ErrorKind::NotFound => return,
-            Err(error) => error.to_string(),
+            Err(error) => return survey.unreadable.push(Unreadable::new(dir, &error)),
         };
         let dir = dir.to_owned();
         survey.unreadable.push(Unreadable { dir, why });
@@ -246,8 +259,9 @@ impl Store {
     pub fn glance(&self, dir: &Path) -> io::Result<Entry> {
         let mut glance = Glance::default();
         let mut torn = Vec::new();
-        for (number, path) in segments(dir)? {
-            torn.extend(glance.at(&path)?.map(|damage| (number, damage)));
+        for (number, path) in segments(dir).map_err(about(dir))? {
+            let tail = glance.at(&path).map_err(about(&path))?;
+            torn.extend(tail.map(|damage| (number, damage)));
         }
         let mut entry = self.entry(dir, glance.summary, glance.damages);
         self.add_torn(torn, &mut entry);

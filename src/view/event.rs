@@ -4,6 +4,7 @@ use std::borrow::Cow;
 
 use super::text::{self, cost, count, duration, line};
 use crate::reader::{RawLine, RawValue};
+use crate::session::error_text;
 
 /// How much of a value is looked at: more would not fit on a line.
 const ENOUGH: usize = 2_000;
@@ -129,6 +130,11 @@ pub fn brief(raw: &RawLine<'_>) -> Brief {
             words(&[&said("status"), &said("message")]),
             Tone::Plain,
         ),
+        "subagent" => (
+            "subagent",
+            words(&[&said("agent"), &said("child_session_id")]),
+            Tone::Look,
+        ),
         "artifact" => (
             "artifact",
             words(&[&said("path"), &said("caption")]),
@@ -147,7 +153,7 @@ pub fn brief(raw: &RawLine<'_>) -> Brief {
         ),
         "log" => (
             "log",
-            words(&[&said("level"), &said("message")]),
+            words(&[&said("level"), &said("message"), &said_fields(raw)]),
             Tone::Look,
         ),
         _ => {
@@ -189,6 +195,16 @@ fn fields(raw: &RawLine<'_>) -> String {
     raw.payload()
         .members()
         .map(field)
+        .collect::<Vec<_>>()
+        .join(" ")
+}
+
+/// What a log line says beside its message.
+fn said_fields(raw: &RawLine<'_>) -> String {
+    let fields = raw.payload().get("fields");
+    let members = fields.into_iter().flat_map(|fields| fields.members());
+    members
+        .map(|(key, value)| format!("{key}={}", shown(value)))
         .collect::<Vec<_>>()
         .join(" ")
 }
@@ -261,16 +277,8 @@ fn digested(raw: &RawLine<'_>, body: &str) -> String {
 
 /// What went wrong, by a line's `error`.
 fn failure(raw: &RawLine<'_>) -> Option<String> {
-    let error = raw.payload().get("error")?;
-    let part = |name: &str| error.get(name).map(shown);
-    Some(match (part("error_type"), part("message")) {
-        (Some(kind), Some(message)) => {
-            format!("{}: {message}", kind.rsplit("::").next().unwrap_or(&kind))
-        }
-        (_, Some(message)) => message,
-        (Some(kind), None) => kind,
-        _ => shown(error),
-    })
+    let text = error_text(raw.payload().get("error")?);
+    Some(text.chars().take(ENOUGH).collect())
 }
 
 /// How a span ended: how long it took, what came of it.

@@ -130,6 +130,10 @@ fn why(entry: &Entry, style: &Style) -> String {
             format!("{named} {verb} {since} at {}", open.address)
         }
         (Some((outcome, _)), None) if outcome == "interrupted" => "its process died".into(),
+        // The status says it already.
+        (Some((outcome, reason)), None) if outcome == entry.status.as_str() => {
+            reason.clone().unwrap_or_default()
+        }
         (Some((outcome, Some(reason))), None) => format!("{outcome}, {reason}"),
         (Some((outcome, None)), None) => outcome.clone(),
         (None, None) => String::new(),

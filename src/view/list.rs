@@ -2,7 +2,7 @@
 
 use super::header::paint_status;
 use super::style::Style;
-use super::text::{columns, cost, cut, line, pad, pad_left, thousands};
+use super::text::{columns, cost, cut, cut_id, line, pad, pad_left, thousands};
 use crate::session::Entry;
 
 /// From this width on a session is one row; below, its words go to a second one.
@@ -18,14 +18,21 @@ pub fn list(entries: &[(usize, &Entry)], style: &Style) -> Vec<String> {
         .iter()
         .map(|(depth, entry)| columns(&id(*depth, entry)))
         .max();
-    let id_width = longest.unwrap_or(0).clamp(8, if wide { 36 } else { 27 });
+    // What the other columns leave, so that an id can be copied.
+    let most = match wide {
+        true => 36,
+        false => style.width.saturating_sub(ROW).clamp(27, 36),
+    };
+    let id_width = longest.unwrap_or(0).clamp(8, most);
 
-    let heads = ["STATUS", "TURNS", "TOOLS", "ERR", "TOKENS", "COST", "AGE"];
-    let mut head = row(&pad("SESSION", id_width), &pad(heads[0], 11), &heads[1..]);
+    let shown = shown(style.width.saturating_sub(id_width + 12));
+    let heads = ["TURNS", "TOOLS", "ERR", "TOKENS", "COST", "AGE"].map(str::to_owned);
+    let (name, status) = (pad("SESSION", id_width), pad("STATUS", 11));
+    let mut head = row(&name, &status, &heads, &shown);
     if wide {
         head.push_str(&words("AGENT", "MODEL", "TITLE · FIRST MESSAGE"));
     }
-    let mut out = vec![style.dim(cut(&head, style.width).trim_end())];
+    let mut out = vec![style.dim(&cut(head.trim_end(), style.width))];
     for (depth, entry) in entries {
         let summary = &entry.summary;
         let totals = summary.totals();
@@ -41,9 +48,9 @@ pub fn list(entries: &[(usize, &Entry)], style: &Style) -> Vec<String> {
             cost(totals.usage.cost_usd),
             style.ago(summary.last),
         ];
-        let numbers: Vec<&str> = numbers.iter().map(String::as_str).collect();
         let status = paint_status(entry.status, &pad(entry.status.as_str(), 11), style);
-        let mut text = row(&pad(&id(*depth, entry), id_width), &status, &numbers);
+        let name = pad(&cut_id(&id(*depth, entry), id_width), id_width);
+        let mut text = row(&name, &status, &numbers, &shown);
         let word = |text: &Option<String>| line(text.as_deref().unwrap_or("–")).into_owned();
         let said = [&summary.title, &summary.first_message];
         let said: Vec<_> = said.into_iter().flatten().map(|text| line(text)).collect();
@@ -69,9 +76,22 @@ pub fn list(entries: &[(usize, &Entry)], style: &Style) -> Vec<String> {
 /// The widths of the columns with numbers.
 const NUMBERS: [usize; 6] = [5, 5, 3, 9, 8, 4];
 
-fn row(id: &str, status: &str, numbers: &[&str]) -> String {
+/// What a row takes without its id: the status and these.
+const ROW: usize = 12 + 40;
+
+/// Which of them have room, those that are asked for most first: age, errors, cost, turns.
+fn shown(mut room: usize) -> [bool; 6] {
+    let mut shown = [false; 6];
+    for at in [5, 2, 4, 0, 3, 1] {
+        shown[at] = NUMBERS[at] < room;
+        room -= if shown[at] { NUMBERS[at] + 1 } else { 0 };
+    }
+    shown
+}
+
+fn row(id: &str, status: &str, numbers: &[String; 6], shown: &[bool; 6]) -> String {
     let mut text = format!("{id} {status} ");
-    for (number, width) in numbers.iter().zip(NUMBERS) {
+    for ((number, width), _) in numbers.iter().zip(NUMBERS).zip(shown).filter(|(_, s)| **s) {
         text.push_str(&pad_left(number, width));
         text.push(' ');
     }

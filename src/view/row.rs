@@ -63,8 +63,17 @@ pub(super) struct Verdict {
     soft: Vec<Vec<String>>,
 }
 
+/// Whether something can still come.
+#[derive(Clone, Copy)]
+pub(super) struct Life {
+    /// What the node lies in is open.
+    pub open: bool,
+    /// Nobody is at it any more: what is open was left so.
+    pub left: bool,
+}
+
 /// What a node looks like, with what its permissions came to.
-pub(super) fn row(node: &Node, verdict: Verdict) -> Option<Row> {
+pub(super) fn row(node: &Node, verdict: Verdict, life: Life) -> Option<Row> {
     let said = |name: &str| node.text(name).map(|text| line(&text).into_owned());
     let mut row = Row {
         label: line(&node.kind).into_owned(),
@@ -85,12 +94,12 @@ pub(super) fn row(node: &Node, verdict: Verdict) -> Option<Row> {
         "model_call" => {
             row.label = "model".into();
             row.tone = Tone::Good;
-            row.model(node);
+            row.model(node, life);
         }
         "tool_call" => {
             row.label = "tool".into();
             row.tone = Tone::Good;
-            row.tool(node, verdict);
+            row.tool(node, verdict, life);
         }
         "permission_request" => {
             row.label = "permission".into();
@@ -106,7 +115,7 @@ pub(super) fn row(node: &Node, verdict: Verdict) -> Option<Row> {
             row.tone = Tone::Look;
             let n = node.get("summarized_message_count").and_then(|v| v.u64());
             row.text = format!("{} messages summarized", count(n));
-            row.facts = vec![how_it_went(node)];
+            row.facts = vec![how_it_went(node, life)];
             if let Some(summary) = node.get("summary") {
                 row.put_below(Tone::Quiet, '→', said_value(summary), 1);
             }
@@ -193,12 +202,19 @@ pub(super) fn row(node: &Node, verdict: Verdict) -> Option<Row> {
                 Tone::Look
             };
             row.label = level.to_lowercase();
-            row.text = said("message").unwrap_or_default();
+            let fields = node.get("fields").into_iter();
+            let fields = fields.flat_map(|fields| fields.members());
+            let fields = fields.map(|(key, value)| format!("{key}={}", show_value(value)));
+            row.text = said("message")
+                .into_iter()
+                .chain(fields)
+                .collect::<Vec<_>>()
+                .join("  ");
         }
         "span_start" => {
             row.label = "span".into();
             row.text = said("name").unwrap_or_default();
-            row.facts = vec![how_it_went(node)];
+            row.facts = vec![how_it_went(node, life)];
         }
         "session_status" => {
             row.label = "status".into();
@@ -214,6 +230,9 @@ pub(super) fn row(node: &Node, verdict: Verdict) -> Option<Row> {
     }
     if let Some(error) = node.error() {
         row.put_below(Tone::Bad, '✗', error.into(), 2);
+    }
+    if life.open && !life.left && node.is_arriving() {
+        row.text = "(so far)".into();
     }
     // Whatever of it came from a trace, none of it moves the terminal.
     let texts = row.extras.iter_mut().flatten().chain(&mut row.facts);
@@ -246,13 +265,13 @@ impl Row {
         self.said = said.map(|said| (tone, said));
     }
 
-    fn model(&mut self, node: &Node) {
+    fn model(&mut self, node: &Node, life: Life) {
         let said = |name: &str| node.text(name).map(|text| line(&text).into_owned());
         self.text = said("model_id").unwrap_or_default();
         if let Some(purpose) = said("purpose").filter(|purpose| purpose != "main") {
             self.text.push_str(&format!(" for {purpose}"));
         }
-        let mut went = how_it_went(node);
+        let mut went = how_it_went(node, life);
         if let Some(attempt) = node.get("attempt").and_then(|v| v.u64()).filter(|n| *n > 1) {
             went.push_str(&format!("  try {attempt}"));
         }
@@ -274,14 +293,14 @@ impl Row {
         }
     }
 
-    fn tool(&mut self, node: &Node, verdict: Verdict) {
+    fn tool(&mut self, node: &Node, verdict: Verdict, life: Life) {
         let name = node.text("tool_id").unwrap_or_default();
         self.text = line(&name).into_owned();
         let input = node.get("command").or_else(|| node.get("args"));
         if let Some(input) = input {
             self.put_below(Tone::Plain, '←', input_value(input), 1);
         }
-        let mut facts = how_it_went(node);
+        let mut facts = how_it_went(node, life);
         for firm in verdict.firm {
             match firm.strip_prefix("denied") {
                 Some(by) if facts.ends_with("DENIED") => facts.push_str(by),
@@ -345,9 +364,10 @@ fn permission_text(node: &Node) -> String {
 }
 
 /// How long a span took and how it ended, where that isn't as it should be.
-fn how_it_went(node: &Node) -> String {
+fn how_it_went(node: &Node, life: Life) -> String {
     let mut text = String::new();
     match (node.state, node.duration) {
+        (NodeState::Open, _) if life.left => text.push_str("  left open"),
         (NodeState::Open, _) => text.push_str("  still open"),
         // What was not done took no time of its own.
         _ if node.outcome().as_deref() == Some("denied") => {}

@@ -72,6 +72,27 @@ pub fn cut(text: &str, max: usize) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
+/// Cuts a safe id to so many columns, in the middle: its beginning is enough to ask for it, and its
+/// end tells a session from its subagents.
+pub fn cut_id(id: &str, max: usize) -> Cow<'_, str> {
+    if fits(id, max) {
+        return Cow::Borrowed(id);
+    }
+    let room = max.saturating_sub(1);
+    let within = |room: usize, chars: &mut dyn Iterator<Item = char>| {
+        let mut used = 0;
+        let fitting = chars.take_while(|c| {
+            used += c.width().unwrap_or(0);
+            used <= room
+        });
+        fitting.collect::<Vec<char>>()
+    };
+    let head = within(room / 2, &mut id.chars());
+    let tail = within(room - room / 2, &mut id.chars().rev());
+    let all = head.into_iter().chain(['…']).chain(tail.into_iter().rev());
+    Cow::Owned(all.collect())
+}
+
 /// A safe text padded on the right to so many columns, or cut to them.
 pub fn pad(text: &str, width: usize) -> String {
     let mut out = cut(text, width).into_owned();

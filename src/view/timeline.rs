@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use super::row::{Row, Said, Tone, Verdict, row};
+use super::row::{Life, Row, Said, Tone, Verdict, row};
 use super::style::Style;
 use super::text::{self, columns, cut, duration, pad, pad_left, wrap};
 use super::title::title;
@@ -30,6 +30,7 @@ const LABEL: usize = 10;
 pub struct Timeline<'a> {
     style: &'a Style,
     subagents: Option<Subagents<'a>>,
+    left: bool,
 }
 
 /// The lines of a subagent's session, by its id.
@@ -68,7 +69,13 @@ impl<'a> Timeline<'a> {
         Self {
             style,
             subagents: None,
+            left: false,
         }
+    }
+
+    /// Whether nobody is at it any more: what is open was left so.
+    pub fn left(self, left: bool) -> Self {
+        Self { left, ..self }
     }
 
     /// Puts what a subagent did under the row that started it.
@@ -89,7 +96,7 @@ impl<'a> Timeline<'a> {
     /// What a turn begins with; nothing for what lies outside turns.
     pub fn title(&self, chapter: &Chapter) -> Vec<String> {
         match chapter.turn {
-            Some(_) => title(chapter, Span::of(chapter).start, self.style),
+            Some(_) => title(chapter, Span::of(chapter).start, self.left, self.style),
             None => Vec::new(),
         }
     }
@@ -111,15 +118,17 @@ impl<'a> Timeline<'a> {
                 None => top.push(*node),
             }
         }
-        self.level(&mut top, &mut children, 0, &span, &mut out);
+        let open = chapter.span.as_ref().is_some_and(is_open);
+        self.level(&mut top, &mut children, (0, open), &span, &mut out);
         out
     }
 
+    /// Rows of one level of the tree: how deep that is, and whether what it lies in is open.
     fn level(
         &self,
         nodes: &mut [&Node],
         children: &mut HashMap<u64, Vec<&Node>>,
-        depth: usize,
+        (depth, open): (usize, bool),
         span: &Span,
         out: &mut Vec<String>,
     ) {
@@ -140,7 +149,14 @@ impl<'a> Timeline<'a> {
                     begun_with.extend(in_force(next).filter(|text| !text.is_empty()));
                 }
             }
-            if let Some(mut row) = row(node, verdict) {
+            if let Some(mut row) = row(
+                node,
+                verdict,
+                Life {
+                    open,
+                    left: self.left,
+                },
+            ) {
                 if !begun_with.is_empty() {
                     row.text
                         .push_str(&format!(" with {}", begun_with.join(", ")));
@@ -149,7 +165,7 @@ impl<'a> Timeline<'a> {
             }
             // A tree deeper than this is a mistake, or an attempt on our stack.
             if depth < 64 {
-                self.level(&mut inside, children, depth + 1, span, out);
+                self.level(&mut inside, children, (depth + 1, is_open(node)), span, out);
             }
         }
     }
@@ -329,6 +345,10 @@ impl<'a> Timeline<'a> {
             .map(|i| if (from..to).contains(&i) { mark } else { ' ' })
             .collect()
     }
+}
+
+fn is_open(node: &Node) -> bool {
+    node.state == NodeState::Open
 }
 
 /// Whether a permission inside a tool is told on the tool's row. What happened in it goes with it.

@@ -7,15 +7,18 @@ use crate::session::{Chapter, Node, NodeState};
 /// Up to which column a title's line goes.
 const RULE: usize = 100;
 
-/// The title of a turn that began at `start`: one row where it fits, else two.
-pub(super) fn title(chapter: &Chapter, start: u64, style: &Style) -> Vec<String> {
+/// The title of a turn that began at `start`: one row where it fits, else two. `left`: nobody is at it
+/// any more.
+pub(super) fn title(chapter: &Chapter, start: u64, left: bool, style: &Style) -> Vec<String> {
     let mut parts = vec![
         format!("Turn {}", chapter.turn.unwrap_or(0)),
         style.clock(start),
     ];
     let span = chapter.span.as_ref();
     match span {
-        Some(node) if node.state == NodeState::Open => parts.push("still open".into()),
+        Some(node) if node.state == NodeState::Open => {
+            parts.push(if left { "left open" } else { "still open" }.into());
+        }
         Some(node) => parts.push(duration(node.duration.unwrap_or(0))),
         None => {}
     }

@@ -47,8 +47,9 @@ pub fn send(root: &Path, state: &Path, server: &OtlpServer) -> Value {
         root,
         &["--once", "--endpoint", &server.url(), "--state", state],
     );
-    assert_eq!(done.code, 0, "{done:?}");
-    done.objects().remove(0)
+    let sent = done.objects().remove(0);
+    assert_eq!(done.code, i32::from(sent["dead"] != 0), "{done:?}");
+    sent
 }
 
 /// What `mirror --status` says of the only session.

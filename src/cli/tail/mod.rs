@@ -5,8 +5,8 @@ mod life;
 mod rows;
 mod streams;
 
-use std::io;
-use std::path::Path;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::Args;
@@ -16,6 +16,7 @@ use super::context::{Context, Failed};
 use super::interrupt;
 use crate::ledger::time_text;
 use crate::reader::{Address, Damage, Followed, Follower, Found, RawLine, Start};
+use crate::view::text::{line, plural};
 use family::Family;
 use life::Lives;
 use rows::Rows;
@@ -144,9 +145,9 @@ impl Tail {
         let mut family = Family::of(&entry.summary.session_id);
         if let Some(address) = self.from {
             let line = crate::session::line(&dir, address)?.ok_or_else(|| {
-                let segments = entry.summary.writers.len();
+                let segments = plural(entry.summary.writers.len() as u64, "segment");
                 Failed::Usage(format!(
-                    "session {:?} has no line {address}; it has {segments} segments",
+                    "session {:?} has no line {address}; it has {segments}",
                     entry.summary.session_id
                 ))
             })?;
@@ -173,7 +174,11 @@ impl Tail {
     /// All sessions: the last events of those that are live, and whatever comes.
     fn all(&self, context: &Context, lives: &mut Lives) -> Result<(Follower, Family), Failed> {
         let mut follower = Follower::new_sessions(context.store.root())?;
-        for entry in context.store.list()? {
+        let survey = context.store.survey()?;
+        for unreadable in survey.unreadable.iter().map(ToString::to_string) {
+            let _ = writeln!(io::stderr(), "spanledger: {}", line(&unreadable));
+        }
+        for entry in survey.entries {
             if entry.status.is_live() {
                 follower.add(&entry.dir, self.last())?;
                 lives.add(context, entry);
@@ -184,7 +189,8 @@ impl Tail {
             true => Vec::new(),
             false => context.store.dirs()?,
         };
-        for dir in others {
+        let is_readable = |dir: &PathBuf| survey.unreadable.iter().all(|one| one.dir != *dir);
+        for dir in others.into_iter().filter(is_readable) {
             match follower.add(&dir, Start::Now) {
                 // Pruned in between.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}

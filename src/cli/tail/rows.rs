@@ -8,7 +8,7 @@ use super::streams::{Streamed, Streams};
 use crate::cli::context::{Context, Failed};
 use crate::ledger::parse_time;
 use crate::reader::RawLine;
-use crate::view::text::{columns, cut, line, pad};
+use crate::view::text::{columns, cut, cut_id, line, pad};
 use crate::view::{Brief, Style, Tone, brief};
 
 const LABEL: usize = 10;
@@ -206,14 +206,7 @@ impl Rows {
     }
 }
 
-/// An id that leaves room for the rest; its end tells subagents apart.
+/// An id that leaves room for the rest.
 fn short(id: &str) -> String {
-    let safe = line(id);
-    let chars: Vec<char> = safe.chars().collect();
-    if chars.len() <= 24 {
-        return safe.into_owned();
-    }
-    let head: String = chars[..11].iter().collect();
-    let tail: String = chars[chars.len() - 12..].iter().collect();
-    format!("{head}…{tail}")
+    cut_id(&line(id), 24).into_owned()
 }

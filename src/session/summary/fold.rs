@@ -8,6 +8,7 @@ use super::Summary;
 use crate::event::{Marks, SpanKind, Totals, Usage};
 use crate::ledger::parse_time;
 use crate::reader::{Address, RawLine, RawValue};
+use crate::session::node::caused;
 use crate::session::standing::{Mishap, OpenSpan, Writer};
 
 const SHORT: usize = 200;
@@ -240,11 +241,10 @@ impl Summary {
     fn mishap(&mut self, line: &RawLine<'_>, what: String) {
         let error = line.payload().get("error");
         let message = error.and_then(|error| {
-            let part = |name| error.get(name).and_then(|value| value.text());
-            part("message")
-                .or_else(|| part("error_type"))
-                .or_else(|| error.text())
-                .map(std::borrow::Cow::into_owned)
+            let text = |value: RawValue<'_>| value.text().map(std::borrow::Cow::into_owned);
+            caused(error)
+                .or_else(|| text(error.get("error_type")?))
+                .or_else(|| text(error))
         });
         let mishap = Mishap {
             address: line.address(),
