@@ -8,6 +8,7 @@
 use std::cell::RefCell;
 use std::error::Error;
 use std::fmt;
+use std::mem::ManuallyDrop;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -211,20 +212,24 @@ pub(crate) struct Handoff {
 }
 
 thread_local! {
-    static HANDOFF: RefCell<Option<Handoff>> = const { RefCell::new(None) };
+    /// Nothing that the end of a thread takes away: a span that is made while it ends has its fields, too.
+    static HANDOFF: RefCell<Option<ManuallyDrop<Handoff>>> = const { RefCell::new(None) };
 }
 
 /// Makes a span whose fields no neighbour sees.
 pub(crate) fn hand_over(handoff: Handoff, make: impl FnOnce() -> Span) -> Span {
-    struct Clear;
-    impl Drop for Clear {
+    /// What was handed over when this was: a neighbour may make a span while it sees one made.
+    struct Before(Option<ManuallyDrop<Handoff>>);
+    impl Drop for Before {
         fn drop(&mut self) {
-            let _ = HANDOFF.try_with(|slot| slot.take());
+            let left = HANDOFF.try_with(|slot| slot.replace(self.0.take()));
+            drop(left.ok().flatten().map(ManuallyDrop::into_inner));
         }
     }
-    let _ = HANDOFF.try_with(|slot| slot.replace(Some(handoff)));
+    let handoff = Some(ManuallyDrop::new(handoff));
     // Nobody may be listening; the next span on this thread must not find it.
-    let _clear = Clear;
+    let before = HANDOFF.try_with(|slot| slot.replace(handoff));
+    let _before = Before(before.ok().flatten());
     make()
 }
 
@@ -233,11 +238,9 @@ pub(crate) fn take_handoff(meta: &tracing::Metadata<'_>) -> Option<Handoff> {
     if meta.target() != "spanledger" {
         return None;
     }
-    HANDOFF
-        .try_with(|slot| {
-            let mut slot = slot.borrow_mut();
-            slot.take_if(|handoff| handoff.name == meta.name())
-        })
-        .ok()
-        .flatten()
+    let handed = HANDOFF.try_with(|slot| {
+        let mut slot = slot.borrow_mut();
+        slot.take_if(|handoff| handoff.name == meta.name())
+    });
+    handed.ok().flatten().map(ManuallyDrop::into_inner)
 }
