@@ -37,8 +37,9 @@ impl<S: Subscriber> Layer<S> for Nosy {
     }
 }
 
-fn theirs() -> Span {
-    info_span!("theirs")
+/// A span of others that the user is asked about.
+fn asked_about() -> Span {
+    info_span!("asked about")
 }
 
 /// The root of the one ledger.
@@ -47,6 +48,13 @@ fn root() -> &'static Path {
     let (dir, _) = LEDGER.get_or_init(|| {
         let dir = tempfile::tempdir().unwrap();
         let builder = spanledger::builder().root(dir.path());
+        let builder = builder.record_spans(|meta| {
+            let asked = meta.name() == "asked about";
+            if asked {
+                once_inside(|| drop(asked_about()));
+            }
+            asked
+        });
         let (layer, guard) = builder.build().unwrap();
         let subscriber = tracing_subscriber::registry().with(Nosy).with(layer);
         tracing::subscriber::set_global_default(subscriber).unwrap();
@@ -64,6 +72,16 @@ fn a_span_keeps_its_fields_though_a_neighbour_makes_another_while_it_is_made() {
     let trace = Trace::read(root);
     assert_eq!(trace.one("model_call").text("params"), "for us alone");
     assert_eq!(trace.all("compaction_start").len(), 1);
+}
+
+#[test]
+fn whoever_is_asked_whether_a_span_is_wanted_may_make_one_like_it() {
+    let root = root();
+    let _run = spans::session_run("asked", "planner").start().entered();
+    drop(asked_about());
+    let trace = Trace::read(root);
+    let opened = trace.kinds("asked").into_iter();
+    assert_eq!(opened.filter(|kind| *kind == "span_start").count(), 2);
 }
 
 /// Makes a span when it is dropped.
@@ -86,7 +104,7 @@ fn a_span_that_is_made_while_its_thread_ends_has_its_fields() {
     let root = root();
     let thread = std::thread::spawn(|| {
         // The registry's part of the thread goes last.
-        drop(theirs());
+        drop(info_span!("theirs"));
         LATER.set(Some(Parting("later")));
         drop(spans::tool_call("bash", "alive").start());
         EARLIER.set(Some(Parting("earlier")));
