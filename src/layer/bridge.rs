@@ -94,26 +94,23 @@ pub(crate) fn on_span(span: &Span, op: Op) -> Option<Located> {
 }
 
 /// Records a plain value that says how a span went, straight into the fields of a span that the thread
-/// remembers. `false`: it has to be recorded as any other. `give` hands the value over, if it is plain.
+/// remembers. `give` hands the value over, and returns what is to be recorded as any other; so is all of it
+/// where this returns `None`.
 pub(crate) fn on_outcome(
     span: &Span,
     name: &str,
-    give: impl FnOnce(&mut dyn FnMut(Plain<'_>)),
-) -> bool {
+    give: impl FnOnce(&mut dyn FnMut(Plain<'_>) -> bool) -> Option<RawFields>,
+) -> Option<Option<RawFields>> {
     if LAYERS.load(Ordering::Relaxed) == 0 {
-        return true;
+        return Some(None);
     }
-    let done = span.with_subscriber(|(id, dispatch)| {
+    span.with_subscriber(|(id, dispatch)| {
         let recorder = &Bridge::of(dispatch)?.recorder;
         let spot = |cell: &Arc<Cell>| cell.plain_spot().cloned();
         let spot = last::with(recorder.registrar.key(id), spot)??;
-        let mut done = false;
-        if spot.at.kind.rides_on_close(name) {
-            give(&mut |value| done = recorder.add_outcome(&spot, name, value));
-        }
-        Some(done)
-    });
-    done.flatten().unwrap_or(false)
+        let rides = spot.at.kind.rides_on_close(name);
+        rides.then(|| give(&mut |value| recorder.add_outcome(&spot, name, value)))
+    })?
 }
 
 /// Performs `op` where the current thread is.
