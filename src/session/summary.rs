@@ -65,7 +65,7 @@ pub struct Summary {
     pub missing: u64,
     /// Where it says so, with the cause.
     pub gaps: Vec<(Address, String)>,
-    /// By writer, named by its first segment: what it counted is told in each of them.
+    /// By writer, named by the segment it counts from: what it counted is told in each of its segments.
     totals: BTreeMap<u32, Totals>,
     /// The same way.
     marks: BTreeMap<u32, Marks>,
@@ -194,11 +194,15 @@ impl Summary {
             .max_by_key(|span| (span.kind != "turn_start", span.since))
     }
 
-    /// The first segment of a segment's writer.
+    /// The segment that what is counted in this one counts from: the writer's first.
     fn first_of(&self, seg: u32) -> u32 {
-        let writer = self.writers.get(&seg);
-        let first = writer.and_then(|writer| self.writers.iter().find(|(_, w)| w.id == writer.id));
-        first.map_or(seg, |(seg, _)| *seg)
+        let Some(writer) = self.writers.get(&seg) else {
+            return seg;
+        };
+        writer.counts_from.unwrap_or_else(|| {
+            let first = self.writers.iter().find(|(_, w)| w.id == writer.id);
+            first.map_or(seg, |(seg, _)| *seg)
+        })
     }
 
     fn totals_of(&mut self, seg: u32) -> &mut Totals {
@@ -450,6 +454,8 @@ impl Summary {
         match line.kind.as_ref() {
             "segment" => {
                 let process = line.payload().get("process").map_or("null", |v| v.json());
+                let counts_from = line.payload().get("counts_from");
+                let counts_from = counts_from.and_then(|seg| seg.json().parse().ok());
                 self.writers.insert(
                     line.seg,
                     Writer {
@@ -457,6 +463,7 @@ impl Summary {
                         process: process.into(),
                         version: text("spanledger").unwrap_or_default(),
                         implicit: text("implicit"),
+                        counts_from,
                     },
                 );
             }

@@ -190,7 +190,7 @@ impl SessionLog {
     fn write_head(self: &Arc<Self>, core: &Core, state: &mut State, now: u64) -> Result<(), Lost> {
         if state.segment.as_ref().is_some_and(|s| !s.has_head) {
             let policy = state.segment.as_ref().and_then(|s| s.policy.clone());
-            let head = core.segment_head(self.implicit, policy.as_deref());
+            let head = core.segment_head(self.implicit, policy.as_deref(), state.counts_from);
             self.put_owed(core, state, About::segment("segment", now), &head)?;
             if let Some(segment) = &mut state.segment {
                 segment.has_head = true;
@@ -325,6 +325,9 @@ impl SessionLog {
                     && segment.policy.as_ref() == own
                 {
                     segment.live = core.live(self, segment.number, marker);
+                }
+                if self.again {
+                    state.counts_from.get_or_insert(segment.number);
                 }
                 state.segment = Some(segment);
                 state.checkpoint_at = CHECKPOINT_EVERY;
