@@ -372,18 +372,20 @@ impl SessionLog {
             self.recover_locked(core, state);
         }
         let whole = match &mut state.segment {
-            Some(segment) => {
-                let _ = segment.reopen();
-                let before = segment.size;
+            // Most are whole, and none of those has to be opened for it.
+            Some(segment) if segment.is_unterminated() => {
+                if segment.file.is_none() && matches!(segment.reopen(), Ok(true)) {
+                    core.files.admit(self);
+                }
                 let whole = segment.terminate();
                 match core.sync {
-                    _ if segment.size == before => {}
+                    _ if !whole => {}
                     super::Sync::Os => segment.tell(),
                     _ => core.mark_dirty(&segment.path, segment.live.as_ref()),
                 }
                 whole
             }
-            None => true,
+            _ => true,
         };
         state.gap.count + u64::from(!whole)
     }

@@ -191,9 +191,14 @@ impl Segment {
         }
     }
 
+    /// Whether the last line lacks its newline.
+    pub fn is_unterminated(&self) -> bool {
+        self.tail == Tail::Unterminated
+    }
+
     /// Brings the newline that the last line lacks. Whether nothing is lacking any more.
     pub fn terminate(&mut self) -> bool {
-        if self.tail != Tail::Unterminated {
+        if !self.is_unterminated() {
             return true;
         }
         let written = self.file.as_mut().map(|file| survive(|| file.write(b"\n")));
