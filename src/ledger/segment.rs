@@ -67,13 +67,15 @@ impl Segment {
     /// Creates the next segment of a session, whoever wrote the ones before.
     pub fn create(session: &Path, now: u64) -> io::Result<Self> {
         make_dir(session)?;
-        let mut number = segments(session)?.last().map_or(0, |(n, _)| *n) + 1;
-        let (path, file) = loop {
+        let mut last = segments(session)?.last().map_or(0, |(n, _)| *n);
+        let (number, path, file) = loop {
+            let next = last.checked_add(1);
+            let number = next.ok_or_else(|| io::Error::other("no number is left for a segment"))?;
             let path = session.join(segment_name(number));
             let mut options = OpenOptions::new();
             match open_private(&path, options.append(true).create_new(true)) {
-                Ok(file) => break (path, file),
-                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => number += 1,
+                Ok(file) => break (number, path, file),
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => last = number,
                 Err(error) => return Err(error),
             }
         };
