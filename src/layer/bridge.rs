@@ -55,7 +55,7 @@ pub(crate) struct Bridge {
 }
 
 impl Bridge {
-    fn of(dispatch: &Dispatch) -> Option<&Self> {
+    pub fn of(dispatch: &Dispatch) -> Option<&Self> {
         dispatch.downcast_ref()
     }
 
