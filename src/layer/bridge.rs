@@ -205,7 +205,15 @@ pub(crate) struct Handoff {
     pub name: &'static str,
     pub fields: RawFields,
     /// Where it hangs, if not where the thread is.
-    pub parent: Option<Parent>,
+    pub parent: Option<Given>,
+}
+
+/// What a user says that a span hangs from.
+#[derive(Clone, Debug)]
+pub(crate) enum Given {
+    Parent(Parent),
+    /// Where a handle is, which may be another ledger's.
+    At(Box<Located>),
 }
 
 thread_local! {

@@ -129,7 +129,7 @@ pub(crate) struct Cell {
     pub span: u64,
     pub parent: Parent,
     /// The span of an OpenTelemetry context that was current when it was made, if no agent span
-    /// was around it.
+    /// was around it; or of another ledger, if its maker said so.
     pub outside: Option<Box<RemoteContext>>,
     /// The thread was unwinding already when the span was made: its end proves nothing.
     pub made_in_panic: bool,
@@ -256,10 +256,11 @@ impl Cell {
     #[cfg(feature = "mirror")]
     pub fn look_outside(&mut self, recorder: &Arc<super::Recorder>, contextual: bool) {
         use crate::otel::Current;
-        if matches!(
+        let said = matches!(
             self.parent,
             Parent::Place(_) | Parent::Remote(_) | Parent::Detached
-        ) {
+        );
+        if said || self.outside.is_some() {
             return;
         }
         match crate::otel::current() {

@@ -23,7 +23,7 @@ use tracing_subscriber::registry::{LookupSpan, SpanRef};
 
 pub use filter::LedgerFilter;
 
-pub(crate) use bridge::{Handoff, Op, hand_over, on_current, on_outcome, on_span};
+pub(crate) use bridge::{Given, Handoff, Op, hand_over, on_current, on_outcome, on_span};
 #[cfg(feature = "mirror")]
 pub(crate) use cell::Spot;
 pub(crate) use cell::{Parent, Place};
@@ -39,7 +39,7 @@ use cell::{Anchor, Cell, Route};
 use find::{Around, anchor, walk};
 use visit::{Collect, FindText};
 
-use crate::event::{Outcome, RawFields, SpanKind};
+use crate::event::{Outcome, RawFields, RemoteContext, SpanKind};
 use crate::ledger::Moment;
 use crate::recognise::{Callsites, Reading, Seen};
 
@@ -228,6 +228,21 @@ where
         }
     }
 
+    /// What a new span hangs from by its maker's word. Where a handle of another ledger is, that is the
+    /// session of that name here, and a span that is none of ours.
+    fn given(&self, given: Given) -> (Parent, Option<Box<RemoteContext>>) {
+        match given {
+            Given::Parent(parent) => (parent, None),
+            Given::At(at) if Arc::ptr_eq(&at.recorder, &self.recorder) => {
+                (Parent::Place(at.place), None)
+            }
+            Given::At(at) => {
+                let log = self.recorder.ledger.session(&at.place.log().id);
+                (Parent::Session(log), at.remote_context().map(Box::new))
+            }
+        }
+    }
+
     /// A span of others: it carries the session on, and may name one.
     fn on_foreign_span(&self, attrs: &Attributes<'_>, id: &Id, ctx: &Context<'_, S>) {
         let mut found = None;
@@ -256,10 +271,12 @@ where
         let anchors = !matches!(kind, SpanKind::Run | SpanKind::Other);
         let start = Moment::now();
         if let Some(handoff) = take_handoff(meta) {
-            let parent = handoff
-                .parent
-                .unwrap_or_else(|| self.parent(anchors, attrs, ctx));
-            let cell = Cell::new(kind, meta, start, parent);
+            let (parent, outside) = match handoff.parent {
+                Some(given) => self.given(given),
+                None => (self.parent(anchors, attrs, ctx), None),
+            };
+            let mut cell = Cell::new(kind, meta, start, parent);
+            cell.outside = outside;
             return self.begin(cell, handoff.fields, true, new);
         }
         let mut raw = RawFields::new();
