@@ -17,36 +17,51 @@ pub(crate) enum Plain<'a> {
     Json(&'a str),
 }
 
-/// Hands the value to `take`, if it is such a one. What is not taken is returned under its name: a
-/// value is serialized once, since some can't be twice.
-pub(crate) fn unless_plain<T: Serialize + ?Sized>(
+/// Hands the value to `take`, if it is such a one. `false`: it was not taken, and is in `left` under its
+/// name. A value is serialized once, since some can't be twice.
+pub(crate) fn give_plain<T: Serialize + ?Sized>(
     name: impl Fn() -> Cow<'static, str>,
     value: &T,
     take: &mut dyn FnMut(Plain<'_>) -> bool,
-) -> Option<RawFields> {
-    let left = None;
-    let mut handed = Handed { name, take, left };
+    left: &mut Option<RawFields>,
+) -> bool {
+    let taken = false;
+    let mut handed = Handed {
+        name,
+        take,
+        taken,
+        left,
+    };
     let json = serialize(value, &mut handed);
-    if json.as_ref().is_ok_and(Vec::is_empty) {
-        return handed.left;
+    match &json {
+        Ok(json) if json.is_empty() => {}
+        _ => handed.leave(|fields, name| fields.serialized(name, &json)),
     }
-    let mut fields = RawFields::new();
-    fields.serialized((handed.name)(), &json);
-    Some(fields)
+    handed.taken
 }
 
 struct Handed<'a, N> {
     name: N,
     take: &'a mut dyn FnMut(Plain<'_>) -> bool,
-    left: Option<RawFields>,
+    taken: bool,
+    left: &'a mut Option<RawFields>,
+}
+
+impl<N: Fn() -> Cow<'static, str>> Handed<'_, N> {
+    #[cold]
+    fn leave(&mut self, put: impl FnOnce(&mut RawFields, Cow<'static, str>)) {
+        let mut fields = RawFields::new();
+        put(&mut fields, (self.name)());
+        *self.left = Some(fields);
+        self.taken = false;
+    }
 }
 
 impl<N: Fn() -> Cow<'static, str>> Keep for Handed<'_, N> {
     fn keep(&mut self, value: Plain<'_>) {
-        if !(self.take)(value) {
-            let mut fields = RawFields::new();
-            fields.plain((self.name)(), value);
-            self.left = Some(fields);
+        self.taken = (self.take)(value);
+        if !self.taken {
+            self.leave(|fields, name| fields.plain(name, value));
         }
     }
 
@@ -77,7 +92,9 @@ mod tests {
             });
             takes
         };
-        let left = unless_plain(|| "x".into(), value, &mut take);
+        let mut left = None;
+        let taken = give_plain(|| "x".into(), value, &mut take, &mut left);
+        assert_eq!(taken, left.is_none());
         (found, left.map(|left| left.get("x").unwrap().to_owned()))
     }
 

@@ -94,23 +94,24 @@ pub(crate) fn on_span(span: &Span, op: Op) -> Option<Located> {
 }
 
 /// Records a plain value that says how a span went, straight into the fields of a span that the thread
-/// remembers. `give` hands the value over, and returns what is to be recorded as any other; so is all of it
-/// where this returns `None`.
+/// remembers. `false`: it has to be recorded as any other. `give` hands the value over, and says whether it
+/// was taken.
 pub(crate) fn on_outcome(
     span: &Span,
     name: &str,
-    give: impl FnOnce(&mut dyn FnMut(Plain<'_>) -> bool) -> Option<RawFields>,
-) -> Option<Option<RawFields>> {
+    give: impl FnOnce(&mut dyn FnMut(Plain<'_>) -> bool) -> bool,
+) -> bool {
     if LAYERS.load(Ordering::Relaxed) == 0 {
-        return Some(None);
+        return true;
     }
-    span.with_subscriber(|(id, dispatch)| {
+    let done = span.with_subscriber(|(id, dispatch)| {
         let recorder = &Bridge::of(dispatch)?.recorder;
         let spot = |cell: &Arc<Cell>| cell.plain_spot().cloned();
         let spot = last::with(recorder.registrar.key(id), spot)??;
         let rides = spot.at.kind.rides_on_close(name);
-        rides.then(|| give(&mut |value| recorder.add_outcome(&spot, name, value)))
-    })?
+        Some(rides && give(&mut |value| recorder.add_outcome(&spot, name, value)))
+    });
+    done.flatten().unwrap_or(false)
 }
 
 /// Performs `op` where the current thread is.
@@ -221,20 +222,42 @@ thread_local! {
     static HANDOFF: RefCell<Option<ManuallyDrop<Handoff>>> = const { RefCell::new(None) };
 }
 
+/// What is seldom there: to take it as it is would be to copy it in any case.
+fn take_boxed<T>(slot: &mut Option<T>) -> Option<Box<T>> {
+    match slot.is_some() {
+        true => slot.take().map(Box::new),
+        false => None,
+    }
+}
+
 /// Makes a span whose fields no neighbour sees.
 pub(crate) fn hand_over(handoff: Handoff, make: impl FnOnce() -> Span) -> Span {
-    /// What was handed over when this was: a neighbour may make a span while it sees one made.
-    struct Before(Option<ManuallyDrop<Handoff>>);
+    /// What was being handed over meanwhile: a neighbour may make a span when it sees one made.
+    struct Before(Option<Box<ManuallyDrop<Handoff>>>);
     impl Drop for Before {
         fn drop(&mut self) {
-            let left = HANDOFF.try_with(|slot| slot.replace(self.0.take()));
-            drop(left.ok().flatten().map(ManuallyDrop::into_inner));
+            let left = HANDOFF.try_with(|slot| {
+                let mut slot = slot.borrow_mut();
+                let left = take_boxed(&mut slot);
+                if let Some(before) = self.0.take() {
+                    *slot = Some(*before);
+                }
+                left
+            });
+            drop(
+                left.unwrap_or_default()
+                    .map(|left| ManuallyDrop::into_inner(*left)),
+            );
         }
     }
-    let handoff = Some(ManuallyDrop::new(handoff));
+    let before = HANDOFF.try_with(|slot| {
+        let mut slot = slot.borrow_mut();
+        let before = take_boxed(&mut slot);
+        *slot = Some(ManuallyDrop::new(handoff));
+        before
+    });
     // Nobody may be listening; the next span on this thread must not find it.
-    let before = HANDOFF.try_with(|slot| slot.replace(handoff));
-    let _before = Before(before.ok().flatten());
+    let _before = Before(before.unwrap_or_default());
     make()
 }
 

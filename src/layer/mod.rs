@@ -119,12 +119,16 @@ where
         self.second.load(Ordering::Relaxed)
     }
 
-    /// Whether a new span is another ledger's already. Not all that holds layers says what else it
-    /// holds: this is looked for in the first span that has something of ours.
+    /// Whether a new span is another ledger's already.
+    #[inline]
     fn is_taken(&self, id: &Id, ctx: &Context<'_, S>) -> bool {
-        if self.first.load(Ordering::Relaxed) {
-            return false;
-        }
+        !self.first.load(Ordering::Relaxed) && self.looks_taken(id, ctx)
+    }
+
+    /// Not all that holds layers says what else it holds: so it is looked for in the first span that
+    /// has something of ours.
+    #[cold]
+    fn looks_taken(&self, id: &Id, ctx: &Context<'_, S>) -> bool {
         let taken = ctx.span(id).is_some_and(|span| {
             let extensions = span.extensions();
             extensions.get::<Arc<Cell>>().is_some() || extensions.get::<Route>().is_some()

@@ -7,7 +7,7 @@ use tracing::Span;
 
 use super::session::Session;
 use super::stream::Stream;
-use crate::event::{AsFailure, Failure, Outcome, RawFields, RemoteContext, Usage, unless_plain};
+use crate::event::{AsFailure, Failure, Outcome, RawFields, RemoteContext, Usage, give_plain};
 use crate::layer::{Located, Op, on_outcome, on_span};
 
 /// Records on agent spans, past every neighbour: nothing given here becomes a `tracing` field.
@@ -111,15 +111,18 @@ fn put<T: Serialize + ?Sized>(
     owned: impl Fn() -> Cow<'static, str>,
     value: &T,
 ) {
-    let left = on_outcome(span, name, |take| unless_plain(&owned, value, take));
+    let mut left = None;
+    if on_outcome(span, name, |take| {
+        give_plain(&owned, value, take, &mut left)
+    }) {
+        return;
+    }
     let fields = left.unwrap_or_else(|| {
         let mut fields = RawFields::new();
         fields.json(owned(), &value);
-        Some(fields)
+        fields
     });
-    if let Some(fields) = fields {
-        record(span, fields, None);
-    }
+    record(span, fields, None);
 }
 
 pub(super) fn locate(span: &Span) -> Option<Located> {
