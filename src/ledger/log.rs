@@ -132,6 +132,8 @@ struct State {
     /// How long the line was that was appended last, whatever came after it by itself. A line that
     /// was lost takes no room.
     line_size: usize,
+    /// The segment that has it; 0 if none.
+    line_seg: u32,
 }
 
 impl State {
