@@ -6,6 +6,7 @@ mod support;
 use std::cell::{Cell, RefCell};
 use std::path::Path;
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use spanledger::{Guard, spans};
 use support::{LineExt, Trace};
@@ -100,7 +101,13 @@ thread_local! {
 }
 
 #[test]
-fn a_span_that_is_made_while_its_thread_ends_has_its_fields() {
+fn a_span_that_is_made_while_its_thread_ends_has_its_fields_and_panics_nowhere() {
+    static PANICS: AtomicUsize = AtomicUsize::new(0);
+    let hook = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        PANICS.fetch_add(1, Ordering::Relaxed);
+        hook(panic);
+    }));
     let root = root();
     let thread = std::thread::spawn(|| {
         // The registry's part of the thread goes last.
@@ -115,4 +122,5 @@ fn a_span_that_is_made_while_its_thread_ends_has_its_fields() {
         let call = trace.find("tool_call", "tool_call_id", id);
         assert_eq!(call.text("args"), "at the end", "{id}");
     }
+    assert_eq!(PANICS.load(Ordering::Relaxed), 0);
 }
