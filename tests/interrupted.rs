@@ -2,11 +2,18 @@
 
 mod support;
 
-use std::path::Path;
+use std::ffi::CString;
+use std::fs::File;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
 
 use serde_json::json;
-use spanledger::{SpanExt, Usage, spans};
+use spanledger::ledger::Line;
+use spanledger::{Handle, SpanExt, Usage, spans};
 use support::{LineExt, Recording, Trace};
+use tempfile::TempDir;
+use tracing::Dispatch;
+use tracing_subscriber::layer::SubscriberExt;
 
 fn copy(from: &Path, to: &Path) {
     std::fs::create_dir_all(to).unwrap();
@@ -109,4 +116,70 @@ fn a_recovered_session_is_recovered_once() {
     assert_eq!(interrupted.text("closes"), "session_end");
     assert_eq!(interrupted.span_id, trace.one("session_start").span_id);
     assert_eq!(trace.one("session_resume").seg, 2);
+}
+
+/// A session in which two writers left a call open, and where their locks would be.
+fn left_open() -> (TempDir, [PathBuf; 2]) {
+    let (one, left) = (Recording::new(), tempfile::tempdir().unwrap());
+    let (layer, guard) = spanledger::builder().root(one.dir.path()).build().unwrap();
+    let two = Dispatch::new(tracing_subscriber::registry().with(layer));
+    let call = |handle: Handle| {
+        let session = handle.session("s");
+        spans::tool_call("bash", "c").in_session(&session).start()
+    };
+    let _one = one.run(|| call(one.handle()));
+    let _two = tracing::dispatcher::with_default(&two, || call(guard.handle()));
+    copy(
+        &one.dir.path().join("sessions"),
+        &left.path().join("sessions"),
+    );
+    let writers = left.path().join("writers");
+    let lock = |segment: &Line| writers.join(segment.text("writer"));
+    let locks = [0, 1].map(|n| lock(one.trace().all("segment")[n]));
+    std::fs::create_dir(writers).unwrap();
+    (left, locks)
+}
+
+/// Whoever asks whether that writer lives is answered here.
+fn ask_here(lock: &Path) {
+    let path = CString::new(lock.as_os_str().as_bytes()).unwrap();
+    // SAFETY: the path ends with a zero.
+    assert_eq!(unsafe { libc::mkfifo(path.as_ptr(), 0o600) }, 0);
+}
+
+fn answer(lock: &Path) -> File {
+    File::options().write(true).open(lock).unwrap()
+}
+
+#[test]
+fn a_child_that_is_forked_during_a_recovery_does_not_keep_the_session_locked() {
+    let (dir, [first, second]) = left_open();
+    let next = Recording::again(dir);
+    let lock = next.dir.path().join("sessions/s/lock");
+    ask_here(&first);
+    ask_here(&second);
+    let child = std::thread::scope(|scope| {
+        let recovery = scope.spawn(|| next.handle().session("s").recover());
+        drop(answer(&first));
+        drop(answer(&second));
+        // It asks once more when it has the session's lock.
+        drop(answer(&first));
+        // SAFETY: the child does nothing until it is killed.
+        let child = unsafe { libc::fork() };
+        if child == 0 {
+            loop {
+                unsafe { libc::pause() };
+            }
+        }
+        drop(answer(&second));
+        assert_eq!(recovery.join().unwrap(), 2);
+        child
+    });
+    let locked = File::open(lock).unwrap().try_lock();
+    // SAFETY: ends that child, and waits for it.
+    unsafe {
+        libc::kill(child, libc::SIGKILL);
+        libc::waitpid(child, std::ptr::null_mut(), 0);
+    }
+    locked.unwrap();
 }

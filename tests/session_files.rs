@@ -132,3 +132,20 @@ fn a_thousand_sessions_are_open_at_once_in_one_process() {
         );
     }
 }
+
+#[test]
+fn a_session_whose_numbers_are_used_up_costs_no_other_one_anything() {
+    let recording = Recording::new();
+    let session = reader::session_dir(recording.dir.path(), "full");
+    std::fs::create_dir_all(&session).unwrap();
+    std::fs::write(session.join("trace.4294967295.jsonl"), "").unwrap();
+    recording.run(|| {
+        drop(spans::session_run("full", "planner").start());
+        drop(spans::session_run("other", "planner").start());
+    });
+    let health = recording.guard.health();
+    assert_eq!((health.written, health.failed), (2, 2));
+    assert!(health.last_error.unwrap().contains("no number is left"));
+    let trace = recording.trace();
+    assert_eq!(trace.one("session_end").session_id, "other");
+}

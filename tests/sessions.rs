@@ -464,3 +464,33 @@ fn the_parents_session_says_where_a_subagent_began() {
     assert_eq!(told.text("agent"), "reviewer");
     assert_eq!(told.span_id, trace.one("tool_call").span_id);
 }
+
+#[test]
+fn a_span_at_a_handle_of_another_ledger_is_told_in_its_own_and_hangs_from_the_others() {
+    let (one, other) = (Recording::new(), Recording::new());
+    let of_one = one.run(|| spans::session_run("s", "planner").start());
+    let by_id = one.handle().session("t");
+    other.run(|| {
+        let session = of_one.session().unwrap();
+        let call = |id, session| spans::tool_call("bash", id).in_session(session).start();
+        drop(call("in a span", &session));
+        drop(call("in a session", &by_id));
+    });
+    drop(of_one);
+    let (trace, theirs) = (one.trace(), other.trace());
+    assert_eq!(
+        trace.kinds("s"),
+        ["segment", "session_start", "session_end"]
+    );
+    assert_eq!(trace.sessions.len(), 1);
+    let run = trace.one("session_start");
+    let call = theirs.find("tool_call", "tool_call_id", "in a span");
+    assert_eq!(call.session_id, "s");
+    assert_eq!(
+        (&call.trace_id, &call.parent_span_id),
+        (&run.trace_id, &run.span_id)
+    );
+    assert_eq!(call.get("parent_remote"), true);
+    let call = theirs.find("tool_call", "tool_call_id", "in a session");
+    assert_eq!((&*call.session_id, &call.parent_span_id), ("t", &None));
+}

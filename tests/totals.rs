@@ -195,3 +195,32 @@ fn masks_in_lines_before_it_are_told_by_every_end() {
     let masked = [&ends[0], &ends[1]].map(|end| end.get("totals.marks.masked").clone());
     assert_eq!(masked, [1, 2].map(Value::from));
 }
+
+#[test]
+fn what_was_counted_before_a_process_forgot_a_session_is_counted_still() {
+    let recording = Recording::new();
+    // Each time on a thread of its own, which takes along what it remembers.
+    let run_once = || {
+        let agent = || {
+            let run = spans::session_run("s", "planner").start();
+            run.in_scope(|| model(10));
+        };
+        std::thread::scope(|scope| _ = scope.spawn(|| recording.run(agent)).join());
+    };
+    run_once();
+    for n in 0..5000 {
+        recording.handle().session(&format!("other {n}"));
+    }
+    run_once();
+    run_once();
+    let trace = recording.trace();
+    let segments = trace.session("s").iter().map(|line| line.seg);
+    assert_eq!(segments.max(), Some(2), "it was forgotten once");
+    let store = spanledger::session::Store::new(recording.dir.path());
+    let listed = store.list().unwrap();
+    let totals = listed[0].summary.totals();
+    assert_eq!(
+        (totals.model_calls, totals.usage.input_tokens),
+        (3, Some(30))
+    );
+}

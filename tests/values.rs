@@ -2,8 +2,11 @@
 
 mod support;
 
+use std::cell::Cell;
+use std::fmt;
 use std::path::Path;
 
+use serde::{Serialize, Serializer};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use spanledger::ledger::Line;
@@ -378,4 +381,69 @@ fn a_session_of_several_mebibytes_is_resumed_from_its_last_checkpoint() {
     let call = trace.one("model_call");
     assert_eq!(call.get("system_prompt_digest"), prompts[0].get("digest"));
     assert!(trace.all("interrupted").is_empty());
+}
+
+/// Says half of it, and fails.
+struct Unspeakable;
+
+impl fmt::Display for Unspeakable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("half of it")?;
+        Err(fmt::Error)
+    }
+}
+
+impl fmt::Debug for Unspeakable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl std::error::Error for Unspeakable {}
+
+impl Serialize for Unspeakable {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.collect_str(self)
+    }
+}
+
+#[test]
+fn what_fails_to_say_what_it_is_panics_nowhere() {
+    let recording = Recording::new();
+    let result = tool_result(&recording, |tool| tool.record_result(&Unspeakable));
+    let text = result.text("result");
+    assert!(text.starts_with("[not serializable"), "{text}");
+    let failed = tool_result(&recording, |tool| tool.record_error(&Unspeakable));
+    assert_eq!(failed.get("error.message"), "half of it");
+    let error: &(dyn std::error::Error + 'static) = &Unspeakable;
+    recording.run(|| drop(info_span!("tool.call", tool_id = "by macro", error)));
+    let trace = recording.trace();
+    let failed = trace.find("tool_result", "tool_id", "by macro");
+    assert_eq!(failed.get("error.message"), "half of it");
+    recording.run(|| {
+        let _theirs = info_span!("theirs", session_id = ?Unspeakable).entered();
+        drop(info_span!("tool.call", tool_id = "routed"));
+    });
+    let trace = recording.trace();
+    let routed = trace.find("tool_result", "tool_id", "routed");
+    assert_eq!(routed.session_id, "half of it");
+}
+
+/// Gives itself away.
+struct Once(Cell<Option<Vec<u8>>>);
+
+impl Serialize for Once {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.collect_seq(self.0.take().unwrap())
+    }
+}
+
+#[test]
+fn a_value_is_serialized_no_more_than_once() {
+    let recording = Recording::new();
+    let once = || Once(Cell::new(Some(vec![1, 2])));
+    let result = tool_result(&recording, |tool| tool.record_result(&once()));
+    assert_eq!(*result.get("result"), json!([1, 2]));
+    let set = tool_result(&recording, |tool| tool.set("stdout", once()));
+    assert_eq!(*set.get("stdout"), json!([1, 2]));
 }

@@ -167,6 +167,37 @@ fn a_second_ledger_in_the_same_subscriber_records_nothing_and_its_check_says_so(
 }
 
 #[test]
+fn of_two_ledgers_side_by_side_one_records_all_and_the_other_nothing() {
+    type Together = fn(Layered, Layered) -> Dispatch;
+    let ways: [Together; 3] = [
+        |one, two| registry_with(vec![one.boxed(), two.boxed()]),
+        |one, two| registry_with(one.and_then(two)),
+        |one, two| registry_with(reload::Layer::new(one).0.and_then(two)),
+    ];
+    for together in ways {
+        let dirs = [(); 2].map(|()| tempfile::tempdir().unwrap());
+        let [(one, guard), (two, other)] = [&dirs[0], &dirs[1]].map(build);
+        let records = tracing::dispatcher::with_default(&together(one, two), || {
+            agent();
+            [guard.check().is_ok(), other.check().is_ok()]
+        });
+        for (dir, records) in dirs.iter().zip(records) {
+            match records {
+                true => assert_recorded(dir),
+                false => assert!(Trace::read(dir.path()).sessions.is_empty()),
+            }
+        }
+        assert_eq!(records.iter().filter(|records| **records).count(), 1);
+    }
+}
+
+type Layered = spanledger::LedgerLayer<Registry>;
+
+fn registry_with(layers: impl Layer<Registry> + Send + Sync) -> Dispatch {
+    Dispatch::new(tracing_subscriber::registry().with(layers))
+}
+
+#[test]
 fn nothing_of_ours_does_anything_without_a_layer() {
     agent_without_layer();
 }

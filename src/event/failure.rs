@@ -1,6 +1,7 @@
 //! Errors as the trace tells them: always an object, with the type and the chain of causes.
 
 use std::error::Error;
+use std::fmt;
 use std::ops::Deref;
 
 use serde_json::{Map, Value};
@@ -67,11 +68,11 @@ impl Failure {
         let mut next = error.source();
         // A chain that never ends would be a bug of the error's; it must not become ours.
         while let Some(source) = next.filter(|_| chain.len() < 64) {
-            chain.push(Value::String(source.to_string()));
+            chain.push(Value::String(spelled(format_args!("{source}"))));
             next = source.source();
         }
         let name = type_name.map_or_else(|| name_from_debug(error), str::to_owned);
-        let mut failure = Self::new(name, error.to_string());
+        let mut failure = Self::new(name, spelled(format_args!("{error}")));
         if !chain.is_empty() {
             failure = failure.set("source", chain);
         }
@@ -87,13 +88,21 @@ impl Failure {
     }
 }
 
+/// A text of the user's. What fails has still said what it said so far; `to_string` would panic.
+pub(crate) fn spelled(text: fmt::Arguments<'_>) -> String {
+    use fmt::Write;
+    let mut out = String::new();
+    let _ = out.write_fmt(text);
+    out
+}
+
 /// The identifier that a derived `Debug` begins with. Wrappers that only add context (they all
 /// call themselves `Error`) are looked through.
 fn name_from_debug(error: &(dyn Error + 'static)) -> String {
     let mut next = Some(error);
     let mut depth = 0;
     while let Some(current) = next.filter(|_| depth < 64) {
-        let debug = format!("{current:?}");
+        let debug = spelled(format_args!("{current:?}"));
         let name: String = debug
             .chars()
             .take_while(|c| c.is_alphanumeric() || matches!(c, '_' | ':'))

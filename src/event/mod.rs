@@ -21,9 +21,10 @@ pub use outcome::Outcome;
 pub use remote::{RemoteContext, RemoteContextError};
 pub use usage::{Marks, Totals, Usage};
 
+pub(crate) use failure::spelled;
 pub(crate) use fields::{Cleaner, Fields};
 pub(crate) use ids::{IdHasher, Ids, hex16, hex32, new_span_id, new_trace_id, random_bytes};
-pub(crate) use plain::{Plain, plain};
+pub(crate) use plain::{Plain, give_plain};
 pub(crate) use raw::{RawFields, Rewrite, is_short};
 pub(crate) use serialize::{Digits, bool_text};
 pub(crate) use span::{FieldRole, SpanKind, UsageField, is_json_field};

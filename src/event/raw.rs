@@ -6,6 +6,7 @@ use std::ops::Range;
 
 use serde_json::Value;
 
+use super::plain::Plain;
 use super::serialize::{self, Serialized};
 use super::spare::Spare;
 use super::usage::Usage;
@@ -58,6 +59,11 @@ pub(crate) struct RawFields {
 
 thread_local! {
     static SPARE: Spare<(String, Vec<RawEntry>)> = const { Spare::new() };
+}
+
+fn not_serializable(error: &serde_json::Error, out: &mut String) -> RawForm {
+    out.push_str(&format!("[not serializable: {error}]"));
+    RawForm::Text
 }
 
 impl Drop for RawFields {
@@ -140,10 +146,35 @@ impl RawFields {
                 Ok(Serialized::Json) => RawForm::Json,
                 Err(error) => {
                     buf.truncate(start);
-                    buf.push_str(&format!("[not serializable: {error}]"));
-                    RawForm::Text
+                    not_serializable(&error, buf)
                 }
             }
+        });
+    }
+
+    /// What [`serialize`](serialize::serialize) returned.
+    pub(super) fn serialized(
+        &mut self,
+        key: impl Into<Cow<'static, str>>,
+        json: &Result<Vec<u8>, serde_json::Error>,
+    ) {
+        self.push(key, |buf| match json {
+            Ok(json) => {
+                buf.push_str(&String::from_utf8_lossy(json));
+                RawForm::Json
+            }
+            Err(error) => not_serializable(error, buf),
+        });
+    }
+
+    pub(super) fn plain(&mut self, key: impl Into<Cow<'static, str>>, value: Plain<'_>) {
+        let (text, form) = match value {
+            Plain::Text(text) => (text, RawForm::Text),
+            Plain::Json(json) => (json, RawForm::Plain),
+        };
+        self.push(key, |buf| {
+            buf.push_str(text);
+            form
         });
     }
 

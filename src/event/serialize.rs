@@ -1,9 +1,11 @@
 //! A value that was serialized for us: a text as it is, anything else as JSON.
 
-use std::fmt::{Display, Write};
+use std::fmt::{self, Display, Write};
 
 use serde::{Serialize, Serializer};
 use serde_json::ser::{CompactFormatter, Compound};
+
+use super::plain::Plain;
 
 /// What a value turned out to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,23 +17,63 @@ pub(super) enum Serialized {
     Json,
 }
 
+/// Takes a value that is no JSON yet and need not become it.
+pub(super) trait Keep {
+    fn keep(&mut self, value: Plain<'_>);
+
+    /// A text that is yet to be spelled.
+    fn display(&mut self, text: &dyn Display) -> fmt::Result;
+}
+
+/// Serializes a value, once: a text, a whole number or a bool is `keep`'s, and of anything else the
+/// JSON is returned, which is not empty.
+pub(super) fn serialize<T, K>(value: &T, keep: &mut K) -> Result<Vec<u8>, serde_json::Error>
+where
+    T: Serialize + ?Sized,
+    K: Keep,
+{
+    let mut json = Vec::new();
+    value.serialize(TextOrJson {
+        keep,
+        json: &mut serde_json::Serializer::new(&mut json),
+    })?;
+    Ok(json)
+}
+
+struct Appended<'a> {
+    out: &'a mut String,
+    what: Serialized,
+}
+
+impl Keep for Appended<'_> {
+    fn keep(&mut self, value: Plain<'_>) {
+        let (what, text) = match value {
+            Plain::Text(text) => (Serialized::Text, text),
+            Plain::Json(json) => (Serialized::Plain, json),
+        };
+        self.what = what;
+        self.out.push_str(text);
+    }
+
+    fn display(&mut self, text: &dyn Display) -> fmt::Result {
+        self.what = Serialized::Text;
+        write!(self.out, "{text}")
+    }
+}
+
 /// Appends `value` to `out`. Where it fails, `out` may hold a part of it.
 pub(super) fn append(
     value: &impl Serialize,
     out: &mut String,
 ) -> Result<Serialized, serde_json::Error> {
-    let mut json = Vec::new();
-    let mut what = Serialized::Json;
-    value.serialize(TextOrJson {
-        text: out,
-        what: &mut what,
-        json: &mut serde_json::Serializer::new(&mut json),
-    })?;
-    if what != Serialized::Json {
-        return Ok(what);
+    let what = Serialized::Json;
+    let mut appended = Appended { out, what };
+    let json = serialize(value, &mut appended)?;
+    if appended.what == Serialized::Json {
+        out.push_str(std::str::from_utf8(&json).map_err(serde::ser::Error::custom)?);
+        return Ok(Serialized::Json);
     }
-    out.push_str(std::str::from_utf8(&json).map_err(serde::ser::Error::custom)?);
-    Ok(Serialized::Json)
+    Ok(appended.what)
 }
 
 /// A whole number, spelled; most are small.
@@ -94,9 +136,8 @@ pub(crate) fn bool_text(value: bool) -> &'static str {
 
 /// Keeps a text, a whole number or a bool, and hands everything else on. Escaping a text only to
 /// undo it again would cost more than all the rest.
-struct TextOrJson<'a, 'b> {
-    text: &'a mut String,
-    what: &'a mut Serialized,
+struct TextOrJson<'a, 'b, K> {
+    keep: &'a mut K,
     json: &'a mut serde_json::Serializer<&'b mut Vec<u8>>,
 }
 
@@ -108,17 +149,16 @@ macro_rules! hand_on {
     )* };
 }
 
-macro_rules! plain {
-    ($( $name:ident($type:ty) $push:ident; )*) => { $(
+macro_rules! digits {
+    ($( $name:ident($type:ty) as $wide:ty; )*) => { $(
         fn $name(self, value: $type) -> Result<(), Self::Error> {
-            *self.what = Serialized::Plain;
-            $push(value.into(), self.text);
+            self.keep.keep(Plain::Json(&Digits::from(<$wide>::from(value))));
             Ok(())
         }
     )* };
 }
 
-impl<'a, 'b> Serializer for TextOrJson<'a, 'b> {
+impl<'a, 'b, K: Keep> Serializer for TextOrJson<'a, 'b, K> {
     type Ok = ();
     type Error = serde_json::Error;
     type SerializeSeq = Compound<'a, &'b mut Vec<u8>, CompactFormatter>;
@@ -130,8 +170,12 @@ impl<'a, 'b> Serializer for TextOrJson<'a, 'b> {
     type SerializeStructVariant = Self::SerializeSeq;
 
     fn serialize_str(self, text: &str) -> Result<(), Self::Error> {
-        *self.what = Serialized::Text;
-        self.text.push_str(text);
+        self.keep.keep(Plain::Text(text));
+        Ok(())
+    }
+
+    fn serialize_bool(self, value: bool) -> Result<(), Self::Error> {
+        self.keep.keep(Plain::Json(bool_text(value)));
         Ok(())
     }
 
@@ -149,8 +193,8 @@ impl<'a, 'b> Serializer for TextOrJson<'a, 'b> {
     }
 
     fn collect_str<T: Display + ?Sized>(self, value: &T) -> Result<(), Self::Error> {
-        *self.what = Serialized::Text;
-        write!(self.text, "{value}").map_err(serde::ser::Error::custom)
+        let value = format_args!("{value}");
+        self.keep.display(&value).map_err(serde::ser::Error::custom)
     }
 
     fn serialize_some<T: Serialize + ?Sized>(self, value: &T) -> Result<(), Self::Error> {
@@ -176,16 +220,15 @@ impl<'a, 'b> Serializer for TextOrJson<'a, 'b> {
             .serialize_newtype_variant(name, index, variant, value)
     }
 
-    plain! {
-        serialize_bool(bool) push_bool;
-        serialize_i8(i8) push_signed;
-        serialize_i16(i16) push_signed;
-        serialize_i32(i32) push_signed;
-        serialize_i64(i64) push_signed;
-        serialize_u8(u8) push_digits;
-        serialize_u16(u16) push_digits;
-        serialize_u32(u32) push_digits;
-        serialize_u64(u64) push_digits;
+    digits! {
+        serialize_i8(i8) as i64;
+        serialize_i16(i16) as i64;
+        serialize_i32(i32) as i64;
+        serialize_i64(i64) as i64;
+        serialize_u8(u8) as u64;
+        serialize_u16(u16) as u64;
+        serialize_u32(u32) as u64;
+        serialize_u64(u64) as u64;
     }
 
     hand_on! {

@@ -8,6 +8,7 @@
 use std::cell::RefCell;
 use std::error::Error;
 use std::fmt;
+use std::mem::ManuallyDrop;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -54,7 +55,7 @@ pub(crate) struct Bridge {
 }
 
 impl Bridge {
-    fn of(dispatch: &Dispatch) -> Option<&Self> {
+    pub fn of(dispatch: &Dispatch) -> Option<&Self> {
         dispatch.downcast_ref()
     }
 
@@ -93,11 +94,12 @@ pub(crate) fn on_span(span: &Span, op: Op) -> Option<Located> {
 }
 
 /// Records a plain value that says how a span went, straight into the fields of a span that the thread
-/// remembers. `false`: it has to be recorded as any other. `give` hands the value over, if it is plain.
+/// remembers. `false`: it has to be recorded as any other. `give` hands the value over, and says whether it
+/// was taken.
 pub(crate) fn on_outcome(
     span: &Span,
     name: &str,
-    give: impl FnOnce(&mut dyn FnMut(Plain<'_>)),
+    give: impl FnOnce(&mut dyn FnMut(Plain<'_>) -> bool) -> bool,
 ) -> bool {
     if LAYERS.load(Ordering::Relaxed) == 0 {
         return true;
@@ -106,11 +108,8 @@ pub(crate) fn on_outcome(
         let recorder = &Bridge::of(dispatch)?.recorder;
         let spot = |cell: &Arc<Cell>| cell.plain_spot().cloned();
         let spot = last::with(recorder.registrar.key(id), spot)??;
-        let mut done = false;
-        if spot.at.kind.rides_on_close(name) {
-            give(&mut |value| done = recorder.add_outcome(&spot, name, value));
-        }
-        Some(done)
+        let rides = spot.at.kind.rides_on_close(name);
+        Some(rides && give(&mut |value| recorder.add_outcome(&spot, name, value)))
     });
     done.flatten().unwrap_or(false)
 }
@@ -207,24 +206,58 @@ pub(crate) struct Handoff {
     pub name: &'static str,
     pub fields: RawFields,
     /// Where it hangs, if not where the thread is.
-    pub parent: Option<Parent>,
+    pub parent: Option<Given>,
+}
+
+/// What a user says that a span hangs from.
+#[derive(Clone, Debug)]
+pub(crate) enum Given {
+    Parent(Parent),
+    /// Where a handle is, which may be another ledger's.
+    At(Box<Located>),
 }
 
 thread_local! {
-    static HANDOFF: RefCell<Option<Handoff>> = const { RefCell::new(None) };
+    /// Nothing that the end of a thread takes away: a span that is made while it ends has its fields, too.
+    static HANDOFF: RefCell<Option<ManuallyDrop<Handoff>>> = const { RefCell::new(None) };
+}
+
+/// What is seldom there: to take it as it is would be to copy it in any case.
+fn take_boxed<T>(slot: &mut Option<T>) -> Option<Box<T>> {
+    match slot.is_some() {
+        true => slot.take().map(Box::new),
+        false => None,
+    }
 }
 
 /// Makes a span whose fields no neighbour sees.
 pub(crate) fn hand_over(handoff: Handoff, make: impl FnOnce() -> Span) -> Span {
-    struct Clear;
-    impl Drop for Clear {
+    /// What was being handed over meanwhile: a neighbour may make a span when it sees one made.
+    struct Before(Option<Box<ManuallyDrop<Handoff>>>);
+    impl Drop for Before {
         fn drop(&mut self) {
-            let _ = HANDOFF.try_with(|slot| slot.take());
+            let left = HANDOFF.try_with(|slot| {
+                let mut slot = slot.borrow_mut();
+                let left = take_boxed(&mut slot);
+                if let Some(before) = self.0.take() {
+                    *slot = Some(*before);
+                }
+                left
+            });
+            drop(
+                left.unwrap_or_default()
+                    .map(|left| ManuallyDrop::into_inner(*left)),
+            );
         }
     }
-    let _ = HANDOFF.try_with(|slot| slot.replace(Some(handoff)));
+    let before = HANDOFF.try_with(|slot| {
+        let mut slot = slot.borrow_mut();
+        let before = take_boxed(&mut slot);
+        *slot = Some(ManuallyDrop::new(handoff));
+        before
+    });
     // Nobody may be listening; the next span on this thread must not find it.
-    let _clear = Clear;
+    let _before = Before(before.unwrap_or_default());
     make()
 }
 
@@ -233,11 +266,9 @@ pub(crate) fn take_handoff(meta: &tracing::Metadata<'_>) -> Option<Handoff> {
     if meta.target() != "spanledger" {
         return None;
     }
-    HANDOFF
-        .try_with(|slot| {
-            let mut slot = slot.borrow_mut();
-            slot.take_if(|handoff| handoff.name == meta.name())
-        })
-        .ok()
-        .flatten()
+    let handed = HANDOFF.try_with(|slot| {
+        let mut slot = slot.borrow_mut();
+        slot.take_if(|handoff| handoff.name == meta.name())
+    });
+    handed.ok().flatten().map(ManuallyDrop::into_inner)
 }

@@ -1,14 +1,13 @@
 //! What the layer knows of a span: little, since the session's log owns the rest.
 
-#[cfg(feature = "mirror")]
-use std::sync::TryLockError;
+use std::cell::RefCell;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
 
 use tracing::Metadata;
 
 use crate::event::{RawFields, RemoteContext, SpanKind};
-use crate::ledger::{At, End, Moment, SessionLog, Trace};
+use crate::ledger::{At, End, Moment, SessionLog, Trace, fork_generation};
 use crate::recognise::Reading;
 
 /// Where a child or an event belongs. Each child takes a copy of its parent's, so all that it says
@@ -130,7 +129,7 @@ pub(crate) struct Cell {
     pub span: u64,
     pub parent: Parent,
     /// The span of an OpenTelemetry context that was current when it was made, if no agent span
-    /// was around it.
+    /// was around it; or of another ledger, if its maker said so.
     pub outside: Option<Box<RemoteContext>>,
     /// The thread was unwinding already when the span was made: its end proves nothing.
     pub made_in_panic: bool,
@@ -153,6 +152,34 @@ struct Pending {
     links: Vec<(u128, u64)>,
 }
 
+thread_local! {
+    /// The spans whose open lines this thread is about to write, by id: one that was held back, and
+    /// seldom another.
+    static OPENING: RefCell<Vec<u64>> = const { RefCell::new(Vec::new()) };
+}
+
+/// That a thread opens a span which was held back. A sampler is asked meanwhile, which is the user's
+/// and may say something: inside that very span, if it has been entered.
+struct Opening(u64);
+
+impl Opening {
+    fn begin(span: u64) -> Self {
+        let _ = OPENING.try_with(|opening| opening.borrow_mut().push(span));
+        Self(span)
+    }
+
+    fn is(span: u64) -> bool {
+        let is = OPENING.try_with(|opening| opening.borrow().contains(&span));
+        is.unwrap_or(false)
+    }
+}
+
+impl Drop for Opening {
+    fn drop(&mut self) {
+        let _ = OPENING.try_with(|opening| opening.borrow_mut().retain(|span| *span != self.0));
+    }
+}
+
 /// What a model call was told, and what it has answered so far.
 #[derive(Debug, Default)]
 pub(crate) struct Talk {
@@ -171,7 +198,7 @@ impl Cell {
             kind: Decided::now(kind),
             reading: None,
             meta,
-            generation: crate::ledger::fork_generation(),
+            generation: fork_generation(),
             start,
             span: crate::event::new_span_id(),
             parent,
@@ -229,10 +256,11 @@ impl Cell {
     #[cfg(feature = "mirror")]
     pub fn look_outside(&mut self, recorder: &Arc<super::Recorder>, contextual: bool) {
         use crate::otel::Current;
-        if matches!(
+        let said = matches!(
             self.parent,
             Parent::Place(_) | Parent::Remote(_) | Parent::Detached
-        ) {
+        );
+        if said || self.outside.is_some() {
             return;
         }
         match crate::otel::current() {
@@ -290,19 +318,27 @@ impl Cell {
         drop(context);
     }
 
-    /// It is held for no longer than a copy takes. A forked child does not wait for it: whoever held
-    /// it may be gone. Where it can't be had, one is made anew.
+    /// It is held for no longer than a copy takes. Where it can't be had, one is made anew.
     #[cfg(feature = "mirror")]
-    fn lock_context(&self) -> Option<std::sync::MutexGuard<'_, Option<opentelemetry::Context>>> {
-        if self.generation == crate::ledger::fork_generation() {
-            let kept = self.context.lock();
-            return Some(kept.unwrap_or_else(PoisonError::into_inner));
+    fn lock_context(&self) -> Option<MutexGuard<'_, Option<opentelemetry::Context>>> {
+        self.lock_here(&self.context)
+    }
+
+    /// A forked child does not wait for a lock: whoever held it may be gone.
+    fn lock_here<'a, T>(&self, mutex: &'a Mutex<T>) -> Option<MutexGuard<'a, T>> {
+        if self.generation == fork_generation() {
+            return Some(mutex.lock().unwrap_or_else(PoisonError::into_inner));
         }
-        match self.context.try_lock() {
+        match mutex.try_lock() {
             Ok(kept) => Some(kept),
             Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
             Err(TryLockError::WouldBlock) => None,
         }
+    }
+
+    /// What waits for the open line. Nothing is to be had while this very thread writes that.
+    fn lock_pending(&self) -> Option<MutexGuard<'_, Option<Box<Pending>>>> {
+        (!Opening::is(self.span)).then(|| self.lock_here(&self.pending))?
     }
 
     /// Where it is, once its open line has been written.
@@ -335,12 +371,13 @@ impl Cell {
         &self,
         open: impl FnOnce(RawFields, &[(u128, u64)]) -> Place,
     ) -> Option<&Place> {
-        if self.place.get().is_none() {
-            let mut pending = self.pending.lock().unwrap_or_else(PoisonError::into_inner);
-            if let Some(pending) = pending.take() {
-                let Pending { fields, links } = *pending;
-                self.place.set(open(fields, &links));
-            }
+        if self.place.get().is_none()
+            && let Some(mut pending) = self.lock_pending()
+            && let Some(pending) = pending.take()
+        {
+            let _opening = Opening::begin(self.span);
+            let Pending { fields, links } = *pending;
+            self.place.set(open(fields, &links));
         }
         self.place()
     }
@@ -350,20 +387,20 @@ impl Cell {
         if self.place.get().is_some() {
             return false;
         }
-        let mut pending = self.pending.lock().unwrap_or_else(PoisonError::into_inner);
-        match &mut *pending {
-            Some(pending) => {
+        let mut pending = self.lock_pending();
+        match pending.as_deref_mut() {
+            Some(Some(pending)) => {
                 pending.fields.append(fields);
                 true
             }
-            None => false,
+            _ => false,
         }
     }
 
     /// Keeps a link until there is an open line. `false`: there is one.
     pub fn add_pending_link(&self, link: (u128, u64)) -> bool {
-        let mut pending = self.pending.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(pending) = &mut *pending else {
+        let mut pending = self.lock_pending();
+        let Some(Some(pending)) = pending.as_deref_mut() else {
             return false;
         };
         pending.links.push(link);
@@ -372,10 +409,10 @@ impl Cell {
 
     /// Whether the open line can say what was opened.
     pub fn is_identified(&self) -> bool {
-        let pending = self.pending.lock().unwrap_or_else(PoisonError::into_inner);
-        pending
-            .as_ref()
-            .is_none_or(|pending| self.is_identified_by(&pending.fields))
+        match self.lock_pending().as_deref() {
+            Some(Some(pending)) => self.is_identified_by(&pending.fields),
+            _ => true,
+        }
     }
 
     /// The same, by these fields.

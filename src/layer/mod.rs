@@ -13,7 +13,7 @@ mod visit;
 
 use std::any::TypeId;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Subscriber};
@@ -23,7 +23,7 @@ use tracing_subscriber::registry::{LookupSpan, SpanRef};
 
 pub use filter::LedgerFilter;
 
-pub(crate) use bridge::{Handoff, Op, hand_over, on_current, on_outcome, on_span};
+pub(crate) use bridge::{Given, Handoff, Op, hand_over, on_current, on_outcome, on_span};
 #[cfg(feature = "mirror")]
 pub(crate) use cell::Spot;
 pub(crate) use cell::{Parent, Place};
@@ -39,7 +39,7 @@ use cell::{Anchor, Cell, Route};
 use find::{Around, anchor, walk};
 use visit::{Collect, FindText};
 
-use crate::event::{Outcome, RawFields, SpanKind};
+use crate::event::{Outcome, RawFields, RemoteContext, SpanKind};
 use crate::ledger::Moment;
 use crate::recognise::{Callsites, Reading, Seen};
 
@@ -60,13 +60,15 @@ pub struct RecordingLayer<S> {
     filter: LedgerFilter,
     callsites: Callsites,
     bridge: Bridge,
-    /// Another ledger's layer is below in the same subscriber. A span has room for one.
-    second: bool,
+    /// Another ledger's layer is in the same subscriber, below or beside. A span has room for one.
+    second: AtomicBool,
+    /// None is.
+    first: AtomicBool,
     /// To ask a neighbour whether it sends agent spans too, once.
     #[cfg(feature = "neighbour")]
     dispatch: std::sync::OnceLock<tracing::dispatcher::WeakDispatch>,
     #[cfg(feature = "neighbour")]
-    asked: std::sync::atomic::AtomicBool,
+    asked: AtomicBool,
     _subscriber: std::marker::PhantomData<fn(S)>,
 }
 
@@ -103,13 +105,37 @@ where
             filter,
             callsites: Callsites::new(),
             bridge,
-            second: false,
+            second: AtomicBool::new(false),
+            first: AtomicBool::new(false),
             #[cfg(feature = "neighbour")]
             dispatch: std::sync::OnceLock::new(),
             #[cfg(feature = "neighbour")]
-            asked: std::sync::atomic::AtomicBool::new(false),
+            asked: AtomicBool::new(false),
             _subscriber: std::marker::PhantomData,
         }
+    }
+
+    fn is_second(&self) -> bool {
+        self.second.load(Ordering::Relaxed)
+    }
+
+    /// Whether a new span is another ledger's already.
+    #[inline]
+    fn is_taken(&self, id: &Id, ctx: &Context<'_, S>) -> bool {
+        !self.first.load(Ordering::Relaxed) && self.looks_taken(id, ctx)
+    }
+
+    /// Not all that holds layers says what else it holds: so it is looked for in the first span that
+    /// has something of ours.
+    #[cold]
+    fn looks_taken(&self, id: &Id, ctx: &Context<'_, S>) -> bool {
+        let taken = ctx.span(id).is_some_and(|span| {
+            let extensions = span.extensions();
+            extensions.get::<Arc<Cell>>().is_some() || extensions.get::<Route>().is_some()
+        });
+        let found = if taken { &self.second } else { &self.first };
+        found.store(true, Ordering::Relaxed);
+        taken
     }
 
     /// A copy: what is done with it must not happen while the registry holds it borrowed.
@@ -206,6 +232,21 @@ where
         }
     }
 
+    /// What a new span hangs from by its maker's word. Where a handle of another ledger is, that is the
+    /// session of that name here, and a span that is none of ours.
+    fn given(&self, given: Given) -> (Parent, Option<Box<RemoteContext>>) {
+        match given {
+            Given::Parent(parent) => (parent, None),
+            Given::At(at) if Arc::ptr_eq(&at.recorder, &self.recorder) => {
+                (Parent::Place(at.place), None)
+            }
+            Given::At(at) => {
+                let log = self.recorder.ledger.session(&at.place.log().id);
+                (Parent::Session(log), at.remote_context().map(Box::new))
+            }
+        }
+    }
+
     /// A span of others: it carries the session on, and may name one.
     fn on_foreign_span(&self, attrs: &Attributes<'_>, id: &Id, ctx: &Context<'_, S>) {
         let mut found = None;
@@ -234,10 +275,12 @@ where
         let anchors = !matches!(kind, SpanKind::Run | SpanKind::Other);
         let start = Moment::now();
         if let Some(handoff) = take_handoff(meta) {
-            let parent = handoff
-                .parent
-                .unwrap_or_else(|| self.parent(anchors, attrs, ctx));
-            let cell = Cell::new(kind, meta, start, parent);
+            let (parent, outside) = match handoff.parent {
+                Some(given) => self.given(given),
+                None => (self.parent(anchors, attrs, ctx), None),
+            };
+            let mut cell = Cell::new(kind, meta, start, parent);
+            cell.outside = outside;
             return self.begin(cell, handoff.fields, true, new);
         }
         let mut raw = RawFields::new();
@@ -280,18 +323,22 @@ impl<S> tracing_subscriber::Layer<S> for RecordingLayer<S>
 where
     S: Subscriber + for<'a> LookupSpan<'a>,
 {
-    #[cfg(feature = "neighbour")]
     fn on_register_dispatch(&self, dispatch: &tracing::Dispatch) {
+        #[cfg(feature = "neighbour")]
         let _ = self.dispatch.set(dispatch.downgrade());
+        // Only now can it be told of one that is beside.
+        if Bridge::of(dispatch).is_some_and(|found| !std::ptr::eq(found, &self.bridge)) {
+            self.second.store(true, Ordering::Relaxed);
+        }
     }
 
     fn on_layer(&mut self, subscriber: &mut S) {
         let below: &dyn Subscriber = subscriber;
-        self.second = below.is::<Bridge>();
+        *self.second.get_mut() = below.is::<Bridge>();
     }
 
     fn on_new_span(&self, attrs: &Attributes<'_>, id: &Id, ctx: Context<'_, S>) {
-        if self.second {
+        if self.is_second() {
             return;
         }
         let meta = attrs.metadata();
@@ -302,16 +349,17 @@ where
         };
         let look = || self.filter.see(meta);
         self.callsites.with(meta, look, |seen| match seen {
+            Seen::Foreign => {}
+            _ if self.is_taken(id, &ctx) => {}
             Seen::Ours(kind) => self.on_our_span(*kind, new),
             Seen::Chosen => self.on_our_span(SpanKind::Other, new),
             Seen::Recognised(reading) => self.on_recognised_span(reading, new),
             Seen::Routes => self.on_foreign_span(attrs, id, &ctx),
-            Seen::Foreign => {}
         });
     }
 
     fn on_record(&self, id: &Id, values: &Record<'_>, ctx: Context<'_, S>) {
-        if self.second {
+        if self.is_second() {
             return;
         }
         let key = self.recorder.registrar.key(id);
@@ -347,7 +395,7 @@ where
     }
 
     fn on_follows_from(&self, id: &Id, follows: &Id, ctx: Context<'_, S>) {
-        if self.second {
+        if self.is_second() {
             return;
         }
         let (Some(cell), Some(followed)) = (self.cell(&ctx, id), self.cell(&ctx, follows)) else {
@@ -365,7 +413,7 @@ where
     }
 
     fn on_event(&self, event: &Event<'_>, ctx: Context<'_, S>) {
-        if self.second {
+        if self.is_second() {
             return;
         }
         let meta = event.metadata();
@@ -422,7 +470,7 @@ where
     }
 
     fn on_enter(&self, id: &Id, ctx: Context<'_, S>) {
-        if self.second {
+        if self.is_second() {
             return;
         }
         // All but a span that was held back are open already. One that still has to say what it is
@@ -466,13 +514,13 @@ where
 
     #[cfg(feature = "mirror")]
     fn on_exit(&self, id: &Id, _: Context<'_, S>) {
-        if self.recorder.context && !self.second {
+        if self.recorder.context && !self.is_second() {
             crate::otel::detach(self.recorder.registrar.key(id));
         }
     }
 
     fn on_close(&self, id: Id, ctx: Context<'_, S>) {
-        if self.second {
+        if self.is_second() {
             return;
         }
         if let Some(cell) = last::take(self.recorder.registrar.key(&id)) {
@@ -495,7 +543,7 @@ where
     unsafe fn downcast_raw(&self, id: TypeId) -> Option<*const ()> {
         if id == TypeId::of::<Self>() {
             Some(std::ptr::from_ref(self).cast())
-        } else if id == TypeId::of::<Bridge>() && !self.second {
+        } else if id == TypeId::of::<Bridge>() && !self.is_second() {
             Some(std::ptr::from_ref(&self.bridge).cast())
         } else {
             None

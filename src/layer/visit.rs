@@ -6,7 +6,9 @@ use std::fmt;
 use tracing::field::{Field, Visit};
 use tracing::span::Record;
 
-use crate::event::{Cleaner, Digits, Failure, Fields, Plain, RawFields, SpanKind, bool_text};
+use crate::event::{
+    Cleaner, Digits, Failure, Fields, Plain, RawFields, SpanKind, bool_text, spelled,
+};
 
 /// Collects every field: `info_span!("tool.call", tool_id = "bash", args = %json)`.
 pub(crate) struct Collect<'a>(pub &'a mut RawFields);
@@ -163,7 +165,7 @@ impl Visit for FindText<'_> {
 
     fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
         if field.name() == self.name {
-            *self.found = Some(format!("{value:?}"));
+            *self.found = Some(spelled(format_args!("{value:?}")));
         }
     }
 }

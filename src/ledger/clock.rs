@@ -53,7 +53,7 @@ fn look_at_both() -> u64 {
         let after = steady_ns();
         let passed = after.saturating_sub(before);
         if passed < shortest {
-            (shortest, ahead) = (passed, wall.wrapping_sub(before + passed / 2));
+            (shortest, ahead) = (passed, how_far_ahead(wall, before + passed / 2));
         }
         before = after;
         if passed <= TOGETHER_NS {
@@ -62,6 +62,12 @@ fn look_at_both() -> u64 {
     }
     AHEAD.set((before, ahead));
     ahead
+}
+
+/// One moment on the wall's clock and on the steady one. A clock before 1970 reads as 1970, and not as
+/// its first instant: what was a little earlier must not be before that.
+fn how_far_ahead(wall: u64, steady: u64) -> u64 {
+    wall.max(1_000_000_000).wrapping_sub(steady)
 }
 
 pub(crate) fn wall_ns() -> u64 {
@@ -205,6 +211,17 @@ pub(crate) fn parse_time(text: &str) -> Option<u64> {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    #[test]
+    fn what_is_a_little_earlier_than_1970_is_not_in_the_far_future() {
+        let looked_at = 5_000_000_000;
+        let ahead = how_far_ahead(0, looked_at);
+        for earlier in [0, 1, 1_000, 1_000_000] {
+            let wall = (looked_at - earlier).wrapping_add(ahead);
+            assert_eq!(&time_text(wall, 9)[..4], "1970");
+        }
+        assert_eq!(how_far_ahead(looked_at + 7, looked_at), 7);
+    }
 
     #[test]
     fn a_time_is_written_as_it_is_read() {

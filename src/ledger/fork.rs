@@ -6,7 +6,9 @@
 //! raises the generation; state of an older generation is left alone for ever, since a thread
 //! that no longer exists may have held its mutexes.
 
-use std::os::fd::RawFd;
+use std::fs::File;
+use std::ops::Deref;
+use std::os::fd::{AsRawFd, RawFd};
 use std::sync::Once;
 use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 
@@ -53,5 +55,32 @@ pub(crate) fn close_in_child(fd: RawFd) {
 pub(crate) fn keep_in_child(fd: RawFd) {
     for slot in &LOCKS {
         let _ = slot.compare_exchange(fd, -1, Ordering::Relaxed, Ordering::Relaxed);
+    }
+}
+
+/// A file that is locked for a while: a child that is forked meanwhile would keep the lock for as long as
+/// it lives.
+#[derive(Debug)]
+pub(crate) struct Lockable(File);
+
+impl Lockable {
+    /// Before it is locked.
+    pub fn new(file: File) -> Self {
+        close_in_child(file.as_raw_fd());
+        Self(file)
+    }
+}
+
+impl Deref for Lockable {
+    type Target = File;
+
+    fn deref(&self) -> &File {
+        &self.0
+    }
+}
+
+impl Drop for Lockable {
+    fn drop(&mut self) {
+        keep_in_child(self.0.as_raw_fd());
     }
 }

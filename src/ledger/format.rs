@@ -22,8 +22,10 @@
 //! The first line of a segment has kind `segment` and says who writes it: `writer`, `process`,
 //! `resource`, `scope`, and, where it was recorded to be sent, `mirror` with the `endpoint` (without
 //! credentials), whether `content` goes, the `limits` that were set, and the version of the
-//! `mapping`. A segment has one writer for its whole life. A line that is not valid JSON is the rest of a write that failed
-//! half-way (its event is counted by the next `gap`), or damage.
+//! `mapping`. A segment has one writer for its whole life. The `totals` in it count from the writer's first
+//! segment in the session, or from the one that `counts_from` names: a process that had forgotten the session counts
+//! anew. A line that is not valid JSON is the rest of a write that failed half-way (its event is counted by the next
+//! `gap`), or damage.
 //!
 //! Values inside a payload that were changed on the way say so in place:
 //!

@@ -1,6 +1,9 @@
 //! What the ledger has to say about itself.
 
-use std::io::Write;
+use std::fs::File;
+use std::io::{self, Write};
+use std::mem::ManuallyDrop;
+use std::os::fd::FromRawFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// How recording is going. Counters only rise.
@@ -113,7 +116,14 @@ impl Counters {
             let line =
                 format!("spanledger: {message}; the agent goes on, health() has the count\n");
             // It may be a file, and the limit on files' sizes what the message is about.
-            let _ = super::file_size::survive(|| std::io::stderr().write_all(line.as_bytes()));
+            let _ = super::file_size::survive(|| write_to_stderr(line.as_bytes()));
         }
     }
+}
+
+/// Past the lock that `std` has on it: who holds that may be waiting for the session of which this is told.
+fn write_to_stderr(bytes: &[u8]) -> io::Result<()> {
+    // SAFETY: it is never closed here, and a write to one that is fails.
+    let mut stderr = ManuallyDrop::new(unsafe { File::from_raw_fd(libc::STDERR_FILENO) });
+    stderr.write_all(bytes)
 }

@@ -85,6 +85,8 @@ pub(crate) struct SessionLog {
     pub generation: u64,
     /// Why the session exists although no run named it.
     pub implicit: Option<&'static str>,
+    /// This process may have written to the session before, and forgotten what it had counted.
+    again: bool,
     used: AtomicBool,
     state: Mutex<State>,
     history: Mutex<History>,
@@ -100,6 +102,8 @@ struct State {
     owes_recovery: Option<u64>,
     started: bool,
     segment: Option<Segment>,
+    /// The segment that the totals count from, where it has to be said.
+    counts_from: Option<u32>,
     gap: Gap,
     lost_closes: Vec<LostClose>,
     /// Some span's open line was lost and has not been written again.
@@ -128,6 +132,8 @@ struct State {
     /// How long the line was that was appended last, whatever came after it by itself. A line that
     /// was lost takes no room.
     line_size: usize,
+    /// The segment that has it; 0 if none.
+    line_seg: u32,
 }
 
 impl State {
@@ -153,7 +159,7 @@ impl State {
 }
 
 impl SessionLog {
-    pub fn new(id: &str, dir: PathBuf, implicit: Option<&'static str>) -> Self {
+    pub fn new(id: &str, dir: PathBuf, implicit: Option<&'static str>, again: bool) -> Self {
         let mut id_json = Vec::new();
         write_string(id, &mut id_json);
         Self {
@@ -162,6 +168,7 @@ impl SessionLog {
             dir,
             generation: fork_generation(),
             implicit,
+            again,
             used: AtomicBool::new(false),
             state: Mutex::new(State {
                 next_turn: 1,
@@ -367,18 +374,20 @@ impl SessionLog {
             self.recover_locked(core, state);
         }
         let whole = match &mut state.segment {
-            Some(segment) => {
-                let _ = segment.reopen();
-                let before = segment.size;
+            // Most are whole, and none of those has to be opened for it.
+            Some(segment) if segment.is_unterminated() => {
+                if segment.file.is_none() && matches!(segment.reopen(), Ok(true)) {
+                    core.files.admit(self);
+                }
                 let whole = segment.terminate();
                 match core.sync {
-                    _ if segment.size == before => {}
+                    _ if !whole => {}
                     super::Sync::Os => segment.tell(),
                     _ => core.mark_dirty(&segment.path, segment.live.as_ref()),
                 }
                 whole
             }
-            None => true,
+            _ => true,
         };
         state.gap.count + u64::from(!whole)
     }

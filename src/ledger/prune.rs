@@ -13,12 +13,13 @@
 //! each.
 
 use std::collections::HashSet;
-use std::fs::{File, OpenOptions};
+use std::fs::OpenOptions;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::clock::wall_ns;
+use super::fork::Lockable;
 use super::outbox;
 use super::recovery::writer_of;
 use super::root::{Root, open_private, segment_name, segments};
@@ -333,12 +334,13 @@ fn look(root: &Root, dir: &Path, before: Option<&HashSet<u32>>) -> io::Result<Lo
 }
 
 /// The session's lock, unless somebody has it.
-fn lock(dir: &Path) -> io::Result<Option<File>> {
+fn lock(dir: &Path) -> io::Result<Option<Lockable>> {
     let mut options = OpenOptions::new();
     let lock = open_private(
         &dir.join("lock"),
         options.create(true).truncate(false).write(true),
     )?;
+    let lock = Lockable::new(lock);
     Ok(lock.try_lock().is_ok().then_some(lock))
 }
 
@@ -375,6 +377,8 @@ pub(crate) fn dir_size(dir: &Path) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use std::fs::File;
+
     use super::*;
 
     fn dead_session(root: &Path, id: &str) -> PathBuf {

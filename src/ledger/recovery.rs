@@ -9,6 +9,7 @@ use std::sync::Arc;
 use serde_json::{Map, Value};
 
 use super::clock::{parse_time, time_text, wall_ns, write_time};
+use super::fork::Lockable;
 use super::format::Line;
 use super::past::{kind_of, lines, tail};
 #[cfg(feature = "mirror")]
@@ -21,7 +22,7 @@ use crate::redact::write_string;
 /// What has to be closed; the session's lock is held for as long as this lives.
 pub(crate) struct Found {
     pub spans: Vec<DeadSpan>,
-    _lock: Option<File>,
+    _lock: Option<Lockable>,
 }
 
 /// A span whose writer is gone.
@@ -106,7 +107,7 @@ pub(crate) fn find(core: &Core, session: &Path, own: Option<u32>) -> io::Result<
     if left_behind(&alive, session, own)?.dead.is_empty() {
         return Ok(nothing());
     }
-    let lock = lock_file(session)?;
+    let lock = Lockable::new(lock_file(session)?);
     if lock.try_lock().is_err() {
         // Somebody else is at it.
         return Ok(nothing());

@@ -67,13 +67,15 @@ impl Segment {
     /// Creates the next segment of a session, whoever wrote the ones before.
     pub fn create(session: &Path, now: u64) -> io::Result<Self> {
         make_dir(session)?;
-        let mut number = segments(session)?.last().map_or(0, |(n, _)| *n) + 1;
-        let (path, file) = loop {
+        let mut last = segments(session)?.last().map_or(0, |(n, _)| *n);
+        let (number, path, file) = loop {
+            let next = last.checked_add(1);
+            let number = next.ok_or_else(|| io::Error::other("no number is left for a segment"))?;
             let path = session.join(segment_name(number));
             let mut options = OpenOptions::new();
             match open_private(&path, options.append(true).create_new(true)) {
-                Ok(file) => break (path, file),
-                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => number += 1,
+                Ok(file) => break (number, path, file),
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => last = number,
                 Err(error) => return Err(error),
             }
         };
@@ -191,9 +193,14 @@ impl Segment {
         }
     }
 
+    /// Whether the last line lacks its newline.
+    pub fn is_unterminated(&self) -> bool {
+        self.tail == Tail::Unterminated
+    }
+
     /// Brings the newline that the last line lacks. Whether nothing is lacking any more.
     pub fn terminate(&mut self) -> bool {
-        if self.tail != Tail::Unterminated {
+        if !self.is_unterminated() {
             return true;
         }
         let written = self.file.as_mut().map(|file| survive(|| file.write(b"\n")));

@@ -31,6 +31,7 @@ pub(crate) use agent_span::Within;
 pub(crate) use attached::{attach, detach};
 pub(crate) use sampling::Sampling;
 
+use std::cell::Cell;
 use std::sync::Arc;
 
 use opentelemetry::Context;
@@ -94,8 +95,30 @@ pub(crate) fn context_here(recorder: &Arc<Recorder>, spot: &Arc<Spot>) -> Contex
         .unwrap_or_else(|| context_of(recorder, spot, &Context::default()))
 }
 
+thread_local! {
+    static KNOWN: Cell<bool> = const { Cell::new(false) };
+    static THERE: There = const { There };
+}
+
+/// Goes when a thread's locals go.
+struct There;
+
+impl Drop for There {
+    fn drop(&mut self) {}
+}
+
+/// Whether this thread still has what the API keeps for it. Locals go in the reverse of the order that
+/// they came in: ours comes after the API's.
+fn is_there() -> bool {
+    if !KNOWN.replace(true) {
+        Context::map_current(|_| ());
+    }
+    THERE.try_with(|_| ()).is_ok()
+}
+
 /// The API panics where a thread's locals are gone, or where somebody holds its context borrowed.
-/// Recording goes on without it then.
+/// Recording goes on without it then. The former is known before, so that no hook hears of it.
 pub(crate) fn quietly<T>(f: impl FnOnce() -> T) -> Option<T> {
-    std::panic::catch_unwind(std::panic::AssertUnwindSafe(f)).ok()
+    let f = std::panic::AssertUnwindSafe(|| is_there().then(f));
+    std::panic::catch_unwind(f).ok().flatten()
 }

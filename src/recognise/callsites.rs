@@ -37,7 +37,8 @@ impl Callsites {
         Self((0..SLOTS).map(|_| OnceLock::new()).collect())
     }
 
-    /// Hands what is known of the callsite to `then`; `look` finds it out the first time.
+    /// Hands what is known of the callsite to `then`; `look` finds it out the first time. It may ask
+    /// the user, who may do anything, make such a span for one: so nobody waits for it.
     pub fn with<T>(
         &self,
         meta: &'static Metadata<'static>,
@@ -49,7 +50,10 @@ impl Callsites {
         let home = (address >> 4).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40;
         for step in 0..REACH {
             let slot = &self.0[(home + step) % SLOTS];
-            let (found, seen) = slot.get_or_init(|| (address, look()));
+            let (found, seen) = slot.get().unwrap_or_else(|| {
+                let seen = look();
+                slot.get_or_init(|| (address, seen))
+            });
             if *found == address {
                 return then(seen);
             }

@@ -101,6 +101,8 @@ pub struct Writer {
     pub version: String,
     /// Why the session exists although no run named it.
     pub implicit: Option<String>,
+    /// The segment that its totals count from, if that is not its first one.
+    pub(super) counts_from: Option<u32>,
 }
 
 impl Writer {

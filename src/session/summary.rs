@@ -66,7 +66,7 @@ pub struct Summary {
     pub missing: u64,
     /// Where it says so, with the cause.
     pub gaps: Vec<(Address, String)>,
-    /// By writer, named by its first segment: what it counted is told in each of them.
+    /// By writer, named by the segment it counts from: what it counted is told in each of its segments.
     totals: BTreeMap<u32, Totals>,
     /// The same way.
     marks: BTreeMap<u32, Marks>,

@@ -5,13 +5,13 @@ use tracing::Span;
 
 use super::session::Session;
 use crate::event::{RawFields, RemoteContext, Usage};
-use crate::layer::{Handoff, Parent, hand_over};
+use crate::layer::{Given, Handoff, Parent, hand_over};
 
 /// Where a span is to hang, if not where the thread is.
 #[derive(Clone, Debug, Default)]
 struct Under {
     span: Option<Span>,
-    parent: Option<Parent>,
+    parent: Option<Given>,
 }
 
 /// One setter. Each kind of value has its own way into the fields.
@@ -90,7 +90,7 @@ macro_rules! span {
 
             /// Puts it where a session handle is, whatever the current span.
             pub fn in_session(mut self, session: &Session) -> Self {
-                self.under = Under { span: None, parent: Some(Parent::Place(session.place().clone())) };
+                self.under = Under { span: None, parent: Some(Given::At(Box::new(session.located().clone()))) };
                 self
             }
 
@@ -166,7 +166,7 @@ impl SessionRun {
     pub fn parent(mut self, remote: RemoteContext) -> Self {
         self.under = Under {
             span: None,
-            parent: Some(Parent::Remote(Box::new(remote))),
+            parent: Some(Given::Parent(Parent::Remote(Box::new(remote)))),
         };
         self
     }
@@ -175,7 +175,7 @@ impl SessionRun {
     pub fn detached(mut self) -> Self {
         self.under = Under {
             span: None,
-            parent: Some(Parent::Detached),
+            parent: Some(Given::Parent(Parent::Detached)),
         };
         self
     }

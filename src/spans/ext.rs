@@ -1,11 +1,13 @@
 //! What is recorded on a span after it was made.
 
+use std::borrow::Cow;
+
 use serde::Serialize;
 use tracing::Span;
 
 use super::session::Session;
 use super::stream::Stream;
-use crate::event::{AsFailure, Failure, Outcome, RawFields, RemoteContext, Usage, plain};
+use crate::event::{AsFailure, Failure, Outcome, RawFields, RemoteContext, Usage, give_plain};
 use crate::layer::{Located, Op, on_outcome, on_span};
 
 /// Records on agent spans, past every neighbour: nothing given here becomes a `tracing` field.
@@ -102,17 +104,34 @@ fn record(span: &Span, fields: RawFields, usage: Option<Box<Usage>>) {
     on_span(span, op);
 }
 
+/// Records a value; `owned` is the name again.
+fn put<T: Serialize + ?Sized>(
+    span: &Span,
+    name: &str,
+    owned: impl Fn() -> Cow<'static, str>,
+    value: &T,
+) {
+    let mut left = None;
+    if on_outcome(span, name, |take| {
+        give_plain(&owned, value, take, &mut left)
+    }) {
+        return;
+    }
+    let fields = left.unwrap_or_else(|| {
+        let mut fields = RawFields::new();
+        fields.json(owned(), &value);
+        fields
+    });
+    record(span, fields, None);
+}
+
 pub(super) fn locate(span: &Span) -> Option<Located> {
     on_span(span, Op::Locate)
 }
 
 impl SpanExt for Span {
     fn record_result<T: Serialize + ?Sized>(&self, result: &T) {
-        if !on_outcome(self, "result", |take| plain(result, take)) {
-            let mut fields = RawFields::new();
-            fields.json("result", &result);
-            record(self, fields, None);
-        }
+        put(self, "result", || Cow::Borrowed("result"), result);
     }
 
     fn record_usage(&self, usage: &Usage) {
@@ -130,11 +149,7 @@ impl SpanExt for Span {
     }
 
     fn set<T: Serialize>(&self, key: &str, value: T) {
-        if !on_outcome(self, key, |take| plain(&value, take)) {
-            let mut fields = RawFields::new();
-            fields.json(key.to_owned(), &value);
-            record(self, fields, None);
-        }
+        put(self, key, || Cow::Owned(key.to_owned()), &value);
     }
 
     fn finish(&self, outcome: Outcome) {

@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use crate::event::RemoteContext;
 use crate::events::{self, Event};
-use crate::layer::{Located, Place};
+use crate::layer::Located;
 
 /// Records in a session from anywhere: another thread, another request, after the session ended.
 ///
@@ -29,8 +29,8 @@ impl Session {
         Self { located }
     }
 
-    pub(crate) fn place(&self) -> &Place {
-        &self.located.place
+    pub(crate) fn located(&self) -> &Located {
+        &self.located
     }
 
     /// The session's id, as it was given.

@@ -1,5 +1,6 @@
 //! Where traces begin and go on, and how their context flows in and out.
 
+mod asked;
 mod bridge;
 mod carried;
 #[allow(dead_code)]

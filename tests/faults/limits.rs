@@ -80,6 +80,31 @@ fn every_close_says_which_segment_opened_it_also_when_it_begins_a_new_one() {
 }
 
 #[test]
+fn a_span_whose_open_line_is_followed_by_a_new_segment_was_opened_in_the_old_one() {
+    let dir = tempfile::tempdir().unwrap();
+    let checkpoint = 1 << 20;
+    let mut agent = Agent::with(dir.path(), &[&format!("fsize={}", checkpoint + 600)]);
+    agent.tell(&["run run s"]);
+    let segment = dir.path().join("sessions/s/trace.0001.jsonl");
+    let left = || checkpoint - segment.metadata().unwrap().len();
+    // Up to a few bytes before a checkpoint is due, for which there is no room then.
+    while left() > 10_000 {
+        agent.tell(&["event run 0 8000"]);
+    }
+    let size = left() - 500;
+    agent.tell(&[&format!("event run 0 {size}")]);
+    agent.tell(&["tool t run 0", "finish t"]);
+    let trace = Trace::read(dir.path());
+    let (open, close) = (trace.one("tool_call"), trace.one("tool_result"));
+    assert_eq!((open.seg, trace.one("checkpoint").seg), (1, 2));
+    assert_eq!(close.seg, 2);
+    assert_eq!(number(close, "opened_seg"), 1);
+    drop(agent);
+    let mut next = Agent::start(dir.path());
+    assert_eq!(next.ask("recover s"), "1", "the run");
+}
+
+#[test]
 fn a_line_over_the_file_size_limit_is_lost_alone_and_the_process_lives() {
     let dir = tempfile::tempdir().unwrap();
     let mut agent = Agent::with(dir.path(), &["fsize=8192"]);

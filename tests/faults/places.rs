@@ -3,9 +3,12 @@
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt;
 
+use spanledger::spans;
+
 use crate::agent::Agent;
 use crate::mount::{Tmpfs, is_root};
 use crate::scene::Scene;
+use crate::support::Recording;
 
 #[test]
 fn a_read_only_directory_delays_the_trace_until_it_can_be_written() {
@@ -94,4 +97,17 @@ fn an_agent_with_a_closed_stderr_goes_on_and_its_descriptor_is_left_alone() {
     let trace = crate::support::Trace::read(dir.path());
     assert_eq!(trace.one("gap").payload["count"], 4);
     assert_eq!(trace.all("probe").len(), 3);
+}
+
+#[test]
+fn an_agent_that_holds_stderr_locked_records_all_the_same() {
+    let recording = Recording::new();
+    std::fs::write(recording.dir.path().join("sessions"), "").unwrap();
+    let run = || recording.run(|| drop(spans::session_run("s", "planner").start()));
+    let held = std::io::stderr().lock();
+    // It is said there that the trace can't be written.
+    std::thread::scope(|scope| scope.spawn(run).join().unwrap());
+    run();
+    drop(held);
+    assert_eq!(recording.guard.health().failed, 4);
 }

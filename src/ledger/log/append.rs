@@ -98,6 +98,7 @@ impl SessionLog {
                 if self.implicit.is_some() {
                     Counters::add(&core.counters.orphaned, 1);
                 }
+                let seg = state.seg();
                 if let Some(segment) = &mut state.segment {
                     segment.events += 1;
                     if segment.size >= state.checkpoint_at {
@@ -107,15 +108,16 @@ impl SessionLog {
                 if state.owes_recovery.is_some_and(|at| at <= steady_ns()) {
                     self.recover_locked(core, state);
                 }
-                state.line_size = size;
+                (state.line_size, state.line_seg) = (size, seg);
                 true
             }
             Err(lost) => {
-                state.line_size = 0;
+                (state.line_size, state.line_seg) = (0, 0);
                 if lost.whole {
                     // There but for its newline: no gap, and nothing to be said late.
                     if let Some(segment) = &mut state.segment {
                         segment.events += 1;
+                        state.line_seg = segment.number;
                     }
                 } else {
                     state.gap.add(about.kind, 1, now, &lost.cause);
@@ -190,7 +192,7 @@ impl SessionLog {
     fn write_head(self: &Arc<Self>, core: &Core, state: &mut State, now: u64) -> Result<(), Lost> {
         if state.segment.as_ref().is_some_and(|s| !s.has_head) {
             let policy = state.segment.as_ref().and_then(|s| s.policy.clone());
-            let head = core.segment_head(self.implicit, policy.as_deref());
+            let head = core.segment_head(self.implicit, policy.as_deref(), state.counts_from);
             self.put_owed(core, state, About::segment("segment", now), &head)?;
             if let Some(segment) = &mut state.segment {
                 segment.has_head = true;
@@ -325,6 +327,9 @@ impl SessionLog {
                     && segment.policy.as_ref() == own
                 {
                     segment.live = core.live(self, segment.number, marker);
+                }
+                if self.again {
+                    state.counts_from.get_or_insert(segment.number);
                 }
                 state.segment = Some(segment);
                 state.checkpoint_at = CHECKPOINT_EVERY;

@@ -94,7 +94,7 @@ impl SessionLog {
         span.trace.count(state.line_size);
         span.lost = !written;
         state.lost_opens |= !written;
-        span.opened_seg = if written { state.seg() } else { 0 };
+        span.opened_seg = state.line_seg;
         state.spans.insert(span.ids.span, span);
         (turn, turn_span)
     }

@@ -52,11 +52,15 @@ impl Summary {
         self.parents.extend(new);
     }
 
-    /// The first segment of a segment's writer.
+    /// The segment that what is counted in this one counts from: the writer's first.
     fn first_of(&self, seg: u32) -> u32 {
-        let writer = self.writers.get(&seg);
-        let first = writer.and_then(|writer| self.writers.iter().find(|(_, w)| w.id == writer.id));
-        first.map_or(seg, |(seg, _)| *seg)
+        let Some(writer) = self.writers.get(&seg) else {
+            return seg;
+        };
+        writer.counts_from.unwrap_or_else(|| {
+            let first = self.writers.iter().find(|(_, w)| w.id == writer.id);
+            first.map_or(seg, |(seg, _)| *seg)
+        })
     }
 
     fn totals_of(&mut self, seg: u32) -> &mut Totals {
@@ -307,6 +311,8 @@ impl Summary {
         match line.kind.as_ref() {
             "segment" => {
                 let process = line.payload().get("process").map_or("null", |v| v.json());
+                let counts_from = line.payload().get("counts_from");
+                let counts_from = counts_from.and_then(|seg| seg.json().parse().ok());
                 self.writers.insert(
                     line.seg,
                     Writer {
@@ -314,6 +320,7 @@ impl Summary {
                         process: process.into(),
                         version: text("spanledger").unwrap_or_default(),
                         implicit: text("implicit"),
+                        counts_from,
                     },
                 );
             }
