@@ -11,16 +11,15 @@ use tonic::Code;
 use super::otlp_server::{Authority, OtlpServer, Reply};
 use super::scene::{Sending, assert_mirrored, by_id, closed, markers, to, wait_for_spans};
 
-/// Records a session while the server answers the first request so, and ends when all has come.
-/// How many dead letters that made, and how many requests.
+/// Records a session of one span, which nobody can split, while the server answers the first request
+/// so, and ends when all has come. How many dead letters that made, and how many requests.
 fn answered(reply: Reply, otlp: impl Fn(&str) -> Otlp) -> (u64, usize) {
     let said = format!("{reply:?}");
     let root = tempfile::tempdir().unwrap();
     let server = OtlpServer::scripted([reply]);
     let agent = Sending::with(root.path(), |b| b.otlp(otlp(&server.url())));
-    agent.session("ses_1", 1);
-    wait_for_spans(&server, 2);
-    // Read when the request was, be it answered or not: those came more than once.
+    agent.session("ses_1", 0);
+    server.wait_for(1);
     let health = agent.end();
     assert_mirrored(root.path(), &server.received());
     let mirror = health.mirror.unwrap();
@@ -82,9 +81,27 @@ fn what_http_calls_temporary_or_the_endpoints_fault_is_sent_again() {
 #[test]
 fn an_ok_that_is_no_otlp_is_not_taken_for_one() {
     for reply in [Reply::Garbage, page(200)] {
-        assert_eq!(answered(reply.clone(), http).0, 0, "{reply:?}");
-        assert_eq!(answered(reply.clone(), to).0, 0, "{reply:?}");
+        assert_eq!(answered(reply.clone(), http), (0, 2), "{reply:?}");
+        assert_eq!(answered(reply.clone(), to), (0, 2), "{reply:?}");
     }
+}
+
+#[test]
+fn however_often_a_server_refuses_it_is_asked_again() {
+    let root = tempfile::tempdir().unwrap();
+    let busy = Reply::Http {
+        status: 503,
+        headers: vec![("retry-after", "0".to_owned())],
+        body: Bytes::new(),
+    };
+    let server = OtlpServer::scripted(std::iter::repeat_n(busy, 100));
+    let agent = Sending::with(root.path(), |b| b.otlp(http(&server.url())));
+    agent.session("ses_1", 0);
+    let received = server.wait_for(101);
+    assert!(received.iter().all(|one| one.raw == received[0].raw));
+    let mirror = agent.end().mirror.unwrap();
+    assert_eq!((mirror.sent, mirror.dead_letters), (1, 0));
+    assert_eq!(server.received().len(), 101);
 }
 
 #[test]
