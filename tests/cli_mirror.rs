@@ -410,6 +410,18 @@ fn the_status_says_how_far_behind_it_is() {
     assert!(text.out.contains("mirror"), "{text:?}");
 }
 
+#[test]
+fn of_several_segments_the_oldest_line_says_how_far_behind_it_is() {
+    let mut root = recorded();
+    let recording = Recording::again(root);
+    recording.run(|| drop(spans::session_run("ses_1", "planner").start()));
+    root = recording.end();
+    let status = run(root.path(), &["mirror", "--status", "--json"]).objects();
+    let trace = Trace::read(root.path());
+    assert_eq!(trace.all("segment").len(), 2);
+    assert_eq!(status[0]["owed_since"], *trace.all("segment")[0].ts);
+}
+
 /// A session whose segment is no file, first among all by its name.
 fn add_unreadable(root: &std::path::Path) -> String {
     let session = root.join("sessions/a");

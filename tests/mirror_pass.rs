@@ -100,25 +100,30 @@ fn what_a_server_could_not_take_is_sent_later_with_the_same_bytes() {
 }
 
 #[test]
-fn what_was_read_behind_a_request_that_failed_is_sent_by_the_next_pass() {
-    let root = recorded(6_000);
-    // While the second one is under way, the third is being read.
-    let failing = OtlpServer::scripted([Reply::Ok, Reply::grpc(Code::Unavailable, "full")]);
-    let first = pass(root.path(), &failing);
-    assert!(first.stopped.unwrap().contains("full"));
-    assert_eq!((first.requests, failing.received().len()), (2, 2));
-    let store = Store::new(root.path());
-    let left = owed(&store, &store.dir("ses_1")).unwrap();
-    assert_eq!(left.sent, first.spans);
-    assert!(left.bytes > 0);
+fn whichever_request_fails_the_next_pass_sends_what_comes_from_there_on() {
+    // While one is under way the next is being read; the last is read before its turn.
+    for taken in 0..3 {
+        let root = recorded(5_000);
+        let mut script = vec![Reply::Ok; taken];
+        script.push(Reply::grpc(Code::Unavailable, "full"));
+        let failing = OtlpServer::scripted(script);
+        let first = pass(root.path(), &failing);
+        assert!(first.stopped.unwrap().contains("full"));
+        let requests = failing.received().len();
+        assert_eq!((first.requests, requests), (taken as u64 + 1, taken + 1));
+        let store = Store::new(root.path());
+        let left = owed(&store, &store.dir("ses_1")).unwrap();
+        assert_eq!(left.sent, first.spans);
+        assert!(left.bytes > 0);
 
-    let server = OtlpServer::start();
-    let rest = pass(root.path(), &server);
-    assert!(rest.requests > 1);
-    let mut taken = span_ids(&failing);
-    taken.truncate(first.spans as usize);
-    taken.extend(span_ids(&server));
-    assert_eq!(taken, closed(root.path()));
+        let server = OtlpServer::start();
+        let rest = pass(root.path(), &server);
+        assert_eq!((rest.requests, rest.stopped), (3 - taken as u64, None));
+        let mut ids = span_ids(&failing);
+        ids.truncate(first.spans as usize);
+        ids.extend(span_ids(&server));
+        assert_eq!(ids, closed(root.path()));
+    }
 }
 
 #[test]

@@ -9,7 +9,7 @@ use spanledger::mirror::{Otlp, Protocol};
 use tonic::Code;
 
 use super::otlp_server::{Authority, OtlpServer, Reply};
-use super::scene::{Sending, assert_mirrored, by_id, closed, markers, to, wait_for_spans};
+use super::scene::{Sending, assert_mirrored, by_id, closed, markers, to, until, wait_for_spans};
 
 /// Records a session of one span, which nobody can split, while the server answers the first request
 /// so, and ends when all has come. How many dead letters that made, and how many requests.
@@ -174,6 +174,24 @@ fn what_http_calls_invalid_is_a_dead_letter_and_the_rest_goes_on() {
     for status in [400, 422] {
         with_one_refused(Reply::http(status), http);
     }
+}
+
+#[test]
+fn what_was_refused_and_could_not_be_noted_is_sent_again() {
+    let root = tempfile::tempdir().unwrap();
+    let in_the_way = root.path().join("sessions/ses_1/dead.0001.jsonl");
+    std::fs::create_dir_all(&in_the_way).unwrap();
+    let server = OtlpServer::scripted(std::iter::repeat_n(Reply::http(400), 100));
+    let agent = Sending::with(root.path(), |b| b.otlp(http(&server.url())));
+    agent.session("ses_1", 0);
+    let mirror = || agent.guard.health().mirror.unwrap();
+    until(|| mirror().waiting_for.is_some());
+    assert_eq!(mirror().dead_letters, 0);
+    std::fs::remove_dir(in_the_way).unwrap();
+    until(|| mirror().dead_letters == 1);
+    agent.end();
+    assert_eq!(letters(root.path()).len(), 1);
+    assert_eq!(markers(root.path()), [""; 0]);
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! Several processes, one root: every segment has one sender, and nothing depends on who lives.
 
 use opentelemetry_proto::tonic::common::v1::any_value::Value;
+use spanledger::mirror::{Otlp, Pass};
 use spanledger::spans;
 
 use super::agent::Agent;
@@ -135,6 +136,26 @@ fn a_session_that_can_not_be_read_keeps_no_other_of_the_dead_from_being_sent() {
     std::fs::remove_dir_all(odd).unwrap();
     assert_eq!(by_id(&server.received()).len(), 1);
     assert_mirrored(root.path(), &server.received());
+}
+
+#[test]
+fn what_the_dead_left_open_stays_owed_when_all_that_was_closed_is_sent() {
+    let root = tempfile::tempdir().unwrap();
+    let server = OtlpServer::start();
+    let mut victim = agent(root.path(), &server);
+    victim.tell(&["run r ses_1", "tool x r 10", "finish x"]);
+    victim.kill();
+    let otlp = to(&server.url()).protocol(spanledger::mirror::Protocol::HttpProtobuf);
+    let resolved = Otlp::resolve(Some(otlp), |_| None).unwrap().unwrap();
+    Pass::new(root.path(), resolved)
+        .run(&mut |_, _| {})
+        .unwrap();
+    assert_eq!(by_id(&server.received()).len(), 1);
+    assert_eq!(markers(root.path()), ["ses_1.0001"]);
+    next(root.path(), &server);
+    assert_eq!(by_id(&server.received()).len(), 2);
+    assert_mirrored(root.path(), &server.received());
+    assert_eq!(markers(root.path()), [""; 0]);
 }
 
 #[test]
