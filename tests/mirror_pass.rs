@@ -284,6 +284,8 @@ fn a_partial_success_is_noted_and_not_sent_again() {
     let letter: serde_json::Value = serde_json::from_str(&letters).unwrap();
     assert_eq!((&letter["rejected"], &letter["of"]), (&1.into(), &4.into()));
     assert_eq!(pass(root.path(), &server).requests, 0);
+    let left = owed(&Store::new(root.path()), &session).unwrap();
+    assert_eq!((left.sent, left.dead_letters, left.bytes), (3, 1, 0));
 }
 
 #[test]
