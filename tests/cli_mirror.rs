@@ -14,7 +14,7 @@ use cli::{Running, Victim, run};
 use otlp_server::{OtlpServer, Reply};
 use serde_json::Value;
 use spanledger::{Outcome, SpanExt, spans};
-use support::Recording;
+use support::{Recording, Trace};
 use tracing_subscriber::layer::SubscriberExt;
 
 fn recorded() -> tempfile::TempDir {
@@ -52,6 +52,56 @@ fn what_is_owed_is_sent_and_told() {
 }
 
 #[test]
+fn what_is_sent_is_what_was_recorded_whoever_sends_it() {
+    let recording = Recording::with(|builder| builder.otlp_endpoint("http://127.0.0.1:1"));
+    recording.run(|| {
+        let tool = spans::tool_call("bash", "call_1").args("ls").start();
+        tool.record_result("Cargo.toml");
+        tool.finish(Outcome::Ok);
+    });
+    let root = recording.end();
+    let server = OtlpServer::scripted([Reply::http(503)]);
+    let url = server.url();
+    let args = [
+        "mirror",
+        "--once",
+        "--any-endpoint",
+        "--endpoint",
+        &url,
+        "--patience",
+        "0s",
+    ];
+    assert_eq!(run(root.path(), &args).code, 1);
+    let mut other = cli::spanledger(root.path());
+    other.args(args).envs([
+        ("OTEL_SERVICE_NAME", "another"),
+        ("OTEL_RESOURCE_ATTRIBUTES", "host.name=another"),
+        (
+            "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT",
+            "SPAN_ONLY",
+        ),
+        ("OTEL_SPAN_ATTRIBUTE_VALUE_LENGTH_LIMIT", "3"),
+        ("OTEL_TRACES_SAMPLER", "always_off"),
+    ]);
+    assert!(other.status().unwrap().success());
+    let [first, second] = &server.received()[..] else {
+        panic!("two requests")
+    };
+    assert_eq!(first.raw, second.raw);
+}
+
+#[test]
+fn on_a_terminal_it_says_how_far_it_is() {
+    let root = recorded();
+    let server = OtlpServer::start();
+    let mut mirror = cli::spanledger(root.path());
+    mirror.args(["mirror", "--once", "--json", "--endpoint", &server.url()]);
+    let said = cli::said_to_terminal(&mut mirror);
+    assert!(said.contains("\r1 span sent"), "{said:?}");
+    assert_eq!(server.received().len(), 1);
+}
+
+#[test]
 fn a_span_that_was_open_when_its_process_was_killed_is_sent_as_interrupted() {
     if let Some(root) = cli::is_victim() {
         let (layer, _guard) = spanledger::builder().root(root).build().unwrap();
@@ -82,7 +132,12 @@ fn a_span_that_was_open_when_its_process_was_killed_is_sent_as_interrupted() {
     let names: Vec<_> = spans.iter().map(|span| span.name.as_str()).collect();
     assert_eq!(names, ["execute_tool bash", "invoke_agent planner"]);
     assert_eq!(spans[0].parent_span_id, spans[1].span_id);
+    // They ended when their process was last heard of.
+    let trace = Trace::read(root.path());
+    let last = trace.lines().filter(|line| line.seg == 1).last();
+    let last: jiff::Timestamp = last.unwrap().ts.parse().unwrap();
     for span in spans {
+        assert_eq!(i128::from(span.end_time_unix_nano), last.as_nanosecond());
         assert!(
             span.status
                 .as_ref()
@@ -353,6 +408,18 @@ fn the_status_says_how_far_behind_it_is() {
     assert_eq!(all["mirror"]["owed_bytes"], status[0]["owed_bytes"]);
     let text = run(root.path(), &["status"]);
     assert!(text.out.contains("mirror"), "{text:?}");
+}
+
+#[test]
+fn of_several_segments_the_oldest_line_says_how_far_behind_it_is() {
+    let mut root = recorded();
+    let recording = Recording::again(root);
+    recording.run(|| drop(spans::session_run("ses_1", "planner").start()));
+    root = recording.end();
+    let status = run(root.path(), &["mirror", "--status", "--json"]).objects();
+    let trace = Trace::read(root.path());
+    assert_eq!(trace.all("segment").len(), 2);
+    assert_eq!(status[0]["owed_since"], *trace.all("segment")[0].ts);
 }
 
 /// A session whose segment is no file, first among all by its name.

@@ -216,3 +216,21 @@ fn it_has_to_be_told_whom_to_ask_and_only_once() {
         assert_eq!(done.code, 2, "{args:?}: {done:?}");
     }
 }
+
+#[test]
+fn on_a_terminal_it_says_how_many_traces_are_done() {
+    let recording = Recording::new();
+    recording.run(|| {
+        for _ in 0..2 {
+            let run = spans::session_run("ses_1", "planner").start();
+            run.finish(Outcome::Ok);
+        }
+    });
+    let root = recording.end();
+    let missing = || says(404, "");
+    let server = OtlpServer::scripted([says(200, "echo"), missing(), missing()]);
+    let mut verify = spanledger(root.path());
+    verify.args(["verify", "--tempo", &server.url(), "--wait", "0s"]);
+    let said = cli::said_to_terminal(&mut verify);
+    assert!(said.contains("\r1 of 2 traces"), "{said:?}");
+}

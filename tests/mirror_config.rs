@@ -393,6 +393,17 @@ fn the_timeout_in_code_beats_that_for_traces_beats_the_general_one() {
 }
 
 #[test]
+fn how_long_more_is_waited_for_is_said_in_code_or_by_the_environment() {
+    let name = "OTEL_BSP_SCHEDULE_DELAY";
+    let ms = |code: Option<Otlp>, variables: &[_]| resolve(code, variables).linger.as_millis();
+    assert_eq!(ms(None, &[HERE]), 1000);
+    assert_eq!(ms(None, &[HERE, (name, "250")]), 250);
+    let code = Otlp::new().linger(Duration::ZERO);
+    assert_eq!(ms(Some(code), &[HERE, (name, "250")]), 0);
+    assert_eq!(refused(None, &[HERE, (name, "soon")]).0, name);
+}
+
+#[test]
 fn no_time_at_all_is_refused() {
     for value in ["0", "-1", "10s"] {
         let (name, _) = refused(None, &[HERE, ("OTEL_EXPORTER_OTLP_TIMEOUT", value)]);
@@ -556,6 +567,14 @@ fn a_client_certificate_and_its_key_come_together_and_fit() {
     // For traces first.
     let traces = ("OTEL_EXPORTER_OTLP_TRACES_CLIENT_KEY", key.as_str());
     resolve(None, &[HERE_SECURE, with_certificate, wrong, traces]);
+    let no_certificate = (certificate_name, key.as_str());
+    let name = "OTEL_EXPORTER_OTLP_TRACES_CLIENT_CERTIFICATE";
+    let traces = (name, pem.as_str());
+    assert_eq!(
+        refused(&[HERE_SECURE, no_certificate, with_key]),
+        certificate_name
+    );
+    resolve(None, &[HERE_SECURE, no_certificate, with_key, traces]);
 }
 
 #[test]

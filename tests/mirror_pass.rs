@@ -13,7 +13,8 @@ use spanledger::mirror::{Otlp, Pass, Protocol, Sent, owed};
 use spanledger::session::Store;
 use spanledger::{Outcome, SpanExt, events, spans};
 use support::{Recording, Trace};
-use tonic::Code;
+use tonic::{Code, Status};
+use tonic_types::{ErrorDetails, StatusExt};
 
 /// A session of a process that is gone: a run, a turn, some tools.
 fn recorded(tools: usize) -> tempfile::TempDir {
@@ -99,25 +100,30 @@ fn what_a_server_could_not_take_is_sent_later_with_the_same_bytes() {
 }
 
 #[test]
-fn what_was_read_behind_a_request_that_failed_is_sent_by_the_next_pass() {
-    let root = recorded(6_000);
-    // While the second one is under way, the third is being read.
-    let failing = OtlpServer::scripted([Reply::Ok, Reply::grpc(Code::Unavailable, "full")]);
-    let first = pass(root.path(), &failing);
-    assert!(first.stopped.unwrap().contains("full"));
-    assert_eq!((first.requests, failing.received().len()), (2, 2));
-    let store = Store::new(root.path());
-    let left = owed(&store, &store.dir("ses_1")).unwrap();
-    assert_eq!(left.sent, first.spans);
-    assert!(left.bytes > 0);
+fn whichever_request_fails_the_next_pass_sends_what_comes_from_there_on() {
+    // While one is under way the next is being read; the last is read before its turn.
+    for taken in 0..3 {
+        let root = recorded(5_000);
+        let mut script = vec![Reply::Ok; taken];
+        script.push(Reply::grpc(Code::Unavailable, "full"));
+        let failing = OtlpServer::scripted(script);
+        let first = pass(root.path(), &failing);
+        assert!(first.stopped.unwrap().contains("full"));
+        let requests = failing.received().len();
+        assert_eq!((first.requests, requests), (taken as u64 + 1, taken + 1));
+        let store = Store::new(root.path());
+        let left = owed(&store, &store.dir("ses_1")).unwrap();
+        assert_eq!(left.sent, first.spans);
+        assert!(left.bytes > 0);
 
-    let server = OtlpServer::start();
-    let rest = pass(root.path(), &server);
-    assert!(rest.requests > 1);
-    let mut taken = span_ids(&failing);
-    taken.truncate(first.spans as usize);
-    taken.extend(span_ids(&server));
-    assert_eq!(taken, closed(root.path()));
+        let server = OtlpServer::start();
+        let rest = pass(root.path(), &server);
+        assert_eq!((rest.requests, rest.stopped), (3 - taken as u64, None));
+        let mut ids = span_ids(&failing);
+        ids.truncate(first.spans as usize);
+        ids.extend(span_ids(&server));
+        assert_eq!(ids, closed(root.path()));
+    }
 }
 
 #[test]
@@ -158,19 +164,110 @@ fn one_bad_span_is_a_dead_letter_and_does_not_block_the_rest() {
     assert!(letter["reason"].as_str().unwrap().contains("bad span"));
 }
 
+fn large() -> Reply {
+    Reply::grpc(
+        Code::ResourceExhausted,
+        "grpc: received message larger than max (9 vs. 4)",
+    )
+}
+
 #[test]
 fn a_message_too_large_is_split_until_it_fits() {
     let root = recorded(2);
-    let large = || {
-        Reply::grpc(
-            Code::ResourceExhausted,
-            "grpc: received message larger than max (9 vs. 4)",
-        )
-    };
     let server = OtlpServer::scripted([large(), large()]);
     let sent = pass(root.path(), &server);
     assert_eq!((sent.spans, sent.dead, sent.stopped), (4, 0, None));
     assert_eq!(server.received().len(), 5);
+}
+
+/// A run with a tool that gave a lot, recorded by one who wanted its content sent; a pass over it.
+fn pass_with_content(server: &OtlpServer) -> (tempfile::TempDir, Sent) {
+    let nobody = Otlp::new().endpoint("http://127.0.0.1:1").content(true);
+    let recording = Recording::with(|b| b.otlp(nobody).shutdown_timeout(Duration::ZERO));
+    recording.run(|| {
+        let run = spans::session_run("ses_1", "planner").start();
+        let _run = run.enter();
+        let tool = spans::tool_call("bash", "call_1").start();
+        tool.record_result(&"so much ".repeat(1000));
+        tool.finish(Outcome::Ok);
+        run.finish(Outcome::Ok);
+    });
+    let root = recording.end();
+    let otlp = Otlp::new().endpoint(server.url()).protocol(Protocol::Grpc);
+    let to = Otlp::resolve(Some(otlp), |_| None).unwrap().unwrap();
+    let pass = Pass::new(root.path(), to)
+        .any_endpoint(true)
+        .patience(Duration::ZERO);
+    // Its own mirror has ended when nobody holds its lock any more.
+    let sent = loop {
+        match pass.run(&mut |_, _| {}) {
+            Err(spanledger::Error::MirrorBusy { .. }) => std::thread::yield_now(),
+            sent => break sent.unwrap(),
+        }
+    };
+    (root, sent)
+}
+
+#[test]
+fn a_span_that_is_too_large_alone_is_sent_without_its_content() {
+    // Two spans: too large together, the first one too large alone.
+    let server = OtlpServer::scripted([large(), large()]);
+    let (root, sent) = pass_with_content(&server);
+    assert_eq!((sent.spans, sent.dead, sent.stopped), (2, 0, None));
+    let [tool, run] = &closed(root.path())[..] else {
+        panic!("two spans")
+    };
+    let ids = [tool, run, tool, tool, run].map(String::clone);
+    assert_eq!(span_ids(&server), ids);
+    let said = |request: usize, text: &str| {
+        let raw = &server.received()[request].raw;
+        raw.windows(text.len()).any(|part| part == text.as_bytes())
+    };
+    assert!(said(1, "so much so much") && !said(1, "agent.content_removed"));
+    assert!(!said(2, "so much so much") && said(2, "agent.content_removed"));
+}
+
+#[test]
+fn a_span_that_is_too_large_without_its_content_is_a_dead_letter() {
+    let server = OtlpServer::scripted([large(), large(), large()]);
+    let (root, sent) = pass_with_content(&server);
+    assert_eq!((sent.spans, sent.dead, sent.stopped), (1, 1, None));
+    let session = Store::new(root.path()).dir("ses_1");
+    let letter = std::fs::read_to_string(session.join("dead.0001.jsonl")).unwrap();
+    let letter: serde_json::Value = serde_json::from_str(&letter).unwrap();
+    assert_eq!(letter["span_id"], closed(root.path())[0]);
+    assert!(letter["reason"].as_str().unwrap().contains("larger than"));
+}
+
+#[test]
+fn a_server_that_says_when_it_can_be_asked_again_is_not_asked_before() {
+    let later = Duration::from_secs(200);
+    let details = ErrorDetails::with_retry_info(Some(later));
+    let status = Status::with_error_details(Code::Unavailable, "busy", details);
+    let over_grpc = Reply::Grpc {
+        code: Code::Unavailable,
+        message: "busy".into(),
+        details: status.details().to_owned().into(),
+    };
+    let over_http = Reply::Http {
+        status: 429,
+        headers: vec![("retry-after", later.as_secs().to_string())],
+        body: "busy".into(),
+    };
+    for (protocol, reply) in [
+        (Protocol::Grpc, over_grpc),
+        (Protocol::HttpProtobuf, over_http),
+    ] {
+        let root = recorded(1);
+        let server = OtlpServer::scripted([reply]);
+        let otlp = Otlp::new().endpoint(server.url()).protocol(protocol);
+        let to = Otlp::resolve(Some(otlp), |_| None).unwrap().unwrap();
+        // Patience for many tries, but not for that long.
+        let pass = Pass::new(root.path(), to).patience(later / 2);
+        let sent = pass.run(&mut |_, _| {}).unwrap();
+        assert_eq!((sent.spans, sent.requests), (0, 1), "{protocol:?}");
+        assert!(sent.stopped.unwrap().contains("busy"), "{protocol:?}");
+    }
 }
 
 #[test]
@@ -187,6 +284,8 @@ fn a_partial_success_is_noted_and_not_sent_again() {
     let letter: serde_json::Value = serde_json::from_str(&letters).unwrap();
     assert_eq!((&letter["rejected"], &letter["of"]), (&1.into(), &4.into()));
     assert_eq!(pass(root.path(), &server).requests, 0);
+    let left = owed(&Store::new(root.path()), &session).unwrap();
+    assert_eq!((left.sent, left.dead_letters, left.bytes), (3, 1, 0));
 }
 
 #[test]

@@ -434,6 +434,7 @@ impl<'a> Sender<'a> {
         if rejected > 0 {
             self.sent.last_dead = Some(why.to_owned());
         }
+        let mut refused = rejected;
         let tags: Vec<Tag> = batch.tags().copied().collect();
         // The spans of one segment stand together.
         for tags in tags.chunk_by(|a, b| a.work == b.work) {
@@ -446,7 +447,11 @@ impl<'a> Sender<'a> {
                 unless_gone(noted)?;
             }
             let count = tags.len() as u64;
-            self.works.pass(first.work, count, count, until.end)?;
+            // Of which segment they were nobody said; the sum is right.
+            let here = refused.min(count);
+            refused -= here;
+            self.works
+                .pass(first.work, count, count - here, until.end)?;
         }
         Ok(())
     }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use opentelemetry_sdk::metrics::Temporality;
 use spanledger::Error;
-use spanledger::mirror::{Metered, Otlp, Protocol};
+use spanledger::mirror::{Compression, Metered, Otlp, Protocol};
 
 use super::backends::until;
 use super::otlp_server::{OtlpServer, Reply};
@@ -111,6 +111,45 @@ fn headers_and_timeouts_of_metrics_win() {
     );
     assert_eq!(found.to.headers["x-team"], "own");
     assert_eq!(found.to.timeout, Duration::from_secs(2));
+}
+
+#[test]
+fn compression_and_the_security_of_metrics_win() {
+    let found = resolve(
+        None,
+        &[
+            (ENDPOINT, "collector:4317"),
+            ("OTEL_EXPORTER_OTLP_COMPRESSION", "gzip"),
+            ("OTEL_EXPORTER_OTLP_METRICS_COMPRESSION", "zstd"),
+            ("OTEL_EXPORTER_OTLP_INSECURE", "false"),
+            ("OTEL_EXPORTER_OTLP_METRICS_INSECURE", "true"),
+        ],
+    );
+    assert_eq!(found.to.compression, Compression::Zstd);
+    assert_eq!(found.to.shown(), "http://collector:4317");
+    let dir = tempfile::tempdir().unwrap();
+    let good = dir.path().join("good.pem");
+    let key = rcgen::KeyPair::generate().unwrap();
+    let certificate = rcgen::CertificateParams::new(["me".to_owned()]).unwrap();
+    std::fs::write(&good, certificate.self_signed(&key).unwrap().pem()).unwrap();
+    // Of each in turn, the one for metrics can't be read.
+    for name in ["CERTIFICATE", "CLIENT_CERTIFICATE", "CLIENT_KEY"] {
+        let metrics = format!("OTEL_EXPORTER_OTLP_METRICS_{name}");
+        let good = good.to_str().unwrap();
+        let variables = [
+            ASKED,
+            (ENDPOINT, "https://collector:4318"),
+            ("OTEL_EXPORTER_OTLP_CERTIFICATE", good),
+            ("OTEL_EXPORTER_OTLP_CLIENT_CERTIFICATE", good),
+            ("OTEL_EXPORTER_OTLP_CLIENT_KEY", good),
+            (&metrics, "/nowhere/metrics.pem"),
+        ];
+        let error = try_resolve(None, None, &variables).unwrap_err();
+        let Error::Otlp { setting, .. } = error else {
+            panic!("{error}")
+        };
+        assert_eq!(setting, metrics);
+    }
 }
 
 #[test]

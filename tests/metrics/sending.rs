@@ -70,6 +70,30 @@ fn how_the_mirror_ended_is_told_with_the_last_of_them() {
 }
 
 #[test]
+fn what_the_mirror_owes_and_what_was_refused_is_told_with_them() {
+    let refusals = std::iter::repeat_n(Reply::http(503), 100);
+    let spans = OtlpServer::scripted([Reply::http(400)].into_iter().chain(refusals));
+    let metrics = OtlpServer::start();
+    let recording = Recording::with(|builder| {
+        builder
+            .otlp(to(&spans, Protocol::HttpProtobuf).linger(Duration::ZERO))
+            .metrics(true)
+            .metrics_otlp(to(&metrics, Protocol::HttpProtobuf))
+            .shutdown_timeout(LONG)
+    });
+    // Alone in its request, since the server has it before there is another.
+    recording.run(|| drop(spanledger::spans::session_run("ses_0", "planner").start()));
+    spans.wait_for(1);
+    recording.run(agent);
+    let mirror = recording.guard.shutdown().unwrap().mirror.unwrap();
+    assert!(mirror.owed_bytes > 0);
+    let request = only(&metrics);
+    assert_eq!(number(&request, "spanledger.mirror.spans.sent"), 0);
+    assert_eq!(number(&request, "spanledger.mirror.dead_letters"), 1);
+    assert_eq!(number(&request, "spanledger.mirror.lag"), mirror.owed_bytes);
+}
+
+#[test]
 fn spans_that_are_sent_again_are_measured_once() {
     // The first answer says that nothing was taken: all of it is sent again.
     let spans = OtlpServer::scripted([Reply::http(503), Reply::http(503)]);

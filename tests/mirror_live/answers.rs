@@ -9,18 +9,17 @@ use spanledger::mirror::{Otlp, Protocol};
 use tonic::Code;
 
 use super::otlp_server::{Authority, OtlpServer, Reply};
-use super::scene::{Sending, assert_mirrored, by_id, closed, markers, to, wait_for_spans};
+use super::scene::{Sending, assert_mirrored, by_id, closed, markers, to, until, wait_for_spans};
 
-/// Records a session while the server answers the first request so, and ends when all has come.
-/// How many dead letters that made, and how many requests.
+/// Records a session of one span, which nobody can split, while the server answers the first request
+/// so, and ends when all has come. How many dead letters that made, and how many requests.
 fn answered(reply: Reply, otlp: impl Fn(&str) -> Otlp) -> (u64, usize) {
     let said = format!("{reply:?}");
     let root = tempfile::tempdir().unwrap();
     let server = OtlpServer::scripted([reply]);
     let agent = Sending::with(root.path(), |b| b.otlp(otlp(&server.url())));
-    agent.session("ses_1", 1);
-    wait_for_spans(&server, 2);
-    // Read when the request was, be it answered or not: those came more than once.
+    agent.session("ses_1", 0);
+    server.wait_for(1);
     let health = agent.end();
     assert_mirrored(root.path(), &server.received());
     let mirror = health.mirror.unwrap();
@@ -82,9 +81,27 @@ fn what_http_calls_temporary_or_the_endpoints_fault_is_sent_again() {
 #[test]
 fn an_ok_that_is_no_otlp_is_not_taken_for_one() {
     for reply in [Reply::Garbage, page(200)] {
-        assert_eq!(answered(reply.clone(), http).0, 0, "{reply:?}");
-        assert_eq!(answered(reply.clone(), to).0, 0, "{reply:?}");
+        assert_eq!(answered(reply.clone(), http), (0, 2), "{reply:?}");
+        assert_eq!(answered(reply.clone(), to), (0, 2), "{reply:?}");
     }
+}
+
+#[test]
+fn however_often_a_server_refuses_it_is_asked_again() {
+    let root = tempfile::tempdir().unwrap();
+    let busy = Reply::Http {
+        status: 503,
+        headers: vec![("retry-after", "0".to_owned())],
+        body: Bytes::new(),
+    };
+    let server = OtlpServer::scripted(std::iter::repeat_n(busy, 100));
+    let agent = Sending::with(root.path(), |b| b.otlp(http(&server.url())));
+    agent.session("ses_1", 0);
+    let received = server.wait_for(101);
+    assert!(received.iter().all(|one| one.raw == received[0].raw));
+    let mirror = agent.end().mirror.unwrap();
+    assert_eq!((mirror.sent, mirror.dead_letters), (1, 0));
+    assert_eq!(server.received().len(), 101);
 }
 
 #[test]
@@ -157,6 +174,24 @@ fn what_http_calls_invalid_is_a_dead_letter_and_the_rest_goes_on() {
     for status in [400, 422] {
         with_one_refused(Reply::http(status), http);
     }
+}
+
+#[test]
+fn what_was_refused_and_could_not_be_noted_is_sent_again() {
+    let root = tempfile::tempdir().unwrap();
+    let in_the_way = root.path().join("sessions/ses_1/dead.0001.jsonl");
+    std::fs::create_dir_all(&in_the_way).unwrap();
+    let server = OtlpServer::scripted(std::iter::repeat_n(Reply::http(400), 100));
+    let agent = Sending::with(root.path(), |b| b.otlp(http(&server.url())));
+    agent.session("ses_1", 0);
+    let mirror = || agent.guard.health().mirror.unwrap();
+    until(|| mirror().waiting_for.is_some());
+    assert_eq!(mirror().dead_letters, 0);
+    std::fs::remove_dir(in_the_way).unwrap();
+    until(|| mirror().dead_letters == 1);
+    agent.end();
+    assert_eq!(letters(root.path()).len(), 1);
+    assert_eq!(markers(root.path()), [""; 0]);
 }
 
 #[test]

@@ -1,6 +1,8 @@
 //! Markers stand for what is owed, no longer and no shorter.
 
 use spanledger::ledger::{Removal, can_remove_session, remove_session};
+use spanledger::mirror::owed;
+use spanledger::session::Store;
 use spanledger::{Outcome, SpanExt, events, spans};
 
 use super::otlp_server::OtlpServer;
@@ -50,6 +52,8 @@ fn a_line_after_everything_was_sent_brings_the_marker_back() {
     Sending::to(root.path(), &server.url()).end();
     assert_eq!(markers(root.path()), [""; 0]);
     assert_eq!(server.received().len(), before, "nothing is sent again");
+    let store = Store::new(root.path());
+    assert_eq!(owed(&store, &store.dir("ses_1")).unwrap().bytes, 0);
 }
 
 #[test]

@@ -1,11 +1,12 @@
 //! Several processes, one root: every segment has one sender, and nothing depends on who lives.
 
 use opentelemetry_proto::tonic::common::v1::any_value::Value;
+use spanledger::mirror::{Otlp, Pass};
 use spanledger::spans;
 
 use super::agent::Agent;
 use super::otlp_server::{OtlpServer, Received, Reply};
-use super::scene::{Sending, assert_mirrored, by_id, markers, spans_in, to, wait_for_spans};
+use super::scene::{Sending, assert_mirrored, by_id, markers, spans_in, to, until, wait_for_spans};
 use super::support::Trace;
 
 fn agent(root: &std::path::Path, server: &OtlpServer) -> Agent {
@@ -66,6 +67,59 @@ fn what_a_killed_agent_left_open_the_next_start_sends_as_the_dead_ones() {
 }
 
 #[test]
+fn what_the_dead_left_is_left_to_another_process_that_is_sending_it() {
+    let root = tempfile::tempdir().unwrap();
+    let server = OtlpServer::start();
+    let mut victim = agent(root.path(), &server);
+    victim.tell(&["run r ses_1"]);
+    victim.kill();
+    let other = std::fs::File::create(root.path().join("mirror.lock")).unwrap();
+    other.lock().unwrap();
+    let otlp = to(&server.url()).protocol(spanledger::mirror::Protocol::HttpProtobuf);
+    let second = Sending::with(root.path(), |b| b.otlp(otlp));
+    second.session("ses_2", 0);
+    second.end();
+    // Its own was sent, and nothing else.
+    assert_eq!(by_id(&server.received()).len(), 1);
+    assert_eq!(markers(root.path()), ["ses_1.0001"]);
+    assert_eq!(Trace::read(root.path()).all("interrupted").len(), 0);
+    other.unlock().unwrap();
+    next(root.path(), &server);
+    assert_mirrored(root.path(), &server.received());
+    assert_eq!(markers(root.path()), [""; 0]);
+}
+
+#[test]
+fn what_the_dead_left_is_owed_in_the_health_of_the_next() {
+    let root = tempfile::tempdir().unwrap();
+    let server = OtlpServer::scripted(std::iter::repeat_n(Reply::http(503), 1000));
+    let mut victim = agent(root.path(), &server);
+    victim.ask("work ses_1 5");
+    victim.kill();
+    let otlp = to(&server.url()).protocol(spanledger::mirror::Protocol::HttpProtobuf);
+    let next = Sending::with(root.path(), |b| b.otlp(otlp));
+    until(|| next.guard.health().mirror.unwrap().owed_bytes > 0);
+    let mirror = next.end().mirror.unwrap();
+    assert_eq!(mirror.sent, 0);
+    assert!(mirror.owed_bytes > 0);
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn who_names_no_endpoint_has_no_thread_for_it() {
+    let root = tempfile::tempdir().unwrap();
+    let server = OtlpServer::start();
+    let orders = ["run r ses_1", "finish r"];
+    let mut silent = Agent::start(root.path());
+    silent.tell(&orders);
+    assert_eq!(silent.threads(), ["test-agent"]);
+    let mut sends = agent(root.path(), &server);
+    sends.tell(&orders);
+    // A thread takes its name when it runs, and the kernel keeps fifteen bytes of it.
+    until(|| sends.threads() == ["spanledger-mirr", "test-agent"]);
+}
+
+#[test]
 fn a_session_that_can_not_be_read_keeps_no_other_of_the_dead_from_being_sent() {
     let root = tempfile::tempdir().unwrap();
     let server = OtlpServer::start();
@@ -82,6 +136,26 @@ fn a_session_that_can_not_be_read_keeps_no_other_of_the_dead_from_being_sent() {
     std::fs::remove_dir_all(odd).unwrap();
     assert_eq!(by_id(&server.received()).len(), 1);
     assert_mirrored(root.path(), &server.received());
+}
+
+#[test]
+fn what_the_dead_left_open_stays_owed_when_all_that_was_closed_is_sent() {
+    let root = tempfile::tempdir().unwrap();
+    let server = OtlpServer::start();
+    let mut victim = agent(root.path(), &server);
+    victim.tell(&["run r ses_1", "tool x r 10", "finish x"]);
+    victim.kill();
+    let otlp = to(&server.url()).protocol(spanledger::mirror::Protocol::HttpProtobuf);
+    let resolved = Otlp::resolve(Some(otlp), |_| None).unwrap().unwrap();
+    Pass::new(root.path(), resolved)
+        .run(&mut |_, _| {})
+        .unwrap();
+    assert_eq!(by_id(&server.received()).len(), 1);
+    assert_eq!(markers(root.path()), ["ses_1.0001"]);
+    next(root.path(), &server);
+    assert_eq!(by_id(&server.received()).len(), 2);
+    assert_mirrored(root.path(), &server.received());
+    assert_eq!(markers(root.path()), [""; 0]);
 }
 
 #[test]
@@ -184,7 +258,8 @@ fn a_forked_child_sends_what_it_records_itself() {
 #[test]
 fn servers_and_agents_that_die_again_and_again_lose_nothing() {
     let root = tempfile::tempdir().unwrap();
-    let first = OtlpServer::start();
+    // An address that no other test can take meanwhile.
+    let first = OtlpServer::at("127.0.0.2:0".parse().unwrap(), []);
     let address = first.address();
     let mut received = Vec::new();
     let mut server = Some(first);

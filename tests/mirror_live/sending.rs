@@ -5,6 +5,7 @@ use std::time::Duration;
 use spanledger::mirror::owed;
 use spanledger::session::Store;
 use spanledger::{Outcome, SpanExt, Sync, spans};
+use tracing_subscriber::layer::SubscriberExt;
 
 use super::otlp_server::{OtlpServer, Reply};
 use super::scene::{Sending, assert_mirrored, by_id, markers, to, until_all_gone, wait_for_spans};
@@ -92,7 +93,8 @@ fn a_shutdown_while_a_server_is_waited_for_tries_once_more() {
 #[test]
 fn what_a_shutdown_could_not_send_the_next_start_sends() {
     let root = tempfile::tempdir().unwrap();
-    let server = OtlpServer::start();
+    // An address that no other test can take meanwhile.
+    let server = OtlpServer::at("127.0.0.3:0".parse().unwrap(), []);
     let address = server.address();
     let url = server.url();
     drop(server);
@@ -173,4 +175,21 @@ fn with_a_sync_of_every_line_all_is_sent() {
     agent.session("ses_1", 3);
     agent.end();
     assert_mirrored(root.path(), &server.received());
+}
+
+#[test]
+fn a_shutdown_that_was_given_no_time_of_its_own_waits_for_no_second_attempt() {
+    let root = tempfile::tempdir().unwrap();
+    let server = OtlpServer::scripted([Reply::Hang]);
+    // An attempt has ten seconds, the end of an agent less.
+    let builder = spanledger::builder().root(root.path());
+    let (layer, guard) = builder.otlp(to(&server.url())).build().unwrap();
+    let dispatch = tracing::Dispatch::new(tracing_subscriber::registry().with(layer));
+    let agent = Sending { dispatch, guard };
+    agent.session("ses_1", 0);
+    server.wait_for(1);
+    let mirror = agent.end().mirror.unwrap();
+    assert_eq!(mirror.sent, 0);
+    assert!(mirror.owed_bytes > 0);
+    assert_eq!(server.received().len(), 1);
 }

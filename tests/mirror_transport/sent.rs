@@ -140,3 +140,34 @@ fn without_a_runtime_it_is_an_error_and_no_panic() {
         assert!(error.to_string().contains("runtime"), "{error}");
     }
 }
+
+#[tokio::test]
+#[cfg(target_os = "linux")]
+async fn the_last_bytes_of_a_request_wait_for_nothing() {
+    for protocol in PROTOCOLS {
+        let server = OtlpServer::start();
+        let transport = connect(to(&server, protocol));
+        assert_ok(&ask(&transport, "hello").await);
+        let nodelay: Vec<bool> = connections_to(server.address())
+            .map(|stream| stream.nodelay().unwrap())
+            .collect();
+        assert_eq!(nodelay, [true], "{protocol:?}");
+    }
+}
+
+/// The connections of this process to an address.
+#[cfg(target_os = "linux")]
+fn connections_to(
+    address: std::net::SocketAddr,
+) -> impl Iterator<Item = std::mem::ManuallyDrop<std::net::TcpStream>> {
+    use std::os::fd::FromRawFd;
+    let all = std::fs::read_dir("/proc/self/fd").unwrap();
+    all.filter_map(move |entry| {
+        let fd = entry.unwrap().file_name().to_str()?.parse().ok()?;
+        // SAFETY: only asked what it is, and never closed here.
+        let stream = unsafe { std::net::TcpStream::from_raw_fd(fd) };
+        let stream = std::mem::ManuallyDrop::new(stream);
+        let ours = stream.peer_addr().is_ok_and(|peer| peer == address);
+        ours.then_some(stream)
+    })
+}

@@ -138,6 +138,19 @@ impl Agent {
         text.clone()
     }
 
+    /// The names of its threads, sorted.
+    #[cfg(target_os = "linux")]
+    pub fn threads(&self) -> Vec<String> {
+        let pid = self.child.as_ref().unwrap().id();
+        let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).unwrap();
+        let name = |task: std::io::Result<std::fs::DirEntry>| {
+            std::fs::read_to_string(task.unwrap().path().join("comm")).unwrap()
+        };
+        let mut names: Vec<_> = tasks.map(|t| name(t).trim_end().to_owned()).collect();
+        names.sort();
+        names
+    }
+
     /// Forks it in two that both obey.
     pub fn fork(&mut self) -> Self {
         let place = tempfile::tempdir().unwrap();

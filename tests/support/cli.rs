@@ -1,7 +1,9 @@
 //! The command, run as a user runs it.
 #![allow(dead_code)]
 
-use std::io::{BufRead, BufReader};
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read};
+use std::os::fd::{FromRawFd, OwnedFd};
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::mpsc::{Receiver, sync_channel};
@@ -64,6 +66,31 @@ impl From<Output> for Done {
 /// Runs a command to its end.
 pub fn run(root: &Path, args: &[&str]) -> Done {
     spanledger(root).args(args).output().unwrap().into()
+}
+
+/// Runs a command to its end whose stderr is a terminal. What it said there.
+pub fn said_to_terminal(command: &mut Command) -> String {
+    let (mut ours, mut theirs) = (0, 0);
+    let none = std::ptr::null_mut();
+    // SAFETY: fills in two descriptors, which nobody else has.
+    let (ours, theirs) = unsafe {
+        let opened = libc::openpty(&mut ours, &mut theirs, none, none.cast(), none.cast());
+        assert_eq!(opened, 0);
+        (File::from_raw_fd(ours), OwnedFd::from_raw_fd(theirs))
+    };
+    let mut child = command
+        .stdout(Stdio::null())
+        .stderr(theirs)
+        .spawn()
+        .unwrap();
+    // It has the only other end: the terminal closes with it.
+    command.stderr(Stdio::null());
+    let mut said = Vec::new();
+    let ended = { ours }.read_to_end(&mut said);
+    // Linux says so in its own way.
+    assert!(ended.is_ok_and(|n| n > 0) || !said.is_empty());
+    child.wait().unwrap();
+    String::from_utf8(said).unwrap()
 }
 
 /// Sends all that is owed to an endpoint that is there, or will be soon.

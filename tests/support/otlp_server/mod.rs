@@ -160,10 +160,7 @@ impl OtlpServer {
             .unwrap();
         let socket = {
             let _within = runtime.enter();
-            let socket = tokio::net::TcpSocket::new_v4().unwrap();
-            socket.set_reuseaddr(true).unwrap();
-            socket.bind(address).unwrap();
-            socket.listen(64).unwrap()
+            bound(address)
         };
         let address = socket.local_addr().unwrap();
         let state = Arc::new(State::default());
@@ -238,6 +235,25 @@ impl OtlpServer {
 impl Drop for OtlpServer {
     fn drop(&mut self) {
         self.shut_down();
+    }
+}
+
+/// Listens at an address. Where a server was before it may be taken for a moment: a process that
+/// another test starts meanwhile has all that this one had open, until it runs its own program.
+fn bound(address: SocketAddr) -> TcpListener {
+    let started = std::time::Instant::now();
+    loop {
+        let socket = tokio::net::TcpSocket::new_v4().unwrap();
+        socket.set_reuseaddr(true).unwrap();
+        match socket.bind(address).and_then(|()| socket.listen(64)) {
+            Ok(listener) => return listener,
+            Err(error) => {
+                let taken = error.kind() == std::io::ErrorKind::AddrInUse;
+                let soon = started.elapsed() < Duration::from_secs(10);
+                assert!(taken && soon, "{address}: {error}");
+                std::thread::yield_now();
+            }
+        }
     }
 }
 
