@@ -6,6 +6,7 @@ use std::collections::HashSet;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
+use spanledger::session::Store;
 use spanledger::{events, reader, spans};
 use support::Recording;
 
@@ -131,4 +132,26 @@ fn a_thousand_sessions_are_open_at_once_in_one_process() {
             ]
         );
     }
+}
+
+#[test]
+fn a_session_that_comes_back_after_thousands_of_others_goes_on_and_is_counted_whole() {
+    let recording = Recording::new();
+    let work = || {
+        let _run = spans::session_run("s", "planner").start().entered();
+        let _turn = spans::session_turn().start().entered();
+        drop(spans::tool_call("bash", "c1").start());
+    };
+    recording.run(work);
+    for n in 0..5000 {
+        recording.handle().session(&format!("other_{n}"));
+    }
+    recording.run(work);
+    let trace = recording.trace();
+    let turns: Vec<_> = trace.all("turn_start").iter().map(|l| l.turn).collect();
+    assert_eq!(turns, [Some(1), Some(2)]);
+    assert!(trace.all("interrupted").is_empty());
+    let list = Store::new(recording.dir.path()).list().unwrap();
+    let totals = list[0].summary.totals();
+    assert_eq!((totals.turns, totals.tool_calls), (2, 2));
 }

@@ -22,8 +22,10 @@
 //! The first line of a segment has kind `segment` and says who writes it: `writer`, `process`,
 //! `resource`, `scope`, and, where it was recorded to be sent, `mirror` with the `endpoint` (without
 //! credentials), whether `content` goes, the `limits` that were set, and the version of the
-//! `mapping`. A segment has one writer for its whole life. A line that is not valid JSON is the rest of a write that failed
-//! half-way (its event is counted by the next `gap`), or damage.
+//! `mapping`. A segment has one writer for its whole life. `totals` say what a writer has counted in all its
+//! segments of the session up to there; where it had let a session go, it counts anew, in the segments that
+//! agree on `counts_from`, the number of the first of them. A line that is not valid JSON is the rest of a write
+//! that failed half-way (its event is counted by the next `gap`), or damage.
 //!
 //! Values inside a payload that were changed on the way say so in place:
 //!

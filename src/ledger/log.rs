@@ -85,6 +85,8 @@ pub(crate) struct SessionLog {
     pub generation: u64,
     /// Why the session exists although no run named it.
     pub implicit: Option<&'static str>,
+    /// This process may have counted in the session before, and has forgotten it.
+    anew: bool,
     used: AtomicBool,
     state: Mutex<State>,
     history: Mutex<History>,
@@ -100,6 +102,8 @@ struct State {
     owes_recovery: Option<u64>,
     started: bool,
     segment: Option<Segment>,
+    /// The number of the first one: what is counted here is counted from there on.
+    first_seg: Option<u32>,
     gap: Gap,
     lost_closes: Vec<LostClose>,
     /// Some span's open line was lost and has not been written again.
@@ -153,7 +157,7 @@ impl State {
 }
 
 impl SessionLog {
-    pub fn new(id: &str, dir: PathBuf, implicit: Option<&'static str>) -> Self {
+    pub fn new(id: &str, dir: PathBuf, implicit: Option<&'static str>, anew: bool) -> Self {
         let mut id_json = Vec::new();
         write_string(id, &mut id_json);
         Self {
@@ -162,6 +166,7 @@ impl SessionLog {
             dir,
             generation: fork_generation(),
             implicit,
+            anew,
             used: AtomicBool::new(false),
             state: Mutex::new(State {
                 next_turn: 1,

@@ -55,7 +55,7 @@ mod writer;
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicPtr, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use serde_json::{Map, Value, json};
@@ -156,6 +156,8 @@ pub(crate) struct Core {
     writer: Mutex<Option<WriterLock>>,
     writer_id: OnceLock<String>,
     sessions: Mutex<HashMap<Arc<str>, Arc<SessionLog>>>,
+    /// Some were let go: one that is met again may have been counted before.
+    forgot: AtomicBool,
     implicit: OnceLock<Arc<SessionLog>>,
     files: OpenFiles,
     syncer: OnceLock<Option<Arc<Syncer>>>,
@@ -332,6 +334,7 @@ impl Core {
             writer: Mutex::new(None),
             writer_id: OnceLock::new(),
             sessions: Mutex::new(HashMap::new()),
+            forgot: AtomicBool::new(false),
             implicit: OnceLock::new(),
             files: OpenFiles::new(),
             syncer: OnceLock::new(),
@@ -357,8 +360,10 @@ impl Core {
         }
         if sessions.len() >= IDLE_SESSIONS {
             sessions.retain(|_, log| Arc::strong_count(log) > 1 || !log.is_idle());
+            self.forgot.store(true, Ordering::Relaxed);
         }
-        let log = Arc::new(SessionLog::new(id, self.root.session(id), implicit));
+        let anew = self.forgot.load(Ordering::Relaxed);
+        let log = Arc::new(SessionLog::new(id, self.root.session(id), implicit, anew));
         sessions.insert(Arc::clone(&log.id), Arc::clone(&log));
         log
     }
@@ -442,7 +447,12 @@ impl Core {
     }
 
     /// The payload of a segment's first line.
-    fn segment_head(&self, implicit: Option<&'static str>, policy: Option<&str>) -> Vec<u8> {
+    fn segment_head(
+        &self,
+        implicit: Option<&'static str>,
+        policy: Option<&str>,
+        counts_from: Option<u32>,
+    ) -> Vec<u8> {
         let writer = json!(self.writer_id.get());
         let (version, process, resource) =
             (env!("CARGO_PKG_VERSION"), self.process(), &self.resource);
@@ -455,6 +465,9 @@ impl Core {
         }
         if let Some(why) = implicit {
             out.push_str(&format!("\"implicit\":\"{why}\","));
+        }
+        if let Some(seg) = counts_from {
+            out.push_str(&format!("\"counts_from\":{seg},"));
         }
         out.into_bytes()
     }

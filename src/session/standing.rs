@@ -101,6 +101,8 @@ pub struct Writer {
     pub version: String,
     /// Why the session exists although no run named it.
     pub implicit: Option<String>,
+    /// The first segment of those that it counted together, where it did not count all.
+    pub(super) counts_from: Option<u64>,
 }
 
 impl Writer {

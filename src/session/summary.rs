@@ -65,7 +65,7 @@ pub struct Summary {
     pub missing: u64,
     /// Where it says so, with the cause.
     pub gaps: Vec<(Address, String)>,
-    /// By writer, named by its first segment: what it counted is told in each of them.
+    /// By writer, named by the first segment that it counted in: it tells all of it in each of them.
     totals: BTreeMap<u32, Totals>,
     /// The same way.
     marks: BTreeMap<u32, Marks>,
@@ -194,10 +194,14 @@ impl Summary {
             .max_by_key(|span| (span.kind != "turn_start", span.since))
     }
 
-    /// The first segment of a segment's writer.
+    /// The first segment that a segment's writer counted together with it.
     fn first_of(&self, seg: u32) -> u32 {
-        let writer = self.writers.get(&seg);
-        let first = writer.and_then(|writer| self.writers.iter().find(|(_, w)| w.id == writer.id));
+        let Some(writer) = self.writers.get(&seg) else {
+            return seg;
+        };
+        let counted =
+            |other: &Writer| (&other.id, other.counts_from) == (&writer.id, writer.counts_from);
+        let first = self.writers.iter().find(|(_, other)| counted(other));
         first.map_or(seg, |(seg, _)| *seg)
     }
 
@@ -450,6 +454,7 @@ impl Summary {
         match line.kind.as_ref() {
             "segment" => {
                 let process = line.payload().get("process").map_or("null", |v| v.json());
+                let counts_from = line.payload().get("counts_from").and_then(|v| v.u64());
                 self.writers.insert(
                     line.seg,
                     Writer {
@@ -457,6 +462,7 @@ impl Summary {
                         process: process.into(),
                         version: text("spanledger").unwrap_or_default(),
                         implicit: text("implicit"),
+                        counts_from,
                     },
                 );
             }

@@ -190,7 +190,8 @@ impl SessionLog {
     fn write_head(self: &Arc<Self>, core: &Core, state: &mut State, now: u64) -> Result<(), Lost> {
         if state.segment.as_ref().is_some_and(|s| !s.has_head) {
             let policy = state.segment.as_ref().and_then(|s| s.policy.clone());
-            let head = core.segment_head(self.implicit, policy.as_deref());
+            let counts_from = state.first_seg.filter(|_| self.anew);
+            let head = core.segment_head(self.implicit, policy.as_deref(), counts_from);
             self.put_owed(core, state, About::segment("segment", now), &head)?;
             if let Some(segment) = &mut state.segment {
                 segment.has_head = true;
@@ -326,6 +327,7 @@ impl SessionLog {
                 {
                     segment.live = core.live(self, segment.number, marker);
                 }
+                state.first_seg.get_or_insert(segment.number);
                 state.segment = Some(segment);
                 state.checkpoint_at = CHECKPOINT_EVERY;
                 state.backoff = 0;
