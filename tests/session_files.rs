@@ -5,10 +5,12 @@ mod support;
 use std::collections::HashSet;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::sync::Barrier;
 
 use spanledger::session::Store;
 use spanledger::{events, reader, spans};
-use support::Recording;
+use support::{LineExt, Recording, Trace};
+use tracing_subscriber::Registry;
 
 fn walk(dir: &Path, found: &mut Vec<PathBuf>) {
     for entry in std::fs::read_dir(dir).unwrap() {
@@ -37,7 +39,7 @@ fn odd_session_ids_stay_under_the_root_in_directories_of_their_own() {
         }
     });
     assert_eq!(recording.guard.health().failed, 0);
-    let trace = support::Trace::read(&root);
+    let trace = Trace::read(&root);
     let mut directories = HashSet::new();
     for id in ids {
         let kinds = [
@@ -98,6 +100,32 @@ fn directories_and_files_are_their_owners_alone() {
         "redaction.key",
     ] {
         assert!(found.contains(&root.join(made)), "{made}");
+    }
+}
+
+#[test]
+fn ledgers_that_begin_one_session_at_once_have_a_segment_each() {
+    for _ in 0..20 {
+        let dir = tempfile::tempdir().unwrap();
+        let start = Barrier::new(8);
+        std::thread::scope(|scope| {
+            for _ in 0..8 {
+                scope.spawn(|| {
+                    let builder = spanledger::builder().root(dir.path());
+                    let (_layer, guard) = builder.build::<Registry>().unwrap();
+                    let session = guard.handle().session("s");
+                    start.wait();
+                    session.title("all at once");
+                    guard.shutdown().unwrap();
+                });
+            }
+        });
+        let trace = Trace::read(dir.path());
+        assert_eq!(trace.damage, []);
+        let writers = trace.all("segment");
+        let writers: HashSet<_> = writers.iter().map(|l| (l.seg, l.text("writer"))).collect();
+        assert_eq!(writers.len(), 8);
+        assert_eq!(trace.all("session_title").len(), 8);
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt;
+use std::time::{Duration, Instant};
 
 use crate::agent::Agent;
 use crate::mount::{Tmpfs, is_root};
@@ -51,6 +52,26 @@ fn a_file_where_sessions_should_be_delays_the_trace_until_it_is_gone() {
     scene.during();
     std::fs::remove_file(&sessions).unwrap();
     scene.after();
+}
+
+#[test]
+fn after_a_fault_the_events_that_follow_bring_the_trace_back_by_themselves() {
+    let dir = tempfile::tempdir().unwrap();
+    let sessions = dir.path().join("sessions");
+    std::fs::write(&sessions, "not a directory").unwrap();
+    let mut agent = Agent::start(dir.path());
+    agent.tell(&["run run s", "events run 0 5"]);
+    std::fs::remove_file(&sessions).unwrap();
+    let late = Instant::now() + Duration::from_secs(60);
+    while agent.health().written == 0 {
+        assert!(Instant::now() < late, "it never tried again");
+        agent.tell(&["event run 5 0"]);
+    }
+    let trace = crate::support::Trace::read(dir.path());
+    let kinds = ["segment", "gap", "session_start", "probe"];
+    assert_eq!(trace.kinds("s"), kinds);
+    let failed = agent.health().failed;
+    assert_eq!(trace.one("gap").payload["count"], failed);
 }
 
 #[test]
