@@ -107,8 +107,12 @@ impl Counters {
     }
 
     /// Says once for the process's life that the trace can't be written. `eprintln!` would
-    /// panic where stderr is closed; nobody is left to hear of a failure here.
+    /// panic where stderr is closed; nobody is left to hear of a failure here. Where it would have to
+    /// wait for somebody to read, it is left to the next failure.
     pub fn tell_once(&self, message: &str) {
+        if self.told.load(Ordering::Relaxed) || stderr_is_full() {
+            return;
+        }
         if !self.told.swap(true, Ordering::Relaxed) {
             let line =
                 format!("spanledger: {message}; the agent goes on, health() has the count\n");
@@ -116,4 +120,15 @@ impl Counters {
             let _ = super::file_size::survive(|| std::io::stderr().write_all(line.as_bytes()));
         }
     }
+}
+
+/// Whether a write to stderr would block: a pipe that nobody reads, a terminal that was stopped.
+fn stderr_is_full() -> bool {
+    let mut stderr = libc::pollfd {
+        fd: libc::STDERR_FILENO,
+        events: libc::POLLOUT,
+        revents: 0,
+    };
+    // SAFETY: `stderr` is one valid entry, and nothing is waited for.
+    unsafe { libc::poll(&mut stderr, 1, 0) == 0 }
 }

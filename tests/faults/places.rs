@@ -1,6 +1,8 @@
 //! The trace's place can't be written to.
 
 use std::fs::Permissions;
+use std::io::{PipeWriter, Read, Write};
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::PermissionsExt;
 use std::time::{Duration, Instant};
 
@@ -115,4 +117,37 @@ fn an_agent_with_a_closed_stderr_goes_on_and_its_descriptor_is_left_alone() {
     let trace = crate::support::Trace::read(dir.path());
     assert_eq!(trace.one("gap").payload["count"], 4);
     assert_eq!(trace.all("probe").len(), 3);
+}
+
+/// Fills a pipe. How much that was.
+fn fill(mut pipe: &PipeWriter) -> u64 {
+    let fd = pipe.as_raw_fd();
+    // SAFETY: sets a flag of a descriptor that is open.
+    let set = |flags: libc::c_int| unsafe { libc::fcntl(fd, libc::F_SETFL, flags) };
+    assert_eq!(set(libc::O_NONBLOCK), 0);
+    let mut filled = 0;
+    while let Ok(n) = pipe.write(&[b'.'; 4096]) {
+        filled += n as u64;
+    }
+    assert_eq!(set(0), 0);
+    filled
+}
+
+#[test]
+fn an_agent_whose_stderr_nobody_reads_does_not_wait_for_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let sessions = dir.path().join("sessions");
+    std::fs::write(&sessions, "").unwrap();
+    let (mut reader, writer) = std::io::pipe().unwrap();
+    let filled = fill(&writer);
+    let mut agent = Agent::with_stderr(dir.path(), &[], writer.into());
+    agent.tell(&["run run s", "events run 0 3"]);
+    assert_eq!(agent.health().failed, 4);
+    // Somebody reads it at last, and is told by what fails then.
+    std::io::copy(&mut reader.by_ref().take(filled), &mut std::io::sink()).unwrap();
+    agent.tell(&["events run 3 6"]);
+    agent.exit("exit");
+    let mut told = String::new();
+    reader.read_to_string(&mut told).unwrap();
+    assert_eq!(told.lines().count(), 1, "{told}");
 }
