@@ -1,6 +1,5 @@
 //! What the ledger has to say about itself.
 
-use std::io::Write;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// How recording is going. Counters only rise.
@@ -106,9 +105,8 @@ impl Counters {
         }
     }
 
-    /// Says once for the process's life that the trace can't be written. `eprintln!` would
-    /// panic where stderr is closed; nobody is left to hear of a failure here. Where it would have to
-    /// wait for somebody to read, it is left to the next failure.
+    /// Says once for the process's life that the trace can't be written. Nobody is left to hear of a
+    /// failure here. Where it would have to wait for somebody to read, it is left to the next failure.
     pub fn tell_once(&self, message: &str) {
         if self.told.load(Ordering::Relaxed) || stderr_is_full() {
             return;
@@ -117,9 +115,17 @@ impl Counters {
             let line =
                 format!("spanledger: {message}; the agent goes on, health() has the count\n");
             // It may be a file, and the limit on files' sizes what the message is about.
-            let _ = super::file_size::survive(|| std::io::stderr().write_all(line.as_bytes()));
+            super::file_size::survive(|| write_to_stderr(line.as_bytes()));
         }
     }
+}
+
+/// `eprintln!` would panic where stderr is closed, and wait where a thread keeps it locked: one of the
+/// agent's, or, in a forked child, one that is gone.
+fn write_to_stderr(line: &[u8]) {
+    // SAFETY: the pointer and length describe `line`; that the descriptor may be closed is an error
+    // like any other.
+    unsafe { libc::write(libc::STDERR_FILENO, line.as_ptr().cast(), line.len()) };
 }
 
 /// Whether a write to stderr would block: a pipe that nobody reads, a terminal that was stopped.

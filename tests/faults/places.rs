@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use crate::agent::Agent;
 use crate::mount::{Tmpfs, is_root};
 use crate::scene::Scene;
+use crate::support::{Recording, Trace};
 
 #[test]
 fn a_read_only_directory_delays_the_trace_until_it_can_be_written() {
@@ -69,7 +70,7 @@ fn after_a_fault_the_events_that_follow_bring_the_trace_back_by_themselves() {
         assert!(Instant::now() < late, "it never tried again");
         agent.tell(&["event run 5 0"]);
     }
-    let trace = crate::support::Trace::read(dir.path());
+    let trace = Trace::read(dir.path());
     let kinds = ["segment", "gap", "session_start", "probe"];
     assert_eq!(trace.kinds("s"), kinds);
     let failed = agent.health().failed;
@@ -92,7 +93,7 @@ fn a_file_in_the_place_of_one_session_costs_no_other_session_anything() {
     assert_eq!(health.failed, 1, "{health:?}");
     std::fs::remove_file(dir.path().join("sessions/bad")).unwrap();
     assert_eq!(agent.ask("flush"), "0");
-    let trace = crate::support::Trace::read(dir.path());
+    let trace = Trace::read(dir.path());
     let kinds = trace.kinds("good");
     assert_eq!(kinds[..2], ["segment", "session_start"]);
     assert!(!kinds.contains(&"gap"));
@@ -114,7 +115,7 @@ fn an_agent_with_a_closed_stderr_goes_on_and_its_descriptor_is_left_alone() {
     // What the agent prints there must not end up in the trace.
     assert_eq!(agent.ask("stderr-is-open"), "false");
     assert_eq!(agent.stderr(), "");
-    let trace = crate::support::Trace::read(dir.path());
+    let trace = Trace::read(dir.path());
     assert_eq!(trace.one("gap").payload["count"], 4);
     assert_eq!(trace.all("probe").len(), 3);
 }
@@ -150,4 +151,20 @@ fn an_agent_whose_stderr_nobody_reads_does_not_wait_for_it() {
     let mut told = String::new();
     reader.read_to_string(&mut told).unwrap();
     assert_eq!(told.lines().count(), 1, "{told}");
+}
+
+#[test]
+fn an_agent_that_keeps_its_stderr_locked_is_not_waited_for() {
+    let recording = Recording::new();
+    std::fs::write(recording.dir.path().join("sessions"), "").unwrap();
+    let handle = recording.handle();
+    let (done, waits) = std::sync::mpsc::channel();
+    let locked = std::io::stderr().lock();
+    std::thread::spawn(move || {
+        handle.session("s").title("lost");
+        done.send(handle.health().failed)
+    });
+    let failed = waits.recv_timeout(Duration::from_secs(60));
+    drop(locked);
+    assert_eq!(failed, Ok(1));
 }
