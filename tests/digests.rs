@@ -180,3 +180,33 @@ fn a_secret_in_a_prompt_is_masked_before_it_is_digested() {
     assert_eq!(line.text("digest"), sha256(line.text("body")));
     assert_ne!(line.text("digest"), sha256(&prompt));
 }
+
+#[test]
+fn a_prompt_whose_line_was_lost_is_stored_in_full_the_next_time() {
+    let recording = Recording::new();
+    let sessions = recording.dir.path().join("sessions");
+    std::fs::write(&sessions, "in the way").unwrap();
+    recording.run(|| {
+        let _run = spans::session_run("s", "planner").start().entered();
+        events::system_prompt(PROMPT).emit();
+        std::fs::remove_file(&sessions).unwrap();
+        assert_eq!(recording.handle().flush(), 0);
+        events::system_prompt(PROMPT).emit();
+    });
+    let trace = recording.trace();
+    assert_eq!(trace.one("system_prompt").text("body"), PROMPT);
+}
+
+#[test]
+fn a_prompt_that_was_removed_with_the_trace_is_stored_in_full_again() {
+    let recording = Recording::new();
+    recording.run(|| {
+        let _run = spans::session_run("s", "planner").start().entered();
+        events::system_prompt(PROMPT).emit();
+        std::fs::remove_dir_all(recording.dir.path().join("sessions")).unwrap();
+        assert_eq!(recording.handle().flush(), 0);
+        events::system_prompt(PROMPT).emit();
+    });
+    let trace = recording.trace();
+    assert_eq!(trace.one("system_prompt").text("body"), PROMPT);
+}

@@ -2,6 +2,8 @@
 //! variables it needs; what it asserts there decides.
 
 mod support;
+#[path = "support/synced.rs"]
+mod synced;
 
 use std::ffi::OsStr;
 use std::path::PathBuf;
@@ -214,14 +216,38 @@ fn a_sync_of_no_time_at_all_is_refused() {
     });
 }
 
-#[test]
-fn recording_works_with_sync_at_every_line() {
-    with_env(&[("SPANLEDGER_SYNC", "ALWAYS")], || assert!(records(|b| b)));
+/// When a segment of two lines was synced: before the call returned, or by the shutdown.
+fn synced() -> Vec<&'static str> {
+    let dir: TempDir = tempfile::tempdir().unwrap();
+    let guard = build(spanledger::builder().root(dir.path())).unwrap();
+    guard.handle().session("s").title("hello");
+    let segment = dir.path().join("sessions/s/trace.0001.jsonl");
+    let before = synced::below(&segment).len();
+    guard.shutdown().unwrap();
+    let all = synced::below(&segment).into_iter().enumerate();
+    all.map(|(at, _)| if at < before { "at once" } else { "at the end" })
+        .collect()
 }
 
 #[test]
-fn recording_works_with_sync_every_few_milliseconds() {
-    with_env(&[("SPANLEDGER_SYNC", "50")], || assert!(records(|b| b)));
+fn the_environment_can_ask_for_a_sync_at_every_line() {
+    with_env(&[("SPANLEDGER_SYNC", "ALWAYS")], || {
+        assert_eq!(synced(), ["at once", "at once"]);
+    });
+}
+
+#[test]
+fn the_environment_can_ask_for_a_sync_every_so_many_milliseconds() {
+    with_env(&[("SPANLEDGER_SYNC", "3600000")], || {
+        assert_eq!(synced(), ["at the end"]);
+    });
+}
+
+#[test]
+fn the_environment_can_leave_syncing_to_the_system() {
+    with_env(&[("SPANLEDGER_SYNC", "os")], || {
+        assert_eq!(synced(), [] as [&str; 0]);
+    });
 }
 
 #[test]

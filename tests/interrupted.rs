@@ -183,3 +183,58 @@ fn a_child_that_is_forked_during_a_recovery_does_not_keep_the_session_locked() {
     }
     locked.unwrap();
 }
+
+/// A time as nanoseconds of its day.
+fn of_day(time: &str) -> i128 {
+    let (_, clock) = time.trim_end_matches('Z').split_once('T').unwrap();
+    let (whole, fraction) = clock.split_once('.').unwrap();
+    let seconds = whole
+        .split(':')
+        .fold(0, |sum, part| 60 * sum + part.parse::<i128>().unwrap());
+    seconds * 1_000_000_000 + format!("{fraction:0<9}").parse::<i128>().unwrap()
+}
+
+#[test]
+fn an_interrupted_span_ends_when_its_writer_was_last_heard_of() {
+    let trace = recovered(|die| {
+        let _run = spans::session_run("s", "planner").start().entered();
+        let _tool = spans::tool_call("bash", "c1").start().entered();
+        spanledger::events::message_user("the last word").emit();
+        die();
+    });
+    let last = &trace.one("message_user").ts;
+    let closed = trace.all("interrupted");
+    assert_eq!(closed.len(), 2);
+    for line in closed {
+        assert_eq!(line.text("last_seen"), last);
+        assert!(line.text("detected_at") >= last.as_str());
+        let duration = i128::from(line.get("duration_ns").as_u64().unwrap());
+        let until = of_day(last) - of_day(line.text("start"));
+        assert_eq!(duration, until.rem_euclid(86_400_000_000_000));
+    }
+}
+
+#[test]
+fn what_could_not_be_recovered_when_a_run_began_is_recovered_later() {
+    let recording = Recording::new();
+    let next = tempfile::tempdir().unwrap();
+    recording.run(|| {
+        let _run = spans::session_run("s", "planner").start().entered();
+        copy(
+            &recording.dir.path().join("sessions"),
+            &next.path().join("sessions"),
+        );
+    });
+    let lock = next.path().join("sessions/s/lock");
+    std::fs::create_dir(&lock).unwrap();
+    let recording = Recording::again(next);
+    recording.run(|| drop(spans::session_run("s", "planner").start()));
+    assert!(recording.trace().all("interrupted").is_empty());
+    let error = recording.guard.health().last_error.unwrap();
+    assert!(error.contains("recover"), "{error}");
+    std::fs::remove_dir(&lock).unwrap();
+    recording.handle().flush();
+    let trace = recording.trace();
+    let started = trace.one("session_start");
+    assert_eq!(trace.one("interrupted").span_id, started.span_id);
+}

@@ -4,6 +4,7 @@
 mod support;
 
 use std::io::Write;
+use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use opentelemetry::trace::TracerProvider;
@@ -141,8 +142,17 @@ fn a_fmt_layer_sees_the_spans_and_none_of_the_content() {
     guard.shutdown().unwrap();
 }
 
+/// The trace has the content, and what was printed only the spans.
+fn assert_kept_from(printed: &Printed, root: &Path) {
+    let text = printed.text();
+    assert!(text.contains("tool.call"), "{text}");
+    assert!(!text.contains(CONTENT), "{text}");
+    let trace = String::from_utf8(Trace::read(root).bytes()).unwrap();
+    assert!(trace.matches(CONTENT).count() > 25);
+}
+
 #[test]
-fn a_fmt_layer_beside_a_ledger_behind_reload_sees_no_content_either() {
+fn a_fmt_layer_above_a_ledger_behind_reload_sees_no_content_either() {
     let dir = tempfile::tempdir().unwrap();
     let (layer, _guard) = spanledger::builder().root(dir.path()).build().unwrap();
     let (layer, _handle) = tracing_subscriber::reload::Layer::new(layer);
@@ -151,10 +161,21 @@ fn a_fmt_layer_beside_a_ledger_behind_reload_sees_no_content_either() {
         .with(layer)
         .with(printer(&printed));
     tracing::dispatcher::with_default(&Dispatch::new(subscriber), talkative_agent);
-    let text = printed.text();
-    assert!(!text.contains(CONTENT), "{text}");
-    let trace = String::from_utf8(Trace::read(dir.path()).bytes()).unwrap();
-    assert!(trace.matches(CONTENT).count() > 25);
+    assert_kept_from(&printed, dir.path());
+}
+
+#[test]
+fn a_fmt_layer_below_a_ledger_behind_reload_sees_no_content_either() {
+    let dir = tempfile::tempdir().unwrap();
+    let (layer, _guard) = spanledger::builder().root(dir.path()).build().unwrap();
+    let (layer, _handle) = tracing_subscriber::reload::Layer::new(layer);
+    let printed = Printed::default();
+    // It sees each event before the ledger has taken out what is hidden in it.
+    let subscriber = tracing_subscriber::registry()
+        .with(printer(&printed))
+        .with(layer);
+    tracing::dispatcher::with_default(&Dispatch::new(subscriber), talkative_agent);
+    assert_kept_from(&printed, dir.path());
 }
 
 #[test]
@@ -259,6 +280,25 @@ fn check_fails_where_the_layer_is_not_installed() {
         .unwrap_err()
         .to_string();
     assert!(error.contains("another ledger"), "{error}");
+}
+
+#[test]
+fn check_tells_what_was_lost_and_why() {
+    let recording = Recording::new();
+    std::fs::write(recording.dir.path().join("sessions"), "in the way").unwrap();
+    recording.run(|| drop(spans::session_run("s", "planner").start()));
+    match recording.run(|| recording.guard.check()).unwrap_err() {
+        spanledger::Error::Lost {
+            events,
+            root,
+            cause,
+        } => {
+            assert_eq!(events, 2);
+            assert_eq!(root, recording.dir.path());
+            assert!(cause.contains("os error"), "{cause}");
+        }
+        other => panic!("{other}"),
+    }
 }
 
 #[test]

@@ -5,9 +5,12 @@ mod support;
 use std::collections::HashSet;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::sync::Barrier;
 
+use spanledger::session::Store;
 use spanledger::{events, reader, spans};
-use support::Recording;
+use support::{LineExt, Recording, Trace};
+use tracing_subscriber::Registry;
 
 fn walk(dir: &Path, found: &mut Vec<PathBuf>) {
     for entry in std::fs::read_dir(dir).unwrap() {
@@ -36,7 +39,7 @@ fn odd_session_ids_stay_under_the_root_in_directories_of_their_own() {
         }
     });
     assert_eq!(recording.guard.health().failed, 0);
-    let trace = support::Trace::read(&root);
+    let trace = Trace::read(&root);
     let mut directories = HashSet::new();
     for id in ids {
         let kinds = [
@@ -101,6 +104,32 @@ fn directories_and_files_are_their_owners_alone() {
 }
 
 #[test]
+fn ledgers_that_begin_one_session_at_once_have_a_segment_each() {
+    for _ in 0..20 {
+        let dir = tempfile::tempdir().unwrap();
+        let start = Barrier::new(8);
+        std::thread::scope(|scope| {
+            for _ in 0..8 {
+                scope.spawn(|| {
+                    let builder = spanledger::builder().root(dir.path());
+                    let (_layer, guard) = builder.build::<Registry>().unwrap();
+                    let session = guard.handle().session("s");
+                    start.wait();
+                    session.title("all at once");
+                    guard.shutdown().unwrap();
+                });
+            }
+        });
+        let trace = Trace::read(dir.path());
+        assert_eq!(trace.damage, []);
+        let writers = trace.all("segment");
+        let writers: HashSet<_> = writers.iter().map(|l| (l.seg, l.text("writer"))).collect();
+        assert_eq!(writers.len(), 8);
+        assert_eq!(trace.all("session_title").len(), 8);
+    }
+}
+
+#[test]
 fn a_thousand_sessions_are_open_at_once_in_one_process() {
     let recording = Recording::new();
     recording.run(|| {
@@ -148,4 +177,26 @@ fn a_session_whose_numbers_are_used_up_costs_no_other_one_anything() {
     assert!(health.last_error.unwrap().contains("no number is left"));
     let trace = recording.trace();
     assert_eq!(trace.one("session_end").session_id, "other");
+}
+
+#[test]
+fn a_session_that_comes_back_after_thousands_of_others_goes_on_and_is_counted_whole() {
+    let recording = Recording::new();
+    let work = || {
+        let _run = spans::session_run("s", "planner").start().entered();
+        let _turn = spans::session_turn().start().entered();
+        drop(spans::tool_call("bash", "c1").start());
+    };
+    recording.run(work);
+    for n in 0..5000 {
+        recording.handle().session(&format!("other_{n}"));
+    }
+    recording.run(work);
+    let trace = recording.trace();
+    let turns: Vec<_> = trace.all("turn_start").iter().map(|l| l.turn).collect();
+    assert_eq!(turns, [Some(1), Some(2)]);
+    assert!(trace.all("interrupted").is_empty());
+    let list = Store::new(recording.dir.path()).list().unwrap();
+    let totals = list[0].summary.totals();
+    assert_eq!((totals.turns, totals.tool_calls), (2, 2));
 }

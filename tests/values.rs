@@ -104,6 +104,26 @@ fn the_same_large_value_is_stored_once() {
 }
 
 #[test]
+fn a_stored_value_that_is_no_longer_whole_is_stored_again() {
+    let recording = Recording::with(|b| b.inline_limit(64));
+    let text = "x".repeat(1000);
+    recording.run(|| events::message_user(&text).emit());
+    let trace = recording.trace();
+    let message = trace.one("message_user");
+    let session = reader::session_dir(recording.dir.path(), &message.session_id);
+    let blob = session.join("blobs").join(message.text("content.$blob"));
+    // As a power cut leaves it.
+    std::fs::File::options()
+        .write(true)
+        .open(&blob)
+        .unwrap()
+        .set_len(10)
+        .unwrap();
+    recording.run(|| events::message_user(&text).emit());
+    assert_eq!(std::fs::read_to_string(blob).unwrap(), text);
+}
+
+#[test]
 fn the_inline_limit_is_the_users_to_set() {
     let recording = Recording::with(|b| b.inline_limit(1 << 20));
     let text = "inside the line ".repeat(5000);

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use super::clock::wall_ns;
 use super::file_size::survive;
 use super::root::{make_dir, open_private};
+use super::sync::sync_dir;
 use crate::event::new_span_id;
 use crate::redact::{Store, StoreFailed};
 
@@ -56,10 +57,16 @@ impl<'a> Blobs<'a> {
             .and_then(|()| std::fs::rename(&unnamed, &path));
         if written.is_err() {
             let _ = std::fs::remove_file(&unnamed);
-        } else {
-            self.fresh.push(path);
+            return written;
         }
-        written
+        // Its name has to be on the disk before the line that says it.
+        if self.sync
+            && let Err(error) = sync_dir(&dir)
+        {
+            self.error = Some(format!("sync {}: {error}", dir.display()));
+        }
+        self.fresh.push(path);
+        Ok(())
     }
 }
 

@@ -1,9 +1,5 @@
 //! What the ledger has to say about itself.
 
-use std::fs::File;
-use std::io::{self, Write};
-use std::mem::ManuallyDrop;
-use std::os::fd::FromRawFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// How recording is going. Counters only rise.
@@ -109,21 +105,36 @@ impl Counters {
         }
     }
 
-    /// Says once for the process's life that the trace can't be written. `eprintln!` would
-    /// panic where stderr is closed; nobody is left to hear of a failure here.
+    /// Says once for the process's life that the trace can't be written. Nobody is left to hear of a
+    /// failure here. Where it would have to wait for somebody to read, it is left to the next failure.
     pub fn tell_once(&self, message: &str) {
+        if self.told.load(Ordering::Relaxed) || stderr_is_full() {
+            return;
+        }
         if !self.told.swap(true, Ordering::Relaxed) {
             let line =
                 format!("spanledger: {message}; the agent goes on, health() has the count\n");
             // It may be a file, and the limit on files' sizes what the message is about.
-            let _ = super::file_size::survive(|| write_to_stderr(line.as_bytes()));
+            super::file_size::survive(|| write_to_stderr(line.as_bytes()));
         }
     }
 }
 
-/// Past the lock that `std` has on it: who holds that may be waiting for the session of which this is told.
-fn write_to_stderr(bytes: &[u8]) -> io::Result<()> {
-    // SAFETY: it is never closed here, and a write to one that is fails.
-    let mut stderr = ManuallyDrop::new(unsafe { File::from_raw_fd(libc::STDERR_FILENO) });
-    stderr.write_all(bytes)
+/// `eprintln!` would panic where stderr is closed, and wait where a thread keeps it locked: one of the
+/// agent's, or, in a forked child, one that is gone.
+fn write_to_stderr(line: &[u8]) {
+    // SAFETY: the pointer and length describe `line`; that the descriptor may be closed is an error
+    // like any other.
+    unsafe { libc::write(libc::STDERR_FILENO, line.as_ptr().cast(), line.len()) };
+}
+
+/// Whether a write to stderr would block: a pipe that nobody reads, a terminal that was stopped.
+fn stderr_is_full() -> bool {
+    let mut stderr = libc::pollfd {
+        fd: libc::STDERR_FILENO,
+        events: libc::POLLOUT,
+        revents: 0,
+    };
+    // SAFETY: `stderr` is one valid entry, and nothing is waited for.
+    unsafe { libc::poll(&mut stderr, 1, 0) == 0 }
 }

@@ -19,7 +19,8 @@ pub enum Sync {
     /// (commonly within 30 seconds): a power cut may lose that much.
     #[default]
     Os,
-    /// A thread of ours syncs what is new this often: a power cut may lose that much.
+    /// A thread of ours syncs what is new this often, once a millisecond at most: a power cut may
+    /// lose that much.
     Interval(Duration),
     /// Each call waits for the disk. A power cut loses nothing that had returned.
     Always,
@@ -47,6 +48,8 @@ impl Syncer {
     pub fn start(every: Duration) -> std::io::Result<Arc<Self>> {
         let syncer = Arc::new(Self::default());
         let worker = Arc::clone(&syncer);
+        // No time at all would keep a processor busy with nothing.
+        let every = every.max(Duration::from_millis(1));
         std::thread::Builder::new()
             .name("spanledger-sync".into())
             .spawn(move || {

@@ -167,6 +167,7 @@ fn a_blob_over_the_file_size_limit_is_cut_and_its_line_written() {
     let trace = Trace::read(dir.path());
     assert_eq!(trace.all("probe").len(), 2);
     assert!(agent.health().last_error.unwrap().contains("blob"));
+    assert_eq!(agent.stderr().lines().count(), 1, "{}", agent.stderr());
     let blobs = std::fs::read_dir(dir.path().join("sessions/s/blobs"));
     assert_eq!(blobs.map_or(0, Iterator::count), 0);
 }

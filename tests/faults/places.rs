@@ -1,14 +1,17 @@
 //! The trace's place can't be written to.
 
 use std::fs::Permissions;
+use std::io::{PipeWriter, Read, Write};
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::PermissionsExt;
+use std::time::{Duration, Instant};
 
 use spanledger::spans;
 
 use crate::agent::Agent;
 use crate::mount::{Tmpfs, is_root};
 use crate::scene::Scene;
-use crate::support::Recording;
+use crate::support::{Recording, Trace};
 
 #[test]
 fn a_read_only_directory_delays_the_trace_until_it_can_be_written() {
@@ -57,6 +60,26 @@ fn a_file_where_sessions_should_be_delays_the_trace_until_it_is_gone() {
 }
 
 #[test]
+fn after_a_fault_the_events_that_follow_bring_the_trace_back_by_themselves() {
+    let dir = tempfile::tempdir().unwrap();
+    let sessions = dir.path().join("sessions");
+    std::fs::write(&sessions, "not a directory").unwrap();
+    let mut agent = Agent::start(dir.path());
+    agent.tell(&["run run s", "events run 0 5"]);
+    std::fs::remove_file(&sessions).unwrap();
+    let late = Instant::now() + Duration::from_secs(60);
+    while agent.health().written == 0 {
+        assert!(Instant::now() < late, "it never tried again");
+        agent.tell(&["event run 5 0"]);
+    }
+    let trace = Trace::read(dir.path());
+    let kinds = ["segment", "gap", "session_start", "probe"];
+    assert_eq!(trace.kinds("s"), kinds);
+    let failed = agent.health().failed;
+    assert_eq!(trace.one("gap").payload["count"], failed);
+}
+
+#[test]
 fn a_file_in_the_place_of_one_session_costs_no_other_session_anything() {
     let dir = tempfile::tempdir().unwrap();
     std::fs::create_dir(dir.path().join("sessions")).unwrap();
@@ -72,7 +95,7 @@ fn a_file_in_the_place_of_one_session_costs_no_other_session_anything() {
     assert_eq!(health.failed, 1, "{health:?}");
     std::fs::remove_file(dir.path().join("sessions/bad")).unwrap();
     assert_eq!(agent.ask("flush"), "0");
-    let trace = crate::support::Trace::read(dir.path());
+    let trace = Trace::read(dir.path());
     let kinds = trace.kinds("good");
     assert_eq!(kinds[..2], ["segment", "session_start"]);
     assert!(!kinds.contains(&"gap"));
@@ -94,7 +117,7 @@ fn an_agent_with_a_closed_stderr_goes_on_and_its_descriptor_is_left_alone() {
     // What the agent prints there must not end up in the trace.
     assert_eq!(agent.ask("stderr-is-open"), "false");
     assert_eq!(agent.stderr(), "");
-    let trace = crate::support::Trace::read(dir.path());
+    let trace = Trace::read(dir.path());
     assert_eq!(trace.one("gap").payload["count"], 4);
     assert_eq!(trace.all("probe").len(), 3);
 }
@@ -110,4 +133,37 @@ fn an_agent_that_holds_stderr_locked_records_all_the_same() {
     run();
     drop(held);
     assert_eq!(recording.guard.health().failed, 4);
+}
+
+/// Fills a pipe. How much that was.
+fn fill(mut pipe: &PipeWriter) -> u64 {
+    let fd = pipe.as_raw_fd();
+    // SAFETY: sets a flag of a descriptor that is open.
+    let set = |flags: libc::c_int| unsafe { libc::fcntl(fd, libc::F_SETFL, flags) };
+    assert_eq!(set(libc::O_NONBLOCK), 0);
+    let mut filled = 0;
+    while let Ok(n) = pipe.write(&[b'.'; 4096]) {
+        filled += n as u64;
+    }
+    assert_eq!(set(0), 0);
+    filled
+}
+
+#[test]
+fn an_agent_whose_stderr_nobody_reads_does_not_wait_for_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let sessions = dir.path().join("sessions");
+    std::fs::write(&sessions, "").unwrap();
+    let (mut reader, writer) = std::io::pipe().unwrap();
+    let filled = fill(&writer);
+    let mut agent = Agent::with_stderr(dir.path(), &[], writer.into());
+    agent.tell(&["run run s", "events run 0 3"]);
+    assert_eq!(agent.health().failed, 4);
+    // Somebody reads it at last, and is told by what fails then.
+    std::io::copy(&mut reader.by_ref().take(filled), &mut std::io::sink()).unwrap();
+    agent.tell(&["events run 3 6"]);
+    agent.exit("exit");
+    let mut told = String::new();
+    reader.read_to_string(&mut told).unwrap();
+    assert_eq!(told.lines().count(), 1, "{told}");
 }

@@ -133,6 +133,16 @@ impl Scene {
             let sum: u64 = kinds.values().filter_map(Value::as_u64).sum();
             assert_eq!(sum, number(gap, "count"));
             assert!(!gap.text("cause").is_empty());
+            // It lies between the last line before it and itself.
+            let before = trace.session(&gap.session_id).iter();
+            let before = before.take_while(|line| line.address() != gap.address());
+            let times = before.filter(|line| line.kind != "segment").last();
+            let from = times.map_or("2000", |line| line.ts.as_str());
+            let (first, last) = (gap.text("first_ts"), gap.text("last_ts"));
+            assert!(
+                from <= first && first <= last && last <= gap.ts.as_str(),
+                "{gap:?}"
+            );
         }
     }
 
