@@ -4,6 +4,8 @@ mod support;
 
 use std::ffi::CString;
 use std::fs::File;
+use std::io::Read;
+use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
@@ -158,19 +160,22 @@ fn a_child_that_is_forked_during_a_recovery_does_not_keep_the_session_locked() {
     let lock = next.dir.path().join("sessions/s/lock");
     ask_here(&first);
     ask_here(&second);
+    let (mut born, tell) = std::io::pipe().unwrap();
     let child = std::thread::scope(|scope| {
         let recovery = scope.spawn(|| next.handle().session("s").recover());
         drop(answer(&first));
         drop(answer(&second));
         // It asks once more when it has the session's lock.
         drop(answer(&first));
-        // SAFETY: the child does nothing until it is killed.
+        // SAFETY: the child says that it is there, and does nothing until it is killed.
         let child = unsafe { libc::fork() };
         if child == 0 {
+            unsafe { libc::write(tell.as_raw_fd(), [1].as_ptr().cast(), 1) };
             loop {
                 unsafe { libc::pause() };
             }
         }
+        born.read_exact(&mut [0]).unwrap();
         drop(answer(&second));
         assert_eq!(recovery.join().unwrap(), 2);
         child
@@ -214,8 +219,8 @@ fn an_interrupted_span_ends_when_its_writer_was_last_heard_of() {
     }
 }
 
-#[test]
-fn what_could_not_be_recovered_when_a_run_began_is_recovered_later() {
+/// A session whose recovery failed when a run of it began, and what has to be removed for it to go well.
+fn not_recovered() -> (Recording, PathBuf) {
     let recording = Recording::new();
     let next = tempfile::tempdir().unwrap();
     recording.run(|| {
@@ -228,13 +233,36 @@ fn what_could_not_be_recovered_when_a_run_began_is_recovered_later() {
     let lock = next.path().join("sessions/s/lock");
     std::fs::create_dir(&lock).unwrap();
     let recording = Recording::again(next);
-    recording.run(|| drop(spans::session_run("s", "planner").start()));
+    let run = || recording.run(|| drop(spans::session_run("s", "planner").start()));
+    // A thread of its own takes along what it remembers of the session.
+    std::thread::scope(|scope| scope.spawn(run).join().unwrap());
     assert!(recording.trace().all("interrupted").is_empty());
     let error = recording.guard.health().last_error.unwrap();
     assert!(error.contains("recover"), "{error}");
-    std::fs::remove_dir(&lock).unwrap();
-    recording.handle().flush();
+    (recording, lock)
+}
+
+fn assert_recovered(recording: &Recording) {
     let trace = recording.trace();
     let started = trace.one("session_start");
     assert_eq!(trace.one("interrupted").span_id, started.span_id);
+}
+
+#[test]
+fn what_could_not_be_recovered_when_a_run_began_is_recovered_later() {
+    let (recording, lock) = not_recovered();
+    std::fs::remove_dir(&lock).unwrap();
+    recording.handle().flush();
+    assert_recovered(&recording);
+}
+
+#[test]
+fn a_session_that_owes_a_recovery_is_not_forgotten_for_thousands_of_others() {
+    let (recording, lock) = not_recovered();
+    for n in 0..5000 {
+        recording.handle().session(&format!("other_{n}"));
+    }
+    std::fs::remove_dir(&lock).unwrap();
+    recording.handle().flush();
+    assert_recovered(&recording);
 }

@@ -210,7 +210,9 @@ impl SessionLog {
     /// Whether nothing would be lost by forgetting what is in memory.
     pub fn is_idle(&self) -> bool {
         self.state.try_lock().is_ok_and(|state| {
-            state.spans.is_empty() && state.gap.count == 0 && state.lost_closes.is_empty()
+            let owes = state.gap.count > 0 || !state.lost_closes.is_empty();
+            let unterminated = state.segment.as_ref().is_some_and(Segment::is_unterminated);
+            state.spans.is_empty() && !owes && !unterminated && state.owes_recovery.is_none()
         })
     }
 

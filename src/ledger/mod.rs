@@ -49,13 +49,13 @@ mod prune;
 mod recovery;
 mod root;
 mod segment;
+mod sessions;
 mod sync;
 mod trace;
 mod writer;
 
-use std::collections::HashMap;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
+use std::sync::atomic::{AtomicPtr, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use serde_json::{Map, Value, json};
@@ -110,13 +110,11 @@ use crate::redact::{Limits, MaskKey, PatternError, Redaction, Redactor, Tally};
 use blobs::Blobs;
 use files::OpenFiles;
 use health::Counters;
+use sessions::Sessions;
 use sync::Syncer;
 use writer::WriterLock;
 
 pub(crate) use writer::is_alive as writer_is_alive;
-
-/// Sessions kept in memory although nobody holds them any more.
-const IDLE_SESSIONS: usize = 4096;
 
 /// Everything that is decided before the first line.
 #[derive(Clone, Debug)]
@@ -155,9 +153,7 @@ pub(crate) struct Core {
     process: OnceLock<String>,
     writer: Mutex<Option<WriterLock>>,
     writer_id: OnceLock<String>,
-    sessions: Mutex<HashMap<Arc<str>, Arc<SessionLog>>>,
-    /// Some were forgotten that may come again, and have counted something then.
-    forgot: AtomicBool,
+    sessions: Mutex<Sessions<SessionLog>>,
     implicit: OnceLock<Arc<SessionLog>>,
     files: OpenFiles,
     syncer: OnceLock<Option<Arc<Syncer>>>,
@@ -268,7 +264,7 @@ impl Ledger {
         let core = self.core();
         let logs: Vec<_> = {
             let sessions = core.sessions.lock().unwrap_or_else(PoisonError::into_inner);
-            sessions.values().cloned().collect()
+            sessions.iter().cloned().collect()
         };
         let missing = logs.iter().map(|log| log.flush(core)).sum();
         let synced = match core.syncer.get() {
@@ -292,7 +288,7 @@ impl Drop for Ledger {
             core.outbox.stop(std::time::Instant::now());
             // A log may be kept for longer, by a thread that remembers a span or by a context.
             let sessions = core.sessions.lock().unwrap_or_else(PoisonError::into_inner);
-            sessions.values().for_each(|log| _ = log.close_file());
+            sessions.iter().for_each(|log| _ = log.close_file());
         } else {
             Box::leak(core);
         }
@@ -333,8 +329,7 @@ impl Core {
             process: OnceLock::new(),
             writer: Mutex::new(None),
             writer_id: OnceLock::new(),
-            sessions: Mutex::new(HashMap::new()),
-            forgot: AtomicBool::new(false),
+            sessions: Mutex::new(Sessions::new()),
             implicit: OnceLock::new(),
             files: OpenFiles::new(),
             syncer: OnceLock::new(),
@@ -355,21 +350,8 @@ impl Core {
 
     fn session(&self, id: &str, implicit: Option<&'static str>) -> Arc<SessionLog> {
         let mut sessions = self.sessions.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(log) = sessions.get(id) {
-            return Arc::clone(log);
-        }
-        let known = sessions.len();
-        if known >= IDLE_SESSIONS {
-            sessions.retain(|_, log| Arc::strong_count(log) > 1 || !log.is_idle());
-            if sessions.len() < known {
-                self.forgot.store(true, Ordering::Relaxed);
-            }
-        }
-        let again = self.forgot.load(Ordering::Relaxed);
-        let log = SessionLog::new(id, self.root.session(id), implicit, again);
-        let log = Arc::new(log);
-        sessions.insert(Arc::clone(&log.id), Arc::clone(&log));
-        log
+        let make = |again| SessionLog::new(id, self.root.session(id), implicit, again);
+        sessions.get_or_make(id, SessionLog::is_idle, make)
     }
 
     /// A session that nobody named, for what belongs together without one.

@@ -4,6 +4,8 @@
 mod agent;
 #[path = "../support/mount.rs"]
 mod mount;
+#[path = "../support/skipped.rs"]
+mod skipped;
 #[path = "../support/mod.rs"]
 mod support;
 

@@ -11,6 +11,7 @@ use spanledger::spans;
 use crate::agent::Agent;
 use crate::mount::{Tmpfs, is_root};
 use crate::scene::Scene;
+use crate::skipped::skipped;
 use crate::support::{Recording, Trace};
 
 #[test]
@@ -32,7 +33,7 @@ fn a_read_only_directory_delays_the_trace_until_it_can_be_written() {
         std::fs::set_permissions(&place, Permissions::from_mode(0o700)).unwrap();
         scene.after();
     } else {
-        eprintln!("skipped: root without mounts can't make a directory read-only");
+        skipped("root without mounts can't make a directory read-only");
     }
 }
 
