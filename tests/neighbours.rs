@@ -302,16 +302,6 @@ fn check_tells_what_was_lost_and_why() {
 }
 
 #[test]
-fn check_fails_when_recording_is_disabled() {
-    let recording = Recording::with(|b| b.disabled(true));
-    let error = recording
-        .run(|| recording.guard.check())
-        .unwrap_err()
-        .to_string();
-    assert!(error.contains("disabled"), "{error}");
-}
-
-#[test]
 fn check_fails_under_a_global_filter_that_switches_our_spans_off() {
     let dir = tempfile::tempdir().unwrap();
     let (layer, guard) = spanledger::builder().root(dir.path()).build().unwrap();
