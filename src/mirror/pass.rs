@@ -9,6 +9,7 @@ use super::config::Resolved;
 use super::dead::Letter;
 use super::letters::letters;
 use super::others::{MirrorLock, Sorter, Whose, found, unreadable};
+use super::race::first;
 use super::send::{Sender, Sent};
 use super::state::State;
 use super::transport::Transport;
@@ -42,6 +43,8 @@ pub struct Pass {
     state: State,
     patience: Option<Duration>,
     any_endpoint: bool,
+    /// Whether it is to end before everything was sent.
+    stop: Option<fn() -> bool>,
 }
 
 /// What a session still owes.
@@ -96,6 +99,7 @@ impl Pass {
             state: State::default(),
             patience: None,
             any_endpoint: false,
+            stop: None,
         }
     }
 
@@ -141,6 +145,18 @@ impl Pass {
         self
     }
 
+    /// Ends when this says so, which is asked now and then. A request that is under way is dropped: it
+    /// is sent again, with the same bytes, by whoever comes next.
+    #[cfg(feature = "cli")]
+    pub(crate) fn until(mut self, stop: fn() -> bool) -> Self {
+        self.stop = Some(stop);
+        self
+    }
+
+    fn stopped(&self) -> bool {
+        self.stop.is_some_and(|stop| stop())
+    }
+
     /// Sends, and tells `tell` how it is going and what it waits for.
     ///
     /// What was recorded for this endpoint, or for nobody, is sent: that somebody named an endpoint
@@ -163,7 +179,8 @@ impl Pass {
         loop {
             let lock = MirrorLock::take(&self.state.lock(self.store.root()))?;
             let waited = started.elapsed();
-            if lock.is_some() || self.patience.is_some_and(|most| waited >= most) {
+            let late = self.patience.is_some_and(|most| waited >= most);
+            if lock.is_some() || late || self.stopped() {
                 return Ok(lock);
             }
             tell(&Sent::default(), Some("another process sends from here"));
@@ -173,10 +190,6 @@ impl Pass {
 
     fn work(&self, again: bool, tell: &mut dyn FnMut(&Sent, Option<&str>)) -> Result<Sent, Error> {
         let path = self.store.root();
-        let failed = |path: &Path| {
-            let path = path.to_owned();
-            move |source| Error::Io { path, source }
-        };
         self.state.make(path)?;
         let lock_path = self.state.lock(path);
         let Some(_lock) = self.turn(tell).map_err(failed(&lock_path))? else {
@@ -205,25 +218,53 @@ impl Pass {
             let sender = Sender::new(&transport, &redactor, tell);
             let sender = sender.state(self.state.clone());
             let mut sender = sender.patience(self.patience);
-            for dir in &dirs {
-                let sent = match again {
-                    true => letters(dir, &mut sorter, &mut sender).await,
-                    false => send(dir, &root, &mut sorter, &mut sender).await,
-                };
-                // One that can't be read must not keep the others from being sent. Anything else that
-                // fails, a cursor that can't be kept above all, would be so for them, too.
-                match (found(sent), unreadable(dir)) {
-                    (Ok(_), _) => {}
-                    (Err(_), Some(session)) => sender.sent.unreadable.push(session),
-                    (Err(error), None) => return Err(failed(dir)(error)),
-                }
-            }
-            sender.flush().await.map_err(failed(path))?;
-            Ok(sender.sent)
+            let work = self.send_all(again, &dirs, &root, &mut sorter, &mut sender);
+            let Some(done) = first(async { Some(work.await) }, self.until_stopped()).await else {
+                sender.sent.stopped = Some("it was asked to end".to_owned());
+                return Ok(sender.sent);
+            };
+            done.map(|()| sender.sent)
         });
         runtime.shutdown_background();
         sent
     }
+
+    /// Ready when it is to end.
+    async fn until_stopped<T>(&self) -> Option<T> {
+        while !self.stopped() {
+            tokio::time::sleep(TURN).await;
+        }
+        None
+    }
+
+    async fn send_all(
+        &self,
+        again: bool,
+        dirs: &[PathBuf],
+        root: &Root,
+        sorter: &mut Sorter<'_>,
+        sender: &mut Sender<'_>,
+    ) -> Result<(), Error> {
+        for dir in dirs {
+            let sent = match again {
+                true => letters(dir, sorter, sender).await,
+                false => send(dir, root, sorter, sender).await,
+            };
+            // One that can't be read must not keep the others from being sent. Anything else that
+            // fails, a cursor that can't be kept above all, would be so for them, too.
+            match (found(sent), unreadable(dir)) {
+                (Ok(_), _) => {}
+                (Err(_), Some(session)) => sender.sent.unreadable.push(session),
+                (Err(error), None) => return Err(failed(dir)(error)),
+            }
+        }
+        sender.flush().await.map_err(failed(root.path()))
+    }
+}
+
+fn failed(path: &Path) -> impl FnOnce(io::Error) -> Error {
+    let path = path.to_owned();
+    move |source| Error::Io { path, source }
 }
 
 /// Sends what the segments of a session owe that nobody else sends.
