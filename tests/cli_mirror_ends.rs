@@ -11,11 +11,12 @@ use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 use std::process::{Child, ChildStdout, Stdio};
 
-use cli::run;
+use cli::{Victim, run};
 use otlp_server::{OtlpServer, Reply};
 use serde_json::Value;
 use spanledger::{Outcome, SpanExt, spans};
 use support::Recording;
+use tracing_subscriber::layer::SubscriberExt;
 
 fn recorded() -> tempfile::TempDir {
     let recording = Recording::new();
@@ -110,4 +111,45 @@ fn ctrl_c_ends_it_well_while_another_process_sends_from_here() {
     let (code, said) = end((child, out), libc::SIGTERM);
     assert_eq!(code, Some(0), "{said:?}");
     assert!(said.starts_with("In all: 0 spans sent"), "{said:?}");
+}
+
+/// Two sessions whose process was killed, the first of which can't be closed.
+fn killed(name: &str) -> tempfile::TempDir {
+    if let Some(root) = cli::is_victim() {
+        let (layer, _guard) = spanledger::builder().root(root).build().unwrap();
+        let _default = tracing::subscriber::set_default(tracing_subscriber::registry().with(layer));
+        let _first = spans::session_run("ses_1", "planner").start();
+        let _second = spans::session_run("ses_2", "planner").start();
+        cli::wait_to_be_killed();
+    }
+    let root = tempfile::tempdir().unwrap();
+    Victim::start(name, root.path()).kill();
+    let first = spanledger::reader::session_dir(root.path(), "ses_1");
+    let _ = std::fs::remove_file(first.join("lock"));
+    std::fs::create_dir(first.join("lock")).unwrap();
+    root
+}
+
+#[test]
+fn one_whose_spans_can_not_be_closed_is_named_and_the_others_are_sent() {
+    let root = killed("one_whose_spans_can_not_be_closed_is_named_and_the_others_are_sent");
+    let server = OtlpServer::start();
+    let once = ["mirror", "--once", "--json", "--endpoint", &server.url()];
+    let done = run(root.path(), &once);
+    assert_eq!(done.code, 2, "{done:?}");
+    assert!(done.err.contains("session \"ses_1\": "), "{done:?}");
+    let told = &done.objects()[0];
+    assert_eq!((&told["spans"], &told["left_open"]), (&1.into(), &1.into()));
+}
+
+#[test]
+fn one_that_goes_on_is_not_ended_by_spans_that_can_not_be_closed() {
+    let root = killed("one_that_goes_on_is_not_ended_by_spans_that_can_not_be_closed");
+    let server = OtlpServer::start();
+    let mut mirror = following(root.path(), &["--endpoint", &server.url()]);
+    let mut first = String::new();
+    mirror.1.read_line(&mut first).unwrap();
+    assert!(first.starts_with("1 span sent"), "{first:?}");
+    let (code, said) = end(mirror, libc::SIGINT);
+    assert_eq!(code, Some(0), "{said:?}");
 }

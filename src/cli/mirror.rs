@@ -39,7 +39,8 @@ use follow::{Follow, LOOK_EVERY, Next};
 /// made for: used with another root it passes nothing by.
 ///
 /// Exits 1 if nothing could be sent for as long as --patience says, and with --once or --resend also if
-/// a server refused something for good.
+/// a server refused something for good. A session that can't be read, or whose open spans can't be
+/// closed, is named, and the others are sent; with --once that ends with 3 or 2.
 ///
 /// What was recorded for this endpoint is sent, and what was recorded for none: naming one here is
 /// to mean it. What was recorded for another endpoint is left alone, and counted.
@@ -101,10 +102,13 @@ impl Mirror {
             let mut so_far = SoFar::default();
             let sent = self.pass(context, &to, session.as_deref(), &Next::All, &mut so_far)?;
             context.unreadable(&sent.unreadable)?;
-            return match sent.dead {
-                0 => Ok(()),
+            return match (so_far.named.is_empty(), sent.dead) {
+                (false, _) => Err(Failed::Usage(
+                    "what they left open is not closed, and not sent".into(),
+                )),
+                (true, 0) => Ok(()),
                 // It was said how many.
-                _ => Err(Failed::Finding(String::new())),
+                (true, _) => Err(Failed::Finding(String::new())),
             };
         }
         self.follow(context, &to, session.as_deref())
@@ -154,7 +158,9 @@ impl Mirror {
             pass.resend(&mut progress())
         } else {
             if matches!(what, Next::All) {
-                open = recover::quietly(context, session)?;
+                let left = recover::quietly(context, session)?;
+                open = left.spans;
+                left.failed.into_iter().for_each(|why| so_far.name(why));
             }
             pass.run(&mut progress())
         };
@@ -236,18 +242,14 @@ impl Mirror {
         let mut next = Next::All;
         let mut said = String::new();
         let mut so_far = SoFar::default();
-        let mut named = HashSet::new();
         while !interrupt::asked() {
             if matches!(next, Next::All) {
                 follow.begin(&context.store)?;
             }
             match self.pass(context, to, session, &next, &mut so_far) {
                 Ok(sent) => {
-                    for session in sent.unreadable.iter().map(ToString::to_string) {
-                        if named.insert(session.clone()) {
-                            let _ = writeln!(io::stderr(), "spanledger: {}", line(&session));
-                        }
-                    }
+                    let unreadable = sent.unreadable.iter().map(ToString::to_string);
+                    unreadable.for_each(|session| so_far.name(session));
                     said.clear();
                     next = follow.next(&context.store)?;
                 }
@@ -309,6 +311,8 @@ struct SoFar {
     /// How many spans were said to stay open. `None` while nothing was said: that it is at work is
     /// told at once, be there nothing to do.
     open: Option<u64>,
+    /// What stands in the way of some sessions, each told once.
+    named: HashSet<String>,
 }
 
 impl SoFar {
@@ -317,6 +321,13 @@ impl SoFar {
         self.requests += sent.requests;
         self.dead += sent.dead;
         self.open = Some(open);
+    }
+
+    fn name(&mut self, why: String) {
+        if !self.named.contains(&why) {
+            let _ = writeln!(io::stderr(), "spanledger: {}", line(&why));
+            self.named.insert(why);
+        }
     }
 
     fn say(&self, context: &mut Context, to: &str) -> Result<(), Failed> {
