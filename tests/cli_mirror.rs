@@ -438,3 +438,27 @@ fn what_is_refused_for_good_is_a_finding() {
     // Passed by: there is nothing to find any more.
     assert_eq!(run(root.path(), &once).code, 0);
 }
+
+#[test]
+fn what_was_recorded_for_no_endpoint_is_told_apart_from_what_is_owed_to_one() {
+    let recording = Recording::with(|builder| builder.otlp_endpoint("http://127.0.0.1:1"));
+    recording.run(|| drop(spans::session_run("ses_owed", "planner").start()));
+    let recording = Recording::again(recording.end());
+    recording.run(|| drop(spans::session_run("ses_unasked", "planner").start()));
+    let root = recording.end();
+    let status = |id: &str| {
+        let args = ["mirror", "--status", "--session", id, "--json"];
+        let status = run(root.path(), &args).objects().remove(0);
+        ["owed_bytes", "for_nobody_bytes"].map(|name| status[name].as_u64().unwrap())
+    };
+    let [owed, for_nobody] = status("ses_owed");
+    assert!(owed > 0 && for_nobody == 0, "{owed} {for_nobody}");
+    let [unsent, for_nobody] = status("ses_unasked");
+    assert!(unsent > 0 && for_nobody == unsent, "{unsent} {for_nobody}");
+    let all = run(root.path(), &["status", "--json"]).json();
+    assert_eq!(all["mirror"]["owed_bytes"], owed);
+    let table = run(root.path(), &["mirror", "--status"]).out;
+    let row = table.lines().find(|row| row.starts_with("ses_unasked"));
+    let row: Vec<_> = row.unwrap().split_whitespace().collect();
+    assert_eq!(row[1..4], ["0", "B", "–"], "{table}");
+}

@@ -72,7 +72,9 @@ pub(crate) struct Mirror {
     /// can only be read
     #[arg(long, value_name = "DIR")]
     state: Option<PathBuf>,
-    /// Send nothing; show what is owed, session by session
+    /// Send nothing; show what is owed, session by session, and what was recorded for no endpoint (FOR
+    /// NONE, --json: `for_nobody_bytes` of the `owed_bytes`), which is owed to nobody and sent all the
+    /// same
     #[arg(long, conflicts_with_all = ["endpoint", "patience", "once", "any_endpoint"])]
     status: bool,
     /// Send once more what a server refused for good, and end; what it takes now is resolved
@@ -280,11 +282,12 @@ impl Mirror {
         };
         if !context.json {
             let head = format!(
-                "{} {} {} {} {}",
+                "{} {} {} {} {} {}",
                 pad("SESSION", 32),
                 pad_left("OWED", 10),
                 pad_left("LAG", 8),
-                pad_left("SENT", 10),
+                pad_left("FOR NONE", 10),
+                pad_left("SENT", 9),
                 pad_left("DEAD", 6)
             );
             context.line(&context.style.dim(&head).clone())?;
@@ -365,6 +368,7 @@ fn show_one(context: &mut Context, id: &str, owed: &Owed) -> Result<(), Failed> 
         return context.object(&json!({
             "session_id": id,
             "owed_bytes": owed.bytes,
+            "for_nobody_bytes": owed.for_nobody,
             "owed_since": owed.since.map(|since| time_text(since, 6)),
             "sent_spans": owed.sent,
             "dead_letters": owed.dead_letters,
@@ -377,15 +381,16 @@ fn show_one(context: &mut Context, id: &str, owed: &Owed) -> Result<(), Failed> 
         }));
     }
     let now = context.style.now;
-    let lag = owed
-        .since
-        .map(|since| duration(now.saturating_sub(since)).to_string());
+    let bytes = owed.bytes - owed.for_nobody;
+    let since = owed.since.filter(|_| bytes > 0);
+    let lag = since.map(|since| duration(now.saturating_sub(since)).to_string());
     context.line(&format!(
-        "{} {} {} {} {}",
+        "{} {} {} {} {} {}",
         pad(&cut_id(&line(id), 32), 32),
-        pad_left(&size(owed.bytes), 10),
+        pad_left(&size(bytes), 10),
         pad_left(lag.as_deref().unwrap_or("–"), 8),
-        pad_left(&thousands(owed.sent), 10),
+        pad_left(&size(owed.for_nobody), 10),
+        pad_left(&thousands(owed.sent), 9),
         pad_left(&thousands(owed.dead_letters), 6),
     ))?;
     match &owed.last_dead {

@@ -53,6 +53,9 @@ pub struct Pass {
 pub struct Owed {
     /// Bytes of its segments that no server has been sent.
     pub bytes: u64,
+    /// How many of these were recorded for no endpoint: they are owed to nobody, and sent by whoever
+    /// names an endpoint to a [`Pass`].
+    pub for_nobody: u64,
     /// Spans that servers accepted.
     pub sent: u64,
     /// What servers refused for good.
@@ -63,7 +66,8 @@ pub struct Owed {
     pub live: u64,
     /// Segments that were recorded for somebody and not sent whole, or with spans still open.
     pub marked: u64,
-    /// When the first of the lines was written that nobody was sent, in nanoseconds since 1970.
+    /// When the first of the lines was written that nobody was sent, in nanoseconds since 1970; of
+    /// those for somebody, where there are any.
     pub since: Option<u64>,
 }
 
@@ -325,6 +329,7 @@ fn owed_by(state: &State, store: &Store, session: &Path) -> io::Result<Owed> {
     let root = Root::new(store.root().to_owned());
     let mut sorter = Sorter::new(&root, None);
     let mut owed = Owed::default();
+    let (mut since, mut for_nobody_since) = (None, None);
     for (seg, path) in segments(session)? {
         let (cursor, size) = state.cursor(session, seg)?;
         owed.bytes += size - cursor.offset;
@@ -335,13 +340,21 @@ fn owed_by(state: &State, store: &Store, session: &Path) -> io::Result<Owed> {
         let living = [Whose::Living, Whose::Untended];
         owed.live += u64::from(living.contains(&sorter.whose(&path)?.0));
         let marker = marker(&root, session, seg);
-        owed.marked += u64::from(marker.is_some_and(|marker| marker.exists()));
-        if cursor.offset < size
-            && let Some(since) = written_at(&path, cursor.offset)?
-        {
-            owed.since = Some(owed.since.map_or(since, |before| before.min(since)));
+        let marked = marker.is_some_and(|marker| marker.exists());
+        owed.marked += u64::from(marked);
+        if !marked {
+            owed.for_nobody += size - cursor.offset;
+        }
+        if cursor.offset < size {
+            let first = match marked {
+                true => &mut since,
+                false => &mut for_nobody_since,
+            };
+            let written = written_at(&path, cursor.offset)?;
+            *first = [*first, written].into_iter().flatten().min();
         }
     }
+    owed.since = since.or(for_nobody_since);
     Ok(owed)
 }
 
@@ -364,13 +377,14 @@ pub fn owed_in(store: &Store) -> io::Result<Owed> {
             owed => found(owed)?.flatten(),
         };
         if let Some(owed) = owed {
-            sum.bytes += if owed.marked > 0 { owed.bytes } else { 0 };
+            let bytes = owed.bytes - owed.for_nobody;
+            sum.bytes += bytes;
             sum.sent += owed.sent;
             sum.dead_letters += owed.dead_letters;
             sum.last_dead = last(sum.last_dead, owed.last_dead);
             sum.live += owed.live;
             sum.marked += owed.marked;
-            sum.since = [sum.since, owed.since.filter(|_| owed.marked > 0)]
+            sum.since = [sum.since, owed.since.filter(|_| bytes > 0)]
                 .into_iter()
                 .flatten()
                 .min();
