@@ -316,6 +316,21 @@ fn a_dead_letter_that_is_taken_when_sent_again_is_resolved() {
 }
 
 #[test]
+fn a_span_that_is_taken_when_sent_again_counts_as_sent() {
+    let root = recorded();
+    let server = OtlpServer::scripted([Reply::http(400)]);
+    let url = server.url();
+    let sent = || {
+        let status = run(root.path(), &["mirror", "--status", "--json"]).objects();
+        status[0]["sent_spans"].as_u64().unwrap()
+    };
+    run(root.path(), &["mirror", "--once", "--endpoint", &url]);
+    assert_eq!(sent(), 0);
+    run(root.path(), &["mirror", "--resend", "--endpoint", &url]);
+    assert_eq!(sent(), 1);
+}
+
+#[test]
 fn all_spans_of_a_partial_success_are_sent_again() {
     let recording = Recording::new();
     recording.run(|| {
@@ -338,6 +353,7 @@ fn all_spans_of_a_partial_success_are_sent_again() {
     assert_eq!(received[0].raw, received[1].raw);
     let status = run(root.path(), &["mirror", "--status", "--json"]).objects();
     assert_eq!(status[0]["dead_letters"], 0);
+    assert_eq!(status[0]["sent_spans"], 3, "each counts once");
 }
 
 #[test]

@@ -2,6 +2,7 @@
 //! state, never lost silently. A letter that was sent again and taken is not removed: a note says
 //! that it is resolved.
 
+use std::collections::HashSet;
 use std::fs::OpenOptions;
 use std::io::{self, BufRead, BufReader, Write};
 
@@ -65,6 +66,8 @@ pub(super) struct Letter {
     /// The lines it is about; both the same where it is about one.
     pub from: Address,
     pub to: Address,
+    /// Whether the span was counted as sent: a request that was taken in part is.
+    counted: bool,
     /// When it was refused, in nanoseconds since 1970; 0 where that isn't said.
     pub ts: u64,
     /// What the server said.
@@ -74,15 +77,16 @@ pub(super) struct Letter {
 impl Letter {
     fn read(note: &Value) -> Option<Self> {
         let at = |name: &str| note.get(name)?.as_str()?.parse().ok();
-        let (from, to) = match at("address") {
-            Some(at) => (at, at),
-            None => (at("from")?, at("to")?),
+        let (from, to, counted) = match at("address") {
+            Some(at) => (at, at, false),
+            None => (at("from")?, at("to")?, true),
         };
         let text = |name: &str| note.get(name).and_then(Value::as_str);
         let (ts, reason) = (text("ts").and_then(parse_time), text("reason"));
         Some(Self {
             from,
             to,
+            counted,
             ts: ts.unwrap_or(0),
             reason: reason.unwrap_or_default().to_owned(),
         })
@@ -100,14 +104,23 @@ impl Letter {
     }
 }
 
-/// The dead letters of a segment that are not resolved, in the order in which they came: what is
-/// noted in one place may be resolved in the other.
-pub(super) fn read(beside: &Place, own: Option<&Place>, seg: u32) -> io::Result<Vec<Letter>> {
+/// The dead letters of a segment.
+#[derive(Debug, Default)]
+pub(super) struct Letters {
+    /// Those that are not resolved, in the order in which they came.
+    pub unresolved: Vec<Letter>,
+    /// Spans that were refused, so that no cursor counts them, and taken since.
+    pub taken: u64,
+}
+
+/// Reads them: what is noted in one place may be resolved in the other.
+pub(super) fn read(beside: &Place, own: Option<&Place>, seg: u32) -> io::Result<Letters> {
     let mut beside = notes(beside, seg)?.into_iter().peekable();
     let own = own.map_or_else(|| Ok(Vec::new()), |own| notes(own, seg))?;
     let mut own = own.into_iter().peekable();
     let ts = |note: &Value| note.get("ts").and_then(Value::as_str).map(str::to_owned);
     let mut letters: Vec<Letter> = Vec::new();
+    let mut taken = HashSet::new();
     loop {
         let next = match (beside.peek(), own.peek()) {
             (Some(a), Some(b)) if ts(b) < ts(a) => own.next(),
@@ -115,12 +128,21 @@ pub(super) fn read(beside: &Place, own: Option<&Place>, seg: u32) -> io::Result<
             (None, _) => own.next(),
         };
         let Some(note) = next else {
-            return Ok(letters);
+            return Ok(Letters {
+                unresolved: letters,
+                taken: taken.len() as u64,
+            });
         };
         let resolved = note.get("resolved");
         if let Some(about) = Letter::read(resolved.unwrap_or(&note)) {
             // The same lines can be refused twice, by whoever sends from either place.
-            letters.retain(|letter| (letter.from, letter.to) != (about.from, about.to));
+            letters.retain(|letter| {
+                let same = (letter.from, letter.to) == (about.from, about.to);
+                if same && resolved.is_some() && !letter.counted {
+                    taken.insert((letter.from.seg, letter.from.seq));
+                }
+                !same
+            });
             letters.extend(Some(about).filter(|_| resolved.is_none()));
         }
     }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use super::config::Resolved;
-use super::dead::Letter;
+use super::dead::{Letter, Letters};
 use super::letters::letters;
 use super::others::{MirrorLock, Sorter, Whose, found, unreadable};
 use super::race::first;
@@ -56,7 +56,8 @@ pub struct Owed {
     /// How many of these were recorded for no endpoint: they are owed to nobody, and sent by whoever
     /// names an endpoint to a [`Pass`].
     pub for_nobody: u64,
-    /// Spans that servers accepted.
+    /// Spans that servers accepted, at once or when sent again. Of a request that was refused in part,
+    /// all: servers don't say which.
     pub sent: u64,
     /// What servers refused for good.
     pub dead_letters: u64,
@@ -333,10 +334,10 @@ fn owed_by(state: &State, store: &Store, session: &Path) -> io::Result<Owed> {
     for (seg, path) in segments(session)? {
         let (cursor, size) = state.cursor(session, seg)?;
         owed.bytes += size - cursor.offset;
-        owed.sent += cursor.sent;
-        let letters = state.letters(session, seg)?;
-        owed.dead_letters += letters.len() as u64;
-        owed.last_dead = last(owed.last_dead, letters.into_iter().map(DeadLetter::from));
+        let Letters { unresolved, taken } = state.letters(session, seg)?;
+        owed.sent += cursor.sent + taken;
+        owed.dead_letters += unresolved.len() as u64;
+        owed.last_dead = last(owed.last_dead, unresolved.into_iter().map(DeadLetter::from));
         let living = [Whose::Living, Whose::Untended];
         owed.live += u64::from(living.contains(&sorter.whose(&path)?.0));
         let marker = marker(&root, session, seg);
