@@ -478,3 +478,24 @@ fn what_was_recorded_for_no_endpoint_is_told_apart_from_what_is_owed_to_one() {
     let row: Vec<_> = row.unwrap().split_whitespace().collect();
     assert_eq!(row[1..4], ["0", "B", "–"], "{table}");
 }
+
+#[test]
+fn an_address_without_a_scheme_whose_server_speaks_no_tls_is_told_what_to_write_instead() {
+    let root = recorded();
+    let server = OtlpServer::start();
+    let address = server.address().to_string();
+    // A machine may have no authorities of its own.
+    let authority = root.path().join("ca.pem");
+    std::fs::write(&authority, otlp_server::Authority::new().pem).unwrap();
+    let done = cli::spanledger(root.path())
+        .env("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc")
+        .env("OTEL_EXPORTER_OTLP_CERTIFICATE", authority)
+        .args(["mirror", "--once", "--patience", "0s"])
+        .args(["--endpoint", &address])
+        .output();
+    let done = cli::Done::from(done.unwrap());
+    assert_eq!(done.code, 1, "{done:?}");
+    for part in ["waiting: ", "http://", "OTEL_EXPORTER_OTLP_INSECURE=true"] {
+        assert!(done.err.contains(part), "{part}: {done:?}");
+    }
+}

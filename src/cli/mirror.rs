@@ -55,7 +55,8 @@ pub(crate) struct Mirror {
     /// Only this session: its id, the beginning of it, or `last`
     #[arg(long, value_name = "SESSION")]
     session: Option<String>,
-    /// Where to send to, instead of what the environment says
+    /// Where to send to, instead of what the environment says; over gRPC https where it has no scheme,
+    /// unless OTEL_EXPORTER_OTLP_INSECURE=true
     #[arg(long, value_name = "URL")]
     endpoint: Option<String>,
     /// End when nothing is owed any more
