@@ -223,6 +223,18 @@ fn in_json_too_a_subagent_is_nested_when_asked_for() {
 }
 
 #[test]
+fn a_short_result_of_few_lines_is_shown_whole() {
+    let recording = Recording::new();
+    recording.run(|| {
+        let tool = spans::tool_call("ls", "call_1").start();
+        tool.record_result("Cargo.toml\nsrc\n");
+        tool.finish(Outcome::Ok);
+    });
+    let done = run(recording.dir.path(), &["show"]);
+    assert!(done.out.contains("→ Cargo.toml⏎src\n"), "{done:?}");
+}
+
+#[test]
 fn full_cuts_nothing() {
     let recording = recorded();
     assert!(show(&recording, &[]).out.contains("KiB in all, in a blob"));
