@@ -162,20 +162,15 @@ fn the_pieces_of_a_message_that_a_crash_cut_are_found_also_across_their_ends() {
         let _default = tracing::subscriber::set_default(tracing_subscriber::registry().with(layer));
         let call = spans::model_call("anthropic", "sonnet").start();
         let mut out = call.stream("msg_1");
-        for piece in [
-            "The gasket ",
-            "is worn ",
-            "and the valve is not. ",
-            "So far ",
-        ] {
-            out.push(piece);
+        for n in 0..50 {
+            out.push(&format!("word{n} "));
         }
         cli::wait_to_be_killed();
     }
     let root = tempfile::tempdir().unwrap();
     let name = "the_pieces_of_a_message_that_a_crash_cut_are_found_also_across_their_ends";
     Victim::start(name, root.path()).kill();
-    let done = run(root.path(), &["grep", "gasket is", "--json"]);
+    let done = run(root.path(), &["grep", "word0 .* word30 ", "--json"]);
     let objects = done.objects();
     assert_eq!(objects.len(), 1, "{done:?}");
     assert_eq!(objects[0]["kind"], "message_delta");
