@@ -79,7 +79,7 @@ fn a_future_that_returns_is_ok_or_an_error_by_its_result() {
     assert_eq!(outcome("bad"), "error");
     let bad = trace.find("tool_result", "tool_id", "bad");
     assert_eq!(bad.get("error.message"), "disk on fire");
-    assert_eq!(bad.get("error.error_type"), "std::io::error::Error");
+    assert_eq!(bad.get("error.error_type"), "std::io::Error");
     let any = trace.find("tool_result", "tool_id", "any");
     assert_eq!(any.get("error.message"), "out of luck");
 }

@@ -42,6 +42,16 @@ fn it_fits_a_screen_of_80_columns_and_a_wide_one() {
     }
 }
 
+#[test]
+fn in_a_narrow_terminal_no_row_is_broken() {
+    let root = demo();
+    for width in [40, 60] {
+        let done = show_last(&root, width);
+        let wide = done.lines().into_iter().find(|line| columns(line) > width);
+        assert_eq!(wide, None, "wider than {width}");
+    }
+}
+
 /// Of everything that can happen the reader sees that it did, whatever the width.
 #[test]
 fn everything_that_happened_is_seen_at_a_glance() {

@@ -5,9 +5,10 @@
 mod cli;
 mod support;
 
-use cli::run;
+use cli::{Victim, run};
 use spanledger::{Outcome, SpanExt, events, spans};
 use support::Recording;
+use tracing_subscriber::layer::SubscriberExt;
 
 fn recorded() -> Recording {
     let recording = Recording::new();
@@ -154,4 +155,44 @@ fn what_it_says_to_type_next_can_be_typed() {
     let typed = cli::Done::from(typed.unwrap());
     assert_eq!(typed.code, 0, "{next}: {typed:?}");
     assert!(typed.out.starts_with("ada's first  planner"), "{typed:?}");
+}
+
+/// A message in two parts, each streamed in pieces; the second is never told whole.
+fn cut_by_a_crash(name: &str) -> tempfile::TempDir {
+    if let Some(root) = cli::is_victim() {
+        let (layer, _guard) = spanledger::builder().root(root).build().unwrap();
+        let _default = tracing::subscriber::set_default(tracing_subscriber::registry().with(layer));
+        let call = spans::model_call("anthropic", "sonnet").start();
+        let pieces = ["The gasket ", "is worn ", "and the valve is not. ", "So "];
+        let mut first = call.stream("msg_1").part(1);
+        pieces.iter().for_each(|piece| first.push(piece));
+        first.end();
+        let mut second = call.stream("msg_1").part(2);
+        pieces.iter().for_each(|piece| second.push(piece));
+        cli::wait_to_be_killed();
+    }
+    let root = tempfile::tempdir().unwrap();
+    Victim::start(name, root.path()).kill();
+    root
+}
+
+#[test]
+fn a_message_that_was_streamed_is_found_whole_and_only_what_has_no_whole_in_pieces() {
+    let root = cut_by_a_crash(
+        "a_message_that_was_streamed_is_found_whole_and_only_what_has_no_whole_in_pieces",
+    );
+    let found = run(root.path(), &["find", "msg_1", "--json"]).objects();
+    assert_eq!(found[0]["first"]["kind"], "message_assistant", "{found:?}");
+    assert!(found[0]["pieces"].as_u64().unwrap() > 1, "{found:?}");
+    assert!(found[0]["lines"].as_u64().unwrap() > 1, "{found:?}");
+    let shown = run(root.path(), &["find", "msg_1"]);
+    assert!(shown.lines()[1].contains("message_assistant"), "{shown:?}");
+    assert!(shown.lines()[2].contains("message_delta"), "{shown:?}");
+    let all = run(root.path(), &["find", "msg_1", "--all", "--json"]).objects();
+    assert_eq!(all[0]["first"]["kind"], "message_delta", "{all:?}");
+    let lines = |found: &serde_json::Value| found["lines"].as_u64().unwrap();
+    assert_eq!(
+        lines(&all[0]),
+        lines(&found[0]) + found[0]["pieces"].as_u64().unwrap()
+    );
 }

@@ -5,10 +5,11 @@
 mod cli;
 mod support;
 
-use cli::run;
+use cli::{Victim, run};
 use serde_json::json;
 use spanledger::{Outcome, SpanExt, events, spans};
 use support::Recording;
+use tracing_subscriber::layer::SubscriberExt;
 
 fn recorded() -> Recording {
     let recording = Recording::with(|builder| builder.inline_limit(2_000));
@@ -129,4 +130,98 @@ fn a_damaged_line_is_told_and_ends_with_3() {
     assert_eq!(done.code, 3, "{done:?}");
     assert!(done.out.contains("rustc --explain E0308"));
     assert!(done.err.contains("trace.0001.jsonl"));
+}
+
+#[test]
+fn a_message_that_was_streamed_is_found_once_and_as_a_whole() {
+    let recording = Recording::new();
+    recording.run(|| {
+        let call = spans::model_call("anthropic", "sonnet").start();
+        let mut out = call.stream("msg_1");
+        for piece in ["The gasket ", "is worn ", "and the valve is not. "] {
+            out.push(piece);
+        }
+        out.end();
+    });
+    let kinds = |pattern: &str| {
+        let done = run(recording.dir.path(), &["grep", pattern, "--json"]);
+        let kinds = done
+            .objects()
+            .into_iter()
+            .map(|object| object["kind"].clone());
+        kinds.collect::<Vec<_>>()
+    };
+    assert_eq!(kinds("gasket"), ["message_assistant"]);
+    assert_eq!(kinds("gasket is worn"), ["message_assistant"]);
+}
+
+#[test]
+fn the_pieces_of_a_message_that_a_crash_cut_are_found_also_across_their_ends() {
+    if let Some(root) = cli::is_victim() {
+        let (layer, _guard) = spanledger::builder().root(root).build().unwrap();
+        let _default = tracing::subscriber::set_default(tracing_subscriber::registry().with(layer));
+        let call = spans::model_call("anthropic", "sonnet").start();
+        let mut out = call.stream("msg_1");
+        for n in 0..50 {
+            out.push(&format!("word{n} "));
+        }
+        cli::wait_to_be_killed();
+    }
+    let root = tempfile::tempdir().unwrap();
+    let name = "the_pieces_of_a_message_that_a_crash_cut_are_found_also_across_their_ends";
+    Victim::start(name, root.path()).kill();
+    let done = run(root.path(), &["grep", "word0 .* word30 ", "--json"]);
+    let objects = done.objects();
+    assert_eq!(objects.len(), 1, "{done:?}");
+    assert_eq!(objects[0]["kind"], "message_delta");
+}
+
+#[test]
+fn the_pieces_come_one_by_one_to_whom_asks_for_them() {
+    let recording = Recording::new();
+    recording.run(|| {
+        let call = spans::model_call("anthropic", "sonnet").start();
+        let mut out = call.stream("msg_1");
+        for piece in ["The gasket ", "is worn ", "and the valve is not. "] {
+            out.push(piece);
+        }
+        out.end();
+    });
+    let args = ["grep", "is", "--kind", "message_delta"];
+    let done = run(recording.dir.path(), &args);
+    assert!(done.lines().len() > 1, "{done:?}");
+}
+
+#[test]
+fn a_blob_that_is_gone_is_named_and_ends_with_3() {
+    let recording = recorded();
+    let session = spanledger::reader::session_dir(recording.dir.path(), "ses_1");
+    let blobs = std::fs::read_dir(session.join("blobs")).unwrap();
+    let blob = blobs.map(|blob| blob.unwrap().path()).next().unwrap();
+    std::fs::remove_file(&blob).unwrap();
+    let done = run(recording.dir.path(), &["grep", "E0308"]);
+    assert_eq!(done.code, 3, "{done:?}");
+    assert!(done.out.contains("rustc --explain E0308"), "{done:?}");
+    assert_eq!(done.err.lines().count(), 1, "{done:?}");
+    assert!(done.err.contains(blob.to_str().unwrap()), "{done:?}");
+}
+
+#[test]
+fn a_streamed_message_whose_blob_is_gone_is_found_in_its_pieces() {
+    let recording = Recording::with(|builder| builder.inline_limit(2_000));
+    recording.run(|| {
+        let call = spans::model_call("anthropic", "sonnet").start();
+        let mut out = call.stream("msg_1");
+        for _ in 0..1_000 {
+            out.push("hay ");
+        }
+        out.push("and a needle ");
+        out.end();
+    });
+    let session = std::fs::read_dir(recording.dir.path().join("sessions")).unwrap();
+    let session = session.map(|session| session.unwrap().path()).next();
+    std::fs::remove_dir_all(session.unwrap().join("blobs")).unwrap();
+    let done = run(recording.dir.path(), &["grep", "needle", "--json"]);
+    assert_eq!(done.code, 3, "{done:?}");
+    assert_eq!(done.objects()[0]["kind"], "message_delta", "{done:?}");
 }

@@ -371,6 +371,21 @@ fn a_dead_letter_that_is_taken_when_sent_again_is_resolved() {
 }
 
 #[test]
+fn a_span_that_is_taken_when_sent_again_counts_as_sent() {
+    let root = recorded();
+    let server = OtlpServer::scripted([Reply::http(400)]);
+    let url = server.url();
+    let sent = || {
+        let status = run(root.path(), &["mirror", "--status", "--json"]).objects();
+        status[0]["sent_spans"].as_u64().unwrap()
+    };
+    run(root.path(), &["mirror", "--once", "--endpoint", &url]);
+    assert_eq!(sent(), 0);
+    run(root.path(), &["mirror", "--resend", "--endpoint", &url]);
+    assert_eq!(sent(), 1);
+}
+
+#[test]
 fn all_spans_of_a_partial_success_are_sent_again() {
     let recording = Recording::new();
     recording.run(|| {
@@ -393,6 +408,7 @@ fn all_spans_of_a_partial_success_are_sent_again() {
     assert_eq!(received[0].raw, received[1].raw);
     let status = run(root.path(), &["mirror", "--status", "--json"]).objects();
     assert_eq!(status[0]["dead_letters"], 0);
+    assert_eq!(status[0]["sent_spans"], 3, "each counts once");
 }
 
 #[test]
@@ -504,4 +520,49 @@ fn what_is_refused_for_good_is_a_finding() {
     assert!(done.out.contains("1 refused for good"), "{done:?}");
     // Passed by: there is nothing to find any more.
     assert_eq!(run(root.path(), &once).code, 0);
+}
+
+#[test]
+fn what_was_recorded_for_no_endpoint_is_told_apart_from_what_is_owed_to_one() {
+    let recording = Recording::with(|builder| builder.otlp_endpoint("http://127.0.0.1:1"));
+    recording.run(|| drop(spans::session_run("ses_owed", "planner").start()));
+    let recording = Recording::again(recording.end());
+    recording.run(|| drop(spans::session_run("ses_unasked", "planner").start()));
+    let root = recording.end();
+    let status = |id: &str| {
+        let args = ["mirror", "--status", "--session", id, "--json"];
+        let status = run(root.path(), &args).objects().remove(0);
+        ["owed_bytes", "for_nobody_bytes"].map(|name| status[name].as_u64().unwrap())
+    };
+    let [owed, for_nobody] = status("ses_owed");
+    assert!(owed > 0 && for_nobody == 0, "{owed} {for_nobody}");
+    let [unsent, for_nobody] = status("ses_unasked");
+    assert!(unsent > 0 && for_nobody == unsent, "{unsent} {for_nobody}");
+    let all = run(root.path(), &["status", "--json"]).json();
+    assert_eq!(all["mirror"]["owed_bytes"], owed);
+    let table = run(root.path(), &["mirror", "--status"]).out;
+    let row = table.lines().find(|row| row.starts_with("ses_unasked"));
+    let row: Vec<_> = row.unwrap().split_whitespace().collect();
+    assert_eq!(row[1..4], ["0", "B", "–"], "{table}");
+}
+
+#[test]
+fn an_address_without_a_scheme_whose_server_speaks_no_tls_is_told_what_to_write_instead() {
+    let root = recorded();
+    let server = OtlpServer::start();
+    let address = server.address().to_string();
+    // A machine may have no authorities of its own.
+    let authority = root.path().join("ca.pem");
+    std::fs::write(&authority, otlp_server::Authority::new().pem).unwrap();
+    let done = cli::spanledger(root.path())
+        .env("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc")
+        .env("OTEL_EXPORTER_OTLP_CERTIFICATE", authority)
+        .args(["mirror", "--once", "--patience", "0s"])
+        .args(["--endpoint", &address])
+        .output();
+    let done = cli::Done::from(done.unwrap());
+    assert_eq!(done.code, 1, "{done:?}");
+    for part in ["waiting: ", "http://", "OTEL_EXPORTER_OTLP_INSECURE=true"] {
+        assert!(done.err.contains(part), "{part}: {done:?}");
+    }
 }

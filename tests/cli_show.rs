@@ -208,6 +208,33 @@ fn a_subagent_is_named_and_nested_when_asked_for() {
 }
 
 #[test]
+fn in_json_too_a_subagent_is_nested_when_asked_for() {
+    let recording = recorded();
+    let sessions = |args: &[&str]| {
+        let objects = show(&recording, args).objects();
+        let nodes = objects.iter().filter(|object| object["type"] == "node");
+        let mut ids: Vec<_> = nodes.map(|node| node["session_id"].clone()).collect();
+        ids.dedup();
+        ids
+    };
+    assert_eq!(sessions(&["--json"]), ["ses_1"]);
+    let nested = sessions(&["--json", "--recursive"]);
+    assert_eq!(nested, ["ses_1", "ses_child", "ses_1"]);
+}
+
+#[test]
+fn a_short_result_of_few_lines_is_shown_whole() {
+    let recording = Recording::new();
+    recording.run(|| {
+        let tool = spans::tool_call("ls", "call_1").start();
+        tool.record_result("Cargo.toml\nsrc\n");
+        tool.finish(Outcome::Ok);
+    });
+    let done = run(recording.dir.path(), &["show"]);
+    assert!(done.out.contains("→ Cargo.toml⏎src\n"), "{done:?}");
+}
+
+#[test]
 fn full_cuts_nothing() {
     let recording = recorded();
     assert!(show(&recording, &[]).out.contains("KiB in all, in a blob"));

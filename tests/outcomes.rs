@@ -178,6 +178,17 @@ fn record_error_takes_an_anyhow_error_with_its_context() {
 }
 
 #[test]
+fn an_error_of_the_system_has_one_name_however_it_is_wrapped() {
+    let missing = || std::io::Error::from_raw_os_error(2);
+    let context = Err::<(), _>(missing()).context("reading the settings");
+    let wrapped = tool_result(|tool| tool.record_error(&context.unwrap_err()));
+    let plain = tool_result(|tool| tool.record_error(&missing()));
+    for close in [wrapped, plain] {
+        assert_eq!(close["error"]["error_type"], "std::io::Error");
+    }
+}
+
+#[test]
 fn record_error_takes_a_boxed_error() {
     let error: Box<dyn Error + Send + Sync> = Box::new(outer());
     let close = tool_result(|tool| tool.record_error(&error));

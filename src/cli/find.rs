@@ -8,7 +8,7 @@ use clap::Args;
 use serde_json::{Value, json};
 
 use super::context::{Context, Failed, quoted};
-use crate::reader::{Damage, RawLine};
+use crate::reader::{Address, Damage, RawLine};
 use crate::session::{FindId, IdOf, Unreadable};
 use crate::view::text::{cut, line, pad, plural, size};
 use crate::view::{Brief, brief};
@@ -17,7 +17,8 @@ use crate::view::{Brief, brief};
 ///
 /// Takes a trace id (any case, with or without dashes), a span id, a tool call id, a message id,
 /// an interrupt id, a provider's response id or a session id, or the beginning of one, if only one
-/// begins so. Exits 2 if nothing has it.
+/// begins so. Of a message that was streamed the whole is shown, or its pieces where it has none. Exits
+/// 2 if nothing has it.
 #[derive(Args, Debug)]
 #[command(
     after_help = "Examples:\n  spanledger find 4BF92F35-77B3-4DA6-A3CE-929D0E0E4736\n  spanledger find call_1 --json"
@@ -25,7 +26,7 @@ use crate::view::{Brief, brief};
 pub(crate) struct Find {
     /// The id
     id: String,
-    /// Show every line that has it, not just the first few
+    /// Show every line that has it, not just the first few, and the pieces of what was streamed
     #[arg(long)]
     all: bool,
 }
@@ -53,9 +54,11 @@ struct Hits {
     lines: u64,
     first: Value,
     first_ts: String,
-    last: String,
-    addresses: Vec<String>,
-    shown: Vec<(String, String, Brief)>,
+    last: Address,
+    addresses: Vec<Address>,
+    shown: Vec<(Address, String, Brief)>,
+    /// Lines that are left out, since others of these tell the same as a whole.
+    pieces: u64,
 }
 
 impl Find {
@@ -124,19 +127,46 @@ impl Find {
 
     fn in_session(&self, find: &FindId, dir: &Path) -> Result<(Vec<Hits>, Vec<Damage>), Failed> {
         let mut found: BTreeMap<IdOf, Hits> = BTreeMap::new();
+        let mut pieces: BTreeMap<(IdOf, Option<u64>), Hits> = BTreeMap::new();
+        let mut wholes = BTreeSet::new();
         let damages = find.in_session(dir, |what, line| {
-            let hits = found.entry(what).or_insert_with(|| Hits::new(what, line));
+            let part = line.payload().get("part_index");
+            let part = part.and_then(|part| part.u64());
+            let new = || Hits::new(what, line);
+            let hits = match (what, line.kind.as_ref()) {
+                (IdOf::Message, "message_delta") | (IdOf::ToolCall, "tool_input_delta")
+                    if !self.all =>
+                {
+                    pieces.entry((what, part)).or_insert_with(new)
+                }
+                (_, kind) => {
+                    if matches!(
+                        kind,
+                        "message_assistant" | "message_reasoning" | "tool_call"
+                    ) {
+                        wholes.insert((what, part));
+                    }
+                    found.entry(what).or_insert_with(new)
+                }
+            };
             hits.lines += 1;
-            hits.last = line.address().to_string();
+            hits.last = line.address();
             if hits.addresses.len() < ADDRESSES {
-                hits.addresses.push(hits.last.clone());
+                hits.addresses.push(hits.last);
             }
             if self.all || hits.shown.len() < SHOWN {
-                let at = (hits.last.clone(), line.kind.to_string(), brief(line));
+                let at = (hits.last, line.kind.to_string(), brief(line));
                 hits.shown.push(at);
             }
             Ok::<(), Failed>(())
         })?;
+        for ((what, part), its) in pieces {
+            match found.get_mut(&what) {
+                Some(hits) if wholes.contains(&(what, part)) => hits.pieces += its.lines,
+                Some(hits) => hits.absorb(its),
+                None => drop(found.insert(what, its)),
+            }
+        }
         let mut found: Vec<_> = found.into_values().collect();
         // In its own session every line has the session's id: other finds say more.
         if found.len() > 1 {
@@ -149,10 +179,14 @@ impl Find {
         let style = context.style.clone();
         let id = line(&hits.session_id).into_owned();
         let first = &hits.addresses[0];
-        let range = match hits.lines {
+        let mut range = match hits.lines {
             1 => format!("at {first}"),
             n => format!("{n} lines, {first} to {}", hits.last),
         };
+        if hits.pieces > 0 {
+            let pieces = plural(hits.pieces, "piece");
+            range.push_str(&format!(", and the {pieces} it came in (--all)"));
+        }
         let head = format!("{} in session {id}: {range}", hits.what.words());
         context.line(&style.bold(&head))?;
         for (address, kind, brief) in &hits.shown {
@@ -160,7 +194,7 @@ impl Find {
             let text = cut(&brief.text, room).into_owned();
             let row = format!(
                 "  {} {} {}",
-                style.dim(&pad(address, 8)),
+                style.dim(&pad(&address.to_string(), 8)),
                 brief.tone.paint(&style, &pad(&line(kind), 20)),
                 text
             );
@@ -197,10 +231,27 @@ impl Hits {
                 "span_id": line.span_id,
             }),
             first_ts: line.ts.to_owned(),
-            last: String::new(),
+            last: line.address(),
             addresses: Vec::new(),
             shown: Vec::new(),
+            pieces: 0,
         }
+    }
+
+    /// Takes in what is told of the same thing elsewhere.
+    fn absorb(&mut self, other: Self) {
+        if other.first_ts < self.first_ts {
+            self.first = other.first;
+            self.first_ts = other.first_ts;
+        }
+        self.lines += other.lines;
+        self.last = self.last.max(other.last);
+        self.addresses.extend(other.addresses);
+        self.addresses.sort_unstable();
+        self.addresses.truncate(ADDRESSES);
+        self.shown.extend(other.shown);
+        self.shown.sort_by_key(|(address, ..)| *address);
+        self.shown.truncate(SHOWN);
     }
 
     fn to_json(&self, id: &str) -> Value {
@@ -210,8 +261,9 @@ impl Hits {
             "session_id": self.session_id,
             "lines": self.lines,
             "first": self.first,
-            "last": self.last,
-            "addresses": self.addresses,
+            "last": self.last.to_string(),
+            "addresses": self.addresses.iter().map(Address::to_string).collect::<Vec<_>>(),
+            "pieces": self.pieces,
         })
     }
 }

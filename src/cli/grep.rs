@@ -15,10 +15,11 @@ use crate::view::text::{columns, cut, line};
 ///
 /// PATTERN is a regular expression, matched against each text inside a line's payload by itself
 /// (so `^` and `$` are the ends of a text's lines, and nothing needs JSON's escapes), against
-/// numbers, and against the blobs. The names of fields are not searched.
+/// numbers, and against the blobs. The names of fields are not searched. A message that was streamed is
+/// searched as a whole, once; its pieces one by one only with `--kind message_delta`.
 ///
 /// Exits as grep does: 0 if something matched, 1 if nothing did; 2 for a usage error; 3 if parts
-/// of the trace are damaged and could not be searched.
+/// of the trace are damaged, or blobs gone, and could not be searched.
 #[derive(Args, Debug)]
 #[command(
     after_help = "Examples:\n  spanledger grep 'E0[0-9]{3}' last --kind tool_result\n  spanledger grep -il 'rate limit'"
@@ -88,7 +89,12 @@ impl Grep {
                 Ok(print(context, &regex, &text)?)
             });
             match done {
-                Ok(found) => damages.extend(found),
+                // One that was pruned while we looked has lost nothing.
+                Ok(found) if dir.exists() => {
+                    damages.extend(found.damages);
+                    context.lost.extend(found.lost);
+                }
+                Ok(_) => {}
                 Err(Stop::Enough) => {}
                 // Pruned while we looked.
                 Err(Stop::Failed(Failed::Io(error))) if error.kind() == io::ErrorKind::NotFound => {

@@ -1,6 +1,10 @@
 //! Ctrl-C, for a command that goes on until somebody has seen enough.
 
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+/// How long it may go unnoticed.
+pub(super) const STEP: Duration = Duration::from_millis(100);
 
 static ASKED: AtomicBool = AtomicBool::new(false);
 
@@ -25,4 +29,16 @@ pub(super) fn heed() {
 /// Whether an end was asked for.
 pub(super) fn asked() -> bool {
     ASKED.load(Ordering::Relaxed)
+}
+
+/// Waits for so long, or until an end is asked for.
+pub(super) fn sleep(time: Duration) {
+    let until = Instant::now() + time;
+    while !asked() {
+        let rest = until.saturating_duration_since(Instant::now());
+        if rest.is_zero() {
+            return;
+        }
+        std::thread::sleep(rest.min(STEP));
+    }
 }

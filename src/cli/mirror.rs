@@ -11,6 +11,7 @@ use clap::Args;
 use serde_json::json;
 
 use super::context::{Context, Failed, parse_age};
+use super::interrupt;
 use super::recover;
 use crate::Error;
 use crate::ledger::time_text;
@@ -27,7 +28,8 @@ use follow::{Follow, LOOK_EVERY, Next};
 /// It goes on until Ctrl-C: with what processes recorded that have ended, and with what living ones
 /// record that have no endpoint, as they write it. Those that have one send by themselves, and what
 /// they leave is sent when they have ended. Spans that a killed process left open are closed as
-/// interrupted first.
+/// interrupted first. Upon Ctrl-C or SIGTERM it says how much was sent in all (--json: `total`) and
+/// exits 0; a request that was under way is sent again the next time. A second Ctrl-C ends it at once.
 ///
 /// Where it stopped is kept beside the trace, so it has to be able to write there; or, for a root that
 /// can only be read (a sidecar, an agent's host mounted read-only), in another directory by --state.
@@ -37,7 +39,8 @@ use follow::{Follow, LOOK_EVERY, Next};
 /// made for: used with another root it passes nothing by.
 ///
 /// Exits 1 if nothing could be sent for as long as --patience says, and with --once or --resend also if
-/// a server refused something for good.
+/// a server refused something for good. A session that can't be read, or whose open spans can't be
+/// closed, is named, and the others are sent; with --once that ends with 3 or 2.
 ///
 /// What was recorded for this endpoint is sent, and what was recorded for none: naming one here is
 /// to mean it. What was recorded for another endpoint is left alone, and counted.
@@ -52,7 +55,8 @@ pub(crate) struct Mirror {
     /// Only this session: its id, the beginning of it, or `last`
     #[arg(long, value_name = "SESSION")]
     session: Option<String>,
-    /// Where to send to, instead of what the environment says
+    /// Where to send to, instead of what the environment says; over gRPC https where it has no scheme,
+    /// unless OTEL_EXPORTER_OTLP_INSECURE=true
     #[arg(long, value_name = "URL")]
     endpoint: Option<String>,
     /// End when nothing is owed any more
@@ -69,7 +73,9 @@ pub(crate) struct Mirror {
     /// can only be read
     #[arg(long, value_name = "DIR")]
     state: Option<PathBuf>,
-    /// Send nothing; show what is owed, session by session
+    /// Send nothing; show what is owed, session by session, and what was recorded for no endpoint (FOR
+    /// NONE, --json: `for_nobody_bytes` of the `owed_bytes`), which is owed to nobody and sent all the
+    /// same
     #[arg(long, conflicts_with_all = ["endpoint", "patience", "once", "any_endpoint"])]
     status: bool,
     /// Send once more what a server refused for good, and end; what it takes now is resolved
@@ -96,12 +102,16 @@ impl Mirror {
         let session = session.map(|session| context.store.resolve(session));
         let session = session.transpose()?;
         if self.once || self.resend {
-            let sent = self.pass(context, &to, session.as_deref(), &Next::All, &mut None)?;
+            let mut so_far = SoFar::default();
+            let sent = self.pass(context, &to, session.as_deref(), &Next::All, &mut so_far)?;
             context.unreadable(&sent.unreadable)?;
-            return match sent.dead {
-                0 => Ok(()),
+            return match (so_far.named.is_empty(), sent.dead) {
+                (false, _) => Err(Failed::Usage(
+                    "what they left open is not closed, and not sent".into(),
+                )),
+                (true, 0) => Ok(()),
                 // It was said how many.
-                _ => Err(Failed::Finding(String::new())),
+                (true, _) => Err(Failed::Finding(String::new())),
             };
         }
         self.follow(context, &to, session.as_deref())
@@ -122,14 +132,13 @@ impl Mirror {
     }
 
     /// Sends what is owed now, and tells it if there was something or nothing was told yet.
-    /// `told`: how many spans were said to stay open.
     fn pass(
         &self,
         context: &mut Context,
         to: &Resolved,
         session: Option<&Path>,
         what: &Next,
-        told: &mut Option<u64>,
+        so_far: &mut SoFar,
     ) -> Result<Sent, Failed> {
         let mut pass = Pass::new(context.store.root(), to.clone()).any_endpoint(self.any_endpoint);
         if let Some(session) = session {
@@ -144,12 +153,17 @@ impl Mirror {
         if let Some(patience) = self.patience {
             pass = pass.patience(Duration::from_nanos(patience));
         }
-        let mut open = told.unwrap_or(0);
+        if !self.once && !self.resend {
+            pass = pass.until(interrupt::asked);
+        }
+        let mut open = so_far.open.unwrap_or(0);
         let done = if self.resend {
             pass.resend(&mut progress())
         } else {
             if matches!(what, Next::All) {
-                open = recover::quietly(context, session)?;
+                let left = recover::quietly(context, session)?;
+                open = left.spans;
+                left.failed.into_iter().for_each(|why| so_far.name(why));
             }
             pass.run(&mut progress())
         };
@@ -169,11 +183,12 @@ impl Mirror {
         if sent.requests > 0 && io::stderr().is_terminal() {
             let _ = writeln!(io::stderr());
         }
-        if *told != Some(open) || sent.requests > 0 {
+        if so_far.open != Some(open) || sent.requests > 0 {
             self.say(context, &to.shown(), &sent, open)?;
         }
-        *told = Some(open);
+        so_far.add(&sent, open);
         match &sent.stopped {
+            Some(_) if interrupt::asked() => Ok(sent),
             Some(why) => Err(Failed::Finding(format!(
                 "{} takes nothing: {why}",
                 to.shown()
@@ -199,13 +214,7 @@ impl Mirror {
                 "stopped": sent.stopped,
             }))?;
         } else {
-            let mut text = format!("{} sent to {}", plural(sent.spans, "span"), line(to));
-            if sent.dead > 0 {
-                let dead = thousands(sent.dead);
-                text.push_str(&format!(
-                    ", {dead} refused for good (`spanledger mirror --status` says why)"
-                ));
-            }
+            let mut text = sent_to(to, sent.spans, sent.dead);
             if sent.elsewhere > 0 {
                 let segments = plural(sent.elsewhere, "segment");
                 text.push_str(&format!(
@@ -224,46 +233,43 @@ impl Mirror {
         context.flush()
     }
 
-    /// Sends whenever there is something to send, until somebody ends it. A request that is cut
-    /// short is sent again with the same bytes by whoever comes next.
+    /// Sends whenever there is something to send, until somebody ends it.
     fn follow(
         &self,
         context: &mut Context,
         to: &Resolved,
         session: Option<&Path>,
     ) -> Result<(), Failed> {
+        interrupt::heed();
         let mut follow = Follow::new(&context.store, session.map(PathBuf::from), to.linger);
         let mut next = Next::All;
         let mut said = String::new();
-        // That it is at work is told at once, be there nothing to do.
-        let mut told = None;
-        let mut named = HashSet::new();
-        loop {
+        let mut so_far = SoFar::default();
+        while !interrupt::asked() {
             if matches!(next, Next::All) {
                 follow.begin(&context.store)?;
             }
-            match self.pass(context, to, session, &next, &mut told) {
+            match self.pass(context, to, session, &next, &mut so_far) {
                 Ok(sent) => {
-                    for session in sent.unreadable.iter().map(ToString::to_string) {
-                        if named.insert(session.clone()) {
-                            let _ = writeln!(io::stderr(), "spanledger: {}", line(&session));
-                        }
-                    }
+                    let unreadable = sent.unreadable.iter().map(ToString::to_string);
+                    unreadable.for_each(|session| so_far.name(session));
                     said.clear();
                     next = follow.next(&context.store)?;
                 }
+                Err(Failed::Finding(_)) if interrupt::asked() => {}
                 Err(Failed::Finding(why)) => {
                     if why != said {
                         let _ = writeln!(io::stderr(), "spanledger: {}", line(&why));
                         said = why;
                     }
                     next = Next::All;
-                    std::thread::sleep(LOOK_EVERY);
+                    interrupt::sleep(LOOK_EVERY);
                 }
                 Err(error) => return Err(error),
             }
             context.store.forget_writers();
         }
+        so_far.say(context, &to.shown())
     }
 
     fn show(&self, context: &mut Context) -> Result<(), Failed> {
@@ -277,11 +283,12 @@ impl Mirror {
         };
         if !context.json {
             let head = format!(
-                "{} {} {} {} {}",
+                "{} {} {} {} {} {}",
                 pad("SESSION", 32),
                 pad_left("OWED", 10),
                 pad_left("LAG", 8),
-                pad_left("SENT", 10),
+                pad_left("FOR NONE", 10),
+                pad_left("SENT", 9),
                 pad_left("DEAD", 6)
             );
             context.line(&context.style.dim(&head).clone())?;
@@ -299,11 +306,70 @@ impl Mirror {
     }
 }
 
+/// What a mirror that goes on has done since it began.
+#[derive(Default)]
+struct SoFar {
+    spans: u64,
+    requests: u64,
+    dead: u64,
+    /// How many spans were said to stay open. `None` while nothing was said: that it is at work is
+    /// told at once, be there nothing to do.
+    open: Option<u64>,
+    /// What stands in the way of some sessions, each told once.
+    named: HashSet<String>,
+}
+
+impl SoFar {
+    fn add(&mut self, sent: &Sent, open: u64) {
+        self.spans += sent.spans;
+        self.requests += sent.requests;
+        self.dead += sent.dead;
+        self.open = Some(open);
+    }
+
+    fn name(&mut self, why: String) {
+        if !self.named.contains(&why) {
+            let _ = writeln!(io::stderr(), "spanledger: {}", line(&why));
+            self.named.insert(why);
+        }
+    }
+
+    fn say(&self, context: &mut Context, to: &str) -> Result<(), Failed> {
+        if context.json {
+            // Under a name of its own: whoever adds up the passes doesn't count twice.
+            context.object(&json!({
+                "endpoint": to,
+                "total": {
+                    "spans": self.spans,
+                    "requests": self.requests,
+                    "dead": self.dead,
+                },
+            }))?;
+        } else {
+            let text = sent_to(to, self.spans, self.dead);
+            context.line(&format!("In all: {text}"))?;
+        }
+        context.flush()
+    }
+}
+
+fn sent_to(to: &str, spans: u64, dead: u64) -> String {
+    let mut text = format!("{} sent to {}", plural(spans, "span"), line(to));
+    if dead > 0 {
+        let dead = thousands(dead);
+        text.push_str(&format!(
+            ", {dead} refused for good (`spanledger mirror --status` says why)"
+        ));
+    }
+    text
+}
+
 fn show_one(context: &mut Context, id: &str, owed: &Owed) -> Result<(), Failed> {
     if context.json {
         return context.object(&json!({
             "session_id": id,
             "owed_bytes": owed.bytes,
+            "for_nobody_bytes": owed.for_nobody,
             "owed_since": owed.since.map(|since| time_text(since, 6)),
             "sent_spans": owed.sent,
             "dead_letters": owed.dead_letters,
@@ -316,15 +382,16 @@ fn show_one(context: &mut Context, id: &str, owed: &Owed) -> Result<(), Failed> 
         }));
     }
     let now = context.style.now;
-    let lag = owed
-        .since
-        .map(|since| duration(now.saturating_sub(since)).to_string());
+    let bytes = owed.bytes - owed.for_nobody;
+    let since = owed.since.filter(|_| bytes > 0);
+    let lag = since.map(|since| duration(now.saturating_sub(since)).to_string());
     context.line(&format!(
-        "{} {} {} {} {}",
+        "{} {} {} {} {} {}",
         pad(&cut_id(&line(id), 32), 32),
-        pad_left(&size(owed.bytes), 10),
+        pad_left(&size(bytes), 10),
         pad_left(lag.as_deref().unwrap_or("–"), 8),
-        pad_left(&thousands(owed.sent), 10),
+        pad_left(&size(owed.for_nobody), 10),
+        pad_left(&thousands(owed.sent), 9),
         pad_left(&thousands(owed.dead_letters), 6),
     ))?;
     match &owed.last_dead {

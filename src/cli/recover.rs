@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use tracing_subscriber::Registry;
 
 use super::context::{Context, Failed};
+use super::interrupt;
 use crate::ledger::{lock_file, segments, time_text};
 use crate::reader::{Found, SegmentReader};
 use crate::session::{Entry, Survey};
@@ -65,12 +66,8 @@ impl Recover {
                 continue;
             }
             let id = &entry.summary.session_id;
-            if context.store.dir(id).file_name() != entry.dir.file_name() {
-                failed.push(format!(
-                    "{} says that it is session {id:?}, whose directory is another: \
-                     a copy can't be recovered",
-                    entry.dir.display(),
-                ));
+            if let Err(why) = copied(context, entry) {
+                failed.push(why.to_string());
                 continue;
             }
             let closed = match self.dry_run {
@@ -181,9 +178,18 @@ fn left_open(context: &Context, entry: &Entry) -> Vec<Closed> {
     left
 }
 
+/// What could not be closed.
+#[derive(Default)]
+pub(super) struct Left {
+    /// How many spans.
+    pub spans: u64,
+    /// Why, where that isn't only that nothing may be written there.
+    pub failed: Vec<String>,
+}
+
 /// Closes what dead processes left open, of one session, by its directory, or all, and says nothing.
-/// How many spans could not be closed since nothing may be written there.
-pub(super) fn quietly(context: &Context, session: Option<&Path>) -> Result<u64, Failed> {
+/// One that can't be closed keeps none of the others.
+pub(super) fn quietly(context: &Context, session: Option<&Path>) -> Result<Left, Failed> {
     let entries = match session.map(|session| context.store.glance(session)) {
         // Removed meanwhile, it has nothing open.
         Some(Err(error)) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
@@ -191,24 +197,49 @@ pub(super) fn quietly(context: &Context, session: Option<&Path>) -> Result<u64, 
         None => context.store.list()?,
     };
     let mut guard: Option<Guard> = None;
-    let mut stay_open = 0;
+    let mut left = Left::default();
     for entry in &entries {
-        let left = left_open(context, entry).len() as u64;
-        if left == 0 {
+        let spans = left_open(context, entry).len() as u64;
+        if spans == 0 || interrupt::asked() {
             continue;
         }
         // Asked before a ledger is made, which would try to write elsewhere in the root.
         if lock_file(&entry.dir).is_err_and(|error| is_forbidden(&error)) {
-            stay_open += left;
+            left.spans += spans;
             continue;
         }
-        let guard = match &guard {
-            Some(guard) => guard,
-            None => guard.insert(ledger(context)?),
-        };
-        close(guard, entry)?;
+        let closed = copied(context, entry).and_then(|()| {
+            let writes = match &guard {
+                Some(guard) => guard,
+                None => guard.insert(ledger(context)?),
+            };
+            close(writes, entry)
+        });
+        match closed {
+            Ok(_) => {}
+            Err(Failed::Io(error)) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(why) => {
+                left.spans += spans;
+                left.failed.push(why.to_string());
+                // What went wrong here is not to be told of the next one.
+                guard = None;
+            }
+        }
     }
-    Ok(stay_open)
+    Ok(left)
+}
+
+/// Fails for a session in a directory that is not its own.
+fn copied(context: &Context, entry: &Entry) -> Result<(), Failed> {
+    let id = &entry.summary.session_id;
+    match context.store.dir(id).file_name() == entry.dir.file_name() {
+        true => Ok(()),
+        false => Err(Failed::Usage(format!(
+            "{} says that it is session {id:?}, whose directory is another: \
+             a copy can't be recovered",
+            entry.dir.display(),
+        ))),
+    }
 }
 
 /// Whether it is not for us to write there.

@@ -1,5 +1,7 @@
 //! `show`: what a session did, turn by turn.
 
+mod json;
+
 use std::path::Path;
 
 use clap::Args;
@@ -9,6 +11,7 @@ use super::context::{Context, Failed, parse_age};
 use crate::reader::{Address, Damage, Found, SessionReader};
 use crate::session::{self, Chapter, Chapters, Entry, Node};
 use crate::view::{self, Style, Timeline, TurnFacts};
+use json::Json;
 
 /// Show what an agent did, turn by turn
 ///
@@ -55,7 +58,8 @@ pub(crate) struct Show {
         "turn", "prompt", "tools", "permissions", "errors", "run", "since", "around", "recursive",
     ])]
     event: Option<Address>,
-    /// Show subagents inside the turn that started them
+    /// Show subagents inside the turn that started them; with --json their nodes follow the one that
+    /// started them, each subagent once, with its own session_id
     #[arg(long)]
     recursive: bool,
     /// Cut nothing
@@ -94,6 +98,7 @@ impl Show {
         let style = context.style.clone();
         let now = style.now;
         let mut pick = Pick::new(self, now);
+        let mut json = Json::new(self.recursive, self.full);
         let mut shown = 0;
         each_chapter(&dir, |chapter| {
             let title = timeline(&style, &entry).title(&chapter);
@@ -101,7 +106,7 @@ impl Show {
                 return Ok(());
             };
             shown += 1;
-            self.print(context, &style, &entry, &title, chapter)
+            self.print(context, &style, &entry, &title, chapter, &mut json)
         })?;
         let missing = (shown == 0).then(|| self.nothing(&entry)).flatten();
         let missing = missing.or(pick.short_of_runs(&entry));
@@ -131,6 +136,7 @@ impl Show {
         entry: &Entry,
         title: &[String],
         mut chapter: Chapter,
+        json: &mut Json,
     ) -> Result<(), Failed> {
         if self.full {
             for node in &mut chapter.nodes {
@@ -139,9 +145,7 @@ impl Show {
         }
         let chapter = &chapter;
         if context.json {
-            return chapter_json(chapter)
-                .iter()
-                .try_for_each(|node| context.object(node));
+            return json.print(context, &entry.summary.session_id, chapter);
         }
         let nested = |id: &str, indent: usize| self.nested(context, style, id, indent);
         let timeline = timeline(style, entry);
@@ -195,7 +199,8 @@ impl Show {
         let title = timeline(&style, &entry).title(&chapter);
         let mut narrowed = chapter.clone();
         Pick::new(self, style.now).narrow(&mut narrowed);
-        self.print(context, &style, &entry, &title, narrowed)?;
+        let mut json = Json::new(self.recursive, self.full);
+        self.print(context, &style, &entry, &title, narrowed, &mut json)?;
         context.flush()?;
         let facts = TurnFacts::gather(dir, &chapter)?;
         if context.json {
@@ -378,38 +383,6 @@ fn keep_errors(chapter: &mut Chapter) {
     chapter
         .nodes
         .retain(|node| bad(node) || node.span_id.is_some_and(|id| keep.contains(&id)));
-}
-
-fn node_json(node: &Node) -> Value {
-    let hex = |id: Option<u64>| id.map(|id| format!("{id:016x}"));
-    json!({
-        "type": "node",
-        "address": node.address.to_string(),
-        "kind": node.kind,
-        "state": match node.state {
-            session::NodeState::Open => "open",
-            session::NodeState::Closed => "closed",
-            _ => "event",
-        },
-        "turn": node.turn,
-        "trace_id": node.trace_id,
-        "span_id": hex(node.span_id),
-        "parent_span_id": hex(node.parent),
-        "start": crate::ledger::time_text(node.start, 9),
-        "duration_ns": node.duration,
-        "outcome": node.outcome(),
-        "content": node.content(),
-        "payload": node.payload_json(),
-    })
-}
-
-fn chapter_json(chapter: &Chapter) -> Vec<Value> {
-    chapter
-        .span
-        .iter()
-        .chain(&chapter.nodes)
-        .map(node_json)
-        .collect()
 }
 
 fn show_event(context: &mut Context, dir: &Path, address: Address) -> Result<(), Failed> {

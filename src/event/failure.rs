@@ -71,7 +71,8 @@ impl Failure {
             chain.push(Value::String(spelled(format_args!("{source}"))));
             next = source.source();
         }
-        let name = type_name.map_or_else(|| name_from_debug(error), str::to_owned);
+        let name = std_name(error).or(type_name);
+        let name = name.map_or_else(|| name_from_debug(error), str::to_owned);
         let mut failure = Self::new(name, spelled(format_args!("{error}")));
         if !chain.is_empty() {
             failure = failure.set("source", chain);
@@ -96,12 +97,33 @@ pub(crate) fn spelled(text: fmt::Arguments<'_>) -> String {
     out
 }
 
+/// What an error of the standard library is called whose `Debug` begins with something else: `Os`,
+/// `NotPresent`, `Timeout`.
+fn std_name(error: &(dyn Error + 'static)) -> Option<&'static str> {
+    macro_rules! name {
+        ($($error:ty),+) => {
+            $(if error.is::<$error>() { return Some(stringify!($error)); })+
+        };
+    }
+    name!(
+        std::io::Error,
+        std::fmt::Error,
+        std::env::VarError,
+        std::sync::mpsc::RecvTimeoutError,
+        std::sync::mpsc::TryRecvError
+    );
+    None
+}
+
 /// The identifier that a derived `Debug` begins with. Wrappers that only add context (they all
 /// call themselves `Error`) are looked through.
 fn name_from_debug(error: &(dyn Error + 'static)) -> String {
     let mut next = Some(error);
     let mut depth = 0;
     while let Some(current) = next.filter(|_| depth < 64) {
+        if let Some(name) = std_name(current) {
+            return name.to_owned();
+        }
         let debug = spelled(format_args!("{current:?}"));
         let name: String = debug
             .chars()

@@ -2,6 +2,7 @@
 //! state, never lost silently. A letter that was sent again and taken is not removed: a note says
 //! that it is resolved.
 
+use std::collections::HashMap;
 use std::fs::OpenOptions;
 use std::io::{self, BufRead, BufReader, Write};
 
@@ -28,12 +29,21 @@ pub(super) fn refused(place: &Place, at: Address, span_id: &[u8], why: &str) -> 
     append(place, at.seg, note)
 }
 
-/// Notes that a server took a request and refused some of it, without saying which.
+/// What a server refused of a request, without saying which.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Part {
+    pub rejected: u64,
+    pub of: u64,
+    /// How many of these are taken for spans of the segment, and not counted there as sent.
+    pub here: u64,
+}
+
+/// Notes that a server took a request and refused some of it.
 pub(super) fn rejected(
     place: &Place,
     first: Address,
     last: Address,
-    (rejected, of): (u64, u64),
+    part: Part,
     why: &str,
 ) -> io::Result<()> {
     let note = json!({
@@ -41,8 +51,9 @@ pub(super) fn rejected(
         "ts": time_text(wall_ns(), 6),
         "from": first.to_string(),
         "to": last.to_string(),
-        "rejected": rejected,
-        "of": of,
+        "rejected": part.rejected,
+        "of": part.of,
+        "not_counted": part.here,
         "reason": why,
     });
     append(place, first.seg, note)
@@ -65,6 +76,8 @@ pub(super) struct Letter {
     /// The lines it is about; both the same where it is about one.
     pub from: Address,
     pub to: Address,
+    /// How many spans of it no cursor counts as sent.
+    not_counted: u64,
     /// When it was refused, in nanoseconds since 1970; 0 where that isn't said.
     pub ts: u64,
     /// What the server said.
@@ -74,15 +87,19 @@ pub(super) struct Letter {
 impl Letter {
     fn read(note: &Value) -> Option<Self> {
         let at = |name: &str| note.get(name)?.as_str()?.parse().ok();
-        let (from, to) = match at("address") {
-            Some(at) => (at, at),
-            None => (at("from")?, at("to")?),
+        let (from, to, not_counted) = match at("address") {
+            Some(at) => (at, at, 1),
+            None => {
+                let not_counted = note.get("not_counted").and_then(Value::as_u64);
+                (at("from")?, at("to")?, not_counted.unwrap_or(0))
+            }
         };
         let text = |name: &str| note.get(name).and_then(Value::as_str);
         let (ts, reason) = (text("ts").and_then(parse_time), text("reason"));
         Some(Self {
             from,
             to,
+            not_counted,
             ts: ts.unwrap_or(0),
             reason: reason.unwrap_or_default().to_owned(),
         })
@@ -100,14 +117,24 @@ impl Letter {
     }
 }
 
-/// The dead letters of a segment that are not resolved, in the order in which they came: what is
-/// noted in one place may be resolved in the other.
-pub(super) fn read(beside: &Place, own: Option<&Place>, seg: u32) -> io::Result<Vec<Letter>> {
+/// The dead letters of a segment.
+#[derive(Debug, Default)]
+pub(super) struct Letters {
+    /// Those that are not resolved, in the order in which they came.
+    pub unresolved: Vec<Letter>,
+    /// Spans that were refused, so that no cursor counts them, and taken since.
+    pub taken: u64,
+}
+
+/// Reads them: what is noted in one place may be resolved in the other.
+pub(super) fn read(beside: &Place, own: Option<&Place>, seg: u32) -> io::Result<Letters> {
     let mut beside = notes(beside, seg)?.into_iter().peekable();
     let own = own.map_or_else(|| Ok(Vec::new()), |own| notes(own, seg))?;
     let mut own = own.into_iter().peekable();
     let ts = |note: &Value| note.get("ts").and_then(Value::as_str).map(str::to_owned);
     let mut letters: Vec<Letter> = Vec::new();
+    // By their first lines: the same can be refused, and taken, in either place.
+    let mut taken = HashMap::new();
     loop {
         let next = match (beside.peek(), own.peek()) {
             (Some(a), Some(b)) if ts(b) < ts(a) => own.next(),
@@ -115,12 +142,21 @@ pub(super) fn read(beside: &Place, own: Option<&Place>, seg: u32) -> io::Result<
             (None, _) => own.next(),
         };
         let Some(note) = next else {
-            return Ok(letters);
+            return Ok(Letters {
+                unresolved: letters,
+                taken: taken.into_values().sum(),
+            });
         };
         let resolved = note.get("resolved");
         if let Some(about) = Letter::read(resolved.unwrap_or(&note)) {
             // The same lines can be refused twice, by whoever sends from either place.
-            letters.retain(|letter| (letter.from, letter.to) != (about.from, about.to));
+            letters.retain(|letter| {
+                let same = (letter.from, letter.to) == (about.from, about.to);
+                if same && resolved.is_some() {
+                    taken.insert(letter.from, letter.not_counted);
+                }
+                !same
+            });
             letters.extend(Some(about).filter(|_| resolved.is_none()));
         }
     }

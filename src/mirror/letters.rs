@@ -22,7 +22,7 @@ pub(super) async fn letters(
     sender: &mut Sender<'_>,
 ) -> io::Result<()> {
     for (seg, path) in segments(dir)? {
-        let letters = sender.state.letters(dir, seg)?;
+        let letters = sender.state.letters(dir, seg)?.unresolved;
         if letters.is_empty() {
             continue;
         }

@@ -6,9 +6,10 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use super::config::Resolved;
-use super::dead::Letter;
+use super::dead::{Letter, Letters};
 use super::letters::letters;
 use super::others::{MirrorLock, Sorter, Whose, found, unreadable};
+use super::race::first;
 use super::send::{Sender, Sent};
 use super::state::State;
 use super::transport::Transport;
@@ -42,6 +43,8 @@ pub struct Pass {
     state: State,
     patience: Option<Duration>,
     any_endpoint: bool,
+    /// Whether it is to end before everything was sent.
+    stop: Option<fn() -> bool>,
 }
 
 /// What a session still owes.
@@ -50,7 +53,10 @@ pub struct Pass {
 pub struct Owed {
     /// Bytes of its segments that no server has been sent.
     pub bytes: u64,
-    /// Spans that servers accepted.
+    /// How many of these were recorded for no endpoint: they are owed to nobody, and sent by whoever
+    /// names an endpoint to a [`Pass`].
+    pub for_nobody: u64,
+    /// Spans that servers accepted, at once or when sent again.
     pub sent: u64,
     /// What servers refused for good.
     pub dead_letters: u64,
@@ -60,7 +66,8 @@ pub struct Owed {
     pub live: u64,
     /// Segments that were recorded for somebody and not sent whole, or with spans still open.
     pub marked: u64,
-    /// When the first of the lines was written that nobody was sent, in nanoseconds since 1970.
+    /// When the first of the lines was written that nobody was sent, in nanoseconds since 1970; of
+    /// those for somebody, where there are any.
     pub since: Option<u64>,
 }
 
@@ -96,6 +103,7 @@ impl Pass {
             state: State::default(),
             patience: None,
             any_endpoint: false,
+            stop: None,
         }
     }
 
@@ -141,6 +149,18 @@ impl Pass {
         self
     }
 
+    /// Ends when this says so, which is asked now and then. A request that is under way is dropped: it
+    /// is sent again, with the same bytes, by whoever comes next.
+    #[cfg(feature = "cli")]
+    pub(crate) fn until(mut self, stop: fn() -> bool) -> Self {
+        self.stop = Some(stop);
+        self
+    }
+
+    fn stopped(&self) -> bool {
+        self.stop.is_some_and(|stop| stop())
+    }
+
     /// Sends, and tells `tell` how it is going and what it waits for.
     ///
     /// What was recorded for this endpoint, or for nobody, is sent: that somebody named an endpoint
@@ -163,7 +183,8 @@ impl Pass {
         loop {
             let lock = MirrorLock::take(&self.state.lock(self.store.root()))?;
             let waited = started.elapsed();
-            if lock.is_some() || self.patience.is_some_and(|most| waited >= most) {
+            let late = self.patience.is_some_and(|most| waited >= most);
+            if lock.is_some() || late || self.stopped() {
                 return Ok(lock);
             }
             tell(&Sent::default(), Some("another process sends from here"));
@@ -173,10 +194,6 @@ impl Pass {
 
     fn work(&self, again: bool, tell: &mut dyn FnMut(&Sent, Option<&str>)) -> Result<Sent, Error> {
         let path = self.store.root();
-        let failed = |path: &Path| {
-            let path = path.to_owned();
-            move |source| Error::Io { path, source }
-        };
         self.state.make(path)?;
         let lock_path = self.state.lock(path);
         let Some(_lock) = self.turn(tell).map_err(failed(&lock_path))? else {
@@ -205,25 +222,53 @@ impl Pass {
             let sender = Sender::new(&transport, &redactor, tell);
             let sender = sender.state(self.state.clone());
             let mut sender = sender.patience(self.patience);
-            for dir in &dirs {
-                let sent = match again {
-                    true => letters(dir, &mut sorter, &mut sender).await,
-                    false => send(dir, &root, &mut sorter, &mut sender).await,
-                };
-                // One that can't be read must not keep the others from being sent. Anything else that
-                // fails, a cursor that can't be kept above all, would be so for them, too.
-                match (found(sent), unreadable(dir)) {
-                    (Ok(_), _) => {}
-                    (Err(_), Some(session)) => sender.sent.unreadable.push(session),
-                    (Err(error), None) => return Err(failed(dir)(error)),
-                }
-            }
-            sender.flush().await.map_err(failed(path))?;
-            Ok(sender.sent)
+            let work = self.send_all(again, &dirs, &root, &mut sorter, &mut sender);
+            let Some(done) = first(async { Some(work.await) }, self.until_stopped()).await else {
+                sender.sent.stopped = Some("it was asked to end".to_owned());
+                return Ok(sender.sent);
+            };
+            done.map(|()| sender.sent)
         });
         runtime.shutdown_background();
         sent
     }
+
+    /// Ready when it is to end.
+    async fn until_stopped<T>(&self) -> Option<T> {
+        while !self.stopped() {
+            tokio::time::sleep(TURN).await;
+        }
+        None
+    }
+
+    async fn send_all(
+        &self,
+        again: bool,
+        dirs: &[PathBuf],
+        root: &Root,
+        sorter: &mut Sorter<'_>,
+        sender: &mut Sender<'_>,
+    ) -> Result<(), Error> {
+        for dir in dirs {
+            let sent = match again {
+                true => letters(dir, sorter, sender).await,
+                false => send(dir, root, sorter, sender).await,
+            };
+            // One that can't be read must not keep the others from being sent. Anything else that
+            // fails, a cursor that can't be kept above all, would be so for them, too.
+            match (found(sent), unreadable(dir)) {
+                (Ok(_), _) => {}
+                (Err(_), Some(session)) => sender.sent.unreadable.push(session),
+                (Err(error), None) => return Err(failed(dir)(error)),
+            }
+        }
+        sender.flush().await.map_err(failed(root.path()))
+    }
+}
+
+fn failed(path: &Path) -> impl FnOnce(io::Error) -> Error {
+    let path = path.to_owned();
+    move |source| Error::Io { path, source }
 }
 
 /// Sends what the segments of a session owe that nobody else sends.
@@ -284,23 +329,32 @@ fn owed_by(state: &State, store: &Store, session: &Path) -> io::Result<Owed> {
     let root = Root::new(store.root().to_owned());
     let mut sorter = Sorter::new(&root, None);
     let mut owed = Owed::default();
+    let (mut since, mut for_nobody_since) = (None, None);
     for (seg, path) in segments(session)? {
         let (cursor, size) = state.cursor(session, seg)?;
         owed.bytes += size - cursor.offset;
-        owed.sent += cursor.sent;
-        let letters = state.letters(session, seg)?;
-        owed.dead_letters += letters.len() as u64;
-        owed.last_dead = last(owed.last_dead, letters.into_iter().map(DeadLetter::from));
+        let Letters { unresolved, taken } = state.letters(session, seg)?;
+        owed.sent += cursor.sent + taken;
+        owed.dead_letters += unresolved.len() as u64;
+        owed.last_dead = last(owed.last_dead, unresolved.into_iter().map(DeadLetter::from));
         let living = [Whose::Living, Whose::Untended];
         owed.live += u64::from(living.contains(&sorter.whose(&path)?.0));
         let marker = marker(&root, session, seg);
-        owed.marked += u64::from(marker.is_some_and(|marker| marker.exists()));
-        if cursor.offset < size
-            && let Some(since) = written_at(&path, cursor.offset)?
-        {
-            owed.since = Some(owed.since.map_or(since, |before| before.min(since)));
+        let marked = marker.is_some_and(|marker| marker.exists());
+        owed.marked += u64::from(marked);
+        if !marked {
+            owed.for_nobody += size - cursor.offset;
+        }
+        if cursor.offset < size {
+            let first = match marked {
+                true => &mut since,
+                false => &mut for_nobody_since,
+            };
+            let written = written_at(&path, cursor.offset)?;
+            *first = [*first, written].into_iter().flatten().min();
         }
     }
+    owed.since = since.or(for_nobody_since);
     Ok(owed)
 }
 
@@ -323,13 +377,14 @@ pub fn owed_in(store: &Store) -> io::Result<Owed> {
             owed => found(owed)?.flatten(),
         };
         if let Some(owed) = owed {
-            sum.bytes += if owed.marked > 0 { owed.bytes } else { 0 };
+            let bytes = owed.bytes - owed.for_nobody;
+            sum.bytes += bytes;
             sum.sent += owed.sent;
             sum.dead_letters += owed.dead_letters;
             sum.last_dead = last(sum.last_dead, owed.last_dead);
             sum.live += owed.live;
             sum.marked += owed.marked;
-            sum.since = [sum.since, owed.since.filter(|_| owed.marked > 0)]
+            sum.since = [sum.since, owed.since.filter(|_| bytes > 0)]
                 .into_iter()
                 .flatten()
                 .min();

@@ -20,7 +20,7 @@ use super::batch::{Batch, DEFAULT_BATCH_BYTES, DEFAULT_BATCH_SPANS, MAX_BATCH_BY
 use super::classify::{self, Verdict};
 use super::content::without_content;
 use super::cursor::Cursor;
-use super::dead;
+use super::dead::{self, Part};
 use super::origin::Origin;
 use super::origins::{Origins, opened_seg};
 use super::race::first;
@@ -439,17 +439,17 @@ impl<'a> Sender<'a> {
         // The spans of one segment stand together.
         for tags in tags.chunk_by(|a, b| a.work == b.work) {
             let (first, until) = (tags[0], tags[tags.len() - 1]);
-            if rejected > 0
-                && let Some(work) = self.works.get(first.work)
-            {
-                let part = (rejected, batch.len() as u64);
-                let noted = dead::rejected(&work.place, first.at, until.at, part, why);
-                unless_gone(noted)?;
-            }
-            let count = tags.len() as u64;
+            let (count, of) = (tags.len() as u64, batch.len() as u64);
             // Of which segment they were nobody said; the sum is right.
             let here = refused.min(count);
             refused -= here;
+            if rejected > 0
+                && let Some(work) = self.works.get(first.work)
+            {
+                let part = Part { rejected, of, here };
+                let noted = dead::rejected(&work.place, first.at, until.at, part, why);
+                unless_gone(noted)?;
+            }
             self.works
                 .pass(first.work, count, count - here, until.end)?;
         }

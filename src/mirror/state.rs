@@ -13,7 +13,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Component, Path, PathBuf};
 
 use super::cursor::Cursor;
-use super::dead::{self, Letter};
+use super::dead::{self, Letters};
 use super::others::MirrorLock;
 use crate::error::Error;
 use crate::ledger::{first_line, hex_digest, make_dir, open_private, segment_name};
@@ -165,8 +165,8 @@ impl State {
         Ok((further.unwrap_or_default(), size))
     }
 
-    /// The dead letters of a segment that nobody has noted as resolved, here or beside the trace.
-    pub fn letters(&self, session: &Path, seg: u32) -> io::Result<Vec<Letter>> {
+    /// The dead letters of a segment, noted here or beside the trace.
+    pub fn letters(&self, session: &Path, seg: u32) -> io::Result<Letters> {
         let beside = Place::beside(session);
         match self.is_apart() {
             true => dead::read(&beside, Some(&self.place(session, seg)?), seg),

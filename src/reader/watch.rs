@@ -9,6 +9,8 @@ use notify::{EventKind, RecommendedWatcher, RecursiveMode, Watcher};
 
 /// How often to look where the file system tells nothing.
 const BLIND: Duration = Duration::from_millis(200);
+/// How often it is asked whether that is enough.
+const ASK: Duration = Duration::from_millis(100);
 
 /// Directories in which something happened. A set, so that a busy writer costs no memory.
 #[derive(Debug, Default)]
@@ -91,6 +93,16 @@ impl Watch {
 
     /// Waits until something happened, or until `deadline`. `None`: nothing did.
     pub fn wait(&self, deadline: Instant, blind: bool) -> Option<Dirty> {
+        self.wait_unless(deadline, blind, || false)
+    }
+
+    /// The same, unless `stop` says that it is enough, which is asked now and then.
+    pub fn wait_unless(
+        &self,
+        deadline: Instant,
+        blind: bool,
+        stop: impl Fn() -> bool,
+    ) -> Option<Dirty> {
         let mut dirty = self.shared.lock();
         let started = Instant::now();
         loop {
@@ -99,7 +111,7 @@ impl Watch {
             }
             let now = Instant::now();
             let mut rest = deadline.saturating_duration_since(now);
-            if rest.is_zero() {
+            if rest.is_zero() || stop() {
                 return None;
             }
             if self.blind || blind {
@@ -112,7 +124,7 @@ impl Watch {
                 }
                 rest = rest.min(until_look);
             }
-            let waited = self.shared.told.wait_timeout(dirty, rest);
+            let waited = self.shared.told.wait_timeout(dirty, rest.min(ASK));
             dirty = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
     }

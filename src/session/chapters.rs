@@ -309,7 +309,7 @@ impl Chapters {
 }
 
 /// What keeps the pieces of one message together.
-fn message_key(line: &RawLine<'_>) -> Option<(String, u64)> {
+pub(super) fn message_key(line: &RawLine<'_>) -> Option<(String, u64)> {
     if !matches!(
         line.kind.as_ref(),
         "message_delta" | "tool_input_delta" | "message_assistant" | "message_reasoning"

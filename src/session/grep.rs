@@ -5,6 +5,7 @@ use std::collections::HashSet;
 use std::io;
 use std::path::Path;
 
+use super::pieces::{Pieces, Streamed, is_piece};
 use super::seek::blob;
 use crate::event::SpanKind;
 use crate::reader::{Damage, Found, RawLine, SessionReader, string_end};
@@ -22,12 +23,25 @@ pub struct Text<'a> {
     pub blob: Option<&'a str>,
 }
 
+/// What of a session could not be searched.
+#[derive(Debug, Default)]
+#[non_exhaustive]
+pub struct Unsearched {
+    /// What is damaged.
+    pub damages: Vec<Damage>,
+    /// The blobs that are named and can't be read, each once, by their paths.
+    pub lost: Vec<io::Error>,
+}
+
 /// Calls `take` with the texts of a session, in order; with those of `kinds` only, if there are
 /// any. A blob comes once, with the first line that names it; the notes that a span's close line
-/// keeps of its events don't come, since each event has a line of its own. What is damaged.
+/// keeps of its events don't come, since each event has a line of its own. What could not be read.
+///
+/// Of what was streamed the whole message comes; the pieces of one that has no whole come as one text, with
+/// the line of the first. Where `kinds` names the pieces they come one by one.
 ///
 /// ```no_run
-/// let damages = spanledger::session::texts("sessions/ses_1", &[], |text| {
+/// let unsearched = spanledger::session::texts("sessions/ses_1", &[], |text| {
 ///     if text.text.contains("E0308") {
 ///         println!("{} {}: {}", text.line.address(), text.field, text.text);
 ///     }
@@ -39,21 +53,33 @@ pub fn texts<E: From<io::Error>>(
     session: impl AsRef<Path>,
     kinds: &[String],
     mut take: impl FnMut(Text<'_>) -> Result<(), E>,
-) -> Result<Vec<Damage>, E> {
+) -> Result<Unsearched, E> {
     let session = session.as_ref();
     let mut seen = HashSet::new();
-    let mut damages = Vec::new();
+    let mut unsearched = Unsearched::default();
+    let mut pieces = Pieces::default();
     let mut reader = SessionReader::open(session)?;
     while let Some(found) = reader.next()? {
         let line = match found {
             Found::Line(line) => line,
             Found::Damaged(damage) => {
-                damages.push(damage);
+                unsearched.damages.push(damage);
                 continue;
             }
         };
         let kind = line.kind.as_ref();
-        if !kinds.is_empty() && !kinds.iter().any(|wanted| wanted == kind) {
+        if kinds.is_empty() {
+            let over = match kind {
+                kind if is_piece(kind) => pieces.take(&line).into_iter().collect(),
+                "interrupted" => pieces.interrupted(line.span_id),
+                _ => pieces.told(session, &line).into_iter().collect(),
+            };
+            over.into_iter()
+                .try_for_each(|over| streamed(over, &mut take))?;
+            if is_piece(kind) {
+                continue;
+            }
+        } else if !kinds.iter().any(|wanted| wanted == kind) {
             continue;
         }
         let closes = SpanKind::is_close_kind(kind);
@@ -74,9 +100,12 @@ pub fn texts<E: From<io::Error>>(
                         if !seen.insert(sha256.to_owned()) {
                             continue;
                         }
-                        // A blob that isn't there (any more) has nothing to be found in.
-                        let Ok(text) = blob(session, sha256) else {
-                            continue;
+                        let text = match blob(session, sha256) {
+                            Ok(text) => text,
+                            Err(error) => {
+                                unsearched.lost.push(error);
+                                continue;
+                            }
                         };
                         Text {
                             line: &line,
@@ -90,7 +119,27 @@ pub fn texts<E: From<io::Error>>(
             }
         }
     }
-    Ok(damages)
+    pieces
+        .rest()
+        .into_iter()
+        .try_for_each(|rest| streamed(rest, &mut take))?;
+    Ok(unsearched)
+}
+
+/// The text of a message that was never told whole.
+fn streamed<E>(
+    streamed: Streamed,
+    take: &mut impl FnMut(Text<'_>) -> Result<(), E>,
+) -> Result<(), E> {
+    match RawLine::parse(&streamed.first) {
+        Ok(line) => take(Text {
+            line: &line,
+            field: "text".to_owned(),
+            text: Cow::Owned(streamed.text),
+            blob: None,
+        }),
+        Err(_) => Ok(()),
+    }
 }
 
 #[derive(Debug, PartialEq)]

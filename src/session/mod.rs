@@ -17,6 +17,7 @@ mod find;
 mod glance;
 mod grep;
 mod node;
+mod pieces;
 mod retention;
 mod seek;
 mod standing;
@@ -26,7 +27,7 @@ mod summary;
 pub use chapters::{Chapter, Chapters, Digests};
 pub use family::{Family, families};
 pub use find::{FindId, IdOf};
-pub use grep::{Text, texts};
+pub use grep::{Text, Unsearched, texts};
 #[cfg(feature = "view")]
 pub(crate) use node::error_text;
 pub use node::{Node, NodeState};

@@ -16,6 +16,8 @@ const LINES: usize = 2;
 const LONG: usize = 64 * 1024;
 /// The column that says what a row is.
 const LABEL: usize = 10;
+/// How much of a line is shown at least, before how much is hidden.
+const SOME: usize = 8;
 
 /// Renders chapters.
 ///
@@ -183,7 +185,7 @@ impl<'a> Timeline<'a> {
         let gutter = format!("{gutter} ");
         let before = columns(&gutter) + indent.len() + LABEL + 1;
         // What stands below begins where the text does, and has the row's whole width.
-        let wide = self.style.width.saturating_sub(before).max(20);
+        let wide = self.style.width.saturating_sub(before).max(16);
         let address = node.address.to_string();
         let room = wide.saturating_sub(address.len() + 2);
         let blank = " ".repeat(before);
@@ -296,17 +298,35 @@ impl<'a> Timeline<'a> {
         if !self.style.full {
             lines.truncate(max);
         }
-        let more = match (&said.elsewhere, all - lines.len()) {
-            (Some(elsewhere), _) => elsewhere.clone(),
+        let hidden = (all - lines.len()) as u64;
+        if hidden > 0 && said.elsewhere.is_none() {
+            // Short lines one after the other say more than how many of them there are.
+            let joined = wrap(&text::line(said.text.trim_end()), room);
+            if joined.len() <= max {
+                return joined;
+            }
+        }
+        let more = match (&said.elsewhere, hidden) {
+            (Some(elsewhere), _) => {
+                let size = elsewhere.split(" in all").next();
+                [elsewhere.clone(), size.unwrap_or_default().to_owned()]
+            }
             (None, 0) => return lines,
-            (None, 1) => format!("+1 line, {} in all", size()),
-            (None, n) => format!("+{} lines, {} in all", text::thousands(n as u64), size()),
+            (None, n) => {
+                let more = format!("+{}", text::plural(n, "line"));
+                [format!("{more}, {} in all", size()), more]
+            }
+        };
+        let [long, short] = more;
+        let more = match columns(&long) + 1 + SOME <= room {
+            true => long,
+            false => short,
         };
         if let Some(last) = lines.last_mut() {
             let left = room.saturating_sub(columns(&more) + 1);
             let head = match columns(last) + 2 <= left {
                 true => format!("{last} …"),
-                false => format!("{}…", cut(last, left.max(8)).trim_end_matches('…')),
+                false => format!("{}…", cut(last, left.max(SOME)).trim_end_matches('…')),
             };
             *last = format!("{head} {}", self.style.dim(&more));
         }
@@ -326,8 +346,12 @@ impl<'a> Timeline<'a> {
 
     /// Where in the turn it lies, and how much of it it took.
     fn bar(&self, node: &Node, span: &Span) -> String {
-        let bar = (self.style.width / 10).clamp(6, 16);
-        if span.outside {
+        let bar = match self.style.width {
+            // What is said needs the columns more.
+            ..60 => 0,
+            width => (width / 10).clamp(6, 16),
+        };
+        if span.outside || bar == 0 {
             return " ".repeat(bar);
         }
         let whole = span.end.saturating_sub(span.start).max(1);

@@ -61,7 +61,7 @@ pub(super) fn title(chapter: &Chapter, start: u64, left: bool, style: &Style) ->
         }
         _ => vec![
             format!("{head}{}", rule(used)),
-            style.dim(&format!("        {split}")),
+            style.dim(&cut(&format!("        {split}"), style.width)),
         ],
     }
 }

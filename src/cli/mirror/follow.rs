@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
 
 use super::super::context::Failed;
+use super::super::interrupt;
 use crate::mirror::Growing;
 use crate::reader::Watch;
 use crate::session::Store;
@@ -20,6 +21,8 @@ pub(super) enum Next {
     All,
     /// These, whose living writers have written more that nobody else sends.
     Grown(Vec<PathBuf>),
+    /// None: an end was asked for.
+    Nothing,
 }
 
 pub(super) struct Follow {
@@ -61,7 +64,11 @@ impl Follow {
         let dir = store.root().join("writers");
         let real = dir.canonicalize().unwrap_or_else(|_| dir.clone());
         loop {
-            let told = self.watch.wait(Instant::now() + LOOK_EVERY, false);
+            let until = Instant::now() + LOOK_EVERY;
+            let told = self.watch.wait_unless(until, false, interrupt::asked);
+            if interrupt::asked() {
+                return Ok(Next::Nothing);
+            }
             let before = std::mem::replace(&mut self.changed, changed(&dir));
             let living = writers(store)?;
             let gone = |writer: &String| !living.contains(writer);
@@ -84,10 +91,10 @@ impl Follow {
                     return Ok(Next::All);
                 }
                 if told.all {
-                    std::thread::sleep(LOOK_EVERY);
+                    interrupt::sleep(LOOK_EVERY);
                     return Ok(Next::All);
                 }
-                std::thread::sleep(self.linger);
+                interrupt::sleep(self.linger);
             }
             self.writers.extend(living);
             // Without a writer nothing grows.

@@ -61,8 +61,6 @@ pub(crate) struct Tail {
 
 /// How long nothing has to come before looking whether the writers still live.
 const TICK: Duration = Duration::from_millis(400);
-/// How long Ctrl-C may go unnoticed.
-const STEP: Duration = Duration::from_millis(100);
 
 impl Tail {
     pub fn run(&self, context: &mut Context) -> Result<(), Failed> {
@@ -108,8 +106,8 @@ impl Tail {
             if interrupt::asked() {
                 return rows.settle(context);
             }
-            let Some(followed) = follower.next(STEP)? else {
-                quiet += STEP;
+            let Some(followed) = follower.next(interrupt::STEP)? else {
+                quiet += interrupt::STEP;
                 if quiet < TICK {
                     continue;
                 }

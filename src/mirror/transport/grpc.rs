@@ -23,7 +23,7 @@ use tonic::codegen::BoxFuture;
 use tonic::transport::{Channel, Endpoint};
 use tower_service::Service;
 
-use super::{Answer, MAX_ANSWER, chain, connector, read};
+use super::{Answer, MAX_ANSWER, NO_TLS, chain, connector, read};
 use crate::error::Error;
 use crate::mirror::config::{Compression, Resolved};
 use crate::mirror::otlp::ExportTraceServiceResponse;
@@ -222,7 +222,13 @@ impl Service<Request<Body>> for Checked {
             request.headers_mut().insert(name, value.clone());
         }
         Box::pin(async move {
-            let failed = |error: tonic::transport::Error| NoWord::Failed(chain(&error));
+            let failed = |error: tonic::transport::Error| {
+                let mut why = chain(&error);
+                if why.ends_with(NO_TLS) {
+                    why.push_str(", or OTEL_EXPORTER_OTLP_INSECURE=true if there is no scheme");
+                }
+                NoWord::Failed(why)
+            };
             poll_fn(|cx| channel.poll_ready(cx)).await.map_err(failed)?;
             let response = channel.call(request).await.map_err(failed)?;
             checked(response).await

@@ -11,6 +11,7 @@ mod http;
 mod tls;
 
 use std::error::Error as StdError;
+use std::io;
 use std::time::Duration;
 
 use ::http::{HeaderMap, StatusCode};
@@ -189,6 +190,9 @@ where
     }
 }
 
+/// What may be wrong with an address whose server answers a TLS handshake with something else.
+const NO_TLS: &str = "a server without TLS needs http:// in front of its address";
+
 /// An error and what is behind it, each said once.
 fn chain(error: &(dyn StdError + 'static)) -> String {
     let mut said = match error.downcast_ref::<tonic::Status>() {
@@ -196,13 +200,34 @@ fn chain(error: &(dyn StdError + 'static)) -> String {
         Some(status) => status.message().to_owned(),
         None => error.to_string(),
     };
+    let mut no_tls = speaks_no_tls(error);
     let mut source = error.source();
     while let Some(error) = source {
         let more = error.to_string();
         if !said.contains(&more) {
             said = format!("{said}: {more}");
         }
+        no_tls |= speaks_no_tls(error);
         source = error.source();
     }
+    if no_tls {
+        said = format!("{said}; {NO_TLS}");
+    }
     said
+}
+
+/// Whether a handshake failed as it does with a server that speaks no TLS: it answers in plain text, or
+/// hangs up.
+fn speaks_no_tls(error: &(dyn StdError + 'static)) -> bool {
+    let Some(error) = error.downcast_ref::<io::Error>() else {
+        return matches!(error.downcast_ref(), Some(rustls::Error::InvalidMessage(_)));
+    };
+    match error.get_ref() {
+        // What it wraps is not among its sources.
+        Some(inner) => {
+            let hung_up = error.kind() == io::ErrorKind::UnexpectedEof;
+            (hung_up && error.to_string().contains("tls handshake")) || speaks_no_tls(inner)
+        }
+        None => false,
+    }
 }

@@ -154,7 +154,7 @@ impl Index {
 
 impl Unsent {
     fn read(session: &Path, state: &State, seg: u32) -> io::Result<Self> {
-        let letters = state.letters(session, seg)?;
+        let letters = state.letters(session, seg)?.unresolved;
         // Of a request that was refused in part nobody said which.
         let refused = letters
             .into_iter()
