@@ -132,8 +132,8 @@ fn a_damaged_line_is_told_and_ends_with_3() {
     assert!(done.err.contains("trace.0001.jsonl"));
 }
 
-#[test]
-fn a_message_that_was_streamed_is_found_once_and_as_a_whole() {
+/// A message that came in pieces.
+fn streamed() -> Recording {
     let recording = Recording::new();
     recording.run(|| {
         let call = spans::model_call("anthropic", "sonnet").start();
@@ -143,6 +143,12 @@ fn a_message_that_was_streamed_is_found_once_and_as_a_whole() {
         }
         out.end();
     });
+    recording
+}
+
+#[test]
+fn a_message_that_was_streamed_is_found_once_and_as_a_whole() {
+    let recording = streamed();
     let kinds = |pattern: &str| {
         let done = run(recording.dir.path(), &["grep", pattern, "--json"]);
         let kinds = done
@@ -178,15 +184,7 @@ fn the_pieces_of_a_message_that_a_crash_cut_are_found_also_across_their_ends() {
 
 #[test]
 fn the_pieces_come_one_by_one_to_whom_asks_for_them() {
-    let recording = Recording::new();
-    recording.run(|| {
-        let call = spans::model_call("anthropic", "sonnet").start();
-        let mut out = call.stream("msg_1");
-        for piece in ["The gasket ", "is worn ", "and the valve is not. "] {
-            out.push(piece);
-        }
-        out.end();
-    });
+    let recording = streamed();
     let args = ["grep", "is", "--kind", "message_delta"];
     let done = run(recording.dir.path(), &args);
     assert!(done.lines().len() > 1, "{done:?}");

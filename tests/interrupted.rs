@@ -98,8 +98,8 @@ fn fields_named_like_an_interrupted_lines_own_members_do_not_disturb_it() {
     assert_eq!(closed.payload["custom.reason"], "mine");
 }
 
-#[test]
-fn a_recovered_session_is_recovered_once() {
+/// The trace as a process leaves it that dies in a run.
+fn with_an_open_run() -> TempDir {
     let recording = Recording::new();
     let next = tempfile::tempdir().unwrap();
     recording.run(|| {
@@ -109,6 +109,12 @@ fn a_recovered_session_is_recovered_once() {
             &next.path().join("sessions"),
         );
     });
+    next
+}
+
+#[test]
+fn a_recovered_session_is_recovered_once() {
+    let next = with_an_open_run();
     let recording = Recording::again(next);
     assert_eq!(recording.handle().session("s").recover(), 1);
     assert_eq!(recording.handle().session("s").recover(), 0);
@@ -221,15 +227,7 @@ fn an_interrupted_span_ends_when_its_writer_was_last_heard_of() {
 
 /// A session whose recovery failed when a run of it began, and what has to be removed for it to go well.
 fn not_recovered() -> (Recording, PathBuf) {
-    let recording = Recording::new();
-    let next = tempfile::tempdir().unwrap();
-    recording.run(|| {
-        let _run = spans::session_run("s", "planner").start().entered();
-        copy(
-            &recording.dir.path().join("sessions"),
-            &next.path().join("sessions"),
-        );
-    });
+    let next = with_an_open_run();
     let lock = next.path().join("sessions/s/lock");
     std::fs::create_dir(&lock).unwrap();
     let recording = Recording::again(next);
