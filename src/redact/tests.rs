@@ -7,6 +7,7 @@ use super::*;
 mod json;
 mod names;
 mod properties;
+mod streams;
 
 #[path = "../../tests/support/secrets.rs"]
 mod tables;
