@@ -80,6 +80,11 @@ fn texts() -> Vec<(String, String)> {
         format!("Here it is:\n{pem}\nKeep it safe, please."),
         secrets::core(&pem).to_owned(),
     ));
+    let putty = named("putty-key-3");
+    texts.push((
+        format!("Here it is:\n{putty}\nKeep it safe, please."),
+        secrets::core(&putty).to_owned(),
+    ));
     let own = |text: &str, secret: &str| (text.to_owned(), secret.to_owned());
     let correct = "hunter2-Correct";
     texts.extend([

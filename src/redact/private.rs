@@ -1,8 +1,8 @@
-//! Private keys of many lines: PEM blocks.
+//! Private keys of many lines: PEM blocks, and the private part of PuTTY's key files.
 
 use std::ops::Range;
 
-use super::bytes::{self, ALNUM, BASE64};
+use super::bytes::{self, ALNUM, ANY_HEX, BASE64, DIGIT};
 
 /// More than any real key takes: one of RSA with 16,384 bits is 13 KB of PEM, and twice that with
 /// a prefix to each line, as in a log. A block that goes on for longer is not waited for.
@@ -10,8 +10,15 @@ pub(super) const LONGEST_KEY: usize = 32 * 1024;
 
 const BEGIN: &[u8] = b"-----BEGIN ";
 const END: &[u8] = b"-----END ";
+/// The line before the private part of a PuTTY key file, and the one after it.
+pub(super) const LINES: &str = "Private-Lines: ";
+const MAC: &[u8] = b"Private-MAC: ";
 /// No line that ends a key is longer, a title with its dashes included.
 const LONGEST_TITLE: usize = 80;
+/// Shortest first line of a PuTTY key's private part. Real ones are 64 bytes long, or as long as
+/// the whole part is: 48 with ed25519.
+const SHORTEST_LINE: usize = 16;
+
 /// The private key block that starts at `at` with its five dashes.
 ///
 /// An END line is looked for up to the next BEGIN; without one, the block runs as far as lines
@@ -151,15 +158,48 @@ fn escaped_line_end(text: &[u8], at: usize, to: usize) -> Option<usize> {
     matches!(text.get(at), Some(b'n' | b'r')).then_some(at + 1)
 }
 
+/// The private part, and what vouches for it, of the PuTTY key file whose `Private-Lines: ` is at
+/// `at`. What stands before that is public.
+pub(super) fn putty_key(text: &[u8], at: usize) -> Option<Range<usize>> {
+    let rest = text.get(at..)?.strip_prefix(LINES.as_bytes())?;
+    let number = text.len() - rest.len();
+    let count = bytes::run_end(text, number, DIGIT, 4);
+    if count == number {
+        return None;
+    }
+    let mut body = count;
+    loop {
+        body = match text.get(body)? {
+            b'\n' | b'\r' | b' ' => body + 1,
+            b'\\' => escaped_line_end(text, body, text.len())?,
+            _ => break,
+        };
+    }
+    let first = bytes::run_end(text, body, BASE64, SHORTEST_LINE);
+    if body == count || first - body < SHORTEST_LINE {
+        return None;
+    }
+    let next =
+        memchr::memmem::find(&text[body..], LINES.as_bytes()).map_or(text.len(), |n| body + n);
+    if let Some(found) = memchr::memmem::find(&text[body..next], MAC) {
+        let mac = body + found + MAC.len();
+        return Some(body..bytes::run_end(text, mac, ANY_HEX, usize::MAX));
+    }
+    Some(body..key_lines(text, body, next))
+}
+
 /// Whether a key of many lines begins in `text`.
 pub(super) fn has_block(text: &[u8]) -> bool {
-    memchr::memmem::find(text, BEGIN).is_some()
+    [BEGIN, LINES.as_bytes()]
+        .iter()
+        .any(|mark| memchr::memmem::find(text, mark).is_some())
 }
 
 /// The blocks of a text as it arrives that have begun and not ended.
 #[derive(Debug, Default)]
 pub(super) struct Blocks {
     pem: Option<usize>,
+    putty: Option<usize>,
     /// Where the last PEM block ended.
     ended: Option<usize>,
 }
@@ -167,7 +207,7 @@ pub(super) struct Blocks {
 impl Blocks {
     /// Takes note of `text` from `seen` on. A mark may have begun before that.
     pub(super) fn advance(&mut self, text: &[u8], seen: usize) {
-        const LONGEST_MARK: usize = b"-----BEGIN".len();
+        const LONGEST_MARK: usize = LINES.len();
         let from = seen.saturating_sub(LONGEST_MARK - 1);
         // All marks have one, and most texts have none.
         if memchr::memchr(b'-', &text[from..]).is_none() {
@@ -183,11 +223,18 @@ impl Blocks {
             self.pem = self.pem.filter(|begun| *begun > end);
             self.ended = Some(end);
         }
+        self.putty = last(LINES.as_bytes()).or(self.putty);
+        if let Some(end) = last(MAC) {
+            self.putty = self.putty.filter(|begun| *begun > end);
+        }
     }
 
     /// The start of the first block in `text[from..]` that is still open and not too long.
     pub(super) fn open(&self, from: usize, len: usize) -> Option<usize> {
-        self.pem.filter(|at| *at >= from && len - at <= LONGEST_KEY)
+        let begun = [self.pem, self.putty].into_iter().flatten();
+        begun
+            .filter(|at| *at >= from && len - at <= LONGEST_KEY)
+            .min()
     }
 
     /// Whether a block ended in `text[from..]`.

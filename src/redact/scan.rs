@@ -84,6 +84,7 @@ enum Action {
     NameOnly,
     Mask,
     PrivateKey,
+    PuttyKey,
     Url,
     Bearer,
     Basic,
@@ -345,6 +346,17 @@ impl Redactor {
                         add(found, "private-key".into(), BY_RULE, (block.clone(), block));
                     }
                 }
+                Action::PuttyKey => {
+                    if let Some(secret) = private::putty_key(bytes, start) {
+                        names_done = names_done.max(secret.end);
+                        add(
+                            found,
+                            "putty-private-key".into(),
+                            BY_RULE,
+                            (start..secret.end, secret),
+                        );
+                    }
+                }
                 Action::Url => {
                     if let Some(place) = places::url_password(bytes, start)
                         && !value::meets_mask(bytes, &place.1)
@@ -491,6 +503,7 @@ fn literals(keys: &Keys) -> Literals<Action> {
         .chain([
             (mask::OPENING, Action::Mask),
             ("-----BEGIN ", Action::PrivateKey),
+            (private::LINES, Action::PuttyKey),
             ("://", Action::Url),
             ("bearer ", Action::Bearer),
             ("basic ", Action::Basic),

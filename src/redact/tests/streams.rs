@@ -107,6 +107,7 @@ fn tedious() -> Vec<(&'static str, usize, String)> {
         ("one all in one line", 8, begin() + &repeated(LINE, long)),
         ("one with spaces", 8, begin() + &key.replace('\n', " ")),
         ("one escaped", 8, begin() + &key.replace('\n', "\\n")),
+        ("one of PuTTY's", 8, format!("Private-Lines: 14\n{key}")),
         (
             "keys that begin",
             200,
