@@ -80,6 +80,11 @@ fn texts() -> Vec<(String, String)> {
         format!("Here it is:\n{pem}\nKeep it safe, please."),
         secrets::core(&pem).to_owned(),
     ));
+    let putty = named("putty-key-3");
+    texts.push((
+        format!("Here it is:\n{putty}\nKeep it safe, please."),
+        secrets::core(&putty).to_owned(),
+    ));
     let own = |text: &str, secret: &str| (text.to_owned(), secret.to_owned());
     let correct = "hunter2-Correct";
     texts.extend([
@@ -305,6 +310,106 @@ fn text_without_spaces_between_words_is_not_held_back_until_the_end() {
         streamed.chars().count() + 8 >= text.chars().count(),
         "{streamed}"
     );
+}
+
+/// A private key that has begun, with `length` bytes of it, and some bytes that its lines share.
+fn unfinished_key(length: usize) -> (String, String) {
+    let pem = named("private-key");
+    let lines: Vec<&str> = pem.lines().collect();
+    let body = format!("{}\n", lines[1]).repeat(length / 65 + 1);
+    (format!("{}\n{body}", lines[0]), lines[1][20..32].to_owned())
+}
+
+/// `text` in pieces of so many bytes.
+fn push_by(stream: &mut Stream, text: &str, size: usize) {
+    for piece in text.as_bytes().chunks(size) {
+        stream.push(std::str::from_utf8(piece).unwrap());
+    }
+}
+
+#[test]
+fn nothing_of_a_key_that_never_ends_reaches_the_disk() {
+    for length in [1000, 40_000, 150_000] {
+        let recording = Recording::new();
+        let call = call(&recording);
+        let (key, part) = unfinished_key(length);
+        let streams: Vec<Stream> = ["ended", "dropped", "left"]
+            .into_iter()
+            .map(|id| {
+                let mut stream = call.stream(id);
+                push_by(&mut stream, &format!("Here it is:\n{key}"), 16);
+                stream
+            })
+            .collect();
+        let mut input = call.stream_tool_input("c");
+        push_by(
+            &mut input,
+            &format!("{{\"file\":\"{}", key.replace('\n', "\\n")),
+            16,
+        );
+        for (stream, id) in streams.into_iter().zip(0..) {
+            match id {
+                0 => stream.end(),
+                1 => drop(stream),
+                _ => std::mem::forget(stream),
+            }
+        }
+        drop(input);
+        let trace = recording.trace();
+        assert_eq!(memchr::memmem::find(&trace.bytes(), part.as_bytes()), None);
+        let streamed = deltas(&trace);
+        for id in ["ended", "dropped"] {
+            let said = &streamed[id];
+            assert!(said.starts_with("Here it is:\n[masked rule=private-key bytes="));
+        }
+        assert_eq!(streamed["left"].contains("[masked"), length > 32 * 1024);
+        assert!(streamed["c"].starts_with("{\"file\":\"[masked rule=private-key bytes="));
+        assert!(recording.guard.health().masked >= 3);
+    }
+}
+
+#[test]
+fn what_follows_a_key_is_told_while_the_stream_goes_on() {
+    for length in [1000, 150_000] {
+        let recording = Recording::new();
+        let (key, part) = unfinished_key(length);
+        let end = key.lines().next().unwrap().replace("BEGIN", "END");
+        let mut stream = call(&recording).stream("m");
+        push_by(
+            &mut stream,
+            &format!("{key}{end}\nKeep it safe, please."),
+            16,
+        );
+        std::mem::forget(stream);
+        let trace = recording.trace();
+        assert_eq!(memchr::memmem::find(&trace.bytes(), part.as_bytes()), None);
+        let streamed = &deltas(&trace)["m"];
+        assert!(streamed.starts_with("[masked rule=private-key bytes="));
+        assert!(streamed.ends_with("]\nKeep "), "{streamed}");
+    }
+}
+
+#[test]
+fn a_megabyte_without_spaces_is_whole_but_for_the_secret_in_it() {
+    let recording = Recording::with(|builder| builder.inline_limit(4 << 20));
+    let (before, after) = ("0123456789abcdef.".repeat(31_000), "fedcba.".repeat(75_000));
+    let secret = named("github-classic");
+    let mut stream = call(&recording).stream("m");
+    push_by(&mut stream, &format!("{before}{secret}.{after}"), 100);
+    stream.end();
+    let trace = recording.trace();
+    assert_eq!(
+        memchr::memmem::find(&trace.bytes(), secret.as_bytes()),
+        None
+    );
+    let (streamed, messages) = (deltas(&trace), messages(&trace));
+    for said in [&*streamed["m"], messages["m"].text("content")] {
+        let (head, rest) = said.split_once("[masked rule=").unwrap();
+        let (_, tail) = rest.split_once(']').unwrap();
+        assert!(head == before && tail[1..] == after);
+    }
+    // It came as it was pushed, not all at the end.
+    assert!(trace.all("message_delta").len() > 16);
 }
 
 #[test]

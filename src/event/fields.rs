@@ -47,6 +47,11 @@ impl Cleaner<'_> {
             RawForm::Piece { from, to } => {
                 return redactor.write_piece(text, from..to, limits, store, out, tally);
             }
+            RawForm::Secret { rule } => {
+                let (rule, secret) = text.split_at(rule);
+                tally.masked += 1;
+                return write_string(&redactor.mask(rule, secret), out);
+            }
         };
         if !as_json
             || redactor

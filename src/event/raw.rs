@@ -22,6 +22,8 @@ pub(super) enum RawForm {
     Plain,
     /// This much of the text is to be written; the rest is there to see it by.
     Piece { from: usize, to: usize },
+    /// Part of a secret, after so many bytes that name the rule.
+    Secret { rule: usize },
 }
 
 #[derive(Clone, Debug)]
@@ -186,6 +188,15 @@ impl RawFields {
                 from: piece.start,
                 to: piece.end,
             }
+        });
+    }
+
+    /// A part of a secret that `rule` found.
+    pub fn secret(&mut self, key: &'static str, rule: &str, secret: &str) {
+        self.push(key, |buf| {
+            buf.push_str(rule);
+            buf.push_str(secret);
+            RawForm::Secret { rule: rule.len() }
         });
     }
 

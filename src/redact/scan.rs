@@ -1,8 +1,8 @@
 //! Finding every secret in a text.
 //!
-//! One pass looking for all literals and name stems says where a secret could be; only there does anything else run. Each check reads forward from its hit and stops at the first
-//! byte that does not fit, and a stretch once found is not searched for names again, so the whole
-//! stays linear.
+//! One pass looking for all literals and name stems says where a secret could be; only there does
+//! anything else run. Each check reads forward from its hit and stops at the first byte that does
+//! not fit, and a stretch once found is not searched for names again, so the whole stays linear.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -11,11 +11,13 @@ use regex::Regex;
 
 use super::assign;
 use super::config::{PatternError, Redaction};
+use super::counted::count;
 use super::keys::{Keys, NAME_ONLY_STEMS, STEMS};
 use super::literals::{self, Case, Hit, Hits, Literals};
 use super::mask::{self, MaskKey};
 use super::names::Names;
 use super::places::{self, PROGRAMS};
+use super::private;
 use super::shapes;
 use super::value;
 use super::vendors::SHAPES;
@@ -82,6 +84,7 @@ enum Action {
     NameOnly,
     Mask,
     PrivateKey,
+    PuttyKey,
     Url,
     Bearer,
     Basic,
@@ -172,6 +175,7 @@ impl Redactor {
     /// The first of `hits` in a text in which there may be a secret at all.
     #[inline]
     fn first_hit(&self, text: &str, hits: &mut Hits<'_, Action>) -> Option<Hit<Action>> {
+        count(text.len());
         if self.shapes && text.len() >= SHORTEST {
             hits.next()
         } else {
@@ -335,11 +339,22 @@ impl Redactor {
                 }
                 Action::PrivateKey => {
                     if start >= shapes_done
-                        && let Some(block) = shapes::private_key(bytes, start)
+                        && let Some(block) = private::private_key(bytes, start)
                     {
                         shapes_done = block.end;
                         names_done = names_done.max(block.end);
                         add(found, "private-key".into(), BY_RULE, (block.clone(), block));
+                    }
+                }
+                Action::PuttyKey => {
+                    if let Some(secret) = private::putty_key(bytes, start) {
+                        names_done = names_done.max(secret.end);
+                        add(
+                            found,
+                            "putty-private-key".into(),
+                            BY_RULE,
+                            (start..secret.end, secret),
+                        );
                     }
                 }
                 Action::Url => {
@@ -488,6 +503,7 @@ fn literals(keys: &Keys) -> Literals<Action> {
         .chain([
             (mask::OPENING, Action::Mask),
             ("-----BEGIN ", Action::PrivateKey),
+            (private::LINES, Action::PuttyKey),
             ("://", Action::Url),
             ("bearer ", Action::Bearer),
             ("basic ", Action::Basic),

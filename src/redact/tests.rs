@@ -7,6 +7,7 @@ use super::*;
 mod json;
 mod names;
 mod properties;
+mod streams;
 
 #[path = "../../tests/support/secrets.rs"]
 mod tables;
@@ -244,6 +245,35 @@ fn a_private_key_cut_off_is_masked_to_its_end() {
         "key: {dashes}BEGIN RSA PRIVATE KEY{dashes}\n{body}MIIEpAIB"
     ));
     assert!(!output.contains("MIIEpAIB"), "{output}");
+}
+
+#[test]
+fn of_a_putty_key_file_the_private_lines_and_their_mac_are_masked() {
+    let all = tables::secrets();
+    let file = |family: &str| {
+        &all.iter()
+            .find(|(name, _)| *name == family)
+            .expect("a row")
+            .1
+    };
+    for family in ["putty-key", "putty-key-3", "putty-key-escaped"] {
+        let file = file(family);
+        let (public, private) = file.split_once("Private-Lines: 2").expect("a private part");
+        let output = text(&format!("{file} and that is it"));
+        let (shown, mask) = output
+            .split_once("[masked rule=putty-private-key ")
+            .expect("a mask");
+        assert!(
+            shown.starts_with(public) && shown.contains("Private-Lines: 2"),
+            "{output}"
+        );
+        assert!(mask.ends_with("] and that is it"), "{output}");
+        // Cut off anywhere, what there is of it is masked.
+        for length in 24..private.len() {
+            let output = text(&format!("{public}Private-Lines: 2{}", &private[..length]));
+            assert!(!output.contains(&private[8..24]), "{output}");
+        }
+    }
 }
 
 #[test]

@@ -2,14 +2,16 @@
 
 use crate::event::RawFields;
 use crate::layer::Located;
-use crate::redact::context_start;
+use crate::redact::{Held, Piece, SeenAs};
 
 /// A message or a tool's input as it arrives.
 ///
 /// Each [`push`](Stream::push) writes what is safe to write: the last few words are held back
 /// until more comes, so that a secret split over two chunks is still masked. That is the one
-/// exception to "when the call returns, the kernel has it". [`end`](Stream::end) writes the rest
-/// and the whole message; dropped without it, the message ends `complete: false`.
+/// exception to "when the call returns, the kernel has it". More is held back of a private key that
+/// has begun, up to 32 KiB, and where there is no place to cut, up to 72 KiB; a secret longer than
+/// that is masked in parts as it comes. [`end`](Stream::end) writes the rest and the whole message;
+/// dropped without it, the message ends `complete: false`.
 ///
 /// ```
 /// use spanledger::{SpanExt, spans};
@@ -29,8 +31,8 @@ pub struct Stream {
     /// The line that the whole becomes, if it becomes one.
     whole: Option<&'static str>,
     text: String,
-    /// How much of `text` has been written as deltas.
-    written: usize,
+    /// What of `text` has not been written as deltas yet.
+    held: Held,
     part_index: Option<u64>,
 }
 
@@ -48,7 +50,7 @@ impl Stream {
             id: id.1.to_owned(),
             whole,
             text: String::new(),
-            written: 0,
+            held: Held::default(),
             part_index: None,
         }
     }
@@ -75,11 +77,10 @@ impl Stream {
 
     /// The next piece.
     pub fn push(&mut self, chunk: &str) {
-        let Some(located) = &self.located else { return };
-        self.text.push_str(chunk);
-        let core = located.recorder.ledger.core();
-        let safe = core.redactor.safe_end(&self.text, self.written);
-        self.write_delta(safe);
+        if self.located.is_some() {
+            self.text.push_str(chunk);
+            self.write_deltas(false);
+        }
     }
 
     /// The message is complete.
@@ -92,19 +93,23 @@ impl Stream {
         self.close(false, Some(reason));
     }
 
-    /// Writes what has not been written, up to `end`.
-    fn write_delta(&mut self, end: usize) {
+    /// Writes what may be written, or all if no more comes.
+    fn write_deltas(&mut self, last: bool) {
         let Some(located) = &self.located else { return };
-        if end == self.written {
-            return;
+        let redactor = &located.recorder.ledger.core().redactor;
+        while let Some(piece) = redactor.next_piece(&mut self.held, &self.text, last) {
+            let Piece { range, seen_as } = piece;
+            let mut fields = self.named();
+            fields.u64("offset", range.start as u64);
+            match seen_as {
+                SeenAs::Text { from } => {
+                    let piece = range.start - from..range.end - from;
+                    fields.piece("text", &self.text[from..], piece);
+                }
+                SeenAs::Secret(rule) => fields.secret("text", &rule, &self.text[range]),
+            }
+            located.recorder.event(&located.place, self.delta, fields);
         }
-        let from = context_start(&self.text, self.written);
-        let piece = self.written - from..end - from;
-        let mut fields = self.named();
-        fields.u64("offset", self.written as u64);
-        fields.piece("text", &self.text[from..], piece);
-        located.recorder.event(&located.place, self.delta, fields);
-        self.written = end;
     }
 
     fn named(&self) -> RawFields {
@@ -117,7 +122,7 @@ impl Stream {
     }
 
     fn close(&mut self, complete: bool, reason: Option<&str>) {
-        self.write_delta(self.text.len());
+        self.write_deltas(true);
         let Some(located) = self.located.take() else {
             return;
         };

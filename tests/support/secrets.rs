@@ -57,6 +57,24 @@ fn pem(kind: &str, line_end: &str) -> String {
     )
 }
 
+/// A PuTTY key file. Only its private lines are unlike those of any other secret here.
+fn putty(version: u8, mac: usize, line_end: &str) -> String {
+    let base64 = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let lines = |seed: u64| [noise(base64, 64, seed), noise(base64, 42, seed + 1) + "=="];
+    let (public, private) = (lines(71), lines(83));
+    [
+        &format!("{}-User-Key-File-{version}: ssh-rsa", "PuTTY"),
+        "Encryption: none",
+        "Comment: ann@example.com",
+        "Public-Lines: 2",
+        &public.join(line_end),
+        "Private-Lines: 2",
+        &private.join(line_end),
+        &format!("Private-MAC: {}", hex(mac)),
+    ]
+    .join(line_end)
+}
+
 /// A rule family and a secret of it. Secrets known only by their context carry it with them; see
 /// [`core`] for the part that must not be seen.
 #[rustfmt::skip]
@@ -155,6 +173,9 @@ fn more_secrets() -> Vec<(&'static str, String)> {
         ("private-key-ssh", pem("OPENSSH PRIVATE KEY", "\n")),
         ("private-key-pkcs8", pem("PRIVATE KEY", "\n")),
         ("private-key-escaped", pem("EC PRIVATE KEY", "\\n")),
+        ("putty-key", putty(2, 40, "\r\n")),
+        ("putty-key-3", putty(3, 64, "\n")),
+        ("putty-key-escaped", putty(3, 64, "\\n")),
         ("bearer-header", format!("{}{}", concat!("Authorization: ", "Bearer "), alnum(40))),
         ("basic-header", format!("{}{}", concat!("Authorization: ", "Basic "), alnum(24))),
         ("lone-bearer", format!("{}{}", concat!("Bea", "rer "), alnum(32))),
@@ -180,6 +201,10 @@ pub fn core(secret: &str) -> &str {
     let dashes = "-".repeat(5);
     if secret.starts_with(&dashes) {
         return &secret[40..200];
+    }
+    if let Some((_, private)) = secret.split_once("Private-Lines: 2") {
+        let line = private.trim_start_matches(['\r', '\n', '\\', 'n']);
+        return &line[..60];
     }
     let marks = [
         "PASSWORD=",
@@ -311,6 +336,9 @@ pub fn look_alikes() -> Vec<String> {
         "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==",
         "-----BEGIN CERTIFICATE-----\nMIIBszCCAVmgAwIBAgIUQ\n-----END CERTIFICATE-----",
         "-----BEGIN PUBLIC KEY-----\nMFkwEwYHKoZIzj0CAQYIKoZI\n-----END PUBLIC KEY-----",
+        "PuTTY-User-Key-File-3: ssh-ed25519\nEncryption: none\nComment: ann\nPublic-Lines: 2\nAAAAC3NzaC1lZDI1NTE5AAAAIHJCszOHaI9XyGLtjn22f0hO6VPMQDVtctkym6F1JH1\n",
+        "Private-Lines: 14 is how many lines follow, and Private-MAC: vouches for them",
+        "Private-Lines: 2\n(two lines of base64)\nPrivate-MAC: 40 digits",
         "pip install scikit-learn sk-learn-contrib-tools-and-extras",
         "let tokens = tokenizer.encode(text);",
         "token = parser.next_token()",

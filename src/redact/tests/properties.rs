@@ -19,6 +19,8 @@ fn pieces() -> impl Strategy<Value = String> {
         Just("[masked rule=".to_owned()),
         Just("-----BEGIN PRIVATE KEY-----".to_owned()),
         Just("-----END PRIVATE KEY-----".to_owned()),
+        Just("Private-Lines: 1\n".to_owned()),
+        Just("Private-MAC: 0123456789abcdef".to_owned()),
         Just(concat!("gh", "p_A1b2C3d4E5f6G7h8I9j0K1l2M3n4O5p6Q7r8").to_owned()),
         Just(concat!("AK", "IAIOSFODNN7EXAMPLQ").to_owned()),
         Just("wJalrXUtnFEMIbK7MDENGxbPxRfiCYEXAMPLEKEY".to_owned()),
