@@ -314,3 +314,22 @@ fn two_senders_never_share_a_root() {
     let error = impatient.run(&mut |_, _| {}).unwrap_err();
     assert!(error.to_string().contains("mirror.lock"), "{error}");
 }
+
+#[test]
+fn a_dead_letter_behind_a_torn_one_is_read() {
+    for torn in [
+        &b"{\"v\":1,\"ts\":\"20"[..],
+        b"{\"v\":1,\"reason\":\"\xe2\x82",
+    ] {
+        let root = recorded(0);
+        let store = Store::new(root.path());
+        let session = store.dir("ses_1");
+        std::fs::write(session.join("dead.0001.jsonl"), torn).unwrap();
+        let bad = || Reply::grpc(Code::InvalidArgument, "bad span");
+        let server = OtlpServer::scripted([bad(), bad()]);
+        let sent = pass(root.path(), &server);
+        assert_eq!((sent.spans, sent.dead), (1, 1));
+        let left = owed(&store, &session).unwrap();
+        assert_eq!((left.sent, left.dead_letters), (1, 1));
+    }
+}
