@@ -333,3 +333,19 @@ fn a_dead_letter_behind_a_torn_one_is_read() {
         assert_eq!((left.sent, left.dead_letters), (1, 1));
     }
 }
+
+#[test]
+fn a_server_may_say_at_length_why_it_refused_some() {
+    for protocol in [Protocol::Grpc, Protocol::HttpProtobuf] {
+        let root = recorded(2);
+        let server = OtlpServer::scripted([Reply::Partial {
+            rejected: 1,
+            message: "odd ".repeat(50_000),
+        }]);
+        let otlp = Otlp::new().endpoint(server.url()).protocol(protocol);
+        let to = Otlp::resolve(Some(otlp), |_| None).unwrap().unwrap();
+        let pass = Pass::new(root.path(), to).patience(Duration::ZERO);
+        let sent = pass.run(&mut |_, _| {}).unwrap();
+        assert_eq!((sent.spans, sent.dead, sent.stopped), (3, 1, None));
+    }
+}
