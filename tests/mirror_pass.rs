@@ -349,3 +349,21 @@ fn a_server_may_say_at_length_why_it_refused_some() {
         assert_eq!((sent.spans, sent.dead, sent.stopped), (3, 1, None));
     }
 }
+
+#[test]
+fn a_server_that_wants_to_be_asked_at_once_is_asked_ten_times_a_second_at_most() {
+    let root = recorded(0);
+    let at_once = Reply::Http {
+        status: 503,
+        headers: vec![("retry-after", "0".to_owned())],
+        body: "busy".into(),
+    };
+    let server = OtlpServer::scripted(std::iter::repeat_n(at_once, 1000));
+    let otlp = Otlp::new()
+        .endpoint(server.url())
+        .protocol(Protocol::HttpProtobuf);
+    let to = Otlp::resolve(Some(otlp), |_| None).unwrap().unwrap();
+    let pass = Pass::new(root.path(), to).patience(Duration::from_millis(500));
+    let sent = pass.run(&mut |_, _| {}).unwrap();
+    assert!((2..=6).contains(&sent.requests), "{}", sent.requests);
+}

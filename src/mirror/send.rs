@@ -35,8 +35,10 @@ use crate::session::Unreadable;
 
 const FIRST_WAIT: Duration = Duration::from_millis(200);
 const LAST_WAIT: Duration = Duration::from_secs(30);
-/// Longest time that a server's own word is taken for.
+/// Longest and shortest time that a server's own word is taken for: one that says "at once" to
+/// everybody would be asked without a pause.
 const LONGEST_WAIT: Duration = Duration::from_secs(300);
+const SHORTEST_WAIT: Duration = Duration::from_millis(100);
 /// How many spans are read before the request that is under way has its turn.
 const TURN: usize = 64;
 
@@ -382,7 +384,7 @@ impl<'a> Sender<'a> {
             };
             // Half of it is chance, so that those who failed together don't come back together.
             let jittered = wait / 2 + wait.mul_f64(fastrand::f64() / 2.0);
-            let pause = after.unwrap_or(jittered).min(LONGEST_WAIT);
+            let pause = after.unwrap_or(jittered).clamp(SHORTEST_WAIT, LONGEST_WAIT);
             let late = |most| started.elapsed() + pause > most;
             if began.stopping || self.patience.is_some_and(late) {
                 return verdict;
