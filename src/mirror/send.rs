@@ -95,6 +95,9 @@ pub(super) struct Sender<'a> {
     works: Works,
     batch: Batch<Tag>,
     under_way: Option<Flight<'a>>,
+    /// What became of a request could not be kept: nothing that was read behind it may pass before
+    /// it.
+    broken: bool,
     /// What was sent last, emptied: to give back a request's memory and ask for it again costs more
     /// than to fill it.
     spare: Option<Batch<Tag>>,
@@ -126,6 +129,7 @@ impl<'a> Sender<'a> {
             works: Works::default(),
             batch: empty(),
             under_way: None,
+            broken: false,
             spare: None,
             spare_request: Vec::new(),
             buf: Vec::new(),
@@ -306,6 +310,17 @@ impl<'a> Sender<'a> {
 
     /// Waits for the answer to what is under way, and does what it asks for.
     async fn land(&mut self) -> io::Result<()> {
+        let landed = self.take_answer().await;
+        self.broken |= landed.is_err();
+        landed
+    }
+
+    /// Whether everything that was read has to be let go, and read again.
+    pub fn is_broken(&self) -> bool {
+        self.broken
+    }
+
+    async fn take_answer(&mut self) -> io::Result<()> {
         let Some(flight) = self.under_way.take() else {
             return Ok(());
         };
@@ -360,6 +375,7 @@ impl<'a> Sender<'a> {
     pub fn abandon(&mut self) -> Vec<Of> {
         self.batch = empty();
         self.under_way = None;
+        self.broken = false;
         self.works.abandon()
     }
 

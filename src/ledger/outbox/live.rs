@@ -165,6 +165,14 @@ impl Outbox {
         std::mem::take(&mut *lock(&self.queue))
     }
 
+    /// Puts back what was taken and not looked at.
+    pub fn give_back(&self, lives: impl Iterator<Item = Arc<Live>>) {
+        let mut queue = lock(&self.queue);
+        if !self.over.load(Ordering::Relaxed) {
+            queue.extend(lives);
+        }
+    }
+
     /// Whose cursors are to be written.
     pub fn take_unsaved(&self) -> Vec<Arc<Live>> {
         std::mem::take(&mut *lock(&self.unsaved))
