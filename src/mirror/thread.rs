@@ -144,12 +144,12 @@ impl Thread {
 
     /// Waits for more, so that a request is worth its while.
     async fn linger(&self) {
-        let until = Instant::now() + self.to.linger;
+        let began = Instant::now();
+        let left = || self.to.linger.saturating_sub(began.elapsed());
         let outbox = &self.outbox;
         let enough = || ENOUGH.max(outbox.queued() * ENOUGH_EACH);
-        while !outbox.stopping() && outbox.waiting() < enough() && Instant::now() < until {
-            let tick = sleep_until((Instant::now() + TICK).min(until));
-            first(tick, outbox.stopped()).await;
+        while !outbox.stopping() && outbox.waiting() < enough() && !left().is_zero() {
+            first(sleep(TICK.min(left())), outbox.stopped()).await;
         }
     }
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::otlp_server::OtlpServer;
-use super::scene::{Sending, markers, to};
+use super::scene::{Sending, assert_mirrored, markers, to};
 
 #[test]
 fn a_segment_that_cannot_be_read_keeps_no_other_from_being_sent() {
@@ -32,4 +32,28 @@ fn what_others_left_and_cannot_be_read_keeps_no_own_span_from_being_sent() {
     agent.session("ses_1", 1);
     let mirror = agent.end().mirror.unwrap();
     assert_eq!((mirror.sent, mirror.owed_bytes), (2, 0));
+}
+
+#[test]
+fn a_shutdown_without_an_end_waits_until_all_is_sent() {
+    let root = tempfile::tempdir().unwrap();
+    let server = OtlpServer::start();
+    let otlp = to(&server.url());
+    let agent = Sending::with(root.path(), |b| {
+        b.otlp(otlp).shutdown_timeout(Duration::MAX)
+    });
+    agent.session("ses_1", 1);
+    let mirror = agent.end().mirror.unwrap();
+    assert_eq!((mirror.sent, mirror.owed_bytes), (2, 0));
+}
+
+#[test]
+fn who_waits_for_ever_for_more_sends_at_the_end() {
+    let root = tempfile::tempdir().unwrap();
+    let server = OtlpServer::start();
+    let otlp = to(&server.url()).linger(Duration::MAX);
+    let agent = Sending::with(root.path(), |builder| builder.otlp(otlp));
+    agent.session("ses_1", 1);
+    agent.end();
+    assert_mirrored(root.path(), &server.received());
 }
