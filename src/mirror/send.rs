@@ -222,7 +222,7 @@ impl<'a> Sender<'a> {
             let origin = match &last {
                 // Nearly every line is of the same one as the line before.
                 Some((seg, origin)) if *seg == opened => origin,
-                _ => &last.insert((opened, self.origins.of(&path, opened))).1,
+                _ => &last.insert((opened, self.origins.of(&path, opened)?)).1,
             };
             let Some(origin) = origin else {
                 self.sent.left_out += 1;

@@ -6,7 +6,9 @@ use spanledger::spans;
 
 use super::agent::Agent;
 use super::otlp_server::{OtlpServer, Received, Reply};
-use super::scene::{Sending, assert_mirrored, by_id, markers, spans_in, to, until, wait_for_spans};
+use super::scene::{
+    Sending, assert_mirrored, by_id, markers, spans_in, to, until, until_all_gone, wait_for_spans,
+};
 use super::support::Trace;
 
 fn agent(root: &std::path::Path, server: &OtlpServer) -> Agent {
@@ -285,4 +287,32 @@ fn servers_and_agents_that_die_again_and_again_lose_nothing() {
     received.extend(last.stop());
     assert_mirrored(root.path(), &received);
     assert_eq!(markers(root.path()), [""; 0]);
+}
+
+#[test]
+fn a_span_of_the_dead_whose_segment_cannot_be_read_now_is_sent_later() {
+    let root = tempfile::tempdir().unwrap();
+    let server = OtlpServer::start();
+    let mut victim = agent(root.path(), &server);
+    victim.tell(&["run r ses_1"]);
+    victim.kill();
+    let other = std::fs::File::create(root.path().join("mirror.lock")).unwrap();
+    other.lock().unwrap();
+    let otlp = to(&server.url()).protocol(spanledger::mirror::Protocol::HttpProtobuf);
+    let otlp = otlp.linger(std::time::Duration::from_secs(3600));
+    let second = Sending::with(root.path(), |b| b.otlp(otlp));
+    // Closes what the dead one left open.
+    second.session("ses_1", 0);
+    let first = root.path().join("sessions/ses_1/trace.0001.jsonl");
+    let aside = root.path().join("aside");
+    std::fs::rename(&first, &aside).unwrap();
+    std::fs::create_dir(&first).unwrap();
+    second.end();
+    other.unlock().unwrap();
+    until_all_gone(root.path());
+
+    std::fs::remove_dir(&first).unwrap();
+    std::fs::rename(&aside, &first).unwrap();
+    next(root.path(), &server);
+    assert_mirrored(root.path(), &server.received());
 }
