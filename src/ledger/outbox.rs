@@ -117,15 +117,20 @@ impl Core {
 
     /// The sender's view of a segment that this process begins.
     #[cfg(feature = "mirror")]
-    pub(super) fn live(&self, log: &Arc<SessionLog>, seg: u32, marker: &Path) -> Option<Arc<Live>> {
+    pub(super) fn live(
+        &self,
+        log: &Arc<SessionLog>,
+        segment: &Segment,
+        marker: &Path,
+    ) -> Option<Arc<Live>> {
         self.mirroring.as_ref()?.start.as_ref()?;
         self.start_mirror();
-        let live = Live::new(&self.outbox, log, seg, marker.to_owned());
+        let live = Live::new(&self.outbox, log, segment, marker.to_owned());
         Some(Arc::new(live))
     }
 
     #[cfg(not(feature = "mirror"))]
-    pub(super) fn live(&self, _: &Arc<SessionLog>, _: u32, _: &Path) -> Option<Arc<Live>> {
+    pub(super) fn live(&self, _: &Arc<SessionLog>, _: &Segment, _: &Path) -> Option<Arc<Live>> {
         None
     }
 }

@@ -42,6 +42,11 @@ impl Origins {
         segments.insert(seg, read.clone());
         Ok(read)
     }
+
+    /// Forgets a session: another may have its name by now.
+    pub fn forget(&mut self, session: &Path) {
+        self.known.remove(session);
+    }
 }
 
 /// The segment that opened the span.

@@ -24,7 +24,7 @@ use super::dead::{self, Part};
 use super::origin::Origin;
 use super::origins::{Origins, opened_seg};
 use super::race::first;
-use super::state::{Place, State};
+use super::state::{self, Place, State};
 use super::transport::{Answer, Transport};
 use super::work::{Of, Tag, Work, Works, unless_gone};
 use crate::event::SpanKind;
@@ -161,12 +161,15 @@ impl<'a> Sender<'a> {
             return Ok(());
         }
         let path = session.join(segment_name(seg));
+        let mut was = None;
         let (cursor, until) = match &of {
             Of::Live(live) => {
                 let (offset, ready, sent) = live.begin();
                 (Cursor { offset, sent }, ready)
             }
             Of::Other(_) => {
+                was = Some(state::identity(session, seg)?);
+                self.origins.forget(session);
                 let (cursor, size) = self.state.cursor(session, seg)?;
                 if cursor.offset < size {
                     // Nobody knows whether the disk has what its writer wrote last.
@@ -182,12 +185,17 @@ impl<'a> Sender<'a> {
             )?),
             false => None,
         };
+        if let (Of::Live(live), Some(reader)) = (&of, &reader)
+            && !live.is(&reader.metadata()?)
+        {
+            return Err(io::ErrorKind::NotFound.into());
+        }
         let place = match &of {
             Of::Live(_) => Place::beside(session),
             Of::Other(_) => self.state.place(session, seg)?,
         };
-        let work = Work::new(place, seg, of, cursor);
-        let number = self.works.begin(work);
+        let was = was.map(|identity| (session.to_owned(), identity));
+        let number = self.works.begin(Work::new(place, seg, of, was, cursor));
         let read_to = match reader {
             Some(mut reader) => {
                 let read = self.read(&mut reader, number, cursor.offset, until).await;
@@ -462,7 +470,7 @@ impl<'a> Sender<'a> {
             let here = refused.min(count);
             refused -= here;
             if rejected > 0
-                && let Some(work) = self.works.get(first.work)
+                && let Some(work) = self.works.get(first.work).filter(|work| work.is_there())
             {
                 let part = Part { rejected, of, here };
                 let noted = dead::rejected(&work.place, first.at, until.at, part, why);
@@ -477,7 +485,7 @@ impl<'a> Sender<'a> {
     /// Notes a span that no server will take, and passes it by.
     fn refused(&mut self, batch: &Batch<Tag>, why: &str) -> io::Result<()> {
         for (span, tag) in batch.spans() {
-            if let Some(work) = self.works.get(tag.work) {
+            if let Some(work) = self.works.get(tag.work).filter(|work| work.is_there()) {
                 unless_gone(dead::refused(&work.place, tag.at, &span.span_id, why))?;
             }
             self.works.pass(tag.work, 1, 0, tag.end)?;

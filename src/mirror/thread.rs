@@ -322,6 +322,9 @@ impl Thread {
 fn save(outbox: &Outbox) {
     for live in outbox.take_unsaved() {
         let (offset, sent) = live.place();
+        if !live.is_there() {
+            continue;
+        }
         let _ = Cursor { offset, sent }.write(&Place::beside(&live.session), live.seg);
     }
 }

@@ -2,8 +2,10 @@
 
 use std::time::Duration;
 
-use super::otlp_server::OtlpServer;
-use super::scene::{Sending, assert_mirrored, markers, to};
+use spanledger::{Outcome, SpanExt, spans};
+
+use super::otlp_server::{OtlpServer, Reply};
+use super::scene::{Sending, assert_mirrored, markers, to, until_all_gone, wait_for_spans};
 
 #[test]
 fn a_segment_that_cannot_be_read_keeps_no_other_from_being_sent() {
@@ -55,5 +57,39 @@ fn who_waits_for_ever_for_more_sends_at_the_end() {
     let agent = Sending::with(root.path(), |builder| builder.otlp(otlp));
     agent.session("ses_1", 1);
     agent.end();
+    assert_mirrored(root.path(), &server.received());
+}
+
+#[test]
+fn a_session_that_was_forgotten_is_owed_what_it_wrote_last() {
+    let root = tempfile::tempdir().unwrap();
+    let busy = Reply::Http {
+        status: 503,
+        headers: vec![("retry-after", "300".to_owned())],
+        body: "busy".into(),
+    };
+    // The first request is tried once more at the end, and the second never answered.
+    let server = OtlpServer::scripted([busy, Reply::Ok, Reply::Hang]);
+    let otlp = to(&server.url());
+    let agent = Sending::with(root.path(), |b| {
+        b.otlp(otlp).shutdown_timeout(Duration::from_secs(3))
+    });
+    agent.session("ses_1", 0);
+    server.wait_for(1);
+    agent.session("ses_1", 0);
+    // So many that the first one is forgotten.
+    agent.run(|| {
+        for n in 0..4100 {
+            let run = spans::session_run(format!("ses_more_{n}"), "planner").start();
+            run.finish(Outcome::Ok);
+        }
+    });
+    agent.end();
+    assert!(markers(root.path()).contains(&"ses_1.0001".to_owned()));
+    until_all_gone(root.path());
+
+    let next = Sending::to(root.path(), &server.url());
+    wait_for_spans(&server, 4102);
+    next.end();
     assert_mirrored(root.path(), &server.received());
 }

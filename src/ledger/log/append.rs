@@ -326,7 +326,7 @@ impl SessionLog {
                 if let Some(marker) = &segment.marker
                     && segment.policy.as_ref() == own
                 {
-                    segment.live = core.live(self, segment.number, marker);
+                    segment.live = core.live(self, &segment, marker);
                 }
                 if self.again {
                     state.counts_from.get_or_insert(segment.number);
