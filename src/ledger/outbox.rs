@@ -173,6 +173,7 @@ pub(crate) struct Live;
 #[cfg(not(feature = "mirror"))]
 impl Live {
     pub fn tell(self: &Arc<Self>, _: u64) {}
+    pub fn remove(&self) {}
 }
 
 #[cfg(feature = "mirror")]

@@ -3,9 +3,12 @@
 use std::time::Duration;
 
 use spanledger::{Outcome, SpanExt, spans};
+use tonic::Code;
 
 use super::otlp_server::{OtlpServer, Reply};
-use super::scene::{Sending, assert_mirrored, markers, to, until_all_gone, wait_for_spans};
+use super::scene::{
+    Sending, assert_mirrored, by_id, closed, markers, spans_in, to, until, until_all_gone,
+};
 
 #[test]
 fn a_segment_that_cannot_be_read_keeps_no_other_from_being_sent() {
@@ -85,11 +88,53 @@ fn a_session_that_was_forgotten_is_owed_what_it_wrote_last() {
         }
     });
     agent.end();
+    // By which the next start knows.
     assert!(markers(root.path()).contains(&"ses_1.0001".to_owned()));
+}
+
+#[test]
+fn what_a_server_refused_and_cannot_be_noted_is_sent_again() {
+    let root = tempfile::tempdir().unwrap();
+    let bad = || Reply::grpc(Code::InvalidArgument, "bad span");
+    // Refused together, and the first one alone.
+    let server = OtlpServer::scripted([bad(), bad()]);
+    let otlp = to(&server.url()).linger(Duration::from_secs(3600));
+    let agent = Sending::with(root.path(), |builder| builder.otlp(otlp));
+    agent.session("ses_1", 0);
+    agent.session("ses_2", 0);
+    let letters = root.path().join("sessions/ses_1/dead.0001.jsonl");
+    std::fs::create_dir(&letters).unwrap();
+    agent.end();
+    assert_eq!(markers(root.path()), ["ses_1.0001", "ses_2.0001"]);
     until_all_gone(root.path());
 
-    let next = Sending::to(root.path(), &server.url());
-    wait_for_spans(&server, 4102);
-    next.end();
-    assert_mirrored(root.path(), &server.received());
+    std::fs::remove_dir(&letters).unwrap();
+    Sending::to(root.path(), &server.url()).end();
+    assert_mirrored(root.path(), &server.received()[2..]);
+    assert_eq!(markers(root.path()), [""; 0]);
+}
+
+#[test]
+fn a_session_begun_again_by_its_own_agent_is_sent_once() {
+    let root = tempfile::tempdir().unwrap();
+    // An address that no other test can take meanwhile.
+    let server = OtlpServer::at("127.0.0.6:0".parse().unwrap(), []);
+    let (address, url) = (server.address(), server.url());
+    drop(server);
+    let agent = Sending::to(root.path(), &url);
+    agent.session("ses_1", 3);
+    until(|| agent.guard.health().mirror.unwrap().waiting_for.is_some());
+    agent.session("ses_1", 3);
+    std::fs::remove_dir_all(root.path().join("sessions/ses_1")).unwrap();
+    // So many that it notices.
+    agent.session("ses_1", 100);
+    let server = OtlpServer::at(address, []);
+    agent.end();
+    let received = server.received();
+    assert_eq!(spans_in(&received).len(), by_id(&received).len());
+    let sent = by_id(&received);
+    for id in closed(root.path()) {
+        assert!(sent.contains_key(&id), "{id}");
+    }
+    assert_eq!(markers(root.path()), [""; 0]);
 }

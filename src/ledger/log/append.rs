@@ -349,6 +349,9 @@ impl SessionLog {
         let Some(segment) = state.segment.take() else {
             return;
         };
+        if let Some(live) = &segment.live {
+            live.remove();
+        }
         let cause = format!("{} was removed", segment.path.display());
         // What its gap lines told of has to be told again, but is counted already.
         let missing = segment.events + segment.gaps;

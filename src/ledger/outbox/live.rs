@@ -22,6 +22,8 @@ pub(crate) struct Live {
     pub seg: u32,
     path: PathBuf,
     inode: (u64, u64),
+    /// It was removed, and its inode may be another's.
+    removed: AtomicBool,
     marker: PathBuf,
     log: Weak<SessionLog>,
     outbox: Arc<Outbox>,
@@ -47,6 +49,7 @@ impl Live {
             seg: segment.number,
             path: segment.path.clone(),
             inode: segment.inode,
+            removed: AtomicBool::new(false),
             marker,
             log: Arc::downgrade(log),
             outbox: Arc::clone(outbox),
@@ -108,7 +111,12 @@ impl Live {
     /// Whether this is its file: a session can be removed underneath, and another one begun
     /// under its name.
     pub fn is(&self, file: &Metadata) -> bool {
-        (file.dev(), file.ino()) == self.inode
+        !self.removed.load(Ordering::SeqCst) && (file.dev(), file.ino()) == self.inode
+    }
+
+    /// Says that its file was removed, before another one can be made.
+    pub fn remove(&self) {
+        self.removed.store(true, Ordering::SeqCst);
     }
 
     /// Whether its name is still its own; one that can't be looked at may well be.
