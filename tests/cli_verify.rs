@@ -7,8 +7,12 @@ mod cli;
 mod otlp_server;
 mod support;
 
+use std::time::Duration;
+
 use cli::{Done, run, spanledger};
 use otlp_server::{Authority, OtlpServer, Reply};
+use spanledger::mirror::Otlp;
+use spanledger::mirror::verify::{Backend, Verify};
 use spanledger::{Outcome, SpanExt, spans};
 use support::{Recording, Trace};
 use tempfile::TempDir;
@@ -233,4 +237,16 @@ fn on_a_terminal_it_says_how_many_traces_are_done() {
     verify.args(["verify", "--tempo", &server.url(), "--wait", "0s"]);
     let said = cli::said_to_terminal(&mut verify);
     assert!(said.contains("\r1 of 2 traces"), "{said:?}");
+}
+
+#[test]
+fn who_waits_for_ever_asks_again_while_spans_are_missing() {
+    let root = recorded();
+    let server = OtlpServer::scripted([says(200, "echo"), says(404, ""), says(500, "enough")]);
+    let at = Otlp::new().endpoint(server.url());
+    let tempo = Verify::connect(Backend::Tempo, at).unwrap();
+    let tempo = tempo.wait(Duration::MAX);
+    let asked = tempo.session(root.path().join("sessions/ses_1"), &mut |_, _| {});
+    assert!(asked.unwrap_err().to_string().contains("enough"));
+    assert_eq!(server.received().len(), 3);
 }

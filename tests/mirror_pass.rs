@@ -15,27 +15,30 @@ use spanledger::{Outcome, SpanExt, events, spans};
 use support::{Recording, Trace};
 use tonic::{Code, Status};
 use tonic_types::{ErrorDetails, StatusExt};
+use tracing_subscriber::layer::SubscriberExt;
 
 /// A session of a process that is gone: a run, a turn, some tools.
 fn recorded(tools: usize) -> tempfile::TempDir {
     let recording = Recording::new();
-    recording.run(|| {
-        let run = spans::session_run("ses_1", "planner").start();
-        let _run = run.enter();
-        let turn = spans::session_turn().start();
-        let _turn = turn.enter();
-        events::message_user("hello").emit();
-        for n in 0..tools {
-            let tool = spans::tool_call("bash", format!("call_{n}"))
-                .args("ls")
-                .start();
-            tool.record_result("a long enough result");
-            tool.finish(Outcome::Ok);
-        }
-        turn.finish(Outcome::Ok);
-        run.finish(Outcome::Ok);
-    });
+    recording.run(|| session(tools));
     recording.end()
+}
+
+fn session(tools: usize) {
+    let run = spans::session_run("ses_1", "planner").start();
+    let _run = run.enter();
+    let turn = spans::session_turn().start();
+    let _turn = turn.enter();
+    events::message_user("hello").emit();
+    for n in 0..tools {
+        let tool = spans::tool_call("bash", format!("call_{n}"))
+            .args("ls")
+            .start();
+        tool.record_result("a long enough result");
+        tool.finish(Outcome::Ok);
+    }
+    turn.finish(Outcome::Ok);
+    run.finish(Outcome::Ok);
 }
 
 fn pass(root: &Path, server: &OtlpServer) -> Sent {
@@ -43,6 +46,15 @@ fn pass(root: &Path, server: &OtlpServer) -> Sent {
     let to = Otlp::resolve(Some(otlp), |_| None).unwrap().unwrap();
     let pass = Pass::new(root, to).patience(Duration::ZERO);
     pass.run(&mut |_, _| {}).unwrap()
+}
+
+/// Replaces a session by another one of the same name, with so many tools.
+fn begun_again(root: &Path, tools: usize) {
+    std::fs::remove_dir_all(Store::new(root).dir("ses_1")).unwrap();
+    let (layer, guard) = spanledger::builder().root(root).build().unwrap();
+    let registry = tracing_subscriber::registry().with(layer);
+    tracing::subscriber::with_default(registry, || session(tools));
+    drop(guard);
 }
 
 /// The ids of all spans that were taken, in the order in which they came.
@@ -313,4 +325,81 @@ fn two_senders_never_share_a_root() {
     let impatient = Pass::new(root.path(), to).patience(Duration::ZERO);
     let error = impatient.run(&mut |_, _| {}).unwrap_err();
     assert!(error.to_string().contains("mirror.lock"), "{error}");
+}
+
+#[test]
+fn a_dead_letter_behind_a_torn_one_is_read() {
+    for torn in [
+        &b"{\"v\":1,\"ts\":\"20"[..],
+        b"{\"v\":1,\"reason\":\"\xe2\x82",
+    ] {
+        let root = recorded(0);
+        let store = Store::new(root.path());
+        let session = store.dir("ses_1");
+        std::fs::write(session.join("dead.0001.jsonl"), torn).unwrap();
+        let bad = || Reply::grpc(Code::InvalidArgument, "bad span");
+        let server = OtlpServer::scripted([bad(), bad()]);
+        let sent = pass(root.path(), &server);
+        assert_eq!((sent.spans, sent.dead), (1, 1));
+        let left = owed(&store, &session).unwrap();
+        assert_eq!((left.sent, left.dead_letters), (1, 1));
+    }
+}
+
+#[test]
+fn a_server_that_wants_to_be_asked_at_once_is_asked_ten_times_a_second_at_most() {
+    let root = recorded(0);
+    let at_once = Reply::Http {
+        status: 503,
+        headers: vec![("retry-after", "0".to_owned())],
+        body: "busy".into(),
+    };
+    let server = OtlpServer::scripted(std::iter::repeat_n(at_once, 1000));
+    let otlp = Otlp::new()
+        .endpoint(server.url())
+        .protocol(Protocol::HttpProtobuf);
+    let to = Otlp::resolve(Some(otlp), |_| None).unwrap().unwrap();
+    let pass = Pass::new(root.path(), to).patience(Duration::from_millis(500));
+    let sent = pass.run(&mut |_, _| {}).unwrap();
+    assert!((2..=6).contains(&sent.requests), "{}", sent.requests);
+}
+
+#[test]
+fn a_server_may_say_at_length_why_it_refused_some() {
+    for protocol in [Protocol::Grpc, Protocol::HttpProtobuf] {
+        let root = recorded(2);
+        let server = OtlpServer::scripted([Reply::Partial {
+            rejected: 1,
+            message: "odd ".repeat(50_000),
+        }]);
+        let otlp = Otlp::new().endpoint(server.url()).protocol(protocol);
+        let to = Otlp::resolve(Some(otlp), |_| None).unwrap().unwrap();
+        let pass = Pass::new(root.path(), to).patience(Duration::ZERO);
+        let sent = pass.run(&mut |_, _| {}).unwrap();
+        assert_eq!((sent.spans, sent.dead, sent.stopped), (3, 1, None));
+    }
+}
+
+#[test]
+fn what_became_of_a_session_says_nothing_of_one_that_took_its_name_meanwhile() {
+    let bad = || Reply::grpc(Code::InvalidArgument, "bad span");
+    for answer in [Reply::Ok, bad()] {
+        let root = recorded(2);
+        let server = OtlpServer::scripted([Reply::grpc(Code::Unavailable, "full"), answer, bad()]);
+        let otlp = Otlp::new().endpoint(server.url()).protocol(Protocol::Grpc);
+        let to = Otlp::resolve(Some(otlp), |_| None).unwrap().unwrap();
+        let mut waited = false;
+        let mut meanwhile = |_: &Sent, waiting: Option<&str>| {
+            if waiting.is_some() && !std::mem::replace(&mut waited, true) {
+                begun_again(root.path(), 20);
+            }
+        };
+        Pass::new(root.path(), to).run(&mut meanwhile).unwrap();
+
+        let store = Store::new(root.path());
+        assert_eq!(owed(&store, &store.dir("ses_1")).unwrap().dead_letters, 0);
+        let server = OtlpServer::start();
+        assert_eq!(pass(root.path(), &server).spans, 22);
+        assert_eq!(span_ids(&server), closed(root.path()));
+    }
 }

@@ -11,10 +11,17 @@ use std::fs::OpenOptions;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+#[cfg(feature = "mirror")]
+use std::time::Duration;
 
 use super::Core;
 use super::log::SessionLog;
 use super::root::{Root, make_dir, open_private};
+use super::segment::Segment;
+
+/// Longer than anybody waits, and no longer than a clock can tell.
+#[cfg(feature = "mirror")]
+const FOR_EVER: Duration = Duration::from_secs(30 * 365 * 24 * 3600);
 
 /// The directory of the markers.
 pub(crate) fn outbox_dir(root: &Root) -> PathBuf {
@@ -110,15 +117,20 @@ impl Core {
 
     /// The sender's view of a segment that this process begins.
     #[cfg(feature = "mirror")]
-    pub(super) fn live(&self, log: &Arc<SessionLog>, seg: u32, marker: &Path) -> Option<Arc<Live>> {
+    pub(super) fn live(
+        &self,
+        log: &Arc<SessionLog>,
+        segment: &Segment,
+        marker: &Path,
+    ) -> Option<Arc<Live>> {
         self.mirroring.as_ref()?.start.as_ref()?;
         self.start_mirror();
-        let live = Live::new(&self.outbox, log, seg, marker.to_owned());
+        let live = Live::new(&self.outbox, log, segment, marker.to_owned());
         Some(Arc::new(live))
     }
 
     #[cfg(not(feature = "mirror"))]
-    pub(super) fn live(&self, _: &Arc<SessionLog>, _: u32, _: &Path) -> Option<Arc<Live>> {
+    pub(super) fn live(&self, _: &Arc<SessionLog>, _: &Segment, _: &Path) -> Option<Arc<Live>> {
         None
     }
 }
@@ -133,9 +145,9 @@ impl super::Ledger {
     }
 
     /// Sends what is there, for so long at most, and no more after that.
-    pub fn stop_sending(&self, within: std::time::Duration) {
+    pub fn stop_sending(&self, within: Duration) {
         let now = std::time::Instant::now();
-        let after = |time| now.checked_add(time).unwrap_or(now);
+        let after = |time: Duration| now + time.min(FOR_EVER);
         let deadline = after(within);
         let core = self.core();
         core.outbox.stop(deadline);
@@ -161,6 +173,7 @@ pub(crate) struct Live;
 #[cfg(not(feature = "mirror"))]
 impl Live {
     pub fn tell(self: &Arc<Self>, _: u64) {}
+    pub fn remove(&self) {}
 }
 
 #[cfg(feature = "mirror")]

@@ -52,7 +52,7 @@ pub(crate) struct Segment {
     /// Its sender's view of it, where this process is its sender.
     pub live: Option<Arc<Live>>,
     tail: Tail,
-    inode: (u64, u64),
+    pub inode: (u64, u64),
     /// Beyond this size the kernel kills the process (`RLIMIT_FSIZE`).
     max_size: u64,
     checked_at: u64,

@@ -3,8 +3,9 @@
 //! that it is resolved.
 
 use std::collections::HashMap;
-use std::fs::OpenOptions;
+use std::fs::{File, OpenOptions};
 use std::io::{self, BufRead, BufReader, Write};
+use std::os::unix::fs::FileExt;
 
 use serde_json::{Value, json};
 
@@ -65,9 +66,23 @@ fn append(place: &Place, seg: u32, mut note: Value) -> io::Result<()> {
     }
     place.write(
         &file_name(seg),
-        OpenOptions::new().append(true),
-        |mut file| file.write_all(format!("{note}\n").as_bytes()),
+        OpenOptions::new().read(true).append(true),
+        |mut file| {
+            // A full disk may have left a part of a note, which is none; this one is.
+            let start = if is_torn(&file)? { "\n" } else { "" };
+            file.write_all(format!("{start}{note}\n").as_bytes())
+        },
     )
+}
+
+/// Whether the last line of a file has no end.
+fn is_torn(file: &File) -> io::Result<bool> {
+    let Some(last) = file.metadata()?.len().checked_sub(1) else {
+        return Ok(false);
+    };
+    let mut byte = [0];
+    file.read_exact_at(&mut byte, last)?;
+    Ok(byte != *b"\n")
 }
 
 /// What was refused and not taken since.
@@ -170,8 +185,8 @@ fn notes(place: &Place, seg: u32) -> io::Result<Vec<Value>> {
         Err(error) => return Err(error),
     };
     let mut notes = Vec::new();
-    for line in BufReader::new(file).lines() {
-        let Ok(note) = serde_json::from_str::<Value>(&line?) else {
+    for line in BufReader::new(file).split(b'\n') {
+        let Ok(note) = serde_json::from_slice::<Value>(&line?) else {
             continue;
         };
         if note.get("segment").and_then(Value::as_str) == place.of.as_deref() {

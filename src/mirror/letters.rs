@@ -101,7 +101,7 @@ impl Sender<'_> {
                 continue;
             }
             let opened = opened_seg(&line);
-            let Some(origin) = self.origins.of(&path, opened) else {
+            let Some(origin) = self.origins.of(&path, opened)? else {
                 continue;
             };
             let (work, end) = (0, 0);

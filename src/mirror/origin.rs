@@ -1,6 +1,7 @@
 //! What the first line of a segment fixes for every span that was opened in it.
 
 use std::fmt;
+use std::io;
 use std::path::Path;
 
 use super::otlp::Resource;
@@ -125,14 +126,15 @@ impl Origin {
     }
 
     /// The origin that a segment's file begins with.
-    pub(super) fn of_segment(path: &Path) -> Option<Self> {
-        let mut reader = SegmentReader::open(path).ok()?;
-        loop {
+    pub(super) fn of_segment(path: &Path) -> io::Result<Option<Self>> {
+        let mut reader = SegmentReader::open(path)?;
+        while let Some(found) = reader.next()? {
             // Before it can stand only what is left of a first line that a full disk tore.
-            if let Found::Line(line) = reader.next().ok()?? {
-                return Self::parse(&line).ok();
+            if let Found::Line(line) = found {
+                return Ok(Self::parse(&line).ok());
             }
         }
+        Ok(None)
     }
 
     /// Who recorded; attributes sorted by their names.

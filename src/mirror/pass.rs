@@ -256,10 +256,11 @@ impl Pass {
             };
             // One that can't be read must not keep the others from being sent. Anything else that
             // fails, a cursor that can't be kept above all, would be so for them, too.
-            match (found(sent), unreadable(dir)) {
-                (Ok(_), _) => {}
-                (Err(_), Some(session)) => sender.sent.unreadable.push(session),
-                (Err(error), None) => return Err(failed(dir)(error)),
+            if let Err(error) = found(sent) {
+                match unreadable(dir).filter(|_| !sender.is_broken()) {
+                    Some(session) => sender.sent.unreadable.push(session),
+                    None => return Err(failed(dir)(error)),
+                }
             }
         }
         sender.flush().await.map_err(failed(root.path()))

@@ -24,7 +24,7 @@ use super::dead::{self, Part};
 use super::origin::Origin;
 use super::origins::{Origins, opened_seg};
 use super::race::first;
-use super::state::{Place, State};
+use super::state::{self, Place, State};
 use super::transport::{Answer, Transport};
 use super::work::{Of, Tag, Work, Works, unless_gone};
 use crate::event::SpanKind;
@@ -35,8 +35,10 @@ use crate::session::Unreadable;
 
 const FIRST_WAIT: Duration = Duration::from_millis(200);
 const LAST_WAIT: Duration = Duration::from_secs(30);
-/// Longest time that a server's own word is taken for.
+/// Longest and shortest time that a server's own word is taken for: one that says "at once" to
+/// everybody would be asked without a pause.
 const LONGEST_WAIT: Duration = Duration::from_secs(300);
+const SHORTEST_WAIT: Duration = Duration::from_millis(100);
 /// How many spans are read before the request that is under way has its turn.
 const TURN: usize = 64;
 
@@ -93,6 +95,9 @@ pub(super) struct Sender<'a> {
     works: Works,
     batch: Batch<Tag>,
     under_way: Option<Flight<'a>>,
+    /// What became of a request could not be kept: nothing that was read behind it may pass before
+    /// it.
+    broken: bool,
     /// What was sent last, emptied: to give back a request's memory and ask for it again costs more
     /// than to fill it.
     spare: Option<Batch<Tag>>,
@@ -124,6 +129,7 @@ impl<'a> Sender<'a> {
             works: Works::default(),
             batch: empty(),
             under_way: None,
+            broken: false,
             spare: None,
             spare_request: Vec::new(),
             buf: Vec::new(),
@@ -155,12 +161,15 @@ impl<'a> Sender<'a> {
             return Ok(());
         }
         let path = session.join(segment_name(seg));
+        let mut was = None;
         let (cursor, until) = match &of {
             Of::Live(live) => {
                 let (offset, ready, sent) = live.begin();
                 (Cursor { offset, sent }, ready)
             }
             Of::Other(_) => {
+                was = Some(state::identity(session, seg)?);
+                self.origins.forget(session);
                 let (cursor, size) = self.state.cursor(session, seg)?;
                 if cursor.offset < size {
                     // Nobody knows whether the disk has what its writer wrote last.
@@ -176,12 +185,17 @@ impl<'a> Sender<'a> {
             )?),
             false => None,
         };
+        if let (Of::Live(live), Some(reader)) = (&of, &reader)
+            && !live.is(&reader.metadata()?)
+        {
+            return Err(io::ErrorKind::NotFound.into());
+        }
         let place = match &of {
             Of::Live(_) => Place::beside(session),
             Of::Other(_) => self.state.place(session, seg)?,
         };
-        let work = Work::new(place, seg, of, cursor);
-        let number = self.works.begin(work);
+        let was = was.map(|identity| (session.to_owned(), identity));
+        let number = self.works.begin(Work::new(place, seg, of, was, cursor));
         let read_to = match reader {
             Some(mut reader) => {
                 let read = self.read(&mut reader, number, cursor.offset, until).await;
@@ -216,7 +230,7 @@ impl<'a> Sender<'a> {
             let origin = match &last {
                 // Nearly every line is of the same one as the line before.
                 Some((seg, origin)) if *seg == opened => origin,
-                _ => &last.insert((opened, self.origins.of(&path, opened))).1,
+                _ => &last.insert((opened, self.origins.of(&path, opened)?)).1,
             };
             let Some(origin) = origin else {
                 self.sent.left_out += 1;
@@ -304,6 +318,17 @@ impl<'a> Sender<'a> {
 
     /// Waits for the answer to what is under way, and does what it asks for.
     async fn land(&mut self) -> io::Result<()> {
+        let landed = self.take_answer().await;
+        self.broken |= landed.is_err();
+        landed
+    }
+
+    /// Whether everything that was read has to be let go, and read again.
+    pub fn is_broken(&self) -> bool {
+        self.broken
+    }
+
+    async fn take_answer(&mut self) -> io::Result<()> {
         let Some(flight) = self.under_way.take() else {
             return Ok(());
         };
@@ -358,6 +383,7 @@ impl<'a> Sender<'a> {
     pub fn abandon(&mut self) -> Vec<Of> {
         self.batch = empty();
         self.under_way = None;
+        self.broken = false;
         self.works.abandon()
     }
 
@@ -382,7 +408,7 @@ impl<'a> Sender<'a> {
             };
             // Half of it is chance, so that those who failed together don't come back together.
             let jittered = wait / 2 + wait.mul_f64(fastrand::f64() / 2.0);
-            let pause = after.unwrap_or(jittered).min(LONGEST_WAIT);
+            let pause = after.unwrap_or(jittered).clamp(SHORTEST_WAIT, LONGEST_WAIT);
             let late = |most| started.elapsed() + pause > most;
             if began.stopping || self.patience.is_some_and(late) {
                 return verdict;
@@ -444,7 +470,7 @@ impl<'a> Sender<'a> {
             let here = refused.min(count);
             refused -= here;
             if rejected > 0
-                && let Some(work) = self.works.get(first.work)
+                && let Some(work) = self.works.get(first.work).filter(|work| work.is_there())
             {
                 let part = Part { rejected, of, here };
                 let noted = dead::rejected(&work.place, first.at, until.at, part, why);
@@ -459,7 +485,7 @@ impl<'a> Sender<'a> {
     /// Notes a span that no server will take, and passes it by.
     fn refused(&mut self, batch: &Batch<Tag>, why: &str) -> io::Result<()> {
         for (span, tag) in batch.spans() {
-            if let Some(work) = self.works.get(tag.work) {
+            if let Some(work) = self.works.get(tag.work).filter(|work| work.is_there()) {
                 unless_gone(dead::refused(&work.place, tag.at, &span.span_id, why))?;
             }
             self.works.pass(tag.work, 1, 0, tag.end)?;

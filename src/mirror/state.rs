@@ -138,9 +138,7 @@ impl State {
         let Some(dir) = &self.dir else {
             return Ok(Place::beside(session));
         };
-        let first = first_line(&session.join(segment_name(seg)))?;
-        // One without a line has nothing that could be sent, so nothing is ever said of it.
-        let of = first.map_or_else(String::new, |line| hex_digest(&line)[..32].to_owned());
+        let of = identity(session, seg)?;
         let name = session.file_name().unwrap_or_default();
         Ok(Place {
             dir: dir.join("sessions").join(name),
@@ -173,6 +171,13 @@ impl State {
             false => dead::read(&beside, None, seg),
         }
     }
+}
+
+/// Which segment has this name now.
+pub(super) fn identity(session: &Path, seg: u32) -> io::Result<String> {
+    let first = first_line(&session.join(segment_name(seg)))?;
+    // One without a line has nothing that could be sent, so nothing is ever said of it.
+    Ok(first.map_or_else(String::new, |line| hex_digest(&line)[..32].to_owned()))
 }
 
 /// Where a path really leads, also one that isn't there yet.

@@ -18,7 +18,7 @@ use super::transport::Transport;
 use super::work::Of;
 use crate::event::random_bytes;
 use crate::ledger::{
-    self, Ledger, Nobody, Outbox, Root, Settings, left_open_in, marked, marker, segment_name,
+    self, Ledger, Live, Nobody, Outbox, Root, Settings, left_open_in, marked, marker, segment_name,
     unmark,
 };
 use crate::redact::{MaskKey, Redaction, Redactor};
@@ -144,58 +144,74 @@ impl Thread {
 
     /// Waits for more, so that a request is worth its while.
     async fn linger(&self) {
-        let until = Instant::now() + self.to.linger;
+        let began = Instant::now();
+        let left = || self.to.linger.saturating_sub(began.elapsed());
         let outbox = &self.outbox;
         let enough = || ENOUGH.max(outbox.queued() * ENOUGH_EACH);
-        while !outbox.stopping() && outbox.waiting() < enough() && Instant::now() < until {
-            let tick = sleep_until((Instant::now() + TICK).min(until));
-            first(tick, outbox.stopped()).await;
+        while !outbox.stopping() && outbox.waiting() < enough() && !left().is_zero() {
+            first(sleep(TICK.min(left())), outbox.stopped()).await;
         }
     }
 
-    /// Sends all that is there.
+    /// Sends all that is there. A segment that can't be read keeps no other from being sent.
     async fn round(&self, sender: &mut Sender<'_>, others_at: &mut Instant) -> io::Result<()> {
-        for live in self.outbox.take() {
-            let sent = sender
-                .segment(&live.session, live.seg, Of::Live(Arc::clone(&live)))
-                .await;
-            match sent {
-                // Removed, with all that it owed.
-                Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                    let (offset, ready, spans) = live.begin();
-                    live.pass(ready.max(offset), spans);
-                    live.settle()?;
-                }
-                Err(error) => {
-                    live.again();
-                    return Err(error);
-                }
-                Ok(()) => {}
+        let mut done = Ok(());
+        let mut lives = self.outbox.take().into_iter();
+        while let Some(live) = lives.next() {
+            if let Err(error) = self.own(&live, sender).await {
+                live.again();
+                done = done.and(Err(error));
+            }
+            if sender.is_broken() {
+                self.outbox.give_back(lives);
+                return done;
             }
         }
         // Held until the last of them is sent.
         let mut lock = None;
         if Instant::now() >= *others_at {
             *others_at = Instant::now() + OTHERS_EVERY;
-            lock = self.others(sender).await?;
+            done = done.and(self.others(sender, &mut lock).await);
+            if sender.is_broken() {
+                return done;
+            }
         }
         sender.flush().await?;
-        if lock.is_some() && sender.sent.stopped.is_none() {
+        if lock.is_some() && done.is_ok() && sender.sent.stopped.is_none() {
             self.outbox.others.store(0, Ordering::Relaxed);
         }
-        Ok(())
+        done
+    }
+
+    /// Reads a segment of this process, and sends where that fills a request.
+    async fn own(&self, live: &Arc<Live>, sender: &mut Sender<'_>) -> io::Result<()> {
+        let of = Of::Live(Arc::clone(live));
+        match sender.segment(&live.session, live.seg, of).await {
+            // Removed, with all that it owed.
+            Err(error) if error.kind() == io::ErrorKind::NotFound && !sender.is_broken() => {
+                let (offset, ready, spans) = live.begin();
+                live.pass(ready.max(offset), spans);
+                live.settle()
+            }
+            sent => sent,
+        }
     }
 
     /// Reads and sends what dead writers left, unless there is nothing or another process does.
-    /// What is held meanwhile.
-    async fn others(&self, sender: &mut Sender<'_>) -> io::Result<Option<MirrorLock>> {
+    /// What is held meanwhile goes to `lock`.
+    async fn others(
+        &self,
+        sender: &mut Sender<'_>,
+        lock: &mut Option<MirrorLock>,
+    ) -> io::Result<()> {
         let marked = marked(&self.root)?;
         if marked.is_empty() {
-            return Ok(None);
+            return Ok(());
         }
-        let Some(lock) = MirrorLock::take(&MirrorLock::path(self.root.path()))? else {
-            return Ok(None);
-        };
+        *lock = MirrorLock::take(&MirrorLock::path(self.root.path()))?;
+        if lock.is_none() {
+            return Ok(());
+        }
         self.count(&marked);
         if self.dead(&marked, sender).await? {
             // What was open is closed in segments that have come since. What was read before has to
@@ -204,7 +220,7 @@ impl Thread {
             let marked = ledger::marked(&self.root)?;
             self.dead(&marked, sender).await?;
         }
-        Ok(Some(lock))
+        Ok(())
     }
 
     /// Says in health how much it is, before anything of it is waited for.
@@ -237,11 +253,12 @@ impl Thread {
             let sent = self
                 .dead_of(&dir, segs, &mut sorter, &mut ledger, sender)
                 .await;
-            match (sent, unreadable(&dir)) {
-                (Ok(()), _) => {}
+            if let Err(error) = sent {
                 // The others are sent all the same.
-                (Err(_), Some(session)) => wait_for(&self.outbox, Some(&session.to_string())),
-                (Err(error), None) => return Err(error),
+                match unreadable(&dir).filter(|_| !sender.is_broken()) {
+                    Some(session) => wait_for(&self.outbox, Some(&session.to_string())),
+                    None => return Err(error),
+                }
             }
             if self.outbox.stopping() && sender.sent.stopped.is_some() {
                 return Ok(false);
@@ -305,6 +322,9 @@ impl Thread {
 fn save(outbox: &Outbox) {
     for live in outbox.take_unsaved() {
         let (offset, sent) = live.place();
+        if !live.is_there() {
+            continue;
+        }
         let _ = Cursor { offset, sent }.write(&Place::beside(&live.session), live.seg);
     }
 }

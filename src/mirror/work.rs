@@ -6,7 +6,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::cursor::Cursor;
-use super::state::Place;
+use super::others::found;
+use super::state::{self, Place};
 use crate::ledger::{Live, unmark};
 use crate::reader::Address;
 
@@ -35,6 +36,9 @@ pub(super) struct Work {
     pub place: Place,
     seg: u32,
     of: Of,
+    /// Another process's session and which segment of it was read: it may be removed, and begun
+    /// again under the same name, while a server is waited for.
+    was: Option<(PathBuf, String)>,
     cursor: Cursor,
     /// Spans of it that were read, and that no server has answered for.
     pending: u64,
@@ -43,14 +47,36 @@ pub(super) struct Work {
 }
 
 impl Work {
-    pub fn new(place: Place, seg: u32, of: Of, cursor: Cursor) -> Self {
+    pub fn new(
+        place: Place,
+        seg: u32,
+        of: Of,
+        was: Option<(PathBuf, String)>,
+        cursor: Cursor,
+    ) -> Self {
         Self {
             place,
             seg,
             of,
+            was,
             cursor,
             pending: 0,
             read_to: None,
+        }
+    }
+
+    /// Whether what is found under its name is still it.
+    pub fn is_there(&self) -> bool {
+        if let Of::Live(live) = &self.of {
+            return live.is_there();
+        }
+        let Some((session, identity)) = &self.was else {
+            return true;
+        };
+        // One that can't be read now may well be.
+        match found(state::identity(session, self.seg)) {
+            Ok(now) => now.as_ref() == Some(identity),
+            Err(_) => true,
         }
     }
 
@@ -62,6 +88,7 @@ impl Work {
                 live.pass(self.cursor.offset, self.cursor.sent);
                 Ok(())
             }
+            Of::Other(_) if !self.is_there() => Ok(()),
             Of::Other(_) => unless_gone(self.cursor.write(&self.place, self.seg)),
         }
     }
@@ -74,8 +101,8 @@ impl Work {
     fn end(&self) -> io::Result<()> {
         match &self.of {
             Of::Live(live) => live.settle(),
-            Of::Other(Some(marker)) => unmark(marker),
-            Of::Other(None) => Ok(()),
+            Of::Other(Some(marker)) if self.is_there() => unmark(marker),
+            Of::Other(_) => Ok(()),
         }
     }
 }

@@ -1,6 +1,8 @@
 //! One segment, line by line, from any offset, also while it grows.
 
 use std::fs::File;
+#[cfg(feature = "mirror")]
+use std::fs::Metadata;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
@@ -117,6 +119,11 @@ impl SegmentReader {
             next_seq: Some(1),
             damaged: 0,
         })
+    }
+
+    #[cfg(feature = "mirror")]
+    pub(crate) fn metadata(&self) -> io::Result<Metadata> {
+        self.file.metadata()
     }
 
     #[cfg(feature = "mirror")]

@@ -94,14 +94,14 @@ fn however_often_a_server_refuses_it_is_asked_again() {
         headers: vec![("retry-after", "0".to_owned())],
         body: Bytes::new(),
     };
-    let server = OtlpServer::scripted(std::iter::repeat_n(busy, 100));
+    let server = OtlpServer::scripted(std::iter::repeat_n(busy, 20));
     let agent = Sending::with(root.path(), |b| b.otlp(http(&server.url())));
     agent.session("ses_1", 0);
-    let received = server.wait_for(101);
+    let received = server.wait_for(21);
     assert!(received.iter().all(|one| one.raw == received[0].raw));
     let mirror = agent.end().mirror.unwrap();
     assert_eq!((mirror.sent, mirror.dead_letters), (1, 0));
-    assert_eq!(server.received().len(), 101);
+    assert_eq!(server.received().len(), 21);
 }
 
 #[test]

@@ -13,3 +13,4 @@ mod first_line;
 mod outbox;
 mod processes;
 mod sending;
+mod trouble;

@@ -6,7 +6,10 @@ use spanledger::spans;
 
 use super::agent::Agent;
 use super::otlp_server::{OtlpServer, Received, Reply};
-use super::scene::{Sending, assert_mirrored, by_id, markers, spans_in, to, until, wait_for_spans};
+use super::scene::{
+    Sending, assert_mirrored, by_id, closed, markers, spans_in, to, until, until_all_gone,
+    wait_for_spans,
+};
 use super::support::Trace;
 
 fn agent(root: &std::path::Path, server: &OtlpServer) -> Agent {
@@ -284,5 +287,91 @@ fn servers_and_agents_that_die_again_and_again_lose_nothing() {
     next(root.path(), &last);
     received.extend(last.stop());
     assert_mirrored(root.path(), &received);
+    assert_eq!(markers(root.path()), [""; 0]);
+}
+
+#[test]
+fn a_span_of_the_dead_whose_segment_cannot_be_read_now_is_sent_later() {
+    let root = tempfile::tempdir().unwrap();
+    let server = OtlpServer::start();
+    let mut victim = agent(root.path(), &server);
+    victim.tell(&["run r ses_1"]);
+    victim.kill();
+    let other = std::fs::File::create(root.path().join("mirror.lock")).unwrap();
+    other.lock().unwrap();
+    let otlp = to(&server.url()).protocol(spanledger::mirror::Protocol::HttpProtobuf);
+    let otlp = otlp.linger(std::time::Duration::from_secs(3600));
+    let second = Sending::with(root.path(), |b| b.otlp(otlp));
+    // Closes what the dead one left open.
+    second.session("ses_1", 0);
+    let first = root.path().join("sessions/ses_1/trace.0001.jsonl");
+    let aside = root.path().join("aside");
+    std::fs::rename(&first, &aside).unwrap();
+    std::fs::create_dir(&first).unwrap();
+    second.end();
+    other.unlock().unwrap();
+    until_all_gone(root.path());
+
+    std::fs::remove_dir(&first).unwrap();
+    std::fs::rename(&aside, &first).unwrap();
+    next(root.path(), &server);
+    assert_mirrored(root.path(), &server.received());
+}
+
+#[test]
+fn a_session_that_took_the_name_of_another_is_sent_as_its_own() {
+    let root = tempfile::tempdir().unwrap();
+    // An address that no other test can take meanwhile.
+    let server = OtlpServer::at("127.0.0.4:0".parse().unwrap(), []);
+    let (address, otlp) = (server.address(), format!("otlp={}", server.url()));
+    let to = to(&server.url()).protocol(spanledger::mirror::Protocol::HttpProtobuf);
+    drop(server);
+    let mut victim = Agent::with(root.path(), &[&otlp, "service=the-first"]);
+    victim.tell(&["run a ses_0"]);
+    victim.ask("work ses_1 1");
+    victim.kill();
+    let next = Sending::with(root.path(), |b| b.otlp(to));
+    until(|| next.guard.health().mirror.unwrap().waiting_for.is_some());
+    // What the first one left is read, and waits for the server.
+    std::fs::remove_dir_all(root.path().join("sessions/ses_1")).unwrap();
+    let mut victim = Agent::with(root.path(), &[&otlp, "service=the-second"]);
+    victim.ask("work ses_1 5");
+    victim.kill();
+    let server = OtlpServer::at(address, []);
+    next.end();
+    let received = server.received();
+    let sent = by_id(&received);
+    for id in closed(root.path()) {
+        assert!(sent.contains_key(&id), "{id}");
+    }
+    assert_eq!(services(&received), ["the-first", "the-second"]);
+    assert_eq!(markers(root.path()), [""; 0]);
+}
+
+#[test]
+fn a_session_removed_underneath_says_nothing_of_one_that_took_its_name() {
+    let root = tempfile::tempdir().unwrap();
+    // An address that no other test can take meanwhile.
+    let server = OtlpServer::at("127.0.0.5:0".parse().unwrap(), []);
+    let (address, otlp) = (server.address(), format!("otlp={}", server.url()));
+    let to = to(&server.url()).protocol(spanledger::mirror::Protocol::HttpProtobuf);
+    drop(server);
+    let agent = Sending::with(root.path(), |b| b.otlp(to.clone()));
+    agent.session("ses_1", 3);
+    until(|| agent.guard.health().mirror.unwrap().waiting_for.is_some());
+    std::fs::remove_dir_all(root.path().join("sessions/ses_1")).unwrap();
+    let mut victim = Agent::with(root.path(), &[&otlp, "service=the-second"]);
+    victim.ask("work ses_1 20");
+    victim.kill();
+    let server = OtlpServer::at(address, []);
+    agent.end();
+    assert_eq!(markers(root.path()), ["ses_1.0001"]);
+    until_all_gone(root.path());
+
+    Sending::with(root.path(), |b| b.otlp(to)).end();
+    let sent = by_id(&server.received());
+    for id in closed(root.path()) {
+        assert!(sent.contains_key(&id), "{id}");
+    }
     assert_eq!(markers(root.path()), [""; 0]);
 }

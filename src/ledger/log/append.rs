@@ -326,7 +326,7 @@ impl SessionLog {
                 if let Some(marker) = &segment.marker
                     && segment.policy.as_ref() == own
                 {
-                    segment.live = core.live(self, segment.number, marker);
+                    segment.live = core.live(self, &segment, marker);
                 }
                 if self.again {
                     state.counts_from.get_or_insert(segment.number);
@@ -349,6 +349,9 @@ impl SessionLog {
         let Some(segment) = state.segment.take() else {
             return;
         };
+        if let Some(live) = &segment.live {
+            live.remove();
+        }
         let cause = format!("{} was removed", segment.path.display());
         // What its gap lines told of has to be told again, but is counted already.
         let missing = segment.events + segment.gaps;

@@ -2,14 +2,12 @@
 
 #[cfg(feature = "mirror")]
 use std::io;
-#[cfg(feature = "mirror")]
-use std::path::Path;
 use std::sync::Arc;
 
 use super::super::Core;
 use super::super::clock::steady_ns;
 #[cfg(feature = "mirror")]
-use super::super::outbox;
+use super::super::outbox::Live;
 use super::super::recovery::{self, DeadSpan};
 use super::{About, LAST_BACKOFF_NS, SessionLog, State};
 
@@ -102,22 +100,20 @@ impl SessionLog {
     /// Takes the marker of a segment away that was sent up to `passed`, unless more of it is owed:
     /// a line that came since, or a span that is still open.
     #[cfg(feature = "mirror")]
-    pub fn settle(&self, seg: u32, passed: u64, marker: &Path) -> io::Result<()> {
+    pub fn settle(&self, live: &Live, passed: u64) -> io::Result<()> {
         let mut guard = self.lock();
         let state = &mut *guard;
         let open = !state.spans.is_empty() || !state.lost_closes.is_empty();
         match &mut state.segment {
-            Some(segment) if segment.number == seg => {
-                if open || segment.size != passed {
-                    return Ok(());
+            Some(segment) if segment.number == live.seg => {
+                if !open && segment.size == passed && live.unmark(passed)? {
+                    segment.marked = false;
                 }
-                outbox::unmark(marker)?;
-                segment.marked = false;
                 Ok(())
             }
             // It goes on in another, which has a marker of its own while something is open.
             Some(segment) if open && !segment.marked => Ok(()),
-            _ => outbox::unmark(marker),
+            _ => live.unmark(passed).map(drop),
         }
     }
 }

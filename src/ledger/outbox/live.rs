@@ -1,7 +1,9 @@
 //! The segments that this process writes and sends.
 
+use std::fs::Metadata;
 use std::future::poll_fn;
 use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
@@ -10,6 +12,7 @@ use std::time::Instant;
 
 use super::super::health::MirrorHealth;
 use super::super::log::SessionLog;
+use super::super::segment::Segment;
 
 /// A segment of this process, as its sender sees it.
 #[derive(Debug)]
@@ -17,6 +20,10 @@ pub(crate) struct Live {
     /// The session's directory.
     pub session: PathBuf,
     pub seg: u32,
+    path: PathBuf,
+    inode: (u64, u64),
+    /// It was removed, and its inode may be another's.
+    removed: AtomicBool,
     marker: PathBuf,
     log: Weak<SessionLog>,
     outbox: Arc<Outbox>,
@@ -31,10 +38,18 @@ pub(crate) struct Live {
 }
 
 impl Live {
-    pub fn new(outbox: &Arc<Outbox>, log: &Arc<SessionLog>, seg: u32, marker: PathBuf) -> Self {
+    pub fn new(
+        outbox: &Arc<Outbox>,
+        log: &Arc<SessionLog>,
+        segment: &Segment,
+        marker: PathBuf,
+    ) -> Self {
         Self {
             session: log.dir.clone(),
-            seg,
+            seg: segment.number,
+            path: segment.path.clone(),
+            inode: segment.inode,
+            removed: AtomicBool::new(false),
             marker,
             log: Arc::downgrade(log),
             outbox: Arc::clone(outbox),
@@ -93,14 +108,43 @@ impl Live {
         }
     }
 
+    /// Whether this is its file: a session can be removed underneath, and another one begun
+    /// under its name.
+    pub fn is(&self, file: &Metadata) -> bool {
+        !self.removed.load(Ordering::SeqCst) && (file.dev(), file.ino()) == self.inode
+    }
+
+    /// Says that its file was removed, before another one can be made.
+    pub fn remove(&self) {
+        self.removed.store(true, Ordering::SeqCst);
+    }
+
+    /// Whether its name is still its own; one that can't be looked at may well be.
+    pub fn is_there(&self) -> bool {
+        match self.path.metadata() {
+            Ok(file) => self.is(&file),
+            Err(error) => error.kind() != io::ErrorKind::NotFound,
+        }
+    }
+
     /// Takes its marker away if nothing of it is owed any more.
     pub fn settle(&self) -> io::Result<()> {
         let passed = self.passed.load(Ordering::Relaxed);
         match self.log.upgrade() {
-            Some(log) => log.settle(self.seg, passed, &self.marker),
-            // Nobody can write to it any more.
-            None => super::unmark(&self.marker),
+            Some(log) => log.settle(self, passed),
+            None => self.unmark(passed).map(drop),
         }
+    }
+
+    /// Takes its marker away where it was sent up to `passed`, unless it goes on behind that or the
+    /// marker is another's by now. Whether it is gone.
+    pub fn unmark(&self, passed: u64) -> io::Result<bool> {
+        match self.path.metadata() {
+            Ok(file) if !self.is(&file) || file.len() > passed => return Ok(false),
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        super::unmark(&self.marker).map(|()| true)
     }
 }
 
@@ -163,6 +207,14 @@ impl Outbox {
     /// What has something to send.
     pub fn take(&self) -> Vec<Arc<Live>> {
         std::mem::take(&mut *lock(&self.queue))
+    }
+
+    /// Puts back what was taken and not looked at.
+    pub fn give_back(&self, lives: impl Iterator<Item = Arc<Live>>) {
+        let mut queue = lock(&self.queue);
+        if !self.over.load(Ordering::Relaxed) {
+            queue.extend(lives);
+        }
     }
 
     /// Whose cursors are to be written.

@@ -33,9 +33,9 @@ use crate::error::Error;
 /// How we introduce ourselves.
 const USER_AGENT: &str = concat!("spanledger/", env!("CARGO_PKG_VERSION"));
 
-/// The most of an answer's body that is read. An OTLP answer has a few bytes; what is longer is a
-/// page of somebody else's.
-pub const MAX_ANSWER: usize = 64 * 1024;
+/// The most of an answer's body that is read. An OTLP answer has a few bytes, but for one whose server
+/// puts spans into its reasons; what is longer is a page of somebody else's.
+pub const MAX_ANSWER: usize = 1024 * 1024;
 
 /// A way to one endpoint. Connections are made when they are needed, kept, and made again.
 #[derive(Debug)]

@@ -129,11 +129,14 @@ impl Index {
             let opened = line.payload().get("opened_seg").and_then(|seg| seg.u64());
             let opened = opened.and_then(|seg| u32::try_from(seg).ok());
             let opened = opened.unwrap_or(place.seg);
-            let segments = &self.segments;
-            let origin = self.origins.entry(opened).or_insert_with(|| {
-                let (_, path) = segments.iter().find(|(seg, _)| *seg == opened)?;
-                Origin::of_segment(path).map(Arc::new)
-            });
+            let origin = match self.origins.entry(opened) {
+                Entry::Occupied(entry) => entry.into_mut(),
+                Entry::Vacant(entry) => {
+                    let found = self.segments.iter().find(|(seg, _)| *seg == opened);
+                    let read = found.map_or(Ok(None), |(_, path)| Origin::of_segment(path));
+                    entry.insert(read?.map(Arc::new))
+                }
+            };
             let span = origin
                 .as_ref()
                 .and_then(|origin| Some((Arc::clone(origin), map::span(origin, &line)?)));

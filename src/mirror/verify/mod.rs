@@ -128,7 +128,9 @@ pub struct Verify {
     backend: Backend,
     shown: String,
     cut_at: Option<usize>,
-    deadline: Instant,
+    /// When it was said how long spans that aren't there are waited for, and how long.
+    began: Instant,
+    longest: Duration,
     state: State,
     fetch: Fetch,
     runtime: Runtime,
@@ -174,7 +176,8 @@ impl Verify {
             backend,
             shown,
             cut_at: (backend == Backend::Tempo).then_some(TEMPO_CUTS_AT),
-            deadline: Instant::now(),
+            began: Instant::now(),
+            longest: Duration::ZERO,
             state: State::default(),
             fetch,
             runtime,
@@ -193,7 +196,7 @@ impl Verify {
     /// when it likes. By default not at all.
     #[must_use]
     pub fn wait(mut self, longest: Duration) -> Self {
-        self.deadline = Instant::now() + longest;
+        (self.began, self.longest) = (Instant::now(), longest);
         self
     }
 
@@ -261,7 +264,7 @@ impl Verify {
             let missing = findings
                 .iter()
                 .any(|f| matches!(f.what, What::Missing { .. }));
-            if !missing || Instant::now() + PAUSE > self.deadline {
+            if !missing || self.began.elapsed() + PAUSE > self.longest {
                 return Ok((findings, said));
             }
             std::thread::sleep(PAUSE);
