@@ -3,6 +3,7 @@
 
 #[path = "support/cli.rs"]
 mod cli;
+mod support;
 #[path = "support/written.rs"]
 mod written;
 
@@ -11,6 +12,9 @@ use std::path::{Path, PathBuf};
 
 use cli::run;
 use serde_json::{Value, json};
+use spanledger::session::{Retention, Store};
+use spanledger::spans;
+use support::Recording;
 use tempfile::tempdir;
 use written::{line, span, write};
 
@@ -315,4 +319,87 @@ fn a_dry_run_leaves_what_an_earlier_prune_left() {
     assert!(left.exists());
     prune(&[]);
     assert!(!left.exists());
+}
+
+#[test]
+fn a_turn_that_two_processes_tell_of_is_shown_by_the_one_that_opened_it() {
+    let root = tempdir().unwrap();
+    let said = |text: &str| {
+        let mut line = says("ses_1", "00:00:01", text);
+        line["turn"] = 1.into();
+        line
+    };
+    let opened = span("ses_1", "turn_start", 1, 0, json!({}));
+    write(root.path(), "ses_1", 1, &[opened, said("opened here")]);
+    write(root.path(), "ses_1", 2, &[said("heard of it")]);
+    let done = run(root.path(), &["show", "ses_1", "--turn", "1"]);
+    assert!(done.out.contains("opened here"), "{}", done.out);
+}
+
+#[test]
+fn pieces_and_damage_are_none_of_the_last_lines_that_were_asked_for() {
+    let root = tempdir().unwrap();
+    let piece = json!({"message_id": "m", "offset": 0, "text": "piece"});
+    let mut lines = ["one", "two", "three"]
+        .map(|text| says("ses_1", "00:00:01", text))
+        .to_vec();
+    lines.extend(vec![line("ses_1", "message_delta", piece); 5]);
+    let dir = write(root.path(), "ses_1", 1, &lines);
+    let path = dir.join("trace.0001.jsonl");
+    let whole = fs::read_to_string(&path).unwrap();
+    fs::write(&path, format!("{whole}no line\n")).unwrap();
+    let done = run(
+        root.path(),
+        &["tail", "ses_1", "-n", "2", "--no-follow", "--json"],
+    );
+    let said = done.objects();
+    let said: Vec<_> = said
+        .iter()
+        .filter_map(|o| o["payload"]["content"].as_str())
+        .collect();
+    assert_eq!(said, ["two", "three"], "{done:?}");
+}
+
+#[test]
+fn what_is_done_says_more_than_the_turn_it_is_done_in() {
+    let root = tempdir().unwrap();
+    let lines = [
+        at(
+            span("ses_1", "tool_call", 1, 0, json!({"tool_id": "bash"})),
+            "00:00:01",
+        ),
+        at(span("ses_1", "turn_start", 2, 0, json!({})), "00:00:02"),
+    ];
+    write(root.path(), "ses_1", 1, &lines);
+    let done = run(root.path(), &["show", "ses_1"]);
+    assert!(
+        done.out.contains("tool bash was open since 00:00:01"),
+        "{}",
+        done.out
+    );
+}
+
+#[test]
+fn no_limit_chooses_a_session_that_is_live() {
+    let recording = Recording::new();
+    recording.run(|| std::mem::forget(spans::session_run("ses_live", "watcher").start()));
+    let entries = Store::new(recording.dir.path()).list().unwrap();
+    assert_eq!(entries.len(), 1);
+    for retention in [
+        Retention {
+            keep: Some(0),
+            ..Retention::default()
+        },
+        Retention {
+            older_than: Some(0),
+            ..Retention::default()
+        },
+        Retention {
+            max_size: Some(0),
+            ..Retention::default()
+        },
+    ] {
+        let chosen = retention.over(&entries, &|_| 1, u64::MAX);
+        assert!(chosen.is_empty(), "{retention:?}");
+    }
 }
