@@ -49,7 +49,7 @@ impl Failed {
             }
             Self::Finding(message) if message.is_empty() => {}
             _ => {
-                let _ = writeln!(io::stderr(), "spanledger: {self}");
+                tell(&self.to_string());
             }
         }
         ExitCode::from(match self {
@@ -169,7 +169,7 @@ impl Context {
     ) -> Failed {
         let flushed = self.flush();
         if flushed.is_ok() && !(damages.is_empty() && unreadable.is_empty()) {
-            let _ = writeln!(io::stderr(), "spanledger: {message}");
+            tell(&message);
         }
         match flushed.and_then(|()| self.damaged_or_unreadable(damages, unreadable)) {
             Ok(()) => Failed::Usage(message),
@@ -201,11 +201,15 @@ impl Context {
         let Some(last) = all.pop() else {
             return Ok(());
         };
-        for text in all {
-            let _ = writeln!(io::stderr(), "spanledger: {text}");
-        }
+        all.iter().for_each(|text| tell(text));
         Err(Failed::Damaged(last))
     }
+}
+
+/// Says something on stderr. Names and ids in it come from a trace, too: none moves the terminal.
+pub(crate) fn tell(text: &str) {
+    let lines: Vec<_> = text.trim_end().split('\n').map(line).collect();
+    let _ = writeln!(io::stderr(), "spanledger: {}", lines.join("\n"));
 }
 
 /// A text as one word of a shell's.

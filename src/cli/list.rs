@@ -1,5 +1,6 @@
 //! `list`: the sessions there are.
 
+use std::collections::{HashMap, HashSet};
 use std::io;
 use std::path::Path;
 
@@ -8,7 +9,8 @@ use memchr::memmem;
 use serde_json::json;
 
 use super::context::{Context, Failed};
-use crate::reader::{Found, SessionReader};
+use crate::ledger::segments;
+use crate::reader::{Found, SegmentReader};
 use crate::session::{Entry, Survey};
 use crate::view;
 
@@ -122,8 +124,8 @@ impl List {
 
 /// Whether any message of a session is wanted.
 fn says(dir: &Path, wanted: impl Fn(&str) -> bool) -> io::Result<bool> {
-    let mut reader = SessionReader::open(dir)?;
-    for (_, segment) in reader.segments() {
+    for (_, path) in segments(dir)? {
+        let mut segment = SegmentReader::open(path)?;
         let message = |bytes: &[u8]| memmem::find(bytes, b",\"kind\":\"message_").is_some();
         while let Some(found) = segment.next_where(message)? {
             let Found::Line(line) = found else { continue };
@@ -136,32 +138,30 @@ fn says(dir: &Path, wanted: impl Fn(&str) -> bool) -> io::Result<bool> {
     Ok(false)
 }
 
-/// Parents before their subagents and branches.
+/// Parents before their subagents and branches. Each session comes once: of damaged ones that are
+/// each other's parents the newest stands on top.
 fn tree(entries: &[Entry]) -> Vec<(usize, &Entry)> {
-    fn below<'a>(
-        parent: &Entry,
-        depth: usize,
-        entries: &'a [Entry],
-        out: &mut Vec<(usize, &'a Entry)>,
-    ) {
-        // Deeper than this only in a circle.
-        if depth > 16 {
-            return;
-        }
-        for entry in entries
-            .iter()
-            .filter(|e| parent_of(e) == Some(&parent.summary.session_id))
-        {
-            out.push((depth, entry));
-            below(entry, depth + 1, entries, out);
+    let ids: HashSet<&String> = entries.iter().map(|e| &e.summary.session_id).collect();
+    let mut children: HashMap<&String, Vec<usize>> = HashMap::new();
+    let mut tops = Vec::new();
+    for (at, entry) in entries.iter().enumerate() {
+        match parent_of(entry).filter(|parent| ids.contains(parent)) {
+            Some(parent) => children.entry(parent).or_default().push(at),
+            None => tops.push(at),
         }
     }
-    let known = |id: &String| entries.iter().any(|entry| entry.summary.session_id == *id);
-    let mut out = Vec::new();
-    for entry in entries {
-        if parent_of(entry).is_none_or(|id| !known(id)) {
-            out.push((0, entry));
-            below(entry, 1, entries, &mut out);
+    let mut shown = vec![false; entries.len()];
+    let mut out = Vec::with_capacity(entries.len());
+    for top in tops.into_iter().chain(0..entries.len()) {
+        let mut next = vec![(0, top)];
+        while let Some((depth, at)) = next.pop() {
+            if !std::mem::replace(&mut shown[at], true) {
+                let entry = &entries[at];
+                out.push((depth, entry));
+                let below = children.get(&entry.summary.session_id);
+                let below = below.into_iter().flatten().rev();
+                next.extend(below.map(|child| (depth + 1, *child)));
+            }
         }
     }
     out

@@ -1,14 +1,14 @@
 //! `recover`: closes what dead processes left open.
 
 use std::collections::HashSet;
-use std::io::{self, Write};
+use std::io;
 use std::path::Path;
 
 use clap::Args;
 use serde_json::{Value, json};
 use tracing_subscriber::Registry;
 
-use super::context::{Context, Failed};
+use super::context::{Context, Failed, tell};
 use super::interrupt;
 use crate::ledger::{lock_file, segments, time_text};
 use crate::reader::{Found, SegmentReader};
@@ -111,9 +111,7 @@ impl Recover {
         if let Some(last) = failed.pop() {
             context.flush()?;
             let unreadable = unreadable.iter().map(ToString::to_string);
-            for text in unreadable.chain(failed) {
-                let _ = writeln!(io::stderr(), "spanledger: {}", line(&text));
-            }
+            unreadable.chain(failed).for_each(|text| tell(&text));
             return Err(Failed::Usage(last));
         }
         context.unreadable(&unreadable)

@@ -2,6 +2,7 @@
 
 mod json;
 
+use std::io;
 use std::path::Path;
 
 use clap::Args;
@@ -58,8 +59,8 @@ pub(crate) struct Show {
         "turn", "prompt", "tools", "permissions", "errors", "run", "since", "around", "recursive",
     ])]
     event: Option<Address>,
-    /// Show subagents inside the turn that started them; with --json their nodes follow the one that
-    /// started them, each subagent once, with its own session_id
+    /// Show subagents inside the turn that started them, each once; with --json their nodes follow
+    /// the one that started them, with their own session_id
     #[arg(long)]
     recursive: bool,
     /// Cut nothing
@@ -147,7 +148,9 @@ impl Show {
         if context.json {
             return json.print(context, &entry.summary.session_id, chapter);
         }
-        let nested = |id: &str, indent: usize| self.nested(context, style, id, indent);
+        json.begin(&entry.summary.session_id);
+        let begun = |id: &str| !json.begin(id);
+        let nested = |id: &str, indent: usize| nested(context, style, &begun, id, indent);
         let timeline = timeline(style, entry);
         let lines = if self.recursive {
             timeline.with_subagents(&nested).rows(chapter)
@@ -156,34 +159,6 @@ impl Show {
         };
         context.lines(title)?;
         context.lines(&lines)
-    }
-
-    /// The chapters of a subagent, as lines to stand under the row that started it.
-    fn nested(&self, context: &Context, style: &Style, id: &str, indent: usize) -> Vec<String> {
-        // Deeper than this the columns are gone.
-        if indent > 5 {
-            return Vec::new();
-        }
-        let mut inner = style.clone();
-        inner.width = style.width.saturating_sub(4).max(40);
-        let mut lines = Vec::new();
-        let deeper = |id: &str, _: usize| self.nested(context, &inner, id, indent + 1);
-        let dir = context.store.dir(id);
-        let read = context.store.glance(&dir).map_err(Failed::from);
-        let read = read.and_then(|entry| {
-            each_chapter(&dir, |chapter| {
-                let timeline = timeline(&inner, &entry).with_subagents(&deeper);
-                lines.extend(timeline.chapter(&chapter));
-                Ok(())
-            })
-        });
-        if let Err(failed) = read {
-            lines.push(style.red(&format!("can't be read: {failed}")));
-        }
-        lines
-            .into_iter()
-            .map(|line| format!("    {line}"))
-            .collect()
     }
 
     fn one_turn(&self, context: &mut Context, dir: &Path, turn: u32) -> Result<(), Failed> {
@@ -268,6 +243,39 @@ impl Show {
         }
         context.damaged(&damages)
     }
+}
+
+/// The chapters of a subagent, as lines to stand under the row that started it. Nothing of one that
+/// was `begun` before: one that is resumed is named again, and a damaged one may name itself.
+fn nested(
+    context: &Context,
+    style: &Style,
+    begun: &dyn Fn(&str) -> bool,
+    id: &str,
+    indent: usize,
+) -> Vec<String> {
+    // Deeper than this the columns are gone.
+    if indent > 5 || begun(id) {
+        return Vec::new();
+    }
+    let mut inner = style.clone();
+    inner.width = style.width.saturating_sub(4).max(40);
+    let mut lines = Vec::new();
+    let deeper = |id: &str, _: usize| nested(context, &inner, begun, id, indent + 1);
+    let dir = context.store.dir(id);
+    let read = context.store.glance(&dir).map_err(Failed::from);
+    let read = read.and_then(|entry| {
+        each_chapter(&dir, |chapter| {
+            let timeline = timeline(&inner, &entry).with_subagents(&deeper);
+            lines.extend(timeline.chapter(&chapter));
+            Ok(())
+        })
+    });
+    if let Err(failed) = read {
+        lines.push(style.red(&format!("can't be read: {failed}")));
+    }
+    let indented = lines.into_iter().map(|line| format!("    {line}"));
+    indented.collect()
 }
 
 fn timeline<'a>(style: &'a Style, entry: &Entry) -> Timeline<'a> {
@@ -386,7 +394,11 @@ fn keep_errors(chapter: &mut Chapter) {
 }
 
 fn show_event(context: &mut Context, dir: &Path, address: Address) -> Result<(), Failed> {
-    let Some(line) = session::line(dir, address)? else {
+    let line = session::line(dir, address).map_err(|error| match error.kind() {
+        io::ErrorKind::InvalidData => Failed::Damaged(error.to_string()),
+        _ => error.into(),
+    })?;
+    let Some(line) = line else {
         // It may be one of those that can't be read.
         let missing = format!("there is no line {address} in {}", dir.display());
         let damages = context.store.read(dir)?.damages;

@@ -1,12 +1,12 @@
 //! `status`: what is running, and how the traces are.
 
-use std::io::{self, Write};
+use std::io;
 use std::path::Path;
 
 use clap::Args;
 use serde_json::{Value, json};
 
-use super::context::{Context, Failed};
+use super::context::{Context, Failed, tell};
 use crate::Marks;
 use crate::ledger::{NotALine, segments, time_text};
 use crate::mirror::{Owed, owed_in};
@@ -97,7 +97,7 @@ impl Status {
                 // Cron waits for this one; the damage is told beside it.
                 match damaged {
                     Err(Failed::Damaged(damage)) => {
-                        let _ = writeln!(io::stderr(), "spanledger: {damage}");
+                        tell(&damage);
                     }
                     other => other?,
                 }

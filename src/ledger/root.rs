@@ -1,6 +1,6 @@
 //! Where things are on disk, and files that only their owner can read.
 
-use std::fs::{DirBuilder, File, OpenOptions};
+use std::fs::{DirBuilder, DirEntry, File, OpenOptions};
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
@@ -135,11 +135,31 @@ pub(crate) fn segments(session: &Path) -> io::Result<Vec<(u32, PathBuf)>> {
     for entry in std::fs::read_dir(session)? {
         let entry = entry?;
         if let Some(number) = entry.file_name().to_str().and_then(segment_number) {
+            is_no_pipe(&entry)?;
             found.push((number, entry.path()));
         }
     }
     found.sort_unstable();
     Ok(found)
+}
+
+/// Fails for what can't be opened without waiting for somebody at its other end, or without doing
+/// something to a device.
+fn is_no_pipe(entry: &DirEntry) -> io::Result<()> {
+    let kind = match entry.file_type()? {
+        kind if kind.is_symlink() => match entry.path().metadata() {
+            Ok(target) => target.file_type(),
+            // Whoever opens it says why that can't be done.
+            Err(_) => kind,
+        },
+        kind => kind,
+    };
+    if kind.is_file() || kind.is_dir() || kind.is_symlink() {
+        return Ok(());
+    }
+    let path = entry.path();
+    let why = format!("{}: not a file", path.display());
+    Err(io::Error::new(io::ErrorKind::InvalidData, why))
 }
 
 #[cfg(test)]

@@ -82,6 +82,8 @@ pub struct Follower {
     /// Being read.
     active: Vec<usize>,
     open_files: usize,
+    /// Why sessions can't be followed any more, not told yet.
+    failed: VecDeque<io::Error>,
 }
 
 #[derive(Debug)]
@@ -107,6 +109,7 @@ impl Follower {
             queue: VecDeque::new(),
             active: Vec::new(),
             open_files: 0,
+            failed: VecDeque::new(),
         }
     }
 
@@ -142,10 +145,8 @@ impl Follower {
         }
         let mut follower = Self::new_sessions(root)?;
         for dir in follower.dirs()? {
-            match follower.add(&dir, start.clone()) {
-                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-                added => added?,
-            }
+            let added = follower.add(&dir, start.clone());
+            follower.unless_it_failed(&dir, added);
         }
         Ok(follower)
     }
@@ -199,11 +200,17 @@ impl Follower {
     ///
     /// What is there already comes in the order it was written in, as far as the writers' clocks
     /// agree.
+    ///
+    /// An error that names a session's files is told once, and that session is followed no more;
+    /// the others are.
     pub fn next(&mut self, timeout: Duration) -> io::Result<Option<Followed<'_>>> {
         let deadline = Instant::now() + timeout;
         let mut looked = false;
         loop {
-            if let Some(index) = self.ready()? {
+            if let Some(error) = self.failed.pop_front() {
+                return Err(error);
+            }
+            if let Some(index) = self.ready() {
                 let Session { dir, reader, .. } = &mut self.followed[index];
                 let found = match reader {
                     Some(reader) => reader.next()?,
@@ -213,6 +220,9 @@ impl Follower {
                     session: dir,
                     found,
                 }));
+            }
+            if !self.failed.is_empty() {
+                continue;
             }
             let root_is_missing = matches!(self.sessions, Some((_, false)));
             match self.watch.wait(deadline, root_is_missing) {
@@ -241,48 +251,54 @@ impl Follower {
     }
 
     /// The session with the oldest line that waits.
-    fn ready(&mut self) -> io::Result<Option<usize>> {
+    fn ready(&mut self) -> Option<usize> {
         loop {
             while let Some(index) = self.queue.front().copied() {
                 if !self.active.is_empty() && self.open_files >= MAX_FILES {
                     break;
                 }
                 self.queue.pop_front();
-                if self.open(index)? {
+                if self.open(index) {
                     self.active.push(index);
                 }
             }
             let mut first: Option<(Vec<u8>, usize)> = None;
-            let mut drained = Vec::new();
+            let (mut drained, mut broken) = (Vec::new(), Vec::new());
             let only = self.active.len() == 1;
             for (at, index) in self.active.iter().enumerate() {
                 let Some(reader) = &mut self.followed[*index].reader else {
                     continue;
                 };
-                match reader.peek()? {
-                    None => drained.push(at),
-                    Some(_) if only => return Ok(Some(*index)),
-                    Some(ts) if first.as_ref().is_none_or(|(best, _)| ts < best.as_slice()) => {
+                match reader.peek() {
+                    Err(error) => broken.push((at, error)),
+                    Ok(None) => drained.push(at),
+                    Ok(Some(_)) if only => return Some(*index),
+                    Ok(Some(ts)) if first.as_ref().is_none_or(|(best, _)| ts < best.as_slice()) => {
                         first = Some((ts.to_owned(), *index));
                     }
-                    Some(_) => {}
+                    Ok(Some(_)) => {}
                 }
+            }
+            if let Some((at, error)) = broken.pop() {
+                let index = self.active.swap_remove(at);
+                self.give_up(index, error);
+                continue;
             }
             for at in drained.into_iter().rev() {
                 let index = self.active.swap_remove(at);
                 self.followed[index].busy = false;
             }
             if let Some((_, index)) = first {
-                return Ok(Some(index));
+                return Some(index);
             }
             if self.queue.is_empty() {
-                return Ok(None);
+                return None;
             }
         }
     }
 
     /// Opens a session's files where they were left, or looks for new ones. Whether it is there.
-    fn open(&mut self, index: usize) -> io::Result<bool> {
+    fn open(&mut self, index: usize) -> bool {
         if self.followed[index].reader.is_none() && self.open_files >= MAX_FILES {
             for session in self.followed.iter_mut().filter(|session| !session.busy) {
                 self.open_files -= session.close();
@@ -292,7 +308,7 @@ impl Follower {
         match session.open() {
             Ok(files) => {
                 self.open_files += files;
-                Ok(true)
+                true
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 // Removed as a whole. Should its name come back, that is a new session.
@@ -302,9 +318,12 @@ impl Follower {
                 let real = session.real.clone();
                 self.known.remove(&real);
                 self.watch.forget(&real);
-                Ok(false)
+                false
             }
-            Err(error) => Err(error),
+            Err(error) => {
+                self.give_up(index, error);
+                false
+            }
         }
     }
 
@@ -315,8 +334,8 @@ impl Follower {
         for path in dirty.paths {
             let parent = path.parent().and_then(|dir| self.known.get(dir));
             match (self.known.get(&path), parent) {
-                (Some(index), _) | (None, Some(index)) => self.changed(*index)?,
-                (None, None) => self.appeared(&path)?,
+                (Some(index), _) | (None, Some(index)) => self.changed(*index),
+                (None, None) => self.appeared(&path),
             }
         }
         Ok(())
@@ -327,44 +346,71 @@ impl Follower {
             *watched = self.watch.dir(sessions);
         }
         for dir in self.dirs()? {
-            self.appeared(&dir)?;
+            self.appeared(&dir);
         }
         for index in 0..self.followed.len() {
-            self.changed(index)?;
+            self.changed(index);
         }
         Ok(())
     }
 
-    fn changed(&mut self, index: usize) -> io::Result<()> {
+    fn changed(&mut self, index: usize) {
         // Not one of those that are followed?
         let Some(session) = self.followed.get_mut(index).filter(|s| !s.gone) else {
-            return Ok(());
+            return;
         };
         if !std::mem::replace(&mut session.busy, true) {
             self.queue.push_back(index);
-        } else if self.active.contains(&index) && !self.open(index)? {
+        } else if self.active.contains(&index) && !self.open(index) {
             self.active.retain(|active| *active != index);
         }
-        Ok(())
     }
 
     /// A directory that was not there before: a session, if new ones are followed.
-    fn appeared(&mut self, path: &Path) -> io::Result<()> {
+    fn appeared(&mut self, path: &Path) {
         let Some((sessions, _)) = &self.sessions else {
-            return Ok(());
+            return;
         };
         let Some(name) = path.file_name() else {
-            return Ok(());
+            return;
         };
         let dir = sessions.join(name);
         let known = |real: PathBuf| self.known.contains_key(&real);
         if !is_session(&dir) || dir.canonicalize().is_ok_and(known) {
-            return Ok(());
+            return;
         }
-        match self.add(&dir, Start::Beginning) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-            added => added,
+        let added = self.add(&dir, Start::Beginning);
+        self.unless_it_failed(&dir, added);
+    }
+
+    /// Whether somebody can still hear of a session here.
+    pub fn follows(&self, dir: impl AsRef<Path>) -> bool {
+        let mut followed = self.followed.iter();
+        followed.any(|session| session.dir == dir.as_ref() && !session.gone)
+    }
+
+    /// One that can't be followed keeps none of the others from it.
+    fn unless_it_failed(&mut self, dir: &Path, added: io::Result<()>) {
+        match added {
+            Ok(()) => {}
+            // Removed in between.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => {
+                if let Ok(real) = dir.canonicalize() {
+                    self.known.insert(real, usize::MAX);
+                }
+                self.failed.push_back(error);
+            }
         }
+    }
+
+    /// Lets go of a session whose files can't be read.
+    fn give_up(&mut self, index: usize, error: io::Error) {
+        let session = &mut self.followed[index];
+        self.open_files -= session.close();
+        session.gone = true;
+        session.busy = false;
+        self.failed.push_back(error);
     }
 }
 
@@ -376,12 +422,13 @@ impl Session {
             Some(reader) => opened = reader.refresh()?,
             None => {
                 let mut reader = SessionReader::open(&self.dir)?;
-                for (number, segment) in reader.segments() {
+                reader.each(|number, segment| {
                     if let Some(offset) = self.offsets.get(&number) {
                         segment.seek(line_start(segment.path(), *offset)?)?;
                     }
                     opened += 1;
-                }
+                    Ok(())
+                })?;
                 self.reader = Some(reader);
             }
         }

@@ -7,6 +7,10 @@ use super::about;
 use super::segment::{Found, SegmentReader};
 use crate::ledger::segments;
 
+/// Of a session with more segments than this, no more are open at once: each run of a session that
+/// goes on for years adds one.
+const MANY: usize = 64;
+
 /// Reads a session: its segments merged by (highest `ts` so far, segment, `seq`), never
 /// reordered within one.
 ///
@@ -65,6 +69,7 @@ impl SessionReader {
         let mut added = 0;
         for (number, path) in segments(&self.dir).map_err(about(&self.dir))? {
             if !self.streams.iter().any(|stream| stream.number == number) {
+                self.make_room();
                 self.streams.push(Stream {
                     number,
                     reader: SegmentReader::open(path)?,
@@ -86,11 +91,62 @@ impl SessionReader {
     fn wait(&mut self) -> io::Result<()> {
         let tried = |stream: &Stream| stream.dry && stream.waiting.is_none();
         let again = self.streams.iter().all(tried);
-        for stream in &mut self.streams {
-            stream.dry &= !again;
-            stream.wait()?;
+        for at in 0..self.streams.len() {
+            self.streams[at].dry &= !again;
+            if self.streams[at].is_wanting() {
+                if !self.streams[at].reader.is_open() {
+                    self.make_room();
+                }
+                self.streams[at].wait()?;
+            }
         }
         Ok(())
+    }
+
+    /// Closes what is open if that is too much for one more.
+    fn make_room(&mut self) {
+        let open = self.streams.iter().filter(|s| s.reader.is_open());
+        if self.streams.len() >= MANY && open.count() >= MANY {
+            self.streams.iter_mut().for_each(Stream::close);
+        }
+    }
+
+    /// Calls `with` for each segment's reader, with its number.
+    #[cfg_attr(not(feature = "follow"), allow(dead_code))]
+    pub(super) fn each(
+        &mut self,
+        mut with: impl FnMut(u32, &mut SegmentReader) -> io::Result<()>,
+    ) -> io::Result<()> {
+        for at in 0..self.streams.len() {
+            self.make_room();
+            let stream = &mut self.streams[at];
+            with(stream.number, &mut stream.reader)?;
+        }
+        Ok(())
+    }
+
+    /// The segment with the oldest line that waits, and that line is at hand.
+    fn oldest(&mut self) -> io::Result<Option<usize>> {
+        loop {
+            self.wait()?;
+            let waiting = self.streams.iter().enumerate();
+            let waiting = waiting.filter(|(_, s)| s.waiting.is_some());
+            let oldest =
+                waiting.min_by(|(_, a), (_, b)| (&a.high, a.number).cmp(&(&b.high, b.number)));
+            let Some((at, _)) = oldest else {
+                return Ok(None);
+            };
+            if self.streams[at].reader.is_open() {
+                return Ok(Some(at));
+            }
+            // It was let go of: found again, unless the file is another by now.
+            self.make_room();
+            self.streams[at].waiting = None;
+            self.streams[at].wait()?;
+            if self.streams[at].waiting.is_some() {
+                return Ok(Some(at));
+            }
+        }
     }
 
     /// When the next line was written, if one is there.
@@ -120,14 +176,7 @@ impl SessionReader {
             // One writer, by far the most sessions: nothing to compare.
             return self.streams[0].reader.next();
         }
-        self.wait()?;
-        let waiting = self
-            .streams
-            .iter()
-            .enumerate()
-            .filter(|(_, s)| s.waiting.is_some());
-        let next = waiting.min_by(|(_, a), (_, b)| (&a.high, a.number).cmp(&(&b.high, b.number)));
-        let Some((index, _)) = next else {
+        let Some(index) = self.oldest()? else {
             return Ok(None);
         };
         let stream = &mut self.streams[index];
@@ -139,11 +188,22 @@ impl SessionReader {
 }
 
 impl Stream {
-    /// Finds the next line, if none is waiting.
-    fn wait(&mut self) -> io::Result<()> {
-        if self.waiting.is_some() || self.dry {
-            return Ok(());
+    /// None is waiting, and one may be there.
+    fn is_wanting(&self) -> bool {
+        self.waiting.is_none() && !self.dry
+    }
+
+    /// Closes the file until it is its turn.
+    fn close(&mut self) {
+        match self.waiting {
+            // It would have to be passed over again.
+            Some(waiting) if waiting.skipped > 0 => {}
+            waiting => self.reader.close(waiting.map(|waiting| waiting.start)),
         }
+    }
+
+    /// Finds the next line.
+    fn wait(&mut self) -> io::Result<()> {
         let found = self.reader.line()?;
         self.dry = found.is_none();
         if let Some((start, end, skipped)) = found {

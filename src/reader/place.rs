@@ -6,7 +6,7 @@ use std::io::{self, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
 use super::address::Address;
-use super::segment::{Found, SegmentReader};
+use super::segment::{self, Found, SegmentReader};
 use crate::ledger::{kind_of, whole_lines};
 
 /// How far back the last lines are looked for.
@@ -14,21 +14,9 @@ const MAX_REACH: u64 = 256 << 20;
 
 /// Where the line begins that `offset` lies in: a writer may have been half-way through it.
 pub(super) fn line_start(path: &Path, offset: u64) -> io::Result<u64> {
-    let mut file = File::open(path)?;
-    let mut end = offset.min(file.metadata()?.len());
-    let mut piece = Vec::new();
-    while end > 0 {
-        // One byte tells, as a rule.
-        let len = if end == offset { 1 } else { end.min(1 << 16) };
-        piece.clear();
-        file.seek(SeekFrom::Start(end - len))?;
-        file.by_ref().take(len).read_to_end(&mut piece)?;
-        if let Some(newline) = memchr::memrchr(b'\n', &piece) {
-            return Ok(end - len + newline as u64 + 1);
-        }
-        end -= len;
-    }
-    Ok(0)
+    let file = File::open(path)?;
+    let size = file.metadata()?.len();
+    segment::line_start(&file, offset.min(size))
 }
 
 /// When a line was written, and where it begins.

@@ -80,7 +80,8 @@ impl std::fmt::Display for Damage {
 #[derive(Debug)]
 pub struct SegmentReader {
     path: PathBuf,
-    file: File,
+    /// None while it is closed for the sake of others: it is opened again where it was.
+    file: Option<File>,
     buf: Vec<u8>,
     /// What of `buf` has been handed out.
     taken: usize,
@@ -108,7 +109,7 @@ impl SegmentReader {
     pub(crate) fn open_into(path: impl AsRef<Path>, mut buf: Vec<u8>) -> io::Result<Self> {
         buf.clear();
         Ok(Self {
-            file: File::open(path.as_ref()).map_err(about(path.as_ref()))?,
+            file: Some(File::open(path.as_ref()).map_err(about(path.as_ref()))?),
             path: path.as_ref().to_owned(),
             buf,
             taken: 0,
@@ -138,12 +139,41 @@ impl SegmentReader {
         self.next_seq = (offset == 0).then_some(1);
         self.damaged = 0;
         let from = offset.saturating_sub(1);
-        self.offset = self.file.seek(SeekFrom::Start(from))?;
+        self.offset = from;
+        self.file()?.seek(SeekFrom::Start(from))?;
         if offset > 0 {
             // From the byte before: a newline there means that a line begins right here.
             self.line()?;
         }
         Ok(())
+    }
+
+    /// The file, at what has not been read yet.
+    fn file(&mut self) -> io::Result<&File> {
+        let file = match self.file.take() {
+            Some(file) => file,
+            None => {
+                let mut file = File::open(&self.path)?;
+                file.seek(SeekFrom::Start(self.offset + self.buf.len() as u64))?;
+                file
+            }
+        };
+        Ok(self.file.insert(file))
+    }
+
+    pub(super) fn is_open(&self) -> bool {
+        self.file.is_some()
+    }
+
+    /// Closes the file and lets go of what was read of it, to go on at `start` of that. Not within a
+    /// line that is passed over.
+    pub(super) fn close(&mut self, start: Option<usize>) {
+        if self.skipping == 0 {
+            self.offset += start.unwrap_or(self.taken) as u64;
+            self.buf = Vec::new();
+            (self.taken, self.searched) = (0, 0);
+            self.file = None;
+        }
     }
 
     /// The segment's file.
@@ -168,31 +198,25 @@ impl SegmentReader {
 
     /// What follows the last newline of the file, as damage: for a segment whose writer is gone.
     pub fn torn_tail(&self) -> io::Result<Option<Damage>> {
-        let size = self.file.metadata()?.len();
-        let mut reach = 1 << 16;
-        loop {
-            let from = size.saturating_sub(reach);
-            let mut file = &self.file;
-            file.seek(SeekFrom::Start(from))?;
-            let mut bytes = Vec::new();
-            file.take(reach).read_to_end(&mut bytes)?;
-            // The reader's own place in the file.
-            file.seek(SeekFrom::Start(self.offset + self.buf.len() as u64))?;
-            match memchr::memrchr(b'\n', &bytes) {
-                Some(at) if at + 1 == bytes.len() => return Ok(None),
-                None if bytes.is_empty() => return Ok(None),
-                None if from > 0 => reach *= 4,
-                found => {
-                    let offset = from + found.map_or(0, |at| at as u64 + 1);
-                    return Ok(Some(Damage {
-                        path: self.path.clone(),
-                        offset,
-                        bytes: size - offset,
-                        why: NotALine::Torn,
-                    }));
-                }
+        let opened;
+        let mut file = match &self.file {
+            Some(file) => file,
+            None => {
+                opened = File::open(&self.path).map_err(about(&self.path))?;
+                &opened
             }
-        }
+        };
+        let size = file.metadata()?.len();
+        let offset = line_start(file, size);
+        // The reader's own place in the file.
+        file.seek(SeekFrom::Start(self.offset + self.buf.len() as u64))?;
+        let offset = offset?;
+        Ok((offset < size).then(|| Damage {
+            path: self.path.clone(),
+            offset,
+            bytes: size - offset,
+            why: NotALine::Torn,
+        }))
     }
 
     /// The next line. `None`: no whole line is there now.
@@ -244,7 +268,7 @@ impl SegmentReader {
         &mut self,
         before: impl Fn(&RawLine<'_>) -> Option<bool>,
     ) -> io::Result<()> {
-        let (mut low, mut high) = (0, self.file.metadata()?.len());
+        let (mut low, mut high) = (0, self.file()?.metadata()?.len());
         while high - low > NEAR {
             let middle = low + (high - low) / 2;
             self.seek(middle)?;
@@ -331,12 +355,35 @@ impl SegmentReader {
             self.offset += self.taken as u64;
             self.searched -= self.taken;
             self.taken = 0;
-            let read = (&self.file).take(CHUNK as u64).read_to_end(&mut self.buf);
+            let mut buf = std::mem::take(&mut self.buf);
+            let read = self
+                .file()
+                .and_then(|file| file.take(CHUNK as u64).read_to_end(&mut buf));
+            self.buf = buf;
             if read.map_err(about(&self.path))? == 0 {
                 return Ok(None);
             }
         }
     }
+}
+
+/// Where the line begins that `offset` lies in: a writer may have been half-way through it. However
+/// long that is, a piece of it is held.
+pub(super) fn line_start(mut file: &File, offset: u64) -> io::Result<u64> {
+    let mut end = offset;
+    let mut piece = Vec::new();
+    while end > 0 {
+        // One byte tells, as a rule.
+        let len = if end == offset { 1 } else { end.min(1 << 16) };
+        piece.clear();
+        file.seek(SeekFrom::Start(end - len))?;
+        file.take(len).read_to_end(&mut piece)?;
+        if let Some(newline) = memchr::memrchr(b'\n', &piece) {
+            return Ok(end - len + newline as u64 + 1);
+        }
+        end -= len;
+    }
+    Ok(0)
 }
 
 /// The lines of one segment, parsed. See [`SegmentReader`] for one that parses nothing in vain.
@@ -388,7 +435,11 @@ impl Iterator for Segment {
                     }))
                 });
             }
-            Err(error) => return Some(Err(error)),
+            Err(error) => {
+                // The next try would fail alike: whoever passes over errors comes to an end.
+                self.done = true;
+                return Some(Err(error));
+            }
         };
         let offset = self.reader.line_offset;
         Some(Ok(match found {

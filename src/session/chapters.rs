@@ -9,6 +9,9 @@ use crate::reader::RawLine;
 /// What is between turns is handed out in pieces of about this many nodes.
 const OUTSIDE_NODES: usize = 4096;
 
+/// So many chapters wait for one that does not end. Two processes, or two turns at once, are a few.
+const WAITING: usize = 256;
+
 /// A turn, or what happened between two.
 #[derive(Clone, Debug, Default)]
 pub struct Chapter {
@@ -295,8 +298,10 @@ impl Chapters {
             let over = first.passed && first.open == 0;
             let later_turn_over = |chapter: &Chapter| chapter.turn.is_some() && chapter.passed;
             let outside = first.turn.is_none() && first.open == 0 && self.current.len() > 1;
-            let overtaken = self.current.iter().skip(1).any(later_turn_over);
-            if !(over || outside || (first.passed && overtaken)) {
+            let overtaken = first.passed && self.current.iter().skip(1).any(later_turn_over);
+            // Whatever would have closed it is lost, or late beyond measure.
+            let waited = self.current.len() > WAITING;
+            if !(over || outside || overtaken || waited) {
                 return;
             }
             if let Some(chapter) = self.current.pop_front()

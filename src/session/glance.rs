@@ -7,7 +7,7 @@ use std::path::Path;
 use super::store::tell;
 use super::summary::Summary;
 use crate::ledger::{NotALine, kind_of, whole_lines};
-use crate::reader::{Damage, RawLine};
+use crate::reader::{Damage, Found, RawLine, SegmentReader};
 
 /// A segment up to this size is read whole.
 const WHOLE: u64 = 64 * 1024;
@@ -17,6 +17,9 @@ const TAIL: u64 = 16 * 1024;
 const KIND_WITHIN: usize = 200;
 /// No head is longer, whatever it cuts.
 const LONGEST_HEAD: u64 = 1024 * 1024;
+
+/// What is longer is not held at once.
+const LONGEST_TAIL: u64 = 16 * 1024 * 1024;
 
 /// What the segments of a session say at their ends.
 #[derive(Default)]
@@ -59,6 +62,9 @@ impl Glance {
         let size = size.max(head);
         let mut reach = TAIL;
         loop {
+            if reach > LONGEST_TAIL && size > LONGEST_TAIL {
+                return self.read_through(path);
+            }
             let from = size.saturating_sub(reach).max(head);
             let mut tail = Vec::new();
             file.seek(SeekFrom::Start(from))?;
@@ -80,6 +86,18 @@ impl Glance {
             }
             reach *= 8;
         }
+    }
+
+    /// Takes a long segment in which nothing adds up, line by line: it is not held as a whole.
+    fn read_through(&mut self, path: &Path) -> io::Result<Option<Damage>> {
+        let mut reader = SegmentReader::open(path)?;
+        while let Some(found) = reader.next()? {
+            match found {
+                Found::Line(line) => self.summary.take(&line),
+                Found::Damaged(damage) => tell(damage, &mut self.damages),
+            }
+        }
+        reader.torn_tail()
     }
 
     /// Takes the whole lines of a piece of a segment. What follows the last newline.

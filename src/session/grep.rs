@@ -148,6 +148,9 @@ enum Leaf<'a> {
     Blob(&'a str),
 }
 
+/// As deep as `serde_json` goes.
+const DEEP: usize = 128;
+
 /// The texts and numbers inside a value, in order, without building it.
 struct Leaves<'a> {
     json: &'a str,
@@ -169,7 +172,8 @@ impl<'a> Leaves<'a> {
     }
 
     fn field(&self) -> String {
-        let keys: Vec<_> = self.path.iter().flatten().copied().collect();
+        // Of what lies deeper than anybody parses, where that begins.
+        let keys: Vec<_> = self.path.iter().take(DEEP).flatten().copied().collect();
         keys.join(".")
     }
 

@@ -1,5 +1,6 @@
 //! Text that was streamed, as one reads it: the whole message, or the pieces of one that has none.
 
+use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 
 use super::chapters::message_key;
@@ -16,9 +17,14 @@ pub(super) struct Streamed {
     pub text: String,
 }
 
-/// The messages that were begun and not told whole, oldest first.
+/// The messages that were begun and not told whole.
 #[derive(Debug, Default)]
-pub(super) struct Pieces(Vec<Streamed>);
+pub(super) struct Pieces {
+    /// By when they began.
+    begun: BTreeMap<u64, Streamed>,
+    known: HashMap<(String, u64), u64>,
+    next: u64,
+}
 
 pub(super) fn is_piece(kind: &str) -> bool {
     matches!(kind, "message_delta" | "tool_input_delta")
@@ -33,18 +39,27 @@ impl Pieces {
         let begins = payload.get("offset").and_then(|value| value.u64()) == Some(0);
         let text = payload.get("text").and_then(|value| value.text());
         let text = text.unwrap_or_default();
-        let mut at = self.0.iter().position(|streamed| streamed.key == key);
-        let older = at.take_if(|_| begins).map(|at| self.0.remove(at));
-        match at.and_then(|at| self.0.get_mut(at)) {
-            Some(streamed) => streamed.text.push_str(&text),
-            None => self.0.push(Streamed {
-                key,
-                span_id: line.span_id.map(str::to_owned),
-                first: line.as_bytes().to_owned(),
-                text: text.into_owned(),
-            }),
+        let older = begins.then(|| self.remove(&key)).flatten();
+        let at = self.known.get(&key).and_then(|at| self.begun.get_mut(at));
+        if let Some(streamed) = at {
+            streamed.text.push_str(&text);
+            return older;
         }
+        self.known.insert(key.clone(), self.next);
+        let streamed = Streamed {
+            key,
+            span_id: line.span_id.map(str::to_owned),
+            first: line.as_bytes().to_owned(),
+            text: text.into_owned(),
+        };
+        self.begun.insert(self.next, streamed);
+        self.next += 1;
         older
+    }
+
+    fn remove(&mut self, key: &(String, u64)) -> Option<Streamed> {
+        let at = self.known.remove(key)?;
+        self.begun.remove(&at)
     }
 
     /// Lets go of the pieces that a line tells whole. Those that it doesn't contain (it was cut, or its
@@ -59,8 +74,7 @@ impl Pieces {
             }
             _ => return None,
         };
-        let at = self.0.iter().position(|streamed| streamed.key == key)?;
-        let streamed = self.0.remove(at);
+        let streamed = self.remove(&key)?;
         let content = payload.get(content);
         let content = content.and_then(|value| whole(session, value).ok());
         let same_json = |content: &str| {
@@ -75,12 +89,18 @@ impl Pieces {
     /// Hands out what a span had begun that was interrupted: there is no more to come.
     pub fn interrupted(&mut self, span_id: Option<&str>) -> Vec<Streamed> {
         let its =
-            |streamed: &mut Streamed| span_id.is_some() && streamed.span_id.as_deref() == span_id;
-        self.0.extract_if(.., its).collect()
+            |streamed: &&Streamed| span_id.is_some() && streamed.span_id.as_deref() == span_id;
+        let keys: Vec<_> = self
+            .begun
+            .values()
+            .filter(its)
+            .map(|s| s.key.clone())
+            .collect();
+        keys.iter().filter_map(|key| self.remove(key)).collect()
     }
 
     /// Hands out what is left.
     pub fn rest(self) -> Vec<Streamed> {
-        self.0
+        self.begun.into_values().collect()
     }
 }

@@ -7,7 +7,7 @@ use std::path::Path;
 use super::chapters::{Chapter, Chapters};
 use super::store::tell;
 use crate::ledger::{Line, hex_digest, segments};
-use crate::reader::{Address, Damage, Found, RawValue, SegmentReader};
+use crate::reader::{Address, Damage, Found, RawValue, SegmentReader, about};
 
 /// One turn out of a session.
 #[derive(Clone, Debug, Default)]
@@ -132,9 +132,14 @@ pub fn blob(session: impl AsRef<Path>, sha256: &str) -> io::Result<String> {
     }
     let path = session.as_ref().join("blobs").join(sha256);
     let mut bytes = Vec::new();
+    let is_file = path.metadata().map_err(about(&path))?.is_file();
+    if !is_file {
+        // To open a pipe is to wait for who writes to it.
+        return Err(invalid(format!("{}: not a file", path.display())));
+    }
     File::open(&path)
         .and_then(|mut file| file.read_to_end(&mut bytes))
-        .map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", path.display())))?;
+        .map_err(about(&path))?;
     if hex_digest(&bytes) != sha256 {
         return Err(invalid(format!(
             "{}: its digest is another",
@@ -144,7 +149,7 @@ pub fn blob(session: impl AsRef<Path>, sha256: &str) -> io::Result<String> {
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// One line by its address, parsed.
+/// One line by its address, parsed. One that is there and can't be parsed is an error.
 pub fn line(session: impl AsRef<Path>, address: Address) -> io::Result<Option<Line>> {
     for (number, path) in segments(session.as_ref())? {
         if number != address.seg {
@@ -154,7 +159,13 @@ pub fn line(session: impl AsRef<Path>, address: Address) -> io::Result<Option<Li
         reader.halve(|line| Some(line.seq <= address.seq))?;
         while let Some(item) = reader.next()? {
             match item {
-                Found::Line(line) if line.seq == address.seq => return Ok(line.to_line().ok()),
+                Found::Line(line) if line.seq == address.seq => {
+                    let why = |why| {
+                        let why = format!("{}: line {address}: {why}", path.display());
+                        io::Error::new(io::ErrorKind::InvalidData, why)
+                    };
+                    return line.to_line().map(Some).map_err(why);
+                }
                 Found::Line(line) if line.seq > address.seq => return Ok(None),
                 _ => {}
             }

@@ -1,6 +1,6 @@
 //! Who, what, how much, and how it stands: small whatever the trace.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
 use serde_json::{Value, json};
 
@@ -143,12 +143,9 @@ impl Summary {
 
     /// The open span that lies deepest: what it is doing right now.
     pub fn deepest(&self) -> Option<&OpenSpan> {
-        let is_parent = |id: &String| {
-            self.open
-                .values()
-                .any(|span| span.parent.as_ref() == Some(id))
-        };
-        let leaves = self.open.iter().filter(|(id, _)| !is_parent(id));
+        let parents = self.open.values().filter_map(|span| span.parent.as_ref());
+        let parents: HashSet<_> = parents.collect();
+        let leaves = self.open.iter().filter(|(id, _)| !parents.contains(id));
         // Nothing hangs from a turn that was made up, and it says less than what is done in it.
         leaves
             .map(|(_, span)| span)

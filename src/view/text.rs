@@ -47,6 +47,21 @@ pub fn columns(text: &str) -> usize {
     text.width()
 }
 
+/// The characters of a text, where each begins and how many columns it adds to those before it.
+pub(crate) fn widths(text: &str) -> impl Iterator<Item = (usize, char, usize)> {
+    let mut before = None;
+    text.char_indices().map(move |(at, c)| {
+        let mut wide = c.width().unwrap_or(0);
+        // It asks for the picture of a character that is narrow as text.
+        if let (Some(before), '\u{fe0f}') = (before, c) {
+            let pair: String = [before, c].iter().collect();
+            wide = columns(&pair).saturating_sub(before.width().unwrap_or(0));
+        }
+        before = Some(c);
+        (at, c, wide)
+    })
+}
+
 /// Whether a text takes no more than so many columns. Of a long one that is known at once.
 pub(super) fn fits(text: &str, max: usize) -> bool {
     // A text of no more bytes than columns fits, whatever is in it.
@@ -58,18 +73,16 @@ pub fn cut(text: &str, max: usize) -> Cow<'_, str> {
     if fits(text, max) {
         return Cow::Borrowed(text);
     }
-    let mut out = String::new();
     let mut used = 0;
-    for c in text.chars() {
-        let width = c.width().unwrap_or(0);
-        if used + width > max.saturating_sub(1) {
+    let mut end = 0;
+    for (at, c, wide) in widths(text) {
+        used += wide;
+        if used > max.saturating_sub(1) {
             break;
         }
-        used += width;
-        out.push(c);
+        end = at + c.len_utf8();
     }
-    out.push('…');
-    Cow::Owned(out)
+    Cow::Owned(format!("{}…", &text[..end]))
 }
 
 /// Cuts a safe id to so many columns, in the middle: its beginning is enough to ask for it, and its
@@ -79,18 +92,22 @@ pub fn cut_id(id: &str, max: usize) -> Cow<'_, str> {
         return Cow::Borrowed(id);
     }
     let room = max.saturating_sub(1);
-    let within = |room: usize, chars: &mut dyn Iterator<Item = char>| {
-        let mut used = 0;
-        let fitting = chars.take_while(|c| {
-            used += c.width().unwrap_or(0);
-            used <= room
-        });
-        fitting.collect::<Vec<char>>()
-    };
-    let head = within(room / 2, &mut id.chars());
-    let tail = within(room - room / 2, &mut id.chars().rev());
-    let all = head.into_iter().chain(['…']).chain(tail.into_iter().rev());
-    Cow::Owned(all.collect())
+    let all: usize = widths(id).map(|(_, _, wide)| wide).sum();
+    let (mut head, mut tail) = (0, id.len());
+    let mut used = 0;
+    for (at, c, wide) in widths(id) {
+        used += wide;
+        if used <= room / 2 {
+            head = at + c.len_utf8();
+        }
+        let rest = &id[at + c.len_utf8()..];
+        // Not within a picture.
+        if all - used <= room - room / 2 && !rest.starts_with('\u{fe0f}') {
+            tail = id.len() - rest.len();
+            break;
+        }
+    }
+    Cow::Owned(format!("{}…{}", &id[..head], &id[tail..]))
 }
 
 /// A safe text padded on the right to so many columns, or cut to them.
@@ -124,8 +141,7 @@ pub fn wrap(text: &str, width: usize) -> Vec<String> {
                 current = String::new();
                 used = 0;
             }
-            for c in word.chars() {
-                let w = c.width().unwrap_or(0);
+            for (_, c, w) in widths(word) {
                 if used + w > width {
                     lines.push(std::mem::take(&mut current));
                     used = 0;
@@ -228,6 +244,17 @@ mod tests {
                 .iter()
                 .all(|l| columns(l) <= 9)
         );
+    }
+
+    /// A heart is as narrow as a letter until a mark behind it asks for the picture.
+    #[test]
+    fn pictures_keep_the_columns() {
+        let hearts = "\u{2764}\u{fe0f}".repeat(30);
+        assert_eq!(columns(&hearts), 60);
+        assert_eq!(columns(&cut(&hearts, 11)), 11);
+        assert_eq!(columns(&pad(&hearts, 10)), 10);
+        assert_eq!(cut_id(&hearts, 9), "❤\u{fe0f}❤\u{fe0f}…❤\u{fe0f}❤\u{fe0f}");
+        assert!(wrap(&hearts, 9).iter().all(|l| columns(l) <= 9));
     }
 
     #[test]

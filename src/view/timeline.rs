@@ -122,6 +122,15 @@ impl<'a> Timeline<'a> {
         }
         let open = chapter.span.as_ref().is_some_and(is_open);
         self.level(&mut top, &mut children, (0, open), &span, &mut out);
+        // What nothing on top leads to: spans that say they lie in each other, or too deep a tree.
+        let first = |inside: &[&Node]| inside.iter().map(|node| (node.start, node.address)).min();
+        let mut left: Vec<_> = children.iter().map(|(id, n)| (first(n), *id)).collect();
+        left.sort_unstable();
+        for (_, id) in left {
+            if let Some(mut inside) = children.remove(&id) {
+                self.level(&mut inside, &mut children, (0, open), &span, &mut out);
+            }
+        }
         out
     }
 
@@ -138,7 +147,9 @@ impl<'a> Timeline<'a> {
         let mut nodes = nodes.iter().peekable();
         while let Some(node) = nodes.next() {
             // Taken out: where two lines claim one id, what is inside is shown once.
-            let inside = node.span_id.and_then(|id| children.remove(&id));
+            // A tree deeper than this is a mistake, or an attempt on our stack: it goes on on top.
+            let own = node.span_id.filter(|_| depth < 64);
+            let inside = own.and_then(|id| children.remove(&id));
             let mut inside = inside.unwrap_or_default();
             let mut verdict = Verdict::default();
             let mut begun_with = Vec::new();
@@ -165,10 +176,7 @@ impl<'a> Timeline<'a> {
                 }
                 self.row(node, row, depth, span, out);
             }
-            // A tree deeper than this is a mistake, or an attempt on our stack.
-            if depth < 64 {
-                self.level(&mut inside, children, (depth + 1, is_open(node)), span, out);
-            }
+            self.level(&mut inside, children, (depth + 1, is_open(node)), span, out);
         }
     }
 

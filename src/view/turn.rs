@@ -7,7 +7,7 @@ use std::path::Path;
 use serde_json::{Value, json};
 
 use super::style::Style;
-use super::text::{cost, count, cut, line, wrap};
+use super::text::{columns, cost, count, cut, line, pad, wrap};
 use crate::event::Usage;
 use crate::session::{Chapter, Node, body};
 
@@ -216,7 +216,8 @@ impl TurnFacts {
                 .get("description")
                 .and_then(Value::as_str)
                 .unwrap_or_default();
-            let text = format!("  {:<16} {called:<16} {}", line(&name), line(what));
+            let name = beside(&line(&name), 16);
+            let text = format!("  {name} {called:<16} {}", line(what));
             out.push(cut(&text, style.width).trim_end().to_owned());
         }
         let known: Vec<_> = tools.iter().map(name).collect();
@@ -227,7 +228,8 @@ impl TurnFacts {
                 format!("{n} times")
             };
             let name = cut(&line(name), style.width.saturating_sub(40).max(16)).into_owned();
-            out.push(format!("  {name:<16} called {times}, not in the catalog"));
+            let name = beside(&name, 16);
+            out.push(format!("  {name} called {times}, not in the catalog"));
         }
         out
     }
@@ -284,6 +286,11 @@ impl TurnFacts {
     }
 }
 
+/// A safe text that takes at least so many columns.
+fn beside(text: &str, width: usize) -> String {
+    pad(text, width.max(columns(text)))
+}
+
 fn title(name: &str, text: &Option<(String, Option<String>)>, style: &Style) -> Vec<String> {
     let digest = match text {
         None => "none was recorded".to_owned(),
@@ -297,5 +304,25 @@ fn usage(node: &Node) -> Option<Usage> {
     match node.get("usage")?.value()? {
         Value::Object(map) => Some(Usage::from_json(&map)),
         _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn wide_names_of_tools_keep_the_columns() {
+        let tools = r#"[{"name":"read"},{"name":"読む"}]"#.to_owned();
+        let facts = TurnFacts {
+            tool_catalog: Some(("d".into(), Some(tools))),
+            called: [("書く".into(), 1)].into(),
+            ..TurnFacts::default()
+        };
+        let lines = facts.tool_lines(&Style::plain());
+        let called = |line: &String| columns(&line[..line.find("called").unwrap()]);
+        assert_eq!(called(&lines[1]) - 4, 19);
+        assert_eq!(called(&lines[2]), called(&lines[1]));
+        assert_eq!(called(&lines[3]), 19);
     }
 }

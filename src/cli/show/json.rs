@@ -1,5 +1,6 @@
 //! What `show` prints with `--json`.
 
+use std::cell::RefCell;
 use std::collections::HashSet;
 
 use serde_json::{Value, json};
@@ -13,7 +14,7 @@ pub(super) struct Json {
     recursive: bool,
     full: bool,
     /// The sessions that were begun: a subagent that is resumed is named again.
-    told: HashSet<String>,
+    told: RefCell<HashSet<String>>,
 }
 
 impl Json {
@@ -21,8 +22,13 @@ impl Json {
         Self {
             recursive,
             full,
-            told: HashSet::new(),
+            told: RefCell::default(),
         }
+    }
+
+    /// Whether a session is told for the first time.
+    pub fn begin(&self, id: &str) -> bool {
+        self.told.borrow_mut().insert(id.to_owned())
     }
 
     pub fn print(
@@ -31,13 +37,13 @@ impl Json {
         session_id: &str,
         chapter: &Chapter,
     ) -> Result<(), Failed> {
-        self.told.insert(session_id.to_owned());
+        self.begin(session_id);
         for node in chapter.span.iter().chain(&chapter.nodes) {
             context.object(&node_json(session_id, node))?;
             if self.recursive
                 && node.kind.as_ref() == "subagent"
                 && let Some(id) = node.text("child_session_id")
-                && self.told.insert(id.clone().into_owned())
+                && self.begin(&id)
             {
                 self.subagent(context, &id)?;
             }

@@ -53,6 +53,12 @@ impl Lives {
         self.0.values().any(|life| !life.alive.is_empty())
     }
 
+    /// When something last happened in any of them.
+    pub fn newest(&self) -> u64 {
+        let last = self.0.values().map(|life| life.summary.last);
+        last.max().unwrap_or(0)
+    }
+
     /// Says of those that were dead from the start that they are.
     pub fn say_dead(&self, context: &mut Context, rows: &mut Rows) -> Result<(), Failed> {
         for life in self.0.values().filter(|life| life.dead) {

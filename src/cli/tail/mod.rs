@@ -5,18 +5,18 @@ mod life;
 mod rows;
 mod streams;
 
-use std::io::{self, Write};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::Args;
 use serde_json::json;
 
-use super::context::{Context, Failed};
+use super::context::{Context, Failed, tell};
 use super::interrupt;
-use crate::ledger::time_text;
+use crate::ledger::parse_time;
 use crate::reader::{Address, Damage, Followed, Follower, Found, RawLine, Start};
-use crate::view::text::{line, plural};
+use crate::view::text::plural;
 use family::Family;
 use life::Lives;
 use rows::Rows;
@@ -80,10 +80,20 @@ impl Tail {
         let mut damages = Vec::new();
 
         // What is there. A writer that is quicker than we are must not keep us here.
-        let began = time_text(context.style.now, 6);
-        while let Some(followed) = follower.next(Duration::ZERO)? {
-            let now = self.take(followed, context, &mut family, &mut rows, &mut damages)?;
-            if now.is_some_and(|ts| ts > began) || interrupt::asked() {
+        // Where the clock was ahead, what it wrote was there before us all the same.
+        let began = lives.newest().max(context.style.now);
+        let main = family.main().map(|id| context.store.dir(id));
+        loop {
+            let followed = match follower.next(Duration::ZERO) {
+                Ok(Some(followed)) => followed,
+                Ok(None) => break,
+                Err(error) => {
+                    goes_on(&follower, main.as_deref(), error)?;
+                    continue;
+                }
+            };
+            let written = self.take(followed, context, &mut family, &mut rows, &mut damages)?;
+            if written.is_some_and(|ns| ns > began) || interrupt::asked() {
                 break;
             }
         }
@@ -106,7 +116,14 @@ impl Tail {
             if interrupt::asked() {
                 return rows.settle(context);
             }
-            let Some(followed) = follower.next(interrupt::STEP)? else {
+            let next = match follower.next(interrupt::STEP) {
+                Ok(next) => next,
+                Err(error) => {
+                    goes_on(&follower, main.as_deref(), error)?;
+                    continue;
+                }
+            };
+            let Some(followed) = next else {
                 quiet += interrupt::STEP;
                 if quiet < TICK {
                     continue;
@@ -174,7 +191,7 @@ impl Tail {
         let mut follower = Follower::new_sessions(context.store.root())?;
         let survey = context.store.survey()?;
         for unreadable in survey.unreadable.iter().map(ToString::to_string) {
-            let _ = writeln!(io::stderr(), "spanledger: {}", line(&unreadable));
+            tell(&unreadable);
         }
         for entry in survey.entries {
             if entry.status.is_live() {
@@ -205,7 +222,7 @@ impl Tail {
         }
     }
 
-    /// Takes what came. When it was written.
+    /// Takes what came. When something happened by it, in nanoseconds since 1970.
     fn take(
         &self,
         followed: Followed<'_>,
@@ -213,7 +230,7 @@ impl Tail {
         family: &mut Family,
         rows: &mut Rows,
         damages: &mut Vec<Damage>,
-    ) -> Result<Option<String>, Failed> {
+    ) -> Result<Option<u64>, Failed> {
         let Followed { session, found, .. } = followed;
         match found {
             Found::Line(line) => {
@@ -225,7 +242,9 @@ impl Tail {
                 if family.wants(&line) {
                     rows.take(context, &line)?;
                 }
-                Ok(Some(line.ts.to_owned()))
+                let kind = line.kind.as_ref();
+                let happened = !matches!(kind, "segment" | "checkpoint" | "interrupted");
+                Ok(parse_time(line.ts).filter(|_| happened))
             }
             Found::Damaged(damage) => {
                 if family.has(session) {
@@ -236,6 +255,15 @@ impl Tail {
             }
         }
     }
+}
+
+/// Says what can't be followed any more, unless that is all there was to follow.
+fn goes_on(follower: &Follower, main: Option<&Path>, error: io::Error) -> Result<(), Failed> {
+    if main.is_some_and(|main| !follower.follows(main)) {
+        return Err(error.into());
+    }
+    tell(&error.to_string());
+    Ok(())
 }
 
 fn damaged(context: &mut Context, rows: &mut Rows, damage: &Damage) -> Result<(), Failed> {

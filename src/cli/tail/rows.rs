@@ -1,8 +1,10 @@
 //! What is printed, a line an event.
 
 use std::collections::VecDeque;
+use std::io;
 
-use serde_json::Value;
+use serde::de::IgnoredAny;
+use serde_json::{Value, json};
 
 use super::streams::{Streamed, Streams};
 use crate::cli::context::{Context, Failed};
@@ -49,6 +51,10 @@ impl Rows {
         let is_piece = matches!(kind, "message_delta" | "tool_input_delta");
         if context.json {
             if wanted {
+                // What stands inside its values was not looked at so far.
+                if let Err(why) = serde_json::from_slice::<IgnoredAny>(raw.as_bytes()) {
+                    return self.no_json(context, raw, &why.to_string());
+                }
                 let text = String::from_utf8_lossy(raw.as_bytes()).into_owned();
                 self.put(context, !is_piece, text)?;
             }
@@ -94,6 +100,27 @@ impl Rows {
         }
         let address = raw.address().to_string();
         self.row(context, &raw.session_id, raw.ts, &address, &brief(raw))
+    }
+
+    /// A line that would make what is printed no JSON.
+    fn no_json(
+        &mut self,
+        context: &mut Context,
+        raw: &RawLine<'_>,
+        why: &str,
+    ) -> Result<(), Failed> {
+        let (id, address) = (&raw.session_id, raw.address().to_string());
+        let told = format!("session {id:?}: line {address}: {why}");
+        context
+            .lost
+            .push(io::Error::new(io::ErrorKind::InvalidData, told));
+        let object = json!({
+            "notice": "damaged",
+            "session_id": id,
+            "address": address,
+            "why": why,
+        });
+        self.put(context, false, object.to_string())
     }
 
     /// What tail itself has to say.

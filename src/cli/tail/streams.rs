@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use crate::reader::RawLine;
-use crate::view::text::columns;
+use crate::view::text::widths;
 
 /// More texts than this are not on their way at once.
 const MANY: usize = 1_024;
@@ -63,14 +63,17 @@ impl Streams {
         }
         stream.held.push_str(&text.unwrap_or_default());
         let mut out = Vec::new();
-        while let Some(at) = stream.line_end(width) {
-            let rest = stream.held.split_off(at);
+        let held = std::mem::take(&mut stream.held);
+        let mut rest = held.as_str();
+        while let Some(at) = line_end(rest, width) {
+            stream.held = rest[..at].to_owned();
             out.extend(stream.take());
-            stream.held = rest;
-            if !stream.held.is_empty() {
+            rest = &rest[at..];
+            if !rest.is_empty() {
                 stream.first = Some((line.address().to_string(), line.ts.to_owned()));
             }
         }
+        stream.held = rest.to_owned();
         out
     }
 
@@ -109,28 +112,25 @@ impl Stream {
             text: text.to_owned(),
         })
     }
+}
 
-    /// Where the first line ends that is whole, or as long as a line can be.
-    fn line_end(&self, width: usize) -> Option<usize> {
-        if let Some(newline) = self.held.find('\n') {
-            return Some(newline + 1);
+/// Where the first line ends that is whole, or as long as a line can be.
+fn line_end(text: &str, width: usize) -> Option<usize> {
+    let mut used = 0;
+    let mut space = None;
+    for (at, c, wide) in widths(text) {
+        if c == '\n' {
+            return Some(at + 1);
         }
-        if self.held.len() <= width || columns(&self.held) <= width {
-            return None;
+        used += wide;
+        if used > width {
+            return Some(space.unwrap_or(at).max(1));
         }
-        let mut used = 0;
-        let mut space = None;
-        for (at, c) in self.held.char_indices() {
-            used += columns(c.encode_utf8(&mut [0; 4]));
-            if used > width {
-                return Some(space.unwrap_or(at).max(1));
-            }
-            if c == ' ' {
-                space = Some(at + 1);
-            }
+        if c == ' ' {
+            space = Some(at + 1);
         }
-        None
     }
+    None
 }
 
 /// What keeps the pieces of one text together.
