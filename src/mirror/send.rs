@@ -178,14 +178,14 @@ impl<'a> Sender<'a> {
                 (cursor, size)
             }
         };
-        let reader = match cursor.offset < until {
+        let mut reader = match cursor.offset < until {
             true => Some(SegmentReader::open_into(
                 &path,
                 std::mem::take(&mut self.buf),
             )?),
             false => None,
         };
-        if let (Of::Live(live), Some(reader)) = (&of, &reader)
+        if let (Of::Live(live), Some(reader)) = (&of, &mut reader)
             && !live.is(&reader.metadata()?)
         {
             return Err(io::ErrorKind::NotFound.into());

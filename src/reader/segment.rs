@@ -123,8 +123,8 @@ impl SegmentReader {
     }
 
     #[cfg(feature = "mirror")]
-    pub(crate) fn metadata(&self) -> io::Result<Metadata> {
-        self.file.metadata()
+    pub(crate) fn metadata(&mut self) -> io::Result<Metadata> {
+        self.file()?.metadata()
     }
 
     #[cfg(feature = "mirror")]
