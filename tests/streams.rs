@@ -444,9 +444,10 @@ fn cases() -> ProptestConfig {
 proptest! {
     #![proptest_config(cases())]
 
+    // Of vowels, since no name of a secret is: `cvv:b` would be one.
     #[test]
     fn clean_text_in_any_pieces_is_the_text(
-        pieces in prop::collection::vec("[a-zäöü€😀東京 \n.,!?()\"'`{}\\[\\]\\\\:-]{0,12}", 0..40),
+        pieces in prop::collection::vec("[aeiouyäöü€😀東京 \n.,!?()\"'`{}\\[\\]\\\\:-]{0,12}", 0..40),
     ) {
         let recording = Recording::new();
         let pieces: Vec<&str> = pieces.iter().map(String::as_str).collect();
