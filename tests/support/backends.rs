@@ -42,17 +42,23 @@ pub const COMMANDS: [&str; 3] = [
 
 /// Far longer than anything here takes: who waits this long waits for what never comes.
 pub const LONG: Duration = Duration::from_secs(120);
+/// Between two looks at a program that is asked over HTTP, and tells nobody when it has something new.
 const PAUSE: Duration = Duration::from_millis(50);
 
 /// Waits until there is an answer. `what` is said where none comes.
 #[track_caller]
-pub fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+pub fn until<T>(what: &str, look: impl FnMut() -> Option<T>) -> T {
+    found(look).unwrap_or_else(|| panic!("waited in vain for {what}"))
+}
+
+/// What comes of looking again and again; nothing, if that takes too long.
+fn found<T>(mut look: impl FnMut() -> Option<T>) -> Option<T> {
     let deadline = Instant::now() + LONG;
     loop {
-        if let Some(found) = look() {
+        let found = look();
+        if found.is_some() || Instant::now() > deadline {
             return found;
         }
-        assert!(Instant::now() < deadline, "waited in vain for {what}");
         std::thread::sleep(PAUSE);
     }
 }
@@ -137,20 +143,14 @@ impl Program {
 
     /// Waits until it is ready; its log, if it ended instead.
     fn wait(&mut self) -> Result<(), String> {
-        let deadline = Instant::now() + LONG;
-        while get(&self.ready).is_none() {
-            if self.child.try_wait().unwrap().is_some() {
-                return Err(self.log());
-            }
-            assert!(
-                Instant::now() < deadline,
-                "{} is never ready:\n{}",
-                self.name,
-                self.log()
-            );
-            std::thread::sleep(PAUSE);
+        let ready = found(|| match get(&self.ready) {
+            Some(_) => Some(Ok(())),
+            None => self.child.try_wait().unwrap().map(|_| Err(())),
+        });
+        match ready {
+            Some(ready) => ready.map_err(|()| self.log()),
+            None => panic!("{} is never ready:\n{}", self.name, self.log()),
         }
-        Ok(())
     }
 
     /// What it said, from its end.

@@ -26,7 +26,7 @@ use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::Runtime;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, Semaphore};
 use tokio_rustls::TlsAcceptor;
 use tonic::Code;
 use tonic::body::Body;
@@ -57,7 +57,7 @@ pub enum Reply {
     Garbage,
     /// Reads the request and says nothing more.
     Hang,
-    /// Reads a little at a time, then accepts.
+    /// Reads a little each time that [`OtlpServer::read_more`] lets it, then accepts.
     SlowRead,
     /// Resets the connection when so many bytes of the request have come.
     ResetAfter(usize),
@@ -117,12 +117,13 @@ pub struct OtlpServer {
     runtime: Option<Runtime>,
 }
 
-#[derive(Default)]
 struct State {
     script: Mutex<VecDeque<Reply>>,
     received: Mutex<Vec<Received>>,
     more: Condvar,
     connections: AtomicUsize,
+    /// How often slow reads may go on.
+    reads: Semaphore,
 }
 
 impl OtlpServer {
@@ -163,7 +164,13 @@ impl OtlpServer {
             bound(address)
         };
         let address = socket.local_addr().unwrap();
-        let state = Arc::new(State::default());
+        let state = Arc::new(State {
+            script: Mutex::default(),
+            received: Mutex::default(),
+            more: Condvar::new(),
+            connections: AtomicUsize::new(0),
+            reads: Semaphore::new(0),
+        });
         state.script.lock().unwrap().extend(script);
         let secure = tls.is_some();
         let acceptor = tls.map(tls::acceptor);
@@ -210,6 +217,14 @@ impl OtlpServer {
         let (received, late) = more.wait_timeout_while(received, patience, enough).unwrap();
         assert!(!late.timed_out(), "{} of {count} came", received.len());
         received.clone()
+    }
+
+    /// Lets a slow read go on by a frame, and returns when it has.
+    pub async fn read_more(&self) {
+        self.state.reads.add_permits(1);
+        while self.state.reads.available_permits() > 0 {
+            tokio::task::yield_now().await;
+        }
     }
 
     /// Ends it. Every request that it ever got: nothing comes after this.
@@ -330,6 +345,9 @@ async fn answer(
     let mut raw = Vec::new();
     let mut whole = true;
     while raw.len() < enough {
+        if matches!(reply, Reply::SlowRead) {
+            state.reads.acquire().await.unwrap().forget();
+        }
         match body.frame().await {
             None => break,
             Some(Err(_)) => {
@@ -337,9 +355,6 @@ async fn answer(
                 break;
             }
             Some(Ok(frame)) => raw.extend(frame.into_data().unwrap_or_default()),
-        }
-        if matches!(reply, Reply::SlowRead) {
-            tokio::time::sleep(Duration::from_millis(1)).await;
         }
     }
     received.raw = raw.into();
