@@ -48,16 +48,19 @@ fn json_over_http_is_protobuf_for_metrics() {
     );
 }
 
+/// An agent that sends its spans at once, and its metrics at the end.
+fn mirrored(spans: &OtlpServer, metrics: Otlp) -> Recording {
+    let spans = to(spans, Protocol::HttpProtobuf).linger(Duration::ZERO);
+    Recording::with(|builder| {
+        let builder = builder.otlp(spans).shutdown_timeout(LONG);
+        builder.metrics(true).metrics_otlp(metrics)
+    })
+}
+
 #[test]
 fn how_the_mirror_ended_is_told_with_the_last_of_them() {
     let (spans, metrics) = (OtlpServer::start(), OtlpServer::start());
-    let recording = Recording::with(|builder| {
-        builder
-            .otlp(to(&spans, Protocol::HttpProtobuf).linger(Duration::ZERO))
-            .metrics(true)
-            .metrics_otlp(to(&metrics, Protocol::HttpProtobuf))
-            .shutdown_timeout(LONG)
-    });
+    let recording = mirrored(&spans, to(&metrics, Protocol::HttpProtobuf));
     recording.run(agent);
     let health = recording.guard.shutdown().unwrap();
     let mirror = health.mirror.unwrap();
@@ -74,13 +77,7 @@ fn what_the_mirror_owes_and_what_was_refused_is_told_with_them() {
     let refusals = std::iter::repeat_n(Reply::http(503), 100);
     let spans = OtlpServer::scripted([Reply::http(400)].into_iter().chain(refusals));
     let metrics = OtlpServer::start();
-    let recording = Recording::with(|builder| {
-        builder
-            .otlp(to(&spans, Protocol::HttpProtobuf).linger(Duration::ZERO))
-            .metrics(true)
-            .metrics_otlp(to(&metrics, Protocol::HttpProtobuf))
-            .shutdown_timeout(LONG)
-    });
+    let recording = mirrored(&spans, to(&metrics, Protocol::HttpProtobuf));
     // Alone in its request, since the server has it before there is another.
     recording.run(|| drop(spanledger::spans::session_run("ses_0", "planner").start()));
     spans.wait_for(1);
@@ -98,13 +95,7 @@ fn spans_that_are_sent_again_are_measured_once() {
     // The first answer says that nothing was taken: all of it is sent again.
     let spans = OtlpServer::scripted([Reply::http(503), Reply::http(503)]);
     let metrics = OtlpServer::start();
-    let recording = Recording::with(|builder| {
-        builder
-            .otlp(to(&spans, Protocol::HttpProtobuf).linger(Duration::ZERO))
-            .metrics(true)
-            .metrics_otlp(to(&metrics, Protocol::Grpc))
-            .shutdown_timeout(LONG)
-    });
+    let recording = mirrored(&spans, to(&metrics, Protocol::Grpc));
     recording.run(agent);
     spans.wait_for(3);
     recording.end();

@@ -1,7 +1,10 @@
 //! Several processes, one root: every segment has one sender, and nothing depends on who lives.
 
+use std::fs::File;
+use std::path::Path;
+
 use opentelemetry_proto::tonic::common::v1::any_value::Value;
-use spanledger::mirror::{Otlp, Pass};
+use spanledger::mirror::{Otlp, Pass, Protocol};
 use spanledger::spans;
 
 use super::agent::Agent;
@@ -12,15 +15,30 @@ use super::scene::{
 };
 use super::support::Trace;
 
-fn agent(root: &std::path::Path, server: &OtlpServer) -> Agent {
+fn agent(root: &Path, server: &OtlpServer) -> Agent {
     // Which protocol goes without saying depends on the port.
     let otlp = format!("otlp={}", server.url());
     Agent::with(root, &[&otlp, "service=the-dead"])
 }
 
+/// As those agents send.
+fn over_http(server: &OtlpServer) -> Otlp {
+    to(&server.url()).protocol(Protocol::HttpProtobuf)
+}
+
+/// A run that a dead agent left open, and the lock of another process that is about to send it.
+fn left_to_another(root: &Path, server: &OtlpServer) -> File {
+    let mut victim = agent(root, server);
+    victim.tell(&["run r ses_1"]);
+    victim.kill();
+    let other = File::create(root.join("mirror.lock")).unwrap();
+    other.lock().unwrap();
+    other
+}
+
 /// The next start, over the same protocol and so for the same endpoint.
-fn next(root: &std::path::Path, server: &OtlpServer) {
-    let otlp = to(&server.url()).protocol(spanledger::mirror::Protocol::HttpProtobuf);
+fn next(root: &Path, server: &OtlpServer) {
+    let otlp = over_http(server);
     let next = Sending::with(root, |b| b.otlp(otlp).resource("service.name", "the-next"));
     next.end();
 }
@@ -73,12 +91,8 @@ fn what_a_killed_agent_left_open_the_next_start_sends_as_the_dead_ones() {
 fn what_the_dead_left_is_left_to_another_process_that_is_sending_it() {
     let root = tempfile::tempdir().unwrap();
     let server = OtlpServer::start();
-    let mut victim = agent(root.path(), &server);
-    victim.tell(&["run r ses_1"]);
-    victim.kill();
-    let other = std::fs::File::create(root.path().join("mirror.lock")).unwrap();
-    other.lock().unwrap();
-    let otlp = to(&server.url()).protocol(spanledger::mirror::Protocol::HttpProtobuf);
+    let other = left_to_another(root.path(), &server);
+    let otlp = over_http(&server);
     let second = Sending::with(root.path(), |b| b.otlp(otlp));
     second.session("ses_2", 0);
     second.end();
@@ -99,7 +113,7 @@ fn what_the_dead_left_is_owed_in_the_health_of_the_next() {
     let mut victim = agent(root.path(), &server);
     victim.ask("work ses_1 5");
     victim.kill();
-    let otlp = to(&server.url()).protocol(spanledger::mirror::Protocol::HttpProtobuf);
+    let otlp = over_http(&server);
     let next = Sending::with(root.path(), |b| b.otlp(otlp));
     until(|| next.guard.health().mirror.unwrap().owed_bytes > 0);
     let mirror = next.end().mirror.unwrap();
@@ -148,7 +162,7 @@ fn what_the_dead_left_open_stays_owed_when_all_that_was_closed_is_sent() {
     let mut victim = agent(root.path(), &server);
     victim.tell(&["run r ses_1", "tool x r 10", "finish x"]);
     victim.kill();
-    let otlp = to(&server.url()).protocol(spanledger::mirror::Protocol::HttpProtobuf);
+    let otlp = over_http(&server);
     let resolved = Otlp::resolve(Some(otlp), |_| None).unwrap().unwrap();
     Pass::new(root.path(), resolved)
         .run(&mut |_, _| {})
@@ -294,12 +308,8 @@ fn servers_and_agents_that_die_again_and_again_lose_nothing() {
 fn a_span_of_the_dead_whose_segment_cannot_be_read_now_is_sent_later() {
     let root = tempfile::tempdir().unwrap();
     let server = OtlpServer::start();
-    let mut victim = agent(root.path(), &server);
-    victim.tell(&["run r ses_1"]);
-    victim.kill();
-    let other = std::fs::File::create(root.path().join("mirror.lock")).unwrap();
-    other.lock().unwrap();
-    let otlp = to(&server.url()).protocol(spanledger::mirror::Protocol::HttpProtobuf);
+    let other = left_to_another(root.path(), &server);
+    let otlp = over_http(&server);
     let otlp = otlp.linger(std::time::Duration::from_secs(3600));
     let second = Sending::with(root.path(), |b| b.otlp(otlp));
     // Closes what the dead one left open.
@@ -324,7 +334,7 @@ fn a_session_that_took_the_name_of_another_is_sent_as_its_own() {
     // An address that no other test can take meanwhile.
     let server = OtlpServer::at("127.0.0.4:0".parse().unwrap(), []);
     let (address, otlp) = (server.address(), format!("otlp={}", server.url()));
-    let to = to(&server.url()).protocol(spanledger::mirror::Protocol::HttpProtobuf);
+    let to = over_http(&server);
     drop(server);
     let mut victim = Agent::with(root.path(), &[&otlp, "service=the-first"]);
     victim.tell(&["run a ses_0"]);
@@ -354,7 +364,7 @@ fn a_session_removed_underneath_says_nothing_of_one_that_took_its_name() {
     // An address that no other test can take meanwhile.
     let server = OtlpServer::at("127.0.0.5:0".parse().unwrap(), []);
     let (address, otlp) = (server.address(), format!("otlp={}", server.url()));
-    let to = to(&server.url()).protocol(spanledger::mirror::Protocol::HttpProtobuf);
+    let to = over_http(&server);
     drop(server);
     let agent = Sending::with(root.path(), |b| b.otlp(to.clone()));
     agent.session("ses_1", 3);

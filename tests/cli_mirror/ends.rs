@@ -1,32 +1,16 @@
 //! How `spanledger mirror` ends.
-#![cfg(feature = "cli")]
-
-#[path = "support/cli.rs"]
-mod cli;
-#[path = "support/otlp_server/mod.rs"]
-mod otlp_server;
-mod support;
 
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 use std::process::{Child, ChildStdout, Stdio};
 
-use cli::{Victim, run};
-use otlp_server::{OtlpServer, Reply};
 use serde_json::Value;
-use spanledger::{Outcome, SpanExt, spans};
-use support::Recording;
+use spanledger::spans;
 use tracing_subscriber::layer::SubscriberExt;
 
-fn recorded() -> tempfile::TempDir {
-    let recording = Recording::new();
-    recording.run(|| {
-        spans::session_run("ses_1", "planner")
-            .start()
-            .finish(Outcome::Ok)
-    });
-    recording.end()
-}
+use super::cli::{self, Victim, run};
+use super::otlp_server::{OtlpServer, Reply};
+use super::recorded;
 
 fn following(root: &Path, args: &[&str]) -> (Child, BufReader<ChildStdout>) {
     let mut command = cli::spanledger(root);
@@ -123,7 +107,7 @@ fn killed(name: &str) -> tempfile::TempDir {
         cli::wait_to_be_killed();
     }
     let root = tempfile::tempdir().unwrap();
-    Victim::start(name, root.path()).kill();
+    Victim::start(&format!("ends::{name}"), root.path()).kill();
     let first = spanledger::reader::session_dir(root.path(), "ses_1");
     let _ = std::fs::remove_file(first.join("lock"));
     std::fs::create_dir(first.join("lock")).unwrap();

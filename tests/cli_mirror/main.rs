@@ -1,10 +1,12 @@
 //! `spanledger mirror`.
 #![cfg(feature = "cli")]
 
-#[path = "support/cli.rs"]
+#[path = "../support/cli.rs"]
 mod cli;
-#[path = "support/otlp_server/mod.rs"]
+mod ends;
+#[path = "../support/otlp_server/mod.rs"]
 mod otlp_server;
+#[path = "../support/mod.rs"]
 mod support;
 
 use std::io::{BufRead, BufReader};
