@@ -17,8 +17,9 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use serde_json::{Value, json};
-use spanledger::reader::{Found, SessionReader};
-use spanledger::session::{Chapters, Store, Summary, turn};
+use spanledger::read::SessionReader;
+use spanledger::session::{Store, Summary, Turns, turn};
+use spanledger::trace::ReadItem;
 use spanledger::{SpanExt, Usage, events, spans};
 use tracing::{Dispatch, dispatcher};
 use tracing_subscriber::layer::SubscriberExt;
@@ -144,7 +145,7 @@ fn a_turn(tools: usize) {
 }
 
 fn session_dir(root: &Path) -> PathBuf {
-    spanledger::reader::session_dir(root, "long")
+    spanledger::read::session_dir(root, "long")
 }
 
 fn size(dir: &Path) -> u64 {
@@ -192,15 +193,15 @@ fn long_session(root: &Path, bytes: u64, rows: &mut Vec<Row>) {
             }
         }));
         folded.push(seconds(|| {
-            let mut chapters = Chapters::default();
+            let mut turns = Turns::default();
             let mut reader = SessionReader::open(&dir).expect("the session");
             let mut nodes = 0;
             while let Some(item) = reader.next().expect("a line") {
-                if let Found::Line(line) = item {
-                    chapters.take(&line);
+                if let ReadItem::Line(line) = item {
+                    turns.take(&line);
                 }
-                while let Some(chapter) = chapters.ready() {
-                    nodes += chapter.nodes.len();
+                while let Some(turn) = turns.ready() {
+                    nodes += turn.nodes.len();
                 }
             }
             black_box(nodes);
@@ -210,7 +211,7 @@ fn long_session(root: &Path, bytes: u64, rows: &mut Vec<Row>) {
             let mut summary = Summary::default();
             let mut reader = SessionReader::open(&dir).expect("the session");
             while let Some(item) = reader.next().expect("a line") {
-                if let Found::Line(line) = item {
+                if let ReadItem::Line(line) = item {
                     summary.take(&line);
                 }
             }
@@ -221,7 +222,7 @@ fn long_session(root: &Path, bytes: u64, rows: &mut Vec<Row>) {
             black_box(
                 turn(&dir, wanted)
                     .expect("the session")
-                    .chapter
+                    .turn
                     .expect("the turn"),
             );
         }));
@@ -248,7 +249,7 @@ fn long_session(root: &Path, bytes: u64, rows: &mut Vec<Row>) {
         None,
     );
     row(
-        "folded into chapters",
+        "folded into turns",
         speed(&folded),
         "GB/s",
         Some(Target::AtLeast(0.4)),

@@ -27,9 +27,9 @@ async fn main() -> Result<()> {
     agent(&id).recorded(run).await?;
 
     guard.shutdown()?;
-    let dir = spanledger::reader::session_dir(root(), &id);
+    let dir = spanledger::read::session_dir(root(), &id);
     println!("trace: {}", dir.display());
-    for line in spanledger::reader::lines(&dir)? {
+    for line in spanledger::read::lines(&dir)? {
         if line.kind == "tool_result" {
             println!("{} {}", line.payload["tool_id"], line.payload["outcome"]);
         }

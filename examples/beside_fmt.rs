@@ -32,9 +32,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     agent(&id);
 
     guard.shutdown()?;
-    let dir = spanledger::reader::session_dir(root(), &id);
+    let dir = spanledger::read::session_dir(root(), &id);
     println!("trace: {}", dir.display());
-    for line in spanledger::reader::lines(&dir)? {
+    for line in spanledger::read::lines(&dir)? {
         if matches!(line.kind.as_str(), "tool_result" | "log") {
             println!("{:>5} {}", line.address(), line.kind);
         }

@@ -10,8 +10,10 @@
 
 use std::path::PathBuf;
 
-use spanledger::reader::{Found, SessionReader};
-use spanledger::session::{Chapter, Chapters, Store, Summary};
+use spanledger::read::SessionReader;
+use spanledger::session::{Store, Summary, Turn, Turns};
+use spanledger::trace::typed::{ModelCall, ToolCall};
+use spanledger::trace::{Kind, ReadItem};
 use spanledger::{Outcome, SpanExt, events, new_session_id, spans};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -25,23 +27,23 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 
     let mut reader = SessionReader::open(&dir)?;
     let mut summary = Summary::default();
-    let mut chapters = Chapters::default();
+    let mut turns = Turns::default();
     while let Some(found) = reader.next()? {
         match found {
-            Found::Line(line) => {
+            ReadItem::Line(line) => {
                 summary.take(&line);
-                chapters.take(&line);
+                turns.take(&line);
             }
-            Found::Damaged(damage) => eprintln!("passed over {damage}"),
+            ReadItem::Damaged(damage) => eprintln!("passed over {damage}"),
             _ => {}
         }
-        // A chapter is handed out when it is over: one turn is in memory, not the session.
-        while let Some(chapter) = chapters.ready() {
-            print(&chapter);
+        // A turn is handed out when it is over: one turn is in memory, not the session.
+        while let Some(turn) = turns.ready() {
+            print(&turn);
         }
     }
     // What never ended: the session goes on, or its process died.
-    chapters.finish().iter().for_each(print);
+    turns.finish().iter().for_each(print);
 
     let totals = summary.totals();
     let status = summary.status(|writer| store.is_alive(writer));
@@ -62,24 +64,24 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-fn print(chapter: &Chapter) {
-    match chapter.turn {
+fn print(turn: &Turn) {
+    match turn.index {
         Some(turn) => println!("turn {turn}"),
         None => println!("outside of turns"),
     }
-    for node in &chapter.nodes {
+    for node in &turn.nodes {
         // Fields are parsed when they are asked for; a text that is too large for a line is in a
         // blob, which `spanledger::session::whole` reads.
-        let what = match node.kind.as_ref() {
-            "tool_call" => node.text("tool_id"),
-            "model_call" => node.text("model_id"),
+        let what = match node.kind {
+            Kind::ToolCall => node.view::<ToolCall>().tool_id(),
+            Kind::ModelCall => node.view::<ModelCall>().model_id(),
             _ => node.content(),
         };
-        let outcome = node.outcome().unwrap_or_default();
+        let outcome = node.outcome().map_or("", Outcome::as_str);
         println!(
             "  {:>5} {:<18} {} {outcome}",
             node.address.to_string(),
-            node.kind,
+            node.kind_name(),
             what.unwrap_or_default(),
         );
     }

@@ -43,7 +43,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     guard.shutdown()?;
     println!("trace: {}", root().display());
     for dir in std::fs::read_dir(root().join("sessions"))? {
-        for line in spanledger::reader::lines(dir?.path())? {
+        for line in spanledger::read::lines(dir?.path())? {
             let name = line.payload.get("tool_id").or(line.payload.get("model_id"));
             println!(
                 "{:>5} {} {}",

@@ -65,7 +65,7 @@ async fn main() -> Result<()> {
     guard.shutdown()?;
     println!("trace: {}", root().display());
     for id in sessions {
-        let lines = spanledger::reader::lines(spanledger::reader::session_dir(root(), &id))?;
+        let lines = spanledger::read::lines(spanledger::read::session_dir(root(), &id))?;
         let answer = lines.iter().find(|line| line.kind == "hitl_response");
         let answer = answer.context("the answer is missing")?;
         println!(

@@ -3,8 +3,6 @@
 use std::fmt;
 use std::path::PathBuf;
 
-use crate::redact::PatternError;
-
 /// Why a ledger could not be built, or not be shut down cleanly.
 #[derive(Debug)]
 #[non_exhaustive]
@@ -32,13 +30,15 @@ pub enum Error {
         /// What is wrong with it.
         why: String,
     },
-    /// Another process sends what this root owes.
+    /// Another process is exporting this root.
     #[cfg(feature = "mirror")]
     MirrorBusy {
         /// The lock that it holds.
         lock: PathBuf,
+        /// Its process id.
+        pid: Option<u32>,
     },
-    /// A directory can't be where the mirror keeps how far it got.
+    /// A directory can't be used as the mirror's state.
     #[cfg(feature = "mirror")]
     MirrorState {
         /// Which.
@@ -70,7 +70,6 @@ pub enum Error {
         why: &'static str,
     },
     /// A `tracing-opentelemetry` layer beside ours sends agent spans too, under other ids.
-    #[cfg(feature = "neighbour")]
     SentTwice,
     /// Events are missing from the trace, and it could not even be told so.
     Lost {
@@ -100,12 +99,17 @@ impl fmt::Display for Error {
                 expected,
             } => write!(f, "{name}={value:?} can't be understood: expected {expected}"),
             #[cfg(feature = "mirror")]
-            Self::MirrorBusy { lock } => {
-                write!(f, "another process sends from here: it holds {}", lock.display())
+            Self::MirrorBusy { lock, pid } => {
+                match pid {
+                    Some(pid) => write!(f, "another spanledger process (pid {pid})")?,
+                    None => f.write_str("another spanledger process")?,
+                }
+                let lock = lock.display();
+                write!(f, " is already exporting this directory: it holds {lock}")
             }
             #[cfg(feature = "mirror")]
             Self::MirrorState { dir, why } => {
-                write!(f, "{} can't be the mirror's state: {why}", dir.display())
+                write!(f, "{} can't be used as --state: {why}", dir.display())
             }
             #[cfg(feature = "mirror")]
             Self::Backend { url, why } => write!(f, "{url}: {why}"),
@@ -124,7 +128,6 @@ impl fmt::Display for Error {
                 "this process has a global subscriber already; add the layer of \
                  `spanledger::builder().build()` to it instead",
             ),
-            #[cfg(feature = "neighbour")]
             Self::SentTwice => f.write_str(
                 "a `tracing-opentelemetry` layer beside the ledger sends agent spans too: give it \
                  the filter `spanledger::otel::not_agent_spans()`",
@@ -157,5 +160,29 @@ impl std::error::Error for Error {
 impl From<PatternError> for Error {
     fn from(error: PatternError) -> Self {
         Self::Pattern(error)
+    }
+}
+
+/// A pattern given to [`Redaction::rule`](crate::Redaction::rule) does not compile.
+#[derive(Debug)]
+pub struct PatternError {
+    pub(crate) rule: String,
+    pub(crate) pattern: String,
+    pub(crate) source: regex::Error,
+}
+
+impl fmt::Display for PatternError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "the pattern `{}` of the redaction rule `{}` does not compile: {}",
+            self.pattern, self.rule, self.source
+        )
+    }
+}
+
+impl std::error::Error for PatternError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        Some(&self.source)
     }
 }

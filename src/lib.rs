@@ -1,43 +1,34 @@
 #![doc = include_str!("../README.md")]
 #![warn(missing_docs, missing_debug_implementations)]
 
-// In the order data moves.
-#[cfg(feature = "cli")]
-pub mod cli;
-mod event;
-pub mod events;
-mod layer;
+mod error;
 pub mod ledger;
 #[cfg(feature = "metrics")]
 pub mod metrics;
 #[cfg(feature = "mirror")]
 pub mod mirror;
-#[cfg(feature = "mirror")]
-pub mod otel;
-pub mod reader;
-mod recognise;
+pub mod read;
+mod record;
 pub mod redact;
 pub mod session;
-pub mod spans;
-#[cfg(feature = "view")]
+pub mod trace;
+#[cfg(feature = "cli")]
 pub mod view;
 
-mod builder;
-mod error;
-mod guard;
-
-pub use builder::{Builder, DEFAULT_INLINE_LIMIT, DEFAULT_TRACE_BYTES, DEFAULT_TRACE_TIME};
 pub use error::Error;
-pub use event::{
+pub use ledger::Sync;
+#[cfg(feature = "mirror")]
+pub use record::otel;
+pub use record::{
+    Builder, DEFAULT_INLINE_LIMIT, DEFAULT_SEGMENT_SIZE, DEFAULT_TRACE_BYTES, DEFAULT_TRACE_TIME,
+    FutureExt, Guard, Handle, Health, LedgerFilter, LedgerLayer, RecordingLayer, Rule, Session,
+    SpanExt, Stream, events, spans,
+};
+pub use redact::Redaction;
+pub use trace::{
     AsFailure, Failure, Marks, Outcome, RemoteContext, RemoteContextError, Totals, Usage, ViaDeref,
     ViaError, ViaType, new_session_id,
 };
-pub use guard::{Guard, Handle};
-pub use layer::{LedgerFilter, LedgerLayer, RecordingLayer};
-pub use ledger::{Health, Sync};
-pub use recognise::Rule;
-pub use redact::Redaction;
-pub use spans::{FutureExt, Session, SpanExt, Stream};
 
 /// Sets up a ledger, step by step.
 ///

@@ -1,5 +1,7 @@
-use std::process::ExitCode;
+//! The command `spanledger`. It uses nothing but the public library.
 
-fn main() -> ExitCode {
-    spanledger::cli::main()
+mod cli;
+
+fn main() -> std::process::ExitCode {
+    cli::main()
 }

@@ -9,7 +9,7 @@ use opentelemetry_otlp::{SpanExporter, WithExportConfig};
 use opentelemetry_sdk::trace::{BatchConfigBuilder, BatchSpanProcessor, SdkTracerProvider};
 use serde_json::{Value, json};
 use spanledger::Builder;
-use spanledger::mirror::{Otlp, Pass, Protocol};
+use spanledger::mirror::{CatchUp, Otlp, Protocol};
 use tracing::{Dispatch, Span, dispatcher, info_span};
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::registry;
@@ -229,7 +229,7 @@ fn pass(dir: &Path, endpoint: &str) -> Said {
     let to = Otlp::resolve(Some(to(endpoint)), |_| None);
     let to = to.expect("an endpoint").expect("an endpoint");
     let began_ns = now_ns();
-    let sent = Pass::new(dir, to).run(&mut |_, _| {}).expect("a pass");
+    let sent = CatchUp::new(dir, to).run(&mut |_, _| {}).expect("a pass");
     if let Some(why) = sent.stopped {
         eprintln!("mirror: the pass stopped: {why}");
     }

@@ -2,8 +2,8 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use spanledger::ledger::Line;
-use spanledger::reader::{Address, RawLine};
+use spanledger::trace::Line;
+use spanledger::trace::{Address, RawLine};
 
 fuzz_target!(|bytes: &[u8]| {
     if let Ok(text) = std::str::from_utf8(bytes) {

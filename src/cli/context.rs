@@ -3,16 +3,18 @@
 use std::borrow::Cow;
 use std::fmt;
 use std::io::{self, IsTerminal, Write};
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::rc::Rc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde_json::Value;
 
 use super::{Common, When};
-use crate::reader::Damage;
-use crate::session::{Resolve, Store, Unreadable};
-use crate::view::Style;
-use crate::view::text::line;
+use spanledger::session::{ResolveError, Store, Survey, Unreadable};
+use spanledger::trace::Damage;
+use spanledger::view::Style;
+use spanledger::view::text::line;
 
 /// Why a command did not end with success.
 #[derive(Debug)]
@@ -29,8 +31,8 @@ pub(crate) enum Failed {
 
 impl Failed {
     /// A setting that can't be used, by the option that gives it; `endpoint` is the one of the URL.
-    pub fn setting(error: crate::Error, endpoint: &str) -> Self {
-        let crate::Error::Otlp { setting, why } = &error else {
+    pub fn setting(error: spanledger::Error, endpoint: &str) -> Self {
+        let spanledger::Error::Otlp { setting, why } = &error else {
             return Self::Usage(line(&error.to_string()).into_owned());
         };
         let option = match setting.strip_prefix("Otlp::") {
@@ -77,14 +79,20 @@ impl From<io::Error> for Failed {
     }
 }
 
-impl From<Resolve> for Failed {
-    fn from(resolve: Resolve) -> Self {
+impl From<spanledger::Error> for Failed {
+    fn from(error: spanledger::Error) -> Self {
+        Self::Usage(error.to_string())
+    }
+}
+
+impl From<ResolveError> for Failed {
+    fn from(resolve: ResolveError) -> Self {
         Self::Usage(resolve.to_string())
     }
 }
 
 pub(crate) struct Context {
-    pub store: Store,
+    pub store: Rc<Store>,
     pub style: Style,
     pub json: bool,
     /// Blobs that could not be read, to be told at the end.
@@ -120,7 +128,7 @@ impl Context {
             now: now.map_or(0, |d| d.as_nanos() as u64),
         };
         Ok(Self {
-            store: Store::new(root),
+            store: Rc::new(Store::new(root)),
             style,
             json: common.json,
             lost: Vec::new(),
@@ -128,7 +136,31 @@ impl Context {
         })
     }
 
-    /// How somebody would call the command on the same root.
+    /// The directory of a session, by what the user gave. A path to a session under another root
+    /// selects that root.
+    pub fn resolve(&mut self, session: &str) -> Result<PathBuf, Failed> {
+        let dir = self.store.resolve(session)?;
+        let sessions = dir.parent().filter(|parent| parent.ends_with("sessions"));
+        let root = sessions.and_then(Path::parent);
+        if let Some(root) = root.filter(|root| *root != self.store.root()) {
+            self.store = Rc::new(Store::new(root));
+        }
+        Ok(dir)
+    }
+
+    /// One session by what the user gave, or all.
+    pub fn select(&mut self, session: Option<&str>) -> Result<Survey, Failed> {
+        let Some(session) = session else {
+            return Ok(self.store.survey()?);
+        };
+        let dir = self.resolve(session)?;
+        Ok(Survey {
+            entries: vec![self.store.peek(&dir)?],
+            ..Survey::default()
+        })
+    }
+
+    /// The command as the user would type it for the same root.
     pub fn command(&self) -> String {
         let root = self.store.root();
         match Store::default_root() {
@@ -242,7 +274,7 @@ fn width() -> usize {
 
 /// An age such as `90s`, `30m`, `2h`, `7d`, in nanoseconds.
 pub(crate) fn parse_age(text: &str) -> Result<u64, String> {
-    let wrong = || format!("{text:?} is no age: expected a number and s, m, h or d, such as 30m");
+    let wrong = || "write 30s, 10m, 2h or 7d".to_owned();
     let at = text.find(|c: char| !c.is_ascii_digit()).ok_or_else(wrong)?;
     let number: u64 = text[..at].parse().map_err(|_| wrong())?;
     let seconds = match &text[at..] {

@@ -9,7 +9,7 @@ use tracing::{Dispatch, Span};
 use tracing_subscriber::layer::SubscriberExt;
 
 use super::context::{Context, Failed};
-use crate::{Failure, Outcome, SpanExt, Usage, events, new_session_id, spans};
+use spanledger::{Failure, Outcome, SpanExt, Usage, events, new_session_id, spans};
 
 /// Record a scripted agent and show its timeline; no network, no model
 ///
@@ -29,7 +29,7 @@ pub(crate) struct Demo {
 impl Demo {
     pub fn run(&self, context: &mut Context) -> Result<(), Failed> {
         let id = self.session.clone().unwrap_or_else(new_session_id);
-        let (layer, guard) = crate::builder()
+        let (layer, guard) = spanledger::builder()
             .root(context.store.root())
             .disabled(false)
             .resource("service.name", "spanledger-demo")
@@ -49,7 +49,7 @@ impl Demo {
         context.line("")?;
         context.line("Try next:")?;
         let spanledger = context.command();
-        let entry = context.store.glance(&context.store.dir(&id))?;
+        let entry = context.store.peek(&context.store.dir(&id))?;
         let failed = entry
             .summary
             .first_error

@@ -7,9 +7,9 @@ use regex::{Regex, RegexBuilder};
 use serde_json::json;
 
 use super::context::{Context, Failed};
-use crate::session::{self, Text};
-use crate::view::Style;
-use crate::view::text::{columns, cut, line};
+use spanledger::session::{self, SearchText};
+use spanledger::view::Style;
+use spanledger::view::text::{columns, cut, line};
 
 /// Search what was said: the texts of all lines, and the blobs they name
 ///
@@ -66,7 +66,7 @@ impl Grep {
             .build()
             .map_err(|error| Failed::Usage(format!("{:?}: {error}", self.pattern)))?;
         let (dirs, unreadable) = match &self.session {
-            Some(session) => (vec![context.store.resolve(session)?], Vec::new()),
+            Some(session) => (vec![context.resolve(session)?], Vec::new()),
             None => {
                 let survey = context.store.survey()?;
                 // Oldest first: as one reads on.
@@ -92,7 +92,7 @@ impl Grep {
                 // One that was pruned while we looked has lost nothing.
                 Ok(found) if dir.exists() => {
                     damages.extend(found.damages);
-                    context.lost.extend(found.lost);
+                    context.lost.extend(found.blobs);
                 }
                 Ok(_) => {}
                 Err(Stop::Enough) => {}
@@ -111,7 +111,7 @@ impl Grep {
     }
 }
 
-fn list_session(context: &mut Context, text: &Text<'_>) -> Result<(), Failed> {
+fn list_session(context: &mut Context, text: &SearchText<'_>) -> Result<(), Failed> {
     let id = &text.line.session_id;
     if context.json {
         context.object(&json!({"session_id": id}))
@@ -121,7 +121,7 @@ fn list_session(context: &mut Context, text: &Text<'_>) -> Result<(), Failed> {
 }
 
 /// The lines of a text that match.
-fn print(context: &mut Context, regex: &Regex, text: &Text<'_>) -> Result<(), Failed> {
+fn print(context: &mut Context, regex: &Regex, text: &SearchText<'_>) -> Result<(), Failed> {
     let mut past = 0;
     while let Some(found) = regex.find_at(&text.text, past) {
         let whole = text.text.as_ref();
@@ -159,7 +159,7 @@ fn print(context: &mut Context, regex: &Regex, text: &Text<'_>) -> Result<(), Fa
     Ok(())
 }
 
-fn row(style: &Style, text: &Text<'_>, (before, found, after): (&str, &str, &str)) -> String {
+fn row(style: &Style, text: &SearchText<'_>, (before, found, after): (&str, &str, &str)) -> String {
     let id = line(&text.line.session_id).into_owned();
     let address = text.line.address().to_string();
     let kind = line(&text.line.kind).into_owned();

@@ -1,9 +1,9 @@
-//! Ctrl-C, for a command that goes on until somebody has seen enough.
+//! Ctrl-C, for commands that run until then.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-/// How long it may go unnoticed.
+/// How often commands check it.
 pub(super) const STEP: Duration = Duration::from_millis(100);
 
 static ASKED: AtomicBool = AtomicBool::new(false);
@@ -12,9 +12,9 @@ extern "C" fn ask(_: libc::c_int) {
     ASKED.store(true, Ordering::Relaxed);
 }
 
-/// From now on SIGINT and SIGTERM ask for an end instead of making one: whoever prints finishes
-/// the line first. A second one ends the process as ever.
-pub(super) fn heed() {
+/// Installs handlers: from now on the first SIGINT or SIGTERM only sets a flag, so that the command can
+/// finish its line. A second one ends the process.
+pub(super) fn install() {
     for signal in [libc::SIGINT, libc::SIGTERM] {
         // SAFETY: all zeroes is a valid `sigaction`; the handler only stores to an atomic.
         unsafe {
@@ -26,19 +26,7 @@ pub(super) fn heed() {
     }
 }
 
-/// Whether an end was asked for.
+/// Whether a signal has arrived.
 pub(super) fn asked() -> bool {
     ASKED.load(Ordering::Relaxed)
-}
-
-/// Waits for so long, or until an end is asked for.
-pub(super) fn sleep(time: Duration) {
-    let until = Instant::now() + time;
-    while !asked() {
-        let rest = until.saturating_duration_since(Instant::now());
-        if rest.is_zero() {
-            return;
-        }
-        std::thread::sleep(rest.min(STEP));
-    }
 }

@@ -1,49 +1,48 @@
-//! `mirror`: sends what is owed of the trace over OTLP.
-
-mod follow;
+//! `mirror`: sends the trace over OTLP.
 
 use std::collections::HashSet;
 use std::io::{self, IsTerminal, Write};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
 use serde_json::json;
 
-use super::context::{Context, Failed, parse_age};
+use super::context::{Context, Failed, parse_age, tell};
 use super::interrupt;
-use super::recover;
-use crate::Error;
-use crate::ledger::time_text;
-use crate::mirror::{Otlp, Owed, Pass, Resolved, Sent, owed, owed_with_state};
-use crate::view::text::{cut_id, duration, line, pad, pad_left, plural, size, thousands};
-use follow::{Follow, LOOK_EVERY, Next};
+use spanledger::Error;
+use spanledger::mirror::{
+    Backlog, CatchUp, Changed, Follow, Otlp, Resolved, Sent, backlog, backlog_with_state,
+};
+use spanledger::session::Recovery;
+use spanledger::trace::time_text;
+use spanledger::view::text::{cut_id, duration, line, pad, pad_left, plural, size, thousands};
 
-/// Send what is owed of the trace to a collector, Jaeger or Tempo
+/// Send the trace to a collector, Jaeger or Tempo
 ///
-/// Reads the trace and sends each span when it is closed, from where it stopped the last time: a
-/// laptop that was offline for a week goes on with the same ids. The endpoint and everything else
-/// come from the standard environment (`OTEL_EXPORTER_OTLP_ENDPOINT`, `…_HEADERS`, …).
+/// Reads the trace and sends each closed span, from where it stopped the last time: a laptop that was
+/// offline for a week continues with the same ids. The endpoint and all other settings come from the
+/// standard environment (`OTEL_EXPORTER_OTLP_ENDPOINT`, `…_HEADERS`, …).
 ///
-/// It goes on until Ctrl-C: with what processes recorded that have ended, and with what living ones
-/// record that have no endpoint, as they write it. Those that have one send by themselves, and what
-/// they leave is sent when they have ended. Spans that a killed process left open are closed as
-/// interrupted first. Upon Ctrl-C or SIGTERM it says how much was sent in all (--json: `total`) and
-/// exits 0; a request that was under way is sent again the next time. A second Ctrl-C ends it at once.
+/// Runs until Ctrl-C. It sends what ended processes recorded, and what live ones without an endpoint
+/// write, as they write it. Live processes with an endpoint send by themselves. Spans that a killed
+/// process left open are closed as interrupted first. On Ctrl-C or SIGTERM it prints how much was sent in
+/// all (--json: `total`) and exits 0; a request in flight is sent again the next time. A second Ctrl-C
+/// ends it at once.
 ///
-/// Where it stopped is kept beside the trace, so it has to be able to write there; or, for a root that
-/// can only be read (a sidecar, an agent's host mounted read-only), in another directory by --state.
-/// What was sent by those who write beside the trace isn't sent again. Spans that a killed process left
-/// open are closed in the trace where that can be written; else they are counted, and sent when the agent's
-/// next start or `spanledger recover` has closed them. A state belongs to the segments it was
-/// made for: used with another root it passes nothing by.
+/// Progress is stored in the trace directory, or for a read-only root (a sidecar, a read-only mount) in
+/// the directory of --state. What agents have sent by themselves isn't sent again. Spans that a killed
+/// process left open are closed in the trace if the root is writable; otherwise they are counted, and sent
+/// after the agent's next start or `spanledger recover` has closed them. A state directory used with
+/// another root skips nothing.
 ///
-/// Exits 1 if nothing could be sent for as long as --patience says, and with --once or --resend also if
-/// a server refused something for good. A session that can't be read, or whose open spans can't be
-/// closed, is named, and the others are sent; with --once that ends with 3 or 2.
+/// What was recorded for this endpoint is sent, and what was recorded with no endpoint. What was recorded
+/// for another endpoint is skipped and counted.
 ///
-/// What was recorded for this endpoint is sent, and what was recorded for none: naming one here is
-/// to mean it. What was recorded for another endpoint is left alone, and counted.
+/// Exits 1 if nothing could be sent within --patience, and with --once or --resend also if the server
+/// refused something for good, or if everything was recorded for another endpoint. A session that can't
+/// be read, or whose open spans can't be closed, is named, and the others are sent; with --once that
+/// exits 3 or 2.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   spanledger mirror --endpoint http://127.0.0.1:4317
@@ -52,33 +51,31 @@ use follow::{Follow, LOOK_EVERY, Next};
   spanledger mirror --status
   spanledger mirror --resend")]
 pub(crate) struct Mirror {
-    /// Only this session: its id, the beginning of it, or `last`
+    /// Only this session: its id, a prefix of it, its directory, or `last`
     #[arg(long, value_name = "SESSION")]
     session: Option<String>,
-    /// Where to send to, instead of what the environment says; over gRPC https where it has no scheme,
-    /// unless OTEL_EXPORTER_OTLP_INSECURE=true
+    /// The endpoint, instead of the environment's; without a scheme, gRPC uses https unless
+    /// OTEL_EXPORTER_OTLP_INSECURE=true
     #[arg(long, value_name = "URL")]
     endpoint: Option<String>,
-    /// End when nothing is owed any more
+    /// Exit when everything is sent
     #[arg(long)]
     once: bool,
     /// Also send what was recorded for another endpoint
     #[arg(long)]
     any_endpoint: bool,
-    /// How long a server that takes nothing is waited for, and another process that sends from here,
-    /// such as 30s; for ever by default
+    /// Give up after this long, such as 30s, if the server accepts nothing or another exporter holds the
+    /// lock [default: never]
     #[arg(long, value_name = "AGE", value_parser = parse_age)]
     patience: Option<u64>,
-    /// Keep how far it got, and what was refused, in DIR instead of beside the trace: for a root that
-    /// can only be read
+    /// Store export progress in DIR instead of the trace directory (for read-only roots)
     #[arg(long, value_name = "DIR")]
     state: Option<PathBuf>,
-    /// Send nothing; show what is owed, session by session, and what was recorded for no endpoint (FOR
-    /// NONE, --json: `for_nobody_bytes` of the `owed_bytes`), which is owed to nobody and sent all the
-    /// same
+    /// Send nothing; show what is not sent yet, per session. Recorded with no endpoint configured (NO
+    /// ENDPOINT, --json: `no_endpoint_bytes` of the `unsent_bytes`); `mirror` sends these too
     #[arg(long, conflicts_with_all = ["endpoint", "patience", "once", "any_endpoint"])]
     status: bool,
-    /// Send once more what a server refused for good, and end; what it takes now is resolved
+    /// Send what a server refused for good once more, and exit; what it accepts now is resolved
     #[arg(long, conflicts_with_all = ["status", "once"])]
     resend: bool,
 }
@@ -89,32 +86,33 @@ impl Mirror {
             return self.show(context);
         }
         let to = self.to()?;
+        // Resolved once: `last` may be another session tomorrow.
+        let session = match &self.session {
+            Some(session) => Some(context.resolve(session)?),
+            None => None,
+        };
         let root = context.store.root();
         if self.state.is_none() && !root.is_dir() {
             let why = match root.exists() {
                 true => "is no directory",
-                false => "isn't there: no agent has recorded anything in it",
+                false => "does not exist: no agent has recorded anything in it",
             };
             return Err(Failed::Usage(format!("{} {why}", root.display())));
         }
-        // Once: what is the last one may be another tomorrow.
-        let session = self.session.as_deref();
-        let session = session.map(|session| context.store.resolve(session));
-        let session = session.transpose()?;
-        if self.once || self.resend {
-            let mut so_far = SoFar::default();
-            let sent = self.pass(context, &to, session.as_deref(), &Next::All, &mut so_far)?;
-            context.unreadable(&sent.unreadable)?;
-            return match (so_far.named.is_empty(), sent.dead) {
-                (false, _) => Err(Failed::Usage(
-                    "what they left open is not closed, and not sent".into(),
-                )),
-                (true, 0) => Ok(()),
-                // It was said how many.
-                (true, _) => Err(Failed::Finding(String::new())),
-            };
+        let mut export = Export {
+            mirror: self,
+            to,
+            session,
+            spans: 0,
+            requests: 0,
+            dead: 0,
+            open: None,
+            named: HashSet::new(),
+        };
+        match self.once || self.resend {
+            true => export.once(context),
+            false => export.follow(context),
         }
-        self.follow(context, &to, session.as_deref())
     }
 
     fn to(&self) -> Result<Resolved, Failed> {
@@ -125,79 +123,213 @@ impl Mirror {
         Otlp::resolve(Some(settings), |name| std::env::var(name).ok())
             .map_err(|error| Failed::setting(error, "--endpoint"))?
             .ok_or_else(|| {
-                Failed::Usage(
-                    "no endpoint: give --endpoint or set OTEL_EXPORTER_OTLP_ENDPOINT".into(),
-                )
+                let why = "no endpoint: give --endpoint or set OTEL_EXPORTER_OTLP_ENDPOINT";
+                Failed::Usage(why.into())
             })
     }
 
-    /// Sends what is owed now, and tells it if there was something or nothing was told yet.
-    fn pass(
-        &self,
-        context: &mut Context,
-        to: &Resolved,
-        session: Option<&Path>,
-        what: &Next,
-        so_far: &mut SoFar,
-    ) -> Result<Sent, Failed> {
-        let mut pass = Pass::new(context.store.root(), to.clone()).any_endpoint(self.any_endpoint);
-        if let Some(session) = session {
-            pass = pass.session(session);
+    fn show(&self, context: &mut Context) -> Result<(), Failed> {
+        let survey = context.select(self.session.as_deref())?;
+        if !context.json {
+            let head = format!(
+                "{} {} {} {} {} {}",
+                pad("SESSION", 32),
+                pad_left("UNSENT", 10),
+                pad_left("LAG", 8),
+                pad_left("NO ENDPOINT", 11),
+                pad_left("SENT", 9),
+                pad_left("DEAD", 6)
+            );
+            context.line(&context.style.dim(&head))?;
         }
-        if let Next::Grown(sessions) = what {
-            pass = pass.sessions(sessions.clone());
+        for entry in &survey.entries {
+            let backlog = match &self.state {
+                Some(state) => backlog_with_state(&context.store, &entry.dir, state)?,
+                None => backlog(&context.store, &entry.dir)?,
+            };
+            show_one(context, &entry.summary.session_id, &backlog)?;
         }
-        if let Some(state) = &self.state {
-            pass = pass.state(state);
+        context.unreadable(&survey.unreadable)
+    }
+}
+
+/// An export that runs, and what it has done.
+struct Export<'a> {
+    mirror: &'a Mirror,
+    to: Resolved,
+    session: Option<PathBuf>,
+    spans: u64,
+    requests: u64,
+    dead: u64,
+    /// How many spans stay open, as last printed. `None` until something was printed: the first pass
+    /// always prints.
+    open: Option<u64>,
+    /// Why some sessions are not sent, each printed once.
+    named: HashSet<String>,
+}
+
+impl Export<'_> {
+    fn once(&mut self, context: &mut Context) -> Result<(), Failed> {
+        let sent = self.pass(context, &Changed::All)?;
+        context.unreadable(&sent.unreadable)?;
+        if !self.named.is_empty() {
+            let why =
+                "spans left open in the sessions above could not be closed, so they were not sent";
+            return Err(Failed::Usage(why.into()));
         }
-        if let Some(patience) = self.patience {
-            pass = pass.patience(Duration::from_nanos(patience));
-        }
-        if !self.once && !self.resend {
-            pass = pass.until(interrupt::asked);
-        }
-        let mut open = so_far.open.unwrap_or(0);
-        let done = if self.resend {
-            pass.resend(&mut progress())
-        } else {
-            if matches!(what, Next::All) {
-                let left = recover::quietly(context, session)?;
-                open = left.spans;
-                left.failed.into_iter().for_each(|why| so_far.name(why));
-            }
-            pass.run(&mut progress())
-        };
-        let sent = done.map_err(|error| match error {
-            error @ Error::MirrorBusy { .. } => Failed::Finding(error.to_string()),
-            Error::Io { path, source }
-                if self.state.is_none() && recover::is_forbidden(&source) =>
-            {
-                let path = path.display();
-                Failed::Usage(format!(
-                    "{path}: {source}; where the root can only be read, --state DIR keeps elsewhere how \
-                     far it got"
-                ))
-            }
-            error => Failed::Usage(error.to_string()),
-        })?;
-        if sent.requests > 0 && io::stderr().is_terminal() {
-            let _ = writeln!(io::stderr());
-        }
-        if so_far.open != Some(open) || sent.requests > 0 {
-            self.say(context, &to.shown(), &sent, open)?;
-        }
-        so_far.add(&sent, open);
-        match &sent.stopped {
-            Some(_) if interrupt::asked() => Ok(sent),
-            Some(why) => Err(Failed::Finding(format!(
-                "{} takes nothing: {why}",
-                to.shown()
-            ))),
-            None => Ok(sent),
+        let nothing = sent.requests == 0 && sent.elsewhere > 0;
+        match sent.dead > 0 || nothing {
+            // The reason is printed already.
+            true => Err(Failed::Finding(String::new())),
+            false => Ok(()),
         }
     }
 
-    fn say(&self, context: &mut Context, to: &str, sent: &Sent, open: u64) -> Result<(), Failed> {
+    /// Sends whenever there is something to send, until Ctrl-C.
+    fn follow(&mut self, context: &mut Context) -> Result<(), Failed> {
+        interrupt::install();
+        let store = context.store.clone();
+        let linger = self.to.linger;
+        let mut follow = Follow::new(&store, self.session.clone(), linger, interrupt::asked);
+        let mut changed = Changed::All;
+        let mut failed = String::new();
+        while !interrupt::asked() {
+            if changed == Changed::All {
+                follow.begin(&store)?;
+            }
+            match self.pass(context, &changed) {
+                Ok(sent) => {
+                    let unreadable = sent.unreadable.iter();
+                    unreadable.for_each(|session| self.name(session.to_string()));
+                    failed.clear();
+                    match follow.next(&store)? {
+                        Some(next) => changed = next,
+                        None => break,
+                    }
+                }
+                Err(Failed::Finding(_)) if interrupt::asked() => {}
+                Err(Failed::Finding(why)) => {
+                    if why != failed {
+                        tell(&why);
+                        failed = why;
+                    }
+                    changed = Changed::All;
+                    follow.back_off();
+                }
+                Err(error) => return Err(error),
+            }
+            store.forget_writers();
+        }
+        self.print_total(context)
+    }
+
+    /// Sends what there is now. Prints it, if there was something or nothing was printed yet.
+    fn pass(&mut self, context: &mut Context, changed: &Changed) -> Result<Sent, Failed> {
+        let catch_up = self.catch_up(context, changed);
+        let mut open = self.open.unwrap_or(0);
+        let done = if self.mirror.resend {
+            catch_up.resend(&mut progress())
+        } else {
+            if *changed == Changed::All {
+                open = self.recover(context)?;
+            }
+            catch_up.run(&mut progress())
+        };
+        let sent = done.map_err(|error| self.failed(error))?;
+        if sent.requests > 0 && io::stderr().is_terminal() {
+            let _ = writeln!(io::stderr());
+        }
+        if self.open != Some(open) || sent.requests > 0 {
+            self.print(context, &sent, open)?;
+        }
+        self.spans += sent.spans;
+        self.requests += sent.requests;
+        self.dead += sent.dead;
+        self.open = Some(open);
+        match &sent.stopped {
+            Some(why) if !interrupt::asked() => {
+                let patience = self.mirror.patience;
+                let patience = patience.map(|patience| format!(" for {}", duration(patience)));
+                let (to, patience) = (self.to.shown(), patience.unwrap_or_default());
+                Err(Failed::Finding(format!(
+                    "{to} accepted nothing{patience}: {why}"
+                )))
+            }
+            _ => Ok(sent),
+        }
+    }
+
+    fn catch_up(&self, context: &Context, changed: &Changed) -> CatchUp {
+        let mut catch_up = CatchUp::new(context.store.root(), self.to.clone())
+            .any_endpoint(self.mirror.any_endpoint);
+        if let Some(session) = &self.session {
+            catch_up = catch_up.session(session);
+        }
+        if let Changed::Sessions(sessions) = changed {
+            catch_up = catch_up.sessions(sessions.clone());
+        }
+        if let Some(state) = &self.mirror.state {
+            catch_up = catch_up.state(state);
+        }
+        if let Some(patience) = self.mirror.patience {
+            catch_up = catch_up.patience(Duration::from_nanos(patience));
+        }
+        match self.mirror.once || self.mirror.resend {
+            true => catch_up,
+            false => catch_up.until(interrupt::asked),
+        }
+    }
+
+    fn failed(&self, error: Error) -> Failed {
+        match error {
+            error @ Error::MirrorBusy { .. } => Failed::Finding(error.to_string()),
+            Error::Io { path, source } if self.mirror.state.is_none() && is_forbidden(&source) => {
+                let path = path.display();
+                Failed::Usage(format!(
+                    "{path}: {source}; for a read-only root, --state DIR stores the progress elsewhere"
+                ))
+            }
+            error => error.into(),
+        }
+    }
+
+    /// Closes what dead processes left open. Returns how many spans could not be closed, and prints
+    /// why, unless the root is read-only.
+    fn recover(&mut self, context: &Context) -> Result<u64, Failed> {
+        let store = &context.store;
+        let entries = match self.session.as_ref().map(|session| store.peek(session)) {
+            // Pruned in the meantime.
+            Some(Err(error)) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
+            Some(entry) => vec![entry?],
+            None => store.list()?,
+        };
+        let mut recovery = Recovery::new(store);
+        let mut open = 0;
+        for entry in entries.iter().take_while(|_| !interrupt::asked()) {
+            let left = store.left_open(entry).len() as u64;
+            match recovery.close(entry) {
+                Ok(_) => {}
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                Err(error) => {
+                    open += left;
+                    if !is_forbidden(&error) {
+                        self.name(error.to_string());
+                    }
+                }
+            }
+        }
+        Ok(open)
+    }
+
+    fn name(&mut self, why: String) {
+        if !self.named.contains(&why) {
+            tell(&why);
+            self.named.insert(why);
+        }
+    }
+
+    fn print(&self, context: &mut Context, sent: &Sent, open: u64) -> Result<(), Failed> {
+        let to = self.to.shown();
         if context.json {
             let unreadable = sent.unreadable.iter();
             let unreadable =
@@ -213,130 +345,35 @@ impl Mirror {
                 "unreadable": unreadable.collect::<Vec<_>>(),
                 "stopped": sent.stopped,
             }))?;
-        } else {
-            let mut text = sent_to(to, sent.spans, sent.dead);
-            if sent.elsewhere > 0 {
-                let segments = plural(sent.elsewhere, "segment");
-                text.push_str(&format!(
-                    "; {segments} recorded for another endpoint left alone (--any-endpoint)"
-                ));
-            }
-            if open > 0 {
-                text.push_str(&format!(
-                    "; left open by dead processes: {}, sent once the agent's next start or \
-                     `spanledger recover` closes them where the root can be written",
-                    plural(open, "span")
-                ));
-            }
-            context.line(&text)?;
+            return context.flush();
         }
+        let mut text = match sent.spans == 0 && sent.elsewhere > 0 {
+            true => format!("Nothing to send to {}", line(&to)),
+            false => sent_to(&to, sent.spans, sent.dead),
+        };
+        for (endpoint, sessions) in &sent.other_endpoints {
+            let were = if *sessions == 1 { "was" } else { "were" };
+            text.push_str(&format!(
+                "; {} {were} recorded for {}: send them here with --any-endpoint",
+                plural(*sessions, "session"),
+                line(endpoint)
+            ));
+        }
+        if open > 0 {
+            text.push_str(&format!(
+                "; left open by dead processes: {}, sent after the agent's next start or `spanledger \
+                 recover` has closed them",
+                plural(open, "span")
+            ));
+        }
+        context.line(&text)?;
         context.flush()
     }
 
-    /// Sends whenever there is something to send, until somebody ends it.
-    fn follow(
-        &self,
-        context: &mut Context,
-        to: &Resolved,
-        session: Option<&Path>,
-    ) -> Result<(), Failed> {
-        interrupt::heed();
-        let mut follow = Follow::new(&context.store, session.map(PathBuf::from), to.linger);
-        let mut next = Next::All;
-        let mut said = String::new();
-        let mut so_far = SoFar::default();
-        while !interrupt::asked() {
-            if matches!(next, Next::All) {
-                follow.begin(&context.store)?;
-            }
-            match self.pass(context, to, session, &next, &mut so_far) {
-                Ok(sent) => {
-                    let unreadable = sent.unreadable.iter().map(ToString::to_string);
-                    unreadable.for_each(|session| so_far.name(session));
-                    said.clear();
-                    next = follow.next(&context.store)?;
-                }
-                Err(Failed::Finding(_)) if interrupt::asked() => {}
-                Err(Failed::Finding(why)) => {
-                    if why != said {
-                        let _ = writeln!(io::stderr(), "spanledger: {}", line(&why));
-                        said = why;
-                    }
-                    next = Next::All;
-                    interrupt::sleep(LOOK_EVERY);
-                }
-                Err(error) => return Err(error),
-            }
-            context.store.forget_writers();
-        }
-        so_far.say(context, &to.shown())
-    }
-
-    fn show(&self, context: &mut Context) -> Result<(), Failed> {
-        let (dirs, unreadable) = match &self.session {
-            Some(session) => (vec![context.store.resolve(session)?], Vec::new()),
-            None => {
-                let survey = context.store.survey()?;
-                let dirs = survey.entries.into_iter().map(|entry| entry.dir);
-                (dirs.collect(), survey.unreadable)
-            }
-        };
-        if !context.json {
-            let head = format!(
-                "{} {} {} {} {} {}",
-                pad("SESSION", 32),
-                pad_left("OWED", 10),
-                pad_left("LAG", 8),
-                pad_left("FOR NONE", 10),
-                pad_left("SENT", 9),
-                pad_left("DEAD", 6)
-            );
-            context.line(&context.style.dim(&head).clone())?;
-        }
-        for dir in dirs {
-            let entry = context.store.glance(&dir)?;
-            let owed = match &self.state {
-                Some(state) => owed_with_state(&context.store, &dir, state)
-                    .map_err(|error| Failed::Usage(error.to_string()))?,
-                None => owed(&context.store, &dir)?,
-            };
-            show_one(context, &entry.summary.session_id, &owed)?;
-        }
-        context.unreadable(&unreadable)
-    }
-}
-
-/// What a mirror that goes on has done since it began.
-#[derive(Default)]
-struct SoFar {
-    spans: u64,
-    requests: u64,
-    dead: u64,
-    /// How many spans were said to stay open. `None` while nothing was said: that it is at work is
-    /// told at once, be there nothing to do.
-    open: Option<u64>,
-    /// What stands in the way of some sessions, each told once.
-    named: HashSet<String>,
-}
-
-impl SoFar {
-    fn add(&mut self, sent: &Sent, open: u64) {
-        self.spans += sent.spans;
-        self.requests += sent.requests;
-        self.dead += sent.dead;
-        self.open = Some(open);
-    }
-
-    fn name(&mut self, why: String) {
-        if !self.named.contains(&why) {
-            let _ = writeln!(io::stderr(), "spanledger: {}", line(&why));
-            self.named.insert(why);
-        }
-    }
-
-    fn say(&self, context: &mut Context, to: &str) -> Result<(), Failed> {
+    fn print_total(&self, context: &mut Context) -> Result<(), Failed> {
+        let to = self.to.shown();
         if context.json {
-            // Under a name of its own: whoever adds up the passes doesn't count twice.
+            // Under a name of its own, so that adding up the passes counts nothing twice.
             context.object(&json!({
                 "endpoint": to,
                 "total": {
@@ -346,11 +383,17 @@ impl SoFar {
                 },
             }))?;
         } else {
-            let text = sent_to(to, self.spans, self.dead);
+            let text = sent_to(&to, self.spans, self.dead);
             context.line(&format!("In all: {text}"))?;
         }
         context.flush()
     }
+}
+
+/// Whether the root is read-only for us.
+fn is_forbidden(error: &io::Error) -> bool {
+    use io::ErrorKind::{PermissionDenied, ReadOnlyFilesystem};
+    matches!(error.kind(), PermissionDenied | ReadOnlyFilesystem)
 }
 
 fn sent_to(to: &str, spans: u64, dead: u64) -> String {
@@ -358,46 +401,46 @@ fn sent_to(to: &str, spans: u64, dead: u64) -> String {
     if dead > 0 {
         let dead = thousands(dead);
         text.push_str(&format!(
-            ", {dead} refused for good (`spanledger mirror --status` says why)"
+            ", {dead} refused for good (`spanledger mirror --status` shows why)"
         ));
     }
     text
 }
 
-fn show_one(context: &mut Context, id: &str, owed: &Owed) -> Result<(), Failed> {
+fn show_one(context: &mut Context, id: &str, backlog: &Backlog) -> Result<(), Failed> {
     if context.json {
         return context.object(&json!({
             "session_id": id,
-            "owed_bytes": owed.bytes,
-            "for_nobody_bytes": owed.for_nobody,
-            "owed_since": owed.since.map(|since| time_text(since, 6)),
-            "sent_spans": owed.sent,
-            "dead_letters": owed.dead_letters,
-            "last_dead": owed.last_dead.as_ref().map(|last| json!({
-                "address": last.address.to_string(),
+            "unsent_bytes": backlog.bytes,
+            "no_endpoint_bytes": backlog.no_endpoint,
+            "unsent_since": backlog.since.map(|since| time_text(since, 6)),
+            "sent_spans": backlog.sent,
+            "dead_letters": backlog.dead_letters,
+            "last_dead": backlog.last_dead.as_ref().map(|last| json!({
+                "address": last.from.to_string(),
                 "reason": last.reason,
             })),
-            "live_segments": owed.live,
-            "marked_segments": owed.marked,
+            "live_segments": backlog.live,
+            "marked_segments": backlog.marked,
         }));
     }
     let now = context.style.now;
-    let bytes = owed.bytes - owed.for_nobody;
-    let since = owed.since.filter(|_| bytes > 0);
+    let bytes = backlog.bytes - backlog.no_endpoint;
+    let since = backlog.since.filter(|_| bytes > 0);
     let lag = since.map(|since| duration(now.saturating_sub(since)).to_string());
     context.line(&format!(
         "{} {} {} {} {} {}",
         pad(&cut_id(&line(id), 32), 32),
         pad_left(&size(bytes), 10),
         pad_left(lag.as_deref().unwrap_or("–"), 8),
-        pad_left(&size(owed.for_nobody), 10),
-        pad_left(&thousands(owed.sent), 9),
-        pad_left(&thousands(owed.dead_letters), 6),
+        pad_left(&size(backlog.no_endpoint), 11),
+        pad_left(&thousands(backlog.sent), 9),
+        pad_left(&thousands(backlog.dead_letters), 6),
     ))?;
-    match &owed.last_dead {
+    match &backlog.last_dead {
         Some(last) => context.line(&format!(
             "  refused for good, the last at {}: {}",
-            last.address,
+            last.from,
             line(&last.reason)
         )),
         None => Ok(()),

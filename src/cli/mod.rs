@@ -3,6 +3,7 @@
 mod completions;
 mod context;
 mod demo;
+mod doctor;
 mod find;
 mod grep;
 mod interrupt;
@@ -81,6 +82,7 @@ enum Command {
     Mirror(mirror::Mirror),
     Verify(verify::Verify),
     Prune(prune::Prune),
+    Doctor(doctor::Doctor),
     Completions(completions::Completions),
     Man(completions::Man),
 }
@@ -120,6 +122,7 @@ fn run(command: &Command, context: &mut Context) -> Result<(), context::Failed> 
         Command::Mirror(command) => command.run(context),
         Command::Verify(command) => command.run(context),
         Command::Prune(command) => command.run(context),
+        Command::Doctor(command) => command.run(context),
         Command::Completions(_) | Command::Man(_) => Ok(()),
     }
 }

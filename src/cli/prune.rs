@@ -1,28 +1,24 @@
-//! `prune`: lets go of old sessions.
-
-use std::collections::HashMap;
-use std::path::Path;
+//! `prune`: removes old sessions.
 
 use clap::Args;
 use serde_json::{Value, json};
 
 use super::context::{Context, Failed};
-use crate::ledger::{self, Removal, time_text};
-use crate::reader::about;
-use crate::session::{Entry, Retention, Survey};
-use crate::view::text::{line, plural, size};
+use spanledger::ledger::Removal;
+use spanledger::session::{Pruned, Retention};
+use spanledger::trace::time_text;
+use spanledger::view::text::{line, plural, size};
 
-/// Remove old sessions: whole ones only, and never one that is live
+/// Remove old sessions: whole ones only, and never a live one
 ///
-/// Each limit that is given is heeded: a session goes if any of them says so. A session and its
-/// subagents, and theirs, are a family, which goes or stays as a whole and is as new as its newest
-/// member. A subagent that ran under several sessions makes them one family; one whose parent is
-/// gone has its own, and one whose parent can't be read stays. A family stays while a process that
-/// wrote to any of it lives, while somebody holds the lock of any of it, and, unless --force, while
-/// the mirror still has to send something of it. Each session is renamed away and then removed, so
-/// that nobody ever sees half of it. If one can't be removed, the rest of its family stays, and the
-/// command exits with 2. With --json, the reason of what is kept is live, owed, locked, family or
-/// failed.
+/// A session is removed if it is over any of the given limits. A session and its subagents, and theirs,
+/// are a family, which is kept or removed as a whole and is as new as its newest member. A subagent that
+/// ran under several sessions makes them one family; one whose parent is gone has its own, and one
+/// whose parent can't be read is kept. A family is kept while a process that wrote to any of it is
+/// alive, while another process holds the lock of any of it, and, without --force, while any of it is
+/// not exported yet. Each session is renamed and then removed, so that no reader sees half of it. If one
+/// can't be removed, the rest of its family is kept, and the command exits with 2. With --json, the
+/// reason of what is kept is live, owed, locked, family or failed.
 #[derive(Args, Debug)]
 #[command(
     group = clap::ArgGroup::new("limit").required(true).multiple(true),
@@ -32,83 +28,61 @@ pub(crate) struct Prune {
     /// Remove families last active longer ago than this, such as 30d
     #[arg(long, value_name = "AGE", group = "limit", value_parser = super::context::parse_age)]
     older_than: Option<u64>,
-    /// Keep this many sessions, those last active; their subagents stay with them and don't count
+    /// Keep this many sessions, those last active; their subagents are kept with them and don't count
     #[arg(long, value_name = "N", group = "limit")]
     keep: Option<usize>,
     /// Keep this much, of the families last active, such as 500MB or 1GiB
     #[arg(long, value_name = "SIZE", group = "limit", value_parser = parse_size)]
     max_size: Option<u64>,
-    /// Only say what would go
+    /// Only print what would be removed
     #[arg(long)]
     dry_run: bool,
-    /// Also remove what the mirror still has to send
+    /// Also remove what is not exported yet
     #[arg(long)]
     force: bool,
 }
 
 impl Prune {
     pub fn run(&self, context: &mut Context) -> Result<(), Failed> {
-        let root = context.store.root().to_owned();
-        let Survey {
-            entries,
-            unreadable,
-        } = context.store.survey()?;
+        let store = context.store.clone();
+        let survey = store.survey()?;
         let leftovers = match self.dry_run {
             true => (0, 0),
-            false => ledger::remove_leftovers(&root).map_err(about(&root))?,
+            false => store.remove_leftovers()?,
         };
-        let sizes: HashMap<_, _> = entries
-            .iter()
-            .map(|entry| (entry.dir.clone(), ledger::dir_size(&entry.dir)))
-            .collect();
-        let size_of = |entry: &Entry| sizes.get(&entry.dir).copied().unwrap_or(0);
         let retention = Retention {
             older_than: self.older_than,
             keep: self.keep,
             max_size: self.max_size,
         };
-        let is_unreadable = |dir: &Path| unreadable.iter().any(|session| session.dir == dir);
         let (mut removed, mut kept) = (Tally::default(), Tally::default());
-        let mut bytes = 0;
         let mut failed = None;
-        for family in retention.over(&entries, &size_of, context.style.now) {
-            let top = &family.top().summary.session_id;
-            // Whoever cuts this short leaves the session, and not its subagents without it.
-            let from_below: Vec<_> = family.members().iter().rev().map(|e| &e.dir).collect();
-            let of_unreadable = family.members().iter().any(|entry| {
-                let mut parents = entry.summary.parents().iter();
-                parents.any(|id| is_unreadable(&context.store.dir(id)))
+        let flags = (self.dry_run, self.force);
+        retention.apply(&store, &survey, context.style.now, flags, |pruned| {
+            let mut object = json!({
+                "session_id": pruned.entry.summary.session_id,
+                "parent_session_id": pruned.entry.summary.parent_session_id,
+                "family": pruned.family,
+                "last": time_text(pruned.entry.summary.last, 6),
+                "bytes": pruned.bytes,
             });
-            let done = match self.dry_run {
-                _ if of_unreadable => Ok(vec![Removal::Family; from_below.len()]),
-                true => ledger::can_remove_sessions(&root, &from_below, self.force),
-                false => ledger::remove_sessions(&root, &from_below, self.force),
-            };
-            let done = done.map_err(|error| Failed::Usage(format!("{top}: {error}")))?;
-            for (entry, done) in family.members().iter().zip(done.iter().rev()) {
-                let mut object = json!({
-                    "session_id": entry.summary.session_id,
-                    "parent_session_id": entry.summary.parent_session_id,
-                    "family": top,
-                    "last": time_text(entry.summary.last, 6),
-                    "bytes": size_of(entry),
-                });
-                if let Removal::Removed { bytes: freed } = done {
-                    bytes += freed;
-                    object["bytes"] = json!(freed);
-                    self.say(context, entry, None, *freed)?;
-                    removed.add(object);
-                } else if let Some((word, why)) = reason(done) {
-                    object["reason"] = json!(word);
-                    if let Removal::Failed { why } = done {
-                        object["why"] = json!(why);
-                        failed = Some(format!("{}: {why}", line(&entry.summary.session_id)));
-                    }
-                    self.say(context, entry, Some(&why), size_of(entry))?;
-                    kept.add(object);
-                }
+            let reason = reason(&pruned.removal);
+            if let Removal::Failed { why } = &pruned.removal {
+                object["why"] = json!(why);
+                let id = line(&pruned.entry.summary.session_id);
+                failed = Some(format!("{id}: {why}"));
             }
-        }
+            match (&pruned.removal, &reason) {
+                (Removal::Removed { .. }, _) => removed.add(object, pruned.bytes),
+                (_, Some((word, _))) => {
+                    object["reason"] = json!(word);
+                    kept.add(object, pruned.bytes);
+                }
+                // Another process was faster.
+                _ => return Ok(()),
+            }
+            self.print(context, &pruned, reason.map(|(_, why)| why).as_deref())
+        })?;
         if context.json {
             context.document(&json!({
                 "dry_run": self.dry_run,
@@ -116,44 +90,46 @@ impl Prune {
                 "families": removed.families,
                 "kept": kept.sessions,
                 "kept_families": kept.families,
-                "bytes": bytes,
+                "bytes": removed.bytes,
                 "leftovers": leftovers.0,
                 "leftover_bytes": leftovers.1,
             }))?;
         } else {
-            self.sum_up(context, &removed, &kept, bytes, leftovers)?;
+            self.sum_up(context, &removed, &kept, leftovers)?;
         }
         if let Some(failed) = failed {
             return Err(Failed::Usage(failed));
         }
-        // Nobody knows how old these are, or whether somebody still writes them: they stay.
-        context.unreadable(&unreadable)
+        // Their age isn't known, nor whether they are live: they are kept.
+        context.unreadable(&survey.unreadable)
     }
 
-    fn say(
+    fn print(
         &self,
         context: &mut Context,
-        entry: &Entry,
+        pruned: &Pruned<'_>,
         kept: Option<&str>,
-        bytes: u64,
     ) -> Result<(), Failed> {
         if context.json {
             return Ok(());
         }
-        let id = line(&entry.summary.session_id).into_owned();
+        let summary = &pruned.entry.summary;
+        let id = line(&summary.session_id);
         let verb = match (kept, self.dry_run) {
             (Some(_), _) => "kept",
             (None, true) => "would remove",
             (None, false) => "removed",
         };
-        let last = context.style.moment(entry.summary.last);
-        let of = match &entry.summary.parent_session_id {
+        let last = context.style.moment(summary.last);
+        let of = match &summary.parent_session_id {
             Some(parent) => format!(", subagent of {}", line(parent)),
             None => String::new(),
         };
         let why = kept.map(|why| format!(": {why}")).unwrap_or_default();
-        let text = format!("{verb} {id}  {}, last active {last}{of}{why}", size(bytes));
-        context.line(&text)
+        let bytes = size(pruned.bytes);
+        context.line(&format!(
+            "{verb} {id}  {bytes}, last active {last}{of}{why}"
+        ))
     }
 
     fn sum_up(
@@ -161,14 +137,12 @@ impl Prune {
         context: &mut Context,
         removed: &Tally,
         kept: &Tally,
-        bytes: u64,
         leftovers: (usize, u64),
     ) -> Result<(), Failed> {
         if leftovers.0 > 0 {
+            let (n, bytes) = (plural(leftovers.0 as u64, "session"), size(leftovers.1));
             context.line(&format!(
-                "removed what an earlier prune left of {} sessions, {}",
-                leftovers.0,
-                size(leftovers.1)
+                "removed what an earlier prune left of {n}, {bytes}"
             ))?;
         }
         let verb = match self.dry_run {
@@ -176,7 +150,7 @@ impl Prune {
             false => "removed",
         };
         let sessions = plural(removed.sessions.len() as u64, "session");
-        let mut text = format!("{sessions}{} {verb}, {}", removed.of(), size(bytes));
+        let mut text = format!("{sessions}{} {verb}, {}", removed.of(), size(removed.bytes));
         if !kept.sessions.is_empty() {
             text.push_str(&format!("; {}{} kept", kept.sessions.len(), kept.of()));
         }
@@ -184,22 +158,24 @@ impl Prune {
     }
 }
 
-/// What became of sessions, and of how many families they are.
+/// Sessions, and how many families they are.
 #[derive(Default)]
 struct Tally {
     sessions: Vec<Value>,
     families: usize,
+    bytes: u64,
 }
 
 impl Tally {
-    /// Those of a family come one after the other.
-    fn add(&mut self, session: Value) {
+    /// The members of a family come one after the other.
+    fn add(&mut self, session: Value, bytes: u64) {
         let before = self.sessions.last().map(|last| &last["family"]);
         self.families += usize::from(before != Some(&session["family"]));
         self.sessions.push(session);
+        self.bytes += bytes;
     }
 
-    /// Of how many families, where that isn't one for each.
+    /// Of how many families, if that is not one for each.
     fn of(&self) -> String {
         match self.families {
             n if n == self.sessions.len() => String::new(),
@@ -209,29 +185,25 @@ impl Tally {
     }
 }
 
-/// Why a session stayed: a word, and the same for people.
-fn reason(done: &Removal) -> Option<(&'static str, String)> {
-    Some(match done {
-        Removal::Live => ("live", "a process that wrote to it lives".into()),
-        Removal::Owed { segments } => (
+/// Why a session is kept: a word, and the same for people.
+fn reason(removal: &Removal) -> Option<(&'static str, String)> {
+    Some(match removal {
+        Removal::Live => ("live", "still running".into()),
+        Removal::Owed { .. } => (
             "owed",
-            format!("the mirror still has to send {segments} of its segments (--force)"),
+            "not exported yet (--force removes it anyway)".into(),
         ),
-        Removal::Locked => ("locked", "somebody else holds its lock".into()),
-        Removal::Family => ("family", "another of its family stays".into()),
+        Removal::Locked => ("locked", "another process holds its lock".into()),
+        Removal::Family => ("family", "belongs to a session that is kept".into()),
         Removal::Failed { why } => ("failed", why.clone()),
-        // Whoever was quicker said so.
         _ => return None,
     })
 }
 
 /// A size such as `500MB` (thousands) or `1GiB` (1024s), in bytes.
 fn parse_size(text: &str) -> Result<u64, String> {
-    let wrong = || {
-        format!(
-            "{text:?} is no size: expected a number and B, KB, MB, GB, TB or KiB, MiB, GiB, TiB, such as 1GB"
-        )
-    };
+    let wrong =
+        || "write a number and B, KB, MB, GB, TB, KiB, MiB, GiB or TiB, such as 1GB".to_owned();
     let at = text
         .find(|c: char| !c.is_ascii_digit() && c != '.')
         .ok_or_else(wrong)?;

@@ -1,28 +1,23 @@
-//! `status`: what is running, and how the traces are.
-
-use std::io;
-use std::path::Path;
+//! `status`: what is running, and whether the traces are whole.
 
 use clap::Args;
 use serde_json::{Value, json};
 
 use super::context::{Context, Failed, tell};
-use crate::Marks;
-use crate::ledger::{NotALine, segments, time_text};
-use crate::mirror::{Owed, owed_in};
-use crate::reader::Damage;
-use crate::session::{Entry, Status as Standing, Survey, Unreadable};
-use crate::view::text::plural;
-use crate::view::{self, Style};
+use spanledger::mirror::{Backlog, backlog_in};
+use spanledger::session::{Checks, Entry, Status as SessionStatus};
+use spanledger::trace::time_text;
+use spanledger::view;
+use spanledger::view::text::plural;
 
-/// Show what is running, and how the traces are
+/// Show what is running, and whether the traces are whole
 ///
-/// Reads the first and last lines of each session: these tell what was masked, cut and lost in all
-/// of it. Damage in between is found by --deep, which reads everything.
+/// Reads the first and last lines of each session, which count what was masked, truncated and lost in
+/// all of it. --deep reads everything and finds damage in between.
 ///
-/// With --stalled-after, exits 1 if a live session has had no event for that long: for cron. Else
-/// exits 3 if what was read is damaged; a last line that a dying process left unfinished is counted, but
-/// is no damage.
+/// With --stalled-after, exits 1 if a live session has had no event for that long: for cron. Otherwise
+/// exits 3 if what was read is damaged. A last line that a killed process left unfinished is counted,
+/// but is no damage.
 #[derive(Args, Debug)]
 #[command(
     after_help = "Examples:\n  spanledger status\n  spanledger status --stalled-after 10m || echo 'an agent hangs' | mail -s agents ops\n  spanledger status --json | jq '.live[] | {session_id, pid, doing}'"
@@ -36,22 +31,10 @@ pub(crate) struct Status {
     deep: bool,
 }
 
-/// How the traces are.
-struct Checks {
-    /// Everything was read, and not just the first and last lines.
-    whole: bool,
-    damages: Vec<Damage>,
-    torn: u64,
-    marks: Marks,
-    /// There may be more: lines were not read, and their writers did not count.
-    at_least: bool,
-    unreadable: Vec<Unreadable>,
-}
-
 impl Status {
     pub fn run(&self, context: &mut Context) -> Result<(), Failed> {
         let survey = context.store.survey()?;
-        let checks = self.checks(context, &survey);
+        let checks = Checks::run(&context.store, &survey, self.deep);
         let entries = survey.entries;
         let live: Vec<_> = entries.iter().filter(|e| e.status.is_live()).collect();
         let now = context.style.now;
@@ -60,23 +43,21 @@ impl Status {
             self.stalled_after.is_some_and(|age| quiet >= age)
         };
         let stalled = live.iter().filter(|entry| is_stalled(entry)).count();
-        let bytes: u64 = context.store.dirs()?.iter().map(|dir| dir_bytes(dir)).sum();
-        let mirror = owed_in(&context.store)?;
+        let bytes = context.store.bytes()?;
+        let mirror = backlog_in(&context.store)?;
         if context.json {
-            let live: Vec<_> = live
-                .iter()
-                .map(|entry| live_json(context, entry, is_stalled(entry)))
-                .collect();
+            let live = live.iter();
+            let live = live.map(|entry| live_json(context, entry, is_stalled(entry)));
             let document = json!({
                 "root": context.store.root(),
                 "at": time_text(now, 6),
                 "sessions": entries.len(),
                 "bytes": bytes,
                 "by_status": by_status(&entries),
-                "live": live,
+                "live": live.collect::<Vec<_>>(),
                 "stalled": stalled,
                 "mirror": mirror_json(&mirror),
-                "checks": checks.to_json(),
+                "checks": checks_json(&checks),
             });
             context.document(&document)?;
         } else {
@@ -87,159 +68,76 @@ impl Status {
             lines.push(String::new());
             lines.extend(view::root(&root, &entries, bytes, &style));
             lines.extend(mirror_line(&mirror, now));
-            lines.extend(checks.lines(&style));
+            lines.extend(view::checks(&checks, &style));
             context.lines(&lines)?;
         }
         let damaged = context.damaged_or_unreadable(&checks.damages, &checks.unreadable);
-        match (stalled, self.stalled_after) {
-            (0, _) | (_, None) => damaged,
-            (n, Some(age)) => {
-                // Cron waits for this one; the damage is told beside it.
+        match self.stalled_after {
+            Some(age) if stalled > 0 => {
+                // Cron waits for this exit code; the damage is only printed.
                 match damaged {
-                    Err(Failed::Damaged(damage)) => {
-                        tell(&damage);
-                    }
+                    Err(Failed::Damaged(damage)) => tell(&damage),
                     other => other?,
                 }
                 Err(Failed::Finding(format!(
-                    "{n} of {} live sessions without an event for {} or longer",
+                    "{stalled} of {} live sessions without an event for {} or longer",
                     live.len(),
                     view::text::duration(age),
                 )))
             }
+            _ => damaged,
         }
-    }
-
-    fn checks(&self, context: &Context, survey: &Survey) -> Checks {
-        let mut checks = Checks {
-            whole: true,
-            damages: Vec::new(),
-            torn: 0,
-            marks: Marks::default(),
-            at_least: false,
-            unreadable: survey.unreadable.clone(),
-        };
-        for entry in &survey.entries {
-            if !self.deep || entry.whole {
-                checks.take(entry);
-                continue;
-            }
-            match context.store.read(&entry.dir) {
-                Ok(entry) => checks.take(&entry),
-                // Pruned while we looked.
-                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-                Err(error) => checks.unreadable.push(Unreadable::new(&entry.dir, &error)),
-            }
-        }
-        checks
     }
 }
 
-impl Checks {
-    fn take(&mut self, entry: &Entry) {
-        self.whole &= entry.whole;
-        let (torn, damages): (Vec<_>, Vec<_>) = entry
-            .damages
-            .iter()
-            .cloned()
-            .partition(|damage| damage.why == NotALine::Torn);
-        self.torn += torn.len() as u64;
-        self.damages.extend(damages);
-        let (marks, known) = entry.summary.marks();
-        self.marks.add(&marks);
-        self.at_least |= !known;
-    }
-
-    fn to_json(&self) -> Value {
-        let damages = self.damages.iter().map(|damage| {
-            json!({
-                "path": damage.path,
-                "offset": damage.offset,
-                "bytes": damage.bytes,
-                "why": damage.why.to_string(),
-            })
-        });
-        let unreadable = self.unreadable.iter();
-        let unreadable = unreadable.map(|one| json!({"dir": one.dir, "error": one.why}));
+fn checks_json(checks: &Checks) -> Value {
+    let damages = checks.damages.iter().map(|damage| {
         json!({
-            "whole": self.whole,
-            "unreadable": unreadable.collect::<Vec<_>>(),
-            "damaged": self.damages.len(),
-            "damages": damages.collect::<Vec<_>>(),
-            "torn": self.torn,
-            "gaps": self.marks.gaps,
-            "missing_events": self.marks.missing,
-            "masked": self.marks.masked,
-            "cut": self.marks.cut,
-            "at_least": self.at_least,
+            "path": damage.path,
+            "offset": damage.offset,
+            "bytes": damage.bytes,
+            "why": damage.why.to_string(),
         })
-    }
-
-    fn lines(&self, style: &Style) -> Vec<String> {
-        let at_least = if self.at_least { "at least " } else { "" };
-        let mut damage = format!(
-            "  damage   {}, {}",
-            plural(self.damages.len() as u64, "place"),
-            plural(self.torn, "torn end"),
-        );
-        if !self.unreadable.is_empty() {
-            let n = self.unreadable.len() as u64;
-            damage.push_str(&format!(", {} that can't be read", plural(n, "session")));
-        }
-        let found = !self.damages.is_empty() || !self.unreadable.is_empty();
-        let gaps = format!(
-            "  gaps     {at_least}{}, {} missing",
-            view::text::thousands(self.marks.gaps),
-            plural(self.marks.missing, "event"),
-        );
-        let red = |bad: bool, text: &str| {
-            if bad {
-                style.red(text)
-            } else {
-                text.to_owned()
-            }
-        };
-        let mut lines = vec![
-            red(found, &damage),
-            red(self.marks.gaps > 0, &gaps),
-            format!(
-                "  masked   {at_least}{} in lines; {} cut",
-                plural(self.marks.masked, "time"),
-                plural(self.marks.cut, "value"),
-            ),
-        ];
-        if !self.whole {
-            lines.push(style.dim(
-                "  read     the first and last lines of each session; --deep reads everything",
-            ));
-        }
-        lines
-    }
+    });
+    let unreadable = checks.unreadable.iter();
+    let unreadable = unreadable.map(|one| json!({"dir": one.dir, "error": one.why}));
+    json!({
+        "whole": checks.whole,
+        "unreadable": unreadable.collect::<Vec<_>>(),
+        "damaged": checks.damages.len(),
+        "damages": damages.collect::<Vec<_>>(),
+        "torn": checks.torn,
+        "gaps": checks.marks.gaps,
+        "missing_events": checks.marks.missing,
+        "masked": checks.marks.masked,
+        "cut": checks.marks.cut,
+        "at_least": checks.at_least,
+    })
 }
 
-fn mirror_json(owed: &Owed) -> Value {
+fn mirror_json(backlog: &Backlog) -> Value {
     json!({
-        "owed_bytes": owed.bytes,
-        "owed_since": owed.since.map(|since| time_text(since, 6)),
-        "marked_segments": owed.marked,
-        "dead_letters": owed.dead_letters,
-        "last_dead": owed.last_dead.as_ref().map(|last| &last.reason),
+        "unsent_bytes": backlog.bytes,
+        "unsent_since": backlog.since.map(|since| time_text(since, 6)),
+        "marked_segments": backlog.marked,
+        "dead_letters": backlog.dead_letters,
+        "last_dead": backlog.last_dead.as_ref().map(|last| &last.reason),
     })
 }
 
 /// What the mirror owes, where it does.
-fn mirror_line(owed: &Owed, now: u64) -> Option<String> {
+fn mirror_line(backlog: &Backlog, now: u64) -> Option<String> {
     let mut said = Vec::new();
-    if let Some(since) = owed.since {
+    if let Some(since) = backlog.since {
         let age = view::text::duration(now.saturating_sub(since));
         said.push(format!(
             "{} not sent yet, the oldest {age} old",
-            view::text::size(owed.bytes)
+            view::text::size(backlog.bytes)
         ));
     }
-    if owed.dead_letters > 0 {
-        let letters = plural(owed.dead_letters, "dead letter");
-        let reason = owed.last_dead.as_ref().map_or("", |last| &last.reason);
+    if backlog.dead_letters > 0 {
+        let letters = plural(backlog.dead_letters, "dead letter");
+        let reason = backlog.last_dead.as_ref().map_or("", |last| &last.reason);
         said.push(format!(
             "{letters}, the last: {} (`spanledger mirror --resend`)",
             view::text::line(reason)
@@ -255,7 +153,7 @@ fn live_json(context: &Context, entry: &Entry, stalled: bool) -> Value {
     let seconds = |ns: u64| now.saturating_sub(ns) as f64 / 1e9;
     let doing = summary.deepest().map(|open| {
         json!({
-            "kind": open.kind,
+            "kind": open.kind.as_str(),
             "name": open.name,
             "input": open.input,
             "address": open.address.to_string(),
@@ -264,15 +162,15 @@ fn live_json(context: &Context, entry: &Entry, stalled: bool) -> Value {
         })
     });
     let writer = view::live_writer(summary, &|writer| context.store.is_alive(writer));
-    let process = |name: &str| writer.map(|writer| writer.process()[name].clone());
+    let process = writer.map(|writer| writer.process());
     json!({
         "session_id": summary.session_id,
         "agent": summary.agent,
         "model_id": summary.model_id,
         "parent_session_id": summary.parent_session_id,
         "status": entry.status.as_str(),
-        "pid": process("pid"),
-        "host": process("host"),
+        "pid": process.as_ref().and_then(|process| process.pid()),
+        "host": process.as_ref().and_then(|process| process.host()),
         "doing": doing,
         "waiting_for": summary.pending.keys().collect::<Vec<_>>(),
         "last_event": time_text(summary.last, 6),
@@ -283,28 +181,8 @@ fn live_json(context: &Context, entry: &Entry, stalled: bool) -> Value {
 }
 
 fn by_status(entries: &[Entry]) -> Value {
-    let all = [
-        Standing::Busy,
-        Standing::Idle,
-        Standing::Waiting,
-        Standing::Retrying,
-        Standing::Error,
-        Standing::Ended,
-        Standing::Interrupted,
-    ];
-    let count = |status: Standing| entries.iter().filter(|e| e.status == status).count();
-    let counts = all.map(|status| (status.as_str().to_owned(), json!(count(status))));
-    Value::Object(counts.into_iter().collect())
-}
-
-/// The size of a session's segments.
-pub(super) fn segment_bytes(dir: &Path) -> u64 {
-    let found = segments(dir).unwrap_or_default();
-    let sizes = found.iter().filter_map(|(_, path)| path.metadata().ok());
-    sizes.map(|meta| meta.len()).sum()
-}
-
-/// The size of everything in a session's directory.
-fn dir_bytes(dir: &Path) -> u64 {
-    crate::ledger::dir_size(dir)
+    let count = |status: SessionStatus| entries.iter().filter(|e| e.status == status).count();
+    let statuses = SessionStatus::ALL.iter();
+    let counts = statuses.map(|status| (status.as_str().to_owned(), json!(count(*status))));
+    Value::Object(counts.collect())
 }

@@ -8,10 +8,10 @@ use clap::Args;
 use serde_json::json;
 
 use super::context::{Context, Failed, parse_age};
-use crate::Error;
-use crate::mirror::verify::{Backend, Finding, Report, Verify as Asked};
-use crate::mirror::{Otlp, Pem};
-use crate::view::text::{cut, line, pad, thousands};
+use spanledger::Error;
+use spanledger::mirror::verify::{Backend, Finding, Report, Verify as Asked};
+use spanledger::mirror::{Otlp, Pem};
+use spanledger::view::text::{cut, line, pad, thousands};
 
 /// Compare the trace with what Jaeger or Tempo really holds
 ///
@@ -78,7 +78,7 @@ impl Verify {
                 let dirs = survey.entries.into_iter().map(|entry| entry.dir);
                 (dirs.collect(), survey.unreadable)
             }
-            false => (vec![context.store.resolve(&self.session)?], Vec::new()),
+            false => (vec![context.resolve(&self.session)?], Vec::new()),
         };
         let mut asked = self.connect(backend, url)?;
         asked = asked.wait(Duration::from_nanos(self.wait));

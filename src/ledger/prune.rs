@@ -13,17 +13,17 @@
 //! each.
 
 use std::collections::HashSet;
-use std::fs::OpenOptions;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::clock::wall_ns;
-use super::fork::Lockable;
-use super::outbox;
-use super::recovery::writer_of;
-use super::root::{Root, open_private, segment_name, segments};
+use super::dead_spans::writer_of;
+use super::file_lock::FileLock;
+use super::marker;
+use super::recovery::lock_path;
 use super::writer;
+use crate::trace::wall_ns;
+use crate::trace::{Root, segment_name, segments};
 
 const GONE: &str = ".gone-";
 /// A segment whose first line isn't whole says nothing of its writer. If it is younger than
@@ -221,7 +221,7 @@ fn remove(
     }
     let bytes = dir_size(&gone);
     for marker in owed {
-        let _ = outbox::unmark(&marker);
+        let _ = marker::unmark(&marker);
     }
     remove_all(&gone)?;
     Ok(Removal::Removed { bytes })
@@ -334,25 +334,19 @@ fn look(root: &Root, dir: &Path, before: Option<&HashSet<u32>>) -> io::Result<Lo
 }
 
 /// The session's lock, unless somebody has it.
-fn lock(dir: &Path) -> io::Result<Option<Lockable>> {
-    let mut options = OpenOptions::new();
-    let lock = open_private(
-        &dir.join("lock"),
-        options.create(true).truncate(false).write(true),
-    )?;
-    let lock = Lockable::new(lock);
-    Ok(lock.try_lock().is_ok().then_some(lock))
+fn lock(dir: &Path) -> io::Result<Option<FileLock>> {
+    FileLock::try_new(&lock_path(dir))
 }
 
 /// The markers of what the mirror still has to send of a session. One of a segment that is gone
 /// owes nothing.
 fn owed(root: &Root, dir: &Path) -> Vec<PathBuf> {
-    let marked = outbox::marked(root).unwrap_or_default().into_iter();
+    let marked = marker::marked(root).unwrap_or_default().into_iter();
     let its = marked.filter(|(session, seg)| {
         dir.file_name().is_some_and(|name| name == session.as_str())
             && dir.join(segment_name(*seg)).exists()
     });
-    its.filter_map(|(_, seg)| outbox::marker(root, dir, seg))
+    its.filter_map(|(_, seg)| marker::marker(root, dir, seg))
         .collect()
 }
 

@@ -1,62 +1,66 @@
 //! One file of lines, written by one process for its whole life.
 
+#[cfg(feature = "mirror")]
+use std::fs::Metadata;
 use std::fs::{File, OpenOptions};
-use std::io::{self, Write};
+use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
-use super::file_size::{size_limit, survive};
-use super::outbox::{self, Live};
-use super::root::{make_dir, open_private, segment_name, segments};
+use rustix::io::Errno;
 
-/// How the file ends.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Tail {
-    /// With a newline, or empty.
-    Clean,
-    /// With a part of a line whose event is counted as lost.
-    Fragment,
-    /// With a whole line that lacks only its newline. Its `seq` is used up.
-    Unterminated,
-}
+use super::listener::SegmentListener;
+use super::storage::Storage;
+use super::{Ledger, Sync, marker};
+use crate::trace::{make_dir, open_private, segment_name, segments};
 
-/// A write that did not go through.
-#[derive(Debug)]
-pub(crate) struct WriteFailed {
-    pub error: io::Error,
-    /// The line is on disk but for its newline, which the next write brings.
-    pub whole: bool,
-}
-
+/// A segment as its writer sees it.
 #[derive(Debug)]
 pub(crate) struct Segment {
-    pub number: u32,
-    pub path: PathBuf,
-    /// Closed when too many are open; that means nothing.
-    pub file: Option<File>,
-    pub next_seq: u64,
+    pub shared: Arc<SharedSegment>,
     pub size: u64,
-    /// Events in it, without the lines about the segment itself.
+    pub next_seq: u64,
+    /// Lines in it that are not about the segment itself.
     pub events: u64,
-    /// Events that its `gap` lines tell of.
+    /// Events that its `gap` lines count.
     pub gaps: u64,
-    pub has_head: bool,
-    /// The size of its first line.
-    pub head_size: u64,
-    /// What its first line says of sending.
-    pub policy: Option<Arc<str>>,
-    /// The file that says that the mirror owes something of it, and whether it is there.
-    pub marker: Option<PathBuf>,
-    pub marked: bool,
-    /// Its sender's view of it, where this process is its sender.
-    pub live: Option<Arc<Live>>,
-    tail: Tail,
-    pub inode: (u64, u64),
-    /// Beyond this size the kernel kills the process (`RLIMIT_FSIZE`).
-    max_size: u64,
+    pub has_header: bool,
+    listeners: Arc<[Box<dyn SegmentListener>]>,
+    /// It ends with a part of a line that could not be truncated.
+    torn: bool,
     checked_at: u64,
     unchecked: u32,
+}
+
+/// What a segment's writer shares with the descriptor cache and with listeners.
+#[derive(Debug)]
+pub(crate) struct SharedSegment {
+    pub number: u32,
+    pub path: PathBuf,
+    /// The `mirror` member of its header, as JSON.
+    pub policy: Option<Arc<str>>,
+    inode: (u64, u64),
+    /// The file that exists while something of the segment is left to send.
+    marker: Option<PathBuf>,
+    /// It was removed, and its inode may be another's.
+    removed: AtomicBool,
+    /// It was used since the cache looked last.
+    used: AtomicBool,
+    /// Whether the file is open, without a lock.
+    is_open: AtomicBool,
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    /// `None` while the cache has closed it.
+    file: Option<File>,
+    size: u64,
+    has_marker: bool,
+    /// A span of the session is open: the marker has to stay, so that a crash is noticed.
+    leaves_open: bool,
 }
 
 /// How much may happen between two looks at whether the file still has a name.
@@ -64,65 +68,63 @@ const CHECK_EVERY_LINES: u32 = 64;
 const CHECK_EVERY_NS: u64 = 1_000_000_000;
 
 impl Segment {
-    /// Creates the next segment of a session, whoever wrote the ones before.
-    pub fn create(session: &Path, now: u64) -> io::Result<Self> {
+    /// Creates the next segment of a session, after those of any writer.
+    pub fn create(
+        ledger: &Ledger,
+        session: &Path,
+        policy: Option<Arc<str>>,
+        now: u64,
+    ) -> io::Result<Self> {
         make_dir(session)?;
         let mut last = segments(session)?.last().map_or(0, |(n, _)| *n);
         let (number, path, file) = loop {
             let next = last.checked_add(1);
             let number = next.ok_or_else(|| io::Error::other("no number is left for a segment"))?;
             let path = session.join(segment_name(number));
-            let mut options = OpenOptions::new();
-            match open_private(&path, options.append(true).create_new(true)) {
+            match ledger.config.storage.create(&path) {
                 Ok(file) => break (number, path, file),
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => last = number,
                 Err(error) => return Err(error),
             }
         };
         let meta = file.metadata()?;
-        Ok(Self {
+        let shared = Arc::new(SharedSegment {
             number,
             path,
-            file: Some(file),
-            next_seq: 1,
+            marker: match policy {
+                Some(_) => marker::marker(&ledger.root, session, number),
+                None => None,
+            },
+            policy,
+            inode: (meta.dev(), meta.ino()),
+            removed: AtomicBool::new(false),
+            used: AtomicBool::new(true),
+            is_open: AtomicBool::new(true),
+            state: Mutex::new(State {
+                file: Some(file),
+                size: 0,
+                has_marker: false,
+                leaves_open: false,
+            }),
+        });
+        let listeners = ledger.listeners().iter();
+        let listeners = listeners.filter_map(|listener| listener.segment_opened(&shared));
+        Ok(Self {
+            listeners: listeners.collect(),
+            shared,
             size: 0,
+            next_seq: 1,
             events: 0,
             gaps: 0,
-            has_head: false,
-            head_size: 0,
-            policy: None,
-            marker: None,
-            marked: false,
-            live: None,
-            tail: Tail::Clean,
-            inode: (meta.dev(), meta.ino()),
-            max_size: size_limit(),
+            has_header: false,
+            torn: false,
             checked_at: now,
             unchecked: 0,
         })
     }
 
-    /// Opens the file again after the cache closed it. `Ok(false)`: it is gone.
-    pub fn reopen(&mut self) -> io::Result<bool> {
-        if self.file.is_some() {
-            return Ok(true);
-        }
-        match open_private(&self.path, OpenOptions::new().append(true)) {
-            Ok(file) => {
-                let meta = file.metadata()?;
-                if (meta.dev(), meta.ino()) != self.inode {
-                    return Ok(false);
-                }
-                self.file = Some(file);
-                Ok(true)
-            }
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
-            Err(error) => Err(error),
-        }
-    }
-
-    /// Whether the file was removed underneath, looked at now and then (or at once): a write to
-    /// an unlinked file succeeds and is lost.
+    /// Whether the file was removed, looked at now and then (or at once): a write to an unlinked file
+    /// succeeds and is lost.
     pub fn is_removed(&mut self, now: u64, at_once: bool) -> bool {
         self.unchecked += 1;
         let due =
@@ -132,140 +134,239 @@ impl Segment {
         }
         self.unchecked = 0;
         self.checked_at = now;
-        self.max_size = size_limit();
-        let Some(file) = &self.file else {
-            return !self.path.exists();
+        let mut state = self.shared.lock();
+        let Some(file) = &state.file else {
+            return !self.shared.path.exists();
         };
         match file.metadata() {
-            // Somebody closed our descriptor, and its number is another file's now.
-            Ok(meta) if (meta.dev(), meta.ino()) != self.inode => {
-                std::mem::forget(self.file.take());
-                !matches!(self.reopen(), Ok(true))
+            Ok(meta) if (meta.dev(), meta.ino()) == self.shared.inode => meta.nlink() == 0,
+            // Other code closed our descriptor, and its number may be another file's now.
+            _ => {
+                std::mem::forget(self.shared.take_file(&mut state));
+                !matches!(self.shared.reopen(&mut state), Ok(true))
             }
-            Ok(meta) => meta.nlink() == 0,
-            Err(_) => {
-                std::mem::forget(self.file.take());
-                !matches!(self.reopen(), Ok(true))
-            }
-        }
-    }
-
-    /// Whether a line fits below the limit, which may have been raised meanwhile.
-    pub fn has_room(&mut self, line: u64) -> bool {
-        let size = self.size.saturating_add(line);
-        if size > self.max_size {
-            self.max_size = size_limit();
-        }
-        size <= self.max_size
-    }
-
-    /// Whether there is a limit.
-    pub fn is_limited(&self) -> bool {
-        self.max_size != u64::MAX
-    }
-
-    pub fn max_size(&self) -> u64 {
-        self.max_size
-    }
-
-    /// Sees to it that the mirror is known to owe it, before it has a line more.
-    pub fn mark(&mut self) -> io::Result<()> {
-        if !self.marked
-            && let Some(marker) = &self.marker
-        {
-            survive(|| outbox::mark(marker))?;
-        }
-        self.marked = true;
-        Ok(())
-    }
-
-    /// Tells its sender how much of it there is.
-    pub fn tell(&self) {
-        if let Some(live) = &self.live {
-            live.tell(self.size);
         }
     }
 
     /// The byte that has to come before the next line.
     pub fn start_line(&self, out: &mut Vec<u8>) {
-        if self.tail != Tail::Clean {
+        if self.torn {
             out.push(b'\n');
         }
     }
 
-    /// Whether the last line lacks its newline.
-    pub fn is_unterminated(&self) -> bool {
-        self.tail == Tail::Unterminated
-    }
-
-    /// Brings the newline that the last line lacks. Whether nothing is lacking any more.
-    pub fn terminate(&mut self) -> bool {
-        if !self.is_unterminated() {
-            return true;
+    /// Hands a whole line to the kernel: one write, and one more for the rest of a short one. Nothing stays in
+    /// the file of a line that can't be written whole.
+    pub fn write(&mut self, ledger: &Ledger, line: &[u8], leaves_open: bool) -> io::Result<()> {
+        self.shared.used.store(true, Ordering::Relaxed);
+        let mut state = self.shared.lock();
+        let state = &mut *state;
+        // The cache may have closed it since it was made ready.
+        if state.file.is_none() && !self.shared.reopen(state)? {
+            return Err(io::ErrorKind::NotFound.into());
         }
-        let written = self.file.as_mut().map(|file| survive(|| file.write(b"\n")));
-        let done = matches!(written, Some(Ok(1)));
-        if done {
-            self.size += 1;
-            self.tail = Tail::Clean;
+        if !state.has_marker {
+            self.shared.make_marker(ledger, state);
         }
-        done
-    }
-
-    /// Hands a whole line to the kernel: one write, and one more for the rest of a short one.
-    pub fn write(&mut self, line: &[u8]) -> Result<(), WriteFailed> {
-        let limited = self.is_limited();
-        let Some(file) = &mut self.file else {
-            return Err(WriteFailed {
-                error: io::Error::from(io::ErrorKind::NotFound),
-                whole: false,
-            });
+        let Some(file) = &mut state.file else {
+            return Err(io::ErrorKind::NotFound.into());
         };
-        let mut done = 0;
-        let mut attempts = 0;
-        let error = loop {
-            let written = if limited {
-                survive(|| file.write(&line[done..]))
-            } else {
-                file.write(&line[done..])
-            };
-            match written {
-                Ok(n) => {
-                    done += n;
-                    if done == line.len() {
-                        break None;
-                    }
-                    attempts += 1;
-                    if n == 0 || attempts == 2 {
-                        break Some(io::Error::new(
-                            io::ErrorKind::WriteZero,
-                            format!("only {done} of {} bytes were written", line.len()),
-                        ));
-                    }
-                }
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => break Some(error),
-            }
-        };
-        self.size += done as u64;
+        let storage = &*ledger.config.storage;
+        let (done, error) = append(storage, file, line);
         let Some(error) = error else {
-            self.tail = Tail::Clean;
+            self.size += line.len() as u64;
+            (state.size, state.leaves_open) = (self.size, leaves_open);
+            self.torn = false;
             self.next_seq += 1;
+            self.publish(ledger, storage, file);
             return Ok(());
         };
-        if error.raw_os_error() == Some(libc::EBADF) {
-            std::mem::forget(self.file.take());
+        if done > 0 && storage.truncate(file, self.size).is_err() {
+            self.size += done as u64;
+            state.size = self.size;
+            self.torn = line[done - 1] != b'\n';
+            // The next line begins with a newline, which makes this one whole.
+            self.next_seq += u64::from(done + 1 == line.len());
         }
-        let whole = done + 1 == line.len();
-        if whole {
-            self.tail = Tail::Unterminated;
-            self.next_seq += 1;
-        } else if done > 0 {
-            self.tail = match line[done - 1] {
-                b'\n' => Tail::Clean,
-                _ => Tail::Fragment,
-            };
+        if Errno::from_io_error(&error) == Some(Errno::BADF) {
+            std::mem::forget(self.shared.take_file(state));
         }
-        Err(WriteFailed { error, whole })
+        Err(error)
+    }
+
+    /// Makes a line as durable as it has to be, and tells the listeners of it then.
+    fn publish(&self, ledger: &Ledger, storage: &dyn Storage, file: &File) {
+        match ledger.config.sync {
+            Sync::Os => {}
+            Sync::Interval(_) => {
+                if let Some(syncer) = ledger.syncer() {
+                    syncer.segment(&self.shared.path, &self.listeners);
+                }
+                return;
+            }
+            Sync::Always => {
+                if let Err(error) = storage.sync(file) {
+                    let path = self.shared.path.display();
+                    return ledger.note_error(&format!("sync {path}: {error}"));
+                }
+            }
+        }
+        for listener in &*self.listeners {
+            listener.appended(self.size);
+        }
+    }
+
+    /// The session goes on in `next`, whose marker stands for what is open.
+    pub fn seal(self, next: &Segment) {
+        let next_has_marker = next.shared.lock().has_marker;
+        let mut state = self.shared.lock();
+        self.shared.take_file(&mut state);
+        state.leaves_open &= !next_has_marker;
+        drop(state);
+        self.listeners.iter().for_each(|listener| listener.sealed());
+    }
+}
+
+/// How much of a line was written, and what went wrong before its end.
+fn append(storage: &dyn Storage, file: &mut File, line: &[u8]) -> (usize, Option<io::Error>) {
+    let mut done = 0;
+    let mut attempts = 0;
+    while done < line.len() {
+        match storage.append(file, &line[done..]) {
+            Ok(n) => {
+                done += n;
+                attempts += 1;
+                if done < line.len() && (n == 0 || attempts == 2) {
+                    let short = format!("only {done} of {} bytes were written", line.len());
+                    let error = io::Error::new(io::ErrorKind::WriteZero, short);
+                    return (done, Some(error));
+                }
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return (done, Some(error)),
+        }
+    }
+    (done, None)
+}
+
+impl SharedSegment {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Notes that its file was removed, before another one can be created.
+    pub fn set_removed(&self) {
+        self.removed.store(true, Ordering::SeqCst);
+    }
+
+    pub fn is_open(&self) -> bool {
+        self.is_open.load(Ordering::Relaxed)
+    }
+
+    /// Opens the file again after it was closed. `Ok(false)`: it is gone.
+    pub fn open_again(self: &Arc<Self>, ledger: &Ledger) -> io::Result<bool> {
+        let mut opened = self.reopen(&mut self.lock());
+        if opened
+            .as_ref()
+            .is_err_and(|error| ledger.free_descriptors(error))
+        {
+            opened = self.reopen(&mut self.lock());
+        }
+        if matches!(opened, Ok(true)) {
+            ledger.fd_cache.admit(self);
+        }
+        opened
+    }
+
+    fn reopen(&self, state: &mut State) -> io::Result<bool> {
+        if state.file.is_some() {
+            return Ok(true);
+        }
+        match open_private(&self.path, OpenOptions::new().append(true)) {
+            Ok(file) => {
+                let meta = file.metadata()?;
+                if (meta.dev(), meta.ino()) != self.inode {
+                    return Ok(false);
+                }
+                state.file = Some(file);
+                self.is_open.store(true, Ordering::Relaxed);
+                Ok(true)
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn take_file(&self, state: &mut State) -> Option<File> {
+        self.is_open.store(false, Ordering::Relaxed);
+        state.file.take()
+    }
+
+    /// Whether it was used since the last look.
+    pub(super) fn take_used(&self) -> bool {
+        self.used.swap(false, Ordering::Relaxed)
+    }
+
+    /// Closes the file unless it is being written. Whether it is closed.
+    pub(super) fn try_close(&self) -> bool {
+        let mut state = match self.state.try_lock() {
+            Ok(state) => state,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) => return false,
+        };
+        self.take_file(&mut state);
+        true
+    }
+
+    fn make_marker(&self, ledger: &Ledger, state: &mut State) {
+        if let Some(marker) = &self.marker {
+            if let Err(error) = marker::mark(marker) {
+                // The line is written all the same; the next one tries again.
+                return ledger.note_error(&format!("create {}: {error}", marker.display()));
+            }
+            ledger.sync_new_entry(&marker::outbox_dir(&ledger.root));
+        }
+        state.has_marker = true;
+    }
+}
+
+#[cfg(feature = "mirror")]
+impl SharedSegment {
+    /// The session's directory.
+    pub fn session(&self) -> &Path {
+        self.path.parent().unwrap_or(&self.path)
+    }
+
+    /// Whether this is its file: a session can be removed, and another one begun under its name.
+    pub fn is(&self, file: &Metadata) -> bool {
+        !self.removed.load(Ordering::SeqCst) && (file.dev(), file.ino()) == self.inode
+    }
+
+    /// Whether its name is still its own; one that can't be looked at may well be.
+    pub fn is_there(&self) -> bool {
+        match self.path.metadata() {
+            Ok(file) => self.is(&file),
+            Err(error) => error.kind() != io::ErrorKind::NotFound,
+        }
+    }
+
+    /// Removes the marker, if the first `sent` bytes are the whole segment and no span is open.
+    pub fn release(&self, sent: u64) -> io::Result<()> {
+        let mut state = self.lock();
+        let removed = self.removed.load(Ordering::SeqCst);
+        if !removed && (state.leaves_open || state.size != sent) {
+            return Ok(());
+        }
+        match self.path.metadata() {
+            // The marker may be another segment's by now.
+            Ok(file) if !self.is(&file) || file.len() > sent => return Ok(()),
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        if let Some(marker) = &self.marker {
+            marker::unmark(marker)?;
+        }
+        state.has_marker = false;
+        Ok(())
     }
 }

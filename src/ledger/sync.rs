@@ -1,4 +1,4 @@
-//! When what the kernel has is made to reach the disk.
+//! When lines that the kernel has reach the disk.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
-use super::nobody::Nobody;
-use super::outbox::Live;
+use super::listener::SegmentListener;
+use super::noop_subscriber::NoopSubscriber;
 
 /// How much a power cut may cost. `kill -9` costs nothing with any of them.
 ///
@@ -26,10 +26,12 @@ pub enum Sync {
     Always,
 }
 
+type Listeners = Arc<[Box<dyn SegmentListener>]>;
+
 #[derive(Debug, Default)]
 struct Dirty {
     blobs: BTreeSet<PathBuf>,
-    segments: BTreeMap<PathBuf, Option<Arc<Live>>>,
+    segments: BTreeMap<PathBuf, Listeners>,
     dirs: BTreeSet<PathBuf>,
     stop: bool,
 }
@@ -39,7 +41,7 @@ struct Dirty {
 pub(crate) struct Syncer {
     dirty: Mutex<Dirty>,
     wake: Condvar,
-    /// Held while somebody syncs; keeps what went wrong until somebody can be told.
+    /// Held while a thread syncs; keeps an error until a caller gets it.
     syncing: Mutex<Option<std::io::Error>>,
 }
 
@@ -54,7 +56,7 @@ impl Syncer {
             .name("spanledger-sync".into())
             .spawn(move || {
                 // Nothing that happens on this thread is ever traced.
-                let _muted = tracing::subscriber::set_default(Nobody);
+                let _muted = tracing::subscriber::set_default(NoopSubscriber);
                 worker.run(every);
             })?;
         Ok(syncer)
@@ -78,17 +80,19 @@ impl Syncer {
         }
     }
 
-    /// `live` is told what the disk has as soon as it has it.
-    pub fn segment(&self, path: &Path, live: Option<&Arc<Live>>) {
+    /// The listeners learn what the disk has as soon as it has it.
+    pub fn segment(&self, path: &Path, listeners: &Listeners) {
         let mut dirty = self.dirty.lock().unwrap_or_else(PoisonError::into_inner);
         if !dirty.segments.contains_key(path) {
-            dirty.segments.insert(path.to_owned(), live.cloned());
+            dirty
+                .segments
+                .insert(path.to_owned(), Arc::clone(listeners));
         }
     }
 
-    pub fn blobs(&self, paths: impl IntoIterator<Item = PathBuf>) {
+    pub fn blob(&self, path: PathBuf) {
         let mut dirty = self.dirty.lock().unwrap_or_else(PoisonError::into_inner);
-        dirty.blobs.extend(paths);
+        dirty.blobs.insert(path);
     }
 
     pub fn dir(&self, path: &Path) {
@@ -105,8 +109,8 @@ impl Syncer {
     }
 
     /// Syncs what is new: blobs, then the segments that name them, then new directories. When it
-    /// returns, what somebody else was syncing is synced, too; an error of theirs that nobody was
-    /// told of yet is told here.
+    /// returns, what another thread was syncing is synced, too. Also returns an error of the thread that no
+    /// caller got yet.
     pub fn sync_now(&self) -> std::io::Result<()> {
         let mut syncing = self.syncing.lock().unwrap_or_else(PoisonError::into_inner);
         let mut result = syncing.take().map_or(Ok(()), Err);
@@ -125,19 +129,21 @@ impl Syncer {
             result = result.and(sync_file(path).map(drop));
         }
         let mut synced = Vec::new();
-        for (path, live) in taken.segments {
+        for (path, listeners) in taken.segments {
             match sync_file(&path) {
-                Ok(size) => synced.extend(live.zip(size)),
+                Ok(size) => synced.extend(size.map(|size| (listeners, size))),
                 Err(error) => result = result.and(Err(error)),
             }
         }
         for path in &taken.dirs {
             result = result.and(sync_dir(path));
         }
-        // What stands in a directory that may be lost is not told of: the next line tells.
+        // Lines in a directory that may be lost are not published: the next line publishes them.
         if result.is_ok() {
-            for (live, size) in synced {
-                live.tell(size);
+            for (listeners, size) in synced {
+                listeners
+                    .iter()
+                    .for_each(|listener| listener.appended(size));
             }
         }
         result

@@ -1,21 +1,22 @@
 //! Who writes: one locked file per process, so that anybody can tell whether a writer lives.
 
-use std::fs::{File, OpenOptions, TryLockError};
+use std::fs::{DirEntry, File, Metadata, OpenOptions, TryLockError};
 use std::io::{self, Write};
-use std::os::fd::AsRawFd;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use super::clock::wall_ns;
-use super::file_size::survive;
-use super::fork::{close_in_child, fork_generation, keep_in_child};
-use super::root::{Root, make_dir, open_private};
-use crate::event::random_bytes;
+use rustix::fs::OFlags;
 
-/// The lock that says this process lives. It is freed by the kernel, however the process ends.
+use crate::trace::wall_ns;
+use crate::trace::{Root, make_dir, open_private};
+use crate::trace::{fork_generation, random_bytes};
+
+/// The lock that says this process lives. The kernel frees it, however the process ends, unless a
+/// child that was forked without an exec holds a copy of the descriptor: then when that child ends or execs.
 #[derive(Debug)]
 pub(crate) struct WriterLock {
     pub id: String,
-    file: Option<File>,
+    _file: File,
     path: PathBuf,
     generation: u64,
 }
@@ -30,20 +31,17 @@ impl WriterLock {
         let path = dir.join(&id);
         let unnamed = dir.join(format!(".{id}"));
         let mut file = open_private(&unnamed, OpenOptions::new().create_new(true).write(true))?;
-        // Before it is locked: a fork in between must not take the lock along.
-        close_in_child(file.as_raw_fd());
         let named = file
             .lock()
-            .and_then(|()| survive(|| writeln!(file, "{}", std::process::id())))
+            .and_then(|()| writeln!(file, "{}", std::process::id()))
             .and_then(|()| std::fs::rename(&unnamed, &path));
         if let Err(error) = named {
             let _ = std::fs::remove_file(&unnamed);
-            keep_in_child(file.as_raw_fd());
             return Err(error);
         }
         Ok(Self {
             id,
-            file: Some(file),
+            _file: file,
             path,
             generation: fork_generation(),
         })
@@ -63,14 +61,10 @@ fn new_id() -> String {
 
 impl Drop for WriterLock {
     fn drop(&mut self) {
-        let Some(file) = self.file.take() else { return };
+        // A forked child drops a copy: the parent still writes.
         if self.generation == fork_generation() {
-            keep_in_child(file.as_raw_fd());
             // A missing file says "dead" just as a free lock does.
             let _ = std::fs::remove_file(&self.path);
-        } else {
-            // Already closed by the fork handler; the number may be somebody else's by now.
-            std::mem::forget(file);
         }
     }
 }
@@ -85,7 +79,14 @@ pub(crate) fn is_alive(root: &Root, id: &str) -> bool {
 }
 
 fn holds_lock(path: &Path) -> bool {
-    match open_private(path, OpenOptions::new().read(true)) {
+    // Neither a FIFO without a writer nor a symbolic link may be waited for or followed.
+    let flags = OFlags::NONBLOCK | OFlags::NOFOLLOW;
+    match open_private(
+        path,
+        OpenOptions::new()
+            .read(true)
+            .custom_flags(flags.bits() as i32),
+    ) {
         Ok(file) => match file.try_lock_shared() {
             Ok(()) => false,
             Err(TryLockError::WouldBlock) => true,
@@ -97,16 +98,98 @@ fn holds_lock(path: &Path) -> bool {
     }
 }
 
-/// Removes the files of writers that are gone. What can't be removed now can be later.
+/// Removes the files of dead writers. A file that this crate can't have made stays: another name, another
+/// owner, anything but a regular file, and everything behind a `writers` that is a symbolic link.
 pub(crate) fn sweep(root: &Root) {
-    let Ok(entries) = std::fs::read_dir(root.writers()) else {
-        return;
+    let dir = root.writers();
+    let is_own_dir = dir.symlink_metadata().is_ok_and(|dir| dir.is_dir());
+    let entries = match std::fs::read_dir(&dir) {
+        Ok(entries) if is_own_dir => entries,
+        _ => return,
     };
     for entry in entries.flatten() {
-        let name = entry.file_name();
-        let named = !name.to_string_lossy().starts_with('.');
-        if named && !holds_lock(&entry.path()) {
+        if is_own_writer_file(&entry) && !holds_lock(&entry.path()) {
+            // A file that can't be removed now is removed by a later start.
             let _ = std::fs::remove_file(entry.path());
         }
+    }
+}
+
+fn is_own_writer_file(entry: &DirEntry) -> bool {
+    let own_uid = rustix::process::geteuid().as_raw();
+    // `DirEntry::metadata` does not follow symbolic links.
+    let is_own_file = |file: Metadata| file.is_file() && file.uid() == own_uid;
+    entry.file_name().to_str().is_some_and(is_writer_id) && entry.metadata().is_ok_and(is_own_file)
+}
+
+/// Whether a name has the shape that `new_id` gives: milliseconds, process id, random digits.
+fn is_writer_id(name: &str) -> bool {
+    let is_hex = |part: &str| part.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'));
+    let mut parts = name.split('-');
+    let (Some(ms), Some(pid), Some(random), None) =
+        (parts.next(), parts.next(), parts.next(), parts.next())
+    else {
+        return false;
+    };
+    let is_pid = !pid.is_empty() && pid.len() <= 10 && pid.bytes().all(|b| b.is_ascii_digit());
+    ms.len() == 12 && is_hex(ms) && is_pid && random.len() == 10 && is_hex(random)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    #[test]
+    fn sweep_removes_only_files_of_dead_writers() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = Root::new(dir.path().join("root"));
+        let live = WriterLock::take(&root, None).unwrap();
+        let writers = root.writers();
+        let outside = dir.path().join("outside");
+        std::fs::write(&outside, "x").unwrap();
+        let dead = writers.join(new_id());
+        let link = writers.join(new_id());
+        let subdir = writers.join(new_id());
+        let foreign = ["alice.md", "0190aa-1-ff", &format!("{}.bak", new_id())];
+        std::fs::write(&dead, "1").unwrap();
+        symlink(&outside, &link).unwrap();
+        std::fs::create_dir(&subdir).unwrap();
+        for name in foreign {
+            std::fs::write(writers.join(name), "x").unwrap();
+        }
+        sweep(&root);
+        assert!(!dead.exists() && live.is_named() && outside.exists());
+        assert!(link.is_symlink() && subdir.is_dir());
+        assert!(foreign.iter().all(|name| writers.join(name).exists()));
+    }
+
+    #[test]
+    fn sweep_does_not_follow_a_symlinked_directory() {
+        let dir = tempfile::tempdir().unwrap();
+        let elsewhere = dir.path().join("elsewhere");
+        let root = Root::new(dir.path().join("root"));
+        std::fs::create_dir_all(&elsewhere).unwrap();
+        std::fs::create_dir_all(root.path()).unwrap();
+        symlink(&elsewhere, root.writers()).unwrap();
+        let file = elsewhere.join(new_id());
+        std::fs::write(&file, "1").unwrap();
+        sweep(&root);
+        assert!(file.exists());
+    }
+
+    #[test]
+    fn a_fifo_with_a_writer_name_does_not_hang() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = Root::new(dir.path().to_owned());
+        std::fs::create_dir_all(root.writers()).unwrap();
+        let id = new_id();
+        let fifo = root.writers().join(&id);
+        let made = std::process::Command::new("mkfifo").arg(&fifo).status();
+        assert!(made.unwrap().success());
+        sweep(&root);
+        assert!(fifo.exists());
+        is_alive(&root, &id);
     }
 }

@@ -1,135 +1,103 @@
-//! Sends what was measured, by `opentelemetry-otlp` over the mirror's transports.
+//! Sends metrics with `opentelemetry-otlp` through the mirror's transport.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use http::{Request, Response};
+use http::{Request, Response, StatusCode};
 use opentelemetry_http::{HttpClient, HttpError};
-use opentelemetry_otlp::{
-    ExporterBuildError, MetricExporter, Protocol as Otlp, WithExportConfig, WithHttpConfig,
-    WithTonicConfig,
-};
+use opentelemetry_otlp::{MetricExporter, Protocol, WithExportConfig, WithHttpConfig};
 use opentelemetry_sdk::error::OTelSdkResult;
 use opentelemetry_sdk::metrics::Temporality;
 use opentelemetry_sdk::metrics::data::ResourceMetrics;
 use opentelemetry_sdk::metrics::exporter::PushMetricExporter;
-use tonic::metadata::MetadataMap;
+use prost::Message;
+use tonic::Code;
 
 use super::pipeline::State;
-use crate::mirror::{Answer, Compression, Metered, Protocol, Resolved, Transport, channel, first};
+use crate::mirror::{Answer, MetricsConfig, Transport, muted};
 
-/// How often it is looked whether a shutdown's time is up.
+/// How often an export checks whether the shutdown deadline has passed.
 const TICK: Duration = Duration::from_millis(20);
 
-/// Runs on the reader's thread, which is nobody else's: it may block there.
+/// Exports on the thread of the SDK's reader, which may block.
 ///
-/// The exporter of `opentelemetry-otlp` and the connections under it need a runtime that is driven.
-/// Each time gets its own, for as long as it takes: between two times, a minute apart, there is
-/// nothing that could go stale, and no second thread.
+/// Each export has a runtime of its own: exports are a minute apart, so a connection kept in between
+/// would only go stale.
 pub(super) struct Exporter {
-    metered: Metered,
+    config: MetricsConfig,
     state: Arc<State>,
 }
 
 impl Exporter {
-    pub(super) fn new(metered: Metered, state: Arc<State>) -> Self {
-        Self { metered, state }
+    pub(super) fn new(config: MetricsConfig, state: Arc<State>) -> Self {
+        Self { config, state }
     }
 
     fn send(&self, metrics: &ResourceMetrics) -> Result<(), String> {
         if self.state.is_late() {
-            return Err("no time is left".to_owned());
+            return Err("the shutdown deadline has passed".to_owned());
         }
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()
-            .map_err(|error| format!("a runtime: {error}"))?;
-        let sent = runtime.block_on(first(self.export(metrics), self.too_late()));
-        // A name that is being looked up can't be called back; it is not waited for.
+            .map_err(|error| format!("can't start a runtime: {error}"))?;
+        let sent = runtime.block_on(async {
+            tokio::select! {
+                sent = self.export(metrics) => sent,
+                late = self.too_late() => late,
+            }
+        });
+        // Doesn't wait for a DNS lookup, which can't be cancelled.
         runtime.shutdown_background();
         sent
     }
 
     async fn export(&self, metrics: &ResourceMetrics) -> Result<(), String> {
+        let to = &self.config.to;
         let why = Arc::new(Mutex::new(None));
-        let exporter = self.connect(&why)?;
-        let sent = exporter.export(metrics).await;
-        sent.map_err(|error| {
+        let client = Client {
+            transport: Transport::connect(to).map_err(|error| error.to_string())?,
+            why: Arc::clone(&why),
+        };
+        let exporter = MetricExporter::builder()
+            .with_temporality(self.config.temporality)
+            .with_http()
+            .with_protocol(Protocol::HttpBinary)
+            .with_endpoint(to.uri.to_string())
+            .with_http_client(client)
+            .with_timeout(to.timeout)
+            .build()
+            .map_err(|error| error.to_string())?;
+        exporter.export(metrics).await.map_err(|error| {
             let why = why.lock().unwrap_or_else(PoisonError::into_inner).take();
             why.unwrap_or_else(|| error.to_string())
         })
     }
 
-    fn connect(&self, why: &Arc<Mutex<Option<String>>>) -> Result<MetricExporter, String> {
-        let to = &self.metered.to;
-        let builder = MetricExporter::builder().with_temporality(self.metered.temporality);
-        let built = match to.protocol {
-            Protocol::Grpc => {
-                let builder = builder
-                    .with_tonic()
-                    .with_channel(channel(to).map_err(|error| error.to_string())?)
-                    .with_interceptor(headers(to))
-                    .with_timeout(to.timeout);
-                match to.compression {
-                    Compression::None => builder,
-                    Compression::Gzip => {
-                        builder.with_compression(opentelemetry_otlp::Compression::Gzip)
-                    }
-                    Compression::Zstd => {
-                        builder.with_compression(opentelemetry_otlp::Compression::Zstd)
-                    }
-                }
-                .build()
-            }
-            Protocol::HttpProtobuf | Protocol::HttpJson => builder
-                .with_http()
-                .with_protocol(Otlp::HttpBinary)
-                .with_endpoint(to.uri.to_string())
-                .with_http_client(Client {
-                    transport: Transport::connect(to).map_err(|error| error.to_string())?,
-                    why: Arc::clone(why),
-                })
-                .with_timeout(to.timeout)
-                .build(),
-        };
-        built.map_err(|error: ExporterBuildError| error.to_string())
-    }
-
-    /// Until an attempt has taken as long as it may, or a shutdown's time is up.
+    /// Waits for the timeout of one export, or for the shutdown deadline.
     async fn too_late(&self) -> Result<(), String> {
-        let timeout = self.metered.to.timeout;
-        let began = Instant::now();
-        while began.elapsed() < timeout && !self.state.is_late() {
+        let timeout = self.config.to.timeout;
+        let started = Instant::now();
+        while started.elapsed() < timeout && !self.state.is_late() {
             tokio::time::sleep(TICK).await;
         }
-        Err(format!("no answer within {:?}", began.elapsed()))
-    }
-}
-
-/// The headers that hold, and none that the exporter finds in the environment by itself.
-fn headers(
-    to: &Resolved,
-) -> impl FnMut(tonic::Request<()>) -> Result<tonic::Request<()>, tonic::Status> + Clone + use<> {
-    let headers = MetadataMap::from_headers(to.headers.clone());
-    move |mut request| {
-        *request.metadata_mut() = headers.clone();
-        Ok(request)
+        Err(format!("no answer within {:?}", started.elapsed()))
     }
 }
 
 impl PushMetricExporter for Exporter {
     async fn export(&self, metrics: &ResourceMetrics) -> OTelSdkResult {
-        let sent = crate::mirror::muted(|| self.send(metrics));
+        let sent = muted(|| self.send(metrics));
         let state = &self.state;
         let counter = match &sent {
             Ok(()) => &state.sent,
             Err(_) => &state.failed,
         };
         counter.fetch_add(1, Ordering::Relaxed);
-        state.note(sent.err());
-        // Health tells it. The reader would do nothing but log it, as somebody else's.
+        state.set_error(sent.err());
+        // Health reports errors; the SDK's reader would only log them.
         Ok(())
     }
 
@@ -142,23 +110,26 @@ impl PushMetricExporter for Exporter {
     }
 
     fn temporality(&self) -> Temporality {
-        self.metered.temporality
+        self.config.temporality
     }
 }
 
-/// The mirror's way over HTTP, with its TLS, headers and compression. Of a request it takes the body:
-/// all else is decided.
+/// Sends the body of the exporter's requests with our own transport, TLS, headers and compression, over
+/// gRPC too.
 #[derive(Debug)]
 struct Client {
     transport: Transport,
-    /// What went wrong, which the exporter keeps to itself.
+    /// The last error, which the exporter doesn't pass on.
     why: Arc<Mutex<Option<String>>>,
 }
 
 #[tonic::async_trait]
 impl HttpClient for Client {
     async fn send_bytes(&self, request: Request<Bytes>) -> Result<Response<Bytes>, HttpError> {
-        let why = match self.transport.send(request.into_body()).await {
+        let (answer, why) = match self.transport.send(request.into_body()).await {
+            Answer::Http { status, .. } if self.transport.is_grpc() => {
+                (None, format!("HTTP {status}, which is not a gRPC answer"))
+            }
             Answer::Http {
                 status,
                 headers,
@@ -169,10 +140,34 @@ impl HttpClient for Client {
                 *response.headers_mut() = headers;
                 return Ok(response);
             }
-            Answer::Failed { why } => why,
-            Answer::Grpc(_) => "an answer over gRPC".to_owned(),
+            // Responses to metrics have the same fields as those to spans.
+            Answer::Grpc(Ok(response)) => {
+                return Ok(Response::new(response.encode_to_vec().into()));
+            }
+            Answer::Grpc(Err(status)) => (
+                Some(http_status(status.code())),
+                format!("{:?}: {}", status.code(), status.message()),
+            ),
+            Answer::Failed { why } => (None, why),
         };
         *self.why.lock().unwrap_or_else(PoisonError::into_inner) = Some(why.clone());
-        Err(why.into())
+        let status = answer.ok_or(why)?;
+        let mut response = Response::new(Bytes::new());
+        *response.status_mut() = status;
+        Ok(response)
+    }
+}
+
+/// Makes the exporter retry what can be retried.
+fn http_status(code: Code) -> StatusCode {
+    match code {
+        Code::Cancelled
+        | Code::DeadlineExceeded
+        | Code::Aborted
+        | Code::OutOfRange
+        | Code::Unavailable
+        | Code::DataLoss
+        | Code::ResourceExhausted => StatusCode::SERVICE_UNAVAILABLE,
+        _ => StatusCode::BAD_REQUEST,
     }
 }

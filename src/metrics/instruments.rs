@@ -1,19 +1,21 @@
-//! From a closed span to measurements.
+//! Measures closed spans.
 
 use std::sync::Arc;
 
 use opentelemetry::KeyValue;
-use opentelemetry::metrics::{Histogram, Meter};
+use opentelemetry::metrics::{AsyncInstrument, Histogram, Meter};
 
-use crate::event::{Fields, Outcome, SpanKind};
-use crate::ledger::{Closed, Health, MirrorHealth};
-use crate::reader::RawValue;
+use crate::ledger::{ClosedSpan, Counters};
+use crate::mirror::{MirrorHealth, Queue};
+use crate::trace::RawValue;
+use crate::trace::{Outcome, SpanKind};
 
-/// What is longer is no name.
-const LONGEST_NAME: usize = 256;
+/// Longer names are replaced, to bound the number of time series.
+const MAX_NAME: usize = 256;
 const OTHER: &str = "_OTHER";
 
-/// What is measured of spans.
+/// The instruments for spans.
+#[derive(Debug)]
 pub(super) struct Instruments {
     operation: Histogram<f64>,
     tokens: Histogram<u64>,
@@ -31,7 +33,7 @@ impl Instruments {
                 .with_boundaries(buckets)
                 .build()
         };
-        // The conventions': each so many times the one before.
+        // The buckets of the conventions.
         let operations = || buckets(0.01, 2.0, 14);
         Self {
             operation: seconds(
@@ -58,48 +60,50 @@ impl Instruments {
         }
     }
 
-    pub(super) fn record(&self, closed: &Closed<'_>) {
-        let span = closed.span;
-        if !matches!(span.kind, SpanKind::Model | SpanKind::Tool | SpanKind::Run) {
+    pub(super) fn record(&self, closed: &ClosedSpan<'_>) {
+        if !matches!(
+            closed.kind,
+            SpanKind::Model | SpanKind::Tool | SpanKind::Run
+        ) {
             return;
         }
         let seconds = closed.duration as f64 / 1e9;
-        let mut said = Said {
-            fields: &span.fields,
-            attributes: Vec::with_capacity(6),
+        let mut attributes = Attributes {
+            field: closed.field,
+            list: Vec::with_capacity(6),
         };
-        match span.kind {
+        match closed.kind {
             SpanKind::Model => {
-                said.put("gen_ai.operation.name", "chat");
-                said.field("gen_ai.provider.name", "provider_id");
-                said.field("gen_ai.request.model", "model_id");
-                said.field("gen_ai.response.model", "response_model");
-                let usage = span.used();
+                attributes.put("gen_ai.operation.name", "chat");
+                attributes.field("gen_ai.provider.name", "provider_id");
+                attributes.field("gen_ai.request.model", "model_id");
+                attributes.field("gen_ai.response.model", "response_model");
+                let usage = closed.usage;
                 let used = [
                     ("input", usage.and_then(|usage| usage.input_tokens)),
                     ("output", usage.and_then(|usage| usage.output_tokens)),
                 ];
                 for (kind, count) in used {
                     let Some(count) = count else { continue };
-                    said.put("gen_ai.token.type", kind);
-                    self.tokens.record(count, &said.attributes);
-                    said.attributes.pop();
+                    attributes.put("gen_ai.token.type", kind);
+                    self.tokens.record(count, &attributes.list);
+                    attributes.list.pop();
                 }
-                said.error(closed.outcome);
-                self.operation.record(seconds, &said.attributes);
+                attributes.error(closed.outcome);
+                self.operation.record(seconds, &attributes.list);
             }
             SpanKind::Tool => {
-                said.field("gen_ai.tool.name", "tool_id");
-                said.field("gen_ai.tool.type", "tool_type");
-                said.json("gen_ai.agent.name", closed.agent.as_deref());
-                said.error(closed.outcome);
-                self.tool.record(seconds, &said.attributes);
+                attributes.field("gen_ai.tool.name", "tool_id");
+                attributes.field("gen_ai.tool.type", "tool_type");
+                attributes.json("gen_ai.agent.name", closed.agent);
+                attributes.error(closed.outcome);
+                self.tool.record(seconds, &attributes.list);
             }
             SpanKind::Run => {
-                said.field("gen_ai.agent.name", "agent");
-                said.field("gen_ai.request.model", "model_id");
-                said.error(closed.outcome);
-                self.agent.record(seconds, &said.attributes);
+                attributes.field("gen_ai.agent.name", "agent");
+                attributes.field("gen_ai.request.model", "model_id");
+                attributes.error(closed.outcome);
+                self.agent.record(seconds, &attributes.list);
             }
             _ => {}
         }
@@ -107,34 +111,32 @@ impl Instruments {
 }
 
 fn buckets(first: f64, times: f64, count: i32) -> Vec<f64> {
-    // Powers of two times one number: no sum of errors, and what the conventions write.
     (0..count).map(|n| first * times.powi(n)).collect()
 }
 
-/// Attributes from the fields of a span, which have passed redaction.
-struct Said<'a> {
-    fields: &'a Fields,
-    attributes: Vec<KeyValue>,
+/// Attributes from the redacted fields of a span.
+struct Attributes<'a> {
+    field: &'a dyn Fn(&str) -> Option<&'a [u8]>,
+    list: Vec<KeyValue>,
 }
 
-impl Said<'_> {
+impl Attributes<'_> {
     fn put(&mut self, key: &'static str, value: &'static str) {
-        self.attributes.push(KeyValue::new(key, value));
+        self.list.push(KeyValue::new(key, value));
     }
 
     fn field(&mut self, key: &'static str, field: &str) {
-        let fields = self.fields;
-        self.json(key, fields.get(field));
+        self.json(key, (self.field)(field));
     }
 
-    /// A text; what is none, or empty, is no name.
+    /// Adds a text, unless it is empty or another type.
     fn json(&mut self, key: &'static str, json: Option<&[u8]>) {
         let json = json.and_then(|json| std::str::from_utf8(json).ok());
         match json.and_then(|json| RawValue::new(json).text()) {
             None => {}
             Some(text) if text.is_empty() => {}
-            Some(text) if text.len() > LONGEST_NAME => self.put(key, OTHER),
-            Some(text) => self.attributes.push(KeyValue::new(key, text.into_owned())),
+            Some(text) if text.len() > MAX_NAME => self.put(key, OTHER),
+            Some(text) => self.list.push(KeyValue::new(key, text.into_owned())),
         }
     }
 
@@ -142,67 +144,66 @@ impl Said<'_> {
         if outcome != Outcome::Error {
             return;
         }
-        let before = self.attributes.len();
-        let error = self.fields.get("error");
+        let before = self.list.len();
+        let error = (self.field)("error");
         let error = error.and_then(|json| std::str::from_utf8(json).ok());
         let kind = error.and_then(|json| RawValue::new(json).get("error_type"));
         self.json("error.type", kind.map(|kind| kind.json().as_bytes()));
-        if self.attributes.len() == before {
+        if self.list.len() == before {
             self.put("error.type", OTHER);
         }
     }
 }
 
 /// How recording and sending go, read when it is asked for.
-pub(super) fn observe(meter: &Meter, health: Box<dyn Fn() -> Health + Send + Sync>) {
-    let sends = health().mirror.is_some();
-    let health: Arc<dyn Fn() -> Health + Send + Sync> = health.into();
-    let count = |name, unit, what, read: fn(&Health) -> u64| {
-        let health = Arc::clone(&health);
+pub(super) fn observe(meter: &Meter, counters: &Arc<Counters>, queue: Option<&Arc<Queue>>) {
+    let count = |name, unit, what| {
         meter
             .u64_observable_counter(name)
             .with_unit(unit)
             .with_description(what)
-            .with_callback(move |to| to.observe(read(&health()), &[]))
-            .build();
+    };
+    let of_ledger = |read: fn(&Counters) -> u64| {
+        let counters = Arc::clone(counters);
+        move |to: &dyn AsyncInstrument<u64>| to.observe(read(&counters), &[])
     };
     count(
         "spanledger.events.written",
         "{event}",
         "Events whose line is in the trace.",
-        |health| health.written,
-    );
+    )
+    .with_callback(of_ledger(Counters::written))
+    .build();
     count(
         "spanledger.events.failed",
         "{event}",
         "Events whose line could not be written.",
-        |health| health.failed,
-    );
-    if !sends {
-        return;
-    }
+    )
+    .with_callback(of_ledger(Counters::failed))
+    .build();
+    let Some(queue) = queue else { return };
+    let of_mirror = |read: fn(MirrorHealth) -> u64| {
+        let queue = Arc::clone(queue);
+        move |to: &dyn AsyncInstrument<u64>| to.observe(read(queue.health()), &[])
+    };
     count(
         "spanledger.mirror.spans.sent",
         "{span}",
         "Spans that a server accepted.",
-        |health| of_mirror(health, |mirror| mirror.sent),
-    );
+    )
+    .with_callback(of_mirror(|mirror| mirror.sent))
+    .build();
     count(
         "spanledger.mirror.dead_letters",
         "{span}",
         "Spans that a server refused for good.",
-        |health| of_mirror(health, |mirror| mirror.dead_letters),
-    );
+    )
+    .with_callback(of_mirror(|mirror| mirror.dead_letters))
+    .build();
     meter
         .u64_observable_gauge("spanledger.mirror.lag")
         .with_unit("By")
         .with_description("Bytes of the trace that are not sent yet.")
-        .with_callback(move |to| {
-            to.observe(of_mirror(&health(), |mirror| mirror.owed_bytes), &[]);
-        })
+        .with_callback(of_mirror(|mirror| mirror.owed_bytes))
         .build();
-}
-
-fn of_mirror(health: &Health, read: fn(&MirrorHealth) -> u64) -> u64 {
-    health.mirror.as_ref().map_or(0, read)
 }

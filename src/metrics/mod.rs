@@ -1,9 +1,9 @@
-//! Metrics: what the agent's spans took and used, and how recording and sending go.
+//! Metrics: durations and tokens of the agent's spans, and the state of recording and sending.
 //!
-//! Asked for by [`Builder::metrics`](crate::Builder::metrics) or `OTEL_METRICS_EXPORTER=otlp`, and sent by
-//! `opentelemetry-otlp`. They are taken once, live, when a span's close line has been written: what is
-//! sent again, caught up with or closed for a dead process is not measured again. What was measured
-//! and not sent when the process dies is lost; the trace is not.
+//! Enabled by [`Builder::metrics`](crate::Builder::metrics) or `OTEL_METRICS_EXPORTER=otlp`, and sent by
+//! `opentelemetry-otlp`. A span is measured once, when its close line has been written; resends and
+//! recovery don't measure again. Measurements that were not sent when the process dies are lost; the trace
+//! is not.
 //!
 //! | metric | unit | of | attributes |
 //! |---|---|---|---|
@@ -12,22 +12,23 @@
 //! | `gen_ai.execute_tool.duration` | `s` | `tool.call` | `gen_ai.tool.name`, `gen_ai.tool.type`, `gen_ai.agent.name`, `error.type` |
 //! | `gen_ai.invoke_agent.duration` | `s` | `session.run` | `gen_ai.agent.name`, `gen_ai.request.model`, `error.type` |
 //! | `spanledger.events.written` | `{event}` | | lines that the kernel has |
-//! | `spanledger.events.failed` | `{event}` | | lines that could not be written, told as gaps |
+//! | `spanledger.events.failed` | `{event}` | | lines that could not be written; the trace has gaps |
 //! | `spanledger.mirror.spans.sent` | `{span}` | | spans that a server accepted |
 //! | `spanledger.mirror.dead_letters` | `{span}` | | spans that a server refused for good |
 //! | `spanledger.mirror.lag` | `By` | | bytes of the trace that are not sent yet |
 //!
-//! The first four are histograms with the buckets of the GenAI conventions; those of the mirror are
-//! there where there is one. An attribute that isn't known is left out; a name longer than 256 bytes
-//! is `_OTHER`. Tokens are those of model calls: a turn's or a run's would be counted twice. A denial or a
-//! cancellation is no error.
+//! The first four are histograms with the buckets of the GenAI conventions; those of the mirror exist only
+//! if there is one. An unknown attribute is left out; a name longer than 256 bytes becomes `_OTHER`. Tokens
+//! are those of model calls, because those of turns and runs would be counted twice. A denial or a
+//! cancellation is not an error.
 //!
-//! Totals are told since the start of the process, unless
-//! `OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE` says `delta`. Processes of one service that run side
-//! by side need a `service.instance.id` each, or a server takes them for one.
+//! Totals count from the start of the process, unless
+//! `OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE` is `delta`. Parallel processes of one service need
+//! different values of `service.instance.id`, or a server merges them.
 
 mod exporter;
 mod instruments;
 mod pipeline;
 
-pub(crate) use pipeline::Pipeline;
+pub use pipeline::MetricsHealth;
+pub(crate) use pipeline::{Pipeline, Source};

@@ -1,4 +1,4 @@
-//! From instruments to the exporter: the SDK's provider, its reader's thread, and their end.
+//! Connects the instruments to the exporter: the SDK's meter provider, its reader's thread, and shutdown.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -7,20 +7,42 @@ use std::time::Instant;
 use opentelemetry::InstrumentationScope;
 use opentelemetry::metrics::MeterProvider;
 use opentelemetry_sdk::metrics::{PeriodicReader, SdkMeterProvider};
+use serde_json::Value;
 
 use super::exporter::Exporter;
 use super::instruments::{Instruments, observe};
-use crate::ledger::{Closed, Meter, MetricsHealth, Source};
-use crate::mirror::{Metered, muted, sdk_resource};
+use crate::ledger::{ClosedSpan, Counters, Listener};
+use crate::mirror::{MetricsConfig, Queue, muted, sdk_resource};
 
-/// Measures and sends.
+/// How the metrics of this process are doing.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct MetricsHealth {
+    /// How often a server accepted them.
+    pub sent: u64,
+    /// How often none did. The next export has the same and more, unless deltas were asked for.
+    pub failed: u64,
+    /// Why, the last time; `None` once they are accepted again.
+    pub last_error: Option<String>,
+}
+
+/// What is measured beside closed spans.
+pub(crate) struct Source<'a> {
+    /// What runs here, as the headers of segments have it.
+    pub resource: &'a Value,
+    pub counters: &'a Arc<Counters>,
+    pub queue: Option<&'a Arc<Queue>>,
+}
+
+/// Measures spans and sends metrics.
+#[derive(Debug)]
 pub(crate) struct Pipeline {
     provider: SdkMeterProvider,
     instruments: Instruments,
     state: Arc<State>,
 }
 
-/// What the agent's threads and the reader's share.
+/// Shared by the agent's threads and the reader's thread.
 #[derive(Debug, Default)]
 pub(super) struct State {
     pub(super) sent: AtomicU64,
@@ -42,13 +64,13 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl State {
-    /// Whether a shutdown has no time left.
+    /// Whether the shutdown deadline has passed.
     pub(super) fn is_late(&self) -> bool {
         let deadline = lock(&self.end).deadline;
         deadline.is_some_and(|deadline| deadline <= Instant::now())
     }
 
-    pub(super) fn note(&self, error: Option<String>) {
+    pub(super) fn set_error(&self, error: Option<String>) {
         *lock(&self.last_error) = error;
     }
 
@@ -59,8 +81,8 @@ impl State {
 }
 
 impl Pipeline {
-    /// Starts the reader's thread. Nothing is connected to before that has something to send.
-    pub(crate) fn start(metered: Metered, source: Source) -> Self {
+    /// Starts the reader's thread. It connects when it has something to send.
+    pub(crate) fn start(metered: MetricsConfig, source: Source<'_>) -> Self {
         muted(|| {
             let state = Arc::new(State::default());
             let interval = metered.interval;
@@ -69,14 +91,14 @@ impl Pipeline {
                 .with_interval(interval)
                 .build();
             let provider = SdkMeterProvider::builder()
-                .with_resource(sdk_resource(&source.resource))
+                .with_resource(sdk_resource(source.resource))
                 .with_reader(reader)
                 .build();
             let scope = InstrumentationScope::builder(env!("CARGO_PKG_NAME"))
                 .with_version(env!("CARGO_PKG_VERSION"))
                 .build();
             let meter = provider.meter_with_scope(scope);
-            observe(&meter, source.health);
+            observe(&meter, source.counters, source.queue);
             Self {
                 instruments: Instruments::new(&meter),
                 provider,
@@ -86,19 +108,26 @@ impl Pipeline {
     }
 }
 
-impl Meter for Pipeline {
-    fn closed(&self, closed: Closed<'_>) {
-        if !self.state.stopping.load(Ordering::Relaxed) {
-            self.instruments.record(&closed);
-        }
+impl Listener for Pipeline {
+    fn wants_spans(&self) -> bool {
+        !self.state.stopping.load(Ordering::Relaxed)
     }
 
-    fn stop(&self, deadline: Instant) {
+    fn span_closed(&self, span: &ClosedSpan<'_>) {
+        if self.wants_spans() {
+            self.instruments.record(span);
+        }
+    }
+}
+
+impl Pipeline {
+    /// Exports once more what was measured, until `deadline`, without waiting for that.
+    pub(crate) fn stop(&self, deadline: Instant) {
         lock(&self.state.end).deadline = Some(deadline);
         if self.state.stopping.swap(true, Ordering::SeqCst) {
             return;
         }
-        // The SDK waits for the last time by itself, for longer than the agent may.
+        // The SDK's shutdown may block longer than the agent waits.
         let (provider, state) = (self.provider.clone(), Arc::clone(&self.state));
         let ending = std::thread::Builder::new().name("spanledger-metrics".into());
         let spawned = ending.spawn(move || {
@@ -106,13 +135,14 @@ impl Meter for Pipeline {
             state.done();
         });
         if spawned.is_err() {
-            // Its last holder would wait for it as it drops it.
+            // Dropping the last handle would wait for the export.
             std::mem::forget(self.provider.clone());
             self.state.done();
         }
     }
 
-    fn wait(&self, deadline: Instant) {
+    /// Waits for the end of that, until `deadline`.
+    pub(crate) fn wait(&self, deadline: Instant) {
         let mut end = lock(&self.state.end);
         while !end.done {
             let left = deadline.saturating_duration_since(Instant::now());
@@ -124,7 +154,7 @@ impl Meter for Pipeline {
         }
     }
 
-    fn health(&self) -> MetricsHealth {
+    pub(crate) fn health(&self) -> MetricsHealth {
         MetricsHealth {
             sent: self.state.sent.load(Ordering::Relaxed),
             failed: self.state.failed.load(Ordering::Relaxed),

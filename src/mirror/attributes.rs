@@ -4,11 +4,11 @@ use std::borrow::Cow;
 use std::collections::HashSet;
 
 use super::content::{self, Measure};
-use super::origin::Limits;
 use super::otlp::{AnyValue, KeyValue};
+use super::policy::Limits;
 use super::wire::{Key, Val, put_attribute};
 use super::written::Written;
-use crate::reader::{RawValue, has_backslash};
+use crate::trace::{RawValue, has_backslash};
 
 /// How deep objects are taken apart into attributes of their own.
 const DEEPEST: usize = 4;

@@ -11,7 +11,7 @@ use super::origin::Origin;
 use super::otlp::{ExportTraceServiceRequest, ResourceSpans, ScopeSpans, Span};
 use super::transport::Encoding;
 use super::wire::{field_len, put_bytes, put_head};
-use crate::reader::RawLine;
+use crate::trace::RawLine;
 
 /// What a collector takes by default over gRPC is 4 MiB; a request stays below it.
 pub const MAX_BATCH_BYTES: usize = 4 * 1024 * 1024 - 64 * 1024;
@@ -190,25 +190,20 @@ impl<T> Batch<T> {
         Span::decode(&self.encoded[entry.span.clone()]).unwrap_or_default()
     }
 
-    /// The request, as protobuf.
+    /// The request as protobuf.
     pub fn encode(&self) -> Vec<u8> {
-        let mut out = Vec::new();
-        self.encode_into(&mut out);
-        out
-    }
-
-    fn encode_into(&self, out: &mut Vec<u8>) {
-        out.reserve_exact(self.bytes);
+        let mut out = Vec::with_capacity(self.bytes);
         for (at, group) in self.groups.iter().enumerate() {
             let origin = &group.origin;
-            put_head(1, resource_spans_len(origin, group.span_bytes), out);
-            put_bytes(1, origin.resource_bytes(), out);
-            put_head(2, scope_spans_len(origin, group.span_bytes), out);
-            put_bytes(1, origin.scope_bytes(), out);
+            put_head(1, resource_spans_len(origin, group.span_bytes), &mut out);
+            put_bytes(1, origin.resource_bytes(), &mut out);
+            put_head(2, scope_spans_len(origin, group.span_bytes), &mut out);
+            put_bytes(1, origin.scope_bytes(), &mut out);
             for entry in self.entries.iter().filter(|entry| entry.group == at) {
-                put_bytes(2, &self.encoded[entry.span.clone()], out);
+                put_bytes(2, &self.encoded[entry.span.clone()], &mut out);
             }
         }
+        out
     }
 
     /// The request itself, for what doesn't send protobuf.
@@ -237,33 +232,15 @@ impl<T> Batch<T> {
         self.request().to_json()
     }
 
-    /// The request, as a transport wants it.
+    /// The request in the encoding of a transport.
     pub fn encode_as(&self, encoding: Encoding) -> Vec<u8> {
-        self.encode_again(encoding, Vec::new())
-    }
-
-    /// The same in a buffer that was one before.
-    pub(super) fn encode_again(&self, encoding: Encoding, mut out: Vec<u8>) -> Vec<u8> {
         match encoding {
-            Encoding::Protobuf => {
-                out.clear();
-                self.encode_into(&mut out);
-                out
-            }
+            Encoding::Protobuf => self.encode(),
             Encoding::Json => self.encode_json(),
         }
     }
 
-    /// Empties it; the room it took stays, as far as another batch may need it.
-    pub(super) fn clear(&mut self) {
-        self.groups.clear();
-        self.entries.clear();
-        self.encoded.clear();
-        self.encoded.shrink_to(2 * self.most_bytes);
-        self.bytes = 0;
-    }
-
-    /// Two batches that hold its halves, the first ones first. Of one span, or none, there are
+    /// Two batches that hold its halves, the first ones first. Source one span, or none, there are
     /// no halves: it comes back as it is.
     pub fn split(self) -> Result<(Self, Self), Self> {
         let half = self.entries.len() / 2;

@@ -8,10 +8,10 @@ use super::otlp::any_value::Value;
 use super::otlp::{ArrayValue, KeyValue};
 
 use super::attributes::{cut_text, key_value, unsigned};
-use super::json::plain_list;
+use super::otlp_json::plain_list;
 use super::wire::{Key, Val};
-use crate::ledger::hex_digest;
-use crate::reader::RawValue;
+use crate::trace::RawValue;
+use crate::trace::hex_digest;
 
 /// Longer texts than this leave a span that is too large, whatever they are.
 const SHORT: usize = 256;
@@ -191,7 +191,7 @@ fn shortened(attributes: Vec<KeyValue>) -> Vec<KeyValue> {
                 Some(Measure::of_sent(text))
             }
             Some(Value::ArrayValue(list)) if list_bytes(list) > SHORT => {
-                Some(Measure::of_text(&plain_list(list)))
+                Some(Measure::of_text(&plain_list(list).to_string()))
             }
             _ => None,
         };
@@ -223,7 +223,7 @@ fn list_bytes(list: &ArrayValue) -> usize {
 }
 
 impl Measure {
-    /// Of content that was to be sent, as it would have been measured from the line.
+    /// Source content that was to be sent, as it would have been measured from the line.
     fn of_sent(text: &str) -> Self {
         let marker = text.starts_with("{\"$").then(|| RawValue::new(text));
         let marker = marker.filter(|value| is_marker(*value));

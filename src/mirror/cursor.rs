@@ -1,7 +1,7 @@
-//! How far the mirror got in a segment.
+//! The cursor of a segment: how far it was sent.
 //!
-//! A cursor moves only when a server has said OK to everything before it. One that can't be read
-//! means that the segment is sent again from its beginning: at least once, never less.
+//! A cursor moves only when the server has acknowledged everything before it. If it can't be read, the
+//! segment is sent again from its beginning: delivery is at least once.
 
 use std::fs::OpenOptions;
 use std::io::{self, Read};
@@ -9,12 +9,12 @@ use std::os::unix::fs::FileExt;
 
 use serde_json::Value;
 
-use super::state::Place;
+use super::state::SegmentFiles;
 
-/// As long as the two longest numbers make it: what is there is always written over whole.
+/// Room for the two longest numbers, so that a write always replaces the whole content.
 const WIDTH: usize = 80;
-/// The same with the name of the segment.
-const WIDTH_OF: usize = 128;
+/// The same with the identity of the segment.
+const WIDTH_WITH_IDENTITY: usize = 128;
 
 /// How far a segment has been sent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -30,15 +30,14 @@ fn file_name(seg: u32) -> String {
 }
 
 impl Cursor {
-    /// Reads a segment's cursor. One that is missing, makes no sense or is another segment's is at
-    /// the beginning.
-    pub fn read(place: &Place, seg: u32) -> Self {
+    /// Reads a segment's cursor. One that is missing, invalid or of another segment is at the beginning.
+    pub fn read(files: &SegmentFiles, seg: u32) -> Self {
         let read = || -> Option<Self> {
             let mut text = String::new();
-            let file = place.open(&file_name(seg)).ok()?;
+            let file = files.open(&file_name(seg)).ok()?;
             file.take(4096).read_to_string(&mut text).ok()?;
             let value: Value = serde_json::from_str(&text).ok()?;
-            if value.get("segment").and_then(Value::as_str) != place.of.as_deref() {
+            if value.get("segment").and_then(Value::as_str) != files.identity.as_deref() {
                 return None;
             }
             Some(Self {
@@ -49,20 +48,20 @@ impl Cursor {
         read().unwrap_or_default()
     }
 
-    /// Keeps it: in its place, in one write that fits in a sector. A new file for each would cost
-    /// more than the spans that are sent meanwhile.
-    pub fn write(self, place: &Place, seg: u32) -> io::Result<()> {
+    /// Overwrites the file in place, in one write that fits into a sector. A new file per write would
+    /// cost more than sending the spans.
+    pub fn write(self, files: &SegmentFiles, seg: u32) -> io::Result<()> {
         let Self { offset, sent } = self;
-        let (of, width) = match &place.of {
-            Some(of) => (format!(",\"segment\":\"{of}\""), WIDTH_OF),
+        let (of, width) = match &files.identity {
+            Some(of) => (format!(",\"segment\":\"{of}\""), WIDTH_WITH_IDENTITY),
             None => (String::new(), WIDTH),
         };
         let text = format!("{{\"v\":1,\"offset\":{offset},\"sent\":{sent}{of}}}");
         let mut options = OpenOptions::new();
         options.truncate(false).write(true);
-        place.write(&file_name(seg), &mut options, |file| {
+        files.write(&file_name(seg), &mut options, |file| {
             file.write_all_at(format!("{text:<width$}\n").as_bytes(), 0)?;
-            // Something longer can only stand there if it is not ours.
+            // A longer file was not written by us.
             match file.metadata()?.len() > width as u64 + 1 {
                 true => file.set_len(width as u64 + 1),
                 false => Ok(()),

@@ -1,4 +1,4 @@
-//! Where a signal goes, from what a user wrote.
+//! Parses an endpoint as a user wrote it.
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
@@ -7,36 +7,37 @@ use http::{HeaderValue, Uri};
 use percent_encoding::percent_decode_str;
 
 use super::config::Protocol;
+use super::environment::invalid;
 use crate::error::Error;
 
-/// What OTLP over HTTP adds to the address of a server, signal by signal.
+/// What OTLP over HTTP appends to the server's address, per signal.
 pub(super) const PATHS: [&str; 2] = ["/v1/traces", "/v1/metrics"];
-/// gRPC's own port: who names it means gRPC.
+/// The standard port of OTLP over gRPC, which implies the protocol.
 const GRPC_PORT: u16 = 4317;
 
-/// An endpoint as somebody wrote it.
-pub(super) struct Named {
+/// An endpoint as a user wrote it.
+pub(super) struct EndpointSetting {
     pub(super) text: String,
-    /// Who said so: a variable, or a setter.
+    /// The variable or setter that it came from.
     pub(super) setting: &'static str,
-    /// Whether it is the whole address, to which nothing is added.
-    pub(super) whole: bool,
-    /// What is added otherwise.
+    /// Whether nothing is appended to it.
+    pub(super) is_complete: bool,
+    /// What is appended otherwise.
     pub(super) path: &'static str,
 }
 
-/// An endpoint that can be called.
+/// An endpoint that requests can be sent to.
 pub(super) struct Endpoint {
     /// Without credentials.
     pub(super) uri: Uri,
     pub(super) protocol: Protocol,
-    /// The credentials that stood in the address, as the header that carries them.
+    /// The credentials of the address as a header.
     pub(super) authorization: Option<HeaderValue>,
 }
 
-impl Named {
-    /// `insecure` is asked only if the answer matters. Errors never repeat the address: it may hold
-    /// a password.
+impl EndpointSetting {
+    /// `insecure` is called only if it matters. Errors never repeat the address, which may hold a
+    /// password.
     pub(super) fn parse(
         &self,
         protocol: Option<Protocol>,
@@ -61,7 +62,7 @@ impl Named {
             (Some(scheme), _) => scheme,
             (None, Protocol::Grpc) if insecure()? => Scheme::HTTP,
             (None, Protocol::Grpc) => Scheme::HTTPS,
-            (None, _) => return self.refuse("it needs http:// or https:// in front"),
+            (None, _) => return self.refuse("the scheme is missing: http:// or https://"),
         };
         let path = match protocol {
             Protocol::Grpc => PathAndQuery::from_static("/"),
@@ -72,7 +73,7 @@ impl Named {
             .authority(authority)
             .path_and_query(path)
             .build()
-            .map_err(|error| self.error(error.to_string()))?;
+            .map_err(|error| invalid(self.setting, error))?;
         Ok(Endpoint {
             uri,
             protocol,
@@ -84,20 +85,20 @@ impl Named {
         match scheme.to_ascii_lowercase().as_str() {
             "http" => Ok(Scheme::HTTP),
             "https" => Ok(Scheme::HTTPS),
-            _ => self.refuse("its scheme is neither http nor https"),
+            _ => self.refuse("the scheme must be http or https"),
         }
     }
 
     fn authority(&self, text: &str) -> Result<(Authority, Option<u16>), Error> {
         let Ok(authority) = text.to_ascii_lowercase().parse::<Authority>() else {
-            return self.refuse("it names no host");
+            return self.refuse("the host is missing");
         };
         let port = match &authority.as_str()[authority.host().len()..] {
-            _ if authority.host().is_empty() => return self.refuse("it names no host"),
+            _ if authority.host().is_empty() => return self.refuse("the host is missing"),
             "" => None,
             port => match port.trim_start_matches(':').parse() {
                 Ok(port) if port > 0 => Some(port),
-                _ => return self.refuse("its port is no number from 1 to 65535"),
+                _ => return self.refuse("the port must be a number from 1 to 65535"),
             },
         };
         Ok((authority, port))
@@ -106,11 +107,11 @@ impl Named {
     fn path(&self, tail: &str) -> Result<PathAndQuery, Error> {
         let (path, query) = tail.split_at(tail.find('?').unwrap_or(tail.len()));
         let base = path.trim_end_matches('/');
-        let path = match self.whole {
+        let path = match self.is_complete {
             true if path.is_empty() => "/".to_owned(),
             true => path.to_owned(),
             false => {
-                // Who names one signal's path means its server.
+                // An address with the path of another signal means the same server.
                 let base = PATHS
                     .iter()
                     .find_map(|path| base.strip_suffix(path))
@@ -120,22 +121,15 @@ impl Named {
         };
         format!("{path}{query}")
             .parse()
-            .map_err(|_| self.error("its path can't be understood".to_owned()))
+            .map_err(|_| invalid(self.setting, "invalid path"))
     }
 
     fn refuse<T>(&self, why: &str) -> Result<T, Error> {
-        Err(self.error(why.to_owned()))
-    }
-
-    fn error(&self, why: String) -> Error {
-        Error::Otlp {
-            setting: self.setting,
-            why,
-        }
+        Err(invalid(self.setting, why))
     }
 }
 
-/// `user:password` of an address, as HTTP sends them.
+/// `user:password` of an address as an `Authorization` header.
 fn basic(credentials: &str) -> HeaderValue {
     let plain: Vec<u8> = percent_decode_str(credentials).collect();
     let value = format!("Basic {}", BASE64_STANDARD.encode(plain));
@@ -144,7 +138,7 @@ fn basic(credentials: &str) -> HeaderValue {
     value
 }
 
-/// An endpoint as it may be shown and logged: no credentials, no query.
+/// An endpoint without credentials and query, for logs.
 pub(super) fn shown(uri: &Uri) -> String {
     let scheme = uri.scheme_str().unwrap_or("http");
     let authority = uri.authority().map_or("", Authority::as_str);

@@ -1,16 +1,17 @@
-//! The standard variables of OpenTelemetry, and how a value of theirs is found.
+//! The standard environment variables of OpenTelemetry.
 //!
-//! Where a list has two names, the first wins: a variable for one signal beats the one for every signal.
+//! Where a list has two names, the first wins: a variable for one signal beats the one for all signals.
 
 use super::endpoint::PATHS;
 use crate::error::Error;
 
 pub(super) const SDK_DISABLED: [&str; 1] = ["OTEL_SDK_DISABLED"];
 
-/// What is said of one signal.
+/// The variables and paths of one signal.
 pub(super) struct Signal {
-    /// What OTLP over HTTP adds to the address of a server.
+    /// What OTLP over HTTP appends to the server's address.
     pub(super) path: &'static str,
+    pub(super) grpc_path: &'static str,
     pub(super) exporter: [&'static str; 1],
     pub(super) endpoint: [&'static str; 2],
     pub(super) protocol: [&'static str; 2],
@@ -24,9 +25,16 @@ pub(super) struct Signal {
 }
 
 macro_rules! signal {
-    ($signal:literal, $path:expr) => {
+    ($signal:literal, $path:expr, $package:literal, $service:literal) => {
         Signal {
             path: $path,
+            grpc_path: concat!(
+                "/opentelemetry.proto.collector.",
+                $package,
+                ".v1.",
+                $service,
+                "/Export"
+            ),
             exporter: [concat!("OTEL_", $signal, "_EXPORTER")],
             endpoint: both!($signal, "ENDPOINT"),
             protocol: both!($signal, "PROTOCOL"),
@@ -50,14 +58,17 @@ macro_rules! both {
     };
 }
 
-pub(super) const TRACES: Signal = signal!("TRACES", PATHS[0]);
+pub(super) const TRACES: Signal = signal!("TRACES", PATHS[0], "trace", "TraceService");
 #[cfg(feature = "metrics")]
-pub(super) const METRICS: Signal = signal!("METRICS", PATHS[1]);
+pub(super) const METRICS: Signal = signal!("METRICS", PATHS[1], "metrics", "MetricsService");
 
 #[cfg(feature = "metrics")]
 pub(super) const INTERVAL: [&str; 1] = ["OTEL_METRIC_EXPORT_INTERVAL"];
 #[cfg(feature = "metrics")]
 pub(super) const TEMPORALITY: [&str; 1] = ["OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE"];
+pub(super) const HTTPS_PROXY: [&str; 2] = ["HTTPS_PROXY", "https_proxy"];
+pub(super) const ALL_PROXY: [&str; 2] = ["ALL_PROXY", "all_proxy"];
+pub(super) const NO_PROXY: [&str; 2] = ["NO_PROXY", "no_proxy"];
 pub(super) const LINGER: [&str; 1] = ["OTEL_BSP_SCHEDULE_DELAY"];
 pub(super) const CONTENT: [&str; 1] = ["OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"];
 pub(super) const VALUE_LENGTH: [&str; 2] = [
@@ -71,11 +82,11 @@ pub(super) const ATTRIBUTE_COUNT: [&str; 2] = [
 pub(super) const EVENT_COUNT: [&str; 1] = ["OTEL_SPAN_EVENT_COUNT_LIMIT"];
 pub(super) const LINK_COUNT: [&str; 1] = ["OTEL_SPAN_LINK_COUNT_LIMIT"];
 
-/// Where variables come from: the process, or a test.
+/// Reads variables: those of the process, or those of a test.
 pub(super) struct Environment<'a>(&'a dyn Fn(&str) -> Option<String>);
 
-/// A variable that says something.
-pub(super) struct Found {
+/// A variable that is set and not empty.
+pub(super) struct Variable {
     pub(super) name: &'static str,
     pub(super) value: String,
 }
@@ -85,32 +96,29 @@ impl<'a> Environment<'a> {
         Self(read)
     }
 
-    /// The first of them that is set. An empty variable says nothing.
-    pub(super) fn first(&self, names: &[&'static str]) -> Option<Found> {
+    /// The first of them that is set and not empty.
+    pub(super) fn first(&self, names: &[&'static str]) -> Option<Variable> {
         names.iter().find_map(|&name| {
             let value = (self.0)(name)?.trim().to_owned();
-            (!value.is_empty()).then_some(Found { name, value })
+            (!value.is_empty()).then_some(Variable { name, value })
         })
     }
 
-    /// What the first of them that is set means.
+    /// The parsed value of the first of them that is set.
     pub(super) fn parsed<T>(
         &self,
         names: &[&'static str],
         expected: &'static str,
         parse: impl FnOnce(&str) -> Option<T>,
     ) -> Result<Option<T>, Error> {
-        let Some(Found { name, value }) = self.first(names) else {
+        let Some(Variable { name, value }) = self.first(names) else {
             return Ok(None);
         };
-        match parse(&value) {
-            Some(parsed) => Ok(Some(parsed)),
-            None => Err(Error::Environment {
-                name,
-                value,
-                expected,
-            }),
-        }
+        parse(&value).map(Some).ok_or(Error::Environment {
+            name,
+            value,
+            expected,
+        })
     }
 
     pub(super) fn is_true(&self, names: &[&'static str]) -> Result<bool, Error> {
@@ -122,5 +130,13 @@ impl<'a> Environment<'a> {
 
     pub(super) fn count(&self, names: &[&'static str]) -> Result<Option<usize>, Error> {
         self.parsed(names, "a number", |value| value.parse().ok())
+    }
+}
+
+/// A setting that can't be used.
+pub(super) fn invalid(setting: &'static str, why: impl ToString) -> Error {
+    Error::Otlp {
+        setting,
+        why: why.to_string(),
     }
 }

@@ -3,10 +3,10 @@
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use percent_encoding::percent_decode_str;
 
-use super::environment::Found;
+use super::environment::{Variable, invalid};
 use crate::error::Error;
 
-/// Headers that belong to the transport.
+/// Headers that the transport sets.
 const RESERVED: [HeaderName; 8] = [
     header::CONNECTION,
     header::CONTENT_ENCODING,
@@ -19,40 +19,38 @@ const RESERVED: [HeaderName; 8] = [
 ];
 
 /// `name=value,name=value`, values percent-encoded.
-pub(super) fn headers_of(found: &Found) -> Result<HeaderMap, Error> {
+pub(super) fn headers_of(variable: &Variable) -> Result<HeaderMap, Error> {
     let mut headers = HeaderMap::new();
-    let items = found.value.split(',').map(str::trim);
+    let items = variable.value.split(',').map(str::trim);
     for (at, item) in items.enumerate().filter(|(_, item)| !item.is_empty()) {
         let Some((name, value)) = item.split_once('=') else {
-            return Err(Error::Otlp {
-                setting: found.name,
-                why: format!("item {} is not `name=value`", at + 1),
-            });
+            let why = format!("item {} is not `name=value`", at + 1);
+            return Err(invalid(variable.name, why));
         };
         let value: Vec<u8> = percent_decode_str(value.trim()).collect();
-        let (name, value) = header_of(found.name, name.trim().as_bytes(), &value)?;
+        let (name, value) = header_of(variable.name, name.trim().as_bytes(), &value)?;
         headers.insert(name, value);
     }
     Ok(headers)
 }
 
-/// A header that may be sent. Its value is never shown.
+/// A header that a user may set. Its value is never shown.
 pub(super) fn header_of(
     setting: &'static str,
     name: &[u8],
     value: &[u8],
 ) -> Result<(HeaderName, HeaderValue), Error> {
-    let refuse = |why: String| Err(Error::Otlp { setting, why });
     let Ok(name) = HeaderName::from_bytes(name) else {
-        return refuse("a header's name is none that HTTP allows".to_owned());
+        return Err(invalid(setting, "invalid header name"));
     };
     if RESERVED.contains(&name) || name.as_str().starts_with("grpc-") {
-        return refuse(format!("the header `{name}` belongs to the transport"));
+        return Err(invalid(
+            setting,
+            format!("header {name} is set by spanledger"),
+        ));
     }
     let Ok(mut value) = HeaderValue::from_bytes(value) else {
-        return refuse(format!(
-            "the value of the header `{name}` has characters that HTTP doesn't allow"
-        ));
+        return Err(invalid(setting, format!("invalid value of header {name}")));
     };
     value.set_sensitive(true);
     Ok((name, value))

@@ -6,16 +6,17 @@ use prost::Message;
 
 use super::attributes::{Attributes, member_name};
 use super::content::content_key;
-use super::inside;
+use super::events_links;
 use super::names::{conventional, put_as_given, put_conventional, put_said, subject_field};
-use super::origin::{Origin, Policy};
+use super::origin::Origin;
 use super::otlp::Span;
 use super::otlp::span::SpanKind as OtlpKind;
 use super::otlp::status::StatusCode;
+use super::policy::Policy;
 use super::wire::{Key, Val, put_bytes, put_count, put_fixed64, put_head, put_text};
-use crate::event::{Digits, SpanKind};
-use crate::ledger::parse_time;
-use crate::reader::{RawLine, RawValue};
+use crate::trace::SpanKind;
+use crate::trace::parse_time;
+use crate::trace::{RawLine, RawValue};
 
 /// The context says whether the parent is remote.
 const HAS_IS_REMOTE: u32 = 0x100;
@@ -59,9 +60,9 @@ pub(super) fn encode(origin: &Origin, close: &RawLine<'_>, out: &mut Vec<u8>) ->
     put_fixed64(8, end, out);
     let dropped = closed.put_attributes(close, policy, out);
     put_count(10, dropped, out);
-    let dropped = inside::put_events(&closed.events, policy, 11, out);
+    let dropped = events_links::put_events(&closed.events, policy, 11, out);
     put_count(12, dropped.saturating_add(closed.events.dropped), out);
-    let dropped = inside::put_links(closed.links, policy, 13, out);
+    let dropped = events_links::put_links(closed.links, policy, 13, out);
     put_count(14, dropped, out);
     closed.put_status(out);
     let remote = if closed.parent_remote { IS_REMOTE } else { 0 };
@@ -72,7 +73,7 @@ pub(super) fn encode(origin: &Origin, close: &RawLine<'_>, out: &mut Vec<u8>) ->
 }
 
 /// Whether a line closes a turn that was made up: no backend is to have it.
-pub(super) fn closes_made_up(close: &RawLine<'_>) -> bool {
+pub(super) fn is_synthetic_turn(close: &RawLine<'_>) -> bool {
     Closed::read(close).is_some_and(|closed| closed.is_made_up())
 }
 
@@ -107,7 +108,7 @@ fn address(line: &RawLine<'_>) -> String {
     text.push_str(&line.session_id);
     for (before, number) in [('/', u64::from(line.seg)), (':', line.seq)] {
         text.push(before);
-        text.push_str(&Digits::from(number));
+        text.push_str(itoa::Buffer::new().format(number));
     }
     text
 }
@@ -123,7 +124,7 @@ struct Closed<'a> {
     usage: Option<RawValue<'a>>,
     /// The fields of a span that is none of the six.
     fields: Option<RawValue<'a>>,
-    events: inside::Events<'a>,
+    events: events_links::Events<'a>,
     links: Option<RawValue<'a>>,
     /// What the OpenTelemetry API said of a span of ours.
     given: Option<RawValue<'a>>,
@@ -146,7 +147,7 @@ impl<'a> Closed<'a> {
         let payload = line.payload();
         let kind = if line.kind == "interrupted" {
             let closes = payload.get("closes").and_then(|value| value.text());
-            // Of a kind that a newer version knows: still a span.
+            // Source a kind that a newer version knows: still a span.
             SpanKind::from_close_kind(closes.as_deref()?).unwrap_or(SpanKind::Other)
         } else {
             SpanKind::from_close_kind(&line.kind)?
@@ -160,7 +161,7 @@ impl<'a> Closed<'a> {
             error: None,
             usage: None,
             fields: None,
-            events: inside::Events::default(),
+            events: events_links::Events::default(),
             links: None,
             given: None,
             sampled: None,

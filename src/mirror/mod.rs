@@ -3,7 +3,7 @@
 //! It reads close lines, never live spans. What a line maps to, how spans are put into requests, and
 //! what an answer means are functions of their arguments alone, so that a span sent again, by
 //! whomever, has the same bytes. Around these: [`Otlp`], where to and how; [`Transport`], one request
-//! and its answer; [`Pass`], all that a root owes. An agent that names an endpoint sends what it
+//! and its answer; [`CatchUp`], all that a root owes. An agent that names an endpoint sends what it
 //! records by itself, see [`Builder::otlp`](crate::Builder::otlp).
 //!
 //! - [`Origin`]: what the first line of a segment fixes for the spans opened in it;
@@ -59,64 +59,74 @@
 //! An event of the line is an event of the span, its other members as `agent.<member>`; a link a link.
 
 mod attributes;
+mod backlog;
 mod batch;
+mod catch_up;
 pub mod classify;
 mod config;
 mod content;
 mod cursor;
-mod dead;
+mod dead_letters;
 mod endpoint;
 mod environment;
+mod events_links;
 #[cfg(feature = "cli")]
-mod growing;
+mod follow;
 mod headers;
-mod inside;
-mod json;
-mod letters;
+mod in_flight;
 mod map;
 #[cfg(feature = "metrics")]
-mod metered;
+mod metrics_config;
 mod names;
 mod origin;
-mod origins;
-mod others;
-/// The messages that travel, made from `proto/otlp_trace.proto`.
+/// The OTLP messages, generated from `proto/otlp_trace.proto`.
 #[rustfmt::skip]
 #[allow(clippy::all, clippy::pedantic, missing_docs)]
 pub mod otlp;
-mod pass;
-mod race;
+mod otlp_json;
+mod ownership;
+mod policy;
+#[cfg(feature = "cli")]
+mod probe;
+mod queue;
+mod resend;
+mod resolve;
 mod resource;
 mod send;
 mod state;
 mod thread;
 mod transport;
 pub mod verify;
+#[cfg(feature = "cli")]
+mod watcher;
 mod wire;
-mod work;
 mod written;
 
+pub use backlog::{Backlog, backlog, backlog_in, backlog_with_state};
 pub use batch::{Batch, DEFAULT_BATCH_BYTES, DEFAULT_BATCH_SPANS, MAX_BATCH_BYTES, Pushed};
+pub use catch_up::CatchUp;
 pub use classify::Verdict;
-pub use config::{Compression, Otlp, Pem, Protocol, Resolved};
+pub use config::{Compression, Otlp, Pem, Protocol};
 pub use content::without_content;
+pub use dead_letters::DeadLetter;
+#[cfg(feature = "cli")]
+pub use follow::{Changed, Follow};
 pub use map::span;
 #[cfg(feature = "metrics")]
-pub use metered::Metered;
-pub use origin::{Limits, MAPPING, NotAnOrigin, Origin, Policy};
-pub use pass::{DeadLetter, Owed, Pass, owed, owed_in, owed_with_state};
+pub use metrics_config::MetricsConfig;
+pub use origin::{HeaderError, MAPPING, Origin};
+pub use policy::{Limits, Policy};
+#[cfg(feature = "cli")]
+pub use probe::probe;
+pub use queue::MirrorHealth;
+pub use resolve::Resolved;
 pub use send::Sent;
 pub use transport::{Answer, Encoding, MAX_ANSWER, Transport};
 
-#[cfg(feature = "cli")]
-pub(crate) use growing::Growing;
-#[cfg(feature = "metrics")]
-pub(crate) use race::first;
+pub(crate) use queue::{Queue, QueueListener};
 pub(crate) use resource::detected;
 #[cfg(feature = "metrics")]
 pub(crate) use resource::sdk_resource;
 #[cfg(feature = "metrics")]
 pub(crate) use thread::muted;
 pub(crate) use thread::start;
-#[cfg(feature = "metrics")]
-pub(crate) use transport::channel;

@@ -5,8 +5,8 @@ use std::borrow::Cow;
 use super::attributes::{Attributes, member_name};
 use super::content::content_key;
 use super::wire::{Key, Val};
-use crate::event::SpanKind;
-use crate::reader::RawValue;
+use crate::trace::RawValue;
+use crate::trace::SpanKind;
 
 /// The field that a span is called by.
 pub(super) fn subject_field(kind: SpanKind) -> Option<&'static str> {

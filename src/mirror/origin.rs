@@ -1,26 +1,33 @@
-//! What the first line of a segment fixes for every span that was opened in it.
+//! The origin of spans: what a segment's header line says about every span that was opened in it.
 
+use std::collections::HashMap;
 use std::fmt;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use super::otlp::Resource;
-use super::otlp::{InstrumentationScope, KeyValue};
 use prost::Message;
 
 use super::attributes::{key_value, member_name, plain};
-use super::config::Resolved;
+use super::otlp::{InstrumentationScope, KeyValue, Resource};
+use super::ownership::if_exists;
+use super::policy::Policy;
 use super::wire::Val;
-use crate::reader::{Found, RawLine, RawValue, SegmentReader};
+use crate::trace::typed::{Process, SegmentHeader};
+use crate::trace::{RawLine, RawValue, first_line, segment_name};
 
-/// The version of the mapping from lines to spans that this crate knows. Bytes of another version
-/// are another's to send: a re-send must not differ.
+/// The version of the mapping from lines to spans. Spans of another version are not sent by this one,
+/// because a resend must have the same bytes.
 pub const MAPPING: u64 = 1;
 
-/// Who recorded, and what may be sent of it: the first line of a segment, as far as it shapes spans.
+/// How many sessions [`OriginCache`] holds.
+const MAX_SESSIONS: usize = 4096;
+
+/// The resource, scope and export policy of the spans that were opened in a segment.
 ///
 /// ```
-/// use spanledger::{mirror::Origin, reader::RawLine};
+/// use spanledger::mirror::Origin;
+/// use spanledger::trace::RawLine;
 /// let line = br#"{"v":1,"seg":1,"seq":1,"ts":"2026-11-16T00:31:05.123456Z","kind":"segment","session_id":"s","payload":{"resource":{"service.name":"agent"},"scope":{"name":"spanledger","version":"0.1.0"},"mirror":{"endpoint":"http://127.0.0.1:4317","content":true,"mapping":1}}}"#;
 /// let origin = Origin::parse(&RawLine::parse(line)?)?;
 /// assert!(origin.policy().content);
@@ -31,85 +38,59 @@ pub struct Origin {
     resource: Resource,
     scope: InstrumentationScope,
     policy: Policy,
-    /// Resource and scope as they are sent: equal bytes are the same origin of spans.
+    /// Resource and scope as they are sent.
     resource_bytes: Vec<u8>,
     scope_bytes: Vec<u8>,
 }
 
-/// What was decided about sending when it was recorded. By default nobody was named to send to,
-/// content stays here, and nothing is cut.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Policy {
-    /// For whom it was recorded, without credentials.
-    pub endpoint: Option<String>,
-    /// Whether messages, arguments and results are sent.
-    pub content: bool,
-    /// Where spans are cut.
-    pub limits: Limits,
-}
-
-/// How much of a span is sent. What is cut is said.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Limits {
-    /// Longest text of an attribute, in bytes; cut at a character's end.
-    pub attribute_length: Option<usize>,
-    /// Most attributes of a span; the first ones stay.
-    pub attribute_count: Option<usize>,
-    /// Most events of a span.
-    pub event_count: Option<usize>,
-    /// Most links of a span.
-    pub link_count: Option<usize>,
-}
-
-/// Why a line is nobody's origin.
+/// Why a line is not a usable segment header.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum NotAnOrigin {
-    /// It is not the first line of a segment.
+pub enum HeaderError {
+    /// It is a line of another kind.
     OtherKind(String),
-    /// Its spans are to be mapped in a way that this version doesn't know.
+    /// Its spans have a mapping that this version doesn't know.
     OtherMapping(u64),
 }
 
-impl fmt::Display for NotAnOrigin {
+impl fmt::Display for HeaderError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::OtherKind(kind) => {
-                write!(f, "a `{kind}` line is not the first line of a segment")
+            Self::OtherKind(kind) => write!(f, "a `{kind}` line is not a segment header"),
+            Self::OtherMapping(found) => {
+                let which = if *found > MAPPING {
+                    "a newer"
+                } else {
+                    "an older"
+                };
+                write!(
+                    f,
+                    "recorded by {which} spanledger (export format {found}, this one knows {MAPPING})"
+                )?;
+                match *found > MAPPING {
+                    true => f.write_str(": update to export it"),
+                    false => Ok(()),
+                }
             }
-            Self::OtherMapping(found) => write!(
-                f,
-                "its spans are sent by mapping version {found}; this spanledger knows version {MAPPING}"
-            ),
         }
     }
 }
 
-impl std::error::Error for NotAnOrigin {}
+impl std::error::Error for HeaderError {}
 
 impl Origin {
-    /// Reads the first line of a segment.
-    pub fn parse(line: &RawLine<'_>) -> Result<Self, NotAnOrigin> {
-        if line.kind != "segment" {
-            return Err(NotAnOrigin::OtherKind(line.kind.to_string()));
-        }
-        let (mut resource, mut process, mut scope, mut mirror) = (None, None, None, None);
-        for (name, value) in line.payload().members() {
-            match name {
-                "resource" => resource = Some(value),
-                "process" => process = Some(value),
-                "scope" => scope = Some(value),
-                "mirror" => mirror = Some(value),
-                _ => {}
-            }
-        }
-        let policy = mirror.map_or_else(|| Ok(Policy::default()), read_policy)?;
+    /// Reads the header line of a segment.
+    pub fn parse(line: &RawLine<'_>) -> Result<Self, HeaderError> {
+        let header =
+            SegmentHeader::of(line).ok_or_else(|| HeaderError::OtherKind(line.kind.to_string()))?;
+        let policy = header
+            .mirror()
+            .map_or_else(|| Ok(Policy::default()), Policy::parse)?;
         let resource = Resource {
-            attributes: resource_attributes(resource, process),
+            attributes: resource_attributes(header.resource(), header.process()),
             ..Resource::default()
         };
+        let scope = header.scope();
         let part = |name| Some(scope?.get(name)?.text()?.into_owned());
         let scope = InstrumentationScope {
             name: part("name").unwrap_or_else(|| "spanledger".to_owned()),
@@ -125,24 +106,17 @@ impl Origin {
         })
     }
 
-    /// The origin that a segment's file begins with.
-    pub(super) fn of_segment(path: &Path) -> io::Result<Option<Self>> {
-        let mut reader = SegmentReader::open(path)?;
-        while let Some(found) = reader.next()? {
-            // Before it can stand only what is left of a first line that a full disk tore.
-            if let Found::Line(line) = found {
-                return Ok(Self::parse(&line).ok());
-            }
-        }
-        Ok(None)
+    /// The origin of a segment's file.
+    pub(super) fn read(path: &Path) -> io::Result<Option<Self>> {
+        Ok(first_line(path, |line| Self::parse(line).ok())?.flatten())
     }
 
-    /// Who recorded; attributes sorted by their names.
+    /// The resource; attributes are sorted by name.
     pub fn resource(&self) -> &Resource {
         &self.resource
     }
 
-    /// What recorded.
+    /// The instrumentation scope.
     pub fn scope(&self) -> &InstrumentationScope {
         &self.scope
     }
@@ -152,7 +126,7 @@ impl Origin {
         &self.policy
     }
 
-    /// Whether spans of both go under one resource and scope.
+    /// Whether spans of both have the same resource and scope.
     pub fn sends_as(&self, other: &Self) -> bool {
         std::ptr::eq(self, other)
             || (self.resource_bytes == other.resource_bytes
@@ -168,52 +142,8 @@ impl Origin {
     }
 }
 
-impl Resolved {
-    /// What a segment's first line says of it: all that decides what is sent of it, and for whom.
-    pub(crate) fn policy(&self) -> serde_json::Value {
-        let limits = &self.limits;
-        let mut set = serde_json::Map::new();
-        for (name, limit) in [
-            ("attribute_length", limits.attribute_length),
-            ("attribute_count", limits.attribute_count),
-            ("event_count", limits.event_count),
-            ("link_count", limits.link_count),
-        ] {
-            if let Some(limit) = limit {
-                set.insert(name.to_owned(), limit.into());
-            }
-        }
-        serde_json::json!({
-            "endpoint": self.shown(),
-            "content": self.content,
-            "limits": set,
-            "mapping": MAPPING,
-        })
-    }
-}
-
-fn read_policy(mirror: RawValue<'_>) -> Result<Policy, NotAnOrigin> {
-    let mapping = mirror.get("mapping").and_then(|value| value.u64());
-    if let Some(found) = mapping.filter(|found| *found != MAPPING) {
-        return Err(NotAnOrigin::OtherMapping(found));
-    }
-    let limits = mirror.get("limits");
-    let limit = |name| usize::try_from(limits?.get(name)?.u64()?).ok();
-    let endpoint = mirror.get("endpoint").and_then(|value| value.text());
-    Ok(Policy {
-        endpoint: endpoint.map(|text| text.into_owned()),
-        content: mirror.get("content").and_then(|value| value.bool()) == Some(true),
-        limits: Limits {
-            attribute_length: limit("attribute_length"),
-            attribute_count: limit("attribute_count"),
-            event_count: limit("event_count"),
-            link_count: limit("link_count"),
-        },
-    })
-}
-
-/// What the recorder logged, sorted. Backends find spans by `service.name`: where it was left out,
-/// the name stands that the specification gives it.
+/// The recorded resource, sorted. Backends find spans by `service.name`; if it is missing, it is the
+/// specification's default.
 fn resource_attributes(
     resource: Option<RawValue<'_>>,
     process: Option<RawValue<'_>>,
@@ -223,7 +153,7 @@ fn resource_attributes(
         .filter_map(|(name, value)| Some(key_value(member_name(name).into_owned(), plain(value)?)))
         .collect();
     if !attributes.iter().any(|a| a.key == "service.name") {
-        let exe = process.and_then(|process| process.get("exe")?.text());
+        let exe = process.and_then(|process| Process::from(process).exe());
         let file = exe
             .as_deref()
             .and_then(|exe| exe.rsplit(['/', '\\']).next());
@@ -238,12 +168,55 @@ fn resource_attributes(
     attributes
 }
 
+/// The origins of segments, each read once.
+#[derive(Default)]
+pub(super) struct OriginCache {
+    sessions: HashMap<PathBuf, HashMap<u32, Option<Arc<Origin>>>>,
+    last: Option<Arc<Origin>>,
+}
+
+impl OriginCache {
+    /// The origin of a segment beside `path`. `None` if its header is unknown or gone.
+    pub fn get(&mut self, path: &Path, seg: u32) -> io::Result<Option<Arc<Origin>>> {
+        let session = path.parent().unwrap_or(path);
+        let known = self.sessions.get(session);
+        if let Some(known) = known.and_then(|segments| segments.get(&seg)) {
+            return Ok(known.clone());
+        }
+        let read = if_exists(Origin::read(&session.join(segment_name(seg))))?.flatten();
+        // The segments of one process have equal origins.
+        let read = read.map(|read| match &self.last {
+            Some(last) if **last == read => Arc::clone(last),
+            _ => Arc::clone(self.last.insert(Arc::new(read))),
+        });
+        if self.sessions.len() >= MAX_SESSIONS {
+            self.sessions.clear();
+        }
+        let segments = self.sessions.entry(session.to_owned()).or_default();
+        segments.insert(seg, read.clone());
+        Ok(read)
+    }
+
+    /// Forgets a session, because another may have its name by now.
+    pub fn forget(&mut self, session: &Path) {
+        self.sessions.remove(session);
+    }
+}
+
+/// The segment that opened the span of a close line.
+pub(super) fn opened_seg(line: &RawLine<'_>) -> u32 {
+    let fields = line.fields();
+    let opened = fields.iter().find(|(name, _)| *name == "opened_seg");
+    let opened = opened.and_then(|(_, seg)| u32::try_from(seg.u64()?).ok());
+    opened.unwrap_or(line.seg)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::mirror::otlp::any_value::Value;
 
-    fn origin(payload: &str) -> Result<Origin, NotAnOrigin> {
+    fn origin(payload: &str) -> Result<Origin, HeaderError> {
         let line = format!(
             r#"{{"v":1,"seg":1,"seq":1,"ts":"2026-11-16T00:31:05.123456Z","kind":"segment","session_id":"s","payload":{payload}}}"#
         );
@@ -275,8 +248,8 @@ mod tests {
     #[test]
     fn a_mapping_of_another_version_is_left_to_others() {
         let found = origin(r#"{"mirror":{"mapping":2}}"#).unwrap_err();
-        assert_eq!(found, NotAnOrigin::OtherMapping(2));
-        assert!(found.to_string().contains("version 2"));
+        assert_eq!(found, HeaderError::OtherMapping(2));
+        assert!(found.to_string().contains("export format 2"));
     }
 
     #[test]

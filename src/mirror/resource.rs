@@ -14,7 +14,7 @@ use super::attributes::{member_name, plain};
 #[cfg(feature = "metrics")]
 use super::wire::Val;
 #[cfg(feature = "metrics")]
-use crate::reader::RawValue;
+use crate::trace::RawValue;
 
 /// What is found, sorted, with what code says on top.
 pub(crate) fn detected(code: Map<String, Value>) -> Map<String, Value> {

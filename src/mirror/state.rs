@@ -1,11 +1,9 @@
-//! Where the mirror keeps how far it got: beside the trace, or in a directory of its own where the
-//! trace can only be read.
+//! Where progress is stored: beside the trace, or in a state directory if the trace is read-only.
 //!
-//! In a directory of its own every cursor and letter says which segment it is about, by a digest of
-//! that segment's first line: who writes it, a number made by chance, when, and which one it is. A root
-//! has no such mark, and its path is none: it is mounted elsewhere tomorrow, and another root, with a
-//! session of the same name, in its place. What is said of another segment counts as not said: its
-//! spans are sent from the beginning, never passed by.
+//! In a state directory every cursor and dead letter names its segment by a digest of the segment's
+//! header line, which contains the writer, a random number, the time and the segment's number. The path
+//! of a root doesn't identify it: it may be mounted elsewhere tomorrow, and another root in its place. A
+//! cursor of another segment is ignored, so that its spans are sent from the beginning and never skipped.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -13,44 +11,44 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Component, Path, PathBuf};
 
 use super::cursor::Cursor;
-use super::dead::{self, Letters};
-use super::others::MirrorLock;
+use super::dead_letters::{self, DeadLetters};
+use super::ownership::MirrorLock;
 use crate::error::Error;
-use crate::ledger::{first_line, hex_digest, make_dir, open_private, segment_name};
+use crate::trace::{RawLine, first_line, hex_digest, make_dir, open_private, segment_name};
 
-/// Where it is kept how far the segments of a root were sent.
+/// The directory of all progress.
 #[derive(Clone, Debug, Default)]
 pub(super) struct State {
-    /// `None`: beside the trace.
+    /// `None` for beside the trace.
     dir: Option<PathBuf>,
 }
 
-/// Where the cursor and the dead letters of one segment are.
+/// The cursor and the dead letters of one segment, as files.
 #[derive(Clone, Debug)]
-pub(super) struct Place {
+pub(super) struct SegmentFiles {
     dir: PathBuf,
-    /// Which segment they are about, where its name alone doesn't say.
-    pub of: Option<String>,
+    /// The identity of the segment, in a state directory.
+    pub identity: Option<String>,
 }
 
-impl Place {
-    /// Beside the trace.
+impl SegmentFiles {
+    /// Files beside the trace.
     pub fn beside(session: &Path) -> Self {
         Self {
             dir: session.to_owned(),
-            of: None,
+            identity: None,
         }
     }
 
-    /// Opens a file to be read.
+    /// Opens a file for reading.
     pub fn open(&self, name: &str) -> io::Result<File> {
         let path = self.dir.join(name);
         let opened = open_private(&path, OpenOptions::new().read(true));
         opened.map_err(|error| self.named(&path, error))
     }
 
-    /// Opens a file and writes to it. A session's own directory is not made again: who removed that
-    /// removed the session.
+    /// Opens a file and writes to it. A session's own directory is not created again: it was removed with
+    /// the session.
     pub fn write(
         &self,
         name: &str,
@@ -59,7 +57,7 @@ impl Place {
     ) -> io::Result<()> {
         let path = self.dir.join(name);
         let opened = match open_private(&path, options.create(true)) {
-            Err(error) if self.of.is_some() && error.kind() == io::ErrorKind::NotFound => {
+            Err(error) if self.identity.is_some() && error.kind() == io::ErrorKind::NotFound => {
                 make_dir(&self.dir).and_then(|()| open_private(&path, options))
             }
             opened => opened,
@@ -68,9 +66,9 @@ impl Place {
         written.map_err(|error| self.named(&path, error))
     }
 
-    /// Who asked names the session, which may be elsewhere.
+    /// Adds the path where it is not the session's, which callers add.
     fn named(&self, path: &Path, error: io::Error) -> io::Error {
-        match &self.of {
+        match &self.identity {
             Some(_) => io::Error::new(error.kind(), format!("{}: {error}", path.display())),
             None => error,
         }
@@ -82,16 +80,16 @@ impl State {
         Self { dir: Some(dir) }
     }
 
-    pub fn is_apart(&self) -> bool {
+    pub fn is_separate(&self) -> bool {
         self.dir.is_some()
     }
 
-    /// The lock of whoever sends from a root and keeps it here.
+    /// The lock of the process that sends from a root with this state.
     pub fn lock(&self, root: &Path) -> PathBuf {
         MirrorLock::path(self.dir.as_deref().unwrap_or(root))
     }
 
-    /// Whether this can be the state of that root.
+    /// Whether this can be the state of a root.
     pub fn check(&self, root: &Path) -> Result<(), Error> {
         let Some(dir) = &self.dir else {
             return Ok(());
@@ -101,28 +99,28 @@ impl State {
             Err(Error::MirrorState { dir, why })
         };
         let (own, root) = (real(dir), real(root));
-        // One root can be mounted in several places.
+        // A root may be mounted in several places.
         let same = |dir: &Path| match (dir.metadata(), root.metadata()) {
             (Ok(a), Ok(b)) => (a.dev(), a.ino()) == (b.dev(), b.ino()),
             _ => dir == root,
         };
         if own.ancestors().any(same) || root.starts_with(own.join("sessions")) {
-            return refused("it is in the root, which is only read");
+            return refused("it is inside the root");
         }
         if ["writers", "redaction.key"]
             .iter()
             .any(|name| own.join(name).exists())
         {
-            return refused("it is a root itself");
+            return refused("it is a root");
         }
         if own.exists() && !own.is_dir() {
-            return refused("it is no directory");
+            return refused("it is not a directory");
         }
         Ok(())
     }
 
-    /// Makes its directory, once it is known that it can be.
-    pub fn make(&self, root: &Path) -> Result<(), Error> {
+    /// Creates the directory after checking it.
+    pub fn create(&self, root: &Path) -> Result<(), Error> {
         self.check(root)?;
         match &self.dir {
             Some(dir) => make_dir(dir).map_err(|source| Error::Io {
@@ -133,54 +131,55 @@ impl State {
         }
     }
 
-    /// Where the cursor and the dead letters of a segment are to be written.
-    pub fn place(&self, session: &Path, seg: u32) -> io::Result<Place> {
+    /// Where the progress of a segment is written.
+    pub fn files(&self, session: &Path, seg: u32) -> io::Result<SegmentFiles> {
         let Some(dir) = &self.dir else {
-            return Ok(Place::beside(session));
+            return Ok(SegmentFiles::beside(session));
         };
-        let of = identity(session, seg)?;
+        let identity = identity(session, seg)?;
         let name = session.file_name().unwrap_or_default();
-        Ok(Place {
+        Ok(SegmentFiles {
             dir: dir.join("sessions").join(name),
-            of: Some(of),
+            identity: Some(identity),
         })
     }
 
-    /// How far a segment was sent, by whoever got further, and how long it is.
+    /// How far a segment was sent, by this state or beside the trace, and how long it is.
     pub fn cursor(&self, session: &Path, seg: u32) -> io::Result<(Cursor, u64)> {
-        let beside = Cursor::read(&Place::beside(session), seg);
-        let own = match self.is_apart() {
-            true => Cursor::read(&self.place(session, seg)?, seg),
+        let beside = Cursor::read(&SegmentFiles::beside(session), seg);
+        let own = match self.is_separate() {
+            true => Cursor::read(&self.files(session, seg)?, seg),
             false => Cursor::default(),
         };
-        // After the cursors: somebody may write to it and send it meanwhile.
+        // Read after the cursors: the segment may be written and sent in the meantime.
         let size = session.join(segment_name(seg)).metadata()?.len();
         let cursors = [beside, own].into_iter();
-        // A cursor beyond the end is of another file of that name.
+        // A cursor beyond the end belongs to another file of that name.
         let further = cursors
             .filter(|cursor| cursor.offset <= size)
             .max_by_key(|cursor| (cursor.offset, cursor.sent));
         Ok((further.unwrap_or_default(), size))
     }
 
-    /// The dead letters of a segment, noted here or beside the trace.
-    pub fn letters(&self, session: &Path, seg: u32) -> io::Result<Letters> {
-        let beside = Place::beside(session);
-        match self.is_apart() {
-            true => dead::read(&beside, Some(&self.place(session, seg)?), seg),
-            false => dead::read(&beside, None, seg),
+    /// The dead letters of a segment, in this state and beside the trace.
+    pub fn dead_letters(&self, session: &Path, seg: u32) -> io::Result<DeadLetters> {
+        let beside = SegmentFiles::beside(session);
+        match self.is_separate() {
+            true => dead_letters::read(&beside, Some(&self.files(session, seg)?), seg),
+            false => dead_letters::read(&beside, None, seg),
         }
     }
 }
 
-/// Which segment has this name now.
+/// Identifies the segment that has this name now.
 pub(super) fn identity(session: &Path, seg: u32) -> io::Result<String> {
-    let first = first_line(&session.join(segment_name(seg)))?;
-    // One without a line has nothing that could be sent, so nothing is ever said of it.
-    Ok(first.map_or_else(String::new, |line| hex_digest(&line)[..32].to_owned()))
+    let digest = |line: &RawLine<'_>| hex_digest(&[line.as_bytes(), b"\n"].concat());
+    let first = first_line(&session.join(segment_name(seg)), digest)?;
+    // A segment without a line has nothing to send, so no progress is stored for it.
+    Ok(first.map_or_else(String::new, |digest| digest[..32].to_owned()))
 }
 
-/// Where a path really leads, also one that isn't there yet.
+/// A path with all links resolved, even if it doesn't exist yet.
 fn real(path: &Path) -> PathBuf {
     let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
     let mut real = PathBuf::new();

@@ -1,4 +1,4 @@
-//! The thread of an agent that sends what the agent records, and what dead ones left.
+//! The agent's background thread, which sends what the agent records and what dead writers left.
 
 use std::io;
 use std::path::Path;
@@ -8,38 +8,37 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep, sleep_until};
 
-use super::config::Resolved;
+use super::classify::message_redactor;
 use super::cursor::Cursor;
-use super::others::{MirrorLock, Sorter, Whose, found, unreadable};
-use super::race::first;
+use super::in_flight::Source;
+use super::ownership::{MirrorLock, Owner, Ownership, if_exists, unreadable};
+use super::queue::{Queue, QueuedSegment};
+use super::resolve::Resolved;
 use super::send::{Sender, Sent};
-use super::state::{Place, State};
+use super::state::{SegmentFiles, State};
 use super::transport::Transport;
-use super::work::Of;
-use crate::event::random_bytes;
 use crate::ledger::{
-    self, Ledger, Live, Nobody, Outbox, Root, Settings, left_open_in, marked, marker, segment_name,
-    unmark,
+    self, Ledger, LedgerConfig, NoopSubscriber, SessionWriter, left_open_in, marked, marker, unmark,
 };
-use crate::redact::{MaskKey, Redaction, Redactor};
+use crate::trace::{Root, segment_name};
 
-/// How much is not waited with.
+/// A batch is sent at once when this many bytes wait.
 const ENOUGH: u64 = 512 * 1024;
-/// The same of each of many segments: to open one and to note how far it got costs as much as many
+/// The same per segment if there are many: opening one and storing its cursor costs as much as many
 /// spans.
-const ENOUGH_EACH: u64 = 16 * 1024;
-/// How often it is looked whether that much is there, once something is.
-const TICK: Duration = Duration::from_millis(50);
-/// How often it is looked what dead writers left.
-const OTHERS_EVERY: Duration = Duration::from_secs(30);
-/// How often cursors are written while there is no end of work.
+const ENOUGH_PER_SEGMENT: u64 = 16 * 1024;
+/// How often that is checked while something waits.
+const CHECK_EVERY: Duration = Duration::from_millis(50);
+/// How often segments of dead writers are looked for.
+const DEAD_WRITERS_EVERY: Duration = Duration::from_secs(30);
+/// How often cursors are written while the queue doesn't become empty.
 const SAVE_EVERY: Duration = Duration::from_secs(1);
-/// How long a file that can't be read is left alone.
-const AFTER_TROUBLE: Duration = Duration::from_secs(1);
+/// The pause after an I/O error.
+const AFTER_ERROR: Duration = Duration::from_secs(1);
 
-/// Starts it. It runs until its outbox is stopped.
-pub(crate) fn start(to: Resolved, recovery: Settings, outbox: Arc<Outbox>) -> io::Result<()> {
-    let running = outbox.running();
+/// Starts the thread. It runs until its queue is stopped.
+pub(crate) fn start(to: Resolved, recovery: LedgerConfig, queue: Arc<Queue>) -> io::Result<()> {
+    let running = queue.running();
     std::thread::Builder::new()
         .name("spanledger-mirror".into())
         .spawn(move || {
@@ -49,7 +48,7 @@ pub(crate) fn start(to: Resolved, recovery: Settings, outbox: Arc<Outbox>) -> io
                     root: Root::new(recovery.root.clone()),
                     to,
                     recovery,
-                    outbox,
+                    queue,
                 };
                 thread.run();
             });
@@ -57,20 +56,20 @@ pub(crate) fn start(to: Resolved, recovery: Settings, outbox: Arc<Outbox>) -> io
     Ok(())
 }
 
-/// Nothing that happens in here is ever traced.
-pub(crate) fn muted<T>(what: impl FnOnce() -> T) -> T {
-    tracing::subscriber::with_default(Nobody, || {
-        let _quiet = opentelemetry::Context::enter_telemetry_suppressed_scope();
-        what()
+/// Runs a function in which nothing is traced.
+pub(crate) fn muted<T>(run: impl FnOnce() -> T) -> T {
+    tracing::subscriber::with_default(NoopSubscriber, || {
+        let _suppressed = opentelemetry::Context::enter_telemetry_suppressed_scope();
+        run()
     })
 }
 
 struct Thread {
     root: Root,
     to: Resolved,
-    /// How what dead writers left open is closed.
-    recovery: Settings,
-    outbox: Arc<Outbox>,
+    /// How spans that dead writers left open are closed.
+    recovery: LedgerConfig,
+    queue: Arc<Queue>,
 }
 
 impl Thread {
@@ -80,126 +79,152 @@ impl Thread {
             .build();
         let runtime = match runtime {
             Ok(runtime) => runtime,
-            Err(error) => return wait_for(&self.outbox, Some(&format!("a runtime: {error}"))),
-        };
-        let outbox = Arc::clone(&self.outbox);
-        runtime.block_on(first(self.send(), async {
-            outbox.stopped().await;
-            if let Some(deadline) = outbox.deadline() {
-                sleep_until(deadline.into()).await;
+            Err(error) => {
+                let why = format!("can't start a runtime: {error}");
+                return report_waiting(&self.queue, Some(&why));
             }
-        }));
-        save(&outbox);
-        // A name that is being looked up can't be called back; it is not waited for.
+        };
+        runtime.block_on(async {
+            tokio::select! {
+                sent = self.send() => if let Err(error) = sent {
+                    report_waiting(&self.queue, Some(&error.to_string()));
+                },
+                () = self.shutdown_deadline() => {}
+            }
+        });
+        save_cursors(&self.queue);
+        // Doesn't wait for a DNS lookup, which can't be cancelled.
         runtime.shutdown_background();
     }
 
-    async fn send(&self) {
-        let outbox = Arc::clone(&self.outbox);
-        // Server texts are masked before they are kept; nobody compares those masks.
-        let redactor = Redactor::new(&Redaction::new(), MaskKey::new(random_bytes()));
-        let transport = Transport::connect(&self.to);
-        let (redactor, transport) = match (redactor, transport) {
-            (Ok(redactor), Ok(transport)) => (redactor, transport),
-            (Err(error), _) => return wait_for(&outbox, Some(&error.to_string())),
-            (_, Err(error)) => return wait_for(&outbox, Some(&error.to_string())),
-        };
-        let mut tell = |sent: &Sent, waiting: Option<&str>| {
-            outbox.sent.store(sent.spans, Ordering::Relaxed);
-            outbox.dead(sent.dead, sent.last_dead.as_deref());
+    async fn shutdown_deadline(&self) {
+        self.queue.stopped().await;
+        if let Some(deadline) = self.queue.deadline() {
+            sleep_until(deadline.into()).await;
+        }
+    }
+
+    async fn send(&self) -> Result<(), crate::Error> {
+        let queue = &*self.queue;
+        let redactor = message_redactor()?;
+        let transport = Transport::connect(&self.to)?;
+        let mut progress = |sent: &Sent, waiting: Option<&str>| {
+            queue.sent.store(sent.spans, Ordering::Relaxed);
+            queue.dead(sent.dead, sent.last_dead.as_deref());
             if waiting.is_some() {
-                save(&outbox);
+                save_cursors(queue);
             }
-            wait_for(&outbox, waiting);
+            report_waiting(queue, waiting);
         };
-        let mut sender = Sender::new(&transport, &redactor, &mut tell).until_stopped(&outbox);
-        let (mut others_at, mut saved_at) = (Instant::now(), Instant::now());
+        let mut sender = Sender::new(transport, &redactor, &mut progress).until_stopped(queue);
+        let (mut dead_writers_at, mut saved_at) = (Instant::now(), Instant::now());
         loop {
-            first(outbox.wanted(), sleep_until(others_at)).await;
-            if !outbox.is_empty() {
+            tokio::select! {
+                () = queue.wanted() => {}
+                () = sleep_until(dead_writers_at) => {}
+            }
+            if !queue.is_empty() {
                 self.linger().await;
             }
-            let stopping = outbox.stopping();
-            let done = self.round(&mut sender, &mut others_at).await;
-            if outbox.is_empty() || saved_at.elapsed() >= SAVE_EVERY {
+            let stopping = queue.stopping();
+            let done = self.round(&mut sender, &mut dead_writers_at).await;
+            if queue.is_empty() || saved_at.elapsed() >= SAVE_EVERY {
                 saved_at = Instant::now();
-                save(&outbox);
+                save_cursors(queue);
             }
             if let Err(error) = &done {
-                wait_for(&outbox, Some(&error.to_string()));
-                for of in sender.abandon() {
-                    if let Of::Live(live) = of {
-                        live.again();
+                report_waiting(queue, Some(&error.to_string()));
+                for source in sender.abandon() {
+                    if let Source::Own(queued) = source {
+                        queued.requeue();
                     }
                 }
             }
-            if sender.sent.stopped.is_some() || stopping && (done.is_err() || outbox.is_empty()) {
-                return;
+            if sender.sent.stopped.is_some() || stopping && (done.is_err() || queue.is_empty()) {
+                return Ok(());
             }
             if done.is_err() {
-                first(sleep(AFTER_TROUBLE), outbox.stopped()).await;
+                self.sleep_unless_stopped(AFTER_ERROR).await;
             }
         }
     }
 
-    /// Waits for more, so that a request is worth its while.
-    async fn linger(&self) {
-        let began = Instant::now();
-        let left = || self.to.linger.saturating_sub(began.elapsed());
-        let outbox = &self.outbox;
-        let enough = || ENOUGH.max(outbox.queued() * ENOUGH_EACH);
-        while !outbox.stopping() && outbox.waiting() < enough() && !left().is_zero() {
-            first(sleep(TICK.min(left())), outbox.stopped()).await;
+    async fn sleep_unless_stopped(&self, time: Duration) {
+        tokio::select! {
+            () = sleep(time) => {}
+            () = self.queue.stopped() => {}
         }
     }
 
-    /// Sends all that is there. A segment that can't be read keeps no other from being sent.
-    async fn round(&self, sender: &mut Sender<'_>, others_at: &mut Instant) -> io::Result<()> {
+    /// Waits for more spans, so that a batch is worth a request.
+    async fn linger(&self) {
+        let started = Instant::now();
+        let left = || self.to.linger.saturating_sub(started.elapsed());
+        let queue = &self.queue;
+        let enough = || ENOUGH.max(queue.queued() * ENOUGH_PER_SEGMENT);
+        while !queue.stopping() && queue.waiting() < enough() && !left().is_zero() {
+            self.sleep_unless_stopped(CHECK_EVERY.min(left())).await;
+        }
+    }
+
+    /// Sends everything that waits. A segment that can't be read doesn't stop the others.
+    async fn round(
+        &self,
+        sender: &mut Sender<'_>,
+        dead_writers_at: &mut Instant,
+    ) -> io::Result<()> {
         let mut done = Ok(());
-        let mut lives = self.outbox.take().into_iter();
-        while let Some(live) = lives.next() {
-            if let Err(error) = self.own(&live, sender).await {
-                live.again();
+        let mut segments = self.queue.take().into_iter();
+        while let Some(queued) = segments.next() {
+            if let Err(error) = self.send_own(&queued, sender).await {
+                queued.requeue();
                 done = done.and(Err(error));
             }
             if sender.is_broken() {
-                self.outbox.give_back(lives);
+                self.queue.give_back(segments);
                 return done;
             }
         }
-        // Held until the last of them is sent.
+        // Held until the last of the dead writers' segments is sent.
         let mut lock = None;
-        if Instant::now() >= *others_at {
-            *others_at = Instant::now() + OTHERS_EVERY;
-            done = done.and(self.others(sender, &mut lock).await);
+        if Instant::now() >= *dead_writers_at {
+            *dead_writers_at = Instant::now() + DEAD_WRITERS_EVERY;
+            done = done.and(self.send_dead_writers(sender, &mut lock).await);
             if sender.is_broken() {
                 return done;
             }
         }
         sender.flush().await?;
         if lock.is_some() && done.is_ok() && sender.sent.stopped.is_none() {
-            self.outbox.others.store(0, Ordering::Relaxed);
+            self.queue.others.store(0, Ordering::Relaxed);
         }
         done
     }
 
-    /// Reads a segment of this process, and sends where that fills a request.
-    async fn own(&self, live: &Arc<Live>, sender: &mut Sender<'_>) -> io::Result<()> {
-        let of = Of::Live(Arc::clone(live));
-        match sender.segment(&live.session, live.seg, of).await {
-            // Removed, with all that it owed.
+    /// Reads a segment of this process and sends full batches.
+    async fn send_own(
+        &self,
+        queued: &Arc<QueuedSegment>,
+        sender: &mut Sender<'_>,
+    ) -> io::Result<()> {
+        let source = Source::Own(Arc::clone(queued));
+        match sender
+            .segment(queued.segment.session(), queued.segment.number, source)
+            .await
+        {
+            // The session was removed: nothing of it is left to send.
             Err(error) if error.kind() == io::ErrorKind::NotFound && !sender.is_broken() => {
-                let (offset, ready, spans) = live.begin();
-                live.pass(ready.max(offset), spans);
-                live.settle()
+                let (offset, ready, spans) = queued.snapshot();
+                queued.ack(ready.max(offset), spans);
+                queued.release()
             }
             sent => sent,
         }
     }
 
-    /// Reads and sends what dead writers left, unless there is nothing or another process does.
-    /// What is held meanwhile goes to `lock`.
-    async fn others(
+    /// Sends what dead writers left, unless another process does. The lock that it takes goes to
+    /// `lock`.
+    async fn send_dead_writers(
         &self,
         sender: &mut Sender<'_>,
         lock: &mut Option<MirrorLock>,
@@ -212,67 +237,68 @@ impl Thread {
         if lock.is_none() {
             return Ok(());
         }
-        self.count(&marked);
-        if self.dead(&marked, sender).await? {
-            // What was open is closed in segments that have come since. What was read before has to
-            // have passed, or it would be read again.
+        self.count_dead_writers(&marked);
+        if self.send_marked(&marked, sender).await? {
+            // Recovery closed spans in new segments. Everything read before must be acknowledged first,
+            // or it would be read again.
             sender.flush().await?;
             let marked = ledger::marked(&self.root)?;
-            self.dead(&marked, sender).await?;
+            self.send_marked(&marked, sender).await?;
         }
         Ok(())
     }
 
-    /// Says in health how much it is, before anything of it is waited for.
-    fn count(&self, marked: &[(String, u32)]) {
+    /// Reports in health how much dead writers left.
+    fn count_dead_writers(&self, marked: &[(String, u32)]) {
         let endpoint = self.to.shown();
-        let mut sorter = Sorter::new(&self.root, Some(&endpoint));
-        let mut owed = 0;
+        let mut ownership = Ownership::new(&self.root, Some(&endpoint));
+        let mut unsent = 0;
         for (session, seg) in marked {
             let dir = self.root.sessions().join(session);
             let path = dir.join(segment_name(*seg));
-            // What can't be read is told of when it is to be sent.
-            if let Ok((Whose::Ours, _)) = sorter.whose(&path)
+            // Errors are reported when the segment is to be sent.
+            if let Ok((Owner::ThisEndpoint, _)) = ownership.owner_of(&path)
                 && let Ok((cursor, size)) = State::default().cursor(&dir, *seg)
             {
-                owed += size - cursor.offset;
+                unsent += size - cursor.offset;
             }
         }
-        self.outbox.others.store(owed, Ordering::Relaxed);
+        self.queue.others.store(unsent, Ordering::Relaxed);
     }
 
-    /// Sends the segments of dead writers among these. Whether any of their spans had to be closed
-    /// for them, in segments that are not among these.
-    async fn dead(&self, marked: &[(String, u32)], sender: &mut Sender<'_>) -> io::Result<bool> {
+    /// Sends those of the marked segments whose writers are dead. Returns whether open spans of theirs
+    /// were closed, in new segments.
+    async fn send_marked(
+        &self,
+        marked: &[(String, u32)],
+        sender: &mut Sender<'_>,
+    ) -> io::Result<bool> {
         let endpoint = self.to.shown();
-        let mut sorter = Sorter::new(&self.root, Some(&endpoint));
-        // A writer of its own, which is gone when this is done.
+        let mut ownership = Ownership::new(&self.root, Some(&endpoint));
+        // A writer of its own, which ends with this function.
         let mut ledger = None;
         for segs in marked.chunk_by(|a, b| a.0 == b.0) {
             let dir = self.root.sessions().join(&segs[0].0);
-            let sent = self
-                .dead_of(&dir, segs, &mut sorter, &mut ledger, sender)
-                .await;
-            if let Err(error) = sent {
-                // The others are sent all the same.
+            let sent = self.send_marked_of(&dir, segs, &mut ownership, &mut ledger, sender);
+            if let Err(error) = sent.await {
                 match unreadable(&dir).filter(|_| !sender.is_broken()) {
-                    Some(session) => wait_for(&self.outbox, Some(&session.to_string())),
+                    Some(session) => report_waiting(&self.queue, Some(&session.to_string())),
                     None => return Err(error),
                 }
             }
-            if self.outbox.stopping() && sender.sent.stopped.is_some() {
+            if self.queue.stopping() && sender.sent.stopped.is_some() {
                 return Ok(false);
             }
         }
         Ok(ledger.is_some())
     }
 
-    /// The same of one session.
-    async fn dead_of(
+    /// The same for the segments of one session.
+    async fn send_marked_of(
         &self,
         dir: &Path,
         segs: &[(String, u32)],
-        sorter: &mut Sorter<'_>,
+        ownership: &mut Ownership<'_>,
         ledger: &mut Option<Ledger>,
         sender: &mut Sender<'_>,
     ) -> io::Result<()> {
@@ -280,57 +306,54 @@ impl Thread {
         let mut id = None;
         for (_, seg) in segs {
             let path = dir.join(segment_name(*seg));
-            match found(sorter.whose(&path))? {
-                Some((Whose::Ours, first)) => {
+            match if_exists(ownership.owner_of(&path))? {
+                Some((Owner::ThisEndpoint, header)) => {
                     ours.push(*seg);
-                    id = first.map(|first| first.session_id);
+                    id = header.map(|header| header.session_id);
                 }
-                Some((Whose::Living | Whose::Untended | Whose::Elsewhere, _)) => {}
                 // It was removed, or never had a line.
-                Some((Whose::Nobodys, _)) | None => {
+                Some((Owner::NoHeader, _)) | None => {
                     marker(&self.root, dir, *seg).map_or(Ok(()), |marker| unmark(&marker))?;
                 }
+                Some(_) => {}
             }
         }
         let Some(id) = id else { return Ok(()) };
         let mut open = left_open_in(&self.root, dir)?;
-        // A copy under another name is not the session that it says it is.
+        // A copy of a session under another name is not that session.
         if !open.is_empty() && self.root.session(&id) == dir {
             let ledger = match ledger {
                 Some(ledger) => ledger,
-                None => {
-                    let made = Ledger::new(self.recovery.clone()).map_err(io::Error::other)?;
-                    ledger.insert(made)
-                }
+                None => ledger.insert(Ledger::new(self.recovery.clone())),
             };
-            ledger.session(&id).recover(ledger.core());
+            SessionWriter::new(ledger, &id).recover(ledger, &mut ());
             open = left_open_in(&self.root, dir)?;
         }
         for seg in ours {
-            if self.outbox.stopping() && sender.sent.stopped.is_some() {
+            if self.queue.stopping() && sender.sent.stopped.is_some() {
                 return Ok(());
             }
             let marker = marker(&self.root, dir, seg).filter(|_| !open.contains(&seg));
-            found(sender.segment(dir, seg, Of::Other(marker)).await)?;
+            if_exists(sender.segment(dir, seg, Source::Other(marker)).await)?;
         }
         Ok(())
     }
 }
 
-/// Writes down how far this process's segments were sent. Should it die before, or should that fail,
-/// what lies in between is sent again, with the same bytes.
-fn save(outbox: &Outbox) {
-    for live in outbox.take_unsaved() {
-        let (offset, sent) = live.place();
-        if !live.is_there() {
-            continue;
+/// Writes the cursors of this process's segments. If it dies before that, what lies in between is sent
+/// again with the same bytes.
+fn save_cursors(queue: &Queue) {
+    for queued in queue.take_unsaved() {
+        let (offset, sent) = queued.progress();
+        if queued.segment.is_there() {
+            let files = SegmentFiles::beside(queued.segment.session());
+            let _ = Cursor { offset, sent }.write(&files, queued.segment.number);
         }
-        let _ = Cursor { offset, sent }.write(&Place::beside(&live.session), live.seg);
     }
 }
 
-fn wait_for(outbox: &Outbox, what: Option<&str>) {
-    let slot = outbox.waiting_for.lock();
+fn report_waiting(queue: &Queue, what: Option<&str>) {
+    let slot = queue.waiting_for.lock();
     let mut slot = slot.unwrap_or_else(PoisonError::into_inner);
     if slot.as_deref() != what {
         *slot = what.map(str::to_owned);

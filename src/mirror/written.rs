@@ -42,7 +42,7 @@ impl Written {
         let mark = key.mark();
         let maybe_twice = !self.ours && self.met & mark != 0;
         self.count += 1;
-        // Of so many, comparing each with all before it is not the way.
+        // Source so many, comparing each with all before it is not the way.
         self.apart &= self.count <= FEW
             && !(maybe_twice && names(&self.out[self.start..]).any(|name| key.is(name)));
         if self.apart {

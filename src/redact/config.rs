@@ -1,7 +1,5 @@
 //! What the user may set about redaction.
 
-use std::fmt;
-
 /// Which secrets are masked. Starts with all built-in rules on.
 ///
 /// ```
@@ -69,29 +67,5 @@ impl Redaction {
 impl Default for Redaction {
     fn default() -> Self {
         Self::new()
-    }
-}
-
-/// A pattern given to [`Redaction::rule`] does not compile.
-#[derive(Debug)]
-pub struct PatternError {
-    pub(super) rule: String,
-    pub(super) pattern: String,
-    pub(super) source: regex::Error,
-}
-
-impl fmt::Display for PatternError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "the pattern `{}` of the redaction rule `{}` does not compile: {}",
-            self.pattern, self.rule, self.source
-        )
-    }
-}
-
-impl std::error::Error for PatternError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        Some(&self.source)
     }
 }

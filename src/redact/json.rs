@@ -1,24 +1,28 @@
-//! Writing values clean: plain texts, JSON texts, and JSON inside strings inside JSON.
+//! Redacts values: plain texts, JSON texts, and JSON inside strings inside JSON.
 //!
-//! The walk over a JSON text keeps its place in a stack of bits and copies whatever it does not
-//! have to change. Only a string that itself holds JSON starts another walk, and that at most
-//! [`MOST_NESTED`] times within each other.
+//! The walk over a JSON text copies whatever it does not have to change. Only a string that
+//! itself holds JSON starts another walk, and that at most [`MOST_NESTED`] times within each other.
 
 use std::borrow::Cow;
 use std::fmt;
-use std::ops::Range;
 
-use super::check::{self, Levels, container_end, string_end};
-use super::escape::{Content, read_string, write_string};
-use super::keys::Kind;
-use super::mask::is_mask;
-use super::names::FieldName;
-use super::scan::{Redactor, Tally};
-use super::sizes::{Limits, Media, Store, too_long, write_moved};
-use super::value;
+use serde::de::IgnoredAny;
 
-/// How many levels of JSON inside strings are cleaned as JSON; deeper ones as text.
+use super::context_rules::is_program;
+use super::limits::{Limits, Media, NoStore, Output};
+use super::mask::{contains_mask, is_mask};
+use super::name_cache::FieldName;
+use super::placeholders::{is_path, is_random};
+use super::redactor::{Redactor, Tally};
+use super::rules::strong;
+use super::sensitive_names::Kind;
+use crate::trace::{string_end, unescape_lossy, value_end, write_string};
+
+/// How many levels of JSON inside strings are redacted as JSON; deeper ones as text.
 const MOST_NESTED: usize = 8;
+
+/// Longest array that is searched as a command line.
+const LONGEST_COMMAND: usize = 8 * 1024;
 
 /// The text is not exactly one JSON value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -35,54 +39,24 @@ impl std::error::Error for NotJson {}
 impl Redactor {
     /// Writes `text`, known under the name `key`, as one JSON value: a string, or an object that
     /// says where a text too long for the line has gone.
-    pub fn write_str(
-        &self,
-        key: &str,
-        text: &str,
-        limits: &Limits,
-        store: &mut dyn Store,
-        out: &mut Vec<u8>,
-        tally: &mut Tally,
-    ) {
-        self.write_str_of(self.field(key), text, limits, store, out, tally);
+    pub fn write_str(&self, key: &str, text: &str, output: &mut Output<'_>) {
+        self.write_str_of(self.field(key), text, output);
     }
 
-    /// The same, by a name that was looked at.
-    pub(crate) fn write_str_of(
-        &self,
-        name: FieldName<'_>,
-        text: &str,
-        limits: &Limits,
-        store: &mut dyn Store,
-        out: &mut Vec<u8>,
-        tally: &mut Tally,
-    ) {
+    /// The same, by a name that was looked up.
+    pub(crate) fn write_str_of(&self, name: FieldName<'_>, text: &str, output: &mut Output<'_>) {
         let clean = match name.kind {
             Some(kind) if masks_string(kind, name.text, text) => {
-                tally.masked += 1;
+                output.tally.masked += 1;
                 Cow::Owned(self.mask(&self.key_rule(name.text), text))
             }
-            _ => self.clean_text(text, 0, tally),
+            _ => self.redact_string(text, 0, output.tally),
         };
-        write_text(&clean, limits, store, out, tally);
+        output.write_text(&clean);
     }
 
-    /// Writes `piece` of `text` as one JSON value, masked in the light of the rest.
-    pub(crate) fn write_piece(
-        &self,
-        text: &str,
-        piece: Range<usize>,
-        limits: &Limits,
-        store: &mut dyn Store,
-        out: &mut Vec<u8>,
-        tally: &mut Tally,
-    ) {
-        let clean = self.piece(text, piece, tally);
-        write_text(&clean, limits, store, out, tally);
-    }
-
-    /// Writes the JSON text `json`, known under the name `key`, clean and on one line. The order
-    /// of members, the spelling of numbers and whatever else is no secret stay as they are.
+    /// Writes the JSON text `json`, known under the name `key`, redacted and on one line. The
+    /// order of members, the spelling of numbers and whatever else is no secret stay as they are.
     ///
     /// # Errors
     ///
@@ -91,84 +65,105 @@ impl Redactor {
         &self,
         key: &str,
         json: &str,
-        limits: &Limits,
-        store: &mut dyn Store,
-        out: &mut Vec<u8>,
-        tally: &mut Tally,
+        output: &mut Output<'_>,
     ) -> Result<(), NotJson> {
-        self.write_json_of(self.field(key), json, limits, store, out, tally)
+        self.write_json_of(self.field(key), json, output)
     }
 
-    /// The same, by a name that was looked at.
+    /// The same, by a name that was looked up.
     pub(crate) fn write_json_of(
         &self,
         name: FieldName<'_>,
         json: &str,
-        limits: &Limits,
-        store: &mut dyn Store,
-        out: &mut Vec<u8>,
-        tally: &mut Tally,
+        output: &mut Output<'_>,
     ) -> Result<(), NotJson> {
-        let checked = check::check(json).ok_or(NotJson)?;
-        let start = out.len();
-        if checked.depth <= limits.depth
-            && !too_long(json.len(), limits)
-            && !checked.line_ends
-            && !name.is_sensitive()
-            && self.is_clear_json(json, checked.backslashes)
-        {
-            out.extend_from_slice(json.trim_ascii().as_bytes());
-            return Ok(());
+        if !is_json(json) {
+            return Err(NotJson);
         }
-        if checked.depth > limits.depth {
-            let mut clean = Vec::with_capacity(json.len());
-            Walk::new(self, json, 0, Room::Anywhere, tally).run(name.text, &mut clean);
-            let clean = text_of(clean);
-            if too_long(clean.len(), limits) {
-                write_moved(&clean, Media::Json, limits, store, out, tally);
+        let limits = output.limits;
+        if is_deeper(json, limits.depth) {
+            let clean = self.walk(name.text, json, 0, output.tally).0;
+            if limits.exceeded_by(clean.len()) {
+                output.write_moved(&clean, Media::Json);
             } else {
-                write_string(&clean, out);
+                write_string(&clean, output.line);
             }
             return Ok(());
         }
-        Walk::new(self, json, 0, Room::Line(limits, store), tally).run(name.text, out);
-        if too_long(out.len() - start, limits) {
-            let clean = text_of(out.split_off(start));
-            write_moved(&clean, Media::Json, limits, store, out, tally);
+        // No line can end inside a JSON string, only between values.
+        let one_line = memchr::memchr2(b'\n', b'\r', json.as_bytes()).is_none();
+        let fits = !limits.exceeded_by(json.len());
+        if one_line && fits && !name.is_sensitive() && self.is_clear_json(json) {
+            output.line.extend_from_slice(json.trim_ascii().as_bytes());
+            return Ok(());
+        }
+        let start = output.line.len();
+        Walk::new(self, json, 0, output).run(name.text);
+        if limits.exceeded_by(output.line.len() - start) {
+            let clean = into_text(output.line.split_off(start));
+            output.write_moved(&clean, Media::Json);
         }
         Ok(())
     }
 
-    /// Cleans a text that `nested` strings are around: as JSON if it is that, else as text.
-    #[inline(always)]
-    fn clean_text<'a>(&self, text: &'a str, nested: usize, tally: &mut Tally) -> Cow<'a, str> {
-        if opens_json(text) && nested < MOST_NESTED && check::check(text).is_some() {
-            self.clean_json(text, nested, tally)
+    /// Redacts a string that `nested` strings are around: as JSON if it is that, else as text.
+    fn redact_string<'a>(&self, text: &'a str, nested: usize, tally: &mut Tally) -> Cow<'a, str> {
+        let opens = text.trim_ascii_start().starts_with(['{', '[']);
+        if opens && nested < MOST_NESTED && is_json(text) {
+            match self.walk("", text, nested + 1, tally) {
+                (clean, true) => Cow::Owned(clean),
+                (_, false) => Cow::Borrowed(text),
+            }
         } else {
             self.text(text, tally)
         }
     }
 
-    fn clean_json<'a>(&self, json: &'a str, nested: usize, tally: &mut Tally) -> Cow<'a, str> {
-        let mut clean = Vec::with_capacity(json.len() + 64);
-        let mut walk = Walk::new(self, json, nested + 1, Room::Anywhere, tally);
-        walk.run("", &mut clean);
-        if walk.changed {
-            Cow::Owned(text_of(clean))
-        } else {
-            Cow::Borrowed(json)
-        }
+    /// The redacted JSON text, whatever its size, and whether it differs.
+    fn walk(&self, key: &str, json: &str, nested: usize, tally: &mut Tally) -> (String, bool) {
+        let mut line = Vec::with_capacity(json.len() + 64);
+        let mut output = Output {
+            line: &mut line,
+            limits: &Limits::NONE,
+            store: &mut NoStore,
+            tally,
+        };
+        let mut walk = Walk::new(self, json, nested, &mut output);
+        walk.run(key);
+        let changed = walk.changed;
+        (into_text(line), changed)
     }
 }
 
-/// Whether a text begins as an object or an array does.
-fn opens_json(text: &str) -> bool {
-    let first = check::blanks(text.as_bytes(), 0);
-    matches!(text.as_bytes().get(first), Some(b'{' | b'['))
+fn is_json(text: &str) -> bool {
+    serde_json::from_str::<IgnoredAny>(text).is_ok()
+}
+
+/// Whether a JSON text is nested deeper than `limit` levels.
+fn is_deeper(json: &str, limit: usize) -> bool {
+    let bytes = json.as_bytes();
+    if memchr::memchr2_iter(b'{', b'[', bytes).nth(limit).is_none() {
+        return false;
+    }
+    let (mut at, mut depth) = (0, 0usize);
+    while let Some(byte) = bytes.get(at) {
+        match byte {
+            b'"' => {
+                at = string_end(bytes, at).unwrap_or(bytes.len());
+                continue;
+            }
+            b'{' | b'[' if depth == limit => return true,
+            b'{' | b'[' => depth += 1,
+            b'}' | b']' => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        at += 1;
+    }
+    false
 }
 
 /// Only whole characters are ever written, so this never has to replace anything.
-fn text_of(bytes: Vec<u8>) -> String {
+fn into_text(bytes: Vec<u8>) -> String {
     String::from_utf8(bytes).unwrap_or_else(|e| String::from_utf8_lossy(e.as_bytes()).into_owned())
 }
 
@@ -178,70 +173,42 @@ fn masks_string(kind: Kind, key: &str, text: &str) -> bool {
         return false;
     }
     // `pwd` is also the name of a working directory.
-    if key.eq_ignore_ascii_case("pwd") && value::path(text.as_bytes()) {
+    if key.eq_ignore_ascii_case("pwd") && is_path(text.as_bytes()) {
         return false;
     }
-    // Names like `auth` also hold words such as `none`.
-    kind != Kind::Weak || text.len() >= 8 || text.bytes().any(|b| !b.is_ascii_lowercase())
-}
-
-/// Writes a clean text, or what stands for it if it is too long.
-fn write_text(
-    clean: &str,
-    limits: &Limits,
-    store: &mut dyn Store,
-    out: &mut Vec<u8>,
-    tally: &mut Tally,
-) {
-    if too_long(clean.len(), limits) {
-        write_moved(clean, Media::Text, limits, store, out, tally);
-    } else {
-        write_string(clean, out);
+    match kind {
+        // Names like `auth` also hold words such as `none`.
+        Kind::Weak => text.len() >= 8 || text.bytes().any(|b| !b.is_ascii_lowercase()),
+        Kind::Guess => is_random(text.as_bytes()),
+        _ => true,
     }
 }
 
-/// Where the walk writes to.
-enum Room<'a> {
-    /// The line: long strings are moved out of it.
-    Line(&'a Limits, &'a mut dyn Store),
-    /// A text that is dealt with as a whole afterwards.
-    Anywhere,
+/// A sensitive name that the next value belongs to.
+#[derive(Clone)]
+struct SensitiveName {
+    text: String,
+    kind: Kind,
 }
 
-/// A name that the next value belongs to without being its member name.
+/// What a string said about a later value.
 enum Announced {
     Nothing,
     /// After `"--token"` in an array, or an element that is a sensitive name.
-    Element {
-        name: String,
-        kind: Kind,
-        flag: bool,
-    },
-    /// After `"name": "API_KEY"` in an object; its `value` is meant.
-    Member {
-        name: String,
-        kind: Kind,
-    },
+    Element(SensitiveName),
+    /// After `"name": "API_KEY"` in an object: its `value` is meant.
+    Member(SensitiveName),
 }
 
-struct Walk<'a> {
-    redactor: &'a Redactor,
-    json: &'a str,
-    nested: usize,
-    room: Room<'a>,
-    tally: &'a mut Tally,
-    levels: Levels,
-    /// Which of the open containers are the `properties` of a JSON Schema.
-    schemas: Levels,
-    /// The sensitive name of the value that comes next.
-    name: Option<(Cow<'a, str>, Kind)>,
-    /// What the name of the member at hand says about it.
-    member: Member,
-    announced: Announced,
-    expects_name: bool,
-    changed: bool,
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Container {
+    Array,
+    Object,
+    /// The `properties` of a JSON Schema.
+    Properties,
 }
 
+/// What the name of a member says about its role.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Member {
     Other,
@@ -250,22 +217,35 @@ enum Member {
     Properties,
 }
 
-impl<'a> Walk<'a> {
+/// A walk over a JSON text that writes it redacted.
+struct Walk<'a, 'o> {
+    redactor: &'a Redactor,
+    json: &'a str,
+    nested: usize,
+    output: &'a mut Output<'o>,
+    open: Vec<Container>,
+    /// The sensitive name of the value that comes next.
+    name: Option<SensitiveName>,
+    /// The role of the member at hand.
+    member: Member,
+    announced: Announced,
+    expects_name: bool,
+    changed: bool,
+}
+
+impl<'a, 'o> Walk<'a, 'o> {
     fn new(
         redactor: &'a Redactor,
         json: &'a str,
         nested: usize,
-        room: Room<'a>,
-        tally: &'a mut Tally,
+        output: &'a mut Output<'o>,
     ) -> Self {
         Self {
             redactor,
             json,
             nested,
-            room,
-            tally,
-            levels: Levels::default(),
-            schemas: Levels::default(),
+            output,
+            open: Vec::new(),
             name: None,
             member: Member::Other,
             announced: Announced::Nothing,
@@ -274,90 +254,126 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Walks over the text, which is known to be JSON, and writes it clean. Inside a string the
-    /// white space is kept, as it may matter to whoever wrote it.
-    fn run(&mut self, key: &'a str, out: &mut Vec<u8>) {
-        let json = self.json;
-        let bytes = json.as_bytes();
-        self.name = self
-            .redactor
-            .keys
-            .kind(key)
-            .map(|kind| (Cow::Borrowed(key), kind));
+    /// Walks over the text, which is known to be JSON, as the value of the member `key`. Inside a
+    /// string the white space is kept, as it may matter to the program that wrote it.
+    fn run(&mut self, key: &str) {
+        let bytes = self.json.as_bytes();
+        self.name = self.sensitive(key);
         let mut at = 0;
-        while at < bytes.len() {
-            let end = match bytes[at] {
-                b' ' | b'\t' | b'\n' | b'\r' => {
-                    let end = check::blanks(bytes, at);
-                    if self.nested > 0 {
-                        out.extend_from_slice(&bytes[at..end]);
-                    }
-                    end
-                }
-                b'"' => {
-                    let end = string_end(bytes, at);
-                    if self.expects_name {
-                        self.member_name(&json[at..end], out);
-                    } else {
-                        self.string(&json[at..end], out);
-                    }
-                    end
-                }
-                b'{' | b'[' => self.open(at, out),
-                close @ (b'}' | b']') => {
-                    self.levels.pop();
-                    self.schemas.pop();
-                    self.announced = Announced::Nothing;
-                    self.expects_name = false;
-                    out.push(close);
+        while let Some(&byte) = bytes.get(at) {
+            at = match byte {
+                b'"' => self.string(at),
+                b'{' | b'[' => self.container(at),
+                b' ' | b'\t' | b'\n' | b'\r' if self.nested == 0 => at + 1,
+                b' ' | b'\t' | b'\n' | b'\r' | b',' | b':' | b'}' | b']' => {
+                    self.punctuation(byte);
                     at + 1
                 }
-                b',' => {
-                    self.expects_name = self.levels.in_object();
-                    out.push(b',');
-                    at + 1
-                }
-                b':' => {
-                    out.push(b':');
-                    at + 1
-                }
-                _ => self.scalar(at, out),
+                _ => self.scalar(at),
             };
-            at = end.max(at + 1);
         }
     }
 
-    /// An object or array: masked whole under a sensitive name, else entered.
-    fn open(&mut self, at: usize, out: &mut Vec<u8>) -> usize {
-        let bytes = self.json.as_bytes();
-        let empty = matches!(bytes.get(check::blanks(bytes, at + 1)), Some(b'}' | b']'));
-        let named = self.name.take();
-        self.announced = Announced::Nothing;
-        if let Some((name, kind)) = named
-            && kind != Kind::Weak
-            && !empty
-        {
-            let end = container_end(bytes, at);
-            if !self.describes(&bytes[at..end]) {
-                self.mask(&name, &self.json[at..end], out);
-                return end;
+    fn sensitive(&self, name: &str) -> Option<SensitiveName> {
+        let kind = self.redactor.names.kind(name)?;
+        let text = name.to_owned();
+        Some(SensitiveName { text, kind })
+    }
+
+    fn in_object(&self) -> bool {
+        matches!(
+            self.open.last(),
+            Some(Container::Object | Container::Properties)
+        )
+    }
+
+    fn punctuation(&mut self, byte: u8) {
+        match byte {
+            b',' => self.expects_name = self.in_object(),
+            b'}' | b']' => {
+                self.open.pop();
+                self.announced = Announced::Nothing;
+                self.expects_name = false;
             }
+            _ => {}
         }
-        self.schemas.push(self.member == Member::Properties);
+        self.output.line.push(byte);
+    }
+
+    /// An object or array: masked whole under a sensitive name, else entered.
+    fn container(&mut self, at: usize) -> usize {
+        let bytes = self.json.as_bytes();
+        let inside = self.json[at + 1..].trim_ascii_start();
+        let name = self.name.take();
+        self.announced = Announced::Nothing;
+        if let Some(name) = name
+            && !matches!(name.kind, Kind::Weak | Kind::Guess)
+            && !inside.starts_with(['}', ']'])
+            && let Some(end) = value_end(bytes, at)
+            && !self.is_schema(&bytes[at..end])
+        {
+            self.mask(&name.text, &self.json[at..end]);
+            return end;
+        }
+        if let Some(end) = self.command_line(at) {
+            return end;
+        }
+        let object = bytes[at] == b'{';
+        self.open.push(match self.member {
+            Member::Properties if object => Container::Properties,
+            _ if object => Container::Object,
+            _ => Container::Array,
+        });
         self.member = Member::Other;
-        self.levels.push(bytes[at] == b'{');
-        self.expects_name = bytes[at] == b'{';
-        out.push(bytes[at]);
+        self.expects_name = object;
+        self.output.line.push(bytes[at]);
         at + 1
+    }
+
+    /// An array that is a command line (`["curl", "-u", "ann:…"]`): its elements are searched
+    /// together. Where it ends, if there is a secret in it.
+    fn command_line(&mut self, at: usize) -> Option<usize> {
+        let json = self.json;
+        let first = json[at..].strip_prefix('[')?.trim_ascii_start();
+        let program = first
+            .strip_prefix('"')?
+            .split('"')
+            .next()?
+            .rsplit('/')
+            .next()?;
+        if program.len() > 16 || !is_program(program) {
+            return None;
+        }
+        let near = &json.as_bytes()[..json.len().min(at + LONGEST_COMMAND)];
+        let end = value_end(near, at)?;
+        let arguments: Vec<String> = serde_json::from_str(&json[at..end]).ok()?;
+        let line = arguments.join(" ");
+        let found = self.redactor.find(&line);
+        if found.is_empty() {
+            return None;
+        }
+        let mut from = 0;
+        for argument in &arguments {
+            let range = from..from + argument.len();
+            self.output.line.push(if from == 0 { b'[' } else { b',' });
+            from = range.end + 1;
+            let mut masked = String::new();
+            self.output.tally.masked += self.redactor.mask_range(&line, range, &found, &mut masked);
+            let clean = self.redactor.text(&masked, self.output.tally);
+            self.output.write_text(&clean);
+        }
+        self.output.line.push(b']');
+        self.changed = true;
+        Some(end)
     }
 
     /// Whether a container under a sensitive name is a JSON Schema, as tools describe their
     /// parameters with: it says what a password is like, not what it is.
-    fn describes(&self, container: &[u8]) -> bool {
+    fn is_schema(&self, container: &[u8]) -> bool {
         const WORDS: [&str; 4] = ["\"type\"", "\"$ref\"", "\"anyOf\"", "\"enum\""];
-        // Schemas are shallow; not looking at deep ones keeps the walk linear.
-        self.schemas.in_object()
-            && self.levels.depth() < 64
+        // Schemas are shallow; not searching deep ones keeps the walk linear.
+        self.open.last() == Some(&Container::Properties)
+            && self.open.len() < 64
             && container.starts_with(b"{")
             && WORDS
                 .iter()
@@ -365,154 +381,133 @@ impl<'a> Walk<'a> {
     }
 
     /// A number, `true`, `false` or `null`.
-    fn scalar(&mut self, at: usize, out: &mut Vec<u8>) -> usize {
-        let json = self.json;
-        let stops = |b: &u8| matches!(b, b',' | b'}' | b']' | b' ' | b'\t' | b'\n' | b'\r');
-        let end = json.as_bytes()[at..]
-            .iter()
-            .position(stops)
-            .map_or(json.len(), |n| at + n);
-        let scalar = &json[at..end];
+    fn scalar(&mut self, at: usize) -> usize {
+        let ends = |b: &u8| matches!(b, b',' | b'}' | b']' | b' ' | b'\t' | b'\n' | b'\r');
+        let rest = &self.json.as_bytes()[at..];
+        let end = at + rest.iter().position(ends).unwrap_or(rest.len());
+        let scalar = &self.json[at..end];
         let number = scalar.starts_with(|c: char| c == '-' || c.is_ascii_digit());
         match self.name.take() {
-            Some((name, kind)) if number && kind.masks_numbers() => self.mask(&name, scalar, out),
-            _ => out.extend_from_slice(scalar.as_bytes()),
+            Some(name) if number && name.kind.masks_numbers() => self.mask(&name.text, scalar),
+            _ => self.output.line.extend_from_slice(scalar.as_bytes()),
         }
-        if !self.levels.in_object() {
+        if !self.in_object() {
             self.announced = Announced::Nothing;
         }
         end
     }
 
-    fn member_name(&mut self, raw: &'a str, out: &mut Vec<u8>) {
-        let content = read_string(inside(raw));
-        self.expects_name = false;
-        // A mask in a name says what was there (`rule=jwt`), not what the value is.
-        let masked = value::meets_mask(content.text.as_bytes(), &(0..content.text.len()));
-        let kind = if masked {
-            None
+    fn string(&mut self, at: usize) -> usize {
+        let json = self.json;
+        let end = string_end(json.as_bytes(), at).unwrap_or(json.len());
+        if self.expects_name {
+            self.member_name(&json[at..end]);
         } else {
-            self.redactor.keys.kind(&content.text)
-        };
-        self.member = match &*content.text {
+            self.text(&json[at..end]);
+        }
+        end
+    }
+
+    fn member_name(&mut self, quoted: &str) {
+        let (text, sound) = unescape_lossy(quoted);
+        self.expects_name = false;
+        self.member = match &*text {
             "name" | "key" | "header" | "variable" | "Name" | "Key" => Member::Name,
             "value" | "Value" | "val" => Member::Value,
             "properties" => Member::Properties,
             _ => Member::Other,
         };
-        let clean = self.redactor.text(&content.text, self.tally);
-        match clean {
+        // A mask in a name says what was there (`rule=jwt`), not what the value is.
+        self.name = match contains_mask(text.as_bytes(), 0..text.len()) {
+            true => None,
+            false => self.sensitive(&text),
+        };
+        match self.redactor.text(&text, self.output.tally) {
             Cow::Owned(clean) => {
                 self.changed = true;
-                write_string(&clean, out);
+                write_string(&clean, self.output.line);
             }
-            Cow::Borrowed(text) => self.unchanged(raw, text, content.sound, out),
+            Cow::Borrowed(_) if sound => self.output.line.extend_from_slice(quoted.as_bytes()),
+            Cow::Borrowed(text) => {
+                self.changed = true;
+                write_string(text, self.output.line);
+            }
         }
-        self.name = kind.map(|kind| (content.text, kind));
     }
 
-    fn string(&mut self, raw: &'a str, out: &mut Vec<u8>) {
-        let Content { text, sound } = read_string(inside(raw));
+    fn text(&mut self, quoted: &str) {
+        let (text, sound) = unescape_lossy(quoted);
         let name = self.name.take();
-        let in_object = self.levels.in_object();
         let announced = std::mem::replace(&mut self.announced, Announced::Nothing);
-        let secret = match (&name, &announced) {
-            (Some((name, kind)), _) => masks_string(*kind, name, &text).then(|| name.to_string()),
-            (
-                None,
-                Announced::Element {
-                    name, flag: true, ..
-                },
-            ) => (!text.starts_with('-') && !text.is_empty() && !is_mask(&text))
-                .then(|| name.clone()),
-            (None, Announced::Element { name, kind, .. }) => (value::strong(text.as_bytes())
-                && masks_string(*kind, name, &text))
-            .then(|| name.clone()),
-            (None, Announced::Member { name, kind }) if self.member == Member::Value => {
-                masks_string(*kind, name, &text).then(|| name.clone())
-            }
+        let named = match (&name, &announced) {
+            (Some(name), _) => Some(name).filter(|n| masks_string(n.kind, &n.text, &text)),
+            (None, Announced::Element(name)) => Some(name).filter(|n| masks_element(n, &text)),
+            (None, Announced::Member(name)) => Some(name)
+                .filter(|n| self.member == Member::Value && masks_string(n.kind, &n.text, &text)),
             _ => None,
         };
-        // Between a pair's name and its value other members may stand.
-        if in_object && matches!(announced, Announced::Member { .. }) {
+        if let Some(name) = named {
+            self.mask(&name.text.clone(), &text);
+        } else {
+            if name.is_none() {
+                self.announced = self.announces(&text);
+            }
+            match self
+                .redactor
+                .redact_string(&text, self.nested, self.output.tally)
+            {
+                Cow::Owned(clean) => {
+                    self.changed = true;
+                    self.output.write_text(&clean);
+                }
+                Cow::Borrowed(text) => self.unchanged(quoted, text, sound),
+            }
+        }
+        // Other members may stand between a pair's name and its value.
+        if self.in_object()
+            && matches!(announced, Announced::Member(_))
+            && matches!(self.announced, Announced::Nothing)
+        {
             self.announced = announced;
         }
-        if let Some(name) = secret {
-            self.mask(&name, &text, out);
-            return;
+    }
+
+    /// What a string says about the value after it.
+    fn announces(&self, text: &str) -> Announced {
+        let in_object = self.in_object();
+        let role = !in_object || self.member == Member::Name;
+        if text.len() > 64 || self.open.is_empty() || !role || text.contains([' ', '=', ':', '/']) {
+            return Announced::Nothing;
         }
-        if name.is_none() {
-            self.announce(&text, in_object);
-        }
-        match self.redactor.clean_text(&text, self.nested, self.tally) {
-            Cow::Owned(clean) => {
-                self.changed = true;
-                self.place(&clean, out);
-            }
-            Cow::Borrowed(clean) => {
-                if !self.moves(clean.len()) {
-                    self.unchanged(raw, clean, sound, out);
-                } else {
-                    self.place(clean, out);
-                }
-            }
+        match self.sensitive(text) {
+            Some(name) if in_object => Announced::Member(name),
+            Some(name) => Announced::Element(name),
+            None => Announced::Nothing,
         }
     }
 
-    /// Notes a string that names the value after it.
-    fn announce(&mut self, text: &str, in_object: bool) {
-        if text.len() > 64 || self.levels.depth() == 0 || (in_object && self.member != Member::Name)
-        {
-            return;
-        }
-        let plain = !text.contains([' ', '=', ':', '/']);
-        if let Some(kind) = self.redactor.keys.kind(text).filter(|_| plain) {
-            let name = text.to_owned();
-            self.announced = if in_object {
-                Announced::Member { name, kind }
-            } else {
-                Announced::Element {
-                    flag: name.starts_with('-'),
-                    name,
-                    kind,
-                }
-            };
-        }
-    }
-
-    fn mask(&mut self, name: &str, secret: &str, out: &mut Vec<u8>) {
+    fn mask(&mut self, name: &str, secret: &str) {
         let mask = self.redactor.mask(&self.redactor.key_rule(name), secret);
-        self.tally.masked += 1;
+        self.output.tally.masked += 1;
         self.changed = true;
-        write_string(&mask, out);
+        write_string(&mask, self.output.line);
     }
 
-    fn moves(&self, length: usize) -> bool {
-        matches!(&self.room, Room::Line(limits, _) if too_long(length, limits))
-    }
-
-    /// Writes a string's text, or what stands for it if it is too long.
-    fn place(&mut self, text: &str, out: &mut Vec<u8>) {
-        match &mut self.room {
-            Room::Line(limits, store) if too_long(text.len(), limits) => {
-                write_moved(text, Media::Text, limits, &mut **store, out, self.tally);
-            }
-            _ => write_string(text, out),
-        }
-    }
-
-    /// Writes a string as it was spelled, unless that stands for no text.
-    fn unchanged(&mut self, raw: &str, text: &str, sound: bool, out: &mut Vec<u8>) {
-        if sound {
-            out.extend_from_slice(raw.as_bytes());
+    /// Writes a string as it was spelled, unless it is too long or stands for no text.
+    fn unchanged(&mut self, quoted: &str, text: &str, sound: bool) {
+        if sound && !self.output.limits.exceeded_by(text.len()) {
+            self.output.line.extend_from_slice(quoted.as_bytes());
         } else {
-            self.changed = true;
-            write_string(text, out);
+            self.changed |= !sound;
+            self.output.write_text(text);
         }
     }
 }
 
-/// A string's spelling without its quotes.
-fn inside(raw: &str) -> &str {
-    raw.get(1..raw.len().saturating_sub(1)).unwrap_or("")
+/// Whether an array's element is masked after one that is a sensitive name.
+fn masks_element(name: &SensitiveName, text: &str) -> bool {
+    if name.text.starts_with('-') {
+        return !text.starts_with('-') && !text.is_empty() && !is_mask(text);
+    }
+    strong(text.as_bytes()) && masks_string(name.kind, &name.text, text)
 }

@@ -5,16 +5,19 @@
 //! wherever the secret stood: inside a longer string, a URL or a command line.
 
 use std::fmt;
+use std::ops::Range;
 
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::{Digest, Sha256};
 
-use super::bytes::{self, HEX, URL64};
+use super::rules::Pattern;
+use super::text::is_name;
+use crate::trace::hex;
 
 /// How every mask starts.
 pub(super) const OPENING: &str = "[masked rule=";
-/// Longest rule name read back; longer ones are never written.
-const LONGEST_RULE: usize = 64;
+/// Longest mask, and then some.
+pub(super) const LONGEST_MASK: usize = 192;
 
 /// The key of the hash in each mask. Its id (the first eight hexadecimal digits of the SHA-256 of
 /// the key) is named in the mask, so that hashes made under different keys are not compared.
@@ -55,9 +58,7 @@ impl MaskKey {
             self.id
         )
     }
-}
 
-impl MaskKey {
     /// A digest of what may not be guessed from it.
     pub(super) fn digest(&self, bytes: &[u8]) -> u128 {
         let mut hmac = self.hmac.clone();
@@ -75,44 +76,25 @@ impl fmt::Debug for MaskKey {
     }
 }
 
-/// Lower-case hexadecimal spelling.
-pub(super) fn hex(bytes: &[u8]) -> String {
-    const DIGITS: &[u8; 16] = b"0123456789abcdef";
-    let mut text = String::with_capacity(bytes.len() * 2);
-    for byte in bytes {
-        text.push(char::from(DIGITS[usize::from(byte >> 4)]));
-        text.push(char::from(DIGITS[usize::from(byte & 15)]));
-    }
-    text
-}
-
 /// A rule name fit for a mask: of `name` at most `longest` bytes, anything unusual made `_`.
 pub(super) fn rule_name(name: &str, longest: usize) -> String {
-    let usual = |byte: u8| bytes::is(URL64, byte) || byte == b'.' || byte == b':';
+    let usual = |byte: u8| is_name(byte) || byte == b':';
     name.bytes()
         .take(longest)
         .map(|b| if usual(b) { char::from(b) } else { '_' })
         .collect()
 }
 
-/// The end of the complete mask that starts at `from`, if one does. A text that merely starts
-/// like a mask is none: all its fields must be there and well-formed.
+/// A complete mask. A text that merely starts like a mask is none.
+static MASK: Pattern =
+    Pattern::new(r"\[masked rule=[\w.:-]{1,64} bytes=\d{1,20} hmac=[0-9a-f]{16} key=[0-9a-f]{8}\]");
+
+/// The end of the complete mask that starts at `from`, if one does.
 pub(super) fn mask_end(text: &[u8], from: usize) -> Option<usize> {
-    let rest = text.get(from..)?.strip_prefix(OPENING.as_bytes())?;
-    let start = text.len() - rest.len();
-    let rule_end = bytes::run_end(text, start, URL64 | bytes::DOT | bytes::COLON, LONGEST_RULE);
-    let bytes_start = literal(text, rule_end, b" bytes=")?;
-    let bytes_end = bytes::run_end(text, bytes_start, bytes::DIGIT, 20);
-    let hmac_start = literal(text, bytes_end, b" hmac=")?;
-    let hmac_end = bytes::run_end(text, hmac_start, HEX, 16);
-    let key_start = literal(text, hmac_end, b" key=")?;
-    let key_end = bytes::run_end(text, key_start, HEX, 8);
-    let end = literal(text, key_end, b"]")?;
-    let whole = rule_end > start
-        && bytes_end > bytes_start
-        && hmac_end - hmac_start == 16
-        && key_end - key_start == 8;
-    whole.then_some(end)
+    let rest = text.get(from..)?;
+    rest.starts_with(OPENING.as_bytes())
+        .then(|| MASK.find(rest))?
+        .map(|(length, _)| from + length)
 }
 
 /// Whether `text` is exactly one mask.
@@ -120,8 +102,27 @@ pub(super) fn is_mask(text: &str) -> bool {
     mask_end(text.as_bytes(), 0) == Some(text.len())
 }
 
-fn literal(text: &[u8], at: usize, expected: &[u8]) -> Option<usize> {
-    text.get(at..)?
-        .starts_with(expected)
-        .then_some(at + expected.len())
+/// Whether `range` of `text` is nothing but masks, the last of which may end after it.
+pub(super) fn is_masked(text: &[u8], range: Range<usize>) -> bool {
+    let mut at = range.start;
+    while at < range.end {
+        match mask_end(text, at) {
+            Some(end) => at = end,
+            None => return false,
+        }
+    }
+    true
+}
+
+/// Whether a complete mask starts inside `range` of `text`, even if it ends after it.
+pub(super) fn contains_mask(text: &[u8], range: Range<usize>) -> bool {
+    memchr::memchr_iter(b'[', &text[range.clone()])
+        .any(|at| mask_end(text, range.start + at).is_some())
+}
+
+/// Whether a complete mask starts inside `range` of `text` or reaches into it.
+pub(super) fn touches_mask(text: &[u8], range: Range<usize>) -> bool {
+    let from = range.start.saturating_sub(LONGEST_MASK);
+    memchr::memchr_iter(b'[', &text[from..range.end])
+        .any(|at| mask_end(text, from + at).is_some_and(|end| end > range.start))
 }

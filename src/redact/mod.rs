@@ -19,35 +19,32 @@
 //! Nothing here panics on any input or recurses as deep as the input says, and all searches are
 //! linear in its length.
 
-mod assign;
-mod bytes;
-mod check;
 mod config;
-mod counted;
-mod escape;
-mod held;
+mod context_rules;
 mod json;
-mod keys;
+mod key_value_rule;
+mod limits;
 mod literals;
 mod mask;
-mod names;
-mod piece;
-mod places;
-mod private;
-mod scan;
-mod shapes;
-mod sizes;
+mod name_cache;
+mod placeholders;
+mod private_keys;
+mod redactor;
+mod rules;
+mod sensitive_names;
+mod stream;
 #[cfg(test)]
 mod tests;
+mod text;
 mod value;
-mod vendors;
+mod vendor_rules;
 
-pub use config::{PatternError, Redaction};
+pub use crate::error::PatternError;
+pub use config::Redaction;
 pub use json::NotJson;
+pub use limits::{Limits, NoStore, Output, Store, StoreFailed};
 pub use mask::MaskKey;
-pub use scan::{Found, Redactor, Tally};
-pub use sizes::{Limits, Store, StoreFailed};
+pub use redactor::{Found, Redactor, Tally};
 
-pub(crate) use escape::{unescape, write_string};
-pub(crate) use held::{Held, Piece, SeenAs};
-pub(crate) use names::FieldName;
+pub(crate) use name_cache::FieldName;
+pub(crate) use stream::StreamState;

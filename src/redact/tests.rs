@@ -1,12 +1,15 @@
-//! The scenarios that redaction as a whole must stand up to.
+//! What redaction as a whole must stand up to.
 
+use std::cell::Cell;
 use std::sync::LazyLock;
 
 use super::*;
 
+mod everyday;
 mod json;
 mod names;
 mod properties;
+mod rules;
 mod streams;
 
 #[path = "../../tests/support/secrets.rs"]
@@ -29,6 +32,15 @@ impl Store for Shelf {
     }
 }
 
+thread_local! {
+    /// How many bytes this thread has searched so far.
+    static WORK: Cell<usize> = const { Cell::new(0) };
+}
+
+pub(super) fn count_work(bytes: usize) {
+    WORK.set(WORK.get() + bytes);
+}
+
 fn redactor() -> &'static Redactor {
     static REDACTOR: LazyLock<Redactor> = LazyLock::new(|| with(&Redaction::new()));
     &REDACTOR
@@ -42,32 +54,43 @@ fn text(input: &str) -> String {
     redactor().text(input, &mut Tally::default()).into_owned()
 }
 
-fn write_str(key: &str, input: &str) -> String {
-    let mut out = Vec::new();
+/// What `write` writes under `limits`, what it returns, and what it moved and counted.
+fn written<T>(
+    limits: &Limits,
+    mut shelf: Shelf,
+    write: impl FnOnce(&mut Output<'_>) -> T,
+) -> (String, T, Shelf, Tally) {
+    let mut line = Vec::new();
     let mut tally = Tally::default();
-    redactor().write_str(
-        key,
-        input,
-        &Limits::default(),
-        &mut Shelf::default(),
-        &mut out,
-        &mut tally,
-    );
-    String::from_utf8(out).expect("output is UTF-8")
+    let returned = write(&mut Output {
+        line: &mut line,
+        limits,
+        store: &mut shelf,
+        tally: &mut tally,
+    });
+    let text = String::from_utf8(line).expect("output is UTF-8");
+    (text, returned, shelf, tally)
+}
+
+fn write_str(key: &str, input: &str) -> String {
+    let write = |output: &mut Output<'_>| redactor().write_str(key, input, output);
+    written(&Limits::default(), Shelf::default(), write).0
 }
 
 fn try_json(key: &str, input: &str) -> Result<String, NotJson> {
-    let mut out = Vec::new();
-    let mut tally = Tally::default();
-    redactor().write_json(
-        key,
-        input,
-        &Limits::default(),
-        &mut Shelf::default(),
-        &mut out,
-        &mut tally,
-    )?;
-    Ok(String::from_utf8(out).expect("output is UTF-8"))
+    let write = |output: &mut Output<'_>| redactor().write_json(key, input, output);
+    let (text, result, ..) = written(&Limits::default(), Shelf::default(), write);
+    result.map(|()| text)
+}
+
+/// Writes JSON, or text if it is none, under limits.
+fn write_any(limits: &Limits, shelf: Shelf, input: &str) -> (String, Shelf, Tally) {
+    let (text, (), shelf, tally) = written(limits, shelf, |output| {
+        if redactor().write_json("field", input, output).is_err() {
+            redactor().write_str("field", input, output);
+        }
+    });
+    (text, shelf, tally)
 }
 
 fn clean_json(input: &str) -> String {
@@ -181,7 +204,7 @@ fn the_hash_is_the_one_any_hmac_gives() {
     use hmac::{Hmac, KeyInit, Mac};
     let mut hmac = Hmac::<sha2::Sha256>::new_from_slice(&[7; 32]).expect("any length");
     hmac.update(b"hunter2");
-    let expected = super::mask::hex(&hmac.finalize().into_bytes()[..8]);
+    let expected = crate::trace::hex(&hmac.finalize().into_bytes()[..8]);
     assert!(
         MaskKey::new([7; 32])
             .mask("x", b"hunter2")
@@ -245,6 +268,52 @@ fn a_private_key_cut_off_is_masked_to_its_end() {
         "key: {dashes}BEGIN RSA PRIVATE KEY{dashes}\n{body}MIIEpAIB"
     ));
     assert!(!output.contains("MIIEpAIB"), "{output}");
+}
+
+#[test]
+fn a_private_key_with_a_prefix_to_each_line_is_masked() {
+    let dashes = "-".repeat(5);
+    let body = "MIIEpAIBAAKCAQEA7bq0Zx1yPq8nT2vQm3LkJ9sWcR4dUeF6gH5iK0oB1aNzXtYv";
+    let key = [
+        &format!("{dashes}BEGIN RSA PRIVATE KEY{dashes}"),
+        body,
+        body,
+        body,
+        &body[..20],
+        &format!("{dashes}END RSA PRIVATE KEY{dashes}"),
+    ];
+    let prefixed = |prefix: &dyn Fn(usize) -> String, suffix: &str, lines: usize| {
+        let lines = key[..lines].iter().enumerate();
+        let lines = lines.map(|(n, line)| format!("{}{line}{suffix}", prefix(n + 8)));
+        lines.collect::<Vec<_>>()
+    };
+    let ways: [(&dyn Fn(usize) -> String, &str); 8] = [
+        (&|n| format!("{n:6}\t"), ""),
+        (&|_| "> ".into(), ""),
+        (&|n| format!("2024-05-01T12:00:{n:02}Z INFO [app] "), ""),
+        (&|_| "        ".into(), ""),
+        (&|_| "    \"".into(), "\\n\" +"),
+        (&|_| "  '".into(), "'"),
+        (&|_| "# ".into(), ""),
+        (&|n| format!("{n:02x}: "), ""),
+    ];
+    for (prefix, suffix) in ways {
+        // Whole, and cut before its end.
+        for lines in [6, 5, 4, 3] {
+            for after in ["", "\nThat is all there is to it, and no more."] {
+                let text = prefixed(prefix, suffix, lines).join("\n") + after;
+                for output in [
+                    redactor().text(&text, &mut Tally::default()).into_owned(),
+                    streams::streamed(&text),
+                ] {
+                    assert!(!output.contains(&body[..16]), "{text}\n->\n{output}");
+                    assert!(output.ends_with(after.trim_start()), "{text}\n->\n{output}");
+                }
+            }
+        }
+    }
+    let list = format!("[\"{}\"]", key[..5].join("\", \""));
+    assert!(!text(&list).contains(&body[..16]), "{}", text(&list));
 }
 
 #[test]
@@ -385,16 +454,9 @@ fn without_value_shapes_only_keys_and_own_rules_mask() {
             .text("open sesame", &mut tally)
             .contains("rule=own ")
     );
-    let mut out = Vec::new();
-    redactor.write_str(
-        "password",
-        "x",
-        &Limits::default(),
-        &mut Shelf::default(),
-        &mut out,
-        &mut tally,
-    );
-    assert!(out.starts_with(b"\"[masked rule=key:password "));
+    let write = |output: &mut Output<'_>| redactor.write_str("password", "x", output);
+    let (out, ..) = written(&Limits::default(), Shelf::default(), write);
+    assert!(out.starts_with("\"[masked rule=key:password "));
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Which sessions belong together.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use super::store::Entry;
 
@@ -89,6 +89,43 @@ pub fn families(entries: &[Entry]) -> Vec<Family<'_>> {
         }
     }
     families
+}
+
+/// Sessions with their depth, parents before their subagents and branches. Each session comes once: of
+/// damaged ones that are each other's parents the newest comes first.
+pub fn tree(entries: &[Entry]) -> Vec<(usize, &Entry)> {
+    let ids: HashSet<&String> = entries.iter().map(|e| &e.summary.session_id).collect();
+    let mut children: HashMap<&String, Vec<usize>> = HashMap::new();
+    let mut tops = Vec::new();
+    for (at, entry) in entries.iter().enumerate() {
+        match parent_of(entry).filter(|parent| ids.contains(parent)) {
+            Some(parent) => children.entry(parent).or_default().push(at),
+            None => tops.push(at),
+        }
+    }
+    let mut shown = vec![false; entries.len()];
+    let mut out = Vec::with_capacity(entries.len());
+    for top in tops.into_iter().chain(0..entries.len()) {
+        let mut next = vec![(0, top)];
+        while let Some((depth, at)) = next.pop() {
+            if !std::mem::replace(&mut shown[at], true) {
+                let entry = &entries[at];
+                out.push((depth, entry));
+                let below = children.get(&entry.summary.session_id);
+                let below = below.into_iter().flatten().rev();
+                next.extend(below.map(|child| (depth + 1, *child)));
+            }
+        }
+    }
+    out
+}
+
+fn parent_of(entry: &Entry) -> Option<&String> {
+    let summary = &entry.summary;
+    summary
+        .parent_session_id
+        .as_ref()
+        .or(summary.branched_from.as_ref())
 }
 
 /// All sessions, each after its parents and before its subagents. Damaged ones that are each

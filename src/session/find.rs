@@ -1,27 +1,28 @@
-//! From an id, as copied from somewhere, to the lines that bear it.
+//! From an id to the lines that have it.
 
 use std::borrow::Cow;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use memchr::memmem::Finder;
 
-use crate::ledger::segments;
-use crate::reader::{Damage, Found, RawLine, SegmentReader, about};
+use super::store::Unreadable;
+use crate::trace::typed::Delta;
+use crate::trace::{Address, Damage, Kind, RawLine, ReadItem, SegmentReader, about, segments};
 
-/// What an id is an id of.
+/// What an id identifies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
-pub enum IdOf {
+pub enum IdKind {
     /// A session.
     Session,
     /// A trace: all spans of a run, its subagents' included.
     Trace,
     /// A span.
     Span,
-    /// A tool call, as the model names it.
+    /// A tool call, by the model's id.
     ToolCall,
     /// A message.
     Message,
@@ -31,8 +32,8 @@ pub enum IdOf {
     Response,
 }
 
-impl IdOf {
-    /// The word for it.
+impl IdKind {
+    /// Its name in JSON.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Session => "session",
@@ -45,7 +46,7 @@ impl IdOf {
         }
     }
 
-    /// The same for people.
+    /// Its name for people.
     pub const fn words(self) -> &'static str {
         match self {
             Self::ToolCall => "tool call",
@@ -54,100 +55,280 @@ impl IdOf {
     }
 }
 
-impl fmt::Display for IdOf {
+impl fmt::Display for IdKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.as_str())
     }
 }
 
-/// Looks for an id in sessions. Bytes are searched before anything is parsed, so that what does
-/// not have it costs little.
+/// How many addresses an [`IdHits`] holds.
+const ADDRESSES: usize = 1_000;
+/// How many ids a prefix may match in one session.
+const CANDIDATES: usize = 100;
+/// The shortest prefix that is searched for.
+const SHORTEST_PREFIX: usize = 4;
+
+/// Searches sessions for an id. It searches bytes before it parses a line, so a session without the id
+/// is read quickly.
 ///
 /// ```no_run
-/// use spanledger::session::FindId;
-/// let find = FindId::new("4BF92F35-77B3-4DA6-A3CE-929D0E0E4736");
-/// find.in_session("sessions/ses_1", |what, line| {
-///     println!("{what} at {}", line.address());
-///     Ok::<(), std::io::Error>(())
-/// })?;
+/// use spanledger::session::{FindId, IdSearch, Store};
+/// let store = Store::new("/var/lib/agent");
+/// let find = FindId::new("4BF92F35-77B3-4DA6-A3CE-929D0E0E4736").show(8);
+/// if let IdSearch::Found(found) = find.search(&store.dirs()?) {
+///     for hits in &found.hits {
+///         println!("{} in session {}: {} lines", hits.what, hits.session_id, hits.lines);
+///     }
+/// }
 /// # Ok::<(), std::io::Error>(())
 /// ```
 #[derive(Debug)]
 pub struct FindId {
     exact: String,
-    /// As a trace's or a span's id is written, if it can be one.
+    /// The id as trace and span ids are written, if it can be one.
     hex: Option<String>,
-    /// Only how it begins is known.
-    begins: bool,
+    is_prefix: bool,
     finders: Vec<Finder<'static>>,
+    /// How many lines are kept; all of them, deltas included, without a limit.
+    show: Option<usize>,
+}
+
+/// The result of [`FindId::search`].
+#[derive(Debug)]
+pub enum IdSearch {
+    /// The lines that have the id. None, if there are no hits.
+    Found(IdFound),
+    /// Several ids start with the given one.
+    Ambiguous(BTreeSet<String>),
+}
+
+/// The lines that have an id, and what could not be searched.
+#[derive(Debug, Default)]
+#[non_exhaustive]
+pub struct IdFound {
+    /// By session and meaning of the id, the oldest first.
+    pub hits: Vec<IdHits>,
+    /// What is damaged.
+    pub damages: Vec<Damage>,
+    /// The sessions that can't be read.
+    pub unreadable: Vec<Unreadable>,
+}
+
+/// The lines of one session that have an id with one meaning.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct IdHits {
+    /// What the id identifies.
+    pub what: IdKind,
+    /// The session.
+    pub session_id: String,
+    /// How many lines have it.
+    pub lines: u64,
+    /// The oldest of them.
+    pub first: Vec<u8>,
+    /// The address of the newest.
+    pub last: Address,
+    /// The addresses, at most a thousand.
+    pub addresses: Vec<Address>,
+    /// The first lines, as many as are to be shown.
+    pub shown: Vec<Vec<u8>>,
+    /// Deltas of a streamed text that are left out, because a line has the whole text.
+    pub deltas: u64,
+}
+
+impl IdHits {
+    fn new(what: IdKind, line: &RawLine<'_>) -> Self {
+        Self {
+            what,
+            session_id: line.session_id.to_string(),
+            lines: 0,
+            first: line.as_bytes().to_owned(),
+            last: line.address(),
+            addresses: Vec::new(),
+            shown: Vec::new(),
+            deltas: 0,
+        }
+    }
+
+    fn add(&mut self, line: &RawLine<'_>, show: Option<usize>) {
+        self.lines += 1;
+        self.last = line.address();
+        if self.addresses.len() < ADDRESSES {
+            self.addresses.push(self.last);
+        }
+        if show.is_none_or(|show| self.shown.len() < show) {
+            self.shown.push(line.as_bytes().to_owned());
+        }
+    }
+
+    fn merge(&mut self, other: Self, show: Option<usize>) {
+        let key = |line: &Vec<u8>| RawLine::parse(line).map(|line| (line.ts.to_owned(), line.seq));
+        if key(&other.first).ok() < key(&self.first).ok() {
+            self.first = other.first;
+        }
+        self.lines += other.lines;
+        self.last = self.last.max(other.last);
+        self.addresses.extend(other.addresses);
+        self.addresses.sort_unstable();
+        self.addresses.truncate(ADDRESSES);
+        self.shown.extend(other.shown);
+        let address = |line: &Vec<u8>| RawLine::parse(line).map(|line| line.address()).ok();
+        self.shown.sort_by_cached_key(address);
+        self.shown.truncate(show.unwrap_or(usize::MAX));
+    }
 }
 
 impl FindId {
-    /// An id as it was given: a trace or span id in any case, a trace id also with dashes, any
-    /// other as it is.
+    /// Searches for an id: a trace or span id in any case, a trace id also with dashes, any other id
+    /// as it is.
     pub fn new(id: &str) -> Self {
         Self::make(id, false)
     }
 
-    /// All ids that begin like this, written the same ways.
-    ///
-    /// ```no_run
-    /// let ids = spanledger::session::FindId::beginning("4bf92f35").ids("sessions/ses_1")?;
-    /// # Ok::<(), std::io::Error>(())
-    /// ```
-    pub fn beginning(id: &str) -> Self {
+    /// Searches for all ids that start like this.
+    fn prefix(id: &str) -> Self {
         Self::make(id, true)
     }
 
-    fn make(id: &str, begins: bool) -> Self {
+    /// Keeps so many lines of each session, and leaves out deltas of a text that a line has whole.
+    pub fn show(mut self, lines: usize) -> Self {
+        self.show = Some(lines);
+        self
+    }
+
+    fn make(id: &str, is_prefix: bool) -> Self {
         let exact = id.trim();
         let plain = exact.strip_prefix("0x").unwrap_or(exact);
         let hex: String = plain.chars().filter(|c| *c != '-').collect();
-        let fits = matches!(hex.len(), 16 | 32) || (begins && (1..32).contains(&hex.len()));
+        let fits = matches!(hex.len(), 16 | 32) || (is_prefix && (1..32).contains(&hex.len()));
         let is_hex = fits && hex.bytes().all(|b: u8| b.is_ascii_hexdigit());
         let hex = is_hex.then(|| hex.to_ascii_lowercase());
-        // As it stands in a line, quotes and escapes included: no id is found inside another.
+        // As a line has it, with quotes and escapes, so that no id is found inside another.
         let quoted = serde_json::Value::from(exact).to_string();
         let mut needles = vec![quoted];
         needles.extend(hex.as_ref().map(|hex| format!("\"{hex}\"")));
         needles.dedup();
         let finders = needles
             .iter()
-            .map(|needle| &needle[..needle.len() - usize::from(begins)])
+            .map(|needle| &needle[..needle.len() - usize::from(is_prefix)])
             .map(|needle| Finder::new(needle.as_bytes()).into_owned())
             .collect();
         Self {
             exact: exact.to_owned(),
             hex,
-            begins,
+            is_prefix,
             finders,
+            show: None,
         }
     }
 
-    /// What a line has it as.
-    pub fn matches(&self, line: &RawLine<'_>) -> Option<IdOf> {
+    /// What the id identifies in a line, if the line has it.
+    pub fn matches(&self, line: &RawLine<'_>) -> Option<IdKind> {
         ids_of(line)
             .find(|(what, id)| self.is(*what, id))
             .map(|(what, _)| what)
     }
 
-    fn is(&self, what: IdOf, id: &str) -> bool {
+    fn is(&self, what: IdKind, id: &str) -> bool {
         let wanted = match what {
-            IdOf::Span | IdOf::Trace => self.hex.as_deref(),
+            IdKind::Span | IdKind::Trace => self.hex.as_deref(),
             _ => Some(self.exact.as_str()),
         };
-        wanted.is_some_and(|wanted| match self.begins {
+        wanted.is_some_and(|wanted| match self.is_prefix {
             true => id.starts_with(wanted),
             false => id == wanted,
         })
     }
 
-    /// The ids of a session that it can be, at most a hundred of them.
-    pub fn ids(&self, session: impl AsRef<Path>) -> io::Result<BTreeSet<String>> {
+    /// Searches sessions, by their directories. If none has the id, searches for the one id that
+    /// starts with it.
+    pub fn search(&self, dirs: &[PathBuf]) -> IdSearch {
+        let found = self.search_exact(dirs);
+        if !found.hits.is_empty() || self.exact.len() < SHORTEST_PREFIX {
+            return IdSearch::Found(found);
+        }
+        let prefix = Self::prefix(&self.exact);
+        let ids = dirs.iter().filter_map(|dir| prefix.ids(dir).ok());
+        let ids: BTreeSet<String> = ids.flatten().collect();
+        match (ids.first(), ids.len()) {
+            (Some(only), 1) => {
+                let find = Self {
+                    show: self.show,
+                    ..Self::new(only)
+                };
+                IdSearch::Found(find.search_exact(dirs))
+            }
+            (None, _) => IdSearch::Found(found),
+            _ => IdSearch::Ambiguous(ids),
+        }
+    }
+
+    fn search_exact(&self, dirs: &[PathBuf]) -> IdFound {
+        let mut all = IdFound::default();
+        for dir in dirs {
+            match self.hits(dir) {
+                Ok((hits, damages)) => {
+                    all.hits.extend(hits);
+                    all.damages.extend(damages);
+                }
+                // Pruned in the meantime.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                Err(error) => all.unreadable.push(Unreadable::new(dir, &error)),
+            }
+        }
+        all.hits.sort_by_cached_key(|hits| {
+            let ts = RawLine::parse(&hits.first).map(|line| line.ts.to_owned());
+            (ts.unwrap_or_default(), hits.session_id.clone())
+        });
+        all
+    }
+
+    fn hits(&self, dir: &Path) -> io::Result<(Vec<IdHits>, Vec<Damage>)> {
+        let mut found: BTreeMap<IdKind, IdHits> = BTreeMap::new();
+        let mut deltas: BTreeMap<(IdKind, Option<u64>), IdHits> = BTreeMap::new();
+        let mut whole = BTreeSet::new();
+        let damages = self.in_session(dir, |what, line| {
+            let part = Delta::from(line.payload()).part_index();
+            let new = || IdHits::new(what, line);
+            let is_delta = match line.kind() {
+                Kind::MessageDelta => what == IdKind::Message,
+                Kind::ToolInputDelta => what == IdKind::ToolCall,
+                _ => false,
+            };
+            let hits = if is_delta && self.show.is_some() {
+                deltas.entry((what, part)).or_insert_with(new)
+            } else {
+                if matches!(
+                    line.kind(),
+                    Kind::MessageAssistant | Kind::MessageReasoning | Kind::ToolCall
+                ) {
+                    whole.insert((what, part));
+                }
+                found.entry(what).or_insert_with(new)
+            };
+            hits.add(line, self.show);
+            Ok::<(), io::Error>(())
+        })?;
+        for ((what, part), its) in deltas {
+            match found.get_mut(&what) {
+                Some(hits) if whole.contains(&(what, part)) => hits.deltas += its.lines,
+                Some(hits) => hits.merge(its, self.show),
+                None => drop(found.insert(what, its)),
+            }
+        }
+        // Every line of a session has its id: other hits are more specific.
+        if found.len() > 1 {
+            found.remove(&IdKind::Session);
+        }
+        Ok((found.into_values().collect(), damages))
+    }
+
+    /// The ids of a session that match, at most a hundred of them.
+    fn ids(&self, session: &Path) -> io::Result<BTreeSet<String>> {
         let mut ids = BTreeSet::new();
         self.in_session(session, |_, line| {
             for (_, id) in ids_of(line).filter(|(what, id)| self.is(*what, id)) {
-                if ids.len() < 100 {
+                if ids.len() < CANDIDATES {
                     ids.insert(id.into_owned());
                 }
             }
@@ -156,29 +337,29 @@ impl FindId {
         Ok(ids)
     }
 
-    /// Calls `take` with each line of a session that has it, segment after segment. What in the
-    /// way was damaged.
+    /// Calls `take` with each line of a session that has the id, segment after segment. Returns the
+    /// damage on the way.
     pub fn in_session<E: From<io::Error>>(
         &self,
         session: impl AsRef<Path>,
-        mut take: impl FnMut(IdOf, &RawLine<'_>) -> Result<(), E>,
+        mut take: impl FnMut(IdKind, &RawLine<'_>) -> Result<(), E>,
     ) -> Result<Vec<Damage>, E> {
         let mut damages = Vec::new();
-        let has_it = |bytes: &[u8]| {
+        let has_id = |bytes: &[u8]| {
             let found = |finder: &Finder<'_>| finder.find(bytes).is_some();
             self.finders.iter().any(found)
         };
         let session = session.as_ref();
         for (_, path) in segments(session).map_err(about(session))? {
             let mut reader = SegmentReader::open(path)?;
-            while let Some(found) = reader.next_where(has_it)? {
+            while let Some(found) = reader.next_where(has_id)? {
                 match found {
-                    Found::Line(line) => {
+                    ReadItem::Line(line) => {
                         if let Some(what) = self.matches(&line) {
                             take(what, &line)?;
                         }
                     }
-                    Found::Damaged(damage) => damages.push(damage),
+                    ReadItem::Damaged(damage) => damages.push(damage),
                 }
             }
         }
@@ -186,22 +367,22 @@ impl FindId {
     }
 }
 
-/// The ids that a line bears, those that say most first.
-fn ids_of<'a>(line: &'a RawLine<'_>) -> impl Iterator<Item = (IdOf, Cow<'a, str>)> {
-    let span = line.span_id.map(|id| (IdOf::Span, Cow::Borrowed(id)));
-    let trace = line.trace_id.map(|id| (IdOf::Trace, Cow::Borrowed(id)));
-    let said = line.payload().members().filter_map(|(key, value)| {
+/// The ids of a line, the most specific first.
+fn ids_of<'a>(line: &'a RawLine<'_>) -> impl Iterator<Item = (IdKind, Cow<'a, str>)> {
+    let span = line.span_id.map(|id| (IdKind::Span, Cow::Borrowed(id)));
+    let trace = line.trace_id.map(|id| (IdKind::Trace, Cow::Borrowed(id)));
+    let fields = line.payload().members().filter_map(|(key, value)| {
         let what = match key {
-            "tool_call_id" => IdOf::ToolCall,
-            "message_id" => IdOf::Message,
-            "interrupt_id" => IdOf::Interrupt,
-            "response_id" => IdOf::Response,
+            "tool_call_id" => IdKind::ToolCall,
+            "message_id" => IdKind::Message,
+            "interrupt_id" => IdKind::Interrupt,
+            "response_id" => IdKind::Response,
             _ => return None,
         };
         Some((what, value.text()?))
     });
-    let session = (IdOf::Session, Cow::Borrowed(line.session_id.as_ref()));
-    span.into_iter().chain(trace).chain(said).chain([session])
+    let session = (IdKind::Session, Cow::Borrowed(line.session_id.as_ref()));
+    span.into_iter().chain(trace).chain(fields).chain([session])
 }
 
 #[cfg(test)]
@@ -209,7 +390,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_hex_id_is_known_in_any_case_and_with_dashes_and_another_is_not_touched() {
+    fn hex_ids_match_in_any_case_and_with_dashes() {
         let hex = |id: &str| FindId::new(id).hex;
         let trace = Some("4bf92f3577b34da6a3ce929d0e0e4736".to_owned());
         assert_eq!(hex("4BF92F3577B34DA6A3CE929D0E0E4736"), trace);

@@ -1,48 +1,54 @@
-//! One thing that happened: a span, or an event.
+//! A span or an event of a session.
 
 use std::borrow::Cow;
+use std::path::Path;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
-use crate::ledger::parse_time;
-use crate::reader::{Address, Payload, RawLine, RawValue};
+use crate::trace::typed::{ErrorInfo, Fields, Log, Message, Span, SpanLink, Subagent};
+use crate::trace::{
+    Address, Kind, Outcome, Payload, RawLine, RawValue, SpanKind, Usage, parse_time, time_text,
+};
 
 /// Whether a node is over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum NodeState {
-    /// A span that no line has closed.
+    /// A span without a close line.
     Open,
-    /// A span that was closed.
+    /// A span with a close line.
     Closed,
     /// An event: it has no end of its own.
     Event,
 }
 
-/// A span or an event of a session, with the fields of the line that tells most of it.
+/// A span or an event of a session, with the fields of its most complete line.
 #[derive(Clone, Debug)]
 pub struct Node {
-    /// The line that tells most: the close line of a span that has one.
+    /// The most complete line: the close line of a span that has one.
     pub address: Address,
-    /// What it is, by the kind of the line that opened it: `tool_call`, `message_user`, ….
-    pub kind: Box<str>,
+    /// What it is, by the kind of the line that opened it. A message whose deltas have arrived and
+    /// whose whole line has not is a [`Kind::MessageAssistant`] or a [`Kind::ToolInputDelta`].
+    pub kind: Kind,
     /// Whether it is over.
     pub state: NodeState,
     /// A span's own id; none for an event.
     pub span_id: Option<u64>,
-    /// The span it lies in.
+    /// The span that contains it.
     pub parent: Option<u64>,
-    /// The trace it belongs to.
+    /// The trace that it belongs to.
     pub trace_id: Option<Box<str>>,
-    /// The enclosing turn.
+    /// The index of its turn.
     pub turn: Option<u32>,
     /// When it began, in nanoseconds since 1970.
     pub start: u64,
-    /// How long it took, where that is known.
+    /// How long it took, if known.
     pub duration: Option<u64>,
+    /// The name of a kind that is [`Kind::Other`].
+    other: Option<Box<str>>,
     payload: Box<str>,
     updates: Vec<Box<str>>,
-    /// Text that has arrived piece by piece and not been told whole yet.
+    /// Text that has arrived in deltas, as long as no line has the whole message.
     pub(super) streamed: Option<String>,
 }
 
@@ -51,11 +57,26 @@ fn hex(id: Option<&str>) -> Option<u64> {
 }
 
 impl Node {
+    /// From a line by itself: an event, or a span as far as that line describes it.
+    pub fn of_line(line: &RawLine<'_>) -> Self {
+        let kind = line.kind();
+        if kind.is_close() {
+            let mut node = Self::span(line);
+            node.close(line);
+            return node;
+        }
+        match kind.opens() {
+            Some(_) => Self::span(line),
+            None => Self::event(line),
+        }
+    }
+
     /// From the line of an event.
     pub(super) fn event(line: &RawLine<'_>) -> Self {
+        let kind = line.kind();
         Self {
             address: line.address(),
-            kind: line.kind.as_ref().into(),
+            kind,
             state: NodeState::Event,
             span_id: None,
             parent: hex(line.span_id),
@@ -63,6 +84,7 @@ impl Node {
             turn: line.turn,
             start: parse_time(line.ts).unwrap_or(0),
             duration: None,
+            other: (kind == Kind::Other).then(|| line.kind.as_ref().into()),
             payload: line.payload().as_str().into(),
             updates: Vec::new(),
             streamed: None,
@@ -70,13 +92,14 @@ impl Node {
     }
 
     /// From the close line of a run.
-    pub(super) fn end(line: &RawLine<'_>) -> Self {
+    pub(super) fn run_end(line: &RawLine<'_>) -> Self {
         let mut node = Self::event(line);
-        let start = node.text("start").and_then(|text| parse_time(&text));
-        let took = node.get("duration_ns").and_then(|value| value.u64());
-        // Whoever closes what the dead left open does that later than it ended.
-        if let (true, Some(start), Some(took)) = (line.kind == "interrupted", start, took) {
-            node.start = start.saturating_add(took);
+        let span: Span<'_> = line.payload().into();
+        // Recovery writes the line later than the run ended.
+        if node.kind == Kind::Interrupted
+            && let (Some(start), Some(ns)) = (span.start(), span.duration_ns())
+        {
+            node.start = start.saturating_add(ns);
         }
         node
     }
@@ -89,61 +112,78 @@ impl Node {
             state: NodeState::Open,
             ..Self::event(line)
         };
-        if let Some(start) = node.text("start").and_then(|text| parse_time(&text)) {
-            node.start = start;
-        }
+        let span: Span<'_> = line.payload().into();
+        node.start = span.start().unwrap_or(node.start);
         if let Some(kind) = line.closes() {
-            node.kind = kind.open_kind().into();
+            node.kind = kind.opening();
         }
         node
     }
 
-    /// Takes over a close line, which repeats all that was said before.
+    /// Adds a close line, which repeats all earlier fields.
     pub(super) fn close(&mut self, line: &RawLine<'_>) {
         self.address = line.address();
         self.state = NodeState::Closed;
         self.payload = line.payload().as_str().into();
         self.updates.clear();
-        self.duration = self.get("duration_ns").and_then(|value| value.u64());
-        if let Some(start) = self.text("start").and_then(|text| parse_time(&text)) {
-            self.start = start;
-        }
+        let span: Span<'_> = line.payload().into();
+        self.duration = span.duration_ns();
+        self.start = span.start().unwrap_or(self.start);
     }
 
     pub(super) fn update(&mut self, payload: &str) {
         self.updates.push(payload.into());
     }
 
-    /// The span it lies in, also where that is in a trace which had grown too long for it: then a
-    /// link says so.
+    /// The kind's name in the trace.
+    pub fn kind_name(&self) -> &str {
+        match (self.kind, &self.other) {
+            (Kind::Other, Some(name)) => name,
+            (Kind::ToolInputDelta, _) => "tool_input",
+            (kind, _) => kind.as_str(),
+        }
+    }
+
+    /// The span that contains it. If its trace had grown too long and it started another one, a link
+    /// names that span.
     pub fn within(&self) -> Option<u64> {
-        let goes_on = matches!(&*self.kind, "tool_call" | "model_call" | "compaction_start");
-        if self.parent.is_some() || !goes_on {
+        let can_move = [Kind::ToolCall, Kind::ModelCall, Kind::CompactionStart];
+        if self.parent.is_some() || !can_move.contains(&self.kind) {
             return self.parent;
         }
-        let link = self.get("links")?.items().next()?;
-        hex(link.get("span_id")?.text().as_deref())
+        let link = self.view::<Span<'_>>().links()?.items().next()?;
+        hex(SpanLink::from(link).span_id().as_deref())
     }
 
-    /// A field, the newest value first.
+    /// Its fields as a typed view, the newest values first.
+    ///
+    /// ```
+    /// use spanledger::session::Node;
+    /// use spanledger::trace::{Kind, RawLine, typed::ToolCall};
+    /// # let bytes = br#"{"v":1,"seg":1,"seq":2,"ts":"2026-11-16T00:31:05.123456Z","kind":"tool_call","session_id":"s","payload":{"tool_id":"bash"}}"#;
+    /// let node = Node::of_line(&RawLine::parse(bytes)?);
+    /// if node.kind == Kind::ToolCall {
+    ///     let call: ToolCall = node.view();
+    ///     assert_eq!(call.tool_id().as_deref(), Some("bash"));
+    /// }
+    /// # Ok::<(), spanledger::trace::LineError>(())
+    /// ```
+    pub fn view<'a, V: From<Fields<'a>>>(&'a self) -> V {
+        let updates = self.updates.iter().rev().map(AsRef::as_ref);
+        Fields::newest_first(updates.chain([&*self.payload])).into()
+    }
+
+    /// A field by its name, the newest value first. [`view`](Self::view) has the known ones typed.
     pub fn get(&self, name: &str) -> Option<RawValue<'_>> {
-        let updates = self.updates.iter().rev();
-        updates
-            .chain([&self.payload])
-            .find_map(|text| Payload::new(text).get(name))
+        self.view::<Fields<'_>>().get(name)
     }
 
-    /// A text field.
-    pub fn text(&self, name: &str) -> Option<Cow<'_, str>> {
-        self.get(name)?.text()
-    }
-
-    /// The fields of the line that tells most, in order.
-    pub fn fields(&self) -> impl Iterator<Item = (&str, RawValue<'_>)> {
+    /// The fields of its most complete line, in order.
+    pub fn members(&self) -> impl Iterator<Item = (&str, RawValue<'_>)> {
         Payload::new(&self.payload).members()
     }
 
-    /// All its fields, parsed, the updates taken in.
+    /// All its fields, parsed, with the updates.
     pub fn payload_json(&self) -> Value {
         let mut all = serde_json::Map::new();
         for text in [&self.payload].into_iter().chain(&self.updates) {
@@ -154,64 +194,126 @@ impl Node {
         Value::Object(all)
     }
 
-    /// Puts values that were moved out back where they stood. One whose blob can't be read stays
-    /// as it is: a marker that says where it should be. Which these are, and why.
-    pub fn fetch_blobs(&mut self, session: &std::path::Path) -> Vec<std::io::Error> {
-        let mut lost = Vec::new();
+    /// Puts values that were moved to blobs back. A value whose blob can't be read stays a marker;
+    /// returns the errors.
+    pub fn fetch_blobs(&mut self, session: &Path) -> Vec<std::io::Error> {
+        let mut errors = Vec::new();
         if !self.payload.contains("\"$blob\"") {
-            return lost;
+            return errors;
         }
         let Value::Object(mut fields) = self.payload_json() else {
-            return lost;
+            return errors;
         };
         for value in fields.values_mut() {
             let blob = value.get("$blob").and_then(Value::as_str);
             match blob.map(|sha256| super::blob(session, sha256)) {
                 Some(Ok(text)) => *value = text.into(),
-                Some(Err(error)) => lost.push(error),
+                Some(Err(error)) => errors.push(error),
                 None => {}
             }
         }
         self.payload = Value::Object(fields).to_string().into();
         self.updates.clear();
-        lost
+        errors
     }
 
-    /// How it ended: ok, error, denied, cancelled, interrupted, unset; nothing while it is open.
-    pub fn outcome(&self) -> Option<Cow<'_, str>> {
-        self.text("outcome")
+    /// When it ended, or began if it has no end, in nanoseconds since 1970.
+    pub fn end(&self) -> u64 {
+        self.start.saturating_add(self.duration.unwrap_or(0))
+    }
+
+    /// How it ended; none while it is open.
+    pub fn outcome(&self) -> Option<Outcome> {
+        self.view::<Span<'_>>().outcome()
+    }
+
+    /// The name of the outcome, also of one that this version does not know.
+    pub fn outcome_name(&self) -> Option<Cow<'_, str>> {
+        self.get("outcome")?.text()
+    }
+
+    /// Tokens and cost of a run, turn or model call.
+    pub fn usage(&self) -> Option<Usage> {
+        self.get("usage").map(|usage| Usage::of(&usage.into()))
     }
 
     /// The text of a message, as far as it has arrived.
     pub fn content(&self) -> Option<Cow<'_, str>> {
         match &self.streamed {
             Some(text) => Some(Cow::Borrowed(text)),
-            None => self.text("content"),
+            None => self.view::<Message<'_>>().content()?.text(),
         }
     }
 
-    /// Whether a message was told piece by piece, and not yet that this was all.
+    /// Whether a message has arrived in deltas, and no line has it whole.
     pub fn is_arriving(&self) -> bool {
         self.streamed.is_some()
     }
 
-    /// Whether a message stopped before it was whole.
-    pub fn streamed_or_incomplete(&self) -> bool {
-        self.streamed.is_some()
-            || self.get("complete").and_then(|value| value.bool()) == Some(false)
+    /// Whether a message stopped before its end.
+    pub fn is_incomplete(&self) -> bool {
+        self.streamed.is_some() || self.view::<Message<'_>>().complete() == Some(false)
     }
 
-    /// The error's message, with its type where that is known, and with its causes.
+    /// The error's message, with its type if that is known, and with its causes.
     pub fn error(&self) -> Option<String> {
-        Some(error_text(self.get("error")?))
+        self.get("error").map(error_text)
+    }
+
+    /// The session of the subagent that starts here.
+    pub fn subagent(&self) -> Option<Cow<'_, str>> {
+        match self.kind {
+            Kind::Subagent => self.view::<Subagent<'_>>().child_session_id(),
+            _ => None,
+        }
+    }
+
+    /// Whether a run starts or resumes here.
+    pub fn starts_run(&self) -> bool {
+        self.kind.opens() == Some(SpanKind::Run)
+    }
+
+    /// Whether this is an error or a gap, or a span that failed.
+    pub fn is_failure(&self) -> bool {
+        use Outcome::{Cancelled, Error, Interrupted};
+        let level = || self.view::<Log<'_>>().level();
+        matches!(self.kind, Kind::Error | Kind::Gap | Kind::Interrupted)
+            || matches!(self.outcome(), Some(Error | Interrupted | Cancelled))
+            || self.get("error").is_some()
+            || (self.kind == Kind::Log && level().as_deref() == Some("ERROR"))
+    }
+
+    /// As JSON, with stable names.
+    pub fn to_json(&self, session_id: &str) -> Value {
+        let hex = |id: Option<u64>| id.map(|id| format!("{id:016x}"));
+        json!({
+            "type": "node",
+            "session_id": session_id,
+            "address": self.address.to_string(),
+            "kind": self.kind_name(),
+            "state": match self.state {
+                NodeState::Open => "open",
+                NodeState::Closed => "closed",
+                NodeState::Event => "event",
+            },
+            "turn": self.turn,
+            "trace_id": self.trace_id,
+            "span_id": hex(self.span_id),
+            "parent_span_id": hex(self.parent),
+            "start": time_text(self.start, 9),
+            "duration_ns": self.duration,
+            "outcome": self.outcome_name(),
+            "content": self.content(),
+            "payload": self.payload_json(),
+        })
     }
 }
 
-/// An error in words: its type where that is known, its message, and each cause that this does not
-/// tell already.
+/// An error in words: its type if that is known, its message, and each cause that the message does
+/// not repeat.
 pub(crate) fn error_text(error: RawValue<'_>) -> String {
-    let part = |name| error.get(name).and_then(|value| value.text());
-    match (part("error_type"), caused(error)) {
+    let info = ErrorInfo::from(error);
+    match (info.error_type(), message_with_causes(&info)) {
         (Some(kind), Some(message)) => {
             let kind = kind.rsplit("::").next().unwrap_or(&kind);
             format!("{kind}: {message}")
@@ -225,9 +327,9 @@ pub(crate) fn error_text(error: RawValue<'_>) -> String {
 }
 
 /// The error's message, and after it those of its causes.
-pub(super) fn caused(error: RawValue<'_>) -> Option<String> {
-    let mut text = error.get("message")?.text()?.into_owned();
-    let causes = error.get("source").into_iter();
+pub(super) fn message_with_causes(error: &ErrorInfo<'_>) -> Option<String> {
+    let mut text = error.message()?.text()?.into_owned();
+    let causes = error.source().into_iter();
     for cause in causes.flat_map(|causes| causes.items()) {
         // Some errors repeat their cause in their own message.
         if let Some(cause) = cause.text().filter(|cause| !text.contains(cause.as_ref())) {

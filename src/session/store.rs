@@ -1,17 +1,19 @@
-//! The sessions under a root, found and looked at without reading them whole.
+//! The sessions under a root, found and summarized without reading them whole.
 
-use std::collections::HashMap;
+use std::cmp::Reverse;
+use std::collections::{BTreeSet, HashMap};
 use std::fmt;
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use super::glance::{Glance, HEAD};
-use super::standing::Status;
+use super::peek::{HEAD, Peek};
+use super::status::Status;
 use super::summary::Summary;
-use crate::ledger::{Root, segments, writer_is_alive};
-use crate::reader::{Damage, Found, RawLine, SessionReader, about};
+use crate::ledger::{dir_size, remove_leftovers, writer_is_alive};
+use crate::read::SessionReader;
+use crate::trace::{Damage, RawLine, ReadItem, Root, about, segments};
 
 /// The sessions under a root.
 ///
@@ -27,23 +29,23 @@ use crate::reader::{Damage, Found, RawLine, SessionReader, about};
 #[derive(Debug)]
 pub struct Store {
     root: Root,
-    /// Whether a writer lives, looked up once.
+    /// Whether a writer is alive, cached.
     writers: Mutex<HashMap<String, bool>>,
 }
 
-/// A session as a list shows it.
+/// A session as `list` shows it.
 #[derive(Clone, Debug)]
 pub struct Entry {
     /// Its directory.
     pub dir: PathBuf,
-    /// What its first and last lines say.
+    /// What its first and last lines contain.
     pub summary: Summary,
-    /// How it stands.
+    /// Its status.
     pub status: Status,
     /// The size of its segments.
     pub bytes: u64,
-    /// What of that which was read is damaged, the torn tails of dead writers last; what lies
-    /// side by side and is damaged in the same way is told once.
+    /// Damage in the part that was read, torn tails of dead writers last. Adjacent damage of the same
+    /// kind is reported once.
     pub damages: Vec<Damage>,
     /// Whether every line was read, and not just the first and last ones.
     pub whole: bool,
@@ -54,21 +56,21 @@ pub struct Entry {
 pub struct Survey {
     /// The sessions, the most recently active first.
     pub entries: Vec<Entry>,
-    /// What is there and can't be read, by directory.
+    /// Sessions that can't be read, by directory.
     pub unreadable: Vec<Unreadable>,
 }
 
-/// A session of which not one line can be read.
+/// A session without a readable line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unreadable {
     /// Its directory.
     pub dir: PathBuf,
-    /// Why not.
+    /// The error.
     pub why: String,
 }
 
 impl Unreadable {
-    /// By what reading it came to. A directory that the error names is named once.
+    /// From the error that reading it returned. The error may name the directory again.
     pub(crate) fn new(dir: &Path, error: &io::Error) -> Self {
         let why = error.to_string();
         let named = format!("{}: ", dir.display());
@@ -85,39 +87,54 @@ impl fmt::Display for Unreadable {
     }
 }
 
-/// Why no session was found by what somebody typed.
+/// Why a name did not resolve to a session.
 #[derive(Debug)]
 #[non_exhaustive]
-pub enum Resolve {
+pub enum ResolveError {
     /// The root holds no session at all.
     Empty(PathBuf),
-    /// No id begins like this.
-    NotFound(String),
-    /// More than one does.
+    /// No session matches.
+    NotFound {
+        /// The id, prefix or path that was given.
+        name: String,
+        /// The root that was searched.
+        root: PathBuf,
+    },
+    /// More than one session matches.
     Ambiguous {
-        /// What was typed.
+        /// The prefix that was given.
         prefix: String,
-        /// The ids that begin so, at most ten.
+        /// The ids that start with it, at most ten.
         candidates: Vec<String>,
     },
-    /// The root can't be read. The error says what of it.
-    Io(PathBuf, io::Error),
+    /// The root can't be read. The error names the path.
+    Io(io::Error),
 }
 
-impl fmt::Display for Resolve {
+impl fmt::Display for ResolveError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Empty(root) => write!(f, "no sessions in {}", root.display()),
-            Self::NotFound(id) => write!(f, "no session's id begins with {id:?}"),
+            Self::NotFound { name, root } => write!(
+                f,
+                "no session {name:?} in {}; `spanledger list` shows them",
+                root.display()
+            ),
             Self::Ambiguous { prefix, candidates } => {
                 write!(f, "{prefix:?} could be any of {}", candidates.join(", "))
             }
-            Self::Io(_, error) => error.fmt(f),
+            Self::Io(error) => error.fmt(f),
         }
     }
 }
 
-impl std::error::Error for Resolve {}
+impl std::error::Error for ResolveError {}
+
+impl From<io::Error> for ResolveError {
+    fn from(error: io::Error) -> Self {
+        Self::Io(error)
+    }
+}
 
 impl Store {
     /// The sessions under `root`. Nothing is read yet.
@@ -138,7 +155,7 @@ impl Store {
         self.root.path()
     }
 
-    /// The directories of all sessions, in no order. A root that isn't there has none.
+    /// The directories of all sessions, in no order. A missing root has none.
     pub fn dirs(&self) -> io::Result<Vec<PathBuf>> {
         let sessions = self.root.sessions();
         let entries = match std::fs::read_dir(&sessions) {
@@ -149,7 +166,7 @@ impl Store {
         let mut dirs = Vec::new();
         for entry in entries {
             let entry = entry.map_err(about(&sessions))?;
-            // What begins with a dot is on its way out.
+            // A name with a leading dot is a session that is being removed.
             let hidden = entry.file_name().to_string_lossy().starts_with('.');
             if !hidden && entry.file_type()?.is_dir() {
                 dirs.push(entry.path());
@@ -158,37 +175,69 @@ impl Store {
         Ok(dirs)
     }
 
+    /// The size of all sessions, with everything in their directories.
+    pub fn bytes(&self) -> io::Result<u64> {
+        Ok(self.dirs()?.iter().map(|dir| dir_size(dir)).sum())
+    }
+
+    /// Removes what an interrupted removal left. Returns how many sessions and bytes.
+    pub fn remove_leftovers(&self) -> io::Result<(usize, u64)> {
+        remove_leftovers(self.root()).map_err(about(self.root()))
+    }
+
+    /// The size of all segments.
+    pub fn segment_bytes(&self) -> io::Result<u64> {
+        let dirs = self.dirs()?;
+        let found = dirs
+            .iter()
+            .flat_map(|dir| segments(dir).unwrap_or_default());
+        let sizes = found.filter_map(|(_, path)| path.metadata().ok());
+        Ok(sizes.map(|meta| meta.len()).sum())
+    }
+
     /// The directory of a session by its exact id.
     pub fn dir(&self, session_id: &str) -> PathBuf {
         self.root.session(session_id)
     }
 
-    /// Whether the process of a writer lives.
+    /// Whether the process of a writer is alive. Cached until [`forget_writers`](Self::forget_writers).
     pub fn is_alive(&self, writer: &str) -> bool {
-        let known = self
-            .writers
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .get(writer)
-            .copied();
+        let known = self.writers().get(writer).copied();
         known.unwrap_or_else(|| {
             let alive = writer_is_alive(&self.root, writer);
-            let mut writers = self.writers.lock().unwrap_or_else(PoisonError::into_inner);
-            writers.insert(writer.to_owned(), alive);
+            self.writers().insert(writer.to_owned(), alive);
             alive
         })
     }
 
-    /// Forgets who was alive, for one who looks again and again.
-    pub fn forget_writers(&self) {
-        self.writers
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clear();
+    /// The writers that are alive now.
+    pub fn live_writers(&self) -> io::Result<BTreeSet<String>> {
+        self.forget_writers();
+        let entries = match std::fs::read_dir(self.root.writers()) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(BTreeSet::new()),
+            entries => entries?,
+        };
+        let mut alive = BTreeSet::new();
+        for entry in entries {
+            let name = entry?.file_name().to_string_lossy().into_owned();
+            if !name.starts_with('.') && self.is_alive(&name) {
+                alive.insert(name);
+            }
+        }
+        Ok(alive)
     }
 
-    /// All sessions that can be read, the most recently active first. [`survey`](Self::survey)
-    /// also tells of the others.
+    /// Clears the cache of [`is_alive`](Self::is_alive).
+    pub fn forget_writers(&self) {
+        self.writers().clear();
+    }
+
+    fn writers(&self) -> MutexGuard<'_, HashMap<String, bool>> {
+        self.writers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// All sessions that can be read, the most recently active first. [`survey`](Self::survey) also
+    /// reports the others.
     pub fn list(&self) -> io::Result<Vec<Entry>> {
         Ok(self.survey()?.entries)
     }
@@ -205,49 +254,42 @@ impl Store {
     /// ```
     pub fn survey(&self) -> io::Result<Survey> {
         let dirs = self.dirs()?;
-        let half = dirs.len().div_ceil(2);
-        let look = |dirs: &[PathBuf]| -> Survey {
+        let peek_all = |dirs: &[PathBuf]| {
             let mut survey = Survey::default();
-            for dir in dirs {
-                self.look(dir, &mut survey);
-            }
+            dirs.iter().for_each(|dir| self.add(dir, &mut survey));
             survey
         };
         let mut survey = if dirs.len() < 256 {
-            look(&dirs)
+            peek_all(&dirs)
         } else {
+            let (first, second) = dirs.split_at(dirs.len() / 2);
             std::thread::scope(|scope| {
-                let other = scope.spawn(|| look(&dirs[half..]));
-                let mut survey = look(&dirs[..half]);
+                let other = scope.spawn(|| peek_all(second));
+                let mut survey = peek_all(first);
                 let other = other.join().unwrap_or_default();
                 survey.entries.extend(other.entries);
                 survey.unreadable.extend(other.unreadable);
                 survey
             })
         };
-        survey.entries.sort_by(|a, b| {
-            let key = |e: &Entry| {
-                (
-                    std::cmp::Reverse(e.summary.last),
-                    e.summary.session_id.clone(),
-                )
-            };
-            key(a).cmp(&key(b))
+        survey.entries.sort_by_cached_key(|entry| {
+            let summary = &entry.summary;
+            (Reverse(summary.last), summary.session_id.clone())
         });
         survey.unreadable.sort_by(|a, b| a.dir.cmp(&b.dir));
         Ok(survey)
     }
 
-    fn look(&self, dir: &Path, survey: &mut Survey) {
-        let why = match self.glance(dir) {
+    fn add(&self, dir: &Path, survey: &mut Survey) {
+        let why = match self.peek(dir) {
             Ok(entry) if entry.summary.last > 0 => return survey.entries.push(entry),
-            // Its writer has made the directory and is about to write.
+            // Its writer has created the directory and has not written yet.
             Ok(entry) if entry.bytes == 0 => return,
             Ok(entry) => match entry.damages.first() {
                 Some(damage) => damage.to_string(),
                 None => "no line has a time".into(),
             },
-            // Pruned while we looked.
+            // Pruned in the meantime.
             Err(error) if error.kind() == io::ErrorKind::NotFound => return,
             Err(error) => return survey.unreadable.push(Unreadable::new(dir, &error)),
         };
@@ -256,16 +298,15 @@ impl Store {
     }
 
     /// One session, by its first and last lines.
-    pub fn glance(&self, dir: &Path) -> io::Result<Entry> {
-        let mut glance = Glance::default();
+    pub fn peek(&self, dir: &Path) -> io::Result<Entry> {
+        let mut peek = Peek::default();
         let mut torn = Vec::new();
         for (number, path) in segments(dir).map_err(about(dir))? {
-            let tail = glance.at(&path).map_err(about(&path))?;
+            let tail = peek.at(&path).map_err(about(&path))?;
             torn.extend(tail.map(|damage| (number, damage)));
         }
-        let mut entry = self.entry(dir, glance.summary, glance.damages);
-        self.add_torn(torn, &mut entry);
-        (entry.bytes, entry.whole) = (glance.bytes, !glance.skipped);
+        let mut entry = self.entry(dir, peek.summary, peek.damages, torn);
+        (entry.bytes, entry.whole) = (peek.bytes, !peek.skipped);
         Ok(entry)
     }
 
@@ -276,8 +317,8 @@ impl Store {
         let mut reader = SessionReader::open(dir)?;
         while let Some(found) = reader.next()? {
             match found {
-                Found::Line(line) => summary.take(&line),
-                Found::Damaged(damage) => tell(damage, &mut damages),
+                ReadItem::Line(line) => summary.take(&line),
+                ReadItem::Damaged(damage) => push_damage(damage, &mut damages),
             }
         }
         let (mut bytes, mut torn) = (0, Vec::new());
@@ -285,13 +326,25 @@ impl Store {
             bytes += segment.offset();
             torn.extend(segment.torn_tail()?.map(|damage| (number, damage)));
         }
-        let mut entry = self.entry(dir, summary, damages);
-        self.add_torn(torn, &mut entry);
+        let mut entry = self.entry(dir, summary, damages, torn);
         entry.bytes = bytes;
         Ok(entry)
     }
 
-    fn entry(&self, dir: &Path, summary: Summary, damages: Vec<Damage>) -> Entry {
+    /// A torn tail is damage if its writer is dead. A live writer may still complete the line.
+    fn entry(
+        &self,
+        dir: &Path,
+        summary: Summary,
+        mut damages: Vec<Damage>,
+        torn: Vec<(u32, Damage)>,
+    ) -> Entry {
+        let is_dead = |seg: &u32| {
+            let writer = summary.writers.get(seg);
+            !writer.is_some_and(|writer| self.is_alive(&writer.id))
+        };
+        let torn = torn.into_iter().filter(|(seg, _)| is_dead(seg));
+        damages.extend(torn.map(|(_, damage)| damage));
         Entry {
             dir: dir.to_owned(),
             status: summary.status(|writer| self.is_alive(writer)),
@@ -302,93 +355,89 @@ impl Store {
         }
     }
 
-    /// What follows the last newline of a segment is damage if its writer is gone: else it may yet
-    /// become a line.
-    fn add_torn(&self, torn: Vec<(u32, Damage)>, entry: &mut Entry) {
-        let gone = |seg: &u32| {
-            let writer = entry.summary.writers.get(seg);
-            !writer.is_some_and(|writer| self.is_alive(&writer.id))
-        };
-        let torn = torn.into_iter().filter(|(seg, _)| gone(seg));
-        let torn: Vec<_> = torn.map(|(_, damage)| damage).collect();
-        entry.damages.extend(torn);
-    }
-
-    /// The directory of the session that somebody means: an id, the beginning of one, or `last`
-    /// for the most recently active one that is nobody's subagent. Where all ids that begin so go
-    /// on from one of them, that one is meant.
-    pub fn resolve(&self, text: &str) -> Result<PathBuf, Resolve> {
-        let io = |error| Resolve::Io(self.root().to_owned(), error);
-        if text == "last" {
-            let entries = self.list().map_err(io)?;
-            let root = entries
-                .iter()
-                .find(|e| e.summary.parent_session_id.is_none());
-            if let Some(last) = root.or(entries.first()) {
-                return Ok(last.dir.clone());
-            }
-            // One that can't be read, if there is one: whoever asks is told why not.
-            let unreadable = self.dirs().map_err(io)?.into_iter().max();
-            return unreadable.ok_or_else(|| Resolve::Empty(self.root().to_owned()));
+    /// The directory of a session, by any of:
+    /// - its id, or the name or path of its directory;
+    /// - a prefix of its id or of that name. If several match and all start with one of them, that
+    ///   one is meant: a subagent is often named after its parent;
+    /// - `last`: the most recently active session that is no subagent.
+    pub fn resolve(&self, name: &str) -> Result<PathBuf, ResolveError> {
+        if name == "last" {
+            return self.last();
         }
-        let exact = self.dir(text);
-        if exact.is_dir() {
-            return Ok(exact);
+        let is_file_name = !name.starts_with('.') && !name.contains('/');
+        let by_name = is_file_name.then(|| self.root.sessions().join(name));
+        let exact = [Some(self.dir(name)), by_name];
+        if let Some(dir) = exact.into_iter().flatten().find(|dir| dir.is_dir()) {
+            return Ok(dir);
         }
-        let dirs = self.dirs().map_err(io)?;
-        if dirs.is_empty() {
-            return Err(Resolve::Empty(self.root().to_owned()));
-        }
+        let dirs = self.dirs()?;
+        let none = dirs.is_empty();
         let mut found: Vec<(String, PathBuf)> = dirs
             .into_iter()
-            .filter_map(|dir| Some((id_of(&dir)?, dir)))
-            .filter(|(id, dir)| {
-                let name = dir
-                    .file_name()
-                    .map(|name| name.to_string_lossy().into_owned());
-                id.starts_with(text) || name.is_some_and(|name| name.starts_with(text))
-            })
+            .map(|dir| (id_of(&dir), dir))
+            .filter(|(id, dir)| id.starts_with(name) || name_of(dir).starts_with(name))
             .collect();
-        match found.len() {
-            0 => Err(Resolve::NotFound(text.to_owned())),
-            1 => Ok(found.remove(0).1),
-            _ => {
-                found.sort();
-                // A subagent is often named after its parent, which could not be meant otherwise.
-                let (shortest, dir) = &found[0];
-                if found
-                    .iter()
-                    .all(|(id, _)| id.starts_with(shortest.as_str()))
-                {
-                    return Ok(dir.clone());
-                }
-                Err(Resolve::Ambiguous {
-                    prefix: text.to_owned(),
-                    candidates: found.into_iter().take(10).map(|(id, _)| id).collect(),
-                })
-            }
+        found.sort();
+        let Some((shortest, dir)) = found.first() else {
+            let path = PathBuf::from(name);
+            return match segments(&path) {
+                Ok(segments) if !segments.is_empty() => Ok(path),
+                _ if none => Err(ResolveError::Empty(self.root().to_owned())),
+                _ => Err(ResolveError::NotFound {
+                    name: name.to_owned(),
+                    root: self.root().to_owned(),
+                }),
+            };
+        };
+        match found.iter().all(|(id, _)| id.starts_with(shortest)) {
+            true => Ok(dir.clone()),
+            false => Err(ResolveError::Ambiguous {
+                prefix: name.to_owned(),
+                candidates: found.into_iter().take(10).map(|(id, _)| id).collect(),
+            }),
         }
     }
-}
 
-/// The id of a session: its directory's name, unless that stands for one that is no safe name.
-fn id_of(dir: &Path) -> Option<String> {
-    let name = dir.file_name()?.to_str()?;
-    if !name.contains('~') {
-        return Some(name.to_owned());
+    fn last(&self) -> Result<PathBuf, ResolveError> {
+        let entries = self.list()?;
+        let is_root = |entry: &&Entry| entry.summary.parent_session_id.is_none();
+        if let Some(last) = entries.iter().find(is_root).or(entries.first()) {
+            return Ok(last.dir.clone());
+        }
+        // An unreadable one, if there is one: opening it reports why.
+        let unreadable = self.dirs()?.into_iter().max();
+        unreadable.ok_or_else(|| ResolveError::Empty(self.root().to_owned()))
     }
-    let (_, first) = segments(dir).ok()?.into_iter().next()?;
-    let mut head = Vec::new();
-    File::open(first)
-        .ok()?
-        .take(HEAD)
-        .read_to_end(&mut head)
-        .ok()?;
-    let line = head.split_inclusive(|b| *b == b'\n').next()?;
-    Some(RawLine::parse(line).ok()?.session_id.into_owned())
 }
 
-pub(super) fn tell(damage: Damage, damages: &mut Vec<Damage>) {
+/// The name of a session's directory.
+pub(super) fn name_of(dir: &Path) -> String {
+    let name = dir.file_name().unwrap_or_default();
+    name.to_string_lossy().into_owned()
+}
+
+/// The id of a session. Its directory has that name unless the id is no safe file name; then the
+/// first line that can be read has the id.
+fn id_of(dir: &Path) -> String {
+    let name = name_of(dir);
+    if !name.contains('~') {
+        return name;
+    }
+    let head = || -> Option<Vec<u8>> {
+        let (_, first) = segments(dir).ok()?.into_iter().next()?;
+        let mut head = Vec::new();
+        let mut file = File::open(first).ok()?.take(HEAD);
+        file.read_to_end(&mut head).ok()?;
+        Some(head)
+    };
+    let head = head().unwrap_or_default();
+    let mut lines = head.split_inclusive(|b| *b == b'\n');
+    let id = lines.find_map(|line| Some(RawLine::parse(line).ok()?.session_id.into_owned()));
+    id.unwrap_or(name)
+}
+
+/// Adds damage to a list. Adjacent damage of the same kind becomes one entry.
+pub(super) fn push_damage(damage: Damage, damages: &mut Vec<Damage>) {
     match damages.last_mut() {
         Some(last)
             if last.path == damage.path

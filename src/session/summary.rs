@@ -1,32 +1,31 @@
-//! Who, what, how much, and how it stands: small whatever the trace.
+//! What a session is, what it used and its status: a few hundred bytes, however long the trace.
 
 use std::collections::{BTreeMap, HashSet};
 
 use serde_json::{Value, json};
 
-use super::standing::{Mishap, OpenSpan, Status, Writer};
-use crate::event::{Marks, Totals};
-use crate::reader::Address;
+use super::status::{ErrorRef, OpenSpan, Status, Writer};
+use crate::trace::{Address, Kind, Marks, Outcome, SpanKind, Totals, time_text};
 
 mod fold;
 
-/// What the lines of a session add up to. Feed it every line, or the first and the last ones: the
-/// totals that ride on some of them make up for what lies between.
+/// What the lines of a session add up to. Feed it every line, or the first and last ones: some lines
+/// have totals that count those between.
 #[derive(Clone, Debug, Default)]
 pub struct Summary {
-    /// The session's id, as it was given.
+    /// The session's id.
     pub session_id: String,
     /// The agent of its first run.
     pub agent: Option<String>,
-    /// The provider, newest first.
+    /// The newest provider.
     pub provider_id: Option<String>,
-    /// The model, newest first.
+    /// The newest model.
     pub model_id: Option<String>,
     /// The model's variant.
     pub variant: Option<String>,
     /// The sampling temperature.
     pub temperature: Option<f64>,
-    /// What people call it.
+    /// Its title.
     pub title: Option<String>,
     /// The directory the agent works in.
     pub workspace_root: Option<String>,
@@ -35,14 +34,13 @@ pub struct Summary {
     parents: Vec<String>,
     /// The session it was branched from.
     pub branched_from: Option<String>,
-    /// What the user said first, cut.
+    /// The user's first message, truncated.
     pub first_message: Option<String>,
     /// How many runs it had.
     pub runs: u64,
     /// When its first line was written, in nanoseconds since 1970.
     pub first: u64,
-    /// When something last happened in it: its last line, unless that was written in the place of
-    /// a writer that had died.
+    /// When something last happened in it. Lines that recovery wrote don't count.
     pub last: u64,
     /// Sessions that began inside it.
     pub branches: Vec<String>,
@@ -50,53 +48,53 @@ pub struct Summary {
     pub writers: BTreeMap<u32, Writer>,
     /// The segment of its newest run.
     run_seg: Option<u32>,
-    /// What is open, by span id.
+    /// Its open spans, by id.
     pub open: BTreeMap<String, OpenSpan>,
-    /// Decisions that a person owes, by interrupt id.
+    /// Questions that wait for a person, by interrupt id.
     pub pending: BTreeMap<String, Address>,
-    /// What it said of itself last.
-    pub said: Option<String>,
+    /// The status that the agent last reported.
+    pub reported: Option<String>,
     /// How the last run ended: its outcome and stop reason.
     pub ended: Option<(String, Option<String>)>,
-    /// The first thing that went wrong.
-    pub first_error: Option<Mishap>,
-    /// The last thing that went wrong.
-    pub last_error: Option<Mishap>,
-    /// Events that the trace says are missing.
+    /// Its first error.
+    pub first_error: Option<ErrorRef>,
+    /// Its last error.
+    pub last_error: Option<ErrorRef>,
+    /// How many events are missing, by the gaps that were read.
     pub missing: u64,
-    /// Where it says so, with the cause.
+    /// The gaps that were read, with their causes.
     pub gaps: Vec<(Address, String)>,
-    /// By writer, named by the segment it counts from: what it counted is told in each of its segments.
+    /// By the segment from which a writer counts.
     totals: BTreeMap<u32, Totals>,
-    /// The same way.
+    /// By the segment from which a writer counts.
     marks: BTreeMap<u32, Marks>,
-    /// Lines were left out and nobody has told yet what they were marked with.
-    untold: bool,
-    /// Nobody ever did.
+    /// Lines were skipped, and no later line has counted their marks yet.
+    uncounted: bool,
+    /// Lines were skipped whose marks no line has counted.
     marks_unknown: bool,
     before_skip: BTreeMap<String, OpenSpan>,
 }
 
 impl Summary {
-    /// Who wrote its newest run; without one, whoever came last.
+    /// The writer of its newest run; without a run, its last writer.
     pub fn writer(&self) -> Option<&Writer> {
         let run = self.run_seg.and_then(|seg| self.writers.get(&seg));
         run.or_else(|| self.writers.values().next_back())
     }
 
-    /// All sessions that it ever was a subagent of: each run may have another one.
+    /// All sessions that it was a subagent of. Each run may have another one.
     pub fn parents(&self) -> &[String] {
         &self.parents
     }
 
-    /// What was masked, cut and lost, and whether that is all of it. It isn't where lines were
-    /// left out and their writer, an older one, did not count.
+    /// What was masked, truncated and lost, and whether that is all of it. It is not if lines were
+    /// skipped whose writer, an older version, did not count.
     pub fn marks(&self) -> (Marks, bool) {
         let mut sum = Marks::default();
         for marks in self.marks.values() {
             sum.add(marks);
         }
-        (sum, !self.untold && !self.marks_unknown)
+        (sum, !self.uncounted && !self.marks_unknown)
     }
 
     /// What the writers counted, added up.
@@ -108,8 +106,8 @@ impl Summary {
         sum
     }
 
-    /// How it stands, where `alive` tells whether a writer lives. A dead writer beats its last
-    /// word.
+    /// Its status. `alive` returns whether a writer is alive. If it is not, the status that it last
+    /// reported does not count.
     pub fn status(&self, alive: impl Fn(&str) -> bool) -> Status {
         let lives = |seg: u32| {
             self.writers
@@ -118,50 +116,49 @@ impl Summary {
         };
         let live_open: Vec<_> = self.open.values().filter(|span| lives(span.seg)).collect();
         if live_open.is_empty() {
-            return match &self.ended {
+            let ended = self.ended.as_ref();
+            return match ended.and_then(|(outcome, _)| Outcome::parse(outcome)) {
                 _ if !self.open.is_empty() => Status::Interrupted,
-                Some((outcome, _)) if outcome == "interrupted" => Status::Interrupted,
-                Some((outcome, _)) if outcome == "error" => Status::Error,
+                Some(Outcome::Interrupted) => Status::Interrupted,
+                Some(Outcome::Error) => Status::Error,
                 _ => Status::Ended,
             };
         }
         if !self.pending.is_empty() {
             return Status::Waiting;
         }
-        let said = self.said.as_deref().and_then(Status::parse);
-        if let Some(said) = said.filter(|said| *said != Status::Busy) {
-            return said;
+        let reported = self.reported.as_deref().and_then(Status::parse);
+        if let Some(reported) = reported.filter(|status| *status != Status::Busy) {
+            return reported;
         }
-        let at_work =
-            |span: &&OpenSpan| !matches!(span.kind.as_str(), "session_start" | "session_resume");
-        if live_open.iter().any(at_work) {
-            Status::Busy
-        } else {
-            Status::Idle
+        let is_run = |span: &&OpenSpan| span.kind.opens() == Some(SpanKind::Run);
+        match live_open.iter().all(is_run) {
+            true => Status::Idle,
+            false => Status::Busy,
         }
     }
 
-    /// The open span that lies deepest: what it is doing right now.
+    /// The deepest open span: what it is doing right now.
     pub fn deepest(&self) -> Option<&OpenSpan> {
         let parents = self.open.values().filter_map(|span| span.parent.as_ref());
         let parents: HashSet<_> = parents.collect();
         let leaves = self.open.iter().filter(|(id, _)| !parents.contains(id));
-        // Nothing hangs from a turn that was made up, and it says less than what is done in it.
+        // A synthetic turn has no children and says less than the spans of its time.
         leaves
             .map(|(_, span)| span)
-            .max_by_key(|span| (span.kind != "turn_start", span.since))
+            .max_by_key(|span| (span.kind != Kind::TurnStart, span.since))
     }
 
-    /// The same as JSON, with stable names; what isn't known is null.
+    /// As JSON, with stable names. What isn't known is null.
     pub fn to_json(&self, status: Status) -> Value {
         let totals = self.totals();
-        let time = |ns: u64| (ns > 0).then(|| crate::ledger::time_text(ns, 6));
-        let mishap = |mishap: &Option<Mishap>| {
-            mishap.as_ref().map(|mishap| {
+        let time = |ns: u64| (ns > 0).then(|| time_text(ns, 6));
+        let error = |error: &Option<ErrorRef>| {
+            error.as_ref().map(|error| {
                 json!({
-                    "address": mishap.address.to_string(),
-                    "what": mishap.what,
-                    "message": mishap.message,
+                    "address": error.address.to_string(),
+                    "what": error.what,
+                    "message": error.message,
                 })
             })
         };
@@ -169,7 +166,7 @@ impl Summary {
             json!({
                 "span_id": id,
                 "address": span.address.to_string(),
-                "kind": span.kind,
+                "kind": span.kind.as_str(),
                 "name": span.name,
                 "input": span.input,
                 "since": time(span.since),
@@ -202,13 +199,13 @@ impl Summary {
             "ended": self.ended.as_ref().map(|(outcome, reason)| json!({"outcome": outcome, "stop_reason": reason})),
             "open": open.collect::<Vec<_>>(),
             "pending": self.pending.keys().collect::<Vec<_>>(),
-            "first_error": mishap(&self.first_error),
-            "last_error": mishap(&self.last_error),
+            "first_error": error(&self.first_error),
+            "last_error": error(&self.last_error),
             "missing_events": marks.missing,
             "masked": known.then_some(marks.masked),
             "cut": known.then_some(marks.cut),
             "gaps": self.gaps.iter().map(|(at, cause)| json!({"address": at.to_string(), "cause": cause})).collect::<Vec<_>>(),
-            "process": newest.map(Writer::process),
+            "process": newest.map(Writer::process_json),
             "spanledger": newest.map(|writer| &writer.version),
         })
     }

@@ -1,10 +1,9 @@
 //! The top of `show`: how a session stands, and where to look first.
 
-use serde_json::Value;
-
 use super::style::Style;
 use super::text::{self, cost, count, cut, duration, line, plural, thousands};
-use crate::session::{Entry, Mishap, Status, Summary};
+use crate::session::{Entry, ErrorRef, Status, Summary};
+use crate::trace::{Kind, Outcome, SpanKind};
 
 /// A status in its colour.
 pub(super) fn paint_status(status: Status, text: &str, style: &Style) -> String {
@@ -71,7 +70,7 @@ pub fn header(entry: &Entry, style: &Style) -> Vec<String> {
         let text = format!("  {name:<8} {text}");
         out.push(style.red(&cut(&text, style.width)));
     };
-    let told = |mishap: &Mishap| {
+    let told = |mishap: &ErrorRef| {
         let (what, message) = (line(&mishap.what), line(&mishap.message));
         format!("{} {what}: {message}", mishap.address)
     };
@@ -125,11 +124,13 @@ fn why(entry: &Entry, style: &Style) -> String {
             } else {
                 "was open since"
             };
-            let named = named_span(&open.kind, &open.name);
+            let named = named_span(open.kind, &open.name);
             let since = style.clock(open.since);
             format!("{named} {verb} {since} at {}", open.address)
         }
-        (Some((outcome, _)), None) if outcome == "interrupted" => "its process died".into(),
+        (Some((outcome, _)), None) if outcome == Outcome::Interrupted.as_str() => {
+            "its process died".into()
+        }
         // The status says it already.
         (Some((outcome, reason)), None) if outcome == entry.status.as_str() => {
             reason.clone().unwrap_or_default()
@@ -170,7 +171,7 @@ fn model(summary: &Summary) -> String {
     let mut model = match (&summary.provider_id, &summary.model_id) {
         (Some(provider), Some(model)) => format!("{provider}/{model}"),
         (None, Some(model)) => model.clone(),
-        _ => "no model named".into(),
+        _ => "–".into(),
     };
     if let Some(variant) = &summary.variant {
         model.push_str(&format!(" ({variant})"));
@@ -181,15 +182,15 @@ fn model(summary: &Summary) -> String {
     model
 }
 
-/// What is open, in a word or two.
-pub(crate) fn named_span(kind: &str, name: &str) -> String {
-    let what = match kind {
-        "session_start" | "session_resume" => "run",
-        "turn_start" => "turn",
-        "model_call" => "model call",
-        "tool_call" => "tool",
-        "permission_request" => "permission for",
-        "compaction_start" => "compaction",
+/// A span in a word or two: its kind and its name.
+pub fn named_span(kind: Kind, name: &str) -> String {
+    let what = match kind.opens() {
+        Some(SpanKind::Run) => "run",
+        Some(SpanKind::Turn) => "turn",
+        Some(SpanKind::Model) => "model call",
+        Some(SpanKind::Tool) => "tool",
+        Some(SpanKind::Permission) => "permission for",
+        Some(SpanKind::Compaction) => "compaction",
         _ => "span",
     };
     format!("{what} {}", text::line(name)).trim_end().to_owned()
@@ -198,26 +199,19 @@ pub(crate) fn named_span(kind: &str, name: &str) -> String {
 fn process_line(entry: &Entry) -> Option<String> {
     let writer = entry.summary.writer()?;
     let process = writer.process();
-    let text = |name: &str| process.get(name).and_then(Value::as_str);
     let mut parts = Vec::new();
-    if let Some(exe) = text("exe") {
-        parts.push(exe.rsplit('/').next().unwrap_or(exe).to_owned());
+    if let Some(exe) = process.exe() {
+        parts.push(exe.rsplit('/').next().unwrap_or(&exe).to_owned());
     }
-    if let Some(pid) = process.get("pid").and_then(Value::as_u64) {
-        parts.push(format!("pid {pid}"));
-    }
-    if let Some(host) = text("host") {
-        parts.push(format!("on {host}"));
-    }
-    if let Some(git) = process.get("git") {
-        let part = |name: &str| git.get(name).and_then(Value::as_str).unwrap_or_default();
-        let commit = part("commit");
+    parts.extend(process.pid().map(|pid| format!("pid {pid}")));
+    parts.extend(process.host().map(|host| format!("on {host}")));
+    if let Some(git) = process.git() {
+        let part = |name: &str| git.get(name).and_then(|value| value.text());
+        let (branch, commit) = (part("branch"), part("commit"));
+        let commit = commit.as_deref().unwrap_or_default();
         let commit = commit.get(..8).unwrap_or(commit);
-        parts.push(
-            format!("git {}@{commit}", part("branch"))
-                .trim_end_matches('@')
-                .to_owned(),
-        );
+        let git = format!("git {}@{commit}", branch.unwrap_or_default());
+        parts.push(git.trim_end_matches('@').to_owned());
     }
     parts.push(format!("spanledger {}", writer.version));
     Some(parts.join(", "))

@@ -1,23 +1,24 @@
-//! What the command prints, as values: tests and the tool share the same renderer.
+//! The text that the command prints. Tests and the command share this renderer.
 
 pub mod text;
 
-mod event;
+mod describe;
+mod facts;
 mod header;
 mod list;
-mod row;
+mod live;
 mod status;
 mod style;
 mod timeline;
 mod title;
-mod turn;
+mod verdict;
 
-pub use event::{Brief, Tone, brief};
-pub use header::header;
-#[cfg(feature = "cli")]
-pub(crate) use header::named_span;
+pub use describe::{Brief, Description, Detail, Liveness, Text, Tone, brief, describe};
+pub use facts::{facts, permissions, prompt, tools};
+pub use header::{header, named_span};
 pub use list::list;
-pub use status::{live_writer, root, running};
+pub use live::LiveRows;
+pub use status::{checks, live_writer, root, running};
 pub use style::Style;
 pub use timeline::Timeline;
-pub use turn::{ModelUsed, TurnFacts};
+pub use verdict::Verdict;

@@ -1,9 +1,9 @@
-//! What `status` prints.
+//! The output of `status`.
 
 use super::header::{named_span, paint_status};
 use super::style::Style;
-use super::text::{cut, line, plural, size};
-use crate::session::{Entry, Summary, Writer};
+use super::text::{cut, line, plural, size, thousands};
+use crate::session::{Checks, Entry, Summary, Writer};
 
 /// The newest writer of a session that lives.
 pub fn live_writer<'a>(summary: &'a Summary, alive: &dyn Fn(&str) -> bool) -> Option<&'a Writer> {
@@ -25,7 +25,7 @@ pub fn running(
     for entry in live {
         let summary = &entry.summary;
         let writer = live_writer(summary, alive);
-        let pid = writer.and_then(|writer| writer.process().get("pid")?.as_u64());
+        let pid = writer.and_then(Writer::pid);
         let mut parts = vec![line(summary.agent.as_deref().unwrap_or("(no run)")).into_owned()];
         parts.extend(pid.map(|pid| format!("pid {pid}")));
         parts.push(format!("last event {} ago", style.ago(summary.last)));
@@ -51,7 +51,7 @@ pub fn running(
         if let Some(open) = summary.deepest() {
             let mut doing = format!(
                 "  {} for {} since {} at {}",
-                named_span(&open.kind, &open.name),
+                named_span(open.kind, &open.name),
                 style.ago(open.since),
                 style.clock(open.since),
                 open.address,
@@ -96,4 +96,49 @@ pub fn root(root: &str, entries: &[Entry], bytes: u64, style: &Style) -> Vec<Str
         )));
     }
     out
+}
+
+/// Whether the traces are whole: one line unless something is wrong.
+pub fn checks(checks: &Checks, style: &Style) -> Vec<String> {
+    let at_least = if checks.at_least { "at least " } else { "" };
+    let marks = &checks.marks;
+    let mut wrong = Vec::new();
+    if !checks.damages.is_empty() {
+        let places = plural(checks.damages.len() as u64, "damaged place");
+        wrong.push(style.red(&format!("  damage   {places}")));
+    }
+    if !checks.unreadable.is_empty() {
+        let sessions = plural(checks.unreadable.len() as u64, "session");
+        wrong.push(style.red(&format!("  damage   {sessions} can't be read")));
+    }
+    if marks.gaps > 0 {
+        let gaps = format!("{at_least}{}", thousands(marks.gaps));
+        let missing = plural(marks.missing, "event");
+        wrong.push(style.red(&format!("  gaps     {gaps}, {missing} missing")));
+    }
+    if checks.torn > 0 {
+        let text = match checks.torn {
+            1 => "1 file ends mid-line (its process was killed)".to_owned(),
+            n => format!("{n} files end mid-line (their processes were killed)"),
+        };
+        wrong.push(format!("  torn     {text}"));
+    }
+    if wrong.is_empty() {
+        wrong.push("  health   ok".into());
+    }
+    if marks.masked > 0 || marks.cut > 0 || checks.at_least {
+        let masked = plural(marks.masked, "value");
+        wrong.push(format!(
+            "  masked   {at_least}{masked}; {} truncated",
+            thousands(marks.cut)
+        ));
+    }
+    if !checks.whole {
+        wrong.push(
+            style.dim(
+                "  read     the first and last lines of each session; --deep reads everything",
+            ),
+        );
+    }
+    wrong
 }

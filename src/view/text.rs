@@ -48,7 +48,7 @@ pub fn columns(text: &str) -> usize {
 }
 
 /// The characters of a text, where each begins and how many columns it adds to those before it.
-pub(crate) fn widths(text: &str) -> impl Iterator<Item = (usize, char, usize)> {
+fn widths(text: &str) -> impl Iterator<Item = (usize, char, usize)> {
     let mut before = None;
     text.char_indices().map(move |(at, c)| {
         let mut wide = c.width().unwrap_or(0);
@@ -156,6 +156,26 @@ pub fn wrap(text: &str, width: usize) -> Vec<String> {
         lines.push(current.trim_end().to_owned());
     }
     lines
+}
+
+/// Where the first line of a text ends: at its newline, or where it fills so many columns. None if it
+/// does neither.
+pub fn line_end(text: &str, width: usize) -> Option<usize> {
+    let mut used = 0;
+    let mut space = None;
+    for (at, c, wide) in widths(text) {
+        if c == '\n' {
+            return Some(at + 1);
+        }
+        used += wide;
+        if used > width {
+            return Some(space.unwrap_or(at).max(1));
+        }
+        if c == ' ' {
+            space = Some(at + 1);
+        }
+    }
+    None
 }
 
 /// A number with its thousands set apart.

@@ -263,7 +263,7 @@ fn resumed() {
 /// The segment is removed underneath; the writer notices after a while.
 fn gap(root: &Path) {
     in_a_turn("ses_gap", || {
-        let dir = spanledger::reader::session_dir(root, "ses_gap");
+        let dir = spanledger::read::session_dir(root, "ses_gap");
         for entry in std::fs::read_dir(&dir).unwrap() {
             std::fs::remove_file(entry.unwrap().path()).unwrap();
         }

@@ -11,7 +11,7 @@ use spanledger::{Guard, Handle, Outcome, SpanExt, Sync, events, spans};
 use tracing::Span;
 
 use crate::many::{Many, burst};
-use crate::system::{fill_files, limit};
+use crate::system::{fill_files, limit, limit_files};
 
 struct Agent {
     guard: Option<Guard>,
@@ -26,7 +26,7 @@ pub fn run(socket: &str, root: &str, settings: &[&str]) {
     for setting in settings {
         let (name, value) = setting.split_once('=').unwrap();
         match name {
-            "fsize" => limit(libc::RLIMIT_FSIZE, value.parse().unwrap()),
+            "segment" => builder = builder.segment_size(value.parse().unwrap()),
             "nofile" => limit(libc::RLIMIT_NOFILE, value.parse().unwrap()),
             "sync" if value == "always" => builder = builder.sync(Sync::Always),
             "sync" => {
@@ -175,14 +175,14 @@ impl Agent {
                 };
             }
             ["drop-guard"] => self.guard = None,
-            ["fsize", bytes] => limit(libc::RLIMIT_FSIZE, bytes.parse().unwrap()),
+            ["fsize", bytes] => limit_files(bytes.parse().unwrap()),
             ["fill-files"] => self.taken = fill_files(),
             ["free-files"] => self.taken.clear(),
             ["open-files"] => {
                 let open = std::fs::read_dir("/proc/self/fd").unwrap();
                 return open.count().to_string();
             }
-            // SAFETY: nobody in this process owns the descriptor.
+            // SAFETY: no other code in this process owns the descriptor.
             ["close-stderr"] => unsafe {
                 assert_eq!(libc::close(2), 0);
             },

@@ -16,6 +16,13 @@ pub fn limit(resource: libc::__rlimit_resource_t, value: u64) {
     }
 }
 
+/// Limits the size of files: a write beyond it is an error.
+pub fn limit_files(bytes: u64) {
+    // SAFETY: ignores a signal, which has no handler here.
+    unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
+    limit(libc::RLIMIT_FSIZE, bytes);
+}
+
 /// Takes every descriptor that is left.
 pub fn fill_files() -> Vec<File> {
     limit(libc::RLIMIT_NOFILE, 64);

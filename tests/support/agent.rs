@@ -1,5 +1,4 @@
-//! The test agent's process, seen from the test.
-#![allow(dead_code)]
+//! Runs and controls the test agent in a process of its own.
 
 use std::cell::RefCell;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -62,7 +61,7 @@ impl Agent {
         Self::with(root, &[])
     }
 
-    /// Settings: `sync=always`, `sync=MS`, `nofile=N`, `fsize=N`, `service=NAME`, and with a mirror
+    /// Settings: `sync=always`, `sync=MS`, `nofile=N`, `segment=N`, `service=NAME`, and with a mirror
     /// `otlp=URL`, `metrics=URL`.
     pub fn with(root: &Path, settings: &[&str]) -> Self {
         Self::with_stderr(root, settings, Stdio::piped())
@@ -111,7 +110,7 @@ impl Agent {
     }
 
     /// Sends orders that are answered with `ok`.
-    pub fn tell(&mut self, orders: &[&str]) {
+    pub fn send(&mut self, orders: &[&str]) {
         for order in orders {
             assert_eq!(self.ask(order), "ok", "{order}");
         }
@@ -165,7 +164,7 @@ impl Agent {
         }
     }
 
-    /// Ends it by its own will.
+    /// Makes it exit normally.
     pub fn exit(mut self, how: &str) {
         self.order(how);
         // The end of its stream is the end of the process, or soon before it.
@@ -192,7 +191,7 @@ fn non_blocking(pipe: ChildStderr) -> ChildStderr {
     pipe
 }
 
-/// Waits until the agent calls, or has died before it could.
+/// Waits until the agent connects, or has died before that.
 fn accept(listener: &UnixListener, mut child: Option<&mut Child>) -> BufReader<UnixStream> {
     let mut ready = libc::pollfd {
         fd: listener.as_raw_fd(),

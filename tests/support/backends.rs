@@ -10,12 +10,6 @@
 //!
 //! One of each is shared by the tests of a binary: traces have ids of their own. Whatever was started
 //! here is killed when it is dropped, and when this process ends, however it ends.
-#![allow(dead_code)]
-
-#[path = "held.rs"]
-mod held;
-#[path = "skipped.rs"]
-mod skipped;
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -30,8 +24,8 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 use tempfile::TempDir;
 
-pub use held::Held;
-use skipped::skipped;
+pub use super::held::Held;
+use super::skipped::skipped;
 
 /// How the README starts them, from the top of the repository.
 pub const COMMANDS: [&str; 3] = [
@@ -40,18 +34,18 @@ pub const COMMANDS: [&str; 3] = [
     "otelcol-contrib --config otel-collector.yaml",
 ];
 
-/// Far longer than anything here takes: who waits this long waits for what never comes.
+/// Far longer than anything here takes: after this time, it never comes.
 pub const LONG: Duration = Duration::from_secs(120);
-/// Between two looks at a program that is asked over HTTP, and tells nobody when it has something new.
+/// Between two requests to a program that has to be polled over HTTP.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// Waits until there is an answer. `what` is said where none comes.
+/// Waits until there is an answer. The panic names `what` if none comes.
 #[track_caller]
 pub fn until<T>(what: &str, look: impl FnMut() -> Option<T>) -> T {
     found(look).unwrap_or_else(|| panic!("waited in vain for {what}"))
 }
 
-/// What comes of looking again and again; nothing, if that takes too long.
+/// Polls until there is an answer; `None` if that takes too long.
 fn found<T>(mut look: impl FnMut() -> Option<T>) -> Option<T> {
     let deadline = Instant::now() + LONG;
     loop {
@@ -84,7 +78,7 @@ fn find(command: &str, variable: &str) -> Option<Vec<String>> {
     Some([found].into_iter().chain(words).collect())
 }
 
-/// Ports that nobody listens at. They are below those that outgoing connections get by themselves:
+/// Free ports. They are below the range of outgoing connections:
 /// a server that is killed and started again finds its own still free.
 fn free_ports<const N: usize>() -> [u16; N] {
     let mut held = Vec::new();
@@ -114,7 +108,7 @@ const WATCHED: &str =
 
 impl Program {
     /// Starts it and waits until it is ready. `give` makes of free ports what it is started with;
-    /// it is asked again where somebody else took one of them first.
+    /// it is called again if another process took one of them first.
     fn start<const N: usize>(
         name: &'static str,
         command: Vec<String>,
@@ -153,7 +147,7 @@ impl Program {
         }
     }
 
-    /// What it said, from its end.
+    /// The end of its log.
     fn log(&self) -> String {
         let log = std::fs::read(self.dir.path().join("log")).unwrap_or_default();
         let from = log.len().saturating_sub(8 * 1024);
@@ -210,7 +204,7 @@ pub fn get(url: &str) -> Option<Vec<u8>> {
     }
 }
 
-/// One request without a body; nothing where nobody answers.
+/// One request without a body; `None` if there is no answer.
 pub fn request(method: &str, url: &str) -> Option<(u16, Vec<u8>)> {
     let (host, path) = url
         .strip_prefix("http://")
@@ -411,7 +405,7 @@ impl Collector {
         Self::in_front_of(&of(&jaeger.grpc), &of(&tempo.http))
     }
 
-    /// With nobody behind it, for what stays in it.
+    /// Without backends behind it, for metrics that it serves itself.
     pub fn alone() -> Option<Self> {
         let [jaeger, tempo] = free_ports().map(local);
         Self::in_front_of(&jaeger, &tempo)

@@ -1,5 +1,4 @@
-//! The command, run as a user runs it.
-#![allow(dead_code)]
+//! Runs the command as a user does.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
@@ -10,6 +9,9 @@ use std::sync::mpsc::{Receiver, sync_channel};
 use std::time::Duration;
 
 use serde_json::Value;
+use tracing_subscriber::layer::SubscriberExt;
+
+use super::child;
 
 pub fn spanledger(root: &Path) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_spanledger"));
@@ -68,11 +70,11 @@ pub fn run(root: &Path, args: &[&str]) -> Done {
     spanledger(root).args(args).output().unwrap().into()
 }
 
-/// Runs a command to its end whose stderr is a terminal. What it said there.
-pub fn said_to_terminal(command: &mut Command) -> String {
+/// Runs a command whose stderr is a terminal to its end, and returns what it printed there.
+pub fn stderr_on_terminal(command: &mut Command) -> String {
     let (mut ours, mut theirs) = (0, 0);
     let none = std::ptr::null_mut();
-    // SAFETY: fills in two descriptors, which nobody else has.
+    // SAFETY: fills in two new descriptors, which are owned here only.
     let (ours, theirs) = unsafe {
         let opened = libc::openpty(&mut ours, &mut theirs, none, none.cast(), none.cast());
         assert_eq!(opened, 0);
@@ -85,15 +87,15 @@ pub fn said_to_terminal(command: &mut Command) -> String {
         .unwrap();
     // It has the only other end: the terminal closes with it.
     command.stderr(Stdio::null());
-    let mut said = Vec::new();
-    let ended = { ours }.read_to_end(&mut said);
-    // Linux says so in its own way.
-    assert!(ended.is_ok_and(|n| n > 0) || !said.is_empty());
+    let mut printed = Vec::new();
+    let ended = { ours }.read_to_end(&mut printed);
+    // Linux reports the end as an error.
+    assert!(ended.is_ok_and(|n| n > 0) || !printed.is_empty());
     child.wait().unwrap();
-    String::from_utf8(said).unwrap()
+    String::from_utf8(printed).unwrap()
 }
 
-/// Sends all that is owed to an endpoint that is there, or will be soon.
+/// Sends all pending spans to an endpoint that is or will soon be available.
 #[track_caller]
 pub fn mirror(root: &Path, endpoint: &str, protocol: &str) {
     let done = spanledger(root)
@@ -111,13 +113,13 @@ pub fn mirror(root: &Path, endpoint: &str, protocol: &str) {
     assert_eq!(done.code, 0, "{done:?}");
 }
 
-/// A command that goes on, read line by line. Killed when dropped.
+/// A command that keeps running, read line by line. Killed when dropped.
 pub struct Running {
     pub child: Child,
     lines: Option<Receiver<String>>,
 }
 
-/// Far longer than anything here takes: who waits this long waits for what never comes.
+/// Far longer than anything here takes: after this time, it never comes.
 const LONG: Duration = Duration::from_secs(60);
 
 impl Running {
@@ -128,7 +130,7 @@ impl Running {
             .spawn()
             .unwrap();
         let out = BufReader::new(child.stdout.take().unwrap());
-        // No room for more than the line that is asked for: whoever hangs up really does.
+        // Without a buffer, so that the reader stops as soon as the receiver is dropped.
         let (sender, lines) = sync_channel(0);
         std::thread::spawn(move || {
             for line in out.lines() {
@@ -168,25 +170,33 @@ impl Drop for Running {
     }
 }
 
-/// A program of its own that records and is killed: this test's own binary, started again. The
-/// test named `name` has to call [`is_victim`] first and return if it says no.
+/// A process that records and is killed: the calling test, started again. The test has to call
+/// [`in_victim`] first.
 pub struct Victim(Child);
 
 const VICTIM: &str = "SPANLEDGER_TEST_VICTIM";
 
+/// In a victim, records `agent`, which has to end with [`wait_to_be_killed`]. Elsewhere does nothing.
+pub fn in_victim(agent: impl FnOnce()) {
+    if let Some(root) = victim_root() {
+        let (layer, _guard) = spanledger::builder().root(root).build().unwrap();
+        tracing::subscriber::with_default(tracing_subscriber::registry().with(layer), agent);
+    }
+}
+
 /// Where to record, if this process is a victim.
-pub fn is_victim() -> Option<std::path::PathBuf> {
+pub fn victim_root() -> Option<std::path::PathBuf> {
     std::env::var_os(VICTIM).map(Into::into)
 }
 
 /// Called by a victim that has recorded enough.
-pub fn say_ready() {
+pub fn report_ready() {
     println!("\nready to be killed");
 }
 
 /// Called by a victim that has recorded enough: waits to be killed.
 pub fn wait_to_be_killed() -> ! {
-    say_ready();
+    report_ready();
     loop {
         std::thread::park();
     }
@@ -194,14 +204,13 @@ pub fn wait_to_be_killed() -> ! {
 
 impl Victim {
     /// Starts it and waits until it has recorded enough.
-    pub fn start(name: &str, root: &Path) -> Self {
-        Self::with(name, root, &[])
+    pub fn start(root: &Path) -> Self {
+        Self::with(root, &[])
     }
 
     /// The same, with more in its environment.
-    pub fn with(name: &str, root: &Path, environment: &[(&str, &str)]) -> Self {
-        let mut child = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "--nocapture", name])
+    pub fn with(root: &Path, environment: &[(&str, &str)]) -> Self {
+        let mut child = child::calling_test()
             .env(VICTIM, root)
             .envs(environment.iter().copied())
             .stdout(Stdio::piped())

@@ -1,11 +1,10 @@
-//! What a backend gives out, read by code that shares none with ours.
-#![allow(dead_code)]
+//! Spans as a backend returns them, parsed without any code of ours.
 
 use std::collections::HashMap;
 
 use serde_json::Value;
 
-/// A span as a backend gave it out. Ids are in hexadecimal, times in nanoseconds.
+/// A span as a backend returned it. Ids are in hexadecimal, times in nanoseconds.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Held {
     pub trace_id: String,

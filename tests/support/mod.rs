@@ -1,12 +1,31 @@
-//! What the tests share: a ledger in a directory of its own, and its trace read back.
+//! Shared by all tests: a ledger in a directory of its own, and its trace read back.
 #![allow(dead_code)]
 
-use std::collections::BTreeMap;
+pub mod agent;
+#[cfg(feature = "mirror")]
+pub mod backends;
+pub mod child;
+#[cfg(feature = "cli")]
+pub mod cli;
+#[cfg(feature = "mirror")]
+mod held;
+#[cfg(feature = "metrics")]
+pub mod metrics;
+pub mod mount;
+#[cfg(feature = "mirror")]
+pub mod otlp_server;
+pub mod rig;
+pub mod rig_spans;
+pub mod secrets;
+pub mod skipped;
+pub mod written;
+
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
-use spanledger::ledger::Line;
-use spanledger::reader::{self, Item};
+use spanledger::trace::Line;
+use spanledger::trace::{Damage, ReadItem, SegmentReader};
 use spanledger::{Builder, Guard, Handle};
 use tempfile::TempDir;
 use tracing::Dispatch;
@@ -50,7 +69,7 @@ impl Recording {
         Trace::read(self.dir.path())
     }
 
-    /// Lets the process's part go, as its end would, and keeps the directory.
+    /// Ends the recording as the end of its process would, and keeps the directory.
     pub fn end(self) -> TempDir {
         drop(self.dispatch);
         drop(self.guard);
@@ -64,8 +83,8 @@ pub struct Trace {
     pub root: PathBuf,
     /// The lines of each session, by its id, segment after segment.
     pub sessions: BTreeMap<String, Vec<Line>>,
-    /// What was found that is no line.
-    pub damage: Vec<Item>,
+    /// Everything that was read and is not a line.
+    pub damage: Vec<Damage>,
 }
 
 impl Trace {
@@ -83,9 +102,11 @@ impl Trace {
             files.sort();
             for file in files {
                 let mut seq = 0;
-                for item in reader::Segment::open(&file).unwrap() {
-                    match item.unwrap() {
-                        Item::Line(line) => {
+                let mut reader = SegmentReader::open(&file).unwrap();
+                while let Some(item) = reader.next().unwrap() {
+                    match item {
+                        ReadItem::Line(line) => {
+                            let line = line.to_line().unwrap();
                             seq += 1;
                             assert_eq!(line.seq, seq, "a hole in {}", file.display());
                             sessions
@@ -93,9 +114,11 @@ impl Trace {
                                 .or_default()
                                 .push(line);
                         }
-                        other => damage.push(other),
+                        ReadItem::Damaged(found) => damage.push(found),
+                        other => panic!("{other:?}"),
                     }
                 }
+                damage.extend(reader.torn_tail().unwrap());
             }
         }
         Self {
@@ -192,7 +215,7 @@ impl LineExt for Line {
 }
 
 impl Recording {
-    /// Goes on in a directory that another one left, as the next process would.
+    /// Continues in a directory that another one left, as the next process would.
     pub fn again(dir: TempDir) -> Self {
         let builder = spanledger::builder().root(dir.path());
         let (layer, guard) = builder.build().unwrap();
@@ -203,12 +226,36 @@ impl Recording {
             dispatch,
         }
     }
+
+    /// A copy of the sessions, as this process would leave them if it died now. There is no lock under
+    /// `writers`, so their writer counts as dead.
+    pub fn copy_as_crashed(&self) -> TempDir {
+        let copy = tempfile::tempdir().unwrap();
+        copy_dir(
+            &self.dir.path().join("sessions"),
+            &copy.path().join("sessions"),
+        );
+        copy
+    }
+}
+
+fn copy_dir(from: &Path, to: &Path) {
+    std::fs::create_dir_all(to).unwrap();
+    for entry in std::fs::read_dir(from).unwrap() {
+        let path = entry.unwrap().path();
+        let target = to.join(path.file_name().unwrap());
+        if path.is_dir() {
+            copy_dir(&path, &target);
+        } else {
+            std::fs::copy(&path, &target).unwrap();
+        }
+    }
 }
 
 impl Trace {
-    /// What was said, without what differs from run to run: kind, turn and payload of every
-    /// line but the segments' first ones.
-    pub fn said(&self) -> Vec<(String, Option<u32>, Value)> {
+    /// Kind, turn and payload of every line, without what differs from run to run, and without the
+    /// first lines of segments.
+    pub fn without_run_details(&self) -> Vec<(String, Option<u32>, Value)> {
         let lines = self.lines().filter(|line| line.kind != "segment");
         lines
             .map(|line| {
@@ -224,4 +271,34 @@ impl Trace {
             })
             .collect()
     }
+}
+
+impl Trace {
+    /// The known secrets that occur in a file under the root, each with its surroundings. A secret that
+    /// contains another one is not searched for: it occurs only where the other does.
+    pub fn leaked_secrets(&self) -> Vec<String> {
+        let bytes = self.bytes();
+        let all = secrets::secrets();
+        let cores: BTreeSet<&str> = all
+            .iter()
+            .map(|(_, secret)| secrets::core(secret))
+            .collect();
+        let holds_another = |core: &str| cores.iter().any(|c| *c != core && core.contains(c));
+        let leaked = cores
+            .iter()
+            .filter(|core| !holds_another(core))
+            .filter_map(|core| {
+                let at = memchr::memmem::find(&bytes, core.as_bytes())?;
+                let around = &bytes[at.saturating_sub(200)..bytes.len().min(at + 200)];
+                Some(format!("{core}: {}", String::from_utf8_lossy(around)))
+            });
+        leaked.collect()
+    }
+}
+
+/// How many files under a directory this process has open.
+pub fn open_files(under: &Path) -> usize {
+    let files = std::fs::read_dir("/proc/self/fd").unwrap();
+    let paths = files.filter_map(|file| std::fs::read_link(file.ok()?.path()).ok());
+    paths.filter(|path| path.starts_with(under)).count()
 }

@@ -1,6 +1,6 @@
-//! Small file systems for tests, in a mount namespace of the test's own thread: nobody else sees
+//! Small file systems in a mount namespace of the test's own thread: invisible to others, and
+//! removed with the thread. Needs root.
 //! them, and they end with it. Only root may do so.
-#![allow(dead_code)]
 
 use std::ffi::CString;
 use std::io;
@@ -14,7 +14,7 @@ pub struct Tmpfs {
 }
 
 impl Tmpfs {
-    /// Mounts one of so many bytes on `path`. `None`, and loudly, where that is not allowed.
+    /// Mounts one of so many bytes on `path`. Prints why and returns `None` if that is not permitted.
     pub fn mount(path: &Path, bytes: u64) -> Option<Self> {
         let mounted = Self {
             path: path.to_owned(),
@@ -56,13 +56,13 @@ impl Tmpfs {
     }
 }
 
-/// A directory as one sees it who may only read it, elsewhere than it is.
+/// A read-only view of a directory at another path.
 pub struct ReadOnly {
     view: tempfile::TempDir,
 }
 
 impl ReadOnly {
-    /// Mounts one. `None`, and loudly, where that is not allowed.
+    /// Mounts one. Prints why and returns `None` if that is not permitted.
     pub fn of(path: &Path) -> Option<Self> {
         let view = tempfile::tempdir().unwrap();
         let mount = || {

@@ -1,15 +1,10 @@
-//! The program under `examples/rig`: an agent built on the real rig, run as it is.
-#![allow(dead_code)]
-
-#[allow(clippy::duplicate_mod)]
-#[path = "skipped.rs"]
-mod skipped;
+//! Runs the program under `examples/rig`, an agent built on the real rig.
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-use skipped::skipped;
+use super::skipped::skipped;
 
 /// What was recorded of a run, and where.
 pub struct Rig {
@@ -43,11 +38,11 @@ fn command(program: &Path, root: &Path, args: &str) -> Command {
     command
 }
 
-/// What more the program's environment says.
+/// Additional environment variables of the program.
 pub type Env<'a> = &'a [(&'a str, &'a str)];
 
 impl Rig {
-    /// Runs it to its end. Nothing where it isn't built, which is said loudly.
+    /// Runs it to its end. Prints why and returns `None` if it isn't built.
     pub fn run(args: &str) -> Option<Self> {
         Self::run_with(args, &[])
     }

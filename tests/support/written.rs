@@ -1,5 +1,4 @@
 //! Traces written by hand, line by line.
-#![allow(dead_code)]
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -23,7 +22,7 @@ pub fn span(id: &str, kind: &str, span: u64, parent: u64, payload: Value) -> Val
     line
 }
 
-/// Writes a segment of these lines, numbered, and says where its session is.
+/// Writes a segment of these lines, numbered, and returns its session's directory.
 pub fn write(root: &Path, name: &str, seg: u32, lines: &[Value]) -> PathBuf {
     let dir = root.join("sessions").join(name);
     fs::create_dir_all(&dir).unwrap();

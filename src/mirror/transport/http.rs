@@ -1,106 +1,65 @@
 //! OTLP over HTTP/1.1, as protobuf or JSON.
 
-use std::io::{self, Write};
-
 use bytes::Bytes;
-use flate2::write::GzEncoder;
-use http::header::{ACCEPT, CONTENT_ENCODING, CONTENT_TYPE, USER_AGENT};
-use http::{HeaderValue, Method, Request};
-use http_body_util::Full;
-use hyper_rustls::HttpsConnector;
-use hyper_util::client::legacy::Client;
-use hyper_util::client::legacy::connect::HttpConnector;
-use hyper_util::rt::{TokioExecutor, TokioTimer};
+use http::header::{ACCEPT, CONTENT_ENCODING, CONTENT_TYPE};
+use http::{HeaderValue, Method, request};
 
-use super::{Answer, chain, connector, read};
+use super::client::Client;
+use super::errors::http_hint;
+use super::{Answer, MAX_ANSWER, compress, failed};
 use crate::error::Error;
-use crate::mirror::config::{Compression, Protocol, Resolved};
-
-/// What opentelemetry's own exporters use for gzip, and zstd's default.
-const GZIP_LEVEL: u32 = 6;
-const ZSTD_LEVEL: i32 = 3;
+use crate::mirror::config::{Compression, Protocol};
+use crate::mirror::resolve::Resolved;
 
 #[derive(Debug)]
 pub(super) struct Http {
-    client: Client<HttpsConnector<HttpConnector>, Full<Bytes>>,
-    /// Everything but the body.
-    head: http::request::Parts,
+    client: Client,
+    head: request::Parts,
     compression: Compression,
+    /// The endpoint as error messages name it.
+    shown: String,
 }
 
 impl Http {
     pub(super) fn new(to: &Resolved) -> Result<Self, Error> {
-        let client = Client::builder(TokioExecutor::new())
-            .pool_timer(TokioTimer::new())
-            .build(connector(to, b"http/1.1")?);
-        let json = to.protocol == Protocol::HttpJson;
-        let (mut head, ()) = Request::new(()).into_parts();
-        head.method = Method::POST;
-        head.uri = to.uri.clone();
-        head.headers = to.headers.clone();
-        let content_type = HeaderValue::from_static(match json {
-            true => "application/json",
-            false => "application/x-protobuf",
+        let client = Client::http1(to)?;
+        let mut head = client.request(Method::POST, "").map_err(super::unusable)?;
+        let content_type = HeaderValue::from_static(match to.protocol {
+            Protocol::HttpJson => "application/json",
+            _ => "application/x-protobuf",
         });
-        let own = [
-            (CONTENT_TYPE, content_type.clone()),
-            (ACCEPT, content_type),
-            (USER_AGENT, HeaderValue::from_static(super::USER_AGENT)),
-        ];
-        head.headers.extend(own);
-        let encoding = match to.compression {
-            Compression::None => None,
-            Compression::Gzip => Some("gzip"),
-            Compression::Zstd => Some("zstd"),
-        };
-        if let Some(encoding) = encoding {
-            let encoding = HeaderValue::from_static(encoding);
-            head.headers.insert(CONTENT_ENCODING, encoding);
+        head.headers.insert(CONTENT_TYPE, content_type.clone());
+        head.headers.insert(ACCEPT, content_type);
+        if let Some(name) = to.compression.name() {
+            let name = HeaderValue::from_static(name);
+            head.headers.insert(CONTENT_ENCODING, name);
         }
         Ok(Self {
             client,
             head,
             compression: to.compression,
+            shown: to.shown(),
         })
     }
 
     pub(super) async fn send(&self, message: Bytes) -> Answer {
-        let body = match self.compress(message) {
-            Ok(body) => Full::new(body),
-            Err(error) => {
-                return Answer::Failed {
-                    why: format!("the request can't be compressed: {error}"),
-                };
-            }
+        let body = match compress(self.compression, message) {
+            Ok(body) => body,
+            Err(error) => return failed(format!("the request can't be compressed: {error}")),
         };
-        let sent = Request::from_parts(self.head.clone(), body);
-        let (head, body) = match self.client.request(sent).await {
-            Ok(response) => response.into_parts(),
-            Err(error) => return Answer::Failed { why: chain(&error) },
+        let sent = self.client.send(self.head.clone(), body, MAX_ANSWER).await;
+        let received = match sent {
+            Ok(received) => received,
+            Err(why) => return failed(http_hint(why, &self.shown)),
         };
-        let body = read(body).await;
-        match body.broken {
-            // Half an OK may have been about to say what was refused.
-            Some(why) if head.status.is_success() => Answer::Failed { why },
-            // Half an error says enough.
+        match received.broken {
+            // The missing half of an OK may name rejected spans; half an error is enough.
+            Some(why) if received.status.is_success() => failed(why),
             _ => Answer::Http {
-                status: head.status,
-                headers: head.headers,
-                body: body.bytes,
+                status: received.status,
+                headers: received.headers,
+                body: received.body,
             },
         }
-    }
-
-    fn compress(&self, plain: Bytes) -> io::Result<Bytes> {
-        Ok(match self.compression {
-            Compression::None => plain,
-            Compression::Gzip => {
-                let level = flate2::Compression::new(GZIP_LEVEL);
-                let mut encoder = GzEncoder::new(Vec::new(), level);
-                encoder.write_all(&plain)?;
-                encoder.finish()?.into()
-            }
-            Compression::Zstd => zstd::bulk::compress(&plain, ZSTD_LEVEL)?.into(),
-        })
     }
 }

@@ -1,4 +1,4 @@
-//! Who is trusted, and as whom we come.
+//! Certificates: which servers are trusted, and the client certificate.
 
 use std::sync::Arc;
 
@@ -11,11 +11,12 @@ use rustls::{ClientConfig, ConfigBuilder, RootCertStore, WantsVerifier};
 
 use crate::error::Error;
 use crate::mirror::config::Pem;
+use crate::mirror::environment::invalid;
 
-/// A file or text, and the setting that named it.
-type Given = (&'static str, Pem);
+/// PEM text and the setting that it came from.
+type Setting = (&'static str, Pem);
 
-/// Certificates that were read and can be used.
+/// Certificates that were read and are usable.
 #[derive(Clone)]
 pub(in crate::mirror) struct Tls {
     authorities: Vec<CertificateDer<'static>>,
@@ -23,51 +24,41 @@ pub(in crate::mirror) struct Tls {
 }
 
 impl Tls {
-    /// Reads them all, so that what is wrong with them is known before anything is sent.
+    /// Reads all of them, so that errors show before anything is sent.
     pub(in crate::mirror) fn read(
-        ca: Option<Given>,
-        client: Option<(Given, Given)>,
+        ca: Option<Setting>,
+        client: Option<(Setting, Setting)>,
     ) -> Result<Self, Error> {
-        let authorities = match ca {
-            Some((setting, pem)) => {
-                let authorities = certificates(setting, &pem)?;
-                let mut roots = RootCertStore::empty();
-                for authority in &authorities {
-                    let added = roots.add(authority.clone());
-                    added.map_err(|error| refused(setting, error))?;
-                }
-                authorities
+        let mut authorities = Vec::new();
+        if let Some((setting, pem)) = ca {
+            authorities = certificates(setting, &pem)?;
+            for authority in &authorities {
+                let added = RootCertStore::empty().add(authority.clone());
+                added.map_err(|error| invalid(setting, error))?;
             }
-            None => Vec::new(),
-        };
-        let client = match client {
-            Some(((setting, pem), (setting_of_key, key))) => {
-                let chain = certificates(setting, &pem)?;
-                let key = PrivateKeyDer::from_pem_slice(&bytes(setting_of_key, &key)?)
-                    .map_err(|error| refused(setting_of_key, error))?;
-                let client = CertifiedKey::from_der(chain, key, &ring::default_provider())
-                    .map_err(|error| refused(setting_of_key, error))?;
-                Some(Arc::new(client))
-            }
-            None => None,
-        };
+        }
+        let client = client.map(|((setting, pem), (key_setting, key))| {
+            let chain = certificates(setting, &pem)?;
+            let key = PrivateKeyDer::from_pem_slice(&read(key_setting, &key)?)
+                .map_err(|error| invalid(key_setting, error))?;
+            CertifiedKey::from_der(chain, key, &ring::default_provider())
+                .map_err(|error| invalid(key_setting, error))
+        });
         Ok(Self {
             authorities,
-            client,
+            client: client.transpose()?.map(Arc::new),
         })
     }
 
-    /// What a connection needs: the machine's roots and our own beside them.
+    /// The configuration of a connection. The system's root certificates are trusted too.
     pub(super) fn client(&self, alpn: &[u8]) -> Result<Arc<ClientConfig>, Error> {
         let mut roots = RootCertStore::empty();
-        // A root that can't be parsed is the machine's business; others may still do.
+        // System certificates that can't be parsed are skipped.
         roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
         roots.add_parsable_certificates(self.authorities.iter().cloned());
         if roots.is_empty() {
-            return Err(Error::Otlp {
-                setting: "Otlp::ca_certificate",
-                why: "this machine has no root certificates, and none was given".to_owned(),
-            });
+            let why = "this system has no root certificates, and none was given";
+            return Err(invalid("Otlp::ca_certificate", why));
         }
         let builder = builder().with_root_certificates(roots);
         let mut config = match &self.client {
@@ -82,7 +73,7 @@ impl Tls {
     }
 }
 
-/// For an endpoint without TLS: trusts nobody.
+/// For endpoints without TLS: trusts nothing.
 pub(super) fn unused() -> Arc<ClientConfig> {
     let mut config = builder()
         .with_root_certificates(RootCertStore::empty())
@@ -91,35 +82,28 @@ pub(super) fn unused() -> Arc<ClientConfig> {
     Arc::new(config)
 }
 
-/// Names its provider, since the process's default may be another's choice or nobody's.
+/// Names its provider, because the process may have another default or none.
 fn builder() -> ConfigBuilder<ClientConfig, WantsVerifier> {
     let provider: Arc<CryptoProvider> = Arc::new(ring::default_provider());
     ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
-        .expect("ring has them")
+        .expect("ring supports the default versions")
 }
 
 fn certificates(setting: &'static str, pem: &Pem) -> Result<Vec<CertificateDer<'static>>, Error> {
-    let certificates: Vec<_> = CertificateDer::pem_slice_iter(&bytes(setting, pem)?)
+    let certificates: Vec<_> = CertificateDer::pem_slice_iter(&read(setting, pem)?)
         .collect::<Result<_, _>>()
-        .map_err(|error| refused(setting, error))?;
+        .map_err(|error| invalid(setting, error))?;
     if certificates.is_empty() {
-        return Err(refused(setting, "it holds no certificate"));
+        return Err(invalid(setting, "no certificate found"));
     }
     Ok(certificates)
 }
 
-fn bytes(setting: &'static str, pem: &Pem) -> Result<Vec<u8>, Error> {
+fn read(setting: &'static str, pem: &Pem) -> Result<Vec<u8>, Error> {
     match pem {
         Pem::Bytes(bytes) => Ok(bytes.clone()),
         Pem::File(path) => std::fs::read(path)
-            .map_err(|error| refused(setting, format!("{}: {error}", path.display()))),
-    }
-}
-
-fn refused(setting: &'static str, why: impl ToString) -> Error {
-    Error::Otlp {
-        setting,
-        why: why.to_string(),
+            .map_err(|error| invalid(setting, format!("{}: {error}", path.display()))),
     }
 }

@@ -1,4 +1,4 @@
-//! What was sent and what is held, span by span.
+//! Compares the spans that were sent with those that a backend has stored.
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
@@ -6,19 +6,23 @@ use std::sync::Arc;
 use serde_json::{Value as Json, json};
 
 use super::finding::{Finding, What};
-use super::held::Held;
-use super::otlp::{AnyValue, Event, KeyValue, Link, Span, Value};
+use super::stored::{KINDS, STATUS_CODES, StoredSpan};
 use crate::mirror::content::without_content;
 use crate::mirror::origin::Origin;
+use crate::mirror::otlp::any_value::Value;
+use crate::mirror::otlp::span::{Event, Link};
+use crate::mirror::otlp::{KeyValue, Span};
+use crate::mirror::otlp_json::plain_json;
+use crate::trace::hex;
 
-/// What Jaeger thinks of a span (that it ends after its parent, say) it shows as an attribute of it.
-const JAEGERS_REMARK: &str = "@jaeger@";
+/// The prefix of attributes in which Jaeger comments on a span, such as that it ends after its parent.
+const JAEGER_COMMENT: &str = "@jaeger@";
 
-/// A span that the backend should have: what the mirror sends of a close line.
+/// A span that the backend should have: what the mirror sends for a close line.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Expected {
-    /// Who recorded it.
+    /// Its resource and scope.
     pub origin: Arc<Origin>,
     /// The span.
     pub span: Span,
@@ -40,110 +44,109 @@ impl Expected {
     }
 }
 
-/// Compares what the trace says of a session with what a backend holds of one trace.
+/// Compares the spans of a session in one trace with what a backend has of that trace.
 ///
-/// `cut_at` is where the backend is known to cut texts. Spans of others in the same trace (subagents
-/// are sessions of their own) are passed by. Neither the order of attributes, events and links counts,
-/// nor the flags, which backends don't keep.
+/// `cut_at` is the length at which the backend truncates texts. Spans of other sessions in the same trace
+/// (subagents) are ignored, and so are the order of attributes, events and links, and the flags, which
+/// backends don't store.
 pub fn compare(
     session_id: &str,
     expected: &[Expected],
-    held: &[Held],
+    stored: &[StoredSpan],
     cut_at: Option<usize>,
 ) -> Vec<Finding> {
-    let mut by_id: BTreeMap<&[u8], Vec<&Held>> = BTreeMap::new();
-    for held in held {
-        by_id.entry(&held.span.span_id).or_default().push(held);
+    let mut by_id: BTreeMap<&[u8], Vec<&StoredSpan>> = BTreeMap::new();
+    for stored in stored {
+        by_id.entry(&stored.span.span_id).or_default().push(stored);
     }
-    let mut found = Vec::new();
-    let mut told = HashSet::new();
+    let mut findings = Vec::new();
+    let mut reported_origins = HashSet::new();
     for expected in expected {
-        let mut say = |what| {
-            found.push(finding(
-                &expected.span,
-                Some(expected.address.clone()),
-                what,
-            ))
-        };
-        match by_id.remove(expected.span.span_id.as_slice()).as_deref() {
-            None | Some([]) => say(What::Missing {
-                why: expected.unsent.clone(),
-            }),
-            Some(copies) => {
-                if copies.len() > 1 {
-                    say(What::Copies {
-                        copies: copies.len(),
-                    });
-                }
-                let mut wrong: Vec<What> = Vec::new();
-                for held in copies {
-                    let mut pair = Pair::new(cut_at);
-                    pair.span(&expected.span, &held.span);
-                    // One resource has many spans: what is wrong with it is said once.
-                    let mut origin = Pair::new(cut_at);
-                    origin.origin(&expected.origin, held);
-                    let of_origin = origin.found.into_iter();
-                    let new = of_origin.filter(|what| told.insert(format!("{what:?}")));
-                    wrong.extend(pair.found.into_iter().chain(new));
-                }
-                // What is wrong with two copies is wrong with the span.
-                let mut said: Vec<&What> = Vec::new();
-                for what in &wrong {
-                    if !said.contains(&what) {
-                        said.push(what);
-                        say(what.clone());
-                    }
-                }
-            }
+        let copies = by_id.remove(expected.span.span_id.as_slice());
+        let found = compare_span(
+            expected,
+            &copies.unwrap_or_default(),
+            cut_at,
+            &mut reported_origins,
+        );
+        let address = Some(expected.address.as_str());
+        findings.extend(
+            found
+                .into_iter()
+                .map(|what| finding(&expected.span, address, what)),
+        );
+    }
+    for stored in by_id.into_values().flatten() {
+        let address = address_of(&stored.span);
+        let session = address.and_then(|address| Some(address.rsplit_once('/')?.0));
+        if session == Some(session_id) {
+            findings.push(finding(&stored.span, address, What::Extra));
         }
     }
-    for held in by_id.into_values().flatten() {
-        let address = address_of(&held.span);
-        if address
-            .and_then(|address| address.rsplit_once('/'))
-            .map(|(of, _)| of)
-            == Some(session_id)
-        {
-            found.push(finding(&held.span, address.map(str::to_owned), What::Extra));
+    findings
+}
+
+/// The findings about one span and its copies, each once.
+fn compare_span(
+    expected: &Expected,
+    copies: &[&StoredSpan],
+    cut_at: Option<usize>,
+    reported_origins: &mut HashSet<String>,
+) -> Vec<What> {
+    if copies.is_empty() {
+        let why = expected.unsent.clone();
+        return vec![What::Missing { why }];
+    }
+    let mut found = Vec::new();
+    if copies.len() > 1 {
+        found.push(What::Copies {
+            copies: copies.len(),
+        });
+    }
+    for stored in copies {
+        let mut span = Comparison::new(cut_at);
+        span.span(&expected.span, &stored.span);
+        let mut origin = Comparison::new(cut_at);
+        origin.origin(&expected.origin, stored);
+        // Many spans have the same resource: its differences are reported once.
+        let new = |what: &What| reported_origins.insert(format!("{what:?}"));
+        let of_origin = origin.found.into_iter().filter(new);
+        for what in span.found.into_iter().chain(of_origin) {
+            if !found.contains(&what) {
+                found.push(what);
+            }
         }
     }
     found
 }
 
-fn finding(span: &Span, address: Option<String>, what: What) -> Finding {
+fn finding(span: &Span, address: Option<&str>, what: What) -> Finding {
     Finding {
         trace_id: hex(&span.trace_id),
         span_id: hex(&span.span_id),
         name: span.name.clone(),
-        address,
+        address: address.map(str::to_owned),
         what,
     }
 }
 
-/// Where a span says that its line is.
+/// The address of the close line in a span's attributes.
 fn address_of(span: &Span) -> Option<&str> {
-    let attribute = span
-        .attributes
-        .iter()
-        .find(|a| a.key == "agent.trace.address")?;
+    let mut attributes = span.attributes.iter();
+    let attribute = attributes.find(|a| a.key == "agent.trace.address")?;
     match attribute.value.as_ref()?.value.as_ref()? {
         Value::StringValue(address) => Some(address),
         _ => None,
     }
 }
 
-pub(super) fn hex(id: &[u8]) -> String {
-    id.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
-/// A span that was sent beside the one that is held.
-struct Pair {
-    /// Texts longer than this many bytes are cut by the backend.
+/// The differences between a span that was sent and one that is stored.
+struct Comparison {
     cut_at: Option<usize>,
     found: Vec<What>,
 }
 
-impl Pair {
+impl Comparison {
     const fn new(cut_at: Option<usize>) -> Self {
         Self {
             cut_at,
@@ -151,173 +154,163 @@ impl Pair {
         }
     }
 
-    fn span(&mut self, sent: &Span, held: &Span) {
-        let removed = held
-            .attributes
-            .iter()
-            .any(|a| a.key == "agent.content_removed");
-        let less;
-        let sent = match removed {
+    fn span(&mut self, sent: &Span, stored: &Span) {
+        let mut attributes = stored.attributes.iter();
+        let reduced;
+        let sent = match attributes.any(|a| a.key == "agent.content_removed") {
             true => {
                 self.found.push(What::ContentRemoved);
-                less = without_content(sent.clone());
-                &less
+                reduced = without_content(sent.clone());
+                &reduced
             }
             false => sent,
         };
-        self.same("trace_id", &hex(&sent.trace_id), &hex(&held.trace_id));
-        let parents = (hex(&sent.parent_span_id), hex(&held.parent_span_id));
-        self.same("parent_span_id", &parents.0, &parents.1);
-        self.same("name", &sent.name, &held.name);
-        self.same("kind", &kind(sent.kind), &kind(held.kind));
+        self.same("trace_id", hex(&sent.trace_id), hex(&stored.trace_id));
         self.same(
-            "start",
-            &sent.start_time_unix_nano,
-            &held.start_time_unix_nano,
+            "parent_span_id",
+            hex(&sent.parent_span_id),
+            hex(&stored.parent_span_id),
         );
-        self.end(sent, held);
-        self.same("trace_state", &sent.trace_state, &held.trace_state);
-        let (was, is) = (sent.status.clone(), held.status.clone());
-        let (was, is) = (was.unwrap_or_default(), is.unwrap_or_default());
-        self.same("status.code", &code(was.code), &code(is.code));
-        self.same("status.message", &was.message, &is.message);
-        self.attributes("attributes", &sent.attributes, &held.attributes);
-        self.dropped(
-            "attributes",
-            sent.dropped_attributes_count,
-            held.dropped_attributes_count,
-        );
-        self.events(&sent.events, &held.events);
-        self.dropped(
-            "events",
-            sent.dropped_events_count,
-            held.dropped_events_count,
-        );
-        self.links(&sent.links, &held.links);
-        self.dropped("links", sent.dropped_links_count, held.dropped_links_count);
+        self.same("name", &sent.name, &stored.name);
+        let kind = |number| name_of(number, &KINDS);
+        self.same("kind", kind(sent.kind), kind(stored.kind));
+        self.times(sent, stored);
+        self.same("trace_state", &sent.trace_state, &stored.trace_state);
+        let status = |span: &Span| span.status.clone().unwrap_or_default();
+        let (was, is) = (status(sent), status(stored));
+        let code = |number| name_of(number, &STATUS_CODES);
+        self.same("status.code", code(was.code), code(is.code));
+        self.same("status.message", was.message, is.message);
+        self.attributes("attributes", &sent.attributes, &stored.attributes);
+        self.events(&sent.events, &stored.events);
+        self.links(&sent.links, &stored.links);
+        for (name, sent, stored) in [
+            (
+                "dropped_attributes_count",
+                sent.dropped_attributes_count,
+                stored.dropped_attributes_count,
+            ),
+            (
+                "dropped_events_count",
+                sent.dropped_events_count,
+                stored.dropped_events_count,
+            ),
+            (
+                "dropped_links_count",
+                sent.dropped_links_count,
+                stored.dropped_links_count,
+            ),
+        ] {
+            self.same(name, sent, stored);
+        }
     }
 
-    fn end(&mut self, sent: &Span, held: &Span) {
+    fn times(&mut self, sent: &Span, stored: &Span) {
         let (start, end) = (sent.start_time_unix_nano, sent.end_time_unix_nano);
-        if end <= start && held.end_time_unix_nano == start + 1 {
+        self.same("start", start, stored.start_time_unix_nano);
+        if end <= start && stored.end_time_unix_nano == start + 1 {
             self.found.push(What::Stretched);
         } else {
-            self.same("end", &end, &held.end_time_unix_nano);
+            self.same("end", end, stored.end_time_unix_nano);
         }
     }
 
-    fn origin(&mut self, sent: &Origin, held: &Held) {
-        self.attributes(
-            "resource",
-            &sent.resource().attributes,
-            &held.resource.attributes,
-        );
-        self.same("scope.name", &sent.scope().name, &held.scope.name);
-        self.same("scope.version", &sent.scope().version, &held.scope.version);
+    fn origin(&mut self, sent: &Origin, stored: &StoredSpan) {
+        let resource = &sent.resource().attributes;
+        self.attributes("resource", resource, &stored.resource.attributes);
+        let (was, is) = (sent.scope(), &stored.scope);
+        self.same("scope.name", &was.name, &is.name);
+        self.same("scope.version", &was.version, &is.version);
     }
 
-    fn events(&mut self, sent: &[Event], held: &[Event]) {
-        let sorted = |events: &[Event]| {
-            let mut events = events.to_vec();
-            events.sort_by(|a, b| (a.time_unix_nano, &a.name).cmp(&(b.time_unix_nano, &b.name)));
-            events
-        };
-        if !self.same("events", &sent.len(), &held.len()) {
+    fn events(&mut self, sent: &[Event], stored: &[Event]) {
+        if !self.same("events", sent.len(), stored.len()) {
             return;
         }
-        for (at, (sent, held)) in sorted(sent).iter().zip(&sorted(held)).enumerate() {
+        let key = |event: &Event| (event.time_unix_nano, event.name.clone());
+        for (at, (sent, stored)) in pairs(sent, stored, key).enumerate() {
             let field = |name: &str| format!("events.{at}.{name}");
-            self.same(&field("time"), &sent.time_unix_nano, &held.time_unix_nano);
-            self.same(&field("name"), &sent.name, &held.name);
-            self.attributes(&field("attributes"), &sent.attributes, &held.attributes);
+            self.same(&field("time"), sent.time_unix_nano, stored.time_unix_nano);
+            self.same(&field("name"), &sent.name, &stored.name);
+            self.attributes(&field("attributes"), &sent.attributes, &stored.attributes);
         }
     }
 
-    fn links(&mut self, sent: &[Link], held: &[Link]) {
-        let sorted = |links: &[Link]| {
-            let mut links = links.to_vec();
-            links.sort_by(|a, b| (&a.trace_id, &a.span_id).cmp(&(&b.trace_id, &b.span_id)));
-            links
-        };
-        if !self.same("links", &sent.len(), &held.len()) {
+    fn links(&mut self, sent: &[Link], stored: &[Link]) {
+        if !self.same("links", sent.len(), stored.len()) {
             return;
         }
-        for (at, (sent, held)) in sorted(sent).iter().zip(&sorted(held)).enumerate() {
+        let key = |link: &Link| (link.trace_id.clone(), link.span_id.clone());
+        for (at, (sent, stored)) in pairs(sent, stored, key).enumerate() {
             let field = |name: &str| format!("links.{at}.{name}");
             self.same(
                 &field("trace_id"),
-                &hex(&sent.trace_id),
-                &hex(&held.trace_id),
+                hex(&sent.trace_id),
+                hex(&stored.trace_id),
             );
-            self.same(&field("span_id"), &hex(&sent.span_id), &hex(&held.span_id));
-            self.same(&field("trace_state"), &sent.trace_state, &held.trace_state);
-            self.attributes(&field("attributes"), &sent.attributes, &held.attributes);
+            self.same(&field("span_id"), hex(&sent.span_id), hex(&stored.span_id));
+            self.same(
+                &field("trace_state"),
+                &sent.trace_state,
+                &stored.trace_state,
+            );
+            self.attributes(&field("attributes"), &sent.attributes, &stored.attributes);
         }
     }
 
-    fn attributes(&mut self, place: &str, sent: &[KeyValue], held: &[KeyValue]) {
-        let find = |list: &'_ [KeyValue], key: &str| list.iter().position(|a| a.key == key);
+    fn attributes(&mut self, place: &str, sent: &[KeyValue], stored: &[KeyValue]) {
+        fn find<'a>(list: &'a [KeyValue], key: &str) -> Option<&'a KeyValue> {
+            list.iter().find(|attribute| attribute.key == key)
+        }
+        fn value(attribute: &KeyValue) -> Option<&Value> {
+            attribute.value.as_ref()?.value.as_ref()
+        }
+        let json = |attribute: &KeyValue| plain_json(attribute.value.as_ref());
         for attribute in sent {
             let field = format!("{place}.{}", attribute.key);
-            let Some(at) = find(held, &attribute.key) else {
-                let sent = Some(plain(attribute.value.as_ref()));
-                self.differs(field, sent, None);
-                continue;
-            };
-            let value =
-                |attribute: &KeyValue| attribute.value.as_ref().and_then(|v| v.value.clone());
-            match (value(attribute), value(&held[at])) {
-                (was, is) if was == is => {}
+            let stored = find(stored, &attribute.key);
+            match (value(attribute), stored.and_then(value)) {
+                (was, is) if stored.is_some() && was == is => {}
                 (Some(Value::StringValue(was)), Some(Value::StringValue(is))) => {
-                    self.text(&field, &was, &is);
+                    self.text(&field, was, is);
                 }
-                _ => {
-                    let sent = Some(plain(attribute.value.as_ref()));
-                    self.differs(field, sent, Some(plain(held[at].value.as_ref())));
-                }
+                _ => self.differs(field, Some(json(attribute)), stored.map(json)),
             }
         }
-        for attribute in held {
-            let remark = attribute.key.starts_with(JAEGERS_REMARK);
-            if !remark && find(sent, &attribute.key).is_none() {
+        for attribute in stored {
+            let is_comment = attribute.key.starts_with(JAEGER_COMMENT);
+            if !is_comment && find(sent, &attribute.key).is_none() {
                 let field = format!("{place}.{}", attribute.key);
-                self.differs(field, None, Some(plain(attribute.value.as_ref())));
+                self.differs(field, None, Some(json(attribute)));
             }
         }
     }
 
-    fn dropped(&mut self, what: &str, sent: u32, held: u32) {
-        self.same(&format!("dropped_{what}_count"), &sent, &held);
-    }
-
-    fn same<T: PartialEq + serde::Serialize>(&mut self, field: &str, sent: &T, held: &T) -> bool {
-        let same = sent == held;
+    fn same<T: PartialEq + serde::Serialize>(&mut self, field: &str, sent: T, stored: T) -> bool {
+        let same = sent == stored;
         if !same {
-            self.differs(field.to_owned(), Some(json!(sent)), Some(json!(held)));
+            self.differs(field.to_owned(), Some(json!(sent)), Some(json!(stored)));
         }
         same
     }
 
-    /// A text may have been cut where the backend is known to cut.
-    fn text(&mut self, field: &str, sent: &str, held: &str) {
-        if sent == held {
-            return;
-        }
-        // Cut in the middle of a character, the rest of that reads as one that nobody wrote.
-        let whole = held.trim_end_matches(char::REPLACEMENT_CHARACTER);
+    /// Compares two texts, of which the stored one may be truncated.
+    fn text(&mut self, field: &str, sent: &str, stored: &str) {
+        // A character that was cut in two is read as replacement characters.
+        let whole = stored.trim_end_matches(char::REPLACEMENT_CHARACTER);
         let cut = self.cut_at.filter(|&at| {
             sent.len() > at
                 && sent.starts_with(whole)
                 && sent.floor_char_boundary(at) == whole.len()
         });
         match cut {
-            Some(left) => self.found.push(What::Cut {
+            Some(left) if sent != stored => self.found.push(What::Cut {
                 field: field.to_owned(),
                 left,
                 of: sent.len(),
             }),
-            None => {
-                self.same(field, &sent, &held);
+            _ => {
+                self.same(field, sent, stored);
             }
         }
     }
@@ -327,34 +320,21 @@ impl Pair {
     }
 }
 
-fn kind(number: i32) -> String {
-    let names = [
-        "unspecified",
-        "internal",
-        "server",
-        "client",
-        "producer",
-        "consumer",
-    ];
-    let name = usize::try_from(number).ok().and_then(|at| names.get(at));
-    name.map_or_else(|| number.to_string(), |name| (*name).to_owned())
+/// Both lists in the order of a key.
+fn pairs<'a, T, K: Ord>(
+    sent: &'a [T],
+    stored: &'a [T],
+    key: fn(&T) -> K,
+) -> impl Iterator<Item = (&'a T, &'a T)> {
+    let sorted = |list: &'a [T]| {
+        let mut list: Vec<&T> = list.iter().collect();
+        list.sort_by_key(|item| key(item));
+        list
+    };
+    sorted(sent).into_iter().zip(sorted(stored))
 }
 
-fn code(number: i32) -> String {
-    let names = ["unset", "ok", "error"];
+fn name_of(number: i32, names: &[&str]) -> String {
     let name = usize::try_from(number).ok().and_then(|at| names.get(at));
-    name.map_or_else(|| number.to_string(), |name| (*name).to_owned())
-}
-
-/// A value for people and programs that read findings.
-fn plain(value: Option<&AnyValue>) -> Json {
-    match value.and_then(|any| any.value.as_ref()) {
-        None => Json::Null,
-        Some(Value::StringValue(text)) => json!(text),
-        Some(Value::BoolValue(yes)) => json!(yes),
-        Some(Value::IntValue(n)) => json!(n),
-        Some(Value::DoubleValue(n)) => json!(n),
-        Some(Value::ArrayValue(list)) => list.values.iter().map(|v| plain(Some(v))).collect(),
-        Some(other) => json!(format!("{other:?}")),
-    }
+    name.map_or_else(|| number.to_string(), |name| name.to_ascii_lowercase())
 }

@@ -1,4 +1,4 @@
-//! What a backend should hold of a session, by the session's own lines.
+//! The spans that a backend should have, read from a session's lines.
 
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -6,46 +6,45 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use super::compare::Expected;
-use crate::event::SpanKind;
-use crate::ledger::{parse_time, segments};
 use crate::mirror::map;
-use crate::mirror::origin::Origin;
+use crate::mirror::origin::{OriginCache, opened_seg};
 use crate::mirror::state::State;
-use crate::reader::{Damage, Found, RawLine, SegmentReader};
+use crate::trace::{Damage, RawLine, ReadItem, SegmentReader, parse_time, segment_name, segments};
 
-/// Where the close lines of a session are, trace by trace. The lines themselves are read again when
-/// their trace's turn comes, so that one trace is held at a time.
+/// Where the close lines of a session are, per trace. The lines themselves are read when their trace is
+/// compared, so that one trace is in memory at a time.
 pub(super) struct Index {
     pub session_id: String,
-    /// The close lines of each trace, in the order of readers.
-    pub traces: BTreeMap<String, Vec<Place>>,
-    /// Spans without an end: nothing is sent of them.
+    /// The close lines of each trace, in the order of time.
+    pub traces: BTreeMap<String, Vec<LineRef>>,
+    /// The number of spans that are still open.
     pub open: u64,
     pub damages: Vec<Damage>,
-    segments: Vec<(u32, PathBuf)>,
-    origins: HashMap<u32, Option<Arc<Origin>>>,
+    session: PathBuf,
+    origins: OriginCache,
     unsent: HashMap<u32, Unsent>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Place {
-    /// When it was written, and never before what stands above it.
+pub(super) struct LineRef {
+    /// When it was written, and not before the lines above it.
     ts: u64,
     seg: u32,
     offset: u64,
     len: usize,
 }
 
-/// What of a segment no server has.
+/// The part of a segment that was not sent.
 struct Unsent {
-    /// From this byte on nothing was sent.
+    /// Nothing was sent from this offset on.
     from: u64,
-    /// The lines whose spans a server refused, with its reason.
+    /// The server's reasons for spans that it refused, by line.
     refused: HashMap<u64, String>,
 }
+
+type SpanId = (String, String);
 
 impl Index {
     pub fn read(session: &Path, state: &State) -> io::Result<Self> {
@@ -54,100 +53,100 @@ impl Index {
             traces: BTreeMap::new(),
             open: 0,
             damages: Vec::new(),
-            segments: segments(session)?,
-            origins: HashMap::new(),
+            session: session.to_owned(),
+            origins: OriginCache::default(),
             unsent: HashMap::new(),
         };
-        // The first close of a span wins, everywhere.
-        let mut closed: HashMap<(String, String), Place> = HashMap::new();
+        let mut closed: HashMap<SpanId, LineRef> = HashMap::new();
         let mut opened = HashSet::new();
-        for (seg, path) in index.segments.clone() {
-            let mut reader = SegmentReader::open(path)?;
-            let mut ts = 0;
-            while let Some(found) = reader.next()? {
-                let line = match found {
-                    Found::Line(line) => line,
-                    Found::Damaged(damage) => {
-                        index.damages.push(damage);
-                        continue;
-                    }
-                };
-                if index.session_id.is_empty() {
-                    index.session_id = line.session_id.to_string();
-                }
-                ts = ts.max(parse_time(line.ts).unwrap_or(0));
-                let (Some(trace), Some(span)) = (line.trace_id, line.span_id) else {
-                    continue;
-                };
-                let id = (trace.to_owned(), span.to_owned());
-                if SpanKind::is_close_kind(&line.kind) {
-                    let len = line.as_bytes().len();
-                    let offset = reader.line_offset();
-                    let place = Place {
-                        ts,
-                        seg,
-                        offset,
-                        len,
-                    };
-                    let first = closed.entry(id).or_insert(place);
-                    *first = place.min(*first);
-                } else if SpanKind::from_open_kind(&line.kind).is_some() {
-                    opened.insert(id);
-                }
-            }
+        for (seg, path) in segments(session)? {
+            index.read_segment(seg, &path, &mut opened, &mut closed)?;
             index.unsent.insert(seg, Unsent::read(session, state, seg)?);
         }
         index.open = opened.iter().filter(|id| !closed.contains_key(*id)).count() as u64;
-        for ((trace, _), place) in closed {
-            index.traces.entry(trace).or_default().push(place);
+        for ((trace, _), line) in closed {
+            index.traces.entry(trace).or_default().push(line);
         }
-        index.traces.values_mut().for_each(|places| places.sort());
+        index.traces.values_mut().for_each(|lines| lines.sort());
         Ok(index)
     }
 
-    /// The spans of these lines, and how many of them are not sent at all: not sampled, or of a
-    /// mapping that isn't known here.
-    pub fn expected(&mut self, places: &[Place]) -> io::Result<(Vec<Expected>, u64)> {
-        let mut expected = Vec::with_capacity(places.len());
-        let mut left_out = 0;
-        let mut files: HashMap<u32, File> = HashMap::new();
-        let mut bytes = Vec::new();
-        for place in places {
-            let file = match files.entry(place.seg) {
-                Entry::Occupied(entry) => entry.into_mut(),
-                Entry::Vacant(entry) => {
-                    let found = self.segments.iter().find(|(seg, _)| *seg == place.seg);
-                    let (_, path) = found.ok_or(io::ErrorKind::NotFound)?;
-                    entry.insert(File::open(path)?)
+    fn read_segment(
+        &mut self,
+        seg: u32,
+        path: &Path,
+        opened: &mut HashSet<SpanId>,
+        closed: &mut HashMap<SpanId, LineRef>,
+    ) -> io::Result<()> {
+        let mut reader = SegmentReader::open(path)?;
+        let mut ts = 0;
+        while let Some(found) = reader.next()? {
+            let line = match found {
+                ReadItem::Line(line) => line,
+                ReadItem::Damaged(damage) => {
+                    self.damages.push(damage);
+                    continue;
                 }
             };
-            bytes.resize(place.len, 0);
-            file.read_exact_at(&mut bytes, place.offset)?;
+            if self.session_id.is_empty() {
+                self.session_id = line.session_id.to_string();
+            }
+            ts = ts.max(parse_time(line.ts).unwrap_or(0));
+            let (Some(trace), Some(span)) = (line.trace_id, line.span_id) else {
+                continue;
+            };
+            let id = (trace.to_owned(), span.to_owned());
+            if line.kind().is_close() {
+                let line = LineRef {
+                    ts,
+                    seg,
+                    len: line.as_bytes().len(),
+                    offset: reader.line_offset(),
+                };
+                // The first close line of a span counts.
+                let first = closed.entry(id).or_insert(line);
+                *first = line.min(*first);
+            } else if line.kind().opens().is_some() {
+                opened.insert(id);
+            }
+        }
+        Ok(())
+    }
+
+    /// The spans of these lines, and how many lines make none: not sampled, or of an unknown mapping.
+    pub fn expected(&mut self, lines: &[LineRef]) -> io::Result<(Vec<Expected>, u64)> {
+        let mut expected = Vec::with_capacity(lines.len());
+        let mut left_out = 0;
+        let mut files: HashMap<u32, (File, PathBuf)> = HashMap::new();
+        let mut bytes = Vec::new();
+        for at in lines {
+            let (file, path) = match files.entry(at.seg) {
+                Entry::Occupied(open) => open.into_mut(),
+                Entry::Vacant(entry) => {
+                    let path = self.session.join(segment_name(at.seg));
+                    entry.insert((File::open(&path)?, path))
+                }
+            };
+            bytes.resize(at.len, 0);
+            file.read_exact_at(&mut bytes, at.offset)?;
             let Ok(line) = RawLine::parse(&bytes) else {
                 continue;
             };
-            let opened = line.payload().get("opened_seg").and_then(|seg| seg.u64());
-            let opened = opened.and_then(|seg| u32::try_from(seg).ok());
-            let opened = opened.unwrap_or(place.seg);
-            let origin = match self.origins.entry(opened) {
-                Entry::Occupied(entry) => entry.into_mut(),
-                Entry::Vacant(entry) => {
-                    let found = self.segments.iter().find(|(seg, _)| *seg == opened);
-                    let read = found.map_or(Ok(None), |(_, path)| Origin::of_segment(path));
-                    entry.insert(read?.map(Arc::new))
-                }
-            };
-            let span = origin
-                .as_ref()
-                .and_then(|origin| Some((Arc::clone(origin), map::span(origin, &line)?)));
+            let origin = self.origins.get(path, opened_seg(&line))?;
+            let span = origin.and_then(|origin| {
+                let span = map::span(&origin, &line)?;
+                Some((origin, span))
+            });
             let Some((origin, span)) = span else {
-                left_out += u64::from(!map::closes_made_up(&line));
+                left_out += u64::from(!map::is_synthetic_turn(&line));
                 continue;
             };
+            let endpoint = origin.policy().endpoint.as_deref();
+            let unsent = self.unsent.get(&at.seg);
+            let unsent = unsent.and_then(|unsent| unsent.why(at, line.seq, endpoint));
             let address = format!("{}/{}", line.session_id, line.address());
-            let unsent = self.unsent.get(&place.seg);
             expected.push(Expected {
-                unsent: unsent.and_then(|unsent| unsent.why(place, line.seq)),
+                unsent,
                 ..Expected::new(origin, span, address)
             });
         }
@@ -157,23 +156,29 @@ impl Index {
 
 impl Unsent {
     fn read(session: &Path, state: &State, seg: u32) -> io::Result<Self> {
-        let letters = state.letters(session, seg)?.unresolved;
-        // Of a request that was refused in part nobody said which.
-        let refused = letters
+        let letters = state.dead_letters(session, seg)?.unresolved;
+        // Of a request that was rejected in part, the server doesn't say which spans.
+        let single = letters
             .into_iter()
             .filter(|letter| letter.from == letter.to);
-        let refused = refused.map(|letter| (letter.from.seq, letter.reason));
+        let refused = single.map(|letter| (letter.from.seq, letter.reason));
         Ok(Self {
             from: state.cursor(session, seg)?.0.offset,
             refused: refused.collect(),
         })
     }
 
-    fn why(&self, place: &Place, seq: u64) -> Option<String> {
-        if place.offset >= self.from {
-            return Some("it was not sent yet".to_owned());
+    fn why(&self, line: &LineRef, seq: u64, endpoint: Option<&str>) -> Option<String> {
+        if line.offset >= self.from {
+            let recorded = match endpoint {
+                Some(endpoint) => format!("recorded for {endpoint}"),
+                None => "recorded with no endpoint".to_owned(),
+            };
+            return Some(format!(
+                "not exported yet ({recorded}; run `spanledger mirror --once`)"
+            ));
         }
         let reason = self.refused.get(&seq)?;
-        Some(format!("a server refused it: {reason}"))
+        Some(format!("refused by the server: {reason}"))
     }
 }

@@ -1,10 +1,10 @@
-//! What a comparison found.
+//! The findings of a comparison.
 
 use std::fmt;
 
 use serde_json::{Value as Json, json};
 
-/// Something about a span that is not in the backend as it is in the trace.
+/// A difference between a span in the trace and in the backend.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Finding {
@@ -12,41 +12,41 @@ pub struct Finding {
     pub trace_id: String,
     /// The span, in hexadecimal.
     pub span_id: String,
-    /// What it is called there.
+    /// Its name.
     pub name: String,
-    /// Where its close line is, `session/seg:seq`; what the span itself says if the trace has none.
+    /// Where its close line is, `session/seg:seq`; from the span's attributes if the trace has none.
     pub address: Option<String>,
-    /// What was found.
+    /// The difference.
     pub what: What,
 }
 
-/// What can be found.
+/// The kinds of differences.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum What {
-    /// The backend doesn't have it.
+    /// The backend doesn't have the span.
     Missing {
-        /// Why, where that is known: it was not sent yet, or refused.
+        /// Why, if that is known: it was not sent yet, or refused.
         why: Option<String>,
     },
     /// The backend has a span of this session that the trace doesn't have.
     Extra,
-    /// The backend shows it more than once. Whoever gets no answer sends again; Jaeger shows equal
-    /// copies as one span, Tempo only those that came some time apart.
+    /// The backend has the span more than once, because a request without an answer is sent again. Jaeger
+    /// shows equal copies as one span, Tempo only those that came some time apart.
     Copies {
-        /// How often.
+        /// How many.
         copies: usize,
     },
-    /// A part of it is different.
+    /// A part of the span is different.
     Differs {
         /// Which: `parent_span_id`, `start`, `attributes.gen_ai.tool.name`, `events.0.name`, …
         field: String,
-        /// What was sent; nothing where the backend has more.
+        /// What was sent; `None` if the backend has more.
         sent: Option<Json>,
-        /// What the backend has; nothing where it lacks it.
+        /// What the backend has; `None` if it is missing there.
         held: Option<Json>,
     },
-    /// A text that the backend cut, as it is known to do, and didn't say so.
+    /// The backend truncated a text, as it is known to do.
     Cut {
         /// Which.
         field: String,
@@ -55,14 +55,14 @@ pub enum What {
         /// How many there were.
         of: usize,
     },
-    /// It has no length, and the backend gave it one: Jaeger makes such a span a nanosecond long.
+    /// The span has no duration, and Jaeger stored a nanosecond.
     Stretched,
-    /// It was too large for a server and was sent again without its content; it says so itself.
+    /// The span was too large for the server and was sent without its content.
     ContentRemoved,
 }
 
 impl What {
-    /// The word for it.
+    /// A stable name.
     pub const fn as_str(&self) -> &'static str {
         match self {
             Self::Missing { .. } => "missing",
@@ -75,8 +75,8 @@ impl What {
         }
     }
 
-    /// Whether it is known to happen on the way, and tells nothing that isn't so: a cut, a copy, a
-    /// nanosecond, content left out.
+    /// Whether it is a known effect that falsifies nothing: a truncated text, a copy, a nanosecond, or
+    /// content that was left out.
     pub const fn is_known(&self) -> bool {
         matches!(
             self,
@@ -96,24 +96,24 @@ impl fmt::Display for What {
             Self::Missing { why: Some(why) } => write!(f, "missing: {why}"),
             Self::Missing { why: None } => f.write_str("missing"),
             Self::Extra => f.write_str("not in the local trace"),
-            Self::Copies { copies } => write!(f, "there {copies} times"),
+            Self::Copies { copies } => write!(f, "stored {copies} times"),
             Self::Differs { field, sent, held } => {
-                write!(f, "{field}: sent {}, held {}", text(sent), text(held))
+                write!(f, "{field}: sent {}, stored {}", text(sent), text(held))
             }
             Self::Cut { field, left, of } => {
                 write!(
                     f,
-                    "{field}: cut by the backend, {left} of {of} bytes are left"
+                    "{field}: truncated by the backend to {left} of {of} bytes"
                 )
             }
-            Self::Stretched => f.write_str("end: has no length, held as a nanosecond"),
+            Self::Stretched => f.write_str("end: no duration, stored as one nanosecond"),
             Self::ContentRemoved => f.write_str("too large for the server: sent without content"),
         }
     }
 }
 
 impl Finding {
-    /// The finding as the command prints it; names are stable.
+    /// The finding as JSON, as the command prints it. Names are stable.
     pub fn to_json(&self) -> Json {
         let mut object = json!({
             "trace_id": self.trace_id,

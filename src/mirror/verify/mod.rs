@@ -1,21 +1,21 @@
-//! What a backend really holds, beside what the trace says.
+//! Checks what a backend has stored against the trace.
 //!
-//! An OK means accepted, not stored: Tempo cuts attributes and traces and says nothing, a collector can
-//! lose what it acknowledged. [`Verify`] asks a backend for every trace of a session and compares it
-//! with what the mirror sends of that session's lines, by the same map; [`compare`] does that without
-//! any network.
+//! An OK means accepted, not stored: Tempo truncates attributes and traces silently, and a collector can
+//! lose what it acknowledged. [`Verify`] fetches every trace of a session from a backend and compares it
+//! with the spans that the mirror makes of the session's lines; [`compare`] does that without a network.
 
 mod compare;
 mod expected;
 mod finding;
-mod held;
-mod otlp;
+mod stored;
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use http::StatusCode;
+use bytes::Bytes;
+use http::header::ACCEPT;
+use http::{HeaderValue, Method, StatusCode};
 use prost::Message;
 use serde_json::Value as Json;
 use tokio::runtime::Runtime;
@@ -23,23 +23,26 @@ use tokio::runtime::Runtime;
 pub use self::compare::{Expected, compare};
 use self::expected::Index;
 pub use self::finding::{Finding, What};
-pub use self::held::Held;
-use super::config::{Otlp, Protocol, Resolved};
+pub use self::stored::StoredSpan;
+use super::config::{Otlp, Protocol};
+use super::resolve::Resolved;
 use super::state::State;
-use super::transport::Fetch;
+use super::transport::Client;
 use crate::error::Error;
-use crate::reader::Damage;
+use crate::trace::{Damage, hex};
 
-/// Tempo's `max_attribute_bytes`, unless somebody set another.
+/// Tempo's default `max_attribute_bytes`.
 pub const TEMPO_CUTS_AT: usize = 2048;
-/// Tempo's `max_bytes_per_trace`, unless somebody set another.
+/// Tempo's default `max_bytes_per_trace`.
 const TEMPO_TRACE: usize = 5_000_000;
-/// How long a backend has for one answer, by default.
+/// The default time limit of a request.
 const TIMEOUT: Duration = Duration::from_secs(60);
-/// Between two looks at a trace that isn't whole yet.
+/// The longest response that is read. A trace has a few MiB.
+const MAX_BODY: usize = 1024 * 1024 * 1024;
+/// Between two requests for a trace that is incomplete.
 const PAUSE: Duration = Duration::from_millis(200);
 
-/// Who is asked.
+/// The backends that can be queried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Backend {
@@ -58,7 +61,7 @@ impl Backend {
         }
     }
 
-    /// What it answers to whoever asks whether it is there: a path and what stands in the answer.
+    /// A path and a text in its response that show which backend it is.
     const fn sign(self) -> (&'static str, &'static str) {
         match self {
             Self::Jaeger => ("/api/services", "\"data\""),
@@ -74,47 +77,46 @@ impl Backend {
     }
 }
 
-/// What came of comparing a session.
+/// The result of a comparison.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct Report {
-    /// The session.
+    /// The session's id.
     pub session_id: String,
     /// How many traces it has.
     pub traces: u64,
     /// How many spans the backend should have.
     pub spans: u64,
-    /// How many of them are there, and as they should be.
+    /// How many of them the backend has without a difference.
     pub same: u64,
-    /// Close lines that make no span: not sampled, or of a mapping that isn't known here.
+    /// Close lines that make no span: not sampled, or of an unknown mapping.
     pub left_out: u64,
-    /// Spans without an end, of which nothing is sent yet.
+    /// Spans that are still open, which are not sent yet.
     pub open: u64,
-    /// What was found.
+    /// The differences.
     pub findings: Vec<Finding>,
-    /// What the backend said or is known to do, that explains findings.
+    /// Explanations of findings: messages of the backend, or known limits.
     pub notes: Vec<String>,
-    /// What in the trace could not be read.
+    /// Parts of the trace that could not be read.
     pub damages: Vec<Damage>,
 }
 
 impl Report {
-    /// Whether the backend holds what the trace says, but for what is known to happen on the way:
-    /// cuts and copies.
+    /// Whether there are only differences that are [known effects](What::is_known).
     pub fn is_good(&self) -> bool {
         self.findings.iter().all(|found| found.what.is_known())
     }
 
-    /// How many findings are of a kind, by [`What::as_str`].
+    /// The number of findings of a kind, by [`What::as_str`].
     pub fn count(&self, what: &str) -> usize {
         let found = self.findings.iter();
         found.filter(|found| found.what.as_str() == what).count()
     }
 }
 
-/// A backend that can be asked.
+/// A client of a backend.
 ///
-/// It blocks, and has to be used outside of any tokio runtime.
+/// It blocks, and must be used outside of a tokio runtime.
 ///
 /// ```no_run
 /// use spanledger::mirror::{Otlp, verify::{Backend, Verify}};
@@ -128,22 +130,23 @@ pub struct Verify {
     backend: Backend,
     shown: String,
     cut_at: Option<usize>,
-    /// When it was said how long spans that aren't there are waited for, and how long.
-    began: Instant,
-    longest: Duration,
+    /// Since when, and how long, missing spans are waited for.
+    started: Instant,
+    max_wait: Duration,
     state: State,
-    fetch: Fetch,
+    client: Client,
+    timeout: Duration,
     runtime: Runtime,
 }
 
 impl Verify {
-    /// Connects to a backend and makes sure that it is one. The endpoint is where it answers
-    /// queries; headers, certificates and the time it has for an answer (a minute by default) are
-    /// set as for sending. Of the environment only the certificates count: credentials for a
-    /// collector are nobody else's business.
+    /// Connects to a backend and checks that it is one. The endpoint is the address for queries; headers,
+    /// certificates and the timeout (a minute by default) are set as for sending. Only the certificates
+    /// and the proxy are read from the environment, because the other variables may hold the credentials
+    /// of a collector.
     pub fn connect(backend: Backend, at: Otlp) -> Result<Self, Error> {
         let mut to = resolve(at)?;
-        // What OTLP adds to the address of a server is not there.
+        // Queries don't have the path that OTLP appends.
         let base = to.uri.to_string();
         let base = base.strip_suffix("/v1/traces").unwrap_or(&base);
         to.uri = base
@@ -162,70 +165,69 @@ impl Verify {
             .build()
             .map_err(|error| failed(error.to_string()))?;
         let (path, sign) = backend.sign();
-        let fetch = {
+        let client = {
             let _within = runtime.enter();
-            Fetch::new(to)?
+            Client::http1(&to)?
         };
-        let (status, body) = runtime.block_on(fetch.get(path)).map_err(&failed)?;
+        let fetched = runtime.block_on(get(&client, path, to.timeout));
+        let (status, body) = fetched.map_err(&failed)?;
         if !status.is_success() || memchr::memmem::find(&body, sign.as_bytes()).is_none() {
             let name = backend.as_str();
-            let why = format!("it doesn't answer as {name} does: {status} to GET {path}");
+            let why = format!("it doesn't answer as {name} would: {status} to GET {path}");
             return Err(failed(why));
         }
         Ok(Self {
             backend,
             shown,
             cut_at: (backend == Backend::Tempo).then_some(TEMPO_CUTS_AT),
-            began: Instant::now(),
-            longest: Duration::ZERO,
+            started: Instant::now(),
+            max_wait: Duration::ZERO,
             state: State::default(),
-            fetch,
+            client,
+            timeout: to.timeout,
             runtime,
         })
     }
 
-    /// Where texts are known to be cut: Tempo's `max_attribute_bytes`, by default 2048 with Tempo
-    /// and nowhere else.
+    /// The length at which the backend truncates texts: Tempo's `max_attribute_bytes`. By default 2048 for
+    /// Tempo, and no limit for others.
     #[must_use]
     pub fn cut_at(mut self, bytes: usize) -> Self {
         self.cut_at = Some(bytes);
         self
     }
 
-    /// How long from now on spans that aren't there are waited for: a collector passes on what it has
-    /// when it likes. By default not at all.
+    /// How long from now on missing spans are waited for, since a collector forwards spans with a delay. By
+    /// default not at all.
     #[must_use]
-    pub fn wait(mut self, longest: Duration) -> Self {
-        (self.began, self.longest) = (Instant::now(), longest);
+    pub fn wait(mut self, max_wait: Duration) -> Self {
+        (self.started, self.max_wait) = (Instant::now(), max_wait);
         self
     }
 
-    /// Where a mirror keeps how far it got if not beside the trace, see [`Pass::state`]: what is missing
-    /// is said to be not sent, or refused, by that, too.
-    ///
-    /// [`Pass::state`]: crate::mirror::Pass::state
+    /// The state directory of the mirror, see [`CatchUp::state`](crate::mirror::CatchUp::state): it is used
+    /// to explain missing spans.
     #[must_use]
     pub fn state(mut self, dir: impl Into<PathBuf>) -> Self {
         self.state = State::in_dir(dir.into());
         self
     }
 
-    /// Who is asked, without credentials.
+    /// The backend's address without credentials.
     pub fn shown(&self) -> &str {
         &self.shown
     }
 
-    /// Compares a session, by its directory, and tells how many traces of how many are done.
+    /// Compares a session, by its directory, and reports how many traces of how many are done.
     pub fn session(
         &self,
         dir: impl AsRef<Path>,
-        tell: &mut dyn FnMut(u64, u64),
+        progress: &mut dyn FnMut(u64, u64),
     ) -> Result<Report, Error> {
         let failed = |source| Error::Io {
             path: dir.as_ref().to_owned(),
             source,
         };
-        // The root has its sessions in a directory of theirs.
         if let Some(root) = dir.as_ref().ancestors().nth(2) {
             self.state.check(root)?;
         }
@@ -239,19 +241,19 @@ impl Verify {
             ..Report::default()
         };
         for (done, (trace, places)) in traces.iter().enumerate() {
-            tell(done as u64, report.traces);
+            progress(done as u64, report.traces);
             let (expected, left_out) = index.expected(places).map_err(failed)?;
             report.left_out += left_out;
-            let (findings, said) = self.trace(&report.session_id, trace, &expected)?;
-            report.notes.extend(said);
+            let (findings, note) = self.trace(&report.session_id, trace, &expected)?;
+            report.notes.extend(note);
             report.notes.extend(self.too_large(&expected, &findings));
             report.add(&expected, findings);
         }
-        tell(report.traces, report.traces);
+        progress(report.traces, report.traces);
         Ok(report)
     }
 
-    /// One trace, looked at again for as long as spans are missing and there is time.
+    /// Compares one trace, again while spans are missing and there is time.
     fn trace(
         &self,
         session_id: &str,
@@ -259,88 +261,113 @@ impl Verify {
         expected: &[Expected],
     ) -> Result<(Vec<Finding>, Option<String>), Error> {
         loop {
-            let (held, said) = self.held(trace)?;
-            let findings = compare(session_id, expected, &held, self.cut_at);
+            let (stored, note) = self.fetch(trace)?;
+            let findings = compare(session_id, expected, &stored, self.cut_at);
             let missing = findings
                 .iter()
                 .any(|f| matches!(f.what, What::Missing { .. }));
-            if !missing || self.began.elapsed() + PAUSE > self.longest {
-                return Ok((findings, said));
+            if !missing || self.started.elapsed() + PAUSE > self.max_wait {
+                return Ok((findings, note));
             }
             std::thread::sleep(PAUSE);
         }
     }
 
-    /// Why spans are missing, where they made a trace too large for Tempo.
+    /// Explains missing spans of a trace that is too large for Tempo.
     fn too_large(&self, expected: &[Expected], findings: &[Finding]) -> Option<String> {
         let missing = |found: &&Finding| matches!(found.what, What::Missing { .. });
         let first = findings.iter().find(missing)?;
         let bytes: usize = expected.iter().map(|e| e.span.encoded_len()).sum();
         (self.backend == Backend::Tempo && bytes > TEMPO_TRACE).then(|| {
             format!(
-                "trace {} has {bytes} bytes; what makes a trace larger than {TEMPO_TRACE} is \
-                 dropped by Tempo, with an OK, unless its max_bytes_per_trace says otherwise",
+                "trace {} has {bytes} bytes; Tempo silently drops what exceeds its \
+                 max_bytes_per_trace, {TEMPO_TRACE} by default",
                 first.trace_id
             )
         })
     }
 
-    /// The spans that the backend has of a trace, and what it said beside.
-    fn held(&self, trace: &str) -> Result<(Vec<Held>, Option<String>), Error> {
+    /// The spans that the backend has of a trace, and its message about them.
+    fn fetch(&self, trace: &str) -> Result<(Vec<StoredSpan>, Option<String>), Error> {
         let failed = |why: String| Error::Backend {
             url: self.shown.clone(),
             why,
         };
         let path = self.backend.path(trace);
-        let fetched = self.runtime.block_on(self.fetch.get(&path));
+        let get = get(&self.client, &path, self.timeout);
+        let fetched = self.runtime.block_on(get);
         let (status, body) = fetched.map_err(failed)?;
         match status {
             StatusCode::NOT_FOUND => return Ok((Vec::new(), None)),
             status if status.is_success() => {}
             status => {
-                let said: String = String::from_utf8_lossy(&body).chars().take(200).collect();
-                return Err(failed(format!("{status} to GET {path}: {said}")));
+                let text: String = String::from_utf8_lossy(&body).chars().take(200).collect();
+                return Err(failed(format!("{status} to GET {path}: {text}")));
             }
         }
-        let (mut held, mut said) = (Vec::new(), None);
-        // Jaeger may answer in several documents, one behind the other.
+        let (mut stored, mut note) = (Vec::new(), None);
+        // Jaeger may answer with several documents in a row.
         for document in serde_json::Deserializer::from_slice(&body).into_iter::<Json>() {
             let document =
-                document.map_err(|error| failed(format!("no JSON to GET {path}: {error}")))?;
+                document.map_err(|error| failed(format!("invalid JSON to GET {path}: {error}")))?;
             let whole = match self.backend {
                 Backend::Jaeger => &document["result"],
                 Backend::Tempo => &document["trace"],
             };
-            held.extend(Held::from_json(&whole["resourceSpans"]));
+            stored.extend(StoredSpan::from_json(&whole["resourceSpans"]));
             let message = document["message"].as_str().filter(|text| !text.is_empty());
             let name = self.backend.as_str();
-            said = said.or(message.map(|text| format!("{name} says of trace {trace}: {text}")));
+            note = note.or(message.map(|text| format!("{name} about trace {trace}: {text}")));
         }
-        Ok((held, said))
+        Ok((stored, note))
     }
 }
 
 impl Report {
     fn add(&mut self, expected: &[Expected], findings: Vec<Finding>) {
-        let told: HashSet<&str> = findings.iter().map(|f| f.span_id.as_str()).collect();
-        let same = |e: &&Expected| !told.contains(compare::hex(&e.span.span_id).as_str());
+        let different: HashSet<&str> = findings.iter().map(|f| f.span_id.as_str()).collect();
+        let same = |e: &&Expected| !different.contains(hex(&e.span.span_id).as_str());
         self.spans += expected.len() as u64;
         self.same += expected.iter().filter(same).count() as u64;
         self.findings.extend(findings);
     }
 }
 
+/// The response to a GET request for a path below the server's address.
+async fn get(
+    client: &Client,
+    path: &str,
+    timeout: Duration,
+) -> Result<(StatusCode, Bytes), String> {
+    let mut request = client
+        .request(Method::GET, path)
+        .map_err(|error| error.to_string())?;
+    let json = HeaderValue::from_static("application/json");
+    request.headers.insert(ACCEPT, json);
+    let sent = client.send(request, Bytes::new(), MAX_BODY);
+    let received = tokio::time::timeout(timeout, sent).await;
+    let received = received.map_err(|_| format!("no answer within {timeout:?}"))??;
+    match received.broken {
+        Some(why) => Err(why),
+        None if received.body.len() == MAX_BODY => {
+            Err(format!("the response has more than {MAX_BODY} bytes"))
+        }
+        None => Ok((received.status, received.body)),
+    }
+}
+
 fn resolve(at: Otlp) -> Result<Resolved, Error> {
-    let trusted = |name: &str| match name {
+    let allowed = |name: &str| match name {
         "OTEL_EXPORTER_OTLP_CERTIFICATE"
         | "OTEL_EXPORTER_OTLP_CLIENT_CERTIFICATE"
         | "OTEL_EXPORTER_OTLP_CLIENT_KEY" => std::env::var(name).ok(),
+        name if name.to_ascii_uppercase().ends_with("_PROXY") => std::env::var(name).ok(),
         "OTEL_EXPORTER_OTLP_TIMEOUT" => Some(TIMEOUT.as_millis().to_string()),
         _ => None,
     };
     let at = at.protocol(Protocol::HttpProtobuf);
-    Otlp::resolve(Some(at), trusted)?.ok_or_else(|| Error::Otlp {
+    Otlp::resolve(Some(at), allowed)?.ok_or_else(|| Error::Otlp {
         setting: "Otlp::endpoint",
-        why: "nobody said where to ask".to_owned(),
+        why: "the address is missing".to_owned(),
     })
 }

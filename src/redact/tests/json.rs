@@ -13,19 +13,11 @@ fn limits(inline: usize, value: usize) -> Limits {
 
 /// Writes under limits, and gives back the output, the shelf and the tally.
 fn write(input: &str, limits: &Limits, broken: bool) -> (serde_json::Value, Shelf, Tally) {
-    let mut out = Vec::new();
-    let mut shelf = Shelf {
+    let shelf = Shelf {
         broken,
         ..Shelf::default()
     };
-    let mut tally = Tally::default();
-    if redactor()
-        .write_json("field", input, limits, &mut shelf, &mut out, &mut tally)
-        .is_err()
-    {
-        redactor().write_str("field", input, limits, &mut shelf, &mut out, &mut tally);
-    }
-    let output = String::from_utf8(out).expect("output is UTF-8");
+    let (output, shelf, tally) = write_any(limits, shelf, input);
     assert!(!output.contains('\n'));
     (parsed(&output), shelf, tally)
 }
@@ -63,18 +55,13 @@ fn what_is_not_one_json_value_is_refused_and_nothing_written() {
         "-",
         "1e",
     ] {
-        let mut out = b"before".to_vec();
-        let mut tally = Tally::default();
-        let result = redactor().write_json(
-            "k",
-            input,
-            &Limits::default(),
-            &mut Shelf::default(),
-            &mut out,
-            &mut tally,
-        );
+        let write = |output: &mut Output<'_>| {
+            output.line.extend_from_slice(b"before");
+            redactor().write_json("k", input, output)
+        };
+        let (out, result, ..) = written(&Limits::default(), Shelf::default(), write);
         assert_eq!(result, Err(NotJson), "{input}");
-        assert_eq!(out, b"before");
+        assert_eq!(out, "before");
     }
 }
 
@@ -131,6 +118,25 @@ fn the_element_after_a_sensitive_flag_is_masked() {
         clean_json(r#"{"argv":["deploy","--password","letmein","--fast","-v","letmein2"]}"#);
     assert!(!output.contains(r#""letmein""#), "{output}");
     assert!(output.contains(r#""--fast","-v","letmein2""#), "{output}");
+}
+
+#[test]
+fn an_array_that_is_a_command_line_is_searched_as_one() {
+    for input in [
+        r#"["curl","-u","ann:letmein","https://example.com"]"#,
+        r#"{"argv": ["/usr/bin/mysql", "-u", "root", "-pletmein", "app"]}"#,
+        r#"["docker","login","-p","letmein","registry.example.com"]"#,
+        r#"["sshpass","-p","letmein","ssh","host"]"#,
+        r#"["curl","--user","ann:letmein","--token","letmein"]"#,
+    ] {
+        let output = clean_json(input);
+        assert!(!output.contains("letmein"), "{output}");
+        assert_eq!(clean_json(&output), output);
+        let elements = |json: &str| json.matches('"').count();
+        assert_eq!(elements(&output), elements(input), "{output}");
+    }
+    let input = r#"["curl","-s","https://example.com/a:b"]"#;
+    assert_eq!(clean_json(input), input);
 }
 
 #[test]

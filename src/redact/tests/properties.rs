@@ -71,16 +71,7 @@ fn tight() -> Limits {
 }
 
 fn json_under(limits: &Limits, input: &str) -> String {
-    let mut out = Vec::new();
-    let mut tally = Tally::default();
-    let mut shelf = Shelf::default();
-    if redactor()
-        .write_json("field", input, limits, &mut shelf, &mut out, &mut tally)
-        .is_err()
-    {
-        redactor().write_str("field", input, limits, &mut shelf, &mut out, &mut tally);
-    }
-    String::from_utf8(out).expect("output is UTF-8")
+    write_any(limits, Shelf::default(), input).0
 }
 
 fn tries() -> ProptestConfig {

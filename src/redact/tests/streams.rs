@@ -1,7 +1,6 @@
 //! Texts that arrive piece by piece: what they take, what is held back, and what is not let through.
 
-use super::super::counted::LOOKED_AT;
-use super::super::held::{Held, Piece, SeenAs};
+use super::super::stream::{Piece, StreamState};
 use super::*;
 
 /// What became of a text that came in pieces.
@@ -16,8 +15,8 @@ struct Streamed {
 
 /// Streams `text` in pieces of `size` bytes or a little more.
 fn stream(redactor: &Redactor, text: &str, size: usize) -> Streamed {
-    let before = LOOKED_AT.get();
-    let mut held = Held::default();
+    let before = WORK.get();
+    let mut state = StreamState::default();
     let mut shown = String::new();
     let mut written = 0;
     let mut most_held = 0;
@@ -26,28 +25,30 @@ fn stream(redactor: &Redactor, text: &str, size: usize) -> Streamed {
         let last = so_far == text.len();
         so_far = text.ceil_char_boundary(so_far + size);
         let arrived = &text[..so_far];
-        while let Some(Piece { range, seen_as }) = redactor.next_piece(&mut held, arrived, last) {
+        while let Some(piece) = redactor.next_piece(&mut state, arrived, last) {
+            let Piece {
+                range, redacted, ..
+            } = piece;
             assert_eq!(range.start, written, "nothing is left out or told twice");
             assert!(range.end > range.start);
             written = range.end;
-            match seen_as {
-                SeenAs::Text { from } => {
-                    let piece = range.start - from..range.end - from;
-                    shown += &redactor.piece(&arrived[from..], piece, &mut Tally::default());
-                }
-                SeenAs::Secret(rule) => shown += &redactor.mask(&rule, &arrived[range]),
-            }
+            shown += &redacted;
         }
         most_held = most_held.max(so_far - written);
         if last {
             assert_eq!(written, text.len(), "all is told in the end");
             return Streamed {
                 shown,
-                looked_at: LOOKED_AT.get() - before,
+                looked_at: WORK.get() - before,
                 most_held,
             };
         }
     }
+}
+
+/// What is written of a text that came in small pieces.
+pub(super) fn streamed(text: &str) -> String {
+    stream(redactor(), text, 5).shown
 }
 
 const LINE: &str = "MIIEpAIBAAKCAQEA7bq0Zx1yPq8nT2vQm3LkJ9sWcR4dUeF6gH5iK0oB1aNzXtYv";

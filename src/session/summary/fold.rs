@@ -1,20 +1,38 @@
-//! How each line changes what is known of a session.
+//! How each line changes a summary.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use serde_json::Value;
 
 use super::Summary;
-use crate::event::{Marks, SpanKind, Totals, Usage};
-use crate::ledger::parse_time;
-use crate::reader::{Address, RawLine, RawValue};
-use crate::session::node::caused;
-use crate::session::standing::{Mishap, OpenSpan, Writer};
+use crate::session::node::message_with_causes;
+use crate::session::status::{ErrorRef, OpenSpan, Writer};
+use crate::trace::typed::{
+    Branch, Checkpoint, ErrorInfo, Fields, Gap, Hitl, Message, ModelCall, OtherSpan, Permission,
+    Run, SegmentHeader, SessionStatus, SessionTitle, SessionUpdate, Span, ToolCall, Turn,
+};
+use crate::trace::{
+    Address, Kind, Marks, Outcome, RawLine, RawValue, SpanKind, Totals, parse_time,
+};
 
 const SHORT: usize = 200;
 
 fn short(text: &str) -> String {
     text.chars().take(SHORT).collect()
+}
+
+/// Sets what is known, and keeps what was known otherwise.
+fn set(slot: &mut Option<String>, new: Option<Cow<'_, str>>) {
+    if let Some(new) = new {
+        *slot = Some(new.into_owned());
+    }
+}
+
+/// What a tool was called with, truncated.
+fn input(fields: &ToolCall<'_>) -> Option<String> {
+    let value = fields.command().or_else(|| fields.args())?;
+    Some(short(&value.text().unwrap_or_else(|| value.json().into())))
 }
 
 impl Summary {
@@ -27,14 +45,15 @@ impl Summary {
         if self.first == 0 {
             self.first = ts;
         }
-        let kind = line.kind.as_ref();
-        // Whoever closes what the dead left open, however much later, does not make it young.
-        if self.last == 0 || !matches!(kind, "segment" | "checkpoint" | "interrupted") {
+        let kind = line.kind();
+        // Recovery may write much later; that is no activity of the session.
+        let active = !matches!(kind, Kind::Segment | Kind::Checkpoint | Kind::Interrupted);
+        if self.last == 0 || active {
             self.last = self.last.max(ts);
         }
-        if let Some(span) = SpanKind::from_open_kind(kind) {
+        if let Some(span) = kind.opens() {
             self.opened(line, span, ts);
-        } else if SpanKind::is_close_kind(kind) {
+        } else if kind.is_close() {
             self.closed(line);
         } else {
             self.event(line);
@@ -46,13 +65,15 @@ impl Summary {
         }
     }
 
-    fn ran_under(&mut self, parent: Option<String>) {
-        let new =
-            parent.filter(|parent| !self.parents.contains(parent) && *parent != self.session_id);
+    fn ran_under(&mut self, parent: Option<Cow<'_, str>>) {
+        let is_new = |parent: &Cow<'_, str>| {
+            **parent != self.session_id && !self.parents.iter().any(|known| known == parent)
+        };
+        let new = parent.filter(is_new).map(Cow::into_owned);
         self.parents.extend(new);
     }
 
-    /// The segment that what is counted in this one counts from: the writer's first.
+    /// The segment from which the counts of this one count: its writer's first.
     fn first_of(&self, seg: u32) -> u32 {
         let Some(writer) = self.writers.get(&seg) else {
             return seg;
@@ -73,290 +94,298 @@ impl Summary {
         self.marks.entry(first).or_default()
     }
 
-    /// Takes over what a writer tells of its marks up to here.
-    fn told_marks(&mut self, seg: u32, totals: &Value) {
-        let Some(told) = Marks::from_totals(totals) else {
-            return;
-        };
-        self.untold = false;
-        let marks = self.marks_of(seg);
-        // A gap that was written just before it was told may not be counted yet.
-        marks.masked = marks.masked.max(told.masked);
-        marks.cut = marks.cut.max(told.cut);
-        marks.gaps = marks.gaps.max(told.gaps);
-        marks.missing = marks.missing.max(told.missing);
-    }
-
-    fn field(line: &RawLine<'_>, name: &str) -> Option<String> {
-        let value = line.payload().get(name)?;
-        value.text().map(std::borrow::Cow::into_owned)
+    /// Takes over what a writer counted up to here, whether those lines were read or not.
+    fn set_totals(&mut self, seg: u32, marks_seg: u32, totals: &Value) -> bool {
+        if let Some(counted) = Marks::from_totals(totals) {
+            self.uncounted = false;
+            let marks = self.marks_of(marks_seg);
+            // A gap that was written just before may not be counted yet.
+            marks.masked = marks.masked.max(counted.masked);
+            marks.cut = marks.cut.max(counted.cut);
+            marks.gaps = marks.gaps.max(counted.gaps);
+            marks.missing = marks.missing.max(counted.missing);
+        }
+        let totals = Totals::from_json(totals);
+        let known = totals.is_some();
+        if let Some(totals) = totals {
+            *self.totals_of(seg) = totals;
+        }
+        known
     }
 
     fn opened(&mut self, line: &RawLine<'_>, kind: SpanKind, ts: u64) {
-        let fields: Vec<(&str, RawValue<'_>)> = line.payload().members().collect();
-        let get = |name: &str| {
-            fields
-                .iter()
-                .find(|(key, _)| *key == name)
-                .map(|(_, value)| value)
-        };
-        let text = |name: &str| Some(get(name)?.text()?.into_owned());
-        let name = match kind {
-            SpanKind::Run => text("agent"),
-            SpanKind::Turn => line.turn.map(|turn| turn.to_string()),
-            SpanKind::Model => text("model_id"),
-            SpanKind::Tool | SpanKind::Permission => text("tool_id"),
-            SpanKind::Compaction => None,
-            SpanKind::Other => text("name"),
-        };
-        let late = get("late").is_some();
-        match kind {
+        let payload = line.payload();
+        let (name, input, start) = match kind {
             SpanKind::Run => {
-                self.runs += u64::from(!late);
+                let run: Run<'_> = payload.into();
+                self.runs += u64::from(run.late().is_none());
                 self.run_seg = Some(line.seg);
-                self.ended = None;
-                self.agent = self.agent.take().or_else(|| text("agent"));
-                for (slot, name) in [
-                    (&mut self.provider_id, "provider_id"),
-                    (&mut self.model_id, "model_id"),
-                    (&mut self.variant, "variant"),
-                    (&mut self.title, "title"),
-                    (&mut self.workspace_root, "workspace_root"),
-                    (&mut self.parent_session_id, "parent_session_id"),
-                ] {
-                    *slot = text(name).or_else(|| slot.take());
-                }
-                self.ran_under(text("parent_session_id"));
-                let number = |name: &str| get(name)?.f64();
-                self.temperature = number("temperature").or(self.temperature);
-                let branched = get("branched_from").and_then(|from| from.get("session_id"));
-                if let Some(from) = branched.and_then(|id| id.text()) {
-                    self.branched_from = Some(from.into_owned());
-                }
+                self.run_opened(&run);
+                (run.agent(), None, run.start())
             }
-            SpanKind::Turn if !late => {
+            SpanKind::Turn => {
+                let turn: Turn<'_> = payload.into();
                 let totals = self.totals_of(line.seg);
-                totals.turns = totals.turns.saturating_add(1);
+                let new = u64::from(turn.late().is_none());
+                totals.turns = totals.turns.saturating_add(new);
+                let index = line.turn.map(|index| index.to_string().into());
+                (index, None, turn.start())
             }
-            SpanKind::Model if self.model_id.is_none() => {
-                self.model_id.clone_from(&name);
-                self.provider_id = text("provider_id").or_else(|| self.provider_id.take());
+            SpanKind::Model => {
+                let call: ModelCall<'_> = payload.into();
+                self.model_named(&call);
+                (call.model_id(), None, call.start())
             }
-            _ => {}
+            SpanKind::Tool => {
+                let call: ToolCall<'_> = payload.into();
+                (call.tool_id(), input(&call), call.start())
+            }
+            SpanKind::Permission => {
+                let permission: Permission<'_> = payload.into();
+                (permission.tool_id(), None, permission.start())
+            }
+            SpanKind::Compaction => (None, None, Span::from(payload).start()),
+            SpanKind::Other => {
+                let span: OtherSpan<'_> = payload.into();
+                (span.name(), None, span.start())
+            }
+        };
+        let Some(id) = line.span_id else { return };
+        let open = OpenSpan {
+            address: line.address(),
+            kind: line.kind(),
+            name: name.unwrap_or_default().into_owned(),
+            input,
+            since: start.unwrap_or(ts),
+            seg: line.seg,
+            parent: line.parent_span_id.map(str::to_owned),
+        };
+        self.open.insert(id.to_owned(), open);
+    }
+
+    fn run_opened(&mut self, run: &Run<'_>) {
+        self.ended = None;
+        if self.agent.is_none() {
+            set(&mut self.agent, run.agent());
         }
-        let input = ["command", "args"].into_iter().find_map(|key| {
-            let value = get(key)?;
-            Some(short(&value.text().unwrap_or_else(|| value.json().into())))
-        });
-        if let Some(id) = line.span_id {
-            let since = text("start")
-                .and_then(|text| parse_time(&text))
-                .unwrap_or(ts);
-            self.open.insert(
-                id.to_owned(),
-                OpenSpan {
-                    address: line.address(),
-                    kind: line.kind.clone().into_owned(),
-                    name: name.unwrap_or_default(),
-                    input,
-                    since,
-                    seg: line.seg,
-                    parent: line.parent_span_id.map(str::to_owned),
-                },
-            );
+        set(&mut self.provider_id, run.provider_id());
+        set(&mut self.model_id, run.model_id());
+        set(&mut self.variant, run.variant());
+        set(&mut self.title, run.title());
+        set(&mut self.workspace_root, run.workspace_root());
+        set(&mut self.parent_session_id, run.parent_session_id());
+        self.ran_under(run.parent_session_id());
+        self.temperature = run.temperature().or(self.temperature);
+        let from = run.branched_from();
+        let from = from.and_then(|from| from.get("session_id")?.text());
+        set(&mut self.branched_from, from);
+    }
+
+    /// The first model call names the model, if no run does.
+    fn model_named(&mut self, call: &ModelCall<'_>) {
+        if self.model_id.is_none() && call.model_id().is_some() {
+            set(&mut self.model_id, call.model_id());
+            set(&mut self.provider_id, call.provider_id());
         }
     }
 
-    /// What a span is called may come late: libraries declare it empty and record it inside.
+    /// The name of a span may come late: libraries declare it empty and record it inside.
     fn updated(&mut self, line: &RawLine<'_>) {
-        let text = |name: &str| Self::field(line, name);
         let open = line.span_id.and_then(|id| self.open.get_mut(id));
         let Some(span) = open else { return };
-        let name = match span.kind.as_str() {
-            "model_call" => "model_id",
-            "tool_call" | "permission_request" => "tool_id",
-            _ => return,
-        };
-        if let Some(name) = text(name) {
-            span.name = name;
-        }
         let payload = line.payload();
-        let input = ["command", "args"].iter().find_map(|key| payload.get(key));
-        if let Some(input) = input {
-            span.input = Some(short(&input.text().unwrap_or_else(|| input.json().into())));
-        }
-        if span.kind == "model_call" {
-            self.model_id = self.model_id.take().or_else(|| text("model_id"));
-            self.provider_id = self.provider_id.take().or_else(|| text("provider_id"));
+        let name = match span.kind.opens() {
+            Some(SpanKind::Model) => {
+                let call: ModelCall<'_> = payload.into();
+                if let Some(name) = call.model_id() {
+                    span.name = name.into_owned();
+                }
+                return self.model_named(&call);
+            }
+            Some(SpanKind::Tool) => {
+                let call: ToolCall<'_> = payload.into();
+                span.input = input(&call).or_else(|| span.input.take());
+                call.tool_id()
+            }
+            Some(SpanKind::Permission) => Permission::from(payload).tool_id(),
+            _ => None,
+        };
+        if let Some(name) = name {
+            span.name = name.into_owned();
         }
     }
 
     fn closed(&mut self, line: &RawLine<'_>) {
-        let text = |name: &str| Self::field(line, name);
         let Some(kind) = line.closes() else { return };
-        if kind == SpanKind::Model && self.model_id.is_none() {
-            self.model_id = text("model_id");
-            self.provider_id = self.provider_id.take().or_else(|| text("provider_id"));
+        let span: Span<'_> = line.payload().into();
+        let open = line.span_id.and_then(|id| self.open.remove(id));
+        let seg = open.map_or(line.seg, |open| open.seg);
+        let outcome = span.outcome().unwrap_or_default();
+        match kind {
+            SpanKind::Model => self.model_named(&line.payload().into()),
+            SpanKind::Run => {
+                let run = Run::from(line.payload());
+                let stop_reason = run.stop_reason().map(Cow::into_owned);
+                let outcome = span.all_fields().get("outcome");
+                let outcome = outcome.and_then(|outcome| outcome.text());
+                self.ended = Some((outcome.unwrap_or_default().into_owned(), stop_reason));
+                // Its open line may be one that was skipped.
+                self.ran_under(run.parent_session_id());
+            }
+            _ => {}
         }
-        let seg = line
-            .span_id
-            .and_then(|id| self.open.remove(id))
-            .map_or(line.seg, |span| span.seg);
-        let outcome = text("outcome").unwrap_or_default();
-        if kind == SpanKind::Run {
-            self.ended = Some((outcome.clone(), text("stop_reason")));
-            // Its open line may be among those that were left out.
-            self.ran_under(text("parent_session_id"));
+        if outcome == Outcome::Error {
+            let name = match kind {
+                SpanKind::Run => Run::from(line.payload()).agent(),
+                SpanKind::Model => ModelCall::from(line.payload()).model_id(),
+                SpanKind::Tool => ToolCall::from(line.payload()).tool_id(),
+                SpanKind::Permission => Permission::from(line.payload()).tool_id(),
+                SpanKind::Other => OtherSpan::from(line.payload()).name(),
+                _ => None,
+            };
+            let name = name.unwrap_or_else(|| line.kind.clone());
+            self.failed(line, name.into_owned());
         }
-        if outcome == "error" {
-            let what = text("tool_id")
-                .or_else(|| text("model_id"))
-                .or_else(|| text("agent"))
-                .or_else(|| text("name"));
-            self.mishap(line, what.unwrap_or_else(|| line.kind.clone().into_owned()));
-        }
-        let told = match kind {
-            SpanKind::Run | SpanKind::Turn => line.payload().get("totals"),
+        let totals = match kind {
+            SpanKind::Run | SpanKind::Turn => Turn::from(line.payload()).totals(),
             _ => None,
         };
-        let told = told.and_then(|value| value.value());
-        if let Some(told) = &told {
-            self.told_marks(line.seg, told);
-        }
-        let totals = self.totals_of(seg);
-        if let Some(told) = told.as_ref().and_then(Totals::from_json) {
-            // Its writer counted everything up to here, seen by us or not.
-            *totals = told;
+        let totals = totals.and_then(|totals| totals.value());
+        if totals.is_some_and(|totals| self.set_totals(seg, line.seg, &totals)) {
             return;
         }
+        let totals = self.totals_of(seg);
         match kind {
             SpanKind::Model => totals.model_calls = totals.model_calls.saturating_add(1),
             SpanKind::Tool => totals.tool_calls = totals.tool_calls.saturating_add(1),
             _ => {}
         }
-        totals.errors = totals.errors.saturating_add(u64::from(outcome == "error"));
-        if kind == SpanKind::Model
-            && let Some(Value::Object(usage)) = line.payload().get("usage").and_then(|v| v.value())
-        {
-            totals.add_usage(&Usage::from_json(&usage));
+        let errors = u64::from(outcome == Outcome::Error);
+        totals.errors = totals.errors.saturating_add(errors);
+        if kind == SpanKind::Model {
+            let usage = ModelCall::from(line.payload()).usage();
+            totals.add_usage(&usage.unwrap_or_default());
         }
     }
 
-    fn mishap(&mut self, line: &RawLine<'_>, what: String) {
+    fn failed(&mut self, line: &RawLine<'_>, what: String) {
         let error = line.payload().get("error");
         let message = error.and_then(|error| {
-            let text = |value: RawValue<'_>| value.text().map(std::borrow::Cow::into_owned);
-            caused(error)
-                .or_else(|| text(error.get("error_type")?))
-                .or_else(|| text(error))
+            let info = ErrorInfo::from(error);
+            message_with_causes(&info)
+                .or_else(|| info.error_type().map(Cow::into_owned))
+                .or_else(|| error.text().map(Cow::into_owned))
         });
-        let mishap = Mishap {
+        let error = ErrorRef {
             address: line.address(),
             what,
             message: short(&message.unwrap_or_default()),
         };
-        self.first_error.get_or_insert_with(|| mishap.clone());
-        self.last_error = Some(mishap);
+        self.first_error.get_or_insert_with(|| error.clone());
+        self.last_error = Some(error);
     }
 
-    /// Lines are left out here: what the ones before said to be open may be over.
+    /// Lines are skipped here: the spans that are open now may be over.
     pub fn skip(&mut self) {
-        self.marks_unknown |= std::mem::replace(&mut self.untold, true);
+        self.marks_unknown |= std::mem::replace(&mut self.uncounted, true);
         self.before_skip = std::mem::take(&mut self.open);
     }
 
-    /// What its writer counted up to here, and what was open: seen by us or not.
+    /// Takes over what the writer counted up to here, and what it had open.
     fn checkpoint(&mut self, line: &RawLine<'_>) {
-        let Some(Value::Object(said)) = line.payload().as_value() else {
-            return;
-        };
-        if let Some(told) = said.get("totals").and_then(Totals::from_json) {
-            *self.totals_of(line.seg) = told;
+        let checkpoint: Checkpoint<'_> = line.payload().into();
+        if let Some(totals) = checkpoint.totals().and_then(|totals| totals.value()) {
+            self.set_totals(line.seg, line.seg, &totals);
         }
-        if let Some(totals) = said.get("totals") {
-            self.told_marks(line.seg, totals);
-        }
-        let listed = said.get("open").and_then(Value::as_array);
         let others = self.open.iter().filter(|(_, span)| span.seg != line.seg);
         let mut open: BTreeMap<_, _> = others
             .map(|(id, span)| (id.clone(), span.clone()))
             .collect();
-        for span in listed.into_iter().flatten() {
-            let text = |name: &str| Some(span.get(name)?.as_str()?.to_owned());
+        let listed = checkpoint.open();
+        for listed in listed.into_iter().flat_map(|open| open.items()) {
+            let text = |name: &str| listed.get(name).and_then(|value| value.text());
             let Some(id) = text("span_id") else { continue };
-            let known = self
-                .open
-                .get(&id)
-                .or_else(|| self.before_skip.get(&id))
-                .cloned();
-            let seq = span.get("seq").and_then(Value::as_u64).unwrap_or(0);
-            let span = known.unwrap_or_else(|| OpenSpan {
-                address: Address { seg: line.seg, seq },
-                kind: text("kind").unwrap_or_default(),
-                name: text("name").unwrap_or_default(),
-                input: None,
-                since: text("start")
-                    .and_then(|text| parse_time(&text))
-                    .unwrap_or(0),
-                seg: line.seg,
-                parent: text("parent_span_id"),
+            let known = self.open.get(&*id).or_else(|| self.before_skip.get(&*id));
+            let span = known.cloned().unwrap_or_else(|| {
+                let seq = listed.get("seq").and_then(|seq| seq.u64()).unwrap_or(0);
+                let start = text("start").and_then(|start| parse_time(&start));
+                OpenSpan {
+                    address: Address { seg: line.seg, seq },
+                    kind: Kind::parse(&text("kind").unwrap_or_default()),
+                    name: text("name").unwrap_or_default().into_owned(),
+                    input: None,
+                    since: start.unwrap_or(0),
+                    seg: line.seg,
+                    parent: text("parent_span_id").map(Cow::into_owned),
+                }
             });
-            open.insert(id, span);
+            open.insert(id.into_owned(), span);
         }
         self.open = open;
     }
 
+    fn segment(&mut self, line: &RawLine<'_>) {
+        let header: SegmentHeader<'_> = line.payload().into();
+        let text = |text: Option<Cow<'_, str>>| text.unwrap_or_default().into_owned();
+        let process = header.process().map_or("null", |process| process.json());
+        let writer = Writer {
+            id: text(header.writer()),
+            process: process.into(),
+            version: text(header.spanledger()),
+            implicit: header.implicit().map(Cow::into_owned),
+            counts_from: header.counts_from().and_then(|seg| seg.try_into().ok()),
+        };
+        self.writers.insert(line.seg, writer);
+    }
+
     fn event(&mut self, line: &RawLine<'_>) {
-        let text = |name: &str| Self::field(line, name);
-        match line.kind.as_ref() {
-            "segment" => {
-                let process = line.payload().get("process").map_or("null", |v| v.json());
-                let counts_from = line.payload().get("counts_from");
-                let counts_from = counts_from.and_then(|seg| seg.json().parse().ok());
-                self.writers.insert(
-                    line.seg,
-                    Writer {
-                        id: text("writer").unwrap_or_default(),
-                        process: process.into(),
-                        version: text("spanledger").unwrap_or_default(),
-                        implicit: text("implicit"),
-                        counts_from,
-                    },
-                );
+        let fields: Fields<'_> = line.payload().into();
+        match line.kind() {
+            Kind::Segment => self.segment(line),
+            Kind::Checkpoint => self.checkpoint(line),
+            Kind::SpanUpdate => self.updated(line),
+            Kind::MessageUser if self.first_message.is_none() => {
+                let content = Message::from(fields).content();
+                let content = content.and_then(|content: RawValue<'_>| content.text());
+                self.first_message = content.map(|content| short(&content));
             }
-            "checkpoint" => self.checkpoint(line),
-            "span_update" => self.updated(line),
-            "message_user" if self.first_message.is_none() => {
-                self.first_message = text("content").map(|content| short(&content));
+            Kind::SessionTitle => {
+                self.title = SessionTitle::from(fields).title().map(Cow::into_owned);
             }
-            "session_title" => self.title = text("title"),
-            "session_update" => {
-                self.model_id = text("model_id").or_else(|| self.model_id.take());
-                self.provider_id = text("provider_id").or_else(|| self.provider_id.take());
+            Kind::SessionUpdate => {
+                let update: SessionUpdate<'_> = fields.into();
+                set(&mut self.model_id, update.model_id());
+                set(&mut self.provider_id, update.provider_id());
             }
-            "session_status" => self.said = text("status"),
-            "hitl_request" => {
-                if let Some(id) = text("interrupt_id") {
-                    self.pending.insert(id, line.address());
+            Kind::SessionStatus => {
+                self.reported = SessionStatus::from(fields).status().map(Cow::into_owned);
+            }
+            Kind::HitlRequest => {
+                if let Some(id) = Hitl::from(fields).interrupt_id() {
+                    self.pending.insert(id.into_owned(), line.address());
                 }
             }
-            "hitl_response" => {
-                if let Some(id) = text("interrupt_id") {
-                    self.pending.remove(&id);
+            Kind::HitlResponse => {
+                if let Some(id) = Hitl::from(fields).interrupt_id() {
+                    self.pending.remove(&*id);
                 }
             }
-            "branch" => self.branches.extend(text("child_session_id")),
-            "error" => {
+            Kind::Branch => {
+                let child = Branch::from(fields).child_session_id();
+                self.branches.extend(child.map(Cow::into_owned));
+            }
+            Kind::Error => {
                 let totals = self.totals_of(line.seg);
                 totals.errors = totals.errors.saturating_add(1);
-                self.mishap(line, "error".into());
+                self.failed(line, "error".into());
             }
-            "gap" => {
-                let count = line.payload().get("count").and_then(|value| value.u64());
-                self.missing = self.missing.saturating_add(count.unwrap_or(0));
-                self.marks_of(line.seg).gap(count.unwrap_or(0));
-                self.gaps
-                    .push((line.address(), text("cause").unwrap_or_default()));
+            Kind::Gap => {
+                let gap: Gap<'_> = fields.into();
+                let count = gap.count().unwrap_or(0);
+                self.missing = self.missing.saturating_add(count);
+                self.marks_of(line.seg).gap(count);
+                let cause = gap.cause().unwrap_or_default().into_owned();
+                self.gaps.push((line.address(), cause));
             }
             _ => {}
         }
@@ -376,7 +405,7 @@ mod tests {
     }
 
     #[test]
-    fn a_writer_with_two_segments_is_counted_once() {
+    fn a_writer_with_two_segments_counts_once() {
         let totals =
             |turns| json!({"totals": {"turns": turns, "usage": {"input_tokens": 10 * turns}}});
         let lines = [

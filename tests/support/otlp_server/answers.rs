@@ -1,4 +1,4 @@
-//! What the server answers, by its script.
+//! Builds the scripted answers.
 
 use std::convert::Infallible;
 use std::io::Read;
@@ -117,7 +117,7 @@ fn response_of(reply: &Reply) -> ExportTraceServiceResponse {
     ExportTraceServiceResponse { partial_success }
 }
 
-/// What the body says, decompressed.
+/// The decompressed and decoded body.
 pub(super) fn decode<T>(received: &Received, json: bool) -> Option<T>
 where
     T: Message + Default + serde::de::DeserializeOwned,

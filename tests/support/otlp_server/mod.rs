@@ -2,7 +2,6 @@
 //!
 //! It speaks gRPC and HTTP on one port, plain or with TLS, in threads of its own, and keeps every
 //! request it got, as bytes and decoded. gRPC requests go through tonic's own server code.
-#![allow(dead_code, unused_imports)]
 
 mod answers;
 mod tls;
@@ -32,6 +31,7 @@ use tonic::Code;
 use tonic::body::Body;
 
 use answers::{broken_off, decode, garbage, http_reply, plain, status_of, through_tonic};
+#[allow(unused_imports)]
 pub use tls::{Authority, ServerTls};
 
 /// What the server does with one request.
@@ -39,7 +39,7 @@ pub use tls::{Authority, ServerTls};
 pub enum Reply {
     /// All accepted.
     Ok,
-    /// Accepted but for so many spans.
+    /// All but so many spans accepted.
     Partial { rejected: i64, message: String },
     /// A gRPC status, with details as they travel.
     Grpc {
@@ -55,7 +55,7 @@ pub enum Reply {
     },
     /// An OK of the right type whose body is no OTLP.
     Garbage,
-    /// Reads the request and says nothing more.
+    /// Reads the request and never answers.
     Hang,
     /// Reads a little each time that [`OtlpServer::read_more`] lets it, then accepts.
     SlowRead,
@@ -94,7 +94,7 @@ pub struct Received {
     pub headers: HeaderMap,
     /// The body as it travelled: compressed, and with gRPC's framing.
     pub raw: Bytes,
-    /// What it said; `None` if it broke off or can't be understood.
+    /// The decoded request; `None` if it is incomplete or invalid.
     pub request: Option<ExportTraceServiceRequest>,
     /// The same of a request that brings metrics.
     pub metrics: Option<ExportMetricsServiceRequest>,
@@ -227,7 +227,7 @@ impl OtlpServer {
         }
     }
 
-    /// Ends it. Every request that it ever got: nothing comes after this.
+    /// Stops it and returns every request that it received.
     pub fn stop(mut self) -> Vec<Received> {
         self.shut_down();
         self.received()
@@ -280,7 +280,7 @@ async fn accept(listener: TcpListener, acceptor: Option<TlsAcceptor>, state: Arc
         tokio::spawn(async move {
             stream.set_nodelay(true).unwrap();
             match acceptor {
-                // Whoever doesn't trust us is gone after the handshake.
+                // A client that doesn't trust us closes the connection after the handshake.
                 Some(acceptor) => {
                     if let Ok(stream) = acceptor.accept(stream).await {
                         let shown = stream.get_ref().1.peer_certificates().map_or(0, <[_]>::len);
@@ -363,7 +363,7 @@ async fn answer(
         .is_some_and(|kind| kind.starts_with("application/grpc"));
     let json = received.header("content-type") == Some("application/json");
     let mut response = match (grpc, &reply) {
-        // tonic's server would read first, and then complain of what it read.
+        // tonic's server would read first, and then report an error about what it read.
         (true, Reply::Grpc { .. }) if enough == 0 => status_of(&reply).into_http(),
         (true, _) => through_tonic(&mut received, reply.clone()).await,
         (false, _) => {

@@ -1,4 +1,4 @@
-//! Who a server says it is: certificates made on the spot.
+//! Certificates for the server, made for each test.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio_rustls::rustls::server::WebPkiClientVerifier;
 use tokio_rustls::rustls::{RootCertStore, ServerConfig, crypto::ring};
 
-/// How a server introduces itself, as PEM.
+/// The server's certificate and key, as PEM.
 pub struct ServerTls {
     pub certificate: String,
     pub key: String,

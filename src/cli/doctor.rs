@@ -1,0 +1,103 @@
+//! `doctor`: why nothing is recorded or sent, and what to do.
+
+use clap::Args;
+use serde_json::json;
+
+use super::context::{Context, Failed};
+use spanledger::mirror::{Otlp, Verdict, probe};
+use spanledger::session::{Diagnosis, Health, diagnose_environment, diagnose_root};
+use spanledger::view::text::{line, pad};
+
+/// Check whether this machine can record and send: the root, the environment, the endpoint
+///
+/// Run it as the agent's user, with the agent's environment. Checks that the root is writable and private,
+/// which processes record to it, disk space and the clock; variables that turn recording or export off
+/// (SPANLEDGER_DISABLED, RUST_LOG, OTEL_SDK_DISABLED); and, if an endpoint is set, what it answers to a
+/// request without spans. Prints one line a check, and what to do.
+///
+/// Exits 1 if something is wrong. A warning alone exits 0.
+#[derive(Args, Debug)]
+#[command(
+    after_help = "Examples:\n  spanledger doctor\n  OTEL_EXPORTER_OTLP_ENDPOINT=http://127.0.0.1:4317 spanledger doctor\n  spanledger doctor --json | jq 'select(.health != \"ok\")'"
+)]
+pub(crate) struct Doctor {
+    /// The endpoint to check, instead of the environment's
+    #[arg(long, value_name = "URL")]
+    endpoint: Option<String>,
+}
+
+impl Doctor {
+    pub fn run(&self, context: &mut Context) -> Result<(), Failed> {
+        let mut checks = diagnose_root(&context.store, context.style.now);
+        let variables = std::env::vars_os().map(|(name, value)| {
+            let text = |text: std::ffi::OsString| text.to_string_lossy().into_owned();
+            (text(name), text(value))
+        });
+        checks.extend(diagnose_environment(&variables.collect::<Vec<_>>()));
+        checks.push(self.endpoint());
+        for check in &checks {
+            print(context, check)?;
+        }
+        context.flush()?;
+        let wrong = checks.iter().filter(|check| check.health == Health::Wrong);
+        match wrong.count() {
+            0 => Ok(()),
+            1 => Err(Failed::Finding("1 check failed".into())),
+            n => Err(Failed::Finding(format!("{n} checks failed"))),
+        }
+    }
+
+    fn endpoint(&self) -> Diagnosis {
+        let mut settings = Otlp::new();
+        if let Some(endpoint) = &self.endpoint {
+            settings = settings.endpoint(endpoint);
+        }
+        let to = match Otlp::resolve(Some(settings), |name| std::env::var(name).ok()) {
+            Ok(Some(to)) => to,
+            Ok(None) => return Diagnosis::ok("endpoint", "none is set: nothing is sent"),
+            Err(error) => {
+                let advice = "correct the OTEL_EXPORTER_OTLP_* variables";
+                return Diagnosis::wrong("endpoint", error.to_string(), advice);
+            }
+        };
+        let shown = to.shown();
+        let advice = "check the address, OTEL_EXPORTER_OTLP_PROTOCOL (grpc or http/protobuf), the headers \
+                      and whether the server runs";
+        match probe(&to) {
+            Ok(Verdict::Accepted { .. }) => {
+                Diagnosis::ok("endpoint", format!("{shown} accepts exports"))
+            }
+            Ok(
+                Verdict::Retry { why, .. }
+                | Verdict::Wait { why }
+                | Verdict::Split { why }
+                | Verdict::Dead { why },
+            ) => Diagnosis::wrong("endpoint", format!("{shown}: {why}"), advice),
+            Err(error) => Diagnosis::wrong("endpoint", format!("{shown}: {error}"), advice),
+        }
+    }
+}
+
+fn print(context: &mut Context, check: &Diagnosis) -> Result<(), Failed> {
+    if context.json {
+        return context.object(&json!({
+            "check": check.check,
+            "health": check.health.as_str(),
+            "found": check.found,
+            "advice": check.advice,
+        }));
+    }
+    let style = context.style.clone();
+    let health = pad(check.health.as_str(), 8);
+    let health = match check.health {
+        Health::Ok => style.green(&health),
+        Health::Warning => style.yellow(&health),
+        Health::Wrong => style.red(&health),
+    };
+    let (name, found) = (pad(check.check, 12), line(&check.found));
+    context.line(&format!("{health} {name} {found}"))?;
+    match &check.advice {
+        Some(advice) => context.line(&format!("{}{}", " ".repeat(22), line(advice))),
+        None => Ok(()),
+    }
+}

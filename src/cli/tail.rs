@@ -1,0 +1,301 @@
+//! `tail`: lines as they are written.
+
+use std::collections::VecDeque;
+use std::io;
+use std::time::Duration;
+
+use clap::Args;
+use serde::de::IgnoredAny;
+use serde_json::{Value, json};
+
+use super::context::{Context, Failed, tell};
+use super::interrupt;
+use spanledger::session::{Monitor, MonitorEvent, MonitorStart, OpenSpan, Store, is_delta};
+use spanledger::trace::{Address, Damage, RawLine, time_text};
+use spanledger::view::text::line;
+use spanledger::view::{LiveRows, named_span};
+
+/// Follow what happens in a session and its subagents, or in all live sessions
+///
+/// A row an event: the time, the session (if there are several), the event's address, what it is, and
+/// its text. Streamed text comes in readable lines, not delta by delta. A row reports that the process
+/// of a session died, or that the session was resumed. Ctrl-C ends it after a whole row, with exit
+/// code 0.
+///
+/// With --json the trace's lines come as they are, and the other rows as {"notice": …}: writer_died,
+/// resumed, damaged, nothing_live.
+#[derive(Args, Debug)]
+#[command(
+    after_help = "Examples:\n  spanledger tail last\n  spanledger tail --kind tool_call,tool_result,error\n  spanledger tail ses_0193 --from 1:17 --no-follow --json"
+)]
+pub(crate) struct Tail {
+    /// The session: its id, a prefix of it, its directory, or `last`; all live ones by default
+    session: Option<String>,
+    /// How many of the last events to begin with
+    #[arg(short = 'n', long, value_name = "N", default_value_t = 10)]
+    lines: usize,
+    /// Only events of this kind, such as tool_call; can be repeated
+    #[arg(long, value_name = "KIND", value_delimiter = ',')]
+    kind: Vec<String>,
+    /// Begin with the event at this address of the session, such as 1:17
+    #[arg(
+        long,
+        value_name = "ADDRESS",
+        requires = "session",
+        conflicts_with = "lines"
+    )]
+    from: Option<Address>,
+    /// Print what is there and stop
+    #[arg(long)]
+    no_follow: bool,
+    /// Truncate nothing
+    #[arg(long)]
+    full: bool,
+}
+
+/// How long nothing has to come before the writers are checked.
+const TICK: Duration = Duration::from_millis(400);
+
+impl Tail {
+    pub fn run(&self, context: &mut Context) -> Result<(), Failed> {
+        context.style.full = self.full;
+        interrupt::install();
+        let mut monitor = self.monitor(context)?;
+        let mut rows = Rows {
+            live: LiveRows::new(monitor.main(), &self.kind),
+            past: Some(VecDeque::new()),
+            counted: 0,
+            limit: self.from.map_or(self.lines, |_| usize::MAX),
+            damages: Vec::new(),
+            context,
+        };
+        monitor.past(interrupt::asked, &mut |event| rows.take(event))?;
+        rows.end_past()?;
+        if monitor.main().is_none() && !monitor.is_live() {
+            let text = match self.no_follow {
+                true => "nothing is running",
+                false => "nothing is running; waiting for a session to begin",
+            };
+            rows.notice(text, json!({"notice": "nothing_live"}))?;
+        }
+        if self.no_follow {
+            rows.settle()?;
+            let damages = std::mem::take(&mut rows.damages);
+            return context.damaged(&damages);
+        }
+        monitor.report_dead(&mut |event| rows.take(event))?;
+        let mut quiet = Duration::ZERO;
+        while !interrupt::asked() {
+            if monitor.next(interrupt::STEP, &mut |event| rows.take(event))? {
+                quiet = Duration::ZERO;
+                continue;
+            }
+            quiet += interrupt::STEP;
+            if quiet >= TICK {
+                quiet = Duration::ZERO;
+                rows.settle()?;
+                monitor.check_writers(&mut |event| rows.take(event))?;
+                if reader_is_gone() {
+                    return Err(io::Error::from(io::ErrorKind::BrokenPipe).into());
+                }
+            }
+        }
+        rows.settle()
+    }
+
+    fn monitor(&self, context: &mut Context) -> Result<Monitor, Failed> {
+        let start = MonitorStart {
+            from: self.from,
+            lines: self.lines,
+            kinds: self.kind.clone(),
+        };
+        let dir = match &self.session {
+            Some(session) => Some(context.resolve(session)?),
+            None => None,
+        };
+        let store = Store::new(context.store.root());
+        let monitor = match dir {
+            Some(dir) => Monitor::session(store, &dir, &start)?,
+            None => Monitor::all(store, &start, !self.no_follow)?,
+        };
+        for unreadable in &monitor.unreadable {
+            tell(&unreadable.to_string());
+        }
+        Ok(monitor)
+    }
+}
+
+/// Prints rows. Holds back all but the last ones until the past is over.
+struct Rows<'c> {
+    live: LiveRows,
+    /// The rows of the past, each with whether it counts.
+    past: Option<VecDeque<(bool, String)>>,
+    counted: usize,
+    limit: usize,
+    /// The damage of the past.
+    damages: Vec<Damage>,
+    context: &'c mut Context,
+}
+
+impl Rows<'_> {
+    fn take(&mut self, event: MonitorEvent<'_>) -> Result<(), Failed> {
+        match event {
+            MonitorEvent::Line(raw) if self.context.json => self.json(raw),
+            MonitorEvent::Line(raw) => {
+                let rows = self.live.line(raw, &self.context.style);
+                rows.into_iter().try_for_each(|row| self.put(true, row))
+            }
+            MonitorEvent::Damaged(damage) => {
+                let object = json!({
+                    "notice": "damaged",
+                    "path": damage.path,
+                    "offset": damage.offset,
+                    "bytes": damage.bytes,
+                    "why": damage.why.to_string(),
+                });
+                self.notice(&format!("damaged: {damage}"), object)?;
+                if self.past.is_some() {
+                    self.damages.push(damage.clone());
+                }
+                Ok(())
+            }
+            MonitorEvent::WriterDied {
+                session_id,
+                writer,
+                pid,
+                open,
+            } => self.writer_died(session_id, writer, pid, open),
+            MonitorEvent::Resumed {
+                session_id,
+                writer,
+                pid,
+                address,
+            } => {
+                let by = pid.map(|pid| format!(" by pid {pid}")).unwrap_or_default();
+                let object = json!({
+                    "notice": "resumed",
+                    "session_id": session_id,
+                    "writer": writer,
+                    "pid": pid,
+                    "address": address.to_string(),
+                });
+                self.notice(&format!("{session_id} is resumed{by}"), object)
+            }
+            MonitorEvent::Failed(error) => {
+                tell(&error.to_string());
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn writer_died(
+        &mut self,
+        session_id: &str,
+        writer: Option<&str>,
+        pid: Option<u64>,
+        open: Option<&OpenSpan>,
+    ) -> Result<(), Failed> {
+        let process = pid.map(|pid| format!(" (pid {pid})")).unwrap_or_default();
+        let mut text = format!("{session_id}: its process{process} died");
+        if let Some(open) = open {
+            let named = named_span(open.kind, &open.name);
+            let since = self.context.style.clock(open.since);
+            let at = open.address;
+            text.push_str(&format!(" with {named} open since {since} at {at}"));
+        }
+        let open = open.map(|open| {
+            json!({
+                "kind": open.kind.as_str(),
+                "name": open.name,
+                "address": open.address.to_string(),
+                "since": time_text(open.since, 6),
+            })
+        });
+        let object = json!({
+            "notice": "writer_died",
+            "session_id": session_id,
+            "writer": writer,
+            "pid": pid,
+            "open": open,
+        });
+        self.notice(&text, object)
+    }
+
+    /// The line as it is. One whose values are no JSON is reported instead.
+    fn json(&mut self, raw: &RawLine<'_>) -> Result<(), Failed> {
+        if !self.live.wants(raw) {
+            return Ok(());
+        }
+        let Err(error) = serde_json::from_slice::<IgnoredAny>(raw.as_bytes()) else {
+            let text = String::from_utf8_lossy(raw.as_bytes()).into_owned();
+            return self.put(!is_delta(raw.kind()), text);
+        };
+        let (id, address, why) = (
+            &raw.session_id,
+            raw.address().to_string(),
+            error.to_string(),
+        );
+        let error = format!("session {id:?}: line {address}: {why}");
+        let error = io::Error::new(io::ErrorKind::InvalidData, error);
+        self.context.lost.push(error);
+        let object = json!({
+            "notice": "damaged",
+            "session_id": id,
+            "address": address,
+            "why": why,
+        });
+        self.put(false, object.to_string())
+    }
+
+    fn notice(&mut self, text: &str, object: Value) -> Result<(), Failed> {
+        if self.context.json {
+            return self.put(false, object.to_string());
+        }
+        self.settle()?;
+        let text = format!("-- {}", line(text));
+        let text = self.context.style.yellow(&text);
+        self.put(false, text)
+    }
+
+    /// The past is over: prints its last rows. From here on each row is printed at once.
+    fn end_past(&mut self) -> Result<(), Failed> {
+        for (_, row) in self.past.take().unwrap_or_default() {
+            self.context.line(&row)?;
+        }
+        self.context.flush()
+    }
+
+    /// Prints the streamed text that is held back.
+    fn settle(&mut self) -> Result<(), Failed> {
+        let rows = self.live.settle(None, &self.context.style);
+        rows.into_iter().try_for_each(|row| self.put(true, row))
+    }
+
+    fn put(&mut self, counts: bool, row: String) -> Result<(), Failed> {
+        let Some(past) = &mut self.past else {
+            self.context.line(&row)?;
+            return self.context.flush();
+        };
+        past.push_back((counts, row));
+        self.counted += usize::from(counts);
+        while self.counted > self.limit
+            && let Some((counts, _)) = past.pop_front()
+        {
+            self.counted -= usize::from(counts);
+        }
+        Ok(())
+    }
+}
+
+/// Whether the reader of our output is gone. Without rows to write we would not notice.
+fn reader_is_gone() -> bool {
+    let mut stdout = libc::pollfd {
+        fd: libc::STDOUT_FILENO,
+        events: 0,
+        revents: 0,
+    };
+    // SAFETY: `stdout` is one valid entry, and the call does not wait.
+    let ready = unsafe { libc::poll(&mut stdout, 1, 0) };
+    ready > 0 && stdout.revents & (libc::POLLERR | libc::POLLNVAL) != 0
+}

@@ -1,0 +1,260 @@
+//! Finds the spans that dead writers left open, by reading their segments.
+
+use std::collections::{HashMap, HashSet};
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use memchr::memmem;
+use serde_json::{Map, Value, json};
+
+use crate::trace::typed::{Checkpoint, SegmentHeader};
+use crate::trace::{
+    Ids, Kind, RawLine, RawValue, ReadItem, SegmentReader, SpanKind, TailReader, last_checkpoint,
+    parse_time, segments, time_text, wall_ns, whole_lines,
+};
+
+/// A span whose writer is gone.
+pub(super) struct DeadSpan {
+    pub ids: Ids,
+    pub turn: Option<u32>,
+    kind: SpanKind,
+    opened_seg: u32,
+    /// What the segment that it was opened in says of sending.
+    pub policy: Option<Arc<str>>,
+    start: u64,
+    last_seen: u64,
+    payload: Map<String, Value>,
+}
+
+impl DeadSpan {
+    /// Takes a `span_update` over as the writer itself did: what has parts is put together.
+    fn update(&mut self, said: Map<String, Value>) {
+        for (key, value) in said {
+            let parts = match key.as_str() {
+                "links" | "attributes" => true,
+                "usage" => matches!(self.kind, SpanKind::Run | SpanKind::Turn | SpanKind::Model),
+                "fields" => self.kind == SpanKind::Other,
+                _ => false,
+            };
+            match (self.payload.get_mut(&key), value) {
+                (Some(Value::Object(old)), Value::Object(new)) if parts => old.extend(new),
+                (Some(Value::Array(old)), Value::Array(new)) if parts => old.extend(new),
+                (_, value) => {
+                    self.payload.insert(key, value);
+                }
+            }
+        }
+    }
+
+    /// The payload of a complete close line: everything that is known of the span. It ends with its writer's
+    /// last line.
+    pub fn write(&self, out: &mut Vec<u8>) {
+        let members = format!(
+            "\"closes\":\"{}\",\"reason\":\"writer_gone\",\"last_seen\":\"{}\",\"detected_at\":\"{}\",\
+             \"start\":\"{}\",\"duration_ns\":{},\"outcome\":\"interrupted\",\"opened_seg\":{},",
+            self.kind.close_kind(),
+            time_text(self.last_seen, 6),
+            time_text(wall_ns(), 6),
+            time_text(self.start, 9),
+            self.last_seen.saturating_sub(self.start),
+            self.opened_seg
+        );
+        out.extend_from_slice(members.as_bytes());
+        for (key, value) in &self.payload {
+            let member = match key.as_str() {
+                // Ours above: the user's field gets another name.
+                "closes" | "reason" | "last_seen" | "detected_at" => {
+                    format!("{}:{value},", json!(format!("custom.{key}")))
+                }
+                _ => format!("{}:{value},", json!(key)),
+            };
+            out.extend_from_slice(member.as_bytes());
+        }
+    }
+}
+
+#[derive(Default)]
+pub(super) struct LeftBehind {
+    /// The segments of dead writers that leave a span open which no other segment closes.
+    pub dead: Vec<(u32, PathBuf)>,
+    /// What was closed in another segment than the one that opened it.
+    pub closed: HashSet<u64>,
+}
+
+/// What dead writers left open. A session that was recovered before costs a look at its segments' ends and one
+/// pass over their bytes.
+pub(super) fn left_behind(
+    alive: &dyn Fn(&str) -> bool,
+    session: &Path,
+    own: Option<u32>,
+) -> io::Result<LeftBehind> {
+    let mut dead = dead_with_open(alive, session, own)?;
+    if dead.is_empty() {
+        return Ok(LeftBehind::default());
+    }
+    let closed = closed_elsewhere(session)?;
+    dead.retain(|(_, _, open)| !open.is_subset(&closed));
+    let dead = dead.into_iter().map(|(number, path, _)| (number, path));
+    Ok(LeftBehind {
+        dead: dead.collect(),
+        closed,
+    })
+}
+
+/// The segments of dead writers, and which spans their ends leave open.
+fn dead_with_open(
+    alive: &dyn Fn(&str) -> bool,
+    session: &Path,
+    own: Option<u32>,
+) -> io::Result<Vec<(u32, PathBuf, HashSet<u64>)>> {
+    let found = match segments(session) {
+        Ok(found) => found,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(error),
+    };
+    let mut dead = Vec::new();
+    for (number, path) in found {
+        if Some(number) == own || writer_of(&path)?.is_some_and(|id| alive(&id)) {
+            continue;
+        }
+        let open = open_at_end(&tail(&path)?);
+        if !open.is_empty() {
+            dead.push((number, path, open));
+        }
+    }
+    Ok(dead)
+}
+
+/// The id of a segment's writer. `None`: the writer died before the header was complete.
+pub(crate) fn writer_of(path: &Path) -> io::Result<Option<String>> {
+    SegmentHeader::in_file(path, |header| Some(header.writer()?.into_owned()))
+}
+
+/// The spans that the end of a segment leaves open.
+fn open_at_end(tail: &[u8]) -> HashSet<u64> {
+    let mut open = HashSet::new();
+    for bytes in whole_lines(tail) {
+        let kind = Kind::of_line(bytes);
+        let opens = kind.opens().is_some();
+        if !opens && !kind.is_close() && kind != Kind::Checkpoint {
+            continue;
+        }
+        let Ok(line) = RawLine::parse(bytes) else {
+            continue;
+        };
+        if let Some(checkpoint) = Checkpoint::of(&line) {
+            let listed = checkpoint.open().into_iter().flat_map(|open| open.items());
+            let id = |span: RawValue<'_>| span_number(&span.get("span_id")?.text()?);
+            open = listed.filter_map(id).collect();
+        } else if let Some(span) = line.span_id.and_then(span_number) {
+            if opens {
+                open.insert(span);
+            } else {
+                open.remove(&span);
+            }
+        }
+    }
+    open
+}
+
+fn span_number(id: &str) -> Option<u64> {
+    u64::from_str_radix(id, 16).ok()
+}
+
+pub(super) fn left_open(number: u32, path: &Path) -> io::Result<Vec<DeadSpan>> {
+    let policy = SegmentHeader::in_file(path, |header| Some(header.mirror()?.json().into()))?;
+    let mut open: HashMap<u64, DeadSpan> = HashMap::new();
+    let mut order = Vec::new();
+    let mut last_seen = None;
+    let mut reader = SegmentReader::open(path)?;
+    // A live writer could stay ahead of this reader.
+    let size = reader.metadata()?.len();
+    while reader.offset() < size
+        && let Some(item) = reader.next()?
+    {
+        let ReadItem::Line(line) = item else { continue };
+        last_seen = last_seen.max(parse_time(line.ts));
+        let kind = line.kind();
+        if kind.opens().is_none() && !kind.is_close() && kind != Kind::SpanUpdate {
+            continue;
+        }
+        let Ok(mut line) = line.to_line() else {
+            continue;
+        };
+        let Some(ids) = line.ids() else { continue };
+        if let Some(kind) = kind.opens() {
+            let start = line.payload.shift_remove("start");
+            let start = start.as_ref().and_then(Value::as_str).and_then(parse_time);
+            line.payload.shift_remove("late");
+            order.push(ids.span);
+            open.insert(
+                ids.span,
+                DeadSpan {
+                    ids,
+                    turn: line.turn,
+                    kind,
+                    opened_seg: number,
+                    policy: policy.clone(),
+                    start: start.or_else(|| parse_time(&line.ts)).unwrap_or(0),
+                    last_seen: 0,
+                    payload: line.payload,
+                },
+            );
+        } else if kind == Kind::SpanUpdate {
+            if let Some(span) = open.get_mut(&ids.span) {
+                span.update(line.payload);
+            }
+        } else {
+            open.remove(&ids.span);
+        }
+    }
+    let mut spans: Vec<_> = order.iter().filter_map(|id| open.remove(id)).collect();
+    for span in &mut spans {
+        span.last_seen = last_seen.unwrap_or(span.start);
+    }
+    // Children before their parents, as they would have ended.
+    spans.reverse();
+    Ok(spans)
+}
+
+/// The spans that were closed in another segment than the one that opened them. Such a line says
+/// so, or that it is late; the words can also stand in a text, which does no harm.
+fn closed_elsewhere(session: &Path) -> io::Result<HashSet<u64>> {
+    let says = |bytes: &[u8], word: &str| memmem::find(bytes, word.as_bytes()).is_some();
+    let wanted = |bytes: &[u8]| {
+        Kind::of_line(bytes).is_close()
+            && (says(bytes, "\"opened_seg\"") || says(bytes, "\"late\""))
+    };
+    let mut closed = HashSet::new();
+    for (_, path) in segments(session)? {
+        let mut reader = SegmentReader::open(path)?;
+        let size = reader.metadata()?.len();
+        while reader.offset() < size
+            && let Some(item) = reader.next_where(wanted)?
+        {
+            if let ReadItem::Line(line) = item {
+                closed.extend(line.ids().map(|ids| ids.span));
+            }
+        }
+    }
+    Ok(closed)
+}
+
+/// The end of a segment: from its last checkpoint, or all of it.
+pub(crate) fn tail(path: &Path) -> io::Result<Vec<u8>> {
+    let file = File::open(path)?;
+    let size = file.metadata()?.len();
+    let mut reader = TailReader::new(&file, size, 0, 2 << 20);
+    loop {
+        let mut tail = reader.longer()?;
+        if let Some(at) = last_checkpoint(&tail.bytes) {
+            tail.bytes.drain(..at);
+            return Ok(tail.bytes);
+        }
+        if tail.whole {
+            return Ok(tail.bytes);
+        }
+    }
+}

@@ -1,0 +1,65 @@
+//! The cache of open segment files. It bounds how many are open; a segment opens its file again when it
+//! needs it.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+use rustix::process::{Resource, getrlimit};
+
+use super::segment::SharedSegment;
+
+#[derive(Debug)]
+pub(crate) struct FdCache {
+    max: usize,
+    queue: Mutex<VecDeque<Weak<SharedSegment>>>,
+}
+
+impl FdCache {
+    /// Half of the descriptors that the process may open stay the agent's.
+    pub fn new() -> Self {
+        let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+        let max = usize::try_from(limit / 2).unwrap_or(usize::MAX);
+        Self {
+            max: max.clamp(8, 4096),
+            queue: Mutex::new(VecDeque::new()),
+        }
+    }
+
+    /// Adds a segment that has opened its file, and closes others if there are too many. While holding a
+    /// segment's lock, this only tries those of other segments.
+    pub fn admit(&self, segment: &Arc<SharedSegment>) {
+        let mut queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
+        let new = Arc::downgrade(segment);
+        if !queue.iter().any(|known| known.ptr_eq(&new)) {
+            queue.push_back(new);
+        }
+        let mut looks = queue.len();
+        while queue.len() > self.max && looks > 0 {
+            looks -= 1;
+            close_oldest(&mut queue, false);
+        }
+    }
+
+    /// Closes a few, since the process has no descriptor left. Whether any was closed.
+    pub fn close_some(&self) -> bool {
+        let mut queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = queue.len();
+        for _ in 0..before.min(8) {
+            close_oldest(&mut queue, true);
+        }
+        queue.len() < before
+    }
+}
+
+/// Closes the oldest, unless it was used since the last look. `used_too`: even then.
+fn close_oldest(queue: &mut VecDeque<Weak<SharedSegment>>, used_too: bool) {
+    let Some(oldest) = queue.pop_front() else {
+        return;
+    };
+    let Some(segment) = oldest.upgrade() else {
+        return;
+    };
+    if (segment.take_used() && !used_too) || !segment.try_close() {
+        queue.push_back(oldest);
+    }
+}

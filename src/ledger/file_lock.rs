@@ -1,0 +1,36 @@
+//! A file that is locked for a while.
+
+use std::fs::{File, OpenOptions, TryLockError};
+use std::io;
+use std::path::Path;
+
+use crate::trace::open_private;
+
+/// An exclusive lock on a file, free again when this is dropped.
+#[derive(Debug)]
+pub(crate) struct FileLock(File);
+
+impl FileLock {
+    /// Locks a file, which is created if it isn't there. `None`: another process holds the lock.
+    pub fn try_new(path: &Path) -> io::Result<Option<Self>> {
+        let file = open_lock(path)?;
+        match file.try_lock() {
+            Ok(()) => Ok(Some(Self(file))),
+            Err(TryLockError::WouldBlock) => Ok(None),
+            Err(TryLockError::Error(error)) => Err(error),
+        }
+    }
+}
+
+impl Drop for FileLock {
+    fn drop(&mut self) {
+        // Closing is not enough: a process forked meanwhile has the descriptor, too.
+        let _ = self.0.unlock();
+    }
+}
+
+/// Opens a lock file without locking it.
+pub(crate) fn open_lock(path: &Path) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    open_private(path, options.create(true).truncate(false).write(true))
+}

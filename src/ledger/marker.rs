@@ -1,0 +1,62 @@
+//! Markers: `outbox/<session>.<segment>` exists while something of that segment is left to send.
+//!
+//! A process that records for an endpoint creates it before the segment's first line. It is removed when all
+//! of the segment was sent and its spans are closed.
+
+use std::fs::OpenOptions;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use crate::trace::{Root, make_dir, open_private};
+
+/// The directory of the markers.
+pub(super) fn outbox_dir(root: &Root) -> PathBuf {
+    root.path().join("outbox")
+}
+
+/// The marker of a segment. No session's directory has a dot in its name.
+pub(crate) fn marker(root: &Root, session: &Path, seg: u32) -> Option<PathBuf> {
+    let name = session.file_name()?.to_str()?;
+    Some(outbox_dir(root).join(format!("{name}.{seg:04}")))
+}
+
+/// Which segments have a marker: the name of the session's directory, and the number.
+pub(crate) fn marked(root: &Root) -> io::Result<Vec<(String, u32)>> {
+    let entries = match std::fs::read_dir(outbox_dir(root)) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        entries => entries?,
+    };
+    let mut found = Vec::new();
+    for entry in entries {
+        let name = entry?.file_name();
+        let parts = name.to_str().and_then(|name| name.rsplit_once('.'));
+        if let Some((session, seg)) = parts
+            && let Ok(seg) = seg.parse()
+            && !session.is_empty()
+        {
+            found.push((session.to_owned(), seg));
+        }
+    }
+    found.sort_unstable();
+    Ok(found)
+}
+
+/// Creates a marker, if it isn't there.
+pub(super) fn mark(marker: &Path) -> io::Result<()> {
+    let make = || open_private(marker, OpenOptions::new().create(true).append(true)).map(drop);
+    match make() {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            marker.parent().map_or(Ok(()), make_dir)?;
+            make()
+        }
+        made => made,
+    }
+}
+
+/// Removes a marker, if it is there.
+pub(crate) fn unmark(marker: &Path) -> io::Result<()> {
+    match std::fs::remove_file(marker) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        done => done,
+    }
+}

@@ -1,0 +1,523 @@
+//! Appends the lines of one session, and copes with what the disk does meanwhile.
+//!
+//! - A line is one `write(2)`. `seq` is taken with it, and used up only when the line is whole.
+//! - When [`append`](SessionWriter::append) returns a place, the kernel has the line.
+//! - After a fault comes, in this order: the segment's header if it is missing, the `gap`, the lines that the
+//!   caller has to write again. Only then the new line.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use serde_json::json;
+
+use super::Ledger;
+use super::gap::Gap;
+use super::segment::Segment;
+use crate::trace::{
+    APART_NS, BufferPool, Head, Ids, LARGEST_POOLED, Moment, NewHeader, PrefixCache, finish_line,
+    segment_name, steady_ns,
+};
+
+thread_local! {
+    /// The thread's, not the session's: the processor's caches hold one buffer, not one for each of a
+    /// thousand sessions.
+    static LINES: BufferPool<Vec<u8>> = const { BufferPool::new() };
+}
+
+const FIRST_BACKOFF_NS: u64 = 1_000_000;
+pub(super) const LAST_BACKOFF_NS: u64 = 1_000_000_000;
+/// About how many bytes lie between two checkpoints.
+const CHECKPOINT_EVERY: u64 = 1 << 20;
+
+/// A line, apart from its payload.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LineMeta<'a> {
+    /// Nanoseconds since 1970.
+    pub time: u64,
+    pub kind: &'a str,
+    pub turn: Option<u32>,
+    pub ids: Option<Ids>,
+}
+
+impl<'a> LineMeta<'a> {
+    /// A line about the segment it is in.
+    fn of_segment(kind: &'a str, time: u64) -> Self {
+        Self {
+            time,
+            kind,
+            turn: None,
+            ids: None,
+        }
+    }
+}
+
+/// Writes the members of a line's payload, each followed by a comma. Its argument is the segment that the
+/// line goes to.
+pub(crate) type Payload<'a> = &'a dyn Fn(&mut Vec<u8>, u32);
+
+/// Where a line went.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Appended {
+    pub segment: u32,
+    pub size: usize,
+}
+
+/// Why a line could not be written.
+#[derive(Debug)]
+pub(super) struct AppendError(pub String);
+
+impl AppendError {
+    fn io(what: &str, path: &Path, error: &std::io::Error) -> Self {
+        Self(format!("{what} {}: {error}", path.display()))
+    }
+}
+
+/// What a segment's header says of its session.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct SessionHeader {
+    /// Why the session exists although no run named it.
+    pub implicit: Option<&'static str>,
+    /// The segment that the totals count from, if not the writer's first one.
+    pub counts_from: Option<u32>,
+}
+
+/// What the owner of a writer knows of the session's lines and the ledger does not. An owner that has nothing
+/// to add uses `()`.
+pub(crate) trait SessionHooks {
+    /// A segment was created: what its header says of the session.
+    fn header(&mut self, _segment: u32) -> SessionHeader {
+        SessionHeader::default()
+    }
+
+    /// Whether a span is open, or closed by a line that was lost: a marker has to stay then.
+    fn leaves_open(&self) -> bool {
+        false
+    }
+
+    /// The next line that was lost and has to be written again, and its payload.
+    fn next_lost(&mut self, _: &mut Vec<u8>) -> Option<LineMeta<'static>> {
+        None
+    }
+
+    /// That line has been written.
+    fn replayed(&mut self, _segment: u32) {}
+
+    /// The kernel has this line, of whatever kind.
+    fn written(&mut self, _line: &[u8]) {}
+
+    /// A `gap` line has been written that counts so many.
+    fn gap_written(&mut self, _lost: u64) {}
+
+    /// The file of a segment was removed, with its lines. The argument tells whether another segment is
+    /// still there.
+    fn segment_removed(&mut self, _: &dyn Fn(u32) -> bool) {}
+
+    /// Writes the payload of a checkpoint: what a reader, a resuming process or a recovery would otherwise
+    /// have to read the whole segment for. `false`: there is none.
+    fn checkpoint(&mut self, _: &mut Vec<u8>) -> bool {
+        false
+    }
+}
+
+impl SessionHooks for () {}
+
+/// The writer of a session's lines. Its owner serializes the calls, which orders lines and `seq`.
+#[derive(Debug)]
+pub(crate) struct SessionWriter {
+    /// The session's id as a JSON string.
+    id_json: Vec<u8>,
+    dir: PathBuf,
+    pub(super) segment: Option<Segment>,
+    pub(super) gap: Gap,
+    backoff: u64,
+    pub(super) retry_at: u64,
+    /// What went wrong before the wait until then.
+    waits_for: String,
+    pub(super) checkpoint_at: u64,
+    /// The time of the line that was appended last.
+    last_time: u64,
+    prefix: PrefixCache,
+    /// When a recovery that failed is tried again.
+    pub(super) recover_at: Option<u64>,
+    /// The policy of the segment that the spans of a dead writer are closed in.
+    pub(super) recovering: Option<Option<Arc<str>>>,
+}
+
+impl SessionWriter {
+    /// A writer for the session of this id. It creates nothing before the first line.
+    pub fn new(ledger: &Ledger, id: &str) -> Self {
+        Self {
+            id_json: json!(id).to_string().into_bytes(),
+            dir: ledger.root.session(id),
+            segment: None,
+            gap: Gap::default(),
+            backoff: 0,
+            retry_at: 0,
+            waits_for: String::new(),
+            checkpoint_at: CHECKPOINT_EVERY,
+            last_time: 0,
+            prefix: PrefixCache::default(),
+            recover_at: None,
+            recovering: None,
+        }
+    }
+
+    /// The session's directory.
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// Closes the file until the next line.
+    pub fn close_file(&self) {
+        if let Some(segment) = &self.segment {
+            segment.shared.try_close();
+        }
+    }
+
+    /// Whether nothing has to be written later.
+    pub fn owes_nothing(&self) -> bool {
+        self.gap.count == 0 && self.recover_at.is_none()
+    }
+
+    /// The time of a line about what has just happened, if that is known.
+    pub fn time_of_line(&self, just_now: Option<u64>) -> u64 {
+        let after_last = just_now.filter(|time| *time > self.last_time);
+        after_last.unwrap_or_else(|| self.in_order(Moment::now().wall))
+    }
+
+    /// Not before the last line's, as far as the clocks of threads are a little apart. A clock that was set
+    /// back stays so.
+    fn in_order(&self, time: u64) -> u64 {
+        match self.last_time.checked_sub(time) {
+            Some(behind) if behind <= APART_NS => self.last_time,
+            _ => time,
+        }
+    }
+
+    pub(super) fn segment_number(&self) -> u32 {
+        self.segment
+            .as_ref()
+            .map_or(0, |segment| segment.shared.number)
+    }
+
+    /// Appends a line. `None`: it could not be written, and is counted as lost.
+    pub fn append(
+        &mut self,
+        ledger: &Ledger,
+        hooks: &mut dyn SessionHooks,
+        mut meta: LineMeta<'_>,
+        payload: Payload<'_>,
+    ) -> Option<Appended> {
+        meta.time = self.in_order(meta.time);
+        let done = self
+            .prepare(ledger, hooks, meta.time)
+            .and_then(|()| self.write_line(ledger, hooks, meta, payload));
+        match done {
+            Ok(size) => {
+                ledger.counters().count_written();
+                let segment = self.segment_number();
+                self.after_line(ledger, hooks, meta.time);
+                Some(Appended { segment, size })
+            }
+            Err(AppendError(cause)) => {
+                self.gap.add(meta.kind, 1, meta.time, &cause);
+                let counters = ledger.counters();
+                counters.count_failed(1);
+                counters.note_error(&cause);
+                counters.warn_once(&format!("can't write the trace: {cause}"));
+                None
+            }
+        }
+    }
+
+    /// What is due now and then.
+    fn after_line(&mut self, ledger: &Ledger, hooks: &mut dyn SessionHooks, now: u64) {
+        if let Some(segment) = &mut self.segment {
+            segment.events += 1;
+            if segment.size >= self.checkpoint_at {
+                self.write_checkpoint(ledger, hooks, now);
+            }
+        }
+        if self.recover_at.is_some_and(|at| at <= steady_ns()) {
+            self.recover(ledger, hooks);
+        }
+    }
+
+    /// Tries again to write what is missing, back-off or not. How many lines are still missing.
+    pub fn flush(&mut self, ledger: &Ledger, hooks: &mut dyn SessionHooks) -> u64 {
+        let now = self.time_of_line(None);
+        if let Some(segment) = &mut self.segment
+            && segment.is_removed(now, true)
+        {
+            self.segment_removed(ledger, hooks, now);
+        }
+        if self.is_behind(hooks) {
+            self.retry_at = 0;
+            if let Err(AppendError(cause)) = self.prepare(ledger, hooks, now) {
+                ledger.note_error(&cause);
+            }
+        }
+        if self.recover_at.is_some() {
+            self.retry_at = 0;
+            self.recover(ledger, hooks);
+        }
+        self.gap.count
+    }
+
+    /// Whether something has to be written before a new line.
+    pub(super) fn is_behind(&self, hooks: &mut dyn SessionHooks) -> bool {
+        self.gap.count > 0 || hooks.next_lost(&mut Vec::new()).is_some()
+    }
+
+    /// Makes the segment ready for a line: opens or creates it, and writes what has to come first.
+    pub(super) fn prepare(
+        &mut self,
+        ledger: &Ledger,
+        hooks: &mut dyn SessionHooks,
+        now: u64,
+    ) -> Result<(), AppendError> {
+        self.ensure_open(ledger, hooks, now)?;
+        self.rotate_if_full(ledger, hooks, now)?;
+        if self.segment.is_none() {
+            self.create_segment(ledger, now)?;
+        }
+        self.write_header(ledger, hooks, now)?;
+        if self.gap.count > 0 {
+            let mut out = Vec::new();
+            self.gap.write(&mut out);
+            self.write_pending(ledger, hooks, LineMeta::of_segment("gap", now), &out)?;
+            let lost = std::mem::take(&mut self.gap).count;
+            hooks.gap_written(lost);
+            if let Some(segment) = &mut self.segment {
+                segment.gaps += lost;
+            }
+        }
+        self.replay_lost(ledger, hooks, now)
+    }
+
+    fn ensure_open(
+        &mut self,
+        ledger: &Ledger,
+        hooks: &mut dyn SessionHooks,
+        now: u64,
+    ) -> Result<(), AppendError> {
+        let Some(segment) = &mut self.segment else {
+            return Ok(());
+        };
+        if segment.shared.is_open() {
+            if segment.is_removed(now, false) {
+                self.segment_removed(ledger, hooks, now);
+            }
+            return Ok(());
+        }
+        if self.retry_at > steady_ns() {
+            return Err(AppendError(self.waits_for.clone()));
+        }
+        match segment.shared.open_again(ledger) {
+            Ok(true) => {}
+            Ok(false) => self.segment_removed(ledger, hooks, now),
+            Err(error) => {
+                let error = AppendError::io("open", &segment.shared.path, &error);
+                return Err(self.back_off(error));
+            }
+        }
+        Ok(())
+    }
+
+    /// Goes on in another segment. Where none can be created, the full one is written to.
+    fn rotate_if_full(
+        &mut self,
+        ledger: &Ledger,
+        hooks: &mut dyn SessionHooks,
+        now: u64,
+    ) -> Result<(), AppendError> {
+        let is_full = |segment: &mut Segment| segment.size >= ledger.config.segment_size;
+        let Some(full) = self.segment.take_if(is_full) else {
+            return Ok(());
+        };
+        if self.create_segment(ledger, now).is_err() {
+            self.segment = Some(full);
+            return Ok(());
+        }
+        let header = self.write_header(ledger, hooks, now);
+        if let Some(next) = &self.segment {
+            full.seal(next);
+        }
+        header
+    }
+
+    fn create_segment(&mut self, ledger: &Ledger, now: u64) -> Result<(), AppendError> {
+        if self.retry_at > steady_ns() {
+            return Err(AppendError(self.waits_for.clone()));
+        }
+        let policy = self.recovering.as_ref().unwrap_or(&ledger.config.policy);
+        let create = || {
+            ledger.ensure_writer()?;
+            Segment::create(ledger, &self.dir, policy.clone(), now)
+        };
+        let mut created = create();
+        if created
+            .as_ref()
+            .is_err_and(|error| ledger.free_descriptors(error))
+        {
+            created = create();
+        }
+        match created {
+            Ok(segment) => {
+                ledger.sync_new_entry(&self.dir);
+                ledger.fd_cache.admit(&segment.shared);
+                self.segment = Some(segment);
+                self.checkpoint_at = CHECKPOINT_EVERY;
+                self.backoff = 0;
+                Ok(())
+            }
+            Err(error) => {
+                let error = AppendError::io("create a segment in", &self.dir, &error);
+                Err(self.back_off(error))
+            }
+        }
+    }
+
+    fn write_header(
+        &mut self,
+        ledger: &Ledger,
+        hooks: &mut dyn SessionHooks,
+        now: u64,
+    ) -> Result<(), AppendError> {
+        let Some(segment) = self.segment.as_ref().filter(|s| !s.has_header) else {
+            return Ok(());
+        };
+        let (number, policy) = (segment.shared.number, segment.shared.policy.clone());
+        let SessionHeader {
+            implicit,
+            counts_from,
+        } = hooks.header(number);
+        let header = NewHeader {
+            writer: ledger.writer_id(),
+            process: &ledger.config.process,
+            resource: &ledger.config.resource,
+            mirror: policy.as_deref(),
+            implicit,
+            counts_from,
+        };
+        let out = header.members();
+        self.write_pending(ledger, hooks, LineMeta::of_segment("segment", now), &out)?;
+        if let Some(segment) = &mut self.segment {
+            segment.has_header = true;
+        }
+        Ok(())
+    }
+
+    /// Writes again what was lost.
+    fn replay_lost(
+        &mut self,
+        ledger: &Ledger,
+        hooks: &mut dyn SessionHooks,
+        now: u64,
+    ) -> Result<(), AppendError> {
+        let mut out = Vec::new();
+        while let Some(meta) = hooks.next_lost(&mut out) {
+            let meta = LineMeta { time: now, ..meta };
+            self.write_pending(ledger, hooks, meta, &out)?;
+            hooks.replayed(self.segment_number());
+            out.clear();
+        }
+        Ok(())
+    }
+
+    fn write_checkpoint(&mut self, ledger: &Ledger, hooks: &mut dyn SessionHooks, now: u64) {
+        let mut out = Vec::new();
+        if hooks.checkpoint(&mut out) {
+            let meta = LineMeta::of_segment("checkpoint", now);
+            if let Err(AppendError(cause)) = self.write_pending(ledger, hooks, meta, &out) {
+                // The next checkpoint has the same and more.
+                ledger.note_error(&cause);
+            }
+        }
+        if let Some(segment) = &self.segment {
+            self.checkpoint_at = segment.size + CHECKPOINT_EVERY;
+        }
+    }
+
+    /// The file is gone, and with it every line this process wrote to it.
+    fn segment_removed(&mut self, ledger: &Ledger, hooks: &mut dyn SessionHooks, now: u64) {
+        let Some(segment) = self.segment.take() else {
+            return;
+        };
+        segment.shared.set_removed();
+        let cause = format!("{} was removed", segment.shared.path.display());
+        // What its gap lines counted is missing again, but was counted as failed before.
+        let missing = segment.events + segment.gaps;
+        if missing > 0 {
+            self.gap.add("unknown", missing, now, &cause);
+            ledger.counters().count_failed(segment.events);
+        }
+        ledger.note_error(&cause);
+        ledger.counters().warn_once(&cause);
+        let (dir, gone) = (&self.dir, segment.shared.number);
+        hooks.segment_removed(&|number| number != gone && dir.join(segment_name(number)).exists());
+        self.retry_at = 0;
+    }
+
+    /// Writes a line that has to come before others.
+    fn write_pending(
+        &mut self,
+        ledger: &Ledger,
+        hooks: &mut dyn SessionHooks,
+        meta: LineMeta<'_>,
+        payload: &[u8],
+    ) -> Result<(), AppendError> {
+        self.write_line(ledger, hooks, meta, &|out, _| {
+            out.extend_from_slice(payload)
+        })
+        .map(drop)
+    }
+
+    /// Writes a line to the segment, which has been made ready for it. Returns its size.
+    fn write_line(
+        &mut self,
+        ledger: &Ledger,
+        hooks: &mut dyn SessionHooks,
+        meta: LineMeta<'_>,
+        payload: Payload<'_>,
+    ) -> Result<usize, AppendError> {
+        let Some(segment) = &mut self.segment else {
+            return Err(AppendError("no segment".into()));
+        };
+        self.last_time = meta.time;
+        let mut line = BufferPool::take(&LINES).unwrap_or_else(|| Vec::with_capacity(1024));
+        segment.start_line(&mut line);
+        let head = Head {
+            seg: segment.shared.number,
+            seq: segment.next_seq,
+            ts: meta.time,
+            kind: meta.kind,
+            session: &self.id_json,
+            turn: meta.turn,
+            ids: meta.ids,
+        };
+        head.write(&mut self.prefix, &mut line);
+        payload(&mut line, segment.shared.number);
+        finish_line(&mut line);
+        let written = segment.write(ledger, &line, hooks.leaves_open());
+        if written.is_ok() {
+            hooks.written(&line);
+        }
+        let size = line.len();
+        if line.capacity() <= LARGEST_POOLED {
+            line.clear();
+            BufferPool::give(&LINES, line);
+        }
+        match written {
+            Ok(()) => Ok(size),
+            Err(error) => Err(AppendError::io("write to", &segment.shared.path, &error)),
+        }
+    }
+
+    fn back_off(&mut self, error: AppendError) -> AppendError {
+        self.waits_for.clone_from(&error.0);
+        self.backoff = (self.backoff * 2).clamp(FIRST_BACKOFF_NS, LAST_BACKOFF_NS);
+        self.retry_at = steady_ns() + self.backoff;
+        error
+    }
+}

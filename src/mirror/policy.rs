@@ -1,0 +1,79 @@
+//! What may be sent of a session: recorded in each segment's header, so that every process that sends a
+//! span sends the same bytes.
+
+use serde_json::{Map, Value, json};
+
+use super::origin::{HeaderError, MAPPING};
+use super::resolve::Resolved;
+use crate::trace::RawValue;
+use crate::trace::typed::MirrorPolicy;
+
+/// The settings that decide what is sent of a session. By default there is no endpoint, content is not
+/// sent, and nothing is truncated.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Policy {
+    /// The endpoint that was configured, without credentials.
+    pub endpoint: Option<String>,
+    /// Whether messages, arguments and results are sent.
+    pub content: bool,
+    /// How much of a span is sent.
+    pub limits: Limits,
+}
+
+/// How much of a span is sent. Markers say what was left out.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Limits {
+    /// The longest text of an attribute, in bytes; truncated at the end of a character.
+    pub attribute_length: Option<usize>,
+    /// The number of attributes of a span; the first ones stay.
+    pub attribute_count: Option<usize>,
+    /// The number of events of a span.
+    pub event_count: Option<usize>,
+    /// The number of links of a span.
+    pub link_count: Option<usize>,
+}
+
+impl Policy {
+    /// Reads the `mirror` member of a segment's header.
+    pub(super) fn parse(mirror: RawValue<'_>) -> Result<Self, HeaderError> {
+        let mirror = MirrorPolicy::from(mirror);
+        if let Some(found) = mirror.mapping().filter(|found| *found != MAPPING) {
+            return Err(HeaderError::OtherMapping(found));
+        }
+        let limits = mirror.limits();
+        let limit = |name| usize::try_from(limits?.get(name)?.u64()?).ok();
+        Ok(Self {
+            endpoint: mirror.endpoint().map(|text| text.into_owned()),
+            content: mirror.content() == Some(true),
+            limits: Limits {
+                attribute_length: limit("attribute_length"),
+                attribute_count: limit("attribute_count"),
+                event_count: limit("event_count"),
+                link_count: limit("link_count"),
+            },
+        })
+    }
+}
+
+impl Resolved {
+    /// The `mirror` member of a segment's header.
+    pub(crate) fn policy(&self) -> Value {
+        let limits = [
+            ("attribute_length", self.limits.attribute_length),
+            ("attribute_count", self.limits.attribute_count),
+            ("event_count", self.limits.event_count),
+            ("link_count", self.limits.link_count),
+        ];
+        let limits = limits
+            .into_iter()
+            .filter_map(|(name, limit)| Some((name.to_owned(), limit?.into())));
+        json!({
+            "endpoint": self.shown(),
+            "content": self.content,
+            "limits": limits.collect::<Map<_, _>>(),
+            "mapping": MAPPING,
+        })
+    }
+}

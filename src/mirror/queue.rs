@@ -1,0 +1,324 @@
+//! The send queue: the segments that this process writes and has to send.
+//!
+//! A writer publishes a line with two atomic operations. Only a segment that the sender has read to its end
+//! is queued again, and only a sleeping sender is woken.
+
+use std::future::poll_fn;
+use std::io;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::task::{Poll, Waker};
+use std::time::Instant;
+
+use crate::ledger::{Listener, SegmentListener, SharedSegment};
+
+/// How the mirror of this process is doing.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct MirrorHealth {
+    /// Spans that a server accepted.
+    pub sent: u64,
+    /// Bytes of the trace that were not sent yet: this process's, and what it found of dead ones.
+    pub owed_bytes: u64,
+    /// Spans that a server refused for good.
+    pub dead_letters: u64,
+    /// What it said to the last of them, secrets masked.
+    pub last_dead: Option<String>,
+    /// Why nothing is sent at the moment, although something is left to send.
+    pub waiting_for: Option<String>,
+}
+
+/// A segment of this process, as its sender sees it.
+#[derive(Debug)]
+pub(crate) struct QueuedSegment {
+    pub segment: Arc<SharedSegment>,
+    queue: Arc<Queue>,
+    /// How much of it may be sent: what the kernel has, or the disk.
+    ready: AtomicU64,
+    /// How much of it was sent, and how many spans that were.
+    sent: AtomicU64,
+    spans: AtomicU64,
+    queued: AtomicBool,
+    /// How far it was sent is not on the disk yet.
+    unsaved: AtomicBool,
+}
+
+impl QueuedSegment {
+    /// Publishes that the first `size` bytes may be sent.
+    ///
+    /// The order of these operations and of those in [`snapshot`](Self::snapshot) ensures that
+    /// either the sender reads the new size or the segment is queued again.
+    fn publish(self: &Arc<Self>, size: u64) {
+        let before = self.ready.swap(size, Ordering::SeqCst);
+        let more = size.saturating_sub(before);
+        self.queue.written.fetch_add(more, Ordering::Relaxed);
+        if !self.queued.load(Ordering::SeqCst) {
+            self.requeue();
+        }
+    }
+
+    /// Where the sender is to begin and end, and how many spans lie before. Lines that are published later
+    /// queue the segment again.
+    pub fn snapshot(&self) -> (u64, u64, u64) {
+        self.queued.store(false, Ordering::SeqCst);
+        let ready = self.ready.load(Ordering::SeqCst);
+        let sent = self.sent.load(Ordering::Relaxed);
+        (sent, ready, self.spans.load(Ordering::Relaxed))
+    }
+
+    /// Everything before `offset` was sent.
+    pub fn ack(self: &Arc<Self>, offset: u64, spans: u64) {
+        let before = self.sent.swap(offset, Ordering::Relaxed);
+        self.spans.store(spans, Ordering::Relaxed);
+        let more = offset.saturating_sub(before);
+        self.queue.passed.fetch_add(more, Ordering::Relaxed);
+        if !self.unsaved.swap(true, Ordering::Relaxed) {
+            lock(&self.queue.unsaved).push(Arc::clone(self));
+        }
+    }
+
+    /// How far it was sent, and how many spans that were, to be saved.
+    pub fn progress(&self) -> (u64, u64) {
+        self.unsaved.store(false, Ordering::Relaxed);
+        let sent = self.sent.load(Ordering::Relaxed);
+        (sent, self.spans.load(Ordering::Relaxed))
+    }
+
+    /// Queues it, to be read again.
+    pub fn requeue(self: &Arc<Self>) {
+        if !self.queued.swap(true, Ordering::SeqCst) {
+            self.queue.push(Arc::clone(self));
+        }
+    }
+
+    /// Removes its marker if nothing of it is left to send.
+    pub fn release(&self) -> io::Result<()> {
+        self.segment.release(self.sent.load(Ordering::Relaxed))
+    }
+}
+
+/// Publishes the lines of a segment.
+#[derive(Debug)]
+struct Publisher(Arc<QueuedSegment>);
+
+impl SegmentListener for Publisher {
+    fn appended(&self, size: u64) {
+        self.0.publish(size);
+    }
+
+    fn sealed(&self) {
+        // Its marker may have stayed only for a span that was open.
+        self.0.requeue();
+    }
+}
+
+/// Queues the segments that this process begins, if they are recorded for its endpoint.
+#[derive(Debug)]
+pub(crate) struct QueueListener {
+    pub queue: Arc<Queue>,
+    pub policy: Arc<str>,
+}
+
+impl Listener for QueueListener {
+    fn segment_opened(&self, segment: &Arc<SharedSegment>) -> Option<Box<dyn SegmentListener>> {
+        // Spans of a dead process that recorded for another endpoint are closed in segments for that one.
+        if segment.policy.as_ref() != Some(&self.policy) {
+            return None;
+        }
+        Some(Box::new(Publisher(Arc::new(QueuedSegment {
+            segment: Arc::clone(segment),
+            queue: Arc::clone(&self.queue),
+            ready: AtomicU64::new(0),
+            sent: AtomicU64::new(0),
+            spans: AtomicU64::new(0),
+            queued: AtomicBool::new(false),
+            unsaved: AtomicBool::new(false),
+        }))))
+    }
+}
+
+/// What this process has to send.
+#[derive(Debug, Default)]
+pub(crate) struct Queue {
+    segments: Mutex<Vec<Arc<QueuedSegment>>>,
+    unsaved: Mutex<Vec<Arc<QueuedSegment>>>,
+    /// The sender has looked, found nothing, and sleeps.
+    idle: AtomicBool,
+    waker: Mutex<Option<Waker>>,
+    /// Bytes that may be sent, and bytes that were, of this process's segments.
+    written: AtomicU64,
+    passed: AtomicU64,
+    /// Bytes that are left to send of dead writers' segments, as of the last look.
+    pub others: AtomicU64,
+    pub sent: AtomicU64,
+    dead: AtomicU64,
+    /// What the server said to the last of them.
+    last_dead: Mutex<Option<String>>,
+    pub waiting_for: Mutex<Option<String>>,
+    end: Mutex<End>,
+    ended: Condvar,
+    stopping: AtomicBool,
+    /// The sender has ended.
+    over: AtomicBool,
+}
+
+#[derive(Debug, Default)]
+struct End {
+    running: bool,
+    deadline: Option<Instant>,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Queue {
+    fn push(&self, segment: Arc<QueuedSegment>) {
+        let mut segments = lock(&self.segments);
+        // The sender takes nothing out any more.
+        if self.over.load(Ordering::Relaxed) {
+            return;
+        }
+        segments.push(segment);
+        drop(segments);
+        if self.idle.swap(false, Ordering::SeqCst) {
+            self.wake();
+        }
+    }
+
+    fn wake(&self) {
+        let waker = lock(&self.waker).take();
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+
+    /// Takes all segments that have something to send.
+    pub fn take(&self) -> Vec<Arc<QueuedSegment>> {
+        std::mem::take(&mut *lock(&self.segments))
+    }
+
+    /// Puts back segments that were taken and not read.
+    pub fn give_back(&self, unread: impl Iterator<Item = Arc<QueuedSegment>>) {
+        let mut segments = lock(&self.segments);
+        if !self.over.load(Ordering::Relaxed) {
+            segments.extend(unread);
+        }
+    }
+
+    /// Takes the segments whose cursors have to be written.
+    pub fn take_unsaved(&self) -> Vec<Arc<QueuedSegment>> {
+        std::mem::take(&mut *lock(&self.unsaved))
+    }
+
+    pub fn is_empty(&self) -> bool {
+        lock(&self.segments).is_empty()
+    }
+
+    /// How many segments have something to send.
+    pub fn queued(&self) -> u64 {
+        lock(&self.segments).len() as u64
+    }
+
+    /// How many bytes wait to be read and sent.
+    pub fn waiting(&self) -> u64 {
+        let passed = self.passed.load(Ordering::Relaxed);
+        self.written.load(Ordering::Relaxed).saturating_sub(passed)
+    }
+
+    /// Until there is something to send, or it is time to stop.
+    pub async fn wanted(&self) {
+        poll_fn(|context| {
+            *lock(&self.waker) = Some(context.waker().clone());
+            self.idle.store(true, Ordering::SeqCst);
+            if self.is_empty() && !self.stopping() {
+                return Poll::Pending;
+            }
+            self.idle.store(false, Ordering::SeqCst);
+            Poll::Ready(())
+        })
+        .await;
+    }
+
+    /// Until it is time to stop.
+    pub async fn stopped(&self) {
+        poll_fn(|context| {
+            *lock(&self.waker) = Some(context.waker().clone());
+            match self.stopping() {
+                true => Poll::Ready(()),
+                false => Poll::Pending,
+            }
+        })
+        .await;
+    }
+
+    pub fn stopping(&self) -> bool {
+        self.stopping.load(Ordering::SeqCst)
+    }
+
+    pub fn deadline(&self) -> Option<Instant> {
+        lock(&self.end).deadline
+    }
+
+    /// The sender runs until this is dropped.
+    pub fn running(self: &Arc<Self>) -> Running {
+        lock(&self.end).running = true;
+        Running(Arc::clone(self))
+    }
+
+    /// Asks the sender to send what is there and to end, until `deadline`.
+    pub fn stop(&self, deadline: Instant) {
+        {
+            let mut end = lock(&self.end);
+            end.deadline = Some(deadline);
+            self.stopping.store(true, Ordering::SeqCst);
+        }
+        self.wake();
+    }
+
+    /// Waits for the sender's end, until `deadline`.
+    pub fn wait(&self, deadline: Instant) {
+        let mut end = lock(&self.end);
+        while end.running {
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return;
+            }
+            let waited = self.ended.wait_timeout(end, left);
+            end = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
+    /// So many spans were refused for good, the last for this reason.
+    pub fn dead(&self, spans: u64, why: Option<&str>) {
+        if self.dead.swap(spans, Ordering::Relaxed) != spans {
+            *lock(&self.last_dead) = why.map(str::to_owned);
+        }
+    }
+
+    pub fn health(&self) -> MirrorHealth {
+        MirrorHealth {
+            sent: self.sent.load(Ordering::Relaxed),
+            owed_bytes: self.waiting() + self.others.load(Ordering::Relaxed),
+            dead_letters: self.dead.load(Ordering::Relaxed),
+            last_dead: lock(&self.last_dead).clone(),
+            waiting_for: lock(&self.waiting_for).clone(),
+        }
+    }
+}
+
+/// Says when the sender has ended, however it ended.
+pub(crate) struct Running(Arc<Queue>);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // Queued segments have references to the queue: both would keep each other.
+        let mut segments = lock(&self.0.segments);
+        self.0.over.store(true, Ordering::Relaxed);
+        segments.clear();
+        drop(segments);
+        lock(&self.0.unsaved).clear();
+        lock(&self.0.end).running = false;
+        self.0.ended.notify_all();
+    }
+}

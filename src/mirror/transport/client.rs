@@ -1,0 +1,195 @@
+//! An HTTP client for one server: TCP, an optional proxy, TLS, and the limits on what is read.
+
+use std::error::Error as StdError;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::{HeaderMap, HeaderValue, USER_AGENT};
+use http::uri::PathAndQuery;
+use http::{Method, Request, StatusCode, Uri, request};
+use http_body_util::{BodyExt, Full};
+use hyper_rustls::HttpsConnector;
+use hyper_util::client::legacy::Client as Hyper;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::client::legacy::connect::proxy::Tunnel;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use tokio::net::TcpStream;
+use tower_service::Service;
+
+use super::errors::error_chain;
+use super::tls;
+use crate::error::Error;
+use crate::mirror::resolve::Resolved;
+
+const USER_AGENT_NAME: &str = concat!("spanledger/", env!("CARGO_PKG_VERSION"));
+
+/// How often an HTTP/2 connection is pinged while a request is in flight. Servers close
+/// connections that ping much more often.
+const KEEP_ALIVE: Duration = Duration::from_secs(20);
+const KEEP_ALIVE_TIMEOUT: Duration = Duration::from_secs(10);
+/// gRPC servers put error messages into headers, and some put span content into error messages.
+const MAX_HEADERS: u32 = 1024 * 1024;
+
+/// Connections are opened on demand, kept, and opened again after a failure.
+#[derive(Debug)]
+pub(in crate::mirror) struct Client {
+    hyper: Hyper<HttpsConnector<Dialer>, Full<Bytes>>,
+    /// The server, with the path that requests are relative to.
+    base: Uri,
+    headers: HeaderMap,
+}
+
+/// A response whose body was read to its end, to the limit, or until the connection broke.
+pub(in crate::mirror) struct Received {
+    pub status: StatusCode,
+    pub headers: HeaderMap,
+    pub body: Bytes,
+    pub trailers: Option<HeaderMap>,
+    /// The error that ended the body early.
+    pub broken: Option<String>,
+}
+
+impl Client {
+    /// Must be called within a tokio runtime that has IO and time.
+    pub(in crate::mirror) fn http1(to: &Resolved) -> Result<Self, Error> {
+        Self::new(to, b"http/1.1", false)
+    }
+
+    pub(super) fn http2(to: &Resolved) -> Result<Self, Error> {
+        Self::new(to, b"h2", true)
+    }
+
+    fn new(to: &Resolved, alpn: &[u8], http2: bool) -> Result<Self, Error> {
+        let tls = match &to.tls {
+            Some(tls) => tls.client(alpn)?,
+            None => tls::unused(),
+        };
+        let connector = HttpsConnector::from((Dialer::new(to), tls));
+        let hyper = Hyper::builder(TokioExecutor::new())
+            .timer(TokioTimer::new())
+            .pool_timer(TokioTimer::new())
+            .http2_only(http2)
+            .http2_keep_alive_interval(KEEP_ALIVE)
+            .http2_keep_alive_timeout(KEEP_ALIVE_TIMEOUT)
+            .http2_max_header_list_size(MAX_HEADERS)
+            .build(connector);
+        let mut headers = to.headers.clone();
+        headers.insert(USER_AGENT, HeaderValue::from_static(USER_AGENT_NAME));
+        Ok(Self {
+            hyper,
+            base: to.uri.clone(),
+            headers,
+        })
+    }
+
+    /// A request without a body: the configured headers, and a path below the server's address.
+    pub(in crate::mirror) fn request(
+        &self,
+        method: Method,
+        path: &str,
+    ) -> Result<request::Parts, http::Error> {
+        let base = self.base.path().trim_end_matches('/');
+        let mut uri = self.base.clone().into_parts();
+        if !path.is_empty() {
+            uri.path_and_query = Some(PathAndQuery::try_from(format!("{base}{path}"))?);
+        }
+        let (mut parts, ()) = Request::new(()).into_parts();
+        parts.method = method;
+        parts.uri = Uri::from_parts(uri)?;
+        parts.headers = self.headers.clone();
+        Ok(parts)
+    }
+
+    /// Sends a request once and reads at most `limit` bytes of the body of the response.
+    pub(in crate::mirror) async fn send(
+        &self,
+        head: request::Parts,
+        body: Bytes,
+        limit: usize,
+    ) -> Result<Received, String> {
+        let request = Request::from_parts(head, Full::new(body));
+        let response = self.hyper.request(request).await;
+        let (head, mut body) = response.map_err(|error| error_chain(&error))?.into_parts();
+        let mut bytes = Vec::new();
+        let (mut trailers, mut broken) = (None, None);
+        while bytes.len() < limit {
+            match body.frame().await {
+                None => break,
+                Some(Err(error)) => {
+                    broken = Some(error_chain(&error));
+                    break;
+                }
+                Some(Ok(frame)) => match frame.into_data() {
+                    Ok(data) => {
+                        let room = limit - bytes.len();
+                        bytes.extend_from_slice(&data[..data.len().min(room)]);
+                    }
+                    Err(frame) => trailers = frame.into_trailers().ok(),
+                },
+            }
+        }
+        Ok(Received {
+            status: head.status,
+            headers: head.headers,
+            body: bytes.into(),
+            trailers,
+            broken,
+        })
+    }
+}
+
+/// Opens TCP connections, directly or through a proxy that supports CONNECT.
+#[derive(Clone, Debug)]
+struct Dialer {
+    tcp: HttpConnector,
+    proxy: Option<Tunnel<HttpConnector>>,
+}
+
+impl Dialer {
+    fn new(to: &Resolved) -> Self {
+        let mut tcp = HttpConnector::new();
+        tcp.enforce_http(false);
+        tcp.set_nodelay(true);
+        tcp.set_keepalive(Some(Duration::from_secs(60)));
+        // Leaves time for the second address of a host whose first one is dead.
+        tcp.set_connect_timeout(Some(to.timeout / 2));
+        // A peer that vanished fails the request in flight and not the ones after it.
+        #[cfg(any(target_os = "android", target_os = "fuchsia", target_os = "linux"))]
+        tcp.set_tcp_user_timeout(Some(to.timeout));
+        let proxy = to.proxy.as_ref().map(|proxy| {
+            let tunnel = Tunnel::new(proxy.uri().clone(), tcp.clone());
+            match proxy.basic_auth() {
+                Some(auth) => tunnel.with_auth(auth.clone()),
+                None => tunnel,
+            }
+        });
+        Self { tcp, proxy }
+    }
+}
+
+type BoxError = Box<dyn StdError + Send + Sync>;
+
+impl Service<Uri> for Dialer {
+    type Response = TokioIo<TcpStream>;
+    type Error = BoxError;
+    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, BoxError>> + Send>>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
+        self.tcp.poll_ready(cx).map_err(Into::into)
+    }
+
+    fn call(&mut self, to: Uri) -> Self::Future {
+        match &mut self.proxy {
+            Some(proxy) => {
+                let connecting = proxy.call(to);
+                Box::pin(async { Ok(connecting.await?) })
+            }
+            None => {
+                let connecting = self.tcp.call(to);
+                Box::pin(async { Ok(connecting.await?) })
+            }
+        }
+    }
+}

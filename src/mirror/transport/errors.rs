@@ -1,0 +1,58 @@
+//! Texts for what goes wrong between us and a server.
+
+use std::error::Error as StdError;
+use std::io;
+
+const NO_TLS: &str = "a server without TLS needs http:// in front of its address";
+const NO_TLS_GRPC: &str = ", or OTEL_EXPORTER_OTLP_INSECURE=true if there is no scheme";
+
+/// An error and its sources, each mentioned once, with a hint where the cause is well known.
+pub(super) fn error_chain(error: &(dyn StdError + 'static)) -> String {
+    let mut text = error.to_string();
+    let mut no_tls = has_no_tls(error);
+    let mut source = error.source();
+    while let Some(error) = source {
+        let more = error.to_string();
+        if !text.contains(&more) {
+            text = format!("{text}: {more}");
+        }
+        no_tls |= has_no_tls(error);
+        source = error.source();
+    }
+    if no_tls {
+        text = format!("{text}; {NO_TLS}");
+    }
+    text
+}
+
+/// The same text for a gRPC endpoint, which may have been written without a scheme.
+pub(super) fn grpc_hint(mut text: String) -> String {
+    if text.ends_with(NO_TLS) {
+        text.push_str(NO_TLS_GRPC);
+    }
+    text
+}
+
+/// The same text for an HTTP/1.1 endpoint that answered in HTTP/2.
+pub(super) fn http_hint(text: String, endpoint: &str) -> String {
+    if !text.contains("invalid HTTP version parsed") {
+        return text;
+    }
+    format!(
+        "{endpoint} answered with HTTP/2: it looks like a gRPC port. \
+         Set OTEL_EXPORTER_OTLP_PROTOCOL=grpc (only port 4317 implies it)."
+    )
+}
+
+/// Whether a TLS handshake failed as it does with a server that does not speak TLS: it answers in plain
+/// text, or closes the connection.
+fn has_no_tls(error: &(dyn StdError + 'static)) -> bool {
+    let Some(error) = error.downcast_ref::<io::Error>() else {
+        return matches!(error.downcast_ref(), Some(rustls::Error::InvalidMessage(_)));
+    };
+    // The error inside an io::Error is not one of its sources.
+    error.get_ref().is_some_and(|inner| {
+        let closed = error.kind() == io::ErrorKind::UnexpectedEof;
+        (closed && error.to_string().contains("tls handshake")) || has_no_tls(inner)
+    })
+}

@@ -1,0 +1,232 @@
+//! A session's segments as one stream of lines.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use crate::trace::about;
+use crate::trace::segments;
+use crate::trace::{ReadItem, SegmentReader};
+
+/// Of a session with more segments than this, no more are open at once: each run of a session that
+/// goes on for years adds one.
+const MANY: usize = 64;
+
+/// Reads a session: its segments merged by (highest `ts` so far, segment, `seq`), never
+/// reordered within one.
+///
+/// ```no_run
+/// use spanledger::trace::ReadItem;
+/// use spanledger::read::SessionReader;
+/// let mut reader = SessionReader::open("sessions/ses_1")?;
+/// while let Some(found) = reader.next()? {
+///     match found {
+///         ReadItem::Line(line) => println!("{} {}", line.address(), line.kind),
+///         ReadItem::Damaged(damage) => eprintln!("passed over {damage}"),
+///         _ => {}
+///     }
+/// }
+/// # Ok::<(), std::io::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct SessionReader {
+    dir: PathBuf,
+    streams: Vec<Stream>,
+}
+
+#[derive(Debug)]
+struct Stream {
+    number: u32,
+    reader: SegmentReader,
+    /// The highest `ts` so far, the waiting line's included.
+    high: Vec<u8>,
+    /// A line is waiting in `reader`, found but not handed out.
+    waiting: Option<Waiting>,
+    /// It was read to its end. Not tried again before all others are, or for each line of a long
+    /// segment the ends of all others would be read.
+    dry: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Waiting {
+    start: usize,
+    end: usize,
+    skipped: u64,
+}
+
+impl SessionReader {
+    /// Opens all segments of a session.
+    pub fn open(session: impl AsRef<Path>) -> io::Result<Self> {
+        let mut reader = Self {
+            dir: session.as_ref().to_owned(),
+            streams: Vec::new(),
+        };
+        reader.refresh()?;
+        Ok(reader)
+    }
+
+    /// Looks for segments that were added since, and at the ends of the others. How many there
+    /// were.
+    pub fn refresh(&mut self) -> io::Result<usize> {
+        let mut added = 0;
+        for (number, path) in segments(&self.dir).map_err(about(&self.dir))? {
+            if !self.streams.iter().any(|stream| stream.number == number) {
+                self.make_room();
+                self.streams.push(Stream {
+                    number,
+                    reader: SegmentReader::open(path)?,
+                    high: Vec::new(),
+                    waiting: None,
+                    dry: false,
+                });
+                added += 1;
+            }
+        }
+        for stream in &mut self.streams {
+            stream.dry = false;
+        }
+        self.streams.sort_by_key(|stream| stream.number);
+        Ok(added)
+    }
+
+    /// Finds the next line of each segment that may have one.
+    fn wait(&mut self) -> io::Result<()> {
+        let tried = |stream: &Stream| stream.dry && stream.waiting.is_none();
+        let again = self.streams.iter().all(tried);
+        for at in 0..self.streams.len() {
+            self.streams[at].dry &= !again;
+            if self.streams[at].is_wanting() {
+                if !self.streams[at].reader.is_open() {
+                    self.make_room();
+                }
+                self.streams[at].wait()?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Closes what is open if that is too much for one more.
+    fn make_room(&mut self) {
+        let open = self.streams.iter().filter(|s| s.reader.is_open());
+        if self.streams.len() >= MANY && open.count() >= MANY {
+            self.streams.iter_mut().for_each(Stream::close);
+        }
+    }
+
+    /// Calls `with` for each segment's reader, with its number.
+    #[cfg_attr(not(feature = "cli"), allow(dead_code))]
+    pub(super) fn each(
+        &mut self,
+        mut with: impl FnMut(u32, &mut SegmentReader) -> io::Result<()>,
+    ) -> io::Result<()> {
+        for at in 0..self.streams.len() {
+            self.make_room();
+            let stream = &mut self.streams[at];
+            with(stream.number, &mut stream.reader)?;
+        }
+        Ok(())
+    }
+
+    /// The segment with the oldest line that waits, and that line is at hand.
+    fn oldest(&mut self) -> io::Result<Option<usize>> {
+        loop {
+            self.wait()?;
+            let waiting = self.streams.iter().enumerate();
+            let waiting = waiting.filter(|(_, s)| s.waiting.is_some());
+            let oldest =
+                waiting.min_by(|(_, a), (_, b)| (&a.high, a.number).cmp(&(&b.high, b.number)));
+            let Some((at, _)) = oldest else {
+                return Ok(None);
+            };
+            if self.streams[at].reader.is_open() {
+                return Ok(Some(at));
+            }
+            // It was let go of: found again, unless the file is another by now.
+            self.make_room();
+            self.streams[at].waiting = None;
+            self.streams[at].wait()?;
+            if self.streams[at].waiting.is_some() {
+                return Ok(Some(at));
+            }
+        }
+    }
+
+    /// When the next line was written, if one is there.
+    #[cfg_attr(not(feature = "cli"), allow(dead_code))]
+    pub(super) fn peek(&mut self) -> io::Result<Option<&[u8]>> {
+        self.wait()?;
+        let waiting = self.streams.iter().filter(|s| s.waiting.is_some());
+        Ok(waiting.map(|stream| stream.high.as_slice()).min())
+    }
+
+    /// The session's directory.
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// The readers of its segments, with their numbers.
+    pub fn segments(&mut self) -> impl Iterator<Item = (u32, &mut SegmentReader)> {
+        self.streams
+            .iter_mut()
+            .map(|stream| (stream.number, &mut stream.reader))
+    }
+
+    /// The next line. `None`: no whole line is there now; a live session may go on.
+    #[allow(clippy::should_implement_trait)]
+    pub fn next(&mut self) -> io::Result<Option<ReadItem<'_>>> {
+        if self.streams.len() == 1 && self.streams[0].waiting.is_none() {
+            // One writer, by far the most sessions: nothing to compare.
+            return self.streams[0].reader.next();
+        }
+        let Some(index) = self.oldest()? else {
+            return Ok(None);
+        };
+        let stream = &mut self.streams[index];
+        Ok(stream
+            .waiting
+            .take()
+            .map(|w| stream.reader.found(w.start, w.end, w.skipped)))
+    }
+}
+
+impl Stream {
+    /// None is waiting, and one may be there.
+    fn is_wanting(&self) -> bool {
+        self.waiting.is_none() && !self.dry
+    }
+
+    /// Closes the file until it is its turn.
+    fn close(&mut self) {
+        match self.waiting {
+            // It would have to be passed over again.
+            Some(waiting) if waiting.skipped > 0 => {}
+            waiting => self.reader.close(waiting.map(|waiting| waiting.start)),
+        }
+    }
+
+    /// Finds the next line.
+    fn wait(&mut self) -> io::Result<()> {
+        let found = self.reader.line()?;
+        self.dry = found.is_none();
+        if let Some((start, end, skipped)) = found {
+            let ts = ts_of(self.reader.bytes(start, end));
+            if let Some(ts) = ts.filter(|ts| *ts > self.high.as_slice()) {
+                self.high.clear();
+                self.high.extend_from_slice(ts);
+            }
+            self.waiting = Some(Waiting {
+                start,
+                end,
+                skipped,
+            });
+        }
+        Ok(())
+    }
+}
+
+/// The `ts` of a line, without parsing it: its text sorts as the times do.
+fn ts_of(line: &[u8]) -> Option<&[u8]> {
+    let head = &line[..line.len().min(100)];
+    let start = memchr::memmem::find(head, b"\"ts\":\"")? + 6;
+    let len = memchr::memchr(b'"', &head[start..])?;
+    Some(&head[start..start + len])
+}

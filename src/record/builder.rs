@@ -1,0 +1,322 @@
+//! Configures a ledger. Code wins over the environment, the environment over defaults.
+
+#[cfg(feature = "metrics")]
+mod metrics;
+#[cfg_attr(not(feature = "mirror"), path = "builder/sending_off.rs")]
+pub(super) mod sending;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::{Map, Value};
+use tracing::level_filters::{LevelFilter, STATIC_MAX_LEVEL};
+use tracing::{Metadata, Subscriber};
+use tracing_subscriber::Layer;
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::registry::LookupSpan;
+use tracing_subscriber::util::SubscriberInitExt;
+
+use crate::error::Error;
+use crate::ledger::Sync;
+use crate::record::guard::Guard;
+use crate::record::layer::{Choose, LedgerFilter, LedgerLayer, Recorder, RecordingLayer};
+use crate::record::process_state::{ProcessState, Settings};
+use crate::record::recognize::{Recognizer, Rule};
+use crate::record::session::TraceLimits;
+use crate::redact::{Limits, Redaction};
+use crate::trace::Root;
+use sending::{Endpoints, Senders, Sending};
+
+/// Values longer than this go to a blob of their own, unless the builder or
+/// `SPANLEDGER_INLINE_LIMIT` says otherwise.
+pub const DEFAULT_INLINE_LIMIT: usize = 16 * 1024;
+
+/// A segment that is longer than this goes on in another one, unless the builder says otherwise.
+pub const DEFAULT_SEGMENT_SIZE: u64 = 1 << 30;
+
+/// A trace whose spans' lines are longer than this together goes on in another one, unless the
+/// builder says otherwise. Tempo cuts traces at 5 MB without a word.
+pub const DEFAULT_TRACE_BYTES: u64 = 3 << 20;
+
+/// A trace older than this goes on in another one, unless the builder says otherwise.
+pub const DEFAULT_TRACE_TIME: Duration = Duration::from_secs(3600);
+
+/// Sets up a ledger. Made by [`builder`](crate::builder()).
+///
+/// | setter | environment | by default |
+/// |---|---|---|
+/// | [`root`](Self::root) | `SPANLEDGER_DIR` | `$XDG_STATE_HOME/spanledger`, else `~/.local/state/spanledger` |
+/// | [`disabled`](Self::disabled) | `SPANLEDGER_DISABLED` (`1`, `true`) | recording |
+/// | [`sync`](Self::sync) | `SPANLEDGER_SYNC` (`os`, `always`, or milliseconds) | [`Sync::Os`] |
+/// | [`inline_limit`](Self::inline_limit) | `SPANLEDGER_INLINE_LIMIT` (bytes) | 16 KiB |
+/// | [`segment_size`](Self::segment_size) | | 1 GiB |
+/// | [`trace_limits`](Self::trace_limits) | | 3 MiB, an hour |
+/// | `sampler` (feature `mirror`) | `OTEL_TRACES_SAMPLER`, `OTEL_TRACES_SAMPLER_ARG` | what the caller decided, else all |
+/// | `context` (feature `mirror`) | | where the trace is sent |
+/// | `metrics` (feature `metrics`) | `OTEL_METRICS_EXPORTER` (`otlp`, `none`) | none |
+#[derive(Clone, Default)]
+#[must_use = "nothing happens until `.build()`"]
+pub struct Builder {
+    root: Option<PathBuf>,
+    disabled: Option<bool>,
+    sync: Option<Sync>,
+    inline_limit: Option<usize>,
+    segment_size: Option<u64>,
+    redaction: Redaction,
+    carry: Option<LevelFilter>,
+    spans: Option<Choose>,
+    events: Option<Choose>,
+    recognizer: Recognizer,
+    resource: Map<String, Value>,
+    trace_limits: TraceLimits,
+    sending: Sending,
+}
+
+impl std::fmt::Debug for Builder {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Builder")
+            .field("root", &self.root)
+            .field("sync", &self.sync)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Builder {
+    /// The directory that holds everything. By default see the table above.
+    pub fn root(mut self, path: impl Into<PathBuf>) -> Self {
+        self.root = Some(path.into());
+        self
+    }
+
+    /// Records nothing at all. By default it does.
+    pub fn disabled(mut self, disabled: bool) -> Self {
+        self.disabled = Some(disabled);
+        self
+    }
+
+    /// How much a power cut may cost. By default [`Sync::Os`].
+    pub fn sync(mut self, sync: Sync) -> Self {
+        self.sync = Some(sync);
+        self
+    }
+
+    /// Values longer than this many bytes go to a blob of their own. By default
+    /// [`DEFAULT_INLINE_LIMIT`].
+    pub fn inline_limit(mut self, bytes: usize) -> Self {
+        self.inline_limit = Some(bytes);
+        self
+    }
+
+    /// A file of the trace that is longer than this many bytes goes on in another one. By default
+    /// [`DEFAULT_SEGMENT_SIZE`].
+    ///
+    /// A process whose files may not be that long (`RLIMIT_FSIZE`) has to set a lower size: a write beyond
+    /// its limit is a signal that ends it, unless it ignores `SIGXFSZ`.
+    pub fn segment_size(mut self, bytes: u64) -> Self {
+        self.segment_size = Some(bytes);
+        self
+    }
+
+    /// What is masked. By default all built-in rules.
+    pub fn redact(mut self, redaction: Redaction) -> Self {
+        self.redaction = redaction;
+        self
+    }
+
+    /// Which spans of others get lines of their own, inside a session. By default none.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// let (layer, guard) = spanledger::builder()
+    ///     .root(dir.path())
+    ///     .record_spans(|meta| meta.target().starts_with("my_agent"))
+    ///     .build::<tracing_subscriber::Registry>()?;
+    /// # drop((layer, guard));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn record_spans(
+        mut self,
+        choose: impl Fn(&Metadata<'_>) -> bool + Send + std::marker::Sync + 'static,
+    ) -> Self {
+        self.spans = Some(Arc::new(choose));
+        self
+    }
+
+    /// Which log events become lines, inside a session. By default those of WARN and above.
+    pub fn record_events(
+        mut self,
+        choose: impl Fn(&Metadata<'_>) -> bool + Send + std::marker::Sync + 'static,
+    ) -> Self {
+        self.events = Some(Arc::new(choose));
+        self
+    }
+
+    /// Takes spans of a library for agent spans, by a rule of yours: see [`Rule`]. Of several that
+    /// match the first counts. By default none.
+    pub fn recognise(mut self, rule: Rule) -> Self {
+        self.recognizer.rules.push(Arc::new(rule));
+        self
+    }
+
+    /// Whether spans that declare `gen_ai.operation.name`, as the GenAI conventions of
+    /// OpenTelemetry ask for, are taken for agent spans. By default they are; our own spans and
+    /// [`recognise`](Self::recognise) come first.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// let (layer, guard) = spanledger::builder()
+    ///     .root(dir.path())
+    ///     .recognise_gen_ai(false)
+    ///     .build::<tracing_subscriber::Registry>()?;
+    /// # drop((layer, guard));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn recognise_gen_ai(mut self, recognise: bool) -> Self {
+        self.recognizer.gen_ai = recognise;
+        self
+    }
+
+    /// Up to which level spans of others carry a session on to what happens inside them. By
+    /// default INFO.
+    pub fn carry_level(mut self, level: LevelFilter) -> Self {
+        self.carry = Some(level);
+        self
+    }
+
+    /// An attribute of what runs here, such as `service.name`; logged with every segment.
+    pub fn resource(mut self, key: impl Into<String>, value: impl Into<Value>) -> Self {
+        self.resource.insert(key.into(), value.into());
+        self
+    }
+
+    /// When a trace goes on in another one: once the lines of its spans are longer than this
+    /// together (in all sessions that share it), or once it is older. By default
+    /// [`DEFAULT_TRACE_BYTES`] and [`DEFAULT_TRACE_TIME`].
+    ///
+    /// Backends cut long traces silently. From then on each `session.turn` is the root of a trace of
+    /// its own, with a link to its `session.run`; and what opens in a turn that is that long itself, or
+    /// in a run without turns, shares another trace, linked to the span it lies in. The session stays the
+    /// same. With limits of nothing each call is a trace of its own. This holds without a mirror too:
+    /// whether a trace will be sent some day is not known when it is recorded.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// let builder = spanledger::builder().trace_limits(1 << 20, Duration::from_secs(600));
+    /// ```
+    pub fn trace_limits(mut self, bytes: u64, time: Duration) -> Self {
+        self.trace_limits = TraceLimits { bytes, time };
+        self
+    }
+
+    /// The bare layer, for a registry of your own, and its guard.
+    ///
+    /// The root need not be writable: then nothing is recorded until it is,
+    /// [`Guard::health`] says so, and the agent goes on.
+    pub fn build<S>(self) -> Result<(LedgerLayer<S>, Guard), Error>
+    where
+        S: Subscriber + for<'a> LookupSpan<'a>,
+    {
+        if STATIC_MAX_LEVEL < LevelFilter::INFO {
+            return Err(Error::LevelCompiledOut);
+        }
+        let disabled = self.disabled.map_or_else(disabled_by_env, Ok)?;
+        let root = match self.root.or_else(Root::from_env) {
+            Some(root) => root,
+            // Where nothing is recorded, nothing has to be found.
+            None if disabled => PathBuf::new(),
+            None => return Err(Error::NoRoot),
+        };
+        let mut settings = Settings {
+            disabled,
+            root: std::path::absolute(&root).unwrap_or(root),
+            sync: self.sync.map_or_else(sync_by_env, Ok)?,
+            segment_size: self.segment_size.unwrap_or(DEFAULT_SEGMENT_SIZE),
+            limits: Limits {
+                inline: self.inline_limit.map_or_else(inline_by_env, Ok)?,
+                ..Limits::default()
+            },
+            redaction: self.redaction,
+            resource: self.resource,
+            policy: None,
+        };
+        let endpoints = match disabled {
+            true => Endpoints::default(),
+            false => self.sending.resolve(&mut settings)?,
+        };
+        let filter = LedgerFilter {
+            disabled,
+            carry: self.carry.unwrap_or(LevelFilter::INFO),
+            spans: self.spans,
+            events: self.events,
+            recognizer: self.recognizer,
+        };
+        let timeout = self.sending.shutdown_timeout();
+        let otel = self.sending.bridge(settings.policy.is_some());
+        let process = ProcessState::new(settings, |config| Senders::start(endpoints, config))?;
+        let recorder = Arc::new(Recorder::new(process, self.trace_limits, otel));
+        let guard = Guard::new(Arc::clone(&recorder), disabled, timeout);
+        let layer = RecordingLayer::new(recorder, filter.clone());
+        Ok((layer.with_filter(filter), guard))
+    }
+
+    /// Builds it and makes it the process's subscriber, alone.
+    pub fn try_init(self) -> Result<Guard, Error> {
+        let (layer, guard) = self.build()?;
+        tracing_subscriber::registry()
+            .with(layer)
+            .try_init()
+            .map_err(|_| Error::AlreadyInitialized)?;
+        Ok(guard)
+    }
+}
+
+fn env(name: &'static str) -> Option<String> {
+    let value = std::env::var_os(name)?;
+    Some(value.to_string_lossy().trim().to_owned()).filter(|value| !value.is_empty())
+}
+
+fn disabled_by_env() -> Result<bool, Error> {
+    let name = "SPANLEDGER_DISABLED";
+    let Some(value) = env(name) else {
+        return Ok(false);
+    };
+    match value.to_ascii_lowercase().as_str() {
+        "1" | "true" | "yes" | "on" => Ok(true),
+        "0" | "false" | "no" | "off" => Ok(false),
+        _ => Err(Error::Environment {
+            name,
+            value,
+            expected: "true or false",
+        }),
+    }
+}
+
+fn sync_by_env() -> Result<Sync, Error> {
+    let name = "SPANLEDGER_SYNC";
+    let Some(value) = env(name) else {
+        return Ok(Sync::Os);
+    };
+    match (value.to_ascii_lowercase().as_str(), value.parse::<u64>()) {
+        ("os", _) => Ok(Sync::Os),
+        ("always", _) => Ok(Sync::Always),
+        (_, Ok(ms)) if ms > 0 => Ok(Sync::Interval(Duration::from_millis(ms))),
+        _ => Err(Error::Environment {
+            name,
+            value,
+            expected: "os, always or a number of milliseconds",
+        }),
+    }
+}
+
+fn inline_by_env() -> Result<usize, Error> {
+    let name = "SPANLEDGER_INLINE_LIMIT";
+    let Some(value) = env(name) else {
+        return Ok(DEFAULT_INLINE_LIMIT);
+    };
+    value.parse().map_err(|_| Error::Environment {
+        name,
+        value,
+        expected: "a number of bytes",
+    })
+}

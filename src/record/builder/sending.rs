@@ -1,0 +1,244 @@
+//! The builder's settings of the mirror, the metrics and the OpenTelemetry context. `sending_off.rs` replaces it
+//! in builds without the feature `mirror`.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use opentelemetry_sdk::trace::ShouldSample;
+
+use super::Builder;
+use crate::error::Error;
+use crate::ledger::{LedgerConfig, Listener};
+#[cfg(feature = "metrics")]
+use crate::metrics::{Pipeline, Source};
+#[cfg(feature = "metrics")]
+use crate::mirror::MetricsConfig;
+use crate::mirror::{Otlp, Queue, QueueListener, Resolved};
+use crate::record::health::Health;
+use crate::record::otel::OtelBridge;
+use crate::record::process_state::Settings;
+
+/// How long a shutdown waits for the mirror by default.
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// The longest wait that a clock can tell.
+const FOREVER: Duration = Duration::from_secs(30 * 365 * 24 * 3600);
+
+/// The settings so far.
+#[derive(Clone, Default)]
+pub(crate) struct Sending {
+    pub(super) otlp: Option<Otlp>,
+    pub(super) off: bool,
+    shutdown_timeout: Option<Duration>,
+    context: Option<bool>,
+    sampler: Option<Box<dyn ShouldSample>>,
+    #[cfg(feature = "metrics")]
+    pub(super) metrics: super::metrics::MetricsSettings,
+}
+
+impl Builder {
+    /// Sends the trace over OTLP, from a thread of its own that reads it from disk. The standard environment
+    /// variables apply where this sets nothing; see [`Otlp`] for both. By default there is no mirror, and no
+    /// thread, unless the environment names an endpoint.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// use spanledger::mirror::Otlp;
+    /// let (layer, guard) = spanledger::builder()
+    ///     .root(dir.path())
+    ///     .otlp(Otlp::new().endpoint("http://127.0.0.1:4317").header("x-team", "agents"))
+    ///     .build::<tracing_subscriber::Registry>()?;
+    /// # drop((layer, guard));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn otlp(mut self, otlp: Otlp) -> Self {
+        self.sending.otlp = Some(otlp);
+        self
+    }
+
+    /// Sends the trace to this address, such as `http://127.0.0.1:4317`. Short for [`otlp`](Self::otlp) with
+    /// only an endpoint; other settings made there stay.
+    pub fn otlp_endpoint(mut self, endpoint: impl Into<String>) -> Self {
+        let otlp = self.sending.otlp.unwrap_or_default();
+        self.sending.otlp = Some(otlp.endpoint(endpoint));
+        self
+    }
+
+    /// Whether anything is sent. With `false` nothing is, even if the environment names an endpoint, except
+    /// metrics that code turns on. By default `true`.
+    pub fn mirror(mut self, sends: bool) -> Self {
+        self.sending.off = !sends;
+        self
+    }
+
+    /// How long [`Guard::shutdown`](crate::Guard::shutdown) and the guard's drop wait for a server to accept
+    /// what is left. The next process that starts with this root sends the rest. By default 2 s.
+    pub fn shutdown_timeout(mut self, timeout: Duration) -> Self {
+        self.sending.shutdown_timeout = Some(timeout);
+        self
+    }
+
+    /// Whether agent spans are current for the OpenTelemetry API too: inside one,
+    /// `opentelemetry::Context::current()` is that span, so spans of the API and of a
+    /// `tracing-opentelemetry` layer (behind [`otel::not_agent_spans`](crate::otel::not_agent_spans)) become
+    /// its children. By default only where the trace is sent, because otherwise no backend has their parents.
+    pub fn context(mut self, on: bool) -> Self {
+        self.sending.context = Some(on);
+        self
+    }
+
+    /// Decides which traces are sent, once for each, when its root opens. The local trace is always
+    /// complete. By default the sampler of `OTEL_TRACES_SAMPLER` and `OTEL_TRACES_SAMPLER_ARG`, else all
+    /// traces whose caller did not decide otherwise.
+    ///
+    /// ```
+    /// use opentelemetry_sdk::trace::Sampler;
+    /// let builder = spanledger::builder().sampler(Sampler::TraceIdRatioBased(0.1));
+    /// ```
+    pub fn sampler(mut self, sampler: impl ShouldSample + 'static) -> Self {
+        self.sending.sampler = Some(Box::new(sampler));
+        self
+    }
+}
+
+/// Where the trace and the metrics are sent.
+#[derive(Default)]
+pub(crate) struct Endpoints {
+    mirror: Option<Resolved>,
+    #[cfg(feature = "metrics")]
+    metrics: Option<MetricsConfig>,
+}
+
+impl Sending {
+    /// Decides where to send, and writes into the settings what runs here and for whom it is recorded.
+    pub fn resolve(&self, settings: &mut Settings) -> Result<Endpoints, Error> {
+        settings.resource = crate::mirror::detected(std::mem::take(&mut settings.resource));
+        let mirror = match self.off {
+            true => None,
+            false => Otlp::resolve(self.otlp.clone(), env)?,
+        };
+        settings.policy = mirror.as_ref().map(|to| to.policy().to_string().into());
+        Ok(Endpoints {
+            mirror,
+            #[cfg(feature = "metrics")]
+            metrics: self.metrics.resolve(self)?,
+        })
+    }
+
+    pub fn shutdown_timeout(&self) -> Duration {
+        self.shutdown_timeout.unwrap_or(SHUTDOWN_TIMEOUT)
+    }
+
+    /// `sends`: the trace is sent.
+    pub fn bridge(self, sends: bool) -> OtelBridge {
+        OtelBridge::new(self.context.unwrap_or(sends), self.sampler)
+    }
+}
+
+pub(super) fn env(name: &str) -> Option<String> {
+    std::env::var(name).ok()
+}
+
+/// What sends this process's trace and metrics.
+#[derive(Debug, Default)]
+pub(crate) struct Senders {
+    mirror: Option<Arc<QueueListener>>,
+    #[cfg(feature = "metrics")]
+    metrics: Option<Arc<Pipeline>>,
+}
+
+impl Senders {
+    /// Starts the threads, for a ledger of this configuration.
+    pub fn start(endpoints: Endpoints, config: &LedgerConfig) -> Self {
+        let mirror = endpoints
+            .mirror
+            .zip(config.policy.clone())
+            .map(|(to, policy)| {
+                let queue = Arc::default();
+                start_mirror(to, config, &queue);
+                Arc::new(QueueListener { queue, policy })
+            });
+        #[cfg(feature = "metrics")]
+        let metrics = endpoints.metrics.map(|metrics| {
+            let source = Source {
+                resource: &config.resource,
+                counters: &config.counters,
+                queue: mirror.as_ref().map(|mirror| &mirror.queue),
+            };
+            Arc::new(Pipeline::start(metrics, source))
+        });
+        Self {
+            mirror,
+            #[cfg(feature = "metrics")]
+            metrics,
+        }
+    }
+
+    fn queue(&self) -> Option<&Arc<Queue>> {
+        self.mirror.as_ref().map(|mirror| &mirror.queue)
+    }
+
+    pub fn listeners(&self) -> Vec<Arc<dyn Listener>> {
+        let mut listeners: Vec<Arc<dyn Listener>> = Vec::new();
+        if let Some(mirror) = &self.mirror {
+            listeners.push(Arc::<QueueListener>::clone(mirror));
+        }
+        #[cfg(feature = "metrics")]
+        if let Some(metrics) = &self.metrics {
+            listeners.push(Arc::<Pipeline>::clone(metrics));
+        }
+        listeners
+    }
+
+    pub fn add_to(&self, health: &mut Health) {
+        health.mirror = self.queue().map(|queue| queue.health());
+        #[cfg(feature = "metrics")]
+        {
+            health.metrics = self.metrics.as_ref().map(|metrics| metrics.health());
+        }
+    }
+
+    /// Sends what is left, for at most this long, and stops.
+    pub fn stop(&self, timeout: Duration) {
+        let now = Instant::now();
+        let after = |time: Duration| now + time.min(FOREVER);
+        let deadline = after(timeout);
+        if let Some(queue) = self.queue() {
+            queue.stop(deadline);
+        }
+        #[cfg(feature = "metrics")]
+        if let Some(metrics) = &self.metrics {
+            // The last export then has how the mirror ended, unless that takes long.
+            self.wait(after(timeout / 2));
+            metrics.stop(deadline);
+            metrics.wait(deadline);
+        }
+        self.wait(deadline);
+    }
+
+    fn wait(&self, deadline: Instant) {
+        if let Some(queue) = self.queue() {
+            queue.wait(deadline);
+        }
+    }
+
+    /// Stops without waiting.
+    pub fn abandon(&self) {
+        if let Some(queue) = self.queue() {
+            queue.stop(Instant::now());
+        }
+    }
+}
+
+fn start_mirror(to: Resolved, config: &LedgerConfig, queue: &Arc<Queue>) {
+    // The mirror closes what dead writers left open with a ledger of its own.
+    let recovery = LedgerConfig {
+        listeners: Vec::new(),
+        counters: Arc::default(),
+        ..config.clone()
+    };
+    if let Err(error) = crate::mirror::start(to, recovery, Arc::clone(queue)) {
+        let error = format!("start the mirror's thread: {error}");
+        config.counters.note_error(&error);
+    }
+}

@@ -1,0 +1,382 @@
+//! The fields of a span or an event, redacted. Fields that were given come in through a
+//! [`Sanitizer`], and no other way.
+
+use std::borrow::Cow;
+use std::ops::Range;
+
+use serde_json::{Map, Value};
+
+use super::raw_fields::{RawFields, RawForm, Scalar};
+use super::sanitize::Sanitizer;
+use crate::trace::write_string;
+use crate::trace::{
+    BufferPool, Failure, FieldRole, LARGEST_POOLED, SpanKind, Usage, UsageField, UsageText,
+};
+
+/// The name of a field.
+#[derive(Clone, Copy)]
+enum Name<'a> {
+    /// In the program's text: no secret.
+    Written(&'a str),
+    /// Made while it ran: it can be anything.
+    Made(&'a str),
+}
+
+/// One member of the object, `"key":value`, as places in the buffer.
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    start: usize,
+    value: usize,
+    end: usize,
+    /// A crash must not lose it: it is written when it is recorded.
+    at_once: bool,
+}
+
+/// Fields that passed redaction, as the members of a JSON object.
+#[derive(Clone, Debug)]
+pub(crate) struct Fields {
+    /// The members, each followed by a comma, and those that were replaced.
+    buf: Vec<u8>,
+    at: Vec<Entry>,
+    /// The lengths and ends of the names so far, one bit each: most names are new by that alone.
+    met: u64,
+    /// None was replaced: the buffer is what is to be written.
+    whole: bool,
+}
+
+thread_local! {
+    static POOL: BufferPool<(Vec<u8>, Vec<Entry>)> = const { BufferPool::new() };
+}
+
+impl Default for Fields {
+    fn default() -> Self {
+        // What most spans need, at once instead of in many small steps.
+        let (buf, at) = BufferPool::take(&POOL)
+            .unwrap_or_else(|| (Vec::with_capacity(768), Vec::with_capacity(12)));
+        Self {
+            buf,
+            at,
+            met: 0,
+            whole: true,
+        }
+    }
+}
+
+impl Drop for Fields {
+    fn drop(&mut self) {
+        self.buf.clear();
+        self.at.clear();
+        if self.buf.capacity() <= LARGEST_POOLED {
+            let kept = (std::mem::take(&mut self.buf), std::mem::take(&mut self.at));
+            BufferPool::give(&POOL, kept);
+        }
+    }
+}
+
+impl Fields {
+    /// Redacts everything and moves what is too large out.
+    pub fn clean(raw: &RawFields, kind: Option<SpanKind>, sanitizer: &mut Sanitizer<'_>) -> Fields {
+        let mut fields = Fields::default();
+        fields.add_clean(raw, kind, sanitizer);
+        fields
+    }
+
+    /// Does the same, adding to what is there, and sorts the parts of `usage` and the error out
+    /// of the flat fields of a span.
+    pub fn add_clean(
+        &mut self,
+        raw: &RawFields,
+        kind: Option<SpanKind>,
+        sanitizer: &mut Sanitizer<'_>,
+    ) -> Option<Box<UsageText>> {
+        let mut usage: Option<Box<UsageText>> = None;
+        for (entry, text) in raw.entries() {
+            let (key, form) = (&entry.key, entry.form);
+            let role = kind.map_or(FieldRole::Input, |kind| kind.role(key));
+            let at_once = role == FieldRole::Input;
+            match role {
+                FieldRole::Input if kind.is_some_and(|kind| kind.owns(key)) => {
+                    // Kept under another name: the line would have two members of this one, and
+                    // readers would believe the user's.
+                    self.insert(&format!("custom.{key}"), true, |out| {
+                        sanitizer.value(key, form, text, out);
+                    });
+                }
+                FieldRole::Usage(field)
+                    if usage.get_or_insert_default().take(field, text, sanitizer) => {}
+                FieldRole::Usage(UsageField::Whole) => {
+                    self.insert("custom.usage", true, |out| {
+                        sanitizer.value(key, form, text, out);
+                    });
+                }
+                // An `Option` that is `None`: nothing went wrong.
+                FieldRole::Error if form != RawForm::Text && text == "null" => {}
+                FieldRole::Error => {
+                    let object = as_error_object(text);
+                    let json = object.as_deref().unwrap_or(text);
+                    self.insert("error", at_once, |out| {
+                        sanitizer.value("error", RawForm::Json, json, out);
+                    });
+                }
+                _ => {
+                    let name = match key {
+                        Cow::Borrowed(name) => Name::Written(name),
+                        Cow::Owned(name) => Name::Made(name),
+                    };
+                    self.add_value(name, form, text, at_once, sanitizer);
+                }
+            }
+        }
+        usage
+    }
+
+    /// Adds a field under its name as it may be written.
+    fn add_value(
+        &mut self,
+        name: Name<'_>,
+        form: RawForm,
+        text: &str,
+        at_once: bool,
+        sanitizer: &mut Sanitizer<'_>,
+    ) {
+        let (Name::Written(key) | Name::Made(key)) = name;
+        let known = sanitizer.redactor.field(key);
+        let start = match name {
+            _ if known.is_plain() => self.write_plain_key(key),
+            Name::Written(name) => self.write_key(name),
+            Name::Made(name) => {
+                self.write_key(&sanitizer.redactor.text(name, &mut sanitizer.tally))
+            }
+        };
+        self.write_value(start, at_once, |out| {
+            sanitizer.value_of(key, known, form, text, out);
+        });
+    }
+
+    /// Adds what says how a span went, under a name of ours, redacted: the same as by way of
+    /// [`RawFields`], without a copy on the way.
+    pub fn add_outcome(&mut self, name: &str, value: Scalar<'_>, sanitizer: &mut Sanitizer<'_>) {
+        let (form, text) = match value {
+            Scalar::Text(text) => (RawForm::Text, text),
+            Scalar::Json(json) => (RawForm::Plain, json),
+        };
+        self.add_value(Name::Written(name), form, text, false, sanitizer);
+    }
+
+    fn insert(&mut self, key: &str, at_once: bool, write: impl FnOnce(&mut Vec<u8>)) {
+        let start = self.write_key(key);
+        self.write_value(start, at_once, write);
+    }
+
+    /// Appends a name; where it starts.
+    fn write_key(&mut self, key: &str) -> usize {
+        let start = self.buf.len();
+        write_string(key, &mut self.buf);
+        start
+    }
+
+    /// The same, if it is known to need no escapes.
+    fn write_plain_key(&mut self, key: &str) -> usize {
+        let start = self.buf.len();
+        self.buf.reserve(key.len() + 3);
+        self.buf.push(b'"');
+        self.buf.extend_from_slice(key.as_bytes());
+        self.buf.push(b'"');
+        start
+    }
+
+    /// Appends the value of the name that stands at the end of the buffer.
+    fn write_value(&mut self, start: usize, at_once: bool, write: impl FnOnce(&mut Vec<u8>)) {
+        self.forget(start..self.buf.len());
+        self.buf.push(b':');
+        let value = self.buf.len();
+        write(&mut self.buf);
+        self.at.push(Entry {
+            start,
+            value,
+            end: self.buf.len(),
+            at_once,
+        });
+        self.buf.push(b',');
+    }
+
+    /// Drops the member whose name is spelled as at `name` of the buffer.
+    #[inline]
+    fn forget(&mut self, name: Range<usize>) {
+        // Between the quotes.
+        let byte = |at: usize| self.buf.get(at).map_or(0, |byte| usize::from(*byte));
+        let ends = byte(name.start + 1) + 3 * byte(name.end.wrapping_sub(2));
+        let bit = 1 << ((5 * name.len() + ends) & 63);
+        if self.met & bit == 0 {
+            self.met |= bit;
+        } else {
+            self.forget_same(name);
+        }
+    }
+
+    #[cold]
+    fn forget_same(&mut self, name: Range<usize>) {
+        let name = &self.buf[name];
+        for (index, entry) in self.at.iter().enumerate() {
+            if entry.value - entry.start == name.len() + 1
+                && self.buf[entry.start..].starts_with(name)
+            {
+                self.at.remove(index);
+                self.whole = false;
+                return;
+            }
+        }
+    }
+
+    /// Sets a field to JSON that is ours or has passed redaction already.
+    pub fn set(&mut self, key: &str, json: &[u8]) {
+        self.insert(key, true, |out| out.extend_from_slice(json));
+    }
+
+    /// Sets a field to a text that is ours: an id, a kind, a time.
+    pub fn set_str(&mut self, key: &str, text: &str) {
+        self.insert(key, true, |out| write_string(text, out));
+    }
+
+    /// Sets a field to an object of other fields, unless there are none.
+    pub fn set_object(&mut self, key: &str, members: &Fields) {
+        if members.is_empty() {
+            return;
+        }
+        self.insert(key, true, |out| {
+            out.push(b'{');
+            members.write_members(out);
+            out.pop();
+            out.push(b'}');
+        });
+    }
+
+    /// Finds a field by a name that needs no escapes.
+    fn find(&self, key: &str) -> Option<&Entry> {
+        let named = |entry: &&Entry| {
+            entry.value - entry.start == key.len() + 3
+                && self.buf[entry.start + 1..entry.value - 2] == *key.as_bytes()
+        };
+        self.at.iter().find(named)
+    }
+
+    pub fn get(&self, key: &str) -> Option<&[u8]> {
+        let entry = self.find(key)?;
+        Some(&self.buf[entry.value..entry.end])
+    }
+
+    pub fn contains(&self, key: &str) -> bool {
+        self.find(key).is_some()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.at.is_empty()
+    }
+
+    /// Whether any of them is to be written when it is recorded.
+    pub fn any_at_once(&self) -> bool {
+        self.at.iter().any(|entry| entry.at_once)
+    }
+
+    /// Takes over the fields of `newer`, its values winning.
+    pub fn merge(&mut self, newer: &Fields) {
+        for entry in &newer.at {
+            let start = self.buf.len();
+            let moved = |at: usize| start + at - entry.start;
+            self.buf
+                .extend_from_slice(&newer.buf[entry.start..=entry.end]);
+            self.forget(start..moved(entry.value) - 1);
+            self.at.push(Entry {
+                start,
+                value: moved(entry.value),
+                end: moved(entry.end),
+                at_once: entry.at_once,
+            });
+        }
+    }
+
+    /// Appends the members, each followed by a comma.
+    pub fn write_members(&self, out: &mut Vec<u8>) {
+        if self.whole {
+            out.extend_from_slice(&self.buf);
+        } else {
+            self.write_some(out, |_| true);
+        }
+    }
+
+    /// Appends those that are to be written when they are recorded.
+    pub fn write_at_once(&self, out: &mut Vec<u8>) {
+        self.write_some(out, |entry| entry.at_once);
+    }
+
+    /// Appends all but the one of this name, which needs no escapes.
+    pub fn write_without(&self, key: &str, out: &mut Vec<u8>) {
+        let left_out = self.find(key).map(|entry| entry.start);
+        self.write_some(out, |entry| Some(entry.start) != left_out);
+    }
+
+    fn write_some(&self, out: &mut Vec<u8>, keep: impl Fn(&Entry) -> bool) {
+        for entry in self.at.iter().filter(|entry| keep(entry)) {
+            out.extend_from_slice(&self.buf[entry.start..=entry.end]);
+        }
+    }
+}
+
+/// `error` is always an object: a bare text becomes its message.
+fn as_error_object(text: &str) -> Option<String> {
+    if text.trim_start().starts_with('{')
+        && serde_json::from_str::<serde::de::IgnoredAny>(text).is_ok()
+    {
+        return None;
+    }
+    Some(Failure::message(text).to_json())
+}
+
+impl UsageText {
+    /// Takes one flat field over. A value that is no number stays a field of its own.
+    fn take(&mut self, field: UsageField, text: &str, sanitizer: &mut Sanitizer<'_>) -> bool {
+        match field {
+            UsageField::Count(index) => match text.trim().parse() {
+                Ok(count) => *self.usage.count_mut(index) = Some(count),
+                Err(_) => return false,
+            },
+            UsageField::Cost => match text.trim().parse::<f64>() {
+                Ok(cost) if cost.is_finite() => self.usage.cost_usd = Some(cost),
+                _ => return false,
+            },
+            UsageField::Details => {
+                let mut out = Vec::new();
+                sanitizer.value("usage_details", RawForm::Json, text, &mut out);
+                self.details = String::from_utf8(out).ok();
+            }
+            UsageField::Whole => {
+                let Ok(mut map) = serde_json::from_str::<Map<String, Value>>(text) else {
+                    return false;
+                };
+                let known = Usage::from_json(&map);
+                let read = |name: &str| {
+                    let index = Usage::COUNTS.iter().position(|count| *count == name);
+                    index.is_some_and(|index| known.counts()[index].is_some())
+                        || (name == "cost_usd" && known.cost_usd.is_some())
+                };
+                map.retain(|name, _| !read(name));
+                self.usage.merge(&Usage {
+                    usage_details: None,
+                    ..known.clone()
+                });
+                let details = match map.shift_remove("usage_details") {
+                    Some(details) if map.is_empty() => Some(details),
+                    Some(details) => {
+                        map.insert("usage_details".into(), details);
+                        Some(Value::Object(map))
+                    }
+                    None => (!map.is_empty()).then_some(Value::Object(map)),
+                };
+                if let Some(details) = details {
+                    return self.take(UsageField::Details, &details.to_string(), sanitizer);
+                }
+            }
+        }
+        true
+    }
+}

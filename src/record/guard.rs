@@ -1,0 +1,167 @@
+//! What an agent keeps of its ledger.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tracing::Level;
+
+use crate::error::Error;
+use crate::record::health::Health;
+use crate::record::layer::{Op, Recorder, Target, on_current};
+use crate::record::spans::Session;
+
+/// Keeps a ledger in order until the end of `main`.
+///
+/// Dropped, it does what [`shutdown`](Self::shutdown) does and swallows the error. Recording goes
+/// on working after either: spans that end later still get their lines.
+#[derive(Debug)]
+#[must_use = "bind it to a name: `let _ = …` drops it at once"]
+pub struct Guard {
+    recorder: Arc<Recorder>,
+    disabled: bool,
+    /// How long a shutdown waits for the mirror.
+    timeout: Duration,
+    done: bool,
+}
+
+impl Guard {
+    pub(crate) fn new(recorder: Arc<Recorder>, disabled: bool, timeout: Duration) -> Self {
+        Self {
+            recorder,
+            disabled,
+            timeout,
+            done: false,
+        }
+    }
+
+    /// How recording is going.
+    pub fn health(&self) -> Health {
+        self.recorder.process.health()
+    }
+
+    /// A handle that can be cloned and sent anywhere.
+    pub fn handle(&self) -> Handle {
+        Handle {
+            recorder: Arc::clone(&self.recorder),
+        }
+    }
+
+    /// Checks that agent spans made here and now reach this ledger: that the layer is installed,
+    /// that no global filter (a bare `EnvFilter`, say) switches them off, and that nothing has
+    /// been lost so far. With the feature `tracing-opentelemetry`, where agent spans are current for the
+    /// OpenTelemetry API, also that no `tracing-opentelemetry` layer was seen to send them once more.
+    ///
+    /// Where recording is disabled (`SPANLEDGER_DISABLED`) all is as it was asked for: an agent that ends
+    /// when this fails doesn't end for that.
+    pub fn check(&self) -> Result<(), Error> {
+        let not = |why| Err(Error::NotRecording { why });
+        let recorder = &self.recorder;
+        if self.disabled {
+            return Ok(());
+        }
+        if recorder.process.is_forked() {
+            return not("this process was forked from the one that records, without an exec");
+        }
+        match on_current(Op::Probe) {
+            Some(found) if Arc::ptr_eq(&found.recorder, recorder) => {}
+            Some(_) => return not("another ledger's layer is installed here"),
+            None => return not("the layer is not installed here"),
+        }
+        if !tracing::span_enabled!(target: "spanledger", Level::INFO) {
+            return not(
+                "a global filter switches the target `spanledger` off; make it a per-layer filter",
+            );
+        }
+        if recorder.otel.sent_twice() {
+            return Err(Error::SentTwice);
+        }
+        let health = recorder.process.health();
+        match health.last_error {
+            Some(cause) if health.failed > 0 => Err(Error::Lost {
+                events: health.failed,
+                root: recorder.process.root().to_owned(),
+                cause,
+            }),
+            _ => Ok(()),
+        }
+    }
+
+    /// Tries once more to write what could not be written, syncs what is to be synced, and says
+    /// what is missing. Recording still works afterwards.
+    ///
+    /// Where there is a mirror, it sends what it can within
+    /// `Builder::shutdown_timeout` and ends; the rest, and what is
+    /// recorded later, is sent by whoever starts next. That something is left to send is no error:
+    /// `Health::mirror` says it. Metrics are sent one last time, within the same time; what spans
+    /// that end later would add to them is not.
+    pub fn shutdown(mut self) -> Result<Health, Error> {
+        self.done = true;
+        self.close()
+    }
+
+    fn close(&self) -> Result<Health, Error> {
+        let recorder = &self.recorder;
+        let (missing, synced) = recorder.process.flush();
+        recorder.process.stop_sending(self.timeout);
+        let health = recorder.process.health();
+        let cause = match synced {
+            Err(error) => format!("sync: {error}"),
+            Ok(()) if missing == 0 => return Ok(health),
+            Ok(()) => health.last_error.unwrap_or_default(),
+        };
+        Err(Error::Lost {
+            events: missing,
+            root: recorder.process.root().to_owned(),
+            cause,
+        })
+    }
+}
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        if !self.done {
+            let _ = self.close();
+        }
+    }
+}
+
+/// Reaches a ledger from anywhere. Cloned from the [`Guard`].
+#[derive(Clone, Debug)]
+pub struct Handle {
+    recorder: Arc<Recorder>,
+}
+
+impl Handle {
+    /// A session by its id, new or old, ended or not.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let (layer, guard) = spanledger::builder().root(dir.path()).build::<tracing_subscriber::Registry>()?;
+    /// use spanledger::events;
+    /// let session = guard.handle().session("ses_1");
+    /// session.record(events::annotation("3:7", "wrong file").author("reviewer"));
+    /// # drop(layer);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn session(&self, id: &str) -> Session {
+        let log = self.recorder.process.session(id);
+        Session::new(&self.recorder, Target::session(log))
+    }
+
+    /// How recording is going.
+    pub fn health(&self) -> Health {
+        self.recorder.process.health()
+    }
+
+    /// Where the trace is.
+    pub fn root(&self) -> &Path {
+        self.recorder.process.root()
+    }
+
+    /// Tries now to write what could not be written, and syncs. How many events the trace is
+    /// still missing without saying so.
+    pub fn flush(&self) -> u64 {
+        self.recorder.process.flush().0
+    }
+}

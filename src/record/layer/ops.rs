@@ -1,0 +1,218 @@
+//! How the functions of this crate reach the layer, unseen by other layers.
+//!
+//! `Span::record` can only fill fields that the span declared, and every layer sees them. So these functions
+//! find the layer by downcast and pass it an [`Op`]. Where a wrapper hides the layer (`reload` does), the op
+//! travels in the field of an event instead, in an [`OpEnvelope`] of which other layers can print only the
+//! size.
+
+use std::cell::Cell;
+use std::error::Error;
+use std::fmt;
+use std::mem::ManuallyDrop;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use tracing::field::{Field, Visit};
+use tracing::{Dispatch, Span, span};
+
+use super::enclosing::Enclosing;
+use super::recent_spans;
+use super::recorder::Recorder;
+use crate::record::raw_fields::{RawFields, Scalar};
+use crate::record::spans::Session;
+use crate::trace::{Outcome, RemoteContext, Usage};
+
+/// A request to the layer.
+#[derive(Debug)]
+pub(crate) enum Op {
+    /// Record fields on a span.
+    Record {
+        fields: RawFields,
+        usage: Option<Box<Usage>>,
+    },
+    /// Write the close line now.
+    Finish(Outcome),
+    /// Record an event.
+    Event { kind: String, fields: RawFields },
+    /// Return a handle to the enclosing session.
+    Locate,
+    /// Return a handle to any session, to learn which ledger records here.
+    Probe,
+}
+
+/// What a dispatcher gives by downcast: the recorder, and a search that knows the subscriber's type.
+pub(crate) struct LayerHandle {
+    pub recorder: Arc<Recorder>,
+    pub find: fn(&Dispatch, &span::Id, Option<&Recorder>) -> Enclosing,
+}
+
+impl LayerHandle {
+    pub fn of(dispatch: &Dispatch) -> Option<&Self> {
+        dispatch.downcast_ref()
+    }
+
+    fn perform(&self, dispatch: &Dispatch, id: Option<&span::Id>, op: Op) -> Option<Session> {
+        let enclosing = match id {
+            None => Enclosing::Nothing,
+            Some(id) => match recent_spans::find(self.recorder.registrar.key(id)) {
+                Some(data) => Enclosing::Span { data, exact: true },
+                None => (self.find)(dispatch, id, self.recorder.implicit_for(&op)),
+            },
+        };
+        self.recorder.perform(enclosing, op)
+    }
+}
+
+/// How many layers exist. With none, ops are dropped at once.
+pub(crate) static LAYERS: AtomicUsize = AtomicUsize::new(0);
+
+/// Performs `op` on a span.
+pub(crate) fn on_span(span: &Span, op: Op) -> Option<Session> {
+    if LAYERS.load(Ordering::Relaxed) == 0 {
+        return None;
+    }
+    span.with_subscriber(|(id, dispatch)| match LayerHandle::of(dispatch) {
+        Some(layer) => layer.perform(dispatch, Some(id), op),
+        None => {
+            let envelope = OpEnvelope::new(op);
+            tracing::dispatcher::with_default(dispatch, || {
+                let op: &(dyn Error + 'static) = &envelope;
+                tracing::info!(target: "spanledger::hidden", parent: id.clone(), op);
+            });
+            envelope.answer.into_inner()
+        }
+    })?
+}
+
+/// Records a scalar outcome on a span that this thread used last. `false`: perform [`Op::Record`]. Without it,
+/// recording three outcomes costs 6 % of a span.
+pub(crate) fn record_scalar(span: &Span, name: &str, value: Scalar<'_>) -> bool {
+    let recorded = span.with_subscriber(|(id, dispatch)| {
+        let recorder = &LayerHandle::of(dispatch)?.recorder;
+        let data = recent_spans::find(recorder.registrar.key(id))?;
+        let target = data.target().filter(|_| data.mapping.is_none())?;
+        Some(!recorder.process.is_forked() && recorder.record_scalar(target, name, value))
+    });
+    recorded.flatten().unwrap_or(false)
+}
+
+/// Performs `op` at the current span of this thread.
+pub(crate) fn on_current(op: Op) -> Option<Session> {
+    if LAYERS.load(Ordering::Relaxed) == 0 {
+        return None;
+    }
+    // A clone, because events sent inside `get_default` reach no dispatcher.
+    let dispatch = tracing::dispatcher::get_default(Dispatch::clone);
+    if let Some(layer) = LayerHandle::of(&dispatch) {
+        return layer.perform(&dispatch, dispatch.current_span().id(), op);
+    }
+    let envelope = OpEnvelope::new(op);
+    {
+        let op: &(dyn Error + 'static) = &envelope;
+        tracing::info!(target: "spanledger::hidden", op);
+    }
+    envelope.answer.into_inner()
+}
+
+/// An op in the field of an event, and the layer's answer.
+pub(crate) struct OpEnvelope {
+    op: Cell<Option<Op>>,
+    answer: Cell<Option<Session>>,
+}
+
+impl OpEnvelope {
+    fn new(op: Op) -> Self {
+        Self {
+            op: Cell::new(Some(op)),
+            answer: Cell::new(None),
+        }
+    }
+}
+
+impl fmt::Debug for OpEnvelope {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "<{} bytes>", size_of::<Op>())
+    }
+}
+
+impl fmt::Display for OpEnvelope {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(self, f)
+    }
+}
+
+impl Error for OpEnvelope {}
+
+/// Performs the op that an event carries.
+pub(crate) struct OpVisitor<F>(pub F);
+
+impl<F: FnMut(Op) -> Option<Session>> Visit for OpVisitor<F> {
+    fn record_debug(&mut self, _: &Field, _: &dyn fmt::Debug) {}
+
+    fn record_error(&mut self, _: &Field, value: &(dyn Error + 'static)) {
+        if let Some(envelope) = value.downcast_ref::<OpEnvelope>()
+            && let Some(op) = envelope.op.take()
+        {
+            envelope.answer.set((self.0)(op));
+        }
+    }
+}
+
+/// What a constructor passes to the layer with the span that it is about to make.
+#[derive(Debug)]
+pub(crate) struct PendingSpan {
+    pub name: &'static str,
+    pub fields: RawFields,
+    pub parent: Option<ExplicitParent>,
+}
+
+/// The parent that a constructor was given, in place of the current span.
+#[derive(Clone, Debug)]
+pub(crate) enum ExplicitParent {
+    /// A `tracing` span; every layer sees it.
+    Span(Span),
+    /// Where a session handle is, maybe in another ledger.
+    Session(Session),
+    /// A span of another process.
+    Remote(RemoteContext),
+    /// None.
+    Detached,
+}
+
+type Slot = Cell<Option<ManuallyDrop<PendingSpan>>>;
+
+thread_local! {
+    /// `ManuallyDrop` because a thread-local without a destructor still works while the thread ends.
+    static PENDING: Slot = const { Cell::new(None) };
+}
+
+/// Makes a span whose fields no other layer sees.
+pub(crate) fn make_span(pending: PendingSpan, make: impl FnOnce() -> Span) -> Span {
+    /// Removes what the layer left, and restores what was there: another layer may make an agent span
+    /// when it sees one made.
+    struct Restore(Option<ManuallyDrop<PendingSpan>>);
+    impl Drop for Restore {
+        fn drop(&mut self) {
+            let left = PENDING.with(|slot| slot.replace(self.0.take()));
+            drop(left.map(ManuallyDrop::into_inner));
+        }
+    }
+    let pending = Some(ManuallyDrop::new(pending));
+    let _restore = Restore(PENDING.with(|slot| slot.replace(pending)));
+    make()
+}
+
+/// What a constructor of ours passed for the span with this metadata.
+pub(crate) fn take_pending(meta: &tracing::Metadata<'_>) -> Option<PendingSpan> {
+    if meta.target() != "spanledger" {
+        return None;
+    }
+    PENDING.with(|slot| {
+        let pending = slot.take()?;
+        if pending.name == meta.name() {
+            return Some(ManuallyDrop::into_inner(pending));
+        }
+        slot.set(Some(pending));
+        None
+    })
+}

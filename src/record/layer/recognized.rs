@@ -1,0 +1,196 @@
+//! Records recognized spans of other libraries: their fields under our names, their conversation as events,
+//! and turns where the library has none.
+
+use std::sync::{Arc, PoisonError};
+
+use super::recorder::Recorder;
+use super::span_data::{Parent, SpanData, Target};
+use crate::record::fields::Fields;
+use crate::record::raw_fields::RawFields;
+use crate::record::recognize::{Content, Message, Recognized};
+use crate::record::session::{ChainTip, ContextAsset, MessageKey, Note, SessionLog, SpanContext};
+use crate::redact::Tally;
+use crate::trace::{SpanKind, hex_digest, hex32};
+
+const CONVERSATION: &str = "gen_ai.conversation.id";
+
+impl Recorder {
+    /// The fields of a span that is about to open, under our names.
+    pub(super) fn read_fields(
+        &self,
+        data: &SpanData,
+        raw: RawFields,
+    ) -> (RawFields, Option<Recognized>) {
+        let Some(mapping) = &data.mapping else {
+            return (raw, None);
+        };
+        let kind = data.decide_kind(&raw);
+        let mut recognized = mapping.read(kind, raw);
+        let mut fields = std::mem::replace(&mut recognized.fields, RawFields::new());
+        match (&data.parent, kind) {
+            // A library's run inside a session belongs to it, unless it names another one.
+            (Parent::Target(target), SpanKind::Run) => {
+                if fields.get("session_id").is_none() {
+                    fields.text("session_id", &target.log.id);
+                }
+            }
+            (_, SpanKind::Run) => {}
+            // Inside a session, another conversation id stays a plain field.
+            (Parent::Target(target), _) => remove_own_id(&mut fields, &target.log.id),
+            (Parent::Session(log), _) => remove_own_id(&mut fields, &log.id),
+            _ => fields.rename(CONVERSATION, "session_id"),
+        }
+        (fields, Some(recognized))
+    }
+
+    /// The same for fields recorded on an open span. Records what they hold of the conversation.
+    pub(super) fn read_late_fields(
+        &self,
+        data: &SpanData,
+        target: &Target,
+        raw: &RawFields,
+    ) -> Option<Recognized> {
+        let (mapping, span) = (data.mapping.as_ref()?, target.span.as_ref()?);
+        let mut recognized = mapping.read(data.kind(), raw.clone());
+        // The session has been decided.
+        recognized.fields.rename("session_id", CONVERSATION);
+        remove_own_id(&mut recognized.fields, &target.log.id);
+        for (stamp, digest) in self.record_assets(&target.log, Some(span), &recognized.content) {
+            if data.kind() == SpanKind::Model {
+                recognized.fields.text(stamp, &digest);
+            }
+        }
+        self.record_messages(data, &target.log, span, &recognized.content);
+        Some(recognized)
+    }
+
+    /// Before a model call opens: opens its synthetic turn, if the library has no turns, and records its
+    /// instructions and tools.
+    pub(super) fn before_model_call(
+        &self,
+        data: &SpanData,
+        log: &Arc<SessionLog>,
+        context: &SpanContext,
+        above: Option<&SpanContext>,
+        recognized: &Recognized,
+    ) {
+        if data.kind() != SpanKind::Model {
+            return;
+        }
+        // Without a run or a foreign span around it, nothing groups calls into turns or ends a turn.
+        let is_grouped = match &data.parent {
+            Parent::Target(_) => context.run.is_some(),
+            Parent::Implicit(_) | Parent::Session(_) => true,
+            Parent::Unknown | Parent::Detached | Parent::Remote(_) => false,
+        };
+        let turn = (context.turn.is_none() && is_grouped).then(|| {
+            let trace = Arc::clone(&context.trace);
+            log.synthetic_turn_for_call(&self.process, data.start, trace, context.run)
+        });
+        self.record_assets(log, turn.as_ref().or(above), &recognized.content);
+    }
+
+    /// Records the instructions and the tools if they changed. Returns the field and the digest of each.
+    pub(super) fn record_assets(
+        &self,
+        log: &Arc<SessionLog>,
+        span: Option<&SpanContext>,
+        content: &Content,
+    ) -> Vec<(&'static str, String)> {
+        let texts = [
+            (ContextAsset::SystemPrompt, &content.system),
+            (ContextAsset::ToolCatalog, &content.tools),
+        ];
+        let digests = texts.into_iter().filter_map(|(what, text)| {
+            let mut raw = RawFields::new();
+            raw.text(what.body(), text.as_deref()?);
+            Some((what.stamp(), self.asset(log, span, what, raw, false)))
+        });
+        digests.collect()
+    }
+
+    /// Records the messages of a conversation that are new.
+    pub(super) fn record_messages(
+        &self,
+        data: &SpanData,
+        log: &Arc<SessionLog>,
+        span: &SpanContext,
+        content: &Content,
+    ) {
+        if content.input.is_empty() && content.output.is_empty() {
+            return;
+        }
+        let process = &self.process;
+        let key = |bytes: &[u8]| process.redactor.keyed_digest(bytes);
+        let conversation = data.conversation.lock();
+        let mut conversation = conversation.unwrap_or_else(PoisonError::into_inner);
+        let conversation = conversation.get_or_insert_default();
+        if !content.input.is_empty() {
+            let keys: Vec<_> = content.input.iter().map(message_key).collect();
+            let (new, end) = log.history().observe_request(&keys, key);
+            conversation.request_end = Some(end);
+            for (index, end) in new {
+                self.record_message(log, span, &content.input[index], Some(end));
+            }
+        }
+        for (index, message) in content.output.iter().enumerate() {
+            let digest = message.digest();
+            // Some libraries record an answer again when more of it is known.
+            if conversation.answers.contains(&digest) {
+                continue;
+            }
+            conversation.answers.push(digest);
+            // Of several candidate answers, the first continues the conversation.
+            let before = conversation.request_end.filter(|_| index == 0);
+            let end = before.map(|end| log.history().answer(end, digest, key));
+            self.record_message(log, span, message, end);
+        }
+    }
+
+    fn record_message(
+        &self,
+        log: &Arc<SessionLog>,
+        span: &SpanContext,
+        message: &Message,
+        end: Option<ChainTip>,
+    ) {
+        let process = &self.process;
+        // Some libraries send their instructions as a message too.
+        if message.is_system()
+            && let Some(text) = message.text()
+        {
+            let digest = hex_digest(
+                process
+                    .redactor
+                    .text(&text, &mut Tally::default())
+                    .as_bytes(),
+            );
+            if log.is_in_force(ContextAsset::SystemPrompt, &digest) {
+                return;
+            }
+        }
+        for (kind, raw) in message.events() {
+            let mut fields =
+                process.sanitize(&log.dir, |sanitizer| Fields::clean(&raw, None, sanitizer));
+            if let Some(ChainTip(digest)) = end {
+                fields.set_str("history", &String::from_utf8_lossy(&hex32(digest)));
+            }
+            log.event(process, kind, Some(span), &fields, Note::default());
+        }
+    }
+}
+
+fn message_key(message: &Message) -> MessageKey {
+    MessageKey {
+        digest: message.digest(),
+        from_model: message.is_from_model(),
+        is_system: message.is_system(),
+    }
+}
+
+/// Removes a conversation id that is the session's: every line has that already.
+fn remove_own_id(fields: &mut RawFields, session: &str) {
+    if fields.get(CONVERSATION) == Some(session) {
+        fields.remove(CONVERSATION);
+    }
+}

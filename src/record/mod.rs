@@ -1,0 +1,30 @@
+//! Recording: what an agent calls, the `tracing` layer, recognition of other libraries' spans and the
+//! OpenTelemetry bridge.
+
+mod builder;
+pub mod events;
+pub(crate) mod fields;
+mod guard;
+mod health;
+mod layer;
+#[cfg_attr(not(feature = "mirror"), path = "otel_off.rs")]
+pub mod otel;
+mod process;
+pub(crate) mod process_state;
+pub(crate) mod raw_fields;
+mod recognize;
+mod redaction_key;
+pub(crate) mod sanitize;
+mod serialize;
+pub(crate) mod session;
+mod setters;
+pub mod spans;
+
+pub use builder::{
+    Builder, DEFAULT_INLINE_LIMIT, DEFAULT_SEGMENT_SIZE, DEFAULT_TRACE_BYTES, DEFAULT_TRACE_TIME,
+};
+pub use guard::{Guard, Handle};
+pub use health::Health;
+pub use layer::{LedgerFilter, LedgerLayer, RecordingLayer};
+pub use recognize::Rule;
+pub use spans::{FutureExt, Session, SpanExt, Stream};

@@ -1,0 +1,176 @@
+//! What recording needs of the OpenTelemetry API: the sampler, the parent that a context names, and agent
+//! spans as contexts. `otel_off.rs` has the same functions for builds without the API.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+use opentelemetry::trace::{SpanKind, TraceContextExt, TraceId};
+use opentelemetry::{Context, KeyValue};
+use opentelemetry_sdk::trace::{Config, SamplingDecision, ShouldSample};
+use tracing::Dispatch;
+use tracing::dispatcher::WeakDispatch;
+use tracing::span::Id;
+
+use super::agent_span::{EnclosingAgent, agent_context};
+use super::attached::attach;
+use super::quietly;
+use crate::record::layer::{Parent, Recorder, SpanData, Target};
+use crate::trace::RemoteContext;
+
+/// The recorder's side of the API.
+#[derive(Debug)]
+pub(crate) struct OtelBridge {
+    /// Whether agent spans are current for the API.
+    context: bool,
+    sampler: Box<dyn ShouldSample>,
+    /// To find out, once, whether a `tracing-opentelemetry` layer sends agent spans too.
+    dispatch: OnceLock<WeakDispatch>,
+    checked: AtomicBool,
+    sent_twice: AtomicBool,
+}
+
+impl OtelBridge {
+    /// By default the sampler is that of `OTEL_TRACES_SAMPLER` and `OTEL_TRACES_SAMPLER_ARG`.
+    pub fn new(context: bool, sampler: Option<Box<dyn ShouldSample>>) -> Self {
+        Self {
+            context,
+            sampler: sampler.unwrap_or_else(|| Config::default().sampler),
+            dispatch: OnceLock::new(),
+            checked: AtomicBool::new(false),
+            sent_twice: AtomicBool::new(false),
+        }
+    }
+
+    pub fn is_on(&self) -> bool {
+        self.context
+    }
+
+    /// Whether a new trace is sent, and its `tracestate`.
+    pub fn sample(
+        &self,
+        trace: u128,
+        parent: Option<&RemoteContext>,
+        name: &str,
+        session: &str,
+    ) -> (bool, Option<Arc<str>>) {
+        let parent =
+            parent.map(|parent| Context::new().with_remote_span_context(parent.to_span_context()));
+        let attributes = [KeyValue::new("gen_ai.conversation.id", session.to_owned())];
+        let result = self.sampler.should_sample(
+            parent.as_ref(),
+            TraceId::from(trace),
+            name,
+            &SpanKind::Internal,
+            &attributes,
+            &[],
+        );
+        let tracestate = result.trace_state.header();
+        (
+            result.decision == SamplingDecision::RecordAndSample,
+            (!tracestate.is_empty()).then(|| tracestate.into()),
+        )
+    }
+
+    pub fn set_dispatch(&self, dispatch: &Dispatch) {
+        let _ = self.dispatch.set(dispatch.downgrade());
+    }
+
+    /// Makes an open agent span current for the API, until `detach`.
+    pub fn enter(&self, recorder: &Arc<Recorder>, data: &SpanData, id: &Id) {
+        if !self.context {
+            return;
+        }
+        let Some(context) = data.otel.context(recorder, data) else {
+            return;
+        };
+        attach(recorder.registrar.key(id), context);
+        if !self.checked.load(Ordering::Relaxed) && !self.checked.swap(true, Ordering::Relaxed) {
+            let dispatch = self.dispatch.get().and_then(WeakDispatch::upgrade);
+            let sent_twice = dispatch.is_some_and(|dispatch| is_seen_by_otel_layer(id, &dispatch));
+            self.sent_twice.store(sent_twice, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether a `tracing-opentelemetry` layer was found to send agent spans too.
+    pub fn sent_twice(&self) -> bool {
+        self.sent_twice.load(Ordering::Relaxed)
+    }
+}
+
+fn is_seen_by_otel_layer(id: &Id, dispatch: &Dispatch) -> bool {
+    #[cfg(feature = "tracing-opentelemetry")]
+    let seen = tracing_opentelemetry::get_otel_context(id, dispatch).is_some();
+    #[cfg(not(feature = "tracing-opentelemetry"))]
+    let (_, seen) = ((id, dispatch), false);
+    seen
+}
+
+/// The context that an agent span is for the API, once it is needed.
+#[derive(Debug, Default)]
+pub(crate) struct SpanOtel(Mutex<Option<Context>>);
+
+impl SpanOtel {
+    /// Held only to copy: creating and dropping a context may run the user's code.
+    fn lock(&self) -> MutexGuard<'_, Option<Context>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn context(&self, recorder: &Arc<Recorder>, data: &SpanData) -> Option<Context> {
+        let kept = self.lock().clone();
+        if kept.is_some() {
+            return kept;
+        }
+        let context = context_of(recorder, data.target()?);
+        Some(self.lock().get_or_insert_with(|| context.clone()).clone())
+    }
+
+    pub fn clear(&self) {
+        let context = self.lock().take();
+        drop(context);
+    }
+}
+
+/// Creates the context of a span that is open as soon as it is made.
+pub(crate) fn create_context(recorder: &Arc<Recorder>, data: &mut SpanData) {
+    if recorder.otel.is_on()
+        && let Some(target) = data.target()
+    {
+        data.otel = SpanOtel(Mutex::new(Some(context_of(recorder, target))));
+    }
+}
+
+/// An agent span as a context, with everything else that the current one holds.
+pub(crate) fn context_of(recorder: &Arc<Recorder>, target: &Arc<Target>) -> Context {
+    quietly(|| Context::map_current(|base| agent_context(recorder, target, base)))
+        .unwrap_or_else(|| agent_context(recorder, target, &Context::default()))
+}
+
+/// Takes the parent of a new span from the current context of the API, where no agent span encloses it.
+pub(crate) fn find_parent(recorder: &Arc<Recorder>, data: &mut SpanData, contextual: bool) {
+    let decided = matches!(
+        data.parent,
+        Parent::Target(_) | Parent::Remote(_) | Parent::Detached
+    );
+    if decided || data.outside.is_some() {
+        return;
+    }
+    match quietly(|| Context::map_current(current)).flatten() {
+        Some((_, Some(agent))) if !agent.is_of(recorder) => {
+            data.outside = agent.target.remote_context().map(Box::new);
+        }
+        // A span with an explicit parent or session does not belong to the agent span that happens to be
+        // current.
+        Some((_, Some(_))) if !contextual || matches!(data.parent, Parent::Session(_)) => {}
+        // The context came here without the span, for example to another thread.
+        Some((_, Some(agent))) => data.parent = Parent::Target(agent.target),
+        Some((span, None)) => data.outside = Some(Box::new(span)),
+        None => {}
+    }
+}
+
+/// The current span, and the agent span around it if that is in the same trace.
+fn current(context: &Context) -> Option<(RemoteContext, Option<EnclosingAgent>)> {
+    let span = RemoteContext::from_span_context(context.span().span_context())?;
+    let agent = EnclosingAgent::of(context).filter(|agent| agent.trace_id() == Some(span.trace));
+    Some((span, agent.cloned()))
+}

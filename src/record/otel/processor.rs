@@ -1,0 +1,186 @@
+//! Records a user's own OpenTelemetry spans in the trace.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use opentelemetry::Context;
+use opentelemetry::trace::{Span as _, SpanId, SpanKind as OtelKind};
+use opentelemetry_sdk::error::OTelSdkResult;
+use opentelemetry_sdk::trace::{Span, SpanData, SpanProcessor};
+
+use super::agent_span::{CleanEvent, EnclosingAgent, nanos, raw_fields, status_fields};
+use crate::record::fields::Fields;
+use crate::record::layer::Recorder;
+use crate::record::raw_fields::RawFields;
+use crate::record::session::{OpenSpan, SessionLog, SpanContext, Trace};
+use crate::trace::{Ids, Moment, RemoteContext, SpanKind};
+
+/// Takes the spans of a tracer provider into the trace, and so into the mirror.
+///
+/// A span that starts inside an agent span (by its [`Context`], see
+/// [`Builder::context`](crate::Builder::context)) gets its two lines in that session, under its own
+/// ids: it is redacted, survives a crash as interrupted, and is sent from the trace. So the provider needs
+/// no exporter for it. Spans outside every session are ignored here; only the provider's other processors
+/// see them.
+///
+/// A provider calls its processors only for spans that it records: spans that its own sampler drops are not
+/// in the trace either. Inside a trace of ours that is not sampled these are all spans, unless the provider's
+/// sampler decides otherwise.
+///
+/// ```
+/// use opentelemetry::trace::{Tracer, TracerProvider};
+/// use opentelemetry_sdk::trace::SdkTracerProvider;
+/// use spanledger::otel::LedgerProcessor;
+/// # use tracing_subscriber::layer::SubscriberExt;
+/// # let dir = tempfile::tempdir()?;
+///
+/// let (layer, guard) = spanledger::builder().root(dir.path()).context(true).build()?;
+/// # let _default = tracing::subscriber::set_default(tracing_subscriber::registry().with(layer));
+/// let provider = SdkTracerProvider::builder()
+///     .with_span_processor(LedgerProcessor::new())
+///     .build();
+/// let tracer = provider.tracer("database");
+/// spanledger::spans::session_run("ses_1", "planner").start().in_scope(|| {
+///     drop(tracer.start("SELECT"));
+/// });
+/// # let lines = spanledger::read::lines(spanledger::read::session_dir(dir.path(), "ses_1"))?;
+/// # assert!(lines.iter().any(|line| line.kind == "span_end" && line.payload["name"] == "SELECT"));
+/// # guard.shutdown()?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug, Default)]
+pub struct LedgerProcessor {
+    /// The agent span around each open span.
+    open: Mutex<HashMap<SpanId, EnclosingAgent>>,
+}
+
+impl LedgerProcessor {
+    /// One for a provider. It finds the ledger through the spans' contexts.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<SpanId, EnclosingAgent>> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl SpanProcessor for LedgerProcessor {
+    fn on_start(&self, span: &mut Span, context: &Context) {
+        let (Some(agent), Some(data)) = (EnclosingAgent::of(context), span.exported_data()) else {
+            return;
+        };
+        agent.record(|recorder, log, around| {
+            open(recorder, log, around, &data);
+            self.lock()
+                .insert(span.span_context().span_id(), agent.clone());
+        });
+    }
+
+    fn on_end(&self, data: SpanData) {
+        let agent = self.lock().remove(&data.span_context.span_id());
+        if let Some(agent) = agent {
+            agent.record(|recorder, log, _| close(recorder, log, &data));
+        }
+    }
+
+    /// Does nothing: each line is written when its span starts or ends.
+    fn force_flush(&self) -> OTelSdkResult {
+        Ok(())
+    }
+
+    fn shutdown_with_timeout(&self, _: Duration) -> OTelSdkResult {
+        Ok(())
+    }
+}
+
+fn kind(kind: &OtelKind) -> Option<&'static str> {
+    match kind {
+        OtelKind::Client => Some("client"),
+        OtelKind::Server => Some("server"),
+        OtelKind::Producer => Some("producer"),
+        OtelKind::Consumer => Some("consumer"),
+        OtelKind::Internal => None,
+    }
+}
+
+fn open(recorder: &Recorder, log: &Arc<SessionLog>, around: &SpanContext, data: &SpanData) {
+    let Some(own) = RemoteContext::from_span_context(&data.span_context) else {
+        return;
+    };
+    let process = &recorder.process;
+    let parent = u64::from_be_bytes(data.parent_span_id.to_bytes());
+    let ids = Ids {
+        trace: own.trace,
+        span: own.span,
+        parent: (parent != 0).then_some(parent),
+    };
+    let trace = if own.trace == around.trace.id && own.sampled == around.trace.sampled {
+        Arc::clone(&around.trace)
+    } else {
+        Trace::new(process, own.trace, own.sampled, own.tracestate)
+    };
+    let start = Moment {
+        wall: nanos(data.start_time),
+        ..Moment::now()
+    };
+    let mut span = Box::new(OpenSpan::new(SpanKind::Other, ids, trace, start));
+    span.turn = around.turn;
+    span.turn_span = around.turn_span;
+    span.run_span = around.run.map(|(_, id)| id);
+    span.parent_here = ids.parent == Some(around.ids.span);
+    span.parent_remote = data.parent_span_is_remote && ids.parent.is_some();
+    span.span_kind = kind(&data.span_kind);
+    let raw = raw_fields(&data.attributes);
+    let name = process.sanitize(&log.dir, |sanitizer| {
+        span.fields.add_clean(&raw, None, sanitizer);
+        let name = sanitizer.redactor.text(&data.name, &mut sanitizer.tally);
+        name.into_owned()
+    });
+    span.describe_other(&name, data.instrumentation_scope.name(), None);
+    log.open(process, span);
+}
+
+/// The close line has what the span holds at its end, which replaces what it held at its start.
+fn close(recorder: &Recorder, log: &Arc<SessionLog>, data: &SpanData) {
+    let process = &recorder.process;
+    let id = u64::from_be_bytes(data.span_context.span_id().to_bytes());
+    let clean = |raw: &RawFields, kind| {
+        process.sanitize(&log.dir, |sanitizer| Fields::clean(raw, kind, sanitizer))
+    };
+    let (outcome, failure) = status_fields(&data.status);
+    // An error is an object in every line; here it stands beside the attributes.
+    let failure = clean(&failure, Some(SpanKind::Tool));
+    let fields = clean(&raw_fields(&data.attributes), None);
+    let name = process.sanitize(&log.dir, |sanitizer| {
+        let name = sanitizer.redactor.text(&data.name, &mut sanitizer.tally);
+        name.into_owned()
+    });
+    let events = data.events.iter().map(|event| {
+        let (name, attributes) = (&event.name, &event.attributes);
+        CleanEvent::new(recorder, log, name, attributes, event.timestamp)
+    });
+    let events: Vec<_> = events.collect();
+    let links = data.links.iter().filter_map(|link| {
+        let to = RemoteContext::from_span_context(&link.span_context)?;
+        let attributes = clean(&raw_fields(&link.attributes), None);
+        Some((to.trace, to.span, attributes))
+    });
+    let links: Vec<_> = links.collect();
+    log.amend(id, |span| {
+        span.fields = fields;
+        span.describe_other(&name, data.instrumentation_scope.name(), None);
+        span.describe_failure(&failure);
+        for event in &events {
+            span.note("span_event", &event.note());
+        }
+        span.lose_events(data.events.dropped_count as usize);
+        for (trace, id, attributes) in &links {
+            span.link_saying(*trace, *id, attributes);
+        }
+    });
+    let duration = data.end_time.duration_since(data.start_time);
+    let duration = u64::try_from(duration.unwrap_or_default().as_nanos()).unwrap_or(u64::MAX);
+    log.close_after(process, id, outcome, Some(duration));
+}

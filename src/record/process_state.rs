@@ -1,0 +1,261 @@
+//! What the sessions of a process share: the ledger, redaction, and what describes the process.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, LazyLock, Mutex, OnceLock, PoisonError};
+use std::time::Duration;
+
+use serde_json::{Map, Value};
+
+use super::builder::sending::Senders;
+use super::health::{Health, RecordCounters};
+use super::process::describe;
+use super::redaction_key;
+use super::sanitize::{Sanitizer, SessionBlobs};
+use super::session::{KnownSessions, SessionLog};
+use crate::ledger::{Counters, Disk, FORKED, Ledger, LedgerConfig, ProcessJson, Sync};
+use crate::redact::{Limits, MaskKey, NoStore, Output, PatternError, Redaction, Redactor, Tally};
+use crate::trace::{Root, new_session_id, random_bytes};
+
+/// What is decided before the first line.
+#[derive(Clone, Debug)]
+pub(crate) struct Settings {
+    /// Nothing is recorded, and nothing on the disk is touched.
+    pub disabled: bool,
+    pub root: PathBuf,
+    pub sync: Sync,
+    pub segment_size: u64,
+    pub limits: Limits,
+    pub redaction: Redaction,
+    pub resource: Map<String, Value>,
+    /// The `mirror` member of the segments' headers, as JSON: for whom the trace is recorded.
+    pub policy: Option<Arc<str>>,
+}
+
+/// The state that all sessions of a process share.
+pub(crate) struct ProcessState {
+    pub ledger: Ledger,
+    pub redactor: Arc<Redactor>,
+    pub limits: Limits,
+    process: Arc<ProcessJson>,
+    counters: Arc<RecordCounters>,
+    sessions: Mutex<KnownSessions<SessionLog>>,
+    implicit: OnceLock<Arc<SessionLog>>,
+    senders: Senders,
+    disabled: bool,
+}
+
+impl std::fmt::Debug for ProcessState {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ProcessState")
+            .field("ledger", &self.ledger)
+            .finish_non_exhaustive()
+    }
+}
+
+impl ProcessState {
+    /// `send` makes what sends the trace and the metrics.
+    pub fn new(
+        settings: Settings,
+        send: impl FnOnce(&LedgerConfig) -> Senders,
+    ) -> Result<Self, PatternError> {
+        let counters = Arc::new(Counters::default());
+        // A root that can't be written yet has no key yet: masks then name one that is kept
+        // nowhere, and recording starts all the same.
+        let key = match settings.disabled {
+            true => Ok(random_bytes()),
+            false => redaction_key::load_or_create(&Root::new(settings.root.clone())),
+        };
+        let key = key.unwrap_or_else(|error| {
+            counters.note_error(&format!("redaction key: {error}"));
+            random_bytes()
+        });
+        let redactor = Arc::new(Redactor::new(&settings.redaction, MaskKey::new(key))?);
+        let mut tally = Tally::default();
+        let limits = settings.limits;
+        let resource = redact_map(&redactor, &limits, &settings.resource, &mut tally);
+        let record_counters = Arc::new(RecordCounters::default());
+        record_counters.add(tally);
+        let process = describe_later(&redactor, limits, &record_counters);
+        let mut config = LedgerConfig {
+            root: settings.root,
+            sync: settings.sync,
+            segment_size: settings.segment_size,
+            process: Arc::clone(&process),
+            resource: Arc::new(resource),
+            policy: settings.policy,
+            listeners: Vec::new(),
+            storage: Arc::new(Disk),
+            counters,
+        };
+        let senders = send(&config);
+        config.listeners = senders.listeners();
+        let ledger = Ledger::new(config);
+        if !settings.disabled {
+            ledger.remove_dead_writers();
+        }
+        Ok(Self {
+            ledger,
+            redactor,
+            limits,
+            process,
+            counters: record_counters,
+            sessions: Mutex::new(KnownSessions::new()),
+            implicit: OnceLock::new(),
+            senders,
+            disabled: settings.disabled,
+        })
+    }
+
+    pub fn is_disabled(&self) -> bool {
+        self.disabled
+    }
+
+    pub fn is_forked(&self) -> bool {
+        self.ledger.is_forked()
+    }
+
+    /// Whether something that is about to be recorded is not. A forked child counts it as lost.
+    pub fn refuses(&self) -> bool {
+        self.disabled || self.ledger.refuses_fork()
+    }
+
+    /// Sends what is left, for at most this long, and stops sending.
+    pub fn stop_sending(&self, timeout: Duration) {
+        if !self.is_forked() {
+            self.senders.stop(timeout);
+        }
+    }
+
+    pub fn counters(&self) -> &RecordCounters {
+        &self.counters
+    }
+
+    pub fn root(&self) -> &Path {
+        self.ledger.root().path()
+    }
+
+    /// A session, by its id.
+    pub fn session(&self, id: &str) -> Arc<SessionLog> {
+        if self.ledger.is_forked() {
+            // The map of sessions may be locked for ever; nothing is recorded in this one.
+            return Arc::new(SessionLog::new(&self.ledger, id, None, false));
+        }
+        self.known_session(id, None)
+    }
+
+    fn known_session(&self, id: &str, implicit: Option<&'static str>) -> Arc<SessionLog> {
+        let mut sessions = self.sessions.lock().unwrap_or_else(PoisonError::into_inner);
+        let make = |again| SessionLog::new(&self.ledger, id, implicit, again);
+        sessions.get_or_make(id, SessionLog::is_idle, make)
+    }
+
+    /// A session with a new id, for spans and events that belong together and name none.
+    pub fn implicit_session(&self, why: &'static str) -> Arc<SessionLog> {
+        self.known_session(&new_session_id(), Some(why))
+    }
+
+    /// The implicit session for spans and events outside all others.
+    pub fn process_session(&self) -> Arc<SessionLog> {
+        Arc::clone(
+            self.implicit
+                .get_or_init(|| self.implicit_session("process")),
+        )
+    }
+
+    /// Redacts fields for a session: masks secrets, moves what is too large to blobs, and counts both.
+    pub fn sanitize<T>(&self, session: &Path, f: impl FnOnce(&mut Sanitizer<'_>) -> T) -> T {
+        let mut sanitizer = Sanitizer {
+            redactor: &self.redactor,
+            limits: &self.limits,
+            store: &mut SessionBlobs {
+                ledger: &self.ledger,
+                session,
+            },
+            tally: Tally::default(),
+        };
+        let result = f(&mut sanitizer);
+        self.counters().add(sanitizer.tally);
+        result
+    }
+
+    /// What is known of this process, as JSON.
+    pub fn process(&self) -> &str {
+        &self.process
+    }
+
+    pub fn health(&self) -> Health {
+        let forked = self.ledger.is_forked();
+        let counters = self.ledger.counters();
+        let last_error = match forked {
+            true => Some(FORKED.to_owned()),
+            false => counters.last_error(),
+        };
+        let mut health = Health::of_ledger(counters, last_error);
+        self.counters().add_to(&mut health);
+        if !forked {
+            self.senders.add_to(&mut health);
+        }
+        health
+    }
+
+    /// Tries once more to write what is missing, and syncs. How many events are still missing.
+    pub fn flush(&self) -> (u64, std::io::Result<()>) {
+        if self.ledger.is_forked() {
+            return (0, Ok(()));
+        }
+        let logs: Vec<_> = {
+            let sessions = self.sessions.lock().unwrap_or_else(PoisonError::into_inner);
+            sessions.iter().cloned().collect()
+        };
+        let missing = logs.iter().map(|log| log.flush(self)).sum();
+        (missing, self.ledger.sync_now())
+    }
+}
+
+impl Drop for ProcessState {
+    fn drop(&mut self) {
+        if self.ledger.is_forked() {
+            return;
+        }
+        self.senders.abandon();
+        // A session may be kept for longer, by a thread's cache of spans or by a context.
+        let sessions = self.sessions.lock().unwrap_or_else(PoisonError::into_inner);
+        sessions.iter().for_each(|log| log.close_file());
+    }
+}
+
+/// Describes the process when that is first needed, and counts what was masked in it.
+fn describe_later(
+    redactor: &Arc<Redactor>,
+    limits: Limits,
+    counters: &Arc<RecordCounters>,
+) -> Arc<ProcessJson> {
+    let (redactor, counters) = (Arc::clone(redactor), Arc::clone(counters));
+    Arc::new(LazyLock::new(Box::new(move || {
+        let mut tally = Tally::default();
+        let process = describe(&redactor, &limits, &mut tally);
+        counters.add(tally);
+        process.to_string()
+    })))
+}
+
+/// The resource as it may be written.
+fn redact_map(
+    redactor: &Redactor,
+    limits: &Limits,
+    map: &Map<String, Value>,
+    tally: &mut Tally,
+) -> Value {
+    let mut out = Vec::new();
+    let json = serde_json::to_string(map).unwrap_or_default();
+    let mut output = Output {
+        line: &mut out,
+        limits,
+        store: &mut NoStore,
+        tally,
+    };
+    match redactor.write_json("resource", &json, &mut output) {
+        Ok(()) => serde_json::from_slice(&out).unwrap_or(Value::Null),
+        Err(_) => Value::Null,
+    }
+}

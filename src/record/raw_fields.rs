@@ -1,0 +1,366 @@
+//! The fields of a span or an event as they were given.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use serde_json::Value;
+
+use super::serialize::{self, bool_text};
+use crate::trace::{BufferPool, LARGEST_POOLED, Usage};
+
+/// How the text of a raw field is to be taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum RawForm {
+    /// Text, whatever it looks like; for a JSON field, JSON if it is an object or an array.
+    Text,
+    /// JSON that was serialized for us.
+    Json,
+    /// A number, a bool or null, spelled as JSON.
+    Plain,
+    /// Text that is redacted already, with so many masks in it.
+    Redacted { masked: u64 },
+}
+
+/// A value that need not become JSON first, as most results needn't.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Scalar<'a> {
+    Text(&'a str),
+    /// A whole number or a bool, spelled as JSON.
+    Json(&'a str),
+}
+
+impl<'a> Scalar<'a> {
+    pub fn text(self) -> &'a str {
+        let (Self::Text(text) | Self::Json(text)) = self;
+        text
+    }
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct RawEntry {
+    pub key: Cow<'static, str>,
+    pub form: RawForm,
+    start: usize,
+    end: usize,
+}
+
+/// What becomes of a field that was given under another name than ours.
+#[derive(Debug)]
+pub(crate) enum Rewrite {
+    Keep,
+    /// It has been taken out.
+    Take,
+    /// Another name; so many bytes of its text belong to the name and not to the value.
+    Rename {
+        to: Cow<'static, str>,
+        skip: usize,
+    },
+}
+
+/// Whether so many bytes are soon cleaned and written, and none of them moved out of the line.
+pub(crate) fn is_short(length: usize, inline: usize) -> bool {
+    length <= inline.min(4096)
+}
+
+/// Fields as they were given, in order. They live in memory only.
+#[derive(Clone, Debug)]
+pub(crate) struct RawFields {
+    buf: String,
+    at: Vec<RawEntry>,
+}
+
+thread_local! {
+    static POOL: BufferPool<(String, Vec<RawEntry>)> = const { BufferPool::new() };
+}
+
+/// A text is taken as the macros take it: the field decides whether it is JSON.
+fn append_json(value: &(impl serde::Serialize + ?Sized), out: &mut String) -> RawForm {
+    let start = out.len();
+    serialize::append(value, out).unwrap_or_else(|error| {
+        out.truncate(start);
+        out.push_str(&format!("[not serializable: {error}]"));
+        RawForm::Text
+    })
+}
+
+impl Drop for RawFields {
+    fn drop(&mut self) {
+        self.buf.clear();
+        self.at.clear();
+        if self.buf.capacity() <= LARGEST_POOLED {
+            let kept = (std::mem::take(&mut self.buf), std::mem::take(&mut self.at));
+            BufferPool::give(&POOL, kept);
+        }
+    }
+}
+
+impl RawFields {
+    pub fn new() -> Self {
+        // What most spans need, at once instead of in many small steps.
+        let (buf, at) = BufferPool::take(&POOL)
+            .unwrap_or_else(|| (String::with_capacity(256), Vec::with_capacity(8)));
+        Self { buf, at }
+    }
+
+    /// Whether there is so little to clean and to write that it takes no time worth speaking of:
+    /// nothing is moved out of the line, which takes `inline` bytes at most.
+    pub fn is_short(&self, inline: usize) -> bool {
+        is_short(self.buf.len(), inline)
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.at.is_empty()
+    }
+
+    pub(super) fn entries(&self) -> impl Iterator<Item = (&RawEntry, &str)> {
+        let text = |entry: &RawEntry| &self.buf[entry.start..entry.end];
+        self.at.iter().map(move |entry| (entry, text(entry)))
+    }
+
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.at.iter().map(|entry| &*entry.key)
+    }
+
+    /// `write` appends the value and says what it is.
+    fn push(
+        &mut self,
+        key: impl Into<Cow<'static, str>>,
+        write: impl FnOnce(&mut String) -> RawForm,
+    ) {
+        let start = self.buf.len();
+        let form = write(&mut self.buf);
+        self.push_at(start, key, form);
+    }
+
+    fn push_at(&mut self, start: usize, key: impl Into<Cow<'static, str>>, form: RawForm) {
+        self.at.push(RawEntry {
+            key: key.into(),
+            form,
+            start,
+            end: self.buf.len(),
+        });
+    }
+
+    pub fn text(&mut self, key: impl Into<Cow<'static, str>>, text: &str) {
+        self.push(key, |buf| {
+            buf.push_str(text);
+            RawForm::Text
+        });
+    }
+
+    pub fn display(&mut self, key: impl Into<Cow<'static, str>>, value: fmt::Arguments<'_>) {
+        use fmt::Write;
+        self.push(key, |buf| {
+            // A Display that fails has still said what it said so far.
+            let _ = buf.write_fmt(value);
+            RawForm::Text
+        });
+    }
+
+    pub fn json(
+        &mut self,
+        key: impl Into<Cow<'static, str>>,
+        value: &(impl serde::Serialize + ?Sized),
+    ) {
+        self.push(key, |buf| append_json(value, buf));
+    }
+
+    /// Adds a value, unless it is a scalar that `take` takes. A value is serialized once, because some can't
+    /// be twice.
+    pub fn json_unless(
+        &mut self,
+        key: &str,
+        value: &(impl serde::Serialize + ?Sized),
+        take: impl FnOnce(Scalar<'_>) -> bool,
+    ) {
+        let start = self.buf.len();
+        let form = append_json(value, &mut self.buf);
+        let text = &self.buf[start..];
+        let taken = match form {
+            RawForm::Text => take(Scalar::Text(text)),
+            RawForm::Plain => take(Scalar::Json(text)),
+            _ => false,
+        };
+        if taken {
+            self.buf.truncate(start);
+        } else {
+            self.push_at(start, key.to_owned(), form);
+        }
+    }
+
+    /// A text that is redacted already, with so many masks in it.
+    pub fn redacted(&mut self, key: &'static str, text: &str, masked: u64) {
+        self.push(key, |buf| {
+            buf.push_str(text);
+            RawForm::Redacted { masked }
+        });
+    }
+
+    pub fn json_text(&mut self, key: impl Into<Cow<'static, str>>, json: &str) {
+        self.push(key, |buf| {
+            buf.push_str(json);
+            RawForm::Json
+        });
+    }
+
+    pub fn u64(&mut self, key: impl Into<Cow<'static, str>>, value: u64) {
+        self.push(key, |buf| {
+            buf.push_str(itoa::Buffer::new().format(value));
+            RawForm::Plain
+        });
+    }
+
+    pub fn i64(&mut self, key: impl Into<Cow<'static, str>>, value: i64) {
+        self.push(key, |buf| {
+            buf.push_str(itoa::Buffer::new().format(value));
+            RawForm::Plain
+        });
+    }
+
+    pub fn bool(&mut self, key: impl Into<Cow<'static, str>>, value: bool) {
+        self.push(key, |buf| {
+            buf.push_str(bool_text(value));
+            RawForm::Plain
+        });
+    }
+
+    /// JSON has no NaN and no infinities: those become text.
+    pub fn f64(&mut self, key: impl Into<Cow<'static, str>>, value: f64) {
+        use fmt::Write;
+        if value.is_finite() {
+            self.push(key, |buf| {
+                let _ = write!(buf, "{}", Value::from(value));
+                RawForm::Plain
+            });
+        } else {
+            self.text(key, &value.to_string());
+        }
+    }
+
+    /// Bytes that are no text are shown as far as they are, and said to be none.
+    pub fn bytes(&mut self, key: impl Into<Cow<'static, str>>, bytes: &[u8]) {
+        match std::str::from_utf8(bytes) {
+            Ok(text) => self.text(key, text),
+            Err(_) => {
+                let text = String::from_utf8_lossy(bytes);
+                let replaced = text.matches('\u{fffd}').count();
+                let lossy = serde_json::json!({
+                    "$lossy": {"bytes": bytes.len(), "replaced": replaced},
+                    "text": text,
+                });
+                self.json(key, &lossy);
+            }
+        }
+    }
+
+    /// The known counts, flat, as the macros give them.
+    pub fn usage(&mut self, usage: &Usage) {
+        for (name, count) in Usage::COUNTS.iter().zip(usage.counts()) {
+            if let Some(count) = count {
+                self.u64(*name, count);
+            }
+        }
+        if let Some(cost) = usage.cost_usd {
+            self.f64("cost_usd", cost);
+        }
+        if let Some(details) = &usage.usage_details {
+            self.json("usage_details", details);
+        }
+    }
+
+    /// The text of a field, the last one given under that name.
+    pub fn get(&self, key: &str) -> Option<&str> {
+        let entry = self.at.iter().rev().find(|e| e.key == key)?;
+        Some(&self.buf[entry.start..entry.end])
+    }
+
+    pub fn append(&mut self, other: &RawFields) {
+        for (entry, text) in other.entries() {
+            self.push(entry.key.clone(), |buf| {
+                buf.push_str(text);
+                entry.form
+            });
+        }
+    }
+
+    pub fn rename(&mut self, from: &str, to: &'static str) {
+        for entry in &mut self.at {
+            if entry.key == from {
+                entry.key = Cow::Borrowed(to);
+            }
+        }
+    }
+
+    /// Looks at each field by name and text, and does with it what `look` says.
+    pub fn rewrite(&mut self, mut look: impl FnMut(&str, &str) -> Rewrite) {
+        let buf = &self.buf;
+        self.at.retain_mut(|entry| {
+            match look(&entry.key, &buf[entry.start..entry.end]) {
+                Rewrite::Keep => {}
+                Rewrite::Take => return false,
+                Rewrite::Rename { to, skip } => {
+                    entry.key = to;
+                    entry.start += skip;
+                }
+            }
+            true
+        });
+    }
+
+    pub fn remove(&mut self, key: &str) {
+        self.at.retain(|entry| entry.key != key);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde::Serialize;
+    use serde_json::json;
+
+    use super::*;
+
+    /// The scalar that was offered, and the field that was added if it was not taken.
+    fn offered<T: Serialize + ?Sized>(
+        value: &T,
+        take: bool,
+    ) -> (Option<(bool, String)>, Option<String>) {
+        let (mut found, mut fields) = (None, RawFields::new());
+        fields.json_unless("x", value, |scalar| {
+            found = Some((matches!(scalar, Scalar::Text(_)), scalar.text().to_owned()));
+            take
+        });
+        (found, fields.get("x").map(str::to_owned))
+    }
+
+    #[test]
+    fn scalars_are_offered_however_they_are_wrapped() {
+        let text = |text: &str| (Some((true, text.to_owned())), None);
+        let number = |json: &str| (Some((false, json.to_owned())), None);
+        assert_eq!(offered("a \"text\"", true), text("a \"text\""));
+        assert_eq!(offered(&Some(&json!("x")), true), text("x"));
+        assert_eq!(offered(&format_args!("{}!", "x"), true), text("x!"));
+        assert_eq!(offered(&'x', true), text("x"));
+        assert_eq!(offered(&i64::MIN, true), number("-9223372036854775808"));
+        assert_eq!(offered(&u64::MAX, true), number("18446744073709551615"));
+        assert_eq!(offered(&json!(-7), true), number("-7"));
+        assert_eq!(offered(&true, true), number("true"));
+    }
+
+    #[test]
+    fn other_values_are_added() {
+        let added = |json: &str| (None, Some(json.to_owned()));
+        assert_eq!(offered(&json!({"a": 1}), true), added(r#"{"a":1}"#));
+        assert_eq!(offered(&["a"], true), added(r#"["a"]"#));
+        assert_eq!(offered(&None::<&str>, true), added("null"));
+        assert_eq!(offered(&0.5, true), added("0.5"));
+        assert_eq!(offered(&u128::MAX, true), added(&u128::MAX.to_string()));
+    }
+
+    #[test]
+    fn scalars_that_are_not_taken_are_added() {
+        let text = (Some((true, "a".to_owned())), Some("a".to_owned()));
+        assert_eq!(offered("a", false), text);
+        let number = (Some((false, "1".to_owned())), Some("1".to_owned()));
+        assert_eq!(offered(&1, false), number);
+    }
+}

@@ -1,0 +1,108 @@
+//! Spans that other libraries make: what they are here, and what their fields are called.
+//!
+//! A callsite is ours to read if it declares `gen_ai.operation.name`, as the GenAI conventions of
+//! OpenTelemetry ask for, or if a [`Rule`] of the user's matches its metadata. That is decided once
+//! for a callsite. What the span is comes from the operation's value, which may be recorded late:
+//!
+//! | operation | becomes |
+//! |---|---|
+//! | `invoke_agent`, `invoke_workflow` | a run; a session of its own where none is above, called by `gen_ai.conversation.id` if that is given |
+//! | `chat`, `generate_content`, `text_completion`, `embeddings` | a model call |
+//! | `execute_tool` | a tool call |
+//! | anything else | a span under its own name |
+//!
+//! Names of the last versions of the conventions are understood; what has no name here is kept
+//! under its own. Messages, instructions and tool definitions become events, each message once.
+
+mod content;
+mod gen_ai;
+mod messages;
+mod rule;
+
+use std::sync::Arc;
+
+use tracing::Metadata;
+
+use crate::record::raw_fields::RawFields;
+use crate::trace::{Outcome, SpanKind};
+
+pub use rule::Rule;
+
+pub(crate) use content::Content;
+pub(crate) use messages::Message;
+
+/// Which callsites of others are recognised.
+#[derive(Clone, Debug)]
+pub(crate) struct Recognizer {
+    pub gen_ai: bool,
+    pub rules: Vec<Arc<Rule>>,
+}
+
+impl Default for Recognizer {
+    fn default() -> Self {
+        Self {
+            gen_ai: true,
+            rules: Vec::new(),
+        }
+    }
+}
+
+impl Recognizer {
+    /// How spans of this callsite are read, if they are.
+    pub fn mapping(&self, meta: &Metadata<'_>) -> Option<Mapping> {
+        if let Some(rule) = self.rules.iter().find(|rule| rule.matches(meta)) {
+            return Some(Mapping::Rule(Arc::clone(rule)));
+        }
+        let declared = || meta.fields().field(gen_ai::OPERATION).is_some();
+        (self.gen_ai && declared()).then_some(Mapping::GenAi)
+    }
+}
+
+/// How the spans of a callsite are read.
+#[derive(Clone, Debug)]
+pub(crate) enum Mapping {
+    /// By the conventions: the operation says what it is.
+    GenAi,
+    /// By a rule of the user's, and by the conventions where that says nothing.
+    Rule(Arc<Rule>),
+}
+
+/// What a recognised span said, in our words.
+#[derive(Debug)]
+pub(crate) struct Recognized {
+    pub fields: RawFields,
+    pub content: Content,
+    pub outcome: Outcome,
+}
+
+impl Mapping {
+    /// What the span is, once that is known.
+    pub fn kind(&self, raw: &RawFields) -> Option<SpanKind> {
+        match self {
+            Self::GenAi => raw.get(gen_ai::OPERATION).map(gen_ai::kind_of),
+            Self::Rule(rule) => Some(rule.kind()),
+        }
+    }
+
+    /// What it is if it never said so: by the conventions a span's name begins with its operation.
+    pub fn kind_by_name(meta: &Metadata<'_>) -> SpanKind {
+        gen_ai::kind_of(meta.name().split(' ').next().unwrap_or_default())
+    }
+
+    /// The field, by its name there, without which the open line would not say what was opened.
+    pub fn identity(&self, kind: SpanKind) -> Option<&str> {
+        let by_rule = match self {
+            Self::Rule(rule) => kind.identity().and_then(|ours| rule.theirs(ours)),
+            Self::GenAi => None,
+        };
+        by_rule.or_else(|| gen_ai::identity(kind))
+    }
+
+    /// Takes fields apart: content, what says how it went, and the rest under our names.
+    pub fn read(&self, kind: SpanKind, mut raw: RawFields) -> Recognized {
+        if let Self::Rule(rule) = self {
+            rule.rename(&mut raw);
+        }
+        gen_ai::read(kind, raw)
+    }
+}

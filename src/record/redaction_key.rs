@@ -1,0 +1,65 @@
+//! The key of the digests in masks. It never leaves the root.
+
+use std::fs::OpenOptions;
+use std::io::{self, Read, Write};
+use std::path::Path;
+
+use crate::trace::random_bytes;
+use crate::trace::{Root, make_dir, open_private};
+
+/// Reads the root's key, or creates it. The file appears whole, by a link, so two processes that
+/// start at once agree on one key.
+pub(crate) fn load_or_create(root: &Root) -> io::Result<[u8; 32]> {
+    let path = root.redaction_key();
+    match read(&path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        read => return read,
+    }
+    make_dir(root.path())?;
+    let key: [u8; 32] = random_bytes();
+    let unnamed = root.path().join(format!(
+        ".redaction.key.{}.{:x}",
+        std::process::id(),
+        u64::from_ne_bytes(random_bytes())
+    ));
+    let mut hex = String::with_capacity(65);
+    for byte in key {
+        use std::fmt::Write;
+        let _ = write!(hex, "{byte:02x}");
+    }
+    hex.push('\n');
+    let made = open_private(&unnamed, OpenOptions::new().create_new(true).write(true))
+        .and_then(|mut file| {
+            file.write_all(hex.as_bytes())?;
+            file.sync_all()
+        })
+        .and_then(|()| std::fs::hard_link(&unnamed, &path));
+    let _ = std::fs::remove_file(&unnamed);
+    match made {
+        Ok(()) => Ok(key),
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => read(&path),
+        Err(error) => Err(error),
+    }
+}
+
+fn read(path: &Path) -> io::Result<[u8; 32]> {
+    let mut hex = String::new();
+    open_private(path, OpenOptions::new().read(true))?
+        .take(128)
+        .read_to_string(&mut hex)?;
+    let hex = hex.trim_end();
+    let invalid = || {
+        io::Error::new(
+            io::ErrorKind::InvalidData,
+            format!("{} is not a key of 64 hex digits", path.display()),
+        )
+    };
+    if hex.len() != 64 || !hex.is_ascii() {
+        return Err(invalid());
+    }
+    let mut key = [0; 32];
+    for (index, byte) in key.iter_mut().enumerate() {
+        *byte = u8::from_str_radix(&hex[2 * index..2 * index + 2], 16).map_err(|_| invalid())?;
+    }
+    Ok(key)
+}

@@ -1,0 +1,212 @@
+//! A value that was serialized for us: a text as it is, anything else as JSON.
+
+use std::fmt::{Display, Write};
+
+use serde::{Serialize, Serializer};
+use serde_json::ser::{CompactFormatter, Compound};
+
+use super::raw_fields::RawForm;
+
+/// Appends `value` to `out`: a text as it is, anything else as JSON. Where it fails, `out` may hold a part of it.
+pub(super) fn append<T: Serialize + ?Sized>(
+    value: &T,
+    out: &mut String,
+) -> Result<RawForm, serde_json::Error> {
+    let (mut form, mut json) = (RawForm::Json, Vec::new());
+    value.serialize(TextOrJson {
+        out,
+        form: &mut form,
+        json: &mut serde_json::Serializer::new(&mut json),
+    })?;
+    if form == RawForm::Json {
+        out.push_str(std::str::from_utf8(&json).map_err(serde::ser::Error::custom)?);
+    }
+    Ok(form)
+}
+
+pub(crate) fn bool_text(value: bool) -> &'static str {
+    if value { "true" } else { "false" }
+}
+
+/// Appends a text, a whole number or a bool, and leaves everything else to `serde_json`. Escaping a text only to
+/// undo that again would cost more than all the rest.
+struct TextOrJson<'a, 'b> {
+    out: &'a mut String,
+    form: &'a mut RawForm,
+    json: &'a mut serde_json::Serializer<&'b mut Vec<u8>>,
+}
+
+impl TextOrJson<'_, '_> {
+    fn scalar(self, json: &str) -> Result<(), serde_json::Error> {
+        *self.form = RawForm::Plain;
+        self.out.push_str(json);
+        Ok(())
+    }
+}
+
+macro_rules! hand_on {
+    ($( $name:ident($($arg:ident: $type:ty),*) -> $result:ty; )*) => { $(
+        fn $name(self, $($arg: $type),*) -> Result<$result, Self::Error> {
+            self.json.$name($($arg),*)
+        }
+    )* };
+}
+
+macro_rules! digits {
+    ($( $name:ident($type:ty); )*) => { $(
+        fn $name(self, value: $type) -> Result<(), Self::Error> {
+            self.scalar(itoa::Buffer::new().format(value))
+        }
+    )* };
+}
+
+impl<'a, 'b> Serializer for TextOrJson<'a, 'b> {
+    type Ok = ();
+    type Error = serde_json::Error;
+    type SerializeSeq = Compound<'a, &'b mut Vec<u8>, CompactFormatter>;
+    type SerializeTuple = Self::SerializeSeq;
+    type SerializeTupleStruct = Self::SerializeSeq;
+    type SerializeTupleVariant = Self::SerializeSeq;
+    type SerializeMap = Self::SerializeSeq;
+    type SerializeStruct = Self::SerializeSeq;
+    type SerializeStructVariant = Self::SerializeSeq;
+
+    fn serialize_str(self, text: &str) -> Result<(), Self::Error> {
+        *self.form = RawForm::Text;
+        self.out.push_str(text);
+        Ok(())
+    }
+
+    fn serialize_bool(self, value: bool) -> Result<(), Self::Error> {
+        self.scalar(bool_text(value))
+    }
+
+    fn serialize_char(self, char: char) -> Result<(), Self::Error> {
+        self.serialize_str(char.encode_utf8(&mut [0; 4]))
+    }
+
+    fn serialize_unit_variant(
+        self,
+        _: &'static str,
+        _: u32,
+        variant: &'static str,
+    ) -> Result<(), Self::Error> {
+        self.serialize_str(variant)
+    }
+
+    fn collect_str<T: Display + ?Sized>(self, value: &T) -> Result<(), Self::Error> {
+        *self.form = RawForm::Text;
+        write!(self.out, "{value}").map_err(serde::ser::Error::custom)
+    }
+
+    fn serialize_some<T: Serialize + ?Sized>(self, value: &T) -> Result<(), Self::Error> {
+        value.serialize(self)
+    }
+
+    fn serialize_newtype_struct<T: Serialize + ?Sized>(
+        self,
+        _: &'static str,
+        value: &T,
+    ) -> Result<(), Self::Error> {
+        value.serialize(self)
+    }
+
+    fn serialize_newtype_variant<T: Serialize + ?Sized>(
+        self,
+        name: &'static str,
+        index: u32,
+        variant: &'static str,
+        value: &T,
+    ) -> Result<(), Self::Error> {
+        self.json
+            .serialize_newtype_variant(name, index, variant, value)
+    }
+
+    digits! {
+        serialize_i8(i8);
+        serialize_i16(i16);
+        serialize_i32(i32);
+        serialize_i64(i64);
+        serialize_u8(u8);
+        serialize_u16(u16);
+        serialize_u32(u32);
+        serialize_u64(u64);
+    }
+
+    hand_on! {
+        serialize_i128(v: i128) -> ();
+        serialize_u128(v: u128) -> ();
+        serialize_f32(v: f32) -> ();
+        serialize_f64(v: f64) -> ();
+        serialize_bytes(v: &[u8]) -> ();
+        serialize_none() -> ();
+        serialize_unit() -> ();
+        serialize_unit_struct(name: &'static str) -> ();
+        serialize_seq(len: Option<usize>) -> Self::SerializeSeq;
+        serialize_tuple(len: usize) -> Self::SerializeTuple;
+        serialize_tuple_struct(name: &'static str, len: usize) -> Self::SerializeTupleStruct;
+        serialize_tuple_variant(name: &'static str, index: u32, variant: &'static str, len: usize) -> Self::SerializeTupleVariant;
+        serialize_map(len: Option<usize>) -> Self::SerializeMap;
+        serialize_struct(name: &'static str, len: usize) -> Self::SerializeStruct;
+        serialize_struct_variant(name: &'static str, index: u32, variant: &'static str, len: usize) -> Self::SerializeStructVariant;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn of(value: &impl Serialize) -> (RawForm, String) {
+        let mut out = String::new();
+        let form = append(value, &mut out).unwrap();
+        (form, out)
+    }
+
+    struct Unit;
+    impl Serialize for Unit {
+        fn serialize<S: Serializer>(&self, out: S) -> Result<S::Ok, S::Error> {
+            out.serialize_unit_variant("Unit", 0, "Word")
+        }
+    }
+
+    #[test]
+    fn a_text_is_that_text_however_it_is_wrapped() {
+        let nasty = "\"\\/\u{8}\n\r\t\u{1}\u{7f}\u{2028}é";
+        let text = |text: &str| (RawForm::Text, text.to_owned());
+        assert_eq!(of(&nasty), text(nasty));
+        assert_eq!(of(&json!(nasty)), text(nasty));
+        assert_eq!(of(&Some(&nasty)), text(nasty));
+        assert_eq!(
+            of(&format_args!("{}-{nasty}", 1)),
+            text(&format!("1-{nasty}"))
+        );
+        assert_eq!(of(&'é'), text("é"));
+        assert_eq!(of(&Unit), text("Word"));
+        assert_eq!(of(&""), text(""));
+    }
+
+    #[test]
+    fn anything_else_is_the_json_that_serde_json_writes() {
+        fn same(value: &impl Serialize) {
+            let json = serde_json::to_string(value).unwrap();
+            let (what, text) = of(value);
+            assert_ne!(what, RawForm::Text);
+            assert_eq!(text, json);
+        }
+        same(&json!({"a": "\"\n", "b": [1, null, "c"], "d": {}}));
+        same(&["\"", "x"]);
+        same(&("a", 1, 0.1f32));
+        same(&-1.5);
+        same(&f64::NAN);
+        same(&u128::MAX);
+        same(&true);
+        same(&i64::MIN);
+        same(&-1i8);
+        same(&u64::MAX);
+        same(&Some(120u16));
+        same(&None::<u8>);
+        same(&());
+        same(&Ok::<u8, ()>(1));
+    }
+}

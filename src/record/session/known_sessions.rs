@@ -1,0 +1,86 @@
+//! The sessions that a process has in memory.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// KnownSessions kept in memory although nobody holds them any more.
+const IDLE: usize = 4096;
+
+/// Sessions by id. Those without other references that are idle are dropped when there are many.
+#[derive(Debug)]
+pub(crate) struct KnownSessions<T> {
+    known: HashMap<Arc<str>, Arc<T>>,
+    /// The number at which idle ones are looked for. Were it fixed, a process with more live ones would look
+    /// at all of them for each new one.
+    look_at: usize,
+    forgot: bool,
+}
+
+impl<T> KnownSessions<T> {
+    pub fn new() -> Self {
+        Self {
+            known: HashMap::new(),
+            look_at: IDLE,
+            forgot: false,
+        }
+    }
+
+    /// The session, made by `make` if it is new, whose argument is whether it may have been dropped before.
+    pub fn get_or_make(
+        &mut self,
+        id: &str,
+        is_idle: impl Fn(&T) -> bool,
+        make: impl FnOnce(bool) -> T,
+    ) -> Arc<T> {
+        if let Some(one) = self.known.get(id) {
+            return Arc::clone(one);
+        }
+        let before = self.known.len();
+        if before >= self.look_at {
+            self.known
+                .retain(|_, one| Arc::strong_count(one) > 1 || !is_idle(one));
+            self.look_at = IDLE.max(2 * self.known.len());
+            self.forgot |= self.known.len() < before;
+        }
+        let made = Arc::new(make(self.forgot));
+        self.known.insert(id.into(), Arc::clone(&made));
+        made
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = &Arc<T>> {
+        self.known.values()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+
+    #[test]
+    fn live_ones_are_not_looked_at_for_each_new_one() {
+        let (mut sessions, looks) = (KnownSessions::new(), Cell::new(0));
+        let is_idle = |_: &()| {
+            looks.set(looks.get() + 1);
+            false
+        };
+        for n in 0..50_000 {
+            sessions.get_or_make(&n.to_string(), is_idle, |_| ());
+        }
+        assert_eq!(sessions.iter().count(), 50_000);
+        assert!((1..100_000).contains(&looks.get()), "{looks:?}");
+    }
+
+    #[test]
+    fn idle_ones_that_nobody_holds_are_let_go_and_the_next_are_told() {
+        let mut sessions = KnownSessions::new();
+        let mut make = |n: usize| sessions.get_or_make(&n.to_string(), |_| true, |again| again);
+        let held = make(0);
+        let told: Vec<bool> = (1..=IDLE).map(|n| *make(n)).collect();
+        assert!(Arc::ptr_eq(&held, &make(0)));
+        assert!(!told[..IDLE - 1].contains(&true));
+        assert!(told[IDLE - 1]);
+        assert_eq!(sessions.iter().count(), 2);
+    }
+}

@@ -1,0 +1,108 @@
+//! What the spans of one trace share: decided when its root opens, and logged with each of them.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use crate::record::process_state::ProcessState;
+use crate::redact::Tally;
+use crate::trace::steady_ns;
+use crate::trace::write_string;
+
+/// A trace, for as long as anything in it is recorded here.
+#[derive(Debug)]
+pub(crate) struct Trace {
+    pub id: u128,
+    /// Whether it is sent. The local trace is complete either way.
+    pub sampled: bool,
+    /// What goes with its context to other processes.
+    pub tracestate: Option<Arc<str>>,
+    /// What the lines of its spans say of it; nothing in most traces.
+    members: Vec<u8>,
+    started: u64,
+    bytes: AtomicU64,
+    /// Where it goes on, once it is full.
+    next: Mutex<Option<Arc<Trace>>>,
+}
+
+/// When a trace has become too long for the backends, which cut it without a word.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct TraceLimits {
+    pub bytes: u64,
+    pub time: Duration,
+}
+
+impl Default for TraceLimits {
+    fn default() -> Self {
+        Self {
+            bytes: crate::record::DEFAULT_TRACE_BYTES,
+            time: crate::record::DEFAULT_TRACE_TIME,
+        }
+    }
+}
+
+impl Trace {
+    pub fn new(
+        process: &ProcessState,
+        id: u128,
+        sampled: bool,
+        tracestate: Option<Arc<str>>,
+    ) -> Arc<Self> {
+        let mut members = Vec::new();
+        if !sampled {
+            members.extend_from_slice(b"\"sampled\":false,");
+        }
+        if let Some(tracestate) = &tracestate {
+            let mut tally = Tally::default();
+            let clean = process.redactor.text(tracestate, &mut tally);
+            process.counters().add(tally);
+            members.extend_from_slice(b"\"tracestate\":");
+            write_string(&clean, &mut members);
+            members.push(b',');
+        }
+        Arc::new(Self {
+            id,
+            sampled,
+            tracestate,
+            members,
+            started: steady_ns(),
+            bytes: AtomicU64::new(0),
+            next: Mutex::new(None),
+        })
+    }
+
+    /// The members that each of its spans' lines has for it.
+    pub fn members(&self) -> &[u8] {
+        &self.members
+    }
+
+    /// Counts a line of one of its spans, in whichever session.
+    pub fn count(&self, bytes: usize) {
+        self.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
+    }
+
+    /// The trace for what opens in this one at this time: itself, or, once it is full, the one
+    /// that it goes on in until that is full too; `begin` makes another. One for all: what was in
+    /// one trace side by side stays so.
+    pub fn with_room(
+        self: &Arc<Self>,
+        limits: &TraceLimits,
+        now: u64,
+        begin: impl FnOnce(&Self) -> Arc<Self>,
+    ) -> Arc<Self> {
+        if !self.is_full(limits, now) {
+            return Arc::clone(self);
+        }
+        let mut next = self.next.lock().unwrap_or_else(PoisonError::into_inner);
+        match &mut *next {
+            Some(next) if !next.is_full(limits, now) => Arc::clone(next),
+            other => Arc::clone(other.insert(begin(self))),
+        }
+    }
+
+    /// Whether what comes next, at this time of the steady clock, had better go on in another trace.
+    pub fn is_full(&self, limits: &TraceLimits, now: u64) -> bool {
+        self.bytes.load(Ordering::Relaxed) >= limits.bytes
+            || u128::from(now.saturating_sub(self.started)) >= limits.time.as_nanos()
+    }
+}

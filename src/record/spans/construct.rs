@@ -1,0 +1,212 @@
+//! Constructors of the six spans.
+
+use serde::Serialize;
+use tracing::Span;
+
+use super::session::Session;
+use crate::record::layer::{ExplicitParent, PendingSpan, make_span};
+use crate::record::raw_fields::RawFields;
+use crate::record::setters::{set_field, setters, value_type};
+use crate::trace::{RemoteContext, schema};
+
+/// A builder for each span of the schema.
+macro_rules! define_builders {
+    (
+        spans { $(
+            $span:ident $builder:ident $reader:ident $name:literal: $doc:literal
+            opens [$($opens:tt)*]
+            closes $close:ident $Close:ident: $close_doc:literal $fields:tt
+        )* }
+        $($rest:tt)*
+    ) => { $(
+        #[doc = concat!($doc, " The span `", $name, "`.")]
+        #[derive(Clone, Debug)]
+        #[must_use = "nothing happens until `.start()`"]
+        pub struct $builder {
+            fields: RawFields,
+            parent: Option<ExplicitParent>,
+        }
+
+        impl $builder {
+            const NAME: &str = $name;
+
+            fn with(required: &[(&'static str, &str)]) -> Self {
+                let mut fields = RawFields::new();
+                for (name, value) in required {
+                    fields.text(*name, value);
+                }
+                Self { fields, parent: None }
+            }
+
+            setters! { $fields }
+
+            fn fields_mut(&mut self) -> &mut RawFields {
+                &mut self.fields
+            }
+
+            /// Sets any other field. Unknown fields are kept.
+            pub fn set(mut self, key: impl Into<String>, value: impl Serialize) -> Self {
+                self.fields.json(key.into(), &value);
+                self
+            }
+
+            /// Makes it a child of this span. By default its parent is the current span.
+            pub fn child_of(mut self, span: &Span) -> Self {
+                self.parent = Some(ExplicitParent::Span(span.clone()));
+                self
+            }
+
+            /// Puts it where a session handle is. By default its parent is the current span.
+            pub fn in_session(mut self, session: &Session) -> Self {
+                self.parent = Some(ExplicitParent::Session(session.clone()));
+                self
+            }
+        }
+    )* };
+}
+schema!(define_builders);
+
+/// Starts a span. Other layers see the fields listed here, and no others.
+macro_rules! start {
+    ($( $builder:ident($( $shown:ident ),*) )*) => { $(
+        impl $builder {
+            /// Makes the span. The kernel has its open line when this returns.
+            #[must_use = "the span ends when it is dropped"]
+            pub fn start(self) -> Span {
+                $( let $shown = self.fields.get(stringify!($shown)).map(str::to_owned); )*
+                $( let $shown = $shown.as_deref(); )*
+                let (parent, explicit) = match self.parent {
+                    Some(ExplicitParent::Span(span)) => (Some(span), None),
+                    explicit => (None, explicit),
+                };
+                let pending = PendingSpan { name: Self::NAME, fields: self.fields, parent: explicit };
+                make_span(pending, || match &parent {
+                    Some(parent) => tracing::info_span!(target: "spanledger", parent: parent, $builder::NAME, $($shown),*),
+                    None => tracing::info_span!(target: "spanledger", $builder::NAME, $($shown),*),
+                })
+            }
+        }
+    )* };
+}
+start! {
+    SessionRun(session_id, agent)
+    SessionTurn(turn_index)
+    ModelCall(provider_id, model_id)
+    ToolCall(tool_id, tool_call_id)
+    PermissionEvaluate(tool_id, tool_call_id)
+    CompactionRun()
+}
+
+/// A run of an agent in a session, new or resumed; the span `session.run`.
+///
+/// Inside another session's span it is a subagent: a session of its own in the same trace. The
+/// same id again, nested, is a run within the same session.
+///
+/// ```
+/// use spanledger::{Outcome, SpanExt, spans};
+/// let run = spans::session_run("ses_demo", "planner")
+///     .model("anthropic", "claude-sonnet-4-5")
+///     .title("Fix the build")
+///     .start();
+/// run.in_scope(|| { /* turns */ });
+/// run.finish(Outcome::Ok);
+/// ```
+pub fn session_run(session_id: impl AsRef<str>, agent: impl AsRef<str>) -> SessionRun {
+    SessionRun::with(&[
+        ("session_id", session_id.as_ref()),
+        ("agent", agent.as_ref()),
+    ])
+}
+
+impl SessionRun {
+    /// A run in a session of its own, whose id is made when it starts.
+    pub fn new(agent: impl AsRef<str>) -> Self {
+        session_run(crate::new_session_id(), agent)
+    }
+
+    /// Hangs it from a span of another process.
+    pub fn parent(mut self, remote: RemoteContext) -> Self {
+        self.parent = Some(ExplicitParent::Remote(remote));
+        self
+    }
+
+    /// Hangs it from nothing: a trace of its own, whatever the current span.
+    pub fn detached(mut self) -> Self {
+        self.parent = Some(ExplicitParent::Detached);
+        self
+    }
+
+    /// The provider and model it runs on.
+    pub fn model(mut self, provider_id: impl AsRef<str>, model_id: impl AsRef<str>) -> Self {
+        self.fields.text("provider_id", provider_id.as_ref());
+        self.fields.text("model_id", model_id.as_ref());
+        self
+    }
+}
+
+/// One turn of a session: from what began it to the agent's answer; the span `session.turn`.
+///
+/// ```
+/// use spanledger::spans;
+/// let turn = spans::session_turn().trigger("user").start();
+/// ```
+pub fn session_turn() -> SessionTurn {
+    SessionTurn::with(&[])
+}
+
+/// One request to a model; the span `model.call`. The digests of the system prompt, tool catalog
+/// and permission rules in force are put on it by themselves.
+///
+/// ```
+/// use spanledger::{Outcome, SpanExt, Usage, spans};
+/// let call = spans::model_call("anthropic", "claude-sonnet-4-5").temperature(0.2).start();
+/// call.record_usage(&Usage { input_tokens: Some(900), output_tokens: Some(40), ..Usage::default() });
+/// call.finish(Outcome::Ok);
+/// ```
+pub fn model_call(provider_id: impl AsRef<str>, model_id: impl AsRef<str>) -> ModelCall {
+    ModelCall::with(&[
+        ("provider_id", provider_id.as_ref()),
+        ("model_id", model_id.as_ref()),
+    ])
+}
+
+/// One call of a tool; the span `tool.call`.
+///
+/// ```
+/// use serde_json::json;
+/// use spanledger::{Outcome, SpanExt, spans};
+/// let tool = spans::tool_call("bash", "call_1").args(json!({"command": "ls"})).start();
+/// tool.record_result("Cargo.toml\nsrc");
+/// tool.finish(Outcome::Ok);
+/// ```
+pub fn tool_call(tool_id: impl AsRef<str>, tool_call_id: impl AsRef<str>) -> ToolCall {
+    ToolCall::with(&[
+        ("tool_id", tool_id.as_ref()),
+        ("tool_call_id", tool_call_id.as_ref()),
+    ])
+}
+
+/// A permission being decided; the span `permission.evaluate`. It lies inside the `tool.call`
+/// that it guards, so that a denied tool has its line.
+///
+/// ```
+/// use spanledger::{SpanExt, spans};
+/// let permission = spans::permission_evaluate("bash").pattern("rm *").start();
+/// permission.set("action", "deny");
+/// permission.set("source", "project");
+/// ```
+pub fn permission_evaluate(tool_id: impl AsRef<str>) -> PermissionEvaluate {
+    PermissionEvaluate::with(&[("tool_id", tool_id.as_ref())])
+}
+
+/// A compaction of the context; the span `compaction.run`.
+///
+/// ```
+/// use spanledger::{SpanExt, spans};
+/// let compaction = spans::compaction_run().auto(true).start();
+/// compaction.set("summary", "so far: …");
+/// compaction.set("summarized_message_count", 42);
+/// ```
+pub fn compaction_run() -> CompactionRun {
+    CompactionRun::with(&[])
+}

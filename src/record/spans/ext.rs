@@ -1,0 +1,163 @@
+//! What is recorded on a span after it was made.
+
+use serde::Serialize;
+use tracing::Span;
+
+use super::session::Session;
+use super::stream::Stream;
+use crate::record::layer::{Op, on_span, record_scalar};
+#[cfg(feature = "mirror")]
+use crate::record::otel;
+use crate::record::raw_fields::RawFields;
+use crate::trace::{AsFailure, Failure, Outcome, RemoteContext, Usage};
+
+/// Records on agent spans, past every neighbour: nothing given here becomes a `tracing` field.
+///
+/// On a span that is no agent span, or that no ledger listens to, all of it does nothing.
+pub trait SpanExt {
+    /// What a tool returned, JSON or text.
+    ///
+    /// ```
+    /// # use spanledger::{SpanExt, spans};
+    /// # let tool = spans::tool_call("search", "c1").start();
+    /// tool.record_result(&serde_json::json!({"hits": 3}));
+    /// tool.record_result("three hits");
+    /// ```
+    fn record_result<T: Serialize + ?Sized>(&self, result: &T);
+
+    /// What was used. Later counts replace earlier ones; unknown ones change nothing.
+    fn record_usage(&self, usage: &Usage);
+
+    /// An error, with its type and the chain of its causes; `anyhow::Error` too. Makes the
+    /// outcome `error` unless something else is said at the end.
+    ///
+    /// ```
+    /// # use spanledger::{SpanExt, spans};
+    /// # let tool = spans::tool_call("read", "c1").start();
+    /// if let Err(error) = std::fs::read("/no/such/file") {
+    ///     tool.record_error(&error);
+    /// }
+    /// ```
+    fn record_error<E: AsFailure<M>, M>(&self, error: &E);
+
+    /// An error that is no Rust error.
+    fn record_failure(&self, failure: &Failure);
+
+    /// Any field of the span's kind, or one of your own.
+    fn set<T: Serialize>(&self, key: &str, value: T);
+
+    /// Writes the close line now, and never again. The first close wins.
+    fn finish(&self, outcome: Outcome);
+
+    /// The session the span belongs to, as a handle that can go anywhere.
+    fn session(&self) -> Option<Session>;
+
+    /// The span (or the agent span around it) as other processes know it, to be told to them: a
+    /// `traceparent` and a `tracestate`.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # use tracing_subscriber::layer::SubscriberExt;
+    /// # let (layer, _guard) = spanledger::builder().root(dir.path()).build()?;
+    /// # let _default = tracing::subscriber::set_default(tracing_subscriber::registry().with(layer));
+    /// # use spanledger::{SpanExt, spans};
+    /// let tool = spans::tool_call("fetch", "call_1").start();
+    /// let context = tool.remote_context().expect("a ledger is recording");
+    /// println!("traceparent: {}", context.traceparent());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    fn remote_context(&self) -> Option<RemoteContext>;
+
+    /// The span (or the agent span around it) as a context of the OpenTelemetry API, for what takes
+    /// one: spans with an explicit parent, futures moved to where no span is current. Empty where no
+    /// agent span is.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # use tracing_subscriber::layer::SubscriberExt;
+    /// # let (layer, _guard) = spanledger::builder().root(dir.path()).build()?;
+    /// # let _default = tracing::subscriber::set_default(tracing_subscriber::registry().with(layer));
+    /// use opentelemetry::trace::TraceContextExt;
+    /// use spanledger::{SpanExt, spans};
+    /// let tool = spans::tool_call("fetch", "call_1").start();
+    /// assert!(tool.otel_context().span().span_context().is_valid());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[cfg(feature = "mirror")]
+    fn otel_context(&self) -> opentelemetry::Context;
+
+    /// An answer of the model as it arrives. See [`Stream`].
+    fn stream(&self, message_id: &str) -> Stream;
+
+    /// Reasoning of the model as it arrives.
+    fn stream_reasoning(&self, message_id: &str) -> Stream;
+
+    /// The input of a tool call as it arrives.
+    fn stream_tool_input(&self, tool_call_id: &str) -> Stream;
+}
+
+fn record(span: &Span, fields: RawFields, usage: Option<Box<Usage>>) {
+    on_span(span, Op::Record { fields, usage });
+}
+
+fn put<T: Serialize + ?Sized>(span: &Span, name: &str, value: &T) {
+    let mut fields = RawFields::new();
+    fields.json_unless(name, value, |scalar| record_scalar(span, name, scalar));
+    if !fields.is_empty() {
+        record(span, fields, None);
+    }
+}
+
+impl SpanExt for Span {
+    fn record_result<T: Serialize + ?Sized>(&self, result: &T) {
+        put(self, "result", result);
+    }
+
+    fn record_usage(&self, usage: &Usage) {
+        record(self, RawFields::new(), Some(Box::new(usage.clone())));
+    }
+
+    fn record_error<E: AsFailure<M>, M>(&self, error: &E) {
+        self.record_failure(&error.as_failure());
+    }
+
+    fn record_failure(&self, failure: &Failure) {
+        let mut fields = RawFields::new();
+        fields.json_text("error", &failure.to_json());
+        record(self, fields, None);
+    }
+
+    fn set<T: Serialize>(&self, key: &str, value: T) {
+        put(self, key, &value);
+    }
+
+    fn finish(&self, outcome: Outcome) {
+        on_span(self, Op::Finish(outcome));
+    }
+
+    fn session(&self) -> Option<Session> {
+        on_span(self, Op::Locate)
+    }
+
+    fn remote_context(&self) -> Option<RemoteContext> {
+        self.session()?.remote_context()
+    }
+
+    #[cfg(feature = "mirror")]
+    fn otel_context(&self) -> opentelemetry::Context {
+        let context = |it: Session| otel::context_of(&it.recorder, &it.target);
+        self.session().map_or_else(Default::default, context)
+    }
+
+    fn stream(&self, message_id: &str) -> Stream {
+        Stream::message(self.session(), message_id)
+    }
+
+    fn stream_reasoning(&self, message_id: &str) -> Stream {
+        Stream::reasoning(self.session(), message_id)
+    }
+
+    fn stream_tool_input(&self, tool_call_id: &str) -> Stream {
+        Stream::tool_input(self.session(), tool_call_id)
+    }
+}

@@ -1,0 +1,75 @@
+//! A handle to a session, to record from anywhere.
+
+use std::sync::Arc;
+
+use serde::Serialize;
+
+use crate::record::events::{self, Event};
+use crate::record::layer::{Recorder, Target};
+use crate::trace::RemoteContext;
+
+/// Records in a session from anywhere: another thread, another request, after the session ended.
+///
+/// From a span ([`SpanExt::session`](crate::SpanExt::session)) it also remembers the span; by id
+/// ([`Handle::session`](crate::Handle::session)) it is the session alone.
+///
+/// ```
+/// # let dir = tempfile::tempdir()?;
+/// # let (layer, guard) = spanledger::builder().root(dir.path()).build::<tracing_subscriber::Registry>()?;
+/// let session = guard.handle().session("ses_1");
+/// std::thread::spawn(move || session.hitl_response("int_1", "allow_once")).join().unwrap();
+/// # drop(layer);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Session {
+    pub(crate) recorder: Arc<Recorder>,
+    pub(crate) target: Arc<Target>,
+}
+
+impl Session {
+    pub(crate) fn new(recorder: &Arc<Recorder>, target: Arc<Target>) -> Self {
+        let recorder = Arc::clone(recorder);
+        Self { recorder, target }
+    }
+
+    /// The session's id, as it was given.
+    pub fn id(&self) -> &str {
+        &self.target.log.id
+    }
+
+    /// Records an event here.
+    pub fn record(&self, event: impl Into<Event>) {
+        let (kind, fields) = event.into().into_parts();
+        self.recorder.event(&self.target, &kind, fields);
+    }
+
+    /// A person's decision on a pending call.
+    pub fn hitl_response(&self, interrupt_id: &str, decision: impl Serialize) {
+        self.record(events::hitl_response(interrupt_id).decision(decision));
+    }
+
+    /// What the session is called from now on.
+    pub fn title(&self, title: &str) {
+        self.record(events::session_title(title));
+    }
+
+    /// What the session is doing: busy, idle, waiting, retrying, error.
+    pub fn status(&self, status: &str) {
+        self.record(events::session_status(status));
+    }
+
+    /// The span that the handle came from, as other processes know it; none for a handle by id.
+    pub fn remote_context(&self) -> Option<RemoteContext> {
+        self.target.remote_context()
+    }
+
+    /// Closes the spans that dead processes left open in this session, and returns how many it closed.
+    pub fn recover(&self) -> usize {
+        let process = &self.recorder.process;
+        if process.is_disabled() || process.is_forked() {
+            return 0;
+        }
+        self.target.log.recover(process)
+    }
+}

@@ -1,0 +1,137 @@
+//! Text as it arrives, piece by piece.
+
+use super::session::Session;
+use crate::record::raw_fields::RawFields;
+use crate::redact::StreamState;
+
+/// A message or a tool's input as it arrives.
+///
+/// Each [`push`](Stream::push) writes what is safe to write: the last few words are held back
+/// until more comes, so that a secret split over two chunks is still masked. That is the one
+/// exception to "when the call returns, the kernel has it". More is held back of a private key that
+/// has begun, up to 32 KiB, and where there is no place to cut, up to 72 KiB; a secret longer than
+/// that is masked in parts as it comes. [`end`](Stream::end) writes the rest and the whole message;
+/// dropped without it, the message ends `complete: false`.
+///
+/// ```
+/// use spanledger::{SpanExt, spans};
+/// let call = spans::model_call("anthropic", "claude-sonnet-4-5").stream(true).start();
+/// let mut out = call.stream("msg_1");
+/// out.push("Hello, ");
+/// out.push("world");
+/// out.end();
+/// ```
+#[derive(Debug)]
+#[must_use = "the message ends when it is dropped"]
+pub struct Stream {
+    session: Option<Session>,
+    delta: &'static str,
+    id_key: &'static str,
+    id: String,
+    /// The line that the whole becomes, if it becomes one.
+    whole: Option<&'static str>,
+    text: String,
+    /// What of `text` has not been written as deltas yet.
+    state: StreamState,
+    part_index: Option<u64>,
+}
+
+impl Stream {
+    fn new(
+        session: Option<Session>,
+        delta: &'static str,
+        whole: Option<&'static str>,
+        id: (&'static str, &str),
+    ) -> Self {
+        Self {
+            session,
+            delta,
+            id_key: id.0,
+            id: id.1.to_owned(),
+            whole,
+            text: String::new(),
+            state: StreamState::default(),
+            part_index: None,
+        }
+    }
+
+    pub(crate) fn message(session: Option<Session>, id: &str) -> Self {
+        let whole = Some("message_assistant");
+        Self::new(session, "message_delta", whole, ("message_id", id))
+    }
+
+    pub(crate) fn reasoning(session: Option<Session>, id: &str) -> Self {
+        let whole = Some("message_reasoning");
+        Self::new(session, "message_delta", whole, ("message_id", id))
+    }
+
+    pub(crate) fn tool_input(session: Option<Session>, id: &str) -> Self {
+        Self::new(session, "tool_input_delta", None, ("tool_call_id", id))
+    }
+
+    /// Which part of the message this is.
+    pub fn part(mut self, index: u64) -> Self {
+        self.part_index = Some(index);
+        self
+    }
+
+    /// The next piece.
+    pub fn push(&mut self, chunk: &str) {
+        if self.session.is_some() {
+            self.text.push_str(chunk);
+            self.write_deltas(false);
+        }
+    }
+
+    /// The message is complete.
+    pub fn end(mut self) {
+        self.close(true, None);
+    }
+
+    /// The message ends here, unfinished, and this is why.
+    pub fn abort(mut self, reason: &str) {
+        self.close(false, Some(reason));
+    }
+
+    /// Writes what may be written, or all if no more comes.
+    fn write_deltas(&mut self, last: bool) {
+        let Some(session) = &self.session else { return };
+        let redactor = &session.recorder.process.redactor;
+        while let Some(piece) = redactor.next_piece(&mut self.state, &self.text, last) {
+            let mut fields = self.named();
+            fields.u64("offset", piece.range.start as u64);
+            fields.redacted("text", &piece.redacted, piece.masked);
+            session.recorder.event(&session.target, self.delta, fields);
+        }
+    }
+
+    fn named(&self) -> RawFields {
+        let mut fields = RawFields::new();
+        fields.text(self.id_key, &self.id);
+        if let Some(index) = self.part_index {
+            fields.u64("part_index", index);
+        }
+        fields
+    }
+
+    fn close(&mut self, complete: bool, reason: Option<&str>) {
+        self.write_deltas(true);
+        let Some(session) = self.session.take() else {
+            return;
+        };
+        let Some(whole) = self.whole else { return };
+        let mut fields = self.named();
+        fields.text("content", &self.text);
+        fields.bool("complete", complete);
+        if let Some(reason) = reason {
+            fields.text("abort_reason", reason);
+        }
+        session.recorder.event(&session.target, whole, fields);
+    }
+}
+
+impl Drop for Stream {
+    fn drop(&mut self) {
+        self.close(false, None);
+    }
+}

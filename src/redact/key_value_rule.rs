@@ -1,0 +1,318 @@
+//! Secrets known by the name before them: `DB_PASSWORD=…`, `"api_key": "…"`, `--token …`.
+
+use std::ops::Range;
+
+use super::placeholders;
+use super::rules::Pattern;
+use super::sensitive_names::{Kind, SensitiveNames};
+use super::text::{is_name, is_quote, run_end, run_start, starts_with_any_case, token_start};
+use super::value::{self, Extent, Join, Value, quote_at};
+
+/// Longest name either side of the stem that is looked at.
+const LONGEST_NAME: usize = 80;
+/// Blanks that may stand between a name, its separator and its value.
+const MOST_BLANKS: usize = 16;
+
+/// Where the name and its secret are.
+type NameAndSecret = (Range<usize>, Range<usize>);
+
+/// Reads the name around `stem` and the value after it. Where the name ends, since other stems
+/// before that are part of the same name; and the name and the secret, if there is one.
+pub(super) fn find(
+    names: &SensitiveNames,
+    text: &str,
+    stem: Range<usize>,
+) -> (usize, Option<NameAndSecret>) {
+    let all = text.as_bytes();
+    // Some stems are only searched for with their `=`.
+    let stem = stem.start..stem.end - usize::from(all[stem.end - 1] == b'=');
+    let start = token_start(all, stem.start, LONGEST_NAME, is_name);
+    let mut end = run_end(all, stem.end, LONGEST_NAME, is_name);
+    let name_end = end;
+    // A sentence's full stop, a dash before a value or Markdown's `__` is not the name's.
+    while end > stem.end && matches!(all[end - 1], b'.' | b'-' | b'_') {
+        end -= 1;
+    }
+    (name_end, read_named(names, text, start..end))
+}
+
+/// The secret under the name at `name`, and where the name really starts.
+fn read_named(
+    names: &SensitiveNames,
+    text: &str,
+    name: Range<usize>,
+) -> Option<(Range<usize>, Range<usize>)> {
+    let all = text.as_bytes();
+    // The cheapest test first: most words in prose are followed by a letter or a full stop.
+    let (join, at) = separator(all, &name)?;
+    let (start, mut kind) = known_name(names, text, &name)?;
+    let name = start..name.end;
+    let before = before(all, start);
+    let closed = quote_at(all, name.end).is_some();
+    let mut outer = before.filter(|b| is_quote(*b) && !closed);
+    let (mut at, mut extent) = next_line(all, join, at);
+    at = skip_wrapper(all, at);
+    if join == Join::Tight && matches!(before, Some(b'?' | b'&')) {
+        extent = Extent::Query;
+    } else if kind == Kind::Header && join != Join::Flag {
+        extent = Extent::Line;
+        if ends_with_authorization(&text[name.clone()]) {
+            let (after, scheme) = skip_scheme(all, at);
+            at = skip_wrapper(all, after);
+            match scheme {
+                // The quotes of parameters do not end the line, unless it is all in quotes.
+                Scheme::Parameters => outer = outer.or(Some(b'\n')),
+                Scheme::Token => (kind, extent) = (Kind::Token, Extent::Word),
+                Scheme::Unknown => (kind, extent) = (Kind::Weak, Extent::Word),
+                Scheme::None => extent = Extent::Word,
+            }
+        }
+    }
+    let value = value::read(all, at, outer, join, extent);
+    let is_secret = |value: &Value, join: Join| {
+        let name = &text[name.clone()];
+        !value.range.is_empty() && !placeholders::is_placeholder(all, value, name, kind, join)
+    };
+    if is_secret(&value, join) {
+        return Some((name, value.range));
+    }
+    // `password: str = "…"`, `password = env("X") or "…"`: neither the type nor the reference is
+    // a secret, but what follows it may be.
+    let start = value.range.start;
+    let later = (join == Join::Colon)
+        .then(|| after_type(all, start))
+        .flatten();
+    let later = later.or_else(|| after_reference(all, start))?;
+    let value = value::read(
+        all,
+        skip_wrapper(all, later),
+        None,
+        Join::Spaced,
+        Extent::Word,
+    );
+    (value.quoted && is_secret(&value, Join::Spaced)).then_some((name, value.range))
+}
+
+fn before(all: &[u8], at: usize) -> Option<u8> {
+    at.checked_sub(1).map(|i| all[i])
+}
+
+/// Names that are sensitive as a URL's parameters only.
+static QUERY_NAMES: Pattern =
+    Pattern::new(r"(?i)(?:key|sig|signature|x-amz-signature|x-goog-signature|hmac)$");
+/// Names that need a word before them to mean anything.
+static SECOND_WORDS: Pattern = Pattern::new(r"(?i)(?:keys?|phrase)$");
+
+/// The name's kind; a name of two words with a blank between them is tried as well.
+fn known_name(names: &SensitiveNames, text: &str, name: &Range<usize>) -> Option<(usize, Kind)> {
+    let all = text.as_bytes();
+    let (start, word) = (name.start, &text[name.clone()]);
+    if let Some(kind) = names.kind(word) {
+        let parser = word.eq_ignore_ascii_case("token") && follows_parser_word(&all[..start]);
+        return Some((start, if parser { Kind::Weak } else { kind }));
+    }
+    let parameter = matches!(before(all, start), Some(b'?' | b'&' | b';'));
+    if parameter && QUERY_NAMES.is_match(word.as_bytes()) {
+        return Some((start, Kind::Weak));
+    }
+    let second = names.has_user_names() || SECOND_WORDS.is_match(word.as_bytes());
+    if second && before(all, start) == Some(b' ') {
+        let first = run_start(all, start - 1, 24, |b| b.is_ascii_alphabetic());
+        if first < start - 1 {
+            let kind = names.kind(&text[first..name.end])?;
+            return Some((first, kind));
+        }
+    }
+    None
+}
+
+/// `unexpected token: "x"` is what a parser writes.
+fn follows_parser_word(before: &[u8]) -> bool {
+    const WORDS: &str = "unexpected invalid unknown expected bad illegal next unrecognized stray";
+    let before = &before[..before.len().saturating_sub(1)];
+    WORDS.split(' ').any(|word| {
+        let at = before.len().saturating_sub(word.len());
+        before[at..].eq_ignore_ascii_case(word.as_bytes())
+    })
+}
+
+/// How the name at `name` is joined to a value, and where that may start.
+fn separator(all: &[u8], name: &Range<usize>) -> Option<(Join, usize)> {
+    let Range { start, end } = *name;
+    let quote = quote_at(all, end);
+    let after_quote = quote.map_or(end, |quote| quote.end);
+    // `"password"]`, `password)`, `**Password**`.
+    let closed = run_end(all, after_quote, 8, |b| {
+        matches!(b, b']' | b')' | b'*' | b'_')
+    });
+    let at = skip_blanks(all, closed);
+    let spaced = at > closed;
+    let rest = &all[at..];
+    let flag = all.get(start) == Some(&b'-');
+    let followed = |join: Join, length: usize| Some((join, skip_blanks(all, at + length)));
+    match rest {
+        [b'=', ..] => {
+            let operator = run_end(rest, 1, 16, |b| matches!(b, b'=' | b'>' | b'~'));
+            let (_, value) = followed(Join::Tight, operator)?;
+            let tight = !spaced && value == at + operator;
+            Some((if tight { Join::Tight } else { Join::Spaced }, value))
+        }
+        [b':', b':', ..] => None,
+        // `input[type=password]:focus`
+        [b':', ..] if quote.is_none() && all[closed - 1] == b']' => None,
+        [b':', b'=', ..] => followed(Join::Spaced, 2),
+        [b':', ..] => Some((Join::Colon, skip_markup(all, at + 1))),
+        [b'?' | b'+' | b'!', b'=' | b':', ..] => {
+            let operator = run_end(rest, 2, 16, |b| b == b'=');
+            let colon = rest[1] == b':';
+            followed(if colon { Join::Colon } else { Join::Spaced }, operator)
+        }
+        [b'%', ..] if starts_with_any_case(rest, b"%3d") => Some((Join::Tight, at + 3)),
+        [b'\\', ..] if starts_with_any_case(rest, b"\\u003d") => Some((Join::Tight, at + 6)),
+        [b'>', ..] if before(all, start) == Some(b'<') && closes_element(&rest[1..]) => {
+            Some((Join::Tight, at + 1))
+        }
+        [b'(', ..] if quote_at(all, at + 1).is_some() && SETTER.is_match(&all[start..end]) => {
+            Some((Join::Spaced, at + 1))
+        }
+        // A table's row.
+        [b'|', ..] if spaced && all[..start].trim_ascii_end().ends_with(b"|") => {
+            followed(Join::Comma, 1)
+        }
+        [b'-', ..] if flag => None,
+        [b'i', b's', b' ', ..] if spaced => followed(Join::Prose, 3),
+        _ => match paired_value(all, after_quote) {
+            Some(value) => Some((Join::Spaced, value)),
+            None if rest.starts_with(b",") && quote.is_some() => {
+                let (join, value) = followed(if flag { Join::Flag } else { Join::Comma }, 1)?;
+                quote_at(all, value).map(|_| (join, value))
+            }
+            None => {
+                let login = end - start == 8 && follows_login(&all[..start]);
+                let word = spaced && quote.is_none() && !rest.is_empty();
+                (word && (flag || login)).then_some((Join::Flag, at))
+            }
+        },
+    }
+}
+
+/// `setPassword("…")`, `with_api_key('…')`.
+static SETTER: Pattern = Pattern::new(r"(?:[\w.-]*\.)?(?:set|with|use|put|add|PASSWORD$)");
+
+/// `name: DB_PASSWORD`, and then `value: …` in the same or the next line.
+static VALUE_LABEL: Pattern =
+    Pattern::new(r#"(?i)[\\"'`]*[,;]?\s+-?\s*[\\"'`]*val(?:ue)?[\\"'`]*\s*[:=]\s*"#);
+
+/// Where the value of a pair starts whose name ends at `end`.
+fn paired_value(all: &[u8], end: usize) -> Option<usize> {
+    // The pattern is slow for what follows each stem in a text.
+    let label = run_end(all, end, 48, |b| b",; \t\r\n\\\"'-".contains(&b));
+    starts_with_any_case(&all[label..], b"val")
+        .then(|| VALUE_LABEL.find(&all[end..]))?
+        .map(|(length, _)| end + length)
+}
+
+/// Whether the content of `<password>…</password>` ends on the same line.
+fn closes_element(content: &[u8]) -> bool {
+    memchr::memchr2(b'<', b'\n', content).is_some_and(|end| content[end..].starts_with(b"</"))
+}
+
+fn skip_blanks(all: &[u8], from: usize) -> usize {
+    run_end(all, from, MOST_BLANKS, |b| b == b' ' || b == b'\t')
+}
+
+/// Skips what closes an emphasized label: `**Password:** …`, `<b>Password:</b> …`.
+fn skip_markup(all: &[u8], at: usize) -> usize {
+    static MARKUP: Pattern = Pattern::new(r"(?:\*{1,3}|_{1,3}|</\w{1,9}>)[ \t]+");
+    let may = matches!(all.get(at), Some(b'*' | b'_' | b'<'));
+    let markup = may.then(|| MARKUP.find(&all[at..])).flatten();
+    markup.map_or_else(|| skip_blanks(all, at), |(length, _)| at + length)
+}
+
+/// Where a value starts that is not on the line of its name: `password: |`, `password:`.
+fn next_line(all: &[u8], join: Join, at: usize) -> (usize, Extent) {
+    static BLOCK: Pattern = Pattern::new(r"[|>][+-]?\d?[ \t]*\r?\n[ \t]+");
+    static NEXT_LINE: Pattern = Pattern::new(r"\r?\n[ \t]+");
+    let skip = |pattern: &Pattern| pattern.find(&all[at..]).map(|(length, _)| at + length);
+    let joined = matches!(join, Join::Tight | Join::Spaced | Join::Colon);
+    match all.get(at).filter(|_| joined) {
+        Some(b'|' | b'>') => skip(&BLOCK).map_or((at, Extent::Word), |at| (at, Extent::Block)),
+        Some(b'\r' | b'\n') => {
+            skip(&NEXT_LINE).map_or((at, Extent::Word), |at| (at, Extent::OwnLine))
+        }
+        _ => (at, Extent::Word),
+    }
+}
+
+/// `Some("…")`, `String::from("…")`, `["…"]`, the letter of `b"…"`: what may stand before a quote.
+static WRAPPER: Pattern = Pattern::new(
+    r#"((?:Some\(|Ok\(|(?:Secret)?String::from\(|Secret(?:Str)?\(|\[\s*)*[bBrRfu$]?)\\{0,64}["'`]"#,
+);
+
+fn skip_wrapper(all: &[u8], at: usize) -> usize {
+    // Almost no value starts with one of these letters.
+    let may = all.get(at).is_some_and(|b| b"SO[bBrRfu$".contains(b));
+    let found = may.then(|| WRAPPER.find(&all[at..])).flatten();
+    found.map_or(at, |(_, wrapper)| at + wrapper.end)
+}
+
+/// Where the value after a type starts: `str = "…"`, `Option<String> = "…"`.
+fn after_type(all: &[u8], from: usize) -> Option<usize> {
+    let end = run_end(all, from, 60, |b| is_name(b) || b" <>[]|?&*:'".contains(&b));
+    let assigns = all.get(end) == Some(&b'=') && all.get(end + 1) != Some(&b'=');
+    assigns.then(|| skip_blanks(all, end + 1))
+}
+
+/// Where the value starts that stands in for a reference: `env("X") or "…"`, `process.env.X || '…'`.
+fn after_reference(all: &[u8], from: usize) -> Option<usize> {
+    static DEFAULT: Pattern = Pattern::new(
+        r#"[\w.:&!]{1,64}(?:[(\[][^()\[\]\n]{0,64}[)\]])?[ \t]*(?:or|\|\||\?\?)[ \t]+["'`]"#,
+    );
+    DEFAULT
+        .find(&all[from..])
+        .map(|(length, _)| from + length - 1)
+}
+
+fn ends_with_authorization(name: &str) -> bool {
+    name.to_ascii_lowercase().ends_with("authorization")
+}
+
+/// The scheme of an `Authorization` header.
+enum Scheme {
+    None,
+    /// One that a token follows.
+    Token,
+    /// One that parameters follow, up to the end of the line.
+    Parameters,
+    /// Any other word: it may be prose.
+    Unknown,
+}
+
+/// Skips the scheme of an `Authorization` header, which stays readable, with the quote before it.
+fn skip_scheme(all: &[u8], at: usize) -> (usize, Scheme) {
+    static TOKEN: Pattern = Pattern::new(
+        r#"(?i)\\{0,64}["'`]?(?:bearer|basic|token|apikey|bot|negotiate|key)[ \t]{1,16}"#,
+    );
+    static PARAMETERS: Pattern =
+        Pattern::new(r"(?i)(?:digest|aws4-hmac-sha256|oauth|hawk|signature)[ \t]{1,16}");
+    static UNKNOWN: Pattern = Pattern::new(r#"\\{0,64}["'`]?[A-Za-z][A-Za-z-]{1,30}[ \t]{1,16}"#);
+    let skip = |scheme: &Pattern| scheme.find(&all[at..]).map(|(length, _)| at + length);
+    if let Some(after) = skip(&TOKEN) {
+        (after, Scheme::Token)
+    } else if let Some(after) = skip(&PARAMETERS) {
+        (after, Scheme::Parameters)
+    } else if let Some(after) = skip(&UNKNOWN) {
+        (after, Scheme::Unknown)
+    } else {
+        (at, Scheme::None)
+    }
+}
+
+/// `login ann password …`, as in a `.netrc`.
+fn follows_login(before: &[u8]) -> bool {
+    let near = &before[before.len().saturating_sub(80)..];
+    let mut words = near
+        .rsplit(|b| b.is_ascii_whitespace())
+        .filter(|word| !word.is_empty());
+    words.next().is_some() && words.next() == Some(b"login")
+}

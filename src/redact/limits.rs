@@ -1,0 +1,175 @@
+//! How large a value may be, and what is written in place of one that is too large.
+
+use std::fmt;
+
+use super::redactor::Tally;
+use crate::trace::{hex_digest, write_string};
+
+/// How large values may be before they are moved out or cut.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Longest text written into the line itself, in bytes.
+    pub inline: usize,
+    /// Longest text kept at all, in bytes.
+    pub value: usize,
+    /// How many bytes from the start of a moved or cut text stay readable in the line.
+    pub head: usize,
+    /// Deepest JSON written as such; deeper is written as a string that holds it.
+    pub depth: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            inline: 16 * 1024,
+            value: 64 * 1024 * 1024,
+            head: 512,
+            depth: 64,
+        }
+    }
+}
+
+impl Limits {
+    pub(super) const NONE: Self = Self {
+        inline: usize::MAX,
+        value: usize::MAX,
+        head: usize::MAX,
+        depth: usize::MAX,
+    };
+
+    /// Whether a text of this length has to leave the line.
+    pub(super) fn exceeded_by(&self, length: usize) -> bool {
+        length > self.inline || length > self.value
+    }
+}
+
+/// Where texts too large for a line go, under the SHA-256 of their bytes.
+pub trait Store {
+    /// Keeps `bytes`, whose SHA-256 is `sha256` in lower-case hexadecimal.
+    ///
+    /// # Errors
+    ///
+    /// If they could not be kept; the line then says that they are lost.
+    fn put(&mut self, sha256: &str, bytes: &[u8]) -> Result<(), StoreFailed>;
+}
+
+/// Keeps nothing: for values that belong to no session and have to stay in their line.
+#[derive(Debug)]
+pub struct NoStore;
+
+impl Store for NoStore {
+    fn put(&mut self, _: &str, _: &[u8]) -> Result<(), StoreFailed> {
+        Err(StoreFailed)
+    }
+}
+
+/// A store could not keep what it was given.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StoreFailed;
+
+impl fmt::Display for StoreFailed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the value could not be stored")
+    }
+}
+
+impl std::error::Error for StoreFailed {}
+
+/// Where redacted values are written.
+pub struct Output<'a> {
+    /// The line, to which values are appended as JSON.
+    pub line: &'a mut Vec<u8>,
+    /// What fits into the line.
+    pub limits: &'a Limits,
+    /// Takes what does not.
+    pub store: &'a mut dyn Store,
+    /// Counts what was masked and cut.
+    pub tally: &'a mut Tally,
+}
+
+impl fmt::Debug for Output<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Output").finish_non_exhaustive()
+    }
+}
+
+/// What kind of text is moved, which decides how it is described.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Media {
+    Text,
+    Json,
+}
+
+impl Output<'_> {
+    /// Writes a redacted text as a string, or what stands for it if it is too long.
+    pub(crate) fn write_text(&mut self, clean: &str) {
+        if self.limits.exceeded_by(clean.len()) {
+            self.write_moved(clean, Media::Text);
+        } else {
+            write_string(clean, self.line);
+        }
+    }
+
+    /// Writes the object that stands for a text moved to the store, or cut.
+    pub(super) fn write_moved(&mut self, text: &str, media: Media) {
+        let kept = front(text, self.limits.value);
+        let cut = &text[kept.len()..];
+        let sha256 = hex_digest(kept.as_bytes());
+        self.line.push(b'{');
+        if kept.is_empty() || self.store.put(&sha256, kept.as_bytes()).is_err() {
+            let rule = match kept.is_empty() {
+                true => "value-limit",
+                false => "blob-failed",
+            };
+            self.write_cut(text, rule);
+            self.write_head(text);
+        } else {
+            // Half a JSON text is only text.
+            let whole_json = media == Media::Json && cut.is_empty();
+            let media_type = match whole_json {
+                true => "application/json",
+                false => "text/plain",
+            };
+            let length = kept.len();
+            self.push(format_args!(
+                r#""$blob":"{sha256}","bytes":{length},"media_type":"{media_type}""#
+            ));
+            if !whole_json {
+                self.write_head(text);
+            }
+            if !cut.is_empty() {
+                self.line.push(b',');
+                self.write_cut(cut, "value-limit");
+            }
+        }
+        self.line.push(b'}');
+    }
+
+    fn write_cut(&mut self, cut: &str, rule: &str) {
+        let (length, sha256) = (cut.len(), hex_digest(cut.as_bytes()));
+        self.push(format_args!(
+            r#""$cut":{{"bytes":{length},"sha256":"{sha256}","rule":"{rule}"}}"#
+        ));
+        self.tally.cut += 1;
+    }
+
+    fn write_head(&mut self, text: &str) {
+        self.line.extend_from_slice(br#","head":"#);
+        write_string(front(text, self.limits.head), self.line);
+    }
+
+    fn push(&mut self, text: fmt::Arguments<'_>) {
+        self.line.extend_from_slice(text.to_string().as_bytes());
+    }
+}
+
+/// At most the first `longest` bytes, up to a character's end.
+fn front(text: &str, longest: usize) -> &str {
+    &text[..floor_char(text, longest)]
+}
+
+/// `at`, or the start of the character that it would cut in two.
+pub(super) fn floor_char(text: &str, at: usize) -> usize {
+    let boundary = |at: &usize| text.is_char_boundary(*at);
+    (0..=at.min(text.len())).rev().find(boundary).unwrap_or(0)
+}

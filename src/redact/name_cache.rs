@@ -1,0 +1,85 @@
+//! Remembers what the names of fields say: a program has few of them, and uses them often.
+
+use std::sync::OnceLock;
+
+use super::redactor::Redactor;
+use super::sensitive_names::Kind;
+
+/// Longest name that is remembered.
+const LONGEST: usize = 32;
+
+/// The first name that came to a slot stays there.
+pub(super) struct NameCache([OnceLock<Known>; 256]);
+
+struct Known {
+    name: Box<str>,
+    kind: Option<Kind>,
+    /// It holds no secret itself.
+    clean: bool,
+}
+
+/// The name of a field, and what it says about the value.
+#[derive(Clone, Copy)]
+pub(crate) struct FieldName<'a> {
+    pub(super) text: &'a str,
+    pub(super) kind: Option<Kind>,
+    plain: bool,
+}
+
+impl FieldName<'_> {
+    /// Whether it can be written as it is: nothing in it has to be masked or escaped.
+    pub(crate) fn is_plain(&self) -> bool {
+        self.plain
+    }
+
+    /// Whether it says that the value is a secret.
+    pub(crate) fn is_sensitive(&self) -> bool {
+        self.kind.is_some()
+    }
+}
+
+impl NameCache {
+    pub(super) fn new() -> Self {
+        Self([const { OnceLock::new() }; 256])
+    }
+
+    fn slot(&self, name: &str) -> &OnceLock<Known> {
+        let byte = |at: usize| name.as_bytes().get(at).copied().unwrap_or(0);
+        let last = name.len().saturating_sub(1);
+        let key = [name.len() as u8, byte(0), byte(last / 2), byte(last)];
+        // A multiplication mixes into the highest bits.
+        let mixed = u32::from_le_bytes(key).wrapping_mul(0x9e37_79b9);
+        &self.0[(mixed >> 24) as usize]
+    }
+}
+
+impl Redactor {
+    /// Looks up the name of a field.
+    pub(crate) fn field<'a>(&self, name: &'a str) -> FieldName<'a> {
+        let slot = self.name_cache.slot(name);
+        let known = slot.get().or_else(|| self.learn(slot, name));
+        let (kind, plain) = match known.filter(|known| *known.name == *name) {
+            Some(known) => (known.kind, known.clean),
+            None => (self.names.kind(name), false),
+        };
+        FieldName {
+            text: name,
+            kind,
+            plain,
+        }
+    }
+
+    /// Only plain words are remembered: no secret is kept for the life of the process, and names
+    /// with numbers in them would soon fill the cache.
+    #[cold]
+    fn learn<'a>(&self, slot: &'a OnceLock<Known>, name: &str) -> Option<&'a Known> {
+        let plain = |byte| matches!(byte, b'a'..=b'z' | b'_' | b'.');
+        (name.len() <= LONGEST && name.bytes().all(plain)).then(|| {
+            slot.get_or_init(|| Known {
+                name: name.into(),
+                kind: self.names.kind(name),
+                clean: self.find(name).is_empty(),
+            })
+        })
+    }
+}

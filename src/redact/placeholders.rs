@@ -1,0 +1,166 @@
+//! Tells secrets from what stands in their place: variables, types, placeholders, prose.
+
+use super::mask::{self, contains_mask, is_masked};
+use super::rules::{Pattern, strong};
+use super::sensitive_names::{Kind, STEMS};
+use super::text::{Mix, is_name, is_url64};
+use super::value::{Join, Value};
+
+/// Longest text taken for a placeholder. Whatever is longer is masked, and then not searched for
+/// further names, which keeps the search linear.
+pub(super) const LONGEST: usize = 64;
+
+/// Words that stand where a value would without being one.
+#[rustfmt::skip]
+const WORDS: &[&str] = &[
+    "null", "none", "nil", "undefined", "true", "false", "yes", "no", "on", "off", "str", "string",
+    "int", "integer", "bool", "boolean", "byte", "bytes", "any", "object", "number", "text",
+    "char", "optional", "required", "redacted", "masked", "hidden", "option", "vec", "box", "arc",
+    "cow", "self", "this", "unknown", "invalid", "missing", "expired", "empty", "unset", "set",
+    "default", "include", "omit", "same-origin", "varchar", "dict", "list", "array", "map",
+    "float", "double", "usize", "basic", "bearer", "digest", "negotiate", "oauth", "oauth2",
+    "stdin", "prompt", "not", "value", "example", "placeholder", "todo", "n/a", "na", "see", "the",
+    "a", "an", "is", "was", "must", "should", "can", "will", "for", "to", "and", "or", "in", "if",
+    "from", "with", "as", "of", "when", "flag", "option", "argument", "parameter", "instead", "u8",
+    "u16", "u32", "u64", "u128", "i8", "i16", "i32", "i64", "f32", "f64", "int32", "int64",
+    "uint64", "char[]", "ok", "error", "failed", "passed", "auto", "ignore", "await", "async",
+    "new", "return", "lambda", "password", "passwd", "secret", "token", "credentials", "apikey",
+    "api_key",
+];
+
+/// `$VAR`, `${…}`, `%VAR%`, `{{…}}`, `<…>`, `%s`, `:name`, `os.environ`, ….
+static REFERENCE: Pattern = Pattern::new(concat!(
+    r"\$[{(]|<|\{[{}]|\{.*\}$|%\{|%.*%$|%.{0,2}$",
+    r"|[$:@&*{](?:[A-Za-z_]+|[A-Z_][A-Z0-9_]*)[^\w\]]*$",
+    r"|(?i:your[-_]|os\.environ|os\.getenv|process\.env|env[.:]|std::env|secrets\.|vault:|arn:",
+    r"|ssm:|op://|var\.|local\.|data\.)",
+    // A color, and `changeme`, `insert-key-here`, `my-secret-token`.
+    r"|#[0-9A-Fa-f]{3,8}$",
+    r"|(?i:(?:change|replace|insert|enter|put|dummy|fake|sample|placeholder)[a-z_-]*",
+    r"|my[_-]?(?:secret|password|token|api|key)[a-z_-]*|[a-z_-]*[_-]here)$",
+    // The keys that AWS uses in its documentation.
+    r"|AKIA\w{9}EXAMPLE$|wJalrXUtnFEMI/K7MDENG/|je7MtGbClwBF/2Zp9Utk/",
+));
+/// `get_token(…`, `env[…`: an identifier or path right before a parenthesis or bracket.
+static CALL: Pattern = Pattern::new(r"[A-Za-z_&][\w.:&!]*[(\[]");
+/// `self.password`, `req.body.token`: names joined by dots.
+static DOTTED_NAMES: Pattern = Pattern::new(r"[A-Za-z][^.]*(?:\.[A-Za-z][^.]*)+$");
+static IDENTIFIERS: Pattern = Pattern::new(r"[A-Za-z_.?:,;]+$");
+static NUMBER: Pattern = Pattern::new(r"[0-9.,%-]+$");
+static WORD: Pattern = Pattern::new(r"[A-Za-z.,'-]+$");
+
+/// Whether `value` is a reference, placeholder, type or word rather than a secret.
+pub(super) fn is_placeholder(
+    text: &[u8],
+    value: &Value,
+    name: &str,
+    kind: Kind,
+    join: Join,
+) -> bool {
+    let bytes = &text[value.range.clone()];
+    if is_masked(text, value.range.clone()) || kind == Kind::Guess && !is_random(bytes) {
+        return true;
+    }
+    if bytes.len() > LONGEST || contains_mask(bytes, 0..bytes.len()) {
+        return false;
+    }
+    if bytes.starts_with(mask::OPENING.as_bytes()) {
+        return false;
+    }
+    let mix = Mix::of(bytes);
+    let trimmed = trim_end(bytes);
+    let same = |word: &&str| word.as_bytes().eq_ignore_ascii_case(trimmed);
+    if mix.letters() + mix.digit == 0 && bytes.is_ascii()
+        || REFERENCE.is_match(bytes)
+        || WORDS.iter().any(same)
+        || repeats_name(trimmed, name)
+        || is_path(bytes)
+        || bytes.len() >= 3 && bytes.iter().all(|b| *b == bytes[0])
+    {
+        return true;
+    }
+    if mix.letters() == 0 && NUMBER.is_match(bytes) {
+        let shortest = if kind.masks_numbers() { 4 } else { 16 };
+        return mix.digit < shortest;
+    }
+    if kind == Kind::Weak && !strong(bytes) {
+        return true;
+    }
+    match join {
+        Join::Comma => !strong(bytes),
+        Join::Prose => {
+            let mixed_case = mix.upper > 0 && mix.lower > 0;
+            !(strong(bytes) && (mixed_case || bytes.len() >= 16))
+        }
+        _ if value.quoted => matches!(bytes.first(), Some(b',' | b';' | b')' | b' ' | b'}')),
+        _ => is_expression(text, value, name, join),
+    }
+}
+
+/// Whether a value looks like the output of a random generator: small and capital letters, digits
+/// and nothing else.
+pub(super) fn is_random(bytes: &[u8]) -> bool {
+    let mix = Mix::of(bytes);
+    let least = mix.lower.min(mix.upper).min(mix.digit);
+    bytes.len() >= 16 && least >= 2 && bytes.iter().all(|b| is_url64(*b) || *b == b'=')
+}
+
+/// Whether a value without quotes is code or prose.
+fn is_expression(text: &[u8], value: &Value, name: &str, join: Join) -> bool {
+    let bytes = &text[value.range.clone()];
+    let next = &text[value.range.end..];
+    let generic = next.starts_with(b"<") && bytes.iter().all(u8::is_ascii_alphabetic);
+    let operator = matches!(
+        bytes.first(),
+        Some(b'[' | b'{' | b'(' | b'|' | b'!' | b'=' | b',' | b'/')
+    );
+    if generic || operator && !strong(bytes) || CALL.is_match(bytes) {
+        return true;
+    }
+    let env_name = join == Join::Tight && !name.bytes().any(|b| b.is_ascii_lowercase());
+    if !env_name && join != Join::Flag && IDENTIFIERS.is_match(bytes) {
+        let lower = bytes.to_ascii_lowercase();
+        let in_value = |stem: &&str| memchr::memmem::find(&lower, stem.as_bytes()).is_some();
+        let joined = memchr::memchr3(b'.', b'_', b':', bytes).is_some();
+        if joined && join != Join::Tight
+            || STEMS.iter().any(in_value)
+            || DOTTED_NAMES.is_match(bytes)
+        {
+            return true;
+        }
+    }
+    // A word with further words after it is prose; alone it is a poor password.
+    let prose = matches!(next, [b' ', b, ..] if b.is_ascii_alphanumeric() || *b == b'{');
+    prose && matches!(join, Join::Colon | Join::Spaced) && WORD.is_match(bytes)
+}
+
+/// Whether the value only repeats the name, or the end of it.
+fn repeats_name(value: &[u8], name: &str) -> bool {
+    let name = name.trim_start_matches('-').as_bytes();
+    let same_end = |name: &[u8]| {
+        let at = name.len().saturating_sub(value.len());
+        name[at..].eq_ignore_ascii_case(value)
+    };
+    same_end(name) && (value.len() >= 3 || value.len() == name.len())
+}
+
+static ROOTED: Pattern = Pattern::new(r"(?:/|\.{1,2}/|~/|[A-Za-z]:\\)");
+
+/// A file's path: short plain parts, none of which looks random.
+pub(super) fn is_path(bytes: &[u8]) -> bool {
+    let plain = |part: &[u8]| {
+        let mix = Mix::of(part);
+        let random = mix.digit > 0 && mix.lower > 0 && mix.upper > 0;
+        let usual = |b: &u8| is_name(*b) || matches!(b, b'~' | b':' | b' ');
+        part.len() <= 40 && !random && part.iter().all(usual)
+    };
+    bytes.len() > 2
+        && ROOTED.is_match(bytes)
+        && bytes.split(|&b| b == b'/' || b == b'\\').all(plain)
+}
+
+/// Without the punctuation after it.
+fn trim_end(bytes: &[u8]) -> &[u8] {
+    let kept = |b: &u8| b.is_ascii_alphanumeric() || matches!(b, b']' | b'_');
+    &bytes[..bytes.iter().rposition(kept).map_or(0, |last| last + 1)]
+}

@@ -1,0 +1,444 @@
+//! Finds and masks every secret in a text.
+//!
+//! One pass for all literals and stems of names says where a secret could be; only there does
+//! anything else run. Each rule reads forward from its hit and stops at the first byte that does
+//! not fit, and a stretch once found is not searched for names again, so the whole stays linear.
+
+use std::borrow::Cow;
+use std::ops::Range;
+
+use regex::Regex;
+
+use super::config::Redaction;
+use super::context_rules::CONTEXT_RULES;
+use super::key_value_rule;
+use super::literals::{Case, Hit, Literals};
+use super::mask::{self, MaskKey};
+use super::name_cache::NameCache;
+use super::placeholders;
+use super::private_keys;
+use super::rules::{Place, Rule, RuleKind};
+use super::sensitive_names::{NAME_ONLY_STEMS, STEMS, SensitiveNames};
+use super::vendor_rules::VENDOR_RULES;
+use crate::error::PatternError;
+
+/// A secret found in a text.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Found {
+    /// The secret with the context on its left that gives it away, such as `--password `.
+    pub whole: Range<usize>,
+    /// The bytes that are masked.
+    pub secret: Range<usize>,
+    rule: Cow<'static, str>,
+    rank: u8,
+}
+
+impl Found {
+    fn new(rule: impl Into<Cow<'static, str>>, rank: u8, (whole, secret): Place) -> Self {
+        let rule = rule.into();
+        Self {
+            whole,
+            secret,
+            rule,
+            rank,
+        }
+    }
+
+    /// The name of the rule, as masks give it.
+    #[must_use]
+    pub fn rule(&self) -> &str {
+        &self.rule
+    }
+}
+
+/// How many values were masked and how many were cut.
+#[derive(Default, Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Tally {
+    /// Masks written.
+    pub masked: u64,
+    /// Values of which bytes were given up.
+    pub cut: u64,
+}
+
+/// Of secrets found at the same place, the rule of the lowest rank names the mask. Among shapes,
+/// the one with the longer literal is the more telling.
+const BY_USER: u8 = 0;
+const BY_SHAPE: u8 = 100;
+const BY_CONTEXT: u8 = 101;
+const BY_NAME: u8 = 102;
+
+/// No secret that anything here recognizes is shorter with its context.
+const SHORTEST: usize = 6;
+/// How often a text is searched again; in practice twice.
+pub(super) const MOST_ROUNDS: usize = 8;
+/// Longest part of a key that a mask names.
+const LONGEST_KEY: usize = 40;
+
+/// Searched for in running text only: names of several words, and names of URLs' parameters.
+const MORE_STEMS: &[&str] = &[
+    "connection string",
+    "recovery code",
+    "backup code",
+    "webhook url",
+    "set cookie",
+    "sig=",
+    "signature=",
+    "hmac=",
+];
+
+/// What a literal found calls for.
+#[derive(Clone, Copy)]
+enum Action {
+    Rule(&'static Rule),
+    /// Part of a name whose value may be a secret.
+    Stem,
+    /// A stem that means nothing in running text, but does in the names of JSON members.
+    NameOnlyStem,
+    Mask,
+    PrivateKey,
+    PuttyKey,
+}
+
+/// The compiled rules. Cheap to share between threads; finding and masking need no lock.
+pub struct Redactor {
+    literals: Literals<Action>,
+    pub(super) names: SensitiveNames,
+    pub(super) name_cache: NameCache,
+    user_rules: Vec<(String, Regex)>,
+    shapes: bool,
+    pub(super) mask_key: MaskKey,
+}
+
+impl std::fmt::Debug for Redactor {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Redactor")
+            .field("mask_key", &self.mask_key)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Redactor {
+    /// Compiles the user's patterns and prepares the built-in rules.
+    ///
+    /// # Errors
+    ///
+    /// If one of the user's patterns is no regular expression.
+    pub fn new(config: &Redaction, key: MaskKey) -> Result<Self, PatternError> {
+        let compile = |(name, pattern): &(String, String)| match Regex::new(pattern) {
+            Ok(regex) => Ok((mask::rule_name(name, LONGEST_KEY), regex)),
+            Err(source) => Err(PatternError {
+                rule: name.clone(),
+                pattern: pattern.clone(),
+                source,
+            }),
+        };
+        let names = SensitiveNames::new(&config.keys, &config.exempt);
+        Ok(Self {
+            literals: literals(&names),
+            names,
+            name_cache: NameCache::new(),
+            user_rules: config.rules.iter().map(compile).collect::<Result<_, _>>()?,
+            shapes: config.shapes,
+            mask_key: key,
+        })
+    }
+
+    /// Whether the name of a field says that its value is a secret.
+    #[must_use]
+    pub fn is_sensitive(&self, key: &str) -> bool {
+        self.field(key).is_sensitive()
+    }
+
+    /// Whether nothing in a JSON text could even begin to be a secret, names of members and
+    /// strings in it included: true for most. `pat` is no name inside `path`: the short stems
+    /// count only where no small letter follows. What has a secret's shape has it here too.
+    pub(super) fn is_clear_json(&self, json: &str) -> bool {
+        let bytes = json.as_bytes();
+        let tells = |hit: Hit<Action>| match hit.what {
+            Action::NameOnlyStem => !bytes.get(hit.end).is_some_and(u8::is_ascii_lowercase),
+            Action::Rule(rule) if rule.is_shape() => rule.find(bytes, hit.start..hit.end).is_some(),
+            _ => true,
+        };
+        // `\u0070assword` could hide anything.
+        let spells_letters =
+            || memchr::memchr_iter(b'\\', bytes).any(|at| bytes.get(at + 1) == Some(&b'u'));
+        self.user_rules.is_empty()
+            && !self.names.has_tiny()
+            && !self.literals.hits(bytes).any(tells)
+            && !spells_letters()
+    }
+
+    /// Whether the user has patterns of their own.
+    pub(super) fn has_user_rules(&self) -> bool {
+        !self.user_rules.is_empty()
+    }
+
+    /// All secrets in `text`, sorted, no two overlapping in what is masked.
+    #[must_use]
+    pub fn find(&self, text: &str) -> Vec<Found> {
+        #[cfg(test)]
+        super::tests::count_work(text.len());
+        let mut found = Vec::new();
+        if self.shapes && text.len() >= SHORTEST {
+            let mut search = Search::new(self, text);
+            for hit in self.literals.hits(text.as_bytes()) {
+                search.look_at(hit);
+            }
+            found = search.found;
+        }
+        self.find_user_rules(text, &mut found);
+        if found.len() > 1 {
+            found = merge_overlaps(found);
+        }
+        found
+    }
+
+    /// Masks a plain text. Borrowed if there was nothing to mask.
+    ///
+    /// What a mask replaced may have hidden where the next secret starts, so the result is
+    /// searched again until nothing more is found: masking it once more never changes anything.
+    #[must_use]
+    pub fn text<'a>(&self, text: &'a str, tally: &mut Tally) -> Cow<'a, str> {
+        let mut clean = Cow::Borrowed(text);
+        for _ in 0..MOST_ROUNDS {
+            let found = self.find(&clean);
+            if found.is_empty() {
+                break;
+            }
+            tally.masked += found.len() as u64;
+            let mut masked = String::with_capacity(clean.len() + found.len() * 64);
+            self.mask_range(&clean, 0..clean.len(), &found, &mut masked);
+            clean = Cow::Owned(masked);
+        }
+        clean
+    }
+
+    /// Appends `range` of `text` with everything that was found in it masked. How many masks that
+    /// took.
+    pub(super) fn mask_range(
+        &self,
+        text: &str,
+        range: Range<usize>,
+        found: &[Found],
+        out: &mut String,
+    ) -> u64 {
+        let mut at = range.start;
+        let mut masks = 0;
+        for found in found {
+            let secret = found.secret.start.max(range.start)..found.secret.end.min(range.end);
+            if !secret.is_empty() {
+                out.push_str(&text[at..secret.start]);
+                out.push_str(&self.mask(&found.rule, &text[secret.clone()]));
+                at = secret.end;
+                masks += 1;
+            }
+        }
+        out.push_str(&text[at..range.end]);
+        masks
+    }
+
+    /// A digest under the root's key: what it is of can't be guessed from it.
+    pub(crate) fn keyed_digest(&self, bytes: &[u8]) -> u128 {
+        self.mask_key.digest(bytes)
+    }
+
+    /// The mask for `secret`, for callers that put texts together themselves.
+    #[must_use]
+    pub fn mask(&self, rule: &str, secret: &str) -> String {
+        self.mask_key.mask(rule, secret.as_bytes())
+    }
+
+    /// The rule name of a mask made because of the name `key`. A name that is a secret, or holds
+    /// one, is not repeated.
+    pub(super) fn key_rule(&self, key: &str) -> String {
+        if self.has_shape(key) || !self.find(key).is_empty() {
+            return "key:masked".to_owned();
+        }
+        let key = key.trim_matches('-');
+        format!("key:{}", mask::rule_name(key, LONGEST_KEY))
+    }
+
+    /// Whether a name has a secret's own shape, also where values are not searched.
+    fn has_shape(&self, name: &str) -> bool {
+        let bytes = name.as_bytes();
+        self.literals.hits(bytes).any(|hit| match hit.what {
+            Action::Rule(rule) => rule.find(bytes, hit.start..hit.end).is_some(),
+            _ => false,
+        })
+    }
+
+    fn find_user_rules(&self, text: &str, found: &mut Vec<Found>) {
+        for (name, regex) in &self.user_rules {
+            for groups in regex.captures_iter(text) {
+                let whole = groups.get(0);
+                let secret = match regex.capture_names().flatten().any(|n| n == "secret") {
+                    true => groups.name("secret"),
+                    false => whole,
+                };
+                let (Some(whole), Some(secret)) = (whole, secret.map(|s| s.range())) else {
+                    continue;
+                };
+                // What is masked already stays as it is, whatever the pattern makes of masks.
+                if !secret.is_empty() && !mask::touches_mask(text.as_bytes(), secret.clone()) {
+                    let place = (whole.start()..secret.end, secret);
+                    found.push(Found::new(name.clone(), BY_USER, place));
+                }
+            }
+        }
+    }
+}
+
+/// A search of one text for secrets.
+struct Search<'a> {
+    redactor: &'a Redactor,
+    text: &'a str,
+    found: Vec<Found>,
+    /// Up to where names were read, commands' arguments read, and shapes found.
+    names_done: usize,
+    commands_done: usize,
+    shapes_done: usize,
+    /// Where the last shape starts.
+    shape_start: usize,
+}
+
+impl<'a> Search<'a> {
+    fn new(redactor: &'a Redactor, text: &'a str) -> Self {
+        Self {
+            redactor,
+            text,
+            found: Vec::new(),
+            names_done: 0,
+            commands_done: 0,
+            shapes_done: 0,
+            shape_start: 0,
+        }
+    }
+
+    fn look_at(&mut self, hit: Hit<Action>) {
+        let bytes = self.text.as_bytes();
+        let (start, literal) = (hit.start, hit.start..hit.end);
+        match hit.what {
+            Action::Rule(rule) => self.rule(rule, literal),
+            Action::Stem => self.stem(literal),
+            Action::NameOnlyStem => {}
+            Action::Mask => {
+                let end = mask::mask_end(bytes, start);
+                self.names_done = self.names_done.max(end.unwrap_or(0));
+            }
+            Action::PrivateKey if start < self.shapes_done => {}
+            Action::PrivateKey => {
+                if let Some(block) = private_keys::pem_block(bytes, start) {
+                    self.shapes_done = block.end;
+                    self.names_done = self.names_done.max(block.end);
+                    let place = (block.clone(), block);
+                    self.found.push(Found::new("private-key", BY_USER, place));
+                }
+            }
+            Action::PuttyKey => {
+                if let Some(secret) =
+                    private_keys::putty_key(bytes, start).filter(|s| !s.is_empty())
+                {
+                    self.names_done = self.names_done.max(secret.end);
+                    let place = (start..secret.end, secret);
+                    self.found
+                        .push(Found::new("putty-private-key", BY_USER, place));
+                }
+            }
+        }
+    }
+
+    fn rule(&mut self, rule: &'static Rule, literal: Range<usize>) {
+        let bytes = self.text.as_bytes();
+        let start = literal.start;
+        match rule.kind {
+            RuleKind::Command if start < self.commands_done => {}
+            RuleKind::Command => {
+                if let Some((end, places)) = rule.find_arguments(bytes, literal) {
+                    self.commands_done = end;
+                    let found = places.into_iter();
+                    let found = found.map(|place| Found::new(rule.name, BY_CONTEXT, place));
+                    self.found.extend(found);
+                }
+            }
+            RuleKind::Context => {
+                let place = rule.find(bytes, literal);
+                let found = place.map(|place| Found::new(rule.name, BY_CONTEXT, place));
+                self.found.extend(found);
+            }
+            // `sk-` is found before `sk-ant-` at the same place, which names it better.
+            _ if start < self.shapes_done && start != self.shape_start => {}
+            _ => {
+                let rank = BY_SHAPE - literal.len().min(99) as u8;
+                if let Some(place) = rule.find(bytes, literal) {
+                    self.shape_start = start;
+                    self.shapes_done = self.shapes_done.max(place.1.end);
+                    self.found.push(Found::new(rule.name, rank, place));
+                }
+            }
+        }
+    }
+
+    fn stem(&mut self, stem: Range<usize>) {
+        if stem.start < self.names_done {
+            return;
+        }
+        let (name_end, named) = key_value_rule::find(&self.redactor.names, self.text, stem);
+        self.names_done = self.names_done.max(name_end);
+        if let Some((name, secret)) = named {
+            // A short value may be a name itself: `--token 'api_key': …`.
+            if secret.len() > placeholders::LONGEST {
+                self.names_done = self.names_done.max(secret.end);
+            }
+            let rule = self.redactor.key_rule(&self.text[name.clone()]);
+            let place = (name.start..secret.end, secret);
+            self.found.push(Found::new(rule, BY_NAME, place));
+        }
+    }
+}
+
+/// Sorts, and joins what overlaps: nothing that any rule found stays readable.
+fn merge_overlaps(mut found: Vec<Found>) -> Vec<Found> {
+    found.sort_by_key(|f| (f.secret.start, std::cmp::Reverse(f.secret.end), f.rank));
+    let mut merged: Vec<Found> = Vec::with_capacity(found.len());
+    for next in found {
+        match merged.last_mut() {
+            Some(last) if next.secret.start < last.secret.end => {
+                last.whole.start = last.whole.start.min(next.whole.start);
+                last.whole.end = last.whole.end.max(next.whole.end);
+                if next.secret.end > last.secret.end {
+                    if next.secret.len() > last.secret.len() {
+                        last.rule = next.rule;
+                    }
+                    last.secret.end = next.secret.end;
+                }
+            }
+            _ => merged.push(next),
+        }
+    }
+    merged
+}
+
+/// The literals searched for and what each calls for.
+fn literals(names: &SensitiveNames) -> Literals<Action> {
+    let rules = VENDOR_RULES.iter().chain(&CONTEXT_RULES).flat_map(|rule| {
+        let case = if rule.is_shape() {
+            Case::Exact
+        } else {
+            Case::Any
+        };
+        let literals = rule.literals();
+        literals.map(move |literal| (literal, case, Action::Rule(rule)))
+    });
+    let stems = STEMS.iter().chain(MORE_STEMS).copied();
+    let words = stems
+        .chain(names.user_stems())
+        .map(|stem| (stem, Action::Stem))
+        .chain(NAME_ONLY_STEMS.iter().map(|s| (*s, Action::NameOnlyStem)))
+        .chain([
+            (mask::OPENING, Action::Mask),
+            (private_keys::BEGIN, Action::PrivateKey),
+            (private_keys::PUTTY_LINES, Action::PuttyKey),
+        ]);
+    let words = words.map(|(word, action)| (word.to_owned(), Case::Any, action));
+    Literals::new(rules.chain(words))
+}

@@ -1,0 +1,300 @@
+//! Secrets as a coding agent meets them every day, and everyday texts without any.
+
+use super::*;
+
+/// A password that only its context gives away.
+const SECRET: &str = "hunter2-Correct";
+/// One that looks random.
+const RANDOM: &str = "x7Kp2mQ9vL4tR8wZ1bN5";
+
+/// Fails on every text in which the secret can still be read, also when it is streamed.
+fn assert_masked<'a>(texts: impl IntoIterator<Item = &'a str>) {
+    let mut leaks = Vec::new();
+    for text in texts {
+        for secret in [SECRET, RANDOM] {
+            let input = text.replace("SECRET", secret);
+            let whole = super::text(&input);
+            for (way, output) in [("whole", whole), ("streamed", streams::streamed(&input))] {
+                if output.contains(secret) {
+                    leaks.push(format!("{way}: {output}"));
+                }
+            }
+        }
+    }
+    assert!(
+        leaks.is_empty(),
+        "{} leaks:\n{}",
+        leaks.len(),
+        leaks.join("\n")
+    );
+}
+
+fn assert_kept<'a>(texts: impl IntoIterator<Item = &'a str>) {
+    let changed: Vec<String> = texts
+        .into_iter()
+        .filter(|text| super::text(text) != *text)
+        .map(super::text)
+        .collect();
+    assert!(
+        changed.is_empty(),
+        "{} masked:\n{}",
+        changed.len(),
+        changed.join("\n")
+    );
+}
+
+#[test]
+fn authorization_with_any_scheme_is_masked() {
+    assert_masked([
+        "Authorization: SSWS SECRET",
+        "Authorization: JWT SECRET",
+        "authorization: Splunk SECRET",
+        "Authorization: GenieKey SECRET",
+        "Authorization: Token token=SECRET",
+        "Authorization: PRIVATE-TOKEN SECRET",
+        "Proxy-Authorization: NTLM SECRET",
+        "-H 'Authorization: SSWS SECRET' https://example.com",
+        "-H \"Authorization: GenieKey SECRET\"",
+        "{\"Authorization\": \"Splunk SECRET\"}",
+        "headers = {'Authorization': 'GenieKey SECRET', 'Accept': '*/*'}",
+        "headers[\"Authorization\"] = \"SSWS SECRET\"",
+        "{\\\"Authorization\\\": \\\"Splunk SECRET\\\"}",
+        "Authorization: SECRET",
+    ]);
+}
+
+#[test]
+fn url_passwords_may_hold_any_character() {
+    assert_masked([
+        "postgres://app:a,SECRET@db/app",
+        "postgres://app:a'SECRET@db/app",
+        "postgres://app:(SECRET)@db/app",
+        "postgres://app:SECRET!$&'()*+,;=@db/app",
+        "postgres://app:a|SECRET@db/app",
+        "amqp://user:SECRET%40x@host:5672/%2f",
+        "url = 'postgres://app:SECRET@db/app'",
+        "mongodb+srv://ann:SECRET@cluster0.example.mongodb.net/?retryWrites=true",
+        "jdbc:mysql://root:SECRET@host:3306/db",
+        "[docs](https://ann:SECRET@example.com/x)",
+    ]);
+}
+
+#[test]
+fn programs_take_passwords_in_many_ways() {
+    assert_masked([
+        "mysqldump -u root -pSECRET app",
+        "mysqladmin -u root -pSECRET shutdown",
+        "mysql -uroot -p'SECRET' app",
+        "mariadb -pSECRET",
+        "[\"mysql\", \"-u\", \"root\", \"-pSECRET\", \"app\"]",
+        "['curl', '-u', 'admin:SECRET', 'https://example.com']",
+        "docker login -u ann -p SECRET registry.example.com",
+        "PGPASSWORD=SECRET psql -h host",
+        "curl --user ann:SECRET https://example.com",
+        "curl -sS -uann:SECRET https://example.com",
+    ]);
+}
+
+#[test]
+fn shell_values_go_on_after_a_quote_or_an_escaped_blank() {
+    assert_masked([
+        "export PASSWORD='abc'SECRET",
+        "PASSWORD=\"abc\"SECRET make",
+        "PASSWORD=abc\\ SECRET make",
+        "PASSWORD='it'\\''s-SECRET' make",
+        "deploy --password abc\\ SECRET",
+        "deploy --password='abc'\"SECRET\"",
+        "mysql -pabc\\ SECRET",
+    ]);
+}
+
+#[test]
+fn a_forged_mask_hides_nothing_beside_it() {
+    let mask = "[masked rule=x bytes=1 hmac=0123456789abcdef key=01234567]";
+    for text in [
+        format!("password=\"SECRET{mask}\""),
+        format!("password=\"{mask}SECRET\""),
+        format!("password={mask}SECRET"),
+        format!("password=SECRET{mask}"),
+        format!("curl -u ann:SECRET{mask} https://example.com"),
+        format!("Cookie: a={mask}; sid=SECRET"),
+    ] {
+        let output = super::text(&text.replace("SECRET", RANDOM));
+        assert!(!output.contains(RANDOM), "{output}");
+        assert_eq!(super::text(&output), output);
+    }
+}
+
+#[test]
+fn pairs_of_name_and_value_are_masked() {
+    assert_masked([
+        "env:\n  - name: DB_PASSWORD\n    value: SECRET\n",
+        "env:\n  - name: DB_PASSWORD\n    value: \"SECRET\"\n",
+        "  - name: \"API_TOKEN\"\n    value: 'SECRET'\n",
+        "- { name: DB_PASSWORD, value: SECRET }",
+        "[[env]]\nname = \"DB_PASSWORD\"\nvalue = \"SECRET\"\n",
+        "<add name=\"DbPassword\" value=\"SECRET\" />",
+        "<add key=\"ApiToken\" value=\"SECRET\"/>",
+        "<property name=\"password\" value=\"SECRET\"/>",
+        "<input type=\"password\" name=\"password\" value=\"SECRET\">",
+        "<user password=\"SECRET\" name=\"ann\"/>",
+        "<dataSource password='SECRET'/>",
+        "{\"name\": \"DB_PASSWORD\", \"value\": \"SECRET\"",
+    ]);
+}
+
+#[test]
+fn values_on_the_next_lines_are_masked() {
+    assert_masked([
+        "password: >-\n  SECRET\n",
+        "password: |\n  SECRET\nnext: 1\n",
+        "db_password:\n  SECRET\n",
+        "\"password\":\n    \"SECRET\",\n",
+        "password =\n    \"SECRET\"",
+        "machine example.com\nlogin ann\npassword SECRET\n",
+        "machine example.com\n  login ann\n  password SECRET\n",
+        "default login ann password SECRET",
+    ]);
+}
+
+#[test]
+fn json_that_is_cut_is_masked() {
+    assert_masked([
+        "{\"user\":\"ann\",\"password\":\"SECRET",
+        "{\"a\":{\"api_key\":\"SECRET and mo",
+        "{\\\"password\\\":\\\"SECRET",
+        "{\"secrets\":[\"SECRET\",\"",
+        "{\"token\": [\"SECRET\"]",
+    ]);
+}
+
+#[test]
+fn code_and_databases_are_masked() {
+    assert_masked([
+        "CREATE USER 'ann'@'%' IDENTIFIED BY 'SECRET';",
+        "ALTER USER ann IDENTIFIED BY \"SECRET\"",
+        "alter user ann identified with mysql_native_password by 'SECRET'",
+        "CREATE ROLE ann LOGIN PASSWORD 'SECRET';",
+        "ALTER USER ann WITH ENCRYPTED PASSWORD 'SECRET'",
+        "SET PASSWORD FOR 'ann'@'%' = PASSWORD('SECRET');",
+        "config.setPassword(\"SECRET\");",
+        "builder.withApiKey('SECRET')",
+        "client.set_auth_token(\"SECRET\")",
+        "password = os.environ.get('DB_PASSWORD') or 'SECRET'",
+        "password = os.environ.get(\"DB_PASSWORD\", \"SECRET\")",
+        "password = os.getenv('DB_PASSWORD', 'SECRET')",
+        "const token = process.env.API_TOKEN || 'SECRET';",
+        "const token = process.env.API_TOKEN ?? \"SECRET\";",
+        "password: ${DB_PASSWORD:-SECRET}",
+        "PASSWORD=\"${DB_PASSWORD:-SECRET}\"",
+    ]);
+}
+
+#[test]
+fn prose_and_markdown_labels_are_masked() {
+    assert_masked([
+        "**Password:** SECRET",
+        "**Password**: SECRET",
+        "- **API key:** `SECRET`",
+        "| password | SECRET |",
+        "Password: `SECRET`",
+        "__Token__: SECRET",
+        "<b>Password:</b> SECRET",
+    ]);
+}
+
+#[test]
+fn names_of_keys_count_where_the_value_looks_random() {
+    for text in [
+        "SOME_KEY=SECRET",
+        "export DEPLOY_KEY='SECRET'",
+        "MAIL_PW=SECRET",
+        "DB_PW: SECRET",
+        "CI_PAT=SECRET",
+        "GITEA_PAT: \"SECRET\"",
+        "datadog_key: SECRET",
+    ] {
+        let output = super::text(&text.replace("SECRET", RANDOM));
+        assert!(!output.contains(RANDOM), "{output}");
+    }
+}
+
+#[test]
+fn positions_in_code_stay_readable() {
+    assert_kept([
+        "src/token.rs:12:5",
+        "  --> src/token.rs:12:5",
+        "error[E0308]: mismatched types\n  --> src/auth/cookie.rs:41:9\n   |\n41 |     parse(text)\n",
+        "src/cookie.rs:7: unused variable `jar`",
+        "tests/password.rs:120: assertion failed: left == right",
+        "at Object.<anonymous> (/app/src/token.js:10:15)",
+        "File \"app/secrets.py\", line 12, in load",
+        "cookie.rs: error: expected one of `!` or `::`",
+        "warning: unused import: `cookie::Key`\n --> src/cookie.rs:3:5",
+        "src/secret.go:15:2: undefined: foo",
+        "grep -rn token src/ | head\nsrc/lexer/token.rs:88:    Ident(String),",
+        "modified:   src/redact/secret.rs",
+    ]);
+}
+
+#[test]
+fn placeholders_stay_readable() {
+    assert_kept([
+        "password=changeme",
+        "password: \"changeme\"",
+        "API_KEY=your_api_key_here",
+        "api_key = \"YOUR_API_KEY\"",
+        "token: <your-token>",
+        "password=example",
+        "PASSWORD=xxxxxxxx",
+        "secret: REPLACE_ME",
+        "token = \"<token>\"",
+        "password: \"********\"",
+        "api_key=insert-key-here",
+        "password: TODO",
+        "--password PASSWORD",
+        "token=...",
+    ]);
+    // Keys that vendors use in their documentation.
+    assert_kept([
+        concat!("AK", "IAIOSFODNN7EXAMPLE"),
+        concat!("aws_access_key_id = AK", "IAIOSFODNN7EXAMPLE"),
+        concat!(
+            "aws_secret_access_key = wJalrXUtnFEMI/K7MDENG/",
+            "bPxRfiCYEXAMPLEKEY"
+        ),
+    ]);
+}
+
+#[test]
+fn prose_and_style_sheets_stay_readable() {
+    assert_kept([
+        "The password is stored as a hash.",
+        "This token: a unit of text, is counted.",
+        "Passwords must be at least 12 characters long.",
+        "Secrets: how we manage them",
+        "the key is to keep it simple",
+        "author: Ann Example <ann@example.com>",
+        ".token.comment { color: #6a9955; }",
+        ".token.keyword, .token.operator { color: #569cd6; }",
+        ".password-field { width: 100%; }",
+        "--token-color: #fff;",
+        "input[type=password]:focus { outline: none; }",
+        "span.token { font-weight: bold }",
+        "fn token(&self) -> &str { &self.token }",
+        "let token: Token = lexer.next()?;",
+        "token: Ident { name: \"x\" }",
+        "match token { Token::Ident => 1, _ => 2 }",
+        "impl Iterator for Tokens<'_> {",
+        "password: String,",
+        "self.token = token;",
+        "Cookie policy: see below",
+        "cookies: true",
+        "use cookie::{Cookie, Key};",
+        "key: value",
+        "primary key: id",
+        "assert_eq!(token, \"abc\");",
+        "the auth: header",
+        "SELECT password FROM users",
+    ]);
+}

@@ -1,0 +1,311 @@
+//! Full-text search: the texts of a session's lines and blobs.
+
+use std::borrow::Cow;
+use std::collections::HashSet;
+use std::io;
+use std::path::Path;
+
+use super::lookup::{blob, whole};
+use super::streamed::{Streamed, Streams, is_delta};
+use crate::read::SessionReader;
+use crate::trace::{Damage, Kind, RawLine, RawValue, ReadItem, string_end};
+
+/// One text of a line: a string inside its payload at any depth, a number, or a blob.
+#[derive(Debug)]
+pub struct SearchText<'a> {
+    /// The line.
+    pub line: &'a RawLine<'a>,
+    /// The path of the field in the payload: `args.command`.
+    pub field: String,
+    /// The text.
+    pub text: Cow<'a, str>,
+    /// The blob that it comes from.
+    pub blob: Option<&'a str>,
+}
+
+/// The parts of a session that could not be searched.
+#[derive(Debug, Default)]
+#[non_exhaustive]
+pub struct Unsearched {
+    /// What is damaged.
+    pub damages: Vec<Damage>,
+    /// The errors of blobs that can't be read, each once. They name the path.
+    pub blobs: Vec<io::Error>,
+}
+
+/// Calls `take` with each text of a session, in order; only with those of `kinds`, unless that is
+/// empty. Returns what could not be read.
+///
+/// A blob comes once, with the first line that names it. The events in a span's close line don't come,
+/// because each has a line of its own. Of a streamed message only the whole text comes; deltas that no
+/// line has whole come joined, with the first delta's line. If `kinds` names the deltas, each one comes.
+///
+/// ```no_run
+/// let unsearched = spanledger::session::texts("sessions/ses_1", &[], |text| {
+///     if text.text.contains("E0308") {
+///         println!("{} {}: {}", text.line.address(), text.field, text.text);
+///     }
+///     Ok::<(), std::io::Error>(())
+/// })?;
+/// # Ok::<(), std::io::Error>(())
+/// ```
+pub fn texts<E: From<io::Error>>(
+    session: impl AsRef<Path>,
+    kinds: &[String],
+    take: impl FnMut(SearchText<'_>) -> Result<(), E>,
+) -> Result<Unsearched, E> {
+    let mut search = Search {
+        session: session.as_ref(),
+        take,
+        streams: Streams::default(),
+        known_blobs: HashSet::new(),
+        unsearched: Unsearched::default(),
+    };
+    let mut reader = SessionReader::open(search.session)?;
+    while let Some(found) = reader.next()? {
+        match found {
+            ReadItem::Damaged(damage) => search.unsearched.damages.push(damage),
+            ReadItem::Line(line) if kinds.is_empty() => search.any_line(&line)?,
+            ReadItem::Line(line) if kinds.iter().any(|kind| *kind == line.kind) => {
+                search.line(&line)?
+            }
+            ReadItem::Line(_) => {}
+        }
+    }
+    let mut rest = std::mem::take(&mut search.streams);
+    rest.iter_mut().try_for_each(|rest| search.streamed(rest))?;
+    Ok(search.unsearched)
+}
+
+struct Search<'s, F> {
+    session: &'s Path,
+    take: F,
+    streams: Streams,
+    known_blobs: HashSet<String>,
+    unsearched: Unsearched,
+}
+
+impl<E, F: FnMut(SearchText<'_>) -> Result<(), E>> Search<'_, F> {
+    /// A line of any kind, its deltas joined.
+    fn any_line(&mut self, line: &RawLine<'_>) -> Result<(), E> {
+        if is_delta(line.kind()) {
+            let mut replaced = None;
+            self.streams.push(line, &mut replaced);
+            return replaced.map_or(Ok(()), |replaced| self.streamed(&replaced));
+        }
+        if line.kind() == Kind::Interrupted {
+            let texts = self.streams.interrupt(line.span_id);
+            texts.iter().try_for_each(|text| self.streamed(text))?;
+        } else if let Some((streamed, content)) = self.streams.finish(line)
+            && !self.has_all(content, &streamed.text)
+        {
+            // The whole was truncated, or its blob is gone.
+            self.streamed(&streamed)?;
+        }
+        self.line(line)
+    }
+
+    /// Whether a line's content contains a streamed text.
+    fn has_all(&self, content: Option<RawValue<'_>>, text: &str) -> bool {
+        let content = content.and_then(|value| whole(self.session, value).ok());
+        let json = |text: &str| serde_json::from_str::<serde_json::Value>(text).ok();
+        content.is_some_and(|content| {
+            content.contains(text)
+                || json(&content).is_some_and(|content| json(text) == Some(content))
+        })
+    }
+
+    fn line(&mut self, line: &RawLine<'_>) -> Result<(), E> {
+        let closes = line.kind().is_close();
+        for (key, value) in line.payload().members() {
+            if closes && matches!(key, "events" | "totals" | "links") {
+                continue;
+            }
+            let mut leaves = Leaves::new(key, value.json());
+            while let Some((field, leaf)) = leaves.next() {
+                self.leaf(line, field, leaf)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn leaf(&mut self, line: &RawLine<'_>, field: String, leaf: Leaf<'_>) -> Result<(), E> {
+        let (text, blob) = match leaf {
+            Leaf::Text(text) => (text, None),
+            Leaf::Blob(sha256) => {
+                if !self.known_blobs.insert(sha256.to_owned()) {
+                    return Ok(());
+                }
+                match blob(self.session, sha256) {
+                    Ok(text) => (Cow::Owned(text), Some(sha256)),
+                    Err(error) => {
+                        self.unsearched.blobs.push(error);
+                        return Ok(());
+                    }
+                }
+            }
+        };
+        (self.take)(SearchText {
+            line,
+            field,
+            text,
+            blob,
+        })
+    }
+
+    /// A text that no line has whole.
+    fn streamed(&mut self, streamed: &Streamed) -> Result<(), E> {
+        let Ok(line) = RawLine::parse(&streamed.first) else {
+            return Ok(());
+        };
+        (self.take)(SearchText {
+            line: &line,
+            field: "text".to_owned(),
+            text: Cow::Borrowed(&streamed.text),
+            blob: None,
+        })
+    }
+}
+
+#[derive(Debug, PartialEq)]
+enum Leaf<'a> {
+    Text(Cow<'a, str>),
+    Blob(&'a str),
+}
+
+/// How deep a path gets: as deep as `serde_json` parses.
+const DEEP: usize = 128;
+
+/// The texts and numbers inside a value, in order, without building it.
+struct Leaves<'a> {
+    json: &'a str,
+    at: usize,
+    /// The keys that lead here; none for an array's items.
+    path: Vec<Option<&'a str>>,
+    /// The depth of a blob marker, whose other members only describe the blob.
+    blob: Option<usize>,
+}
+
+impl<'a> Leaves<'a> {
+    fn new(key: &'a str, json: &'a str) -> Self {
+        Self {
+            json,
+            at: 0,
+            path: vec![Some(key)],
+            blob: None,
+        }
+    }
+
+    fn field(&self) -> String {
+        let keys: Vec<_> = self.path.iter().take(DEEP).flatten().copied().collect();
+        keys.join(".")
+    }
+
+    fn next(&mut self) -> Option<(String, Leaf<'a>)> {
+        let bytes = self.json.as_bytes();
+        loop {
+            let start = self.at;
+            match *bytes.get(start)? {
+                b'"' => {
+                    self.at = string_end(bytes, start)?;
+                    let inner = self.json.get(start + 1..self.at - 1)?;
+                    if bytes.get(self.at) == Some(&b':') {
+                        *self.path.last_mut()? = Some(inner);
+                        continue;
+                    }
+                    let depth = self.path.len();
+                    if self.path.last() == Some(&Some("$blob")) && self.blob.is_none() {
+                        self.blob = Some(depth);
+                        self.path.pop();
+                        let field = self.field();
+                        self.path.push(Some("$blob"));
+                        return Some((field, Leaf::Blob(inner)));
+                    }
+                    if self.blob.is_none() {
+                        let text = unescaped(&self.json[start..self.at])?;
+                        return Some((self.field(), Leaf::Text(text)));
+                    }
+                }
+                b'{' | b'[' => {
+                    self.path.push(None);
+                    self.at += 1;
+                }
+                b'}' | b']' => {
+                    if self.blob == Some(self.path.len()) {
+                        self.blob = None;
+                    }
+                    self.path.pop();
+                    self.at += 1;
+                }
+                b',' | b':' | b' ' | b'\t' | b'\r' | b'\n' => self.at += 1,
+                _ => {
+                    let rest = &bytes[start..];
+                    let stop = |b: &u8| matches!(b, b',' | b'}' | b']' | b' ');
+                    self.at += rest.iter().position(stop).unwrap_or(rest.len()).max(1);
+                    if self.blob.is_none() {
+                        let text = Cow::Borrowed(self.json.get(start..self.at)?);
+                        return Some((self.field(), Leaf::Text(text)));
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn unescaped(json: &str) -> Option<Cow<'_, str>> {
+    if memchr::memchr(b'\\', json.as_bytes()).is_none() {
+        return Some(Cow::Borrowed(&json[1..json.len() - 1]));
+    }
+    // A lone surrogate can't be unescaped, so the text stays as it is.
+    let inner = || json[1..json.len() - 1].to_owned();
+    Some(Cow::Owned(
+        serde_json::from_str(json).unwrap_or_else(|_| inner()),
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn all(json: &str) -> Vec<String> {
+        let mut leaves = Leaves::new("args", json);
+        let mut out = Vec::new();
+        while let Some((field, leaf)) = leaves.next() {
+            out.push(match leaf {
+                Leaf::Text(text) => format!("{field}={text}"),
+                Leaf::Blob(sha256) => format!("{field}@{sha256}"),
+            });
+        }
+        out
+    }
+
+    #[test]
+    fn texts_have_their_path_and_are_unescaped() {
+        assert_eq!(all(r#""a\nb""#), ["args=a\nb"]);
+        assert_eq!(
+            all(r#"{"cmd":"ls","list":["x",{"y":"z}"}],"n":-3,"t":true,"e":{}}"#),
+            [
+                "args.cmd=ls",
+                "args.list=x",
+                "args.list.y=z}",
+                "args.n=-3",
+                "args.t=true"
+            ]
+        );
+    }
+
+    #[test]
+    fn a_blob_marker_yields_the_blob_only() {
+        assert_eq!(
+            all(r#"[{"$blob":"ab","bytes":9,"head":"secret"},"after"]"#),
+            ["args@ab", "args=after"]
+        );
+    }
+
+    #[test]
+    fn malformed_json_ends_the_search() {
+        for json in ["", "\"", "{\"a\":", "[[[", "}}}", "{\"a\"}", "nul"] {
+            all(json);
+        }
+    }
+}

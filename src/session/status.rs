@@ -1,0 +1,126 @@
+//! The status of a session, its open spans, its writers and its errors.
+
+use serde_json::Value;
+
+use crate::trace::typed::Process;
+use crate::trace::{Address, Kind, RawValue};
+
+/// The status of a session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Status {
+    /// A span inside a run is open.
+    Busy,
+    /// A run is open, and no span in it.
+    Idle,
+    /// It waits for a person.
+    Waiting,
+    /// It retries something.
+    Retrying,
+    /// It ended with an error, or reports one.
+    Error,
+    /// It ended.
+    Ended,
+    /// Its process died while something was open.
+    Interrupted,
+}
+
+impl Status {
+    /// Its name.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Busy => "busy",
+            Self::Idle => "idle",
+            Self::Waiting => "waiting",
+            Self::Retrying => "retrying",
+            Self::Error => "error",
+            Self::Ended => "ended",
+            Self::Interrupted => "interrupted",
+        }
+    }
+
+    /// Every status.
+    pub const ALL: [Self; 7] = [
+        Self::Busy,
+        Self::Idle,
+        Self::Waiting,
+        Self::Retrying,
+        Self::Error,
+        Self::Ended,
+        Self::Interrupted,
+    ];
+
+    /// The status with this name.
+    pub fn parse(text: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|status| status.as_str() == text)
+    }
+
+    /// Whether a run is open and its process is alive.
+    pub const fn is_live(self) -> bool {
+        matches!(
+            self,
+            Self::Busy | Self::Idle | Self::Waiting | Self::Retrying
+        )
+    }
+}
+
+/// An error, and the line that has it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ErrorRef {
+    /// The line.
+    pub address: Address,
+    /// What failed: a tool, a model, an event.
+    pub what: String,
+    /// The error's message.
+    pub message: String,
+}
+
+/// A span that no line has closed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OpenSpan {
+    /// Its open line.
+    pub address: Address,
+    /// The kind of its open line.
+    pub kind: Kind,
+    /// The name of the tool, model or agent.
+    pub name: String,
+    /// Its input, truncated.
+    pub input: Option<String>,
+    /// When it began, in nanoseconds since 1970.
+    pub since: u64,
+    /// The segment that opened it.
+    pub seg: u32,
+    pub(super) parent: Option<String>,
+}
+
+/// A writer of the session.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Writer {
+    /// Its id, for [`Store::is_alive`](super::Store::is_alive).
+    pub id: String,
+    /// The process, from the segment's first line, as JSON.
+    pub(super) process: Box<str>,
+    /// The version of spanledger.
+    pub version: String,
+    /// Why the session exists although no run named it.
+    pub implicit: Option<String>,
+    /// The segment from which its totals count, if that is not its first one.
+    pub(super) counts_from: Option<u32>,
+}
+
+impl Writer {
+    /// Its process: pid, host, exe, argv, cwd, git, ….
+    pub fn process(&self) -> Process<'_> {
+        RawValue::new(&self.process).into()
+    }
+
+    /// The id of its process.
+    pub fn pid(&self) -> Option<u64> {
+        self.process().pid()
+    }
+
+    /// The process as JSON.
+    pub fn process_json(&self) -> Value {
+        serde_json::from_str(&self.process).unwrap_or_default()
+    }
+}

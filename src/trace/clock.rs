@@ -1,0 +1,112 @@
+//! Two clocks: the wall for when, one that counts sleep for how long.
+
+use std::cell::Cell;
+
+use rustix::time::{ClockId, clock_gettime};
+
+/// A moment on both clocks.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Moment {
+    /// Nanoseconds since 1970, UTC.
+    pub wall: u64,
+    /// Nanoseconds on a clock that never steps and goes on while the machine sleeps.
+    pub steady: u64,
+}
+
+thread_local! {
+    /// When the two clocks were last read together, by the steady one, and how far the wall's was
+    /// ahead.
+    static AHEAD: Cell<(u64, u64)> = const { Cell::new((0, 0)) };
+}
+
+/// How soon a wall clock that was set is noticed. A look at a clock takes as long as writing a
+/// short text.
+const FRESH_NS: u64 = 1_000_000;
+/// A thread that lost the processor between two looks has not seen one moment.
+const TOGETHER_NS: u64 = 2_000;
+/// How far the moments of two threads may be from their order: each is that much off, and an open
+/// line's is a microsecond ahead.
+pub(crate) const APART_NS: u64 = 2 * TOGETHER_NS;
+
+impl Moment {
+    /// One look at a clock if this thread has just looked, and otherwise enough of them to be sure
+    /// that both were read at one time: a span whose start was not would seem to end before what
+    /// is inside it.
+    pub fn now() -> Self {
+        let steady = steady_ns();
+        let (looked, ahead) = AHEAD.get();
+        let ahead = match steady.checked_sub(looked) {
+            Some(since) if since < FRESH_NS => ahead,
+            _ => look_at_both(),
+        };
+        Self {
+            wall: steady.wrapping_add(ahead),
+            steady,
+        }
+    }
+}
+
+#[cold]
+fn look_at_both() -> u64 {
+    let mut before = steady_ns();
+    let (mut shortest, mut ahead) = (u64::MAX, 0);
+    for _ in 0..4 {
+        let wall = wall_ns();
+        let after = steady_ns();
+        let passed = after.saturating_sub(before);
+        if passed < shortest {
+            (shortest, ahead) = (passed, how_far_ahead(wall, before + passed / 2));
+        }
+        before = after;
+        if passed <= TOGETHER_NS {
+            break;
+        }
+    }
+    AHEAD.set((before, ahead));
+    ahead
+}
+
+/// One moment on the wall's clock and on the steady one. A clock before 1970 reads as 1970, and not as
+/// its first instant: what was a little earlier must not be before that.
+fn how_far_ahead(wall: u64, steady: u64) -> u64 {
+    wall.max(1_000_000_000).wrapping_sub(steady)
+}
+
+pub(crate) fn wall_ns() -> u64 {
+    read(ClockId::Realtime)
+}
+
+pub(crate) fn steady_ns() -> u64 {
+    #[cfg(any(target_os = "linux", target_os = "android"))]
+    const CLOCK: ClockId = ClockId::Boottime;
+    // On Apple systems CLOCK_MONOTONIC counts sleep.
+    #[cfg(not(any(target_os = "linux", target_os = "android")))]
+    const CLOCK: ClockId = ClockId::Monotonic;
+    read(CLOCK)
+}
+
+fn read(clock: ClockId) -> u64 {
+    let time = clock_gettime(clock);
+    // A wall clock before 1970 reads as 1970.
+    u64::try_from(time.tv_sec).map_or(0, |secs| {
+        secs.saturating_mul(1_000_000_000)
+            .saturating_add(time.tv_nsec as u64)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::trace::time_text;
+
+    #[test]
+    fn what_is_a_little_earlier_than_1970_is_not_in_the_far_future() {
+        let looked_at = 5_000_000_000;
+        let ahead = how_far_ahead(0, looked_at);
+        for earlier in [0, 1, 1_000, 1_000_000] {
+            let wall = (looked_at - earlier).wrapping_add(ahead);
+            assert_eq!(&time_text(wall, 9)[..4], "1970");
+        }
+        assert_eq!(how_far_ahead(looked_at + 7, looked_at), 7);
+    }
+}

@@ -1,0 +1,103 @@
+//! The header: the first line of a segment.
+//!
+//! [`SegmentHeader`] reads it, [`NewHeader`] writes it.
+
+use std::io;
+use std::path::Path;
+
+use serde_json::{Value, json};
+
+use super::typed::SegmentHeader;
+use super::{RawLine, ReadItem, SegmentReader, VERSION};
+
+/// The fields of a header that is about to be written.
+pub(crate) struct NewHeader<'a> {
+    pub writer: Option<&'a str>,
+    /// The process, as JSON.
+    pub process: &'a str,
+    pub resource: &'a Value,
+    /// Where the segment is sent, as JSON.
+    pub mirror: Option<&'a str>,
+    pub implicit: Option<&'a str>,
+    pub counts_from: Option<u32>,
+}
+
+impl NewHeader<'_> {
+    /// The members of its payload, each followed by a comma.
+    pub fn members(&self) -> Vec<u8> {
+        let (version, process, resource) = (env!("CARGO_PKG_VERSION"), self.process, self.resource);
+        let mut out = format!(
+            "\"writer\":{},\"format\":{VERSION},\"spanledger\":\"{version}\",\"process\":{process},\
+             \"resource\":{resource},\"scope\":{{\"name\":\"spanledger\",\"version\":\"{version}\"}},",
+            json!(self.writer)
+        );
+        if let Some(policy) = self.mirror {
+            out.push_str(&format!("\"mirror\":{policy},"));
+        }
+        if let Some(reason) = self.implicit {
+            out.push_str(&format!("\"implicit\":{},", json!(reason)));
+        }
+        if let Some(seg) = self.counts_from {
+            out.push_str(&format!("\"counts_from\":{seg},"));
+        }
+        out.into_bytes()
+    }
+}
+
+/// Passes the first line of a segment to `read`. `None`: its writer died before the line was complete.
+pub(crate) fn first_line<T>(
+    path: &Path,
+    read: impl FnOnce(&RawLine<'_>) -> T,
+) -> io::Result<Option<T>> {
+    let mut reader = SegmentReader::open(path)?;
+    while let Some(item) = reader.next()? {
+        if let ReadItem::Line(line) = item {
+            return Ok(Some(read(&line)));
+        }
+    }
+    Ok(None)
+}
+
+impl SegmentHeader<'_> {
+    /// Passes the header of a segment to `read`. `None`: the segment has none.
+    pub(crate) fn in_file<T>(
+        path: &Path,
+        read: impl FnOnce(&SegmentHeader<'_>) -> Option<T>,
+    ) -> io::Result<Option<T>> {
+        let read = first_line(path, |line| read(&SegmentHeader::of(line)?))?;
+        Ok(read.flatten())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_header_is_read_as_it_was_written() {
+        let new = NewHeader {
+            writer: Some("w1"),
+            process: r#"{"pid":7}"#,
+            resource: &json!({}),
+            mirror: Some(r#"{"endpoint":"http://h"}"#),
+            implicit: Some("no run"),
+            counts_from: Some(2),
+        };
+        let members = String::from_utf8(new.members()).unwrap();
+        let line = format!(
+            r#"{{"v":1,"seg":3,"seq":1,"ts":"2026-11-16T00:31:05.123456Z","kind":"segment","session_id":"s","payload":{{{}}}}}"#,
+            members.trim_end_matches(',')
+        );
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("trace.0003.jsonl");
+        // A first line that was cut short may stand before it.
+        std::fs::write(&path, format!("{}\n{line}\n", &line[..50])).unwrap();
+        let read = SegmentHeader::in_file(&path, |header| {
+            assert_eq!(header.writer().as_deref(), Some("w1"));
+            assert_eq!(header.implicit().as_deref(), Some("no run"));
+            assert_eq!(header.counts_from(), Some(2));
+            Some(header.mirror()?.json().to_owned())
+        });
+        assert_eq!(read.unwrap().as_deref(), Some(r#"{"endpoint":"http://h"}"#));
+    }
+}

@@ -1,0 +1,100 @@
+//! Session ids, trace and span ids.
+
+use std::cell::RefCell;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use crate::trace::fork_generation;
+
+/// The ids that a line carries for its span.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Ids {
+    pub trace: u128,
+    pub span: u64,
+    pub parent: Option<u64>,
+}
+
+/// For maps by span id. Ids are random as they are: ours, and those that a user's own tracing gives.
+#[derive(Default)]
+pub(crate) struct IdHasher(u64);
+
+impl std::hash::Hasher for IdHasher {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write_u64(&mut self, id: u64) {
+        self.0 = id;
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.0 = self.0.rotate_left(8) ^ u64::from(*byte);
+        }
+    }
+}
+
+thread_local! {
+    // A forked child has a copy of its parent's generator and would hand out the same ids
+    // again; the generation it was seeded in says when to seed anew.
+    static RNG: RefCell<(u64, Option<fastrand::Rng>)> = const { RefCell::new((0, None)) };
+}
+
+/// Bytes from the kernel's generator. Falls back to clock and address entropy where the
+/// system call is missing: ids must always be had.
+pub(crate) fn random_bytes<const N: usize>() -> [u8; N] {
+    let mut out = [0u8; N];
+    if getrandom::fill(&mut out).is_err() {
+        fastrand::Rng::new().fill(&mut out);
+    }
+    out
+}
+
+fn with_rng<T>(f: impl Fn(&mut fastrand::Rng) -> T) -> T {
+    let seeded = || fastrand::Rng::with_seed(u64::from_ne_bytes(random_bytes()));
+    let fork = fork_generation();
+    RNG.try_with(|cell| {
+        let (seeded_in, rng) = &mut *cell.borrow_mut();
+        if *seeded_in != fork {
+            (*seeded_in, *rng) = (fork, None);
+        }
+        f(rng.get_or_insert_with(seeded))
+    })
+    // The thread's locals are already gone: seed for this one call.
+    .unwrap_or_else(|_| f(&mut seeded()))
+}
+
+pub(crate) fn new_span_id() -> u64 {
+    with_rng(|rng| rng.u64(1..))
+}
+
+pub(crate) fn new_trace_id() -> u128 {
+    with_rng(|rng| rng.u128(1..))
+}
+
+/// Makes a session id: `ses_`, 12 hex digits of time and counter, 14 base62 characters.
+///
+/// Ids made by one process sort by the moment they were made.
+///
+/// ```
+/// let id = spanledger::new_session_id();
+/// assert!(id.starts_with("ses_") && id.len() == 30);
+/// ```
+pub fn new_session_id() -> String {
+    static LAST: AtomicU64 = AtomicU64::new(0);
+    const BASE62: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
+    let ms = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .map_or(0, |d| d.as_millis() as u64);
+    let now = ms.wrapping_mul(4096) & 0xffff_ffff_ffff;
+    let stamp = LAST
+        .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |last| {
+            Some(if now > last { now } else { last + 1 })
+        })
+        .map_or(now, |last| if now > last { now } else { last + 1 })
+        & 0xffff_ffff_ffff;
+    let mut id = format!("ses_{stamp:012x}");
+    let random: [usize; 14] = with_rng(|rng| std::array::from_fn(|_| rng.usize(..62)));
+    id.extend(random.map(|index| BASE62[index] as char));
+    id
+}

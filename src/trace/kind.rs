@@ -1,0 +1,228 @@
+//! The kind of a line, as the [schema](super::schema) lists them.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use super::schema::schema;
+use super::span::SpanKind;
+
+macro_rules! define_kinds {
+    (
+        spans { $(
+            $span:ident $builder:ident $reader:ident $name:literal: $span_doc:literal
+            opens [$( $open:ident $Open:ident: $open_doc:literal ),+ $(,)?]
+            closes $close:ident $Close:ident: $close_doc:literal { $($fields:tt)* }
+        )* }
+        other_span {
+            $other_reader:ident: $other_doc:literal
+            opens [$other_open:ident $OtherOpen:ident: $other_open_doc:literal]
+            closes $other_close:ident $OtherClose:ident: $other_close_doc:literal { $($other_fields:tt)* }
+        }
+        every_span { $($every_field:tt)* }
+        events { $(
+            $event_reader:ident [$( $event:ident $Event:ident($($args:tt)*): $event_doc:literal ),+ $(,)?] { $($event_fields:tt)* }
+        )* }
+        other_events { $(
+            $rest_reader:ident [$( $rest:ident $Rest:ident(): $rest_doc:literal ),+ $(,)?] { $($rest_fields:tt)* }
+        )* }
+        pieces { $($pieces:tt)* }
+        own_lines { $(
+            $own_reader:ident [$( $own:ident $Own:ident(): $own_doc:literal ),+ $(,)?] { $($own_fields:tt)* }
+        )* }
+    ) => {
+        /// What a line is about. `docs/events.md` describes every kind and its fields.
+        ///
+        /// ```
+        /// use spanledger::trace::{Kind, SpanKind};
+        /// assert_eq!(Kind::parse("tool_result").closes(), Some(SpanKind::Tool));
+        /// assert_eq!(Kind::ToolCall.as_str(), "tool_call");
+        /// assert_eq!(Kind::parse("my_own"), Kind::Other);
+        /// ```
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        #[non_exhaustive]
+        #[repr(u8)]
+        pub enum Kind {
+            $( $( #[doc = $open_doc] $Open, )+ #[doc = $close_doc] $Close, )*
+            #[doc = $other_open_doc] $OtherOpen,
+            #[doc = $other_close_doc] $OtherClose,
+            $( $( #[doc = $event_doc] $Event, )+ )*
+            $( $( #[doc = $rest_doc] $Rest, )+ )*
+            $( $( #[doc = $own_doc] $Own, )+ )*
+            /// A kind that this version does not know, or a user's own. The line has its name.
+            Other,
+        }
+
+        impl Kind {
+            /// Every known kind.
+            pub const ALL: &[Self] = &[
+                $( $( Self::$Open, )+ Self::$Close, )*
+                Self::$OtherOpen, Self::$OtherClose,
+                $( $( Self::$Event, )+ )*
+                $( $( Self::$Rest, )+ )*
+                $( $( Self::$Own, )+ )*
+            ];
+
+            /// The kind's name in a line; `other` for [`Kind::Other`].
+            pub const fn as_str(self) -> &'static str {
+                match self {
+                    $( $( Self::$Open => stringify!($open), )+ Self::$Close => stringify!($close), )*
+                    Self::$OtherOpen => stringify!($other_open),
+                    Self::$OtherClose => stringify!($other_close),
+                    $( $( Self::$Event => stringify!($event), )+ )*
+                    $( $( Self::$Rest => stringify!($rest), )+ )*
+                    $( $( Self::$Own => stringify!($own), )+ )*
+                    Self::Other => "other",
+                }
+            }
+
+            /// The kind of span that a line of this kind opens.
+            pub const fn opens(self) -> Option<SpanKind> {
+                match self {
+                    $( $( Self::$Open )|+ => Some(SpanKind::$span), )*
+                    Self::$OtherOpen => Some(SpanKind::Other),
+                    _ => None,
+                }
+            }
+
+            /// The kind of span that a line of this kind closes. An [`Interrupted`](Self::Interrupted)
+            /// line closes one too; its field `closes` has the kind that it replaces.
+            pub const fn closes(self) -> Option<SpanKind> {
+                match self {
+                    $( Self::$Close => Some(SpanKind::$span), )*
+                    Self::$OtherClose => Some(SpanKind::Other),
+                    _ => None,
+                }
+            }
+
+            /// Whether only the recorder writes such lines: those of spans and of the ledger itself.
+            pub const fn is_own(self) -> bool {
+                match self {
+                    $( $( Self::$Own )|+ => true, )*
+                    kind => kind.opens().is_some() || kind.closes().is_some(),
+                }
+            }
+        }
+    };
+}
+schema!(define_kinds);
+
+/// A slot for each hash of a kind's name; the next free one where two kinds have the same hash.
+static SLOTS: [Kind; 256] = {
+    let mut slots = [Kind::Other; 256];
+    let mut index = 0;
+    while index < Kind::ALL.len() {
+        let mut slot = hash(Kind::ALL[index].as_str().as_bytes());
+        while !matches!(slots[slot as usize], Kind::Other) {
+            slot = slot.wrapping_add(1);
+        }
+        slots[slot as usize] = Kind::ALL[index];
+        index += 1;
+    }
+    slots
+};
+
+/// Nearly free of collisions for the known kinds.
+const fn hash(name: &[u8]) -> u8 {
+    let len = name.len();
+    if len == 0 {
+        return 0;
+    }
+    (len as u8)
+        .wrapping_mul(183)
+        .wrapping_add(name[0].wrapping_mul(101))
+        .wrapping_add(name[len / 2].wrapping_mul(123))
+        .wrapping_add(name[len - 1].wrapping_mul(49))
+}
+
+impl Kind {
+    /// The kind with this name.
+    pub fn parse(name: &str) -> Self {
+        Self::parse_bytes(name.as_bytes())
+    }
+
+    // Every line that is read passes through here. A `match` over all names takes about five times as long.
+    #[inline]
+    pub(crate) fn parse_bytes(name: &[u8]) -> Self {
+        let mut slot = hash(name);
+        loop {
+            let kind = SLOTS[usize::from(slot)];
+            if kind == Self::Other || kind.as_str().as_bytes() == name {
+                return kind;
+            }
+            slot = slot.wrapping_add(1);
+        }
+    }
+
+    /// Whether a line of this kind closes a span.
+    pub const fn is_close(self) -> bool {
+        self.closes().is_some() || matches!(self, Self::Interrupted)
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// The name under which an event of the user's is written: `[a-z0-9_.-]`, at most 64 characters.
+/// A kind that only the recorder writes becomes `custom.…`, because readers rely on those lines.
+pub(crate) fn event_kind(name: &str) -> Cow<'_, str> {
+    match plain_word(name) {
+        own if Kind::parse(&own).is_own() => format!("custom.{own}").into(),
+        name => name,
+    }
+}
+
+fn plain_word(name: &str) -> Cow<'_, str> {
+    let plain = |b: u8| matches!(b, b'a'..=b'z' | b'0'..=b'9' | b'_' | b'.' | b'-');
+    if !name.is_empty() && name.len() <= 64 && name.bytes().all(plain) {
+        return name.into();
+    }
+    let word: String = name
+        .chars()
+        .take(64)
+        .map(|c| match c.to_ascii_lowercase() {
+            c if c.is_ascii() && plain(c as u8) => c,
+            _ => '_',
+        })
+        .collect();
+    if word.is_empty() {
+        "custom".into()
+    } else {
+        word.into()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_name_parses_to_its_kind() {
+        for kind in Kind::ALL {
+            assert_eq!(Kind::parse(kind.as_str()), *kind);
+        }
+        for unknown in ["", "x", "other", "tool_cal", "tool_calls", "Tool_call", "Γ"] {
+            assert_eq!(Kind::parse(unknown), Kind::Other, "{unknown}");
+        }
+    }
+
+    #[test]
+    fn users_events_never_get_the_recorders_kinds() {
+        assert_eq!(event_kind("cache_hit"), "cache_hit");
+        assert_eq!(event_kind("message_user"), "message_user");
+        assert_eq!(event_kind("Cache Hit"), "cache_hit");
+        assert_eq!(event_kind(""), "custom");
+        for own in [
+            "checkpoint",
+            "tool_result",
+            "interrupted",
+            "Segment",
+            "span_update",
+            "gap",
+        ] {
+            assert_eq!(event_kind(own), format!("custom.{}", own.to_lowercase()));
+        }
+    }
+}

@@ -1,0 +1,190 @@
+//! Where things are on disk, and files that only their owner can read.
+
+use std::fs::{DirBuilder, DirEntry, File, OpenOptions};
+use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use super::hex::hex_digest;
+
+/// The directory that holds everything.
+#[derive(Clone, Debug)]
+pub(crate) struct Root(PathBuf);
+
+impl Root {
+    pub fn new(path: PathBuf) -> Self {
+        Self(path)
+    }
+
+    /// `$SPANLEDGER_DIR`, else `$XDG_STATE_HOME/spanledger`, else `~/.local/state/spanledger`.
+    pub fn from_env() -> Option<PathBuf> {
+        let set = |name| std::env::var_os(name).filter(|value| !value.is_empty());
+        if let Some(dir) = set("SPANLEDGER_DIR") {
+            return Some(dir.into());
+        }
+        if let Some(state) = set("XDG_STATE_HOME").map(PathBuf::from) {
+            // The base directory specification: a relative path is to be ignored.
+            if state.is_absolute() {
+                return Some(state.join("spanledger"));
+            }
+        }
+        Some(PathBuf::from(set("HOME")?).join(".local/state/spanledger"))
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.0
+    }
+
+    pub fn writers(&self) -> PathBuf {
+        self.0.join("writers")
+    }
+
+    pub fn sessions(&self) -> PathBuf {
+        self.0.join("sessions")
+    }
+
+    pub fn session(&self, id: &str) -> PathBuf {
+        self.sessions().join(session_dir_name(id))
+    }
+
+    pub fn redaction_key(&self) -> PathBuf {
+        self.0.join("redaction.key")
+    }
+}
+
+/// The name of a session's directory: the id where it is a safe name, else a safe prefix, `~`
+/// and 32 hex digits of the id's SHA-256. No id climbs out of the root, and no two ids share a
+/// directory where case is ignored.
+pub(crate) fn session_dir_name(id: &str) -> String {
+    let safe = |b: u8| matches!(b, b'a'..=b'z' | b'0'..=b'9' | b'_' | b'-');
+    let starts_well = |name: &str| name.starts_with(|c: char| c.is_ascii_alphanumeric());
+    if id.len() <= 100 && starts_well(id) && id.bytes().all(safe) && !is_reserved(id) {
+        return id.to_owned();
+    }
+    let mut name: String = id
+        .bytes()
+        .map(|b| b.to_ascii_lowercase())
+        .filter(|b| safe(*b))
+        .take(40)
+        .map(char::from)
+        .collect();
+    if !starts_well(&name) {
+        name.insert_str(0, "id");
+    }
+    name.push('~');
+    name.extend(hex_digest(id.as_bytes()).chars().take(32));
+    name
+}
+
+/// Names that some systems give a meaning of their own.
+fn is_reserved(name: &str) -> bool {
+    matches!(name, "con" | "prn" | "aux" | "nul")
+        || matches!(name.as_bytes(), [b'c', b'o', b'm', b'0'..=b'9'])
+        || matches!(name.as_bytes(), [b'l', b'p', b't', b'0'..=b'9'])
+}
+
+/// Makes a directory and its parents, private to the owner.
+pub(crate) fn make_dir(path: &Path) -> io::Result<()> {
+    DirBuilder::new().recursive(true).mode(0o700).create(path)
+}
+
+/// Opens a file private to the owner, close-on-exec, never as descriptor 0, 1 or 2: where an
+/// agent closed its stderr, what others write there must not end up in the trace.
+pub(crate) fn open_private(path: &Path, options: &mut OpenOptions) -> io::Result<File> {
+    let file = options.mode(0o600).open(path)?;
+    if file.as_raw_fd() > 2 {
+        return Ok(file);
+    }
+    Ok(rustix::io::fcntl_dupfd_cloexec(&file, 3)?.into())
+}
+
+/// The number in `trace.0001.jsonl`.
+pub(crate) fn segment_number(name: &str) -> Option<u32> {
+    let digits = name.strip_prefix("trace.")?.strip_suffix(".jsonl")?;
+    (digits.len() >= 4 && digits.bytes().all(|b| b.is_ascii_digit()))
+        .then(|| digits.parse().ok())
+        .flatten()
+        .filter(|n| *n > 0)
+}
+
+pub(crate) fn segment_name(number: u32) -> String {
+    format!("trace.{number:04}.jsonl")
+}
+
+/// The segments of a session, in the order of their numbers.
+pub(crate) fn segments(session: &Path) -> io::Result<Vec<(u32, PathBuf)>> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(session)? {
+        let entry = entry?;
+        if let Some(number) = entry.file_name().to_str().and_then(segment_number) {
+            is_no_pipe(&entry)?;
+            found.push((number, entry.path()));
+        }
+    }
+    found.sort_unstable();
+    Ok(found)
+}
+
+/// Fails for what can't be opened without waiting for somebody at its other end, or without doing
+/// something to a device.
+fn is_no_pipe(entry: &DirEntry) -> io::Result<()> {
+    let kind = match entry.file_type()? {
+        kind if kind.is_symlink() => match entry.path().metadata() {
+            Ok(target) => target.file_type(),
+            // Whoever opens it says why that can't be done.
+            Err(_) => kind,
+        },
+        kind => kind,
+    };
+    if kind.is_file() || kind.is_dir() || kind.is_symlink() {
+        return Ok(());
+    }
+    let path = entry.path();
+    let why = format!("{}: not a file", path.display());
+    Err(io::Error::new(io::ErrorKind::InvalidData, why))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn safe_ids_are_their_own_directory_and_others_never_climb_or_collide() {
+        for id in ["a", "ses_0193c2f0", "9-lives", &"x".repeat(100)] {
+            assert_eq!(session_dir_name(id), id);
+        }
+        let odd = [
+            "",
+            ".",
+            "..",
+            "../x",
+            "a/b",
+            "/etc",
+            "A",
+            "con",
+            "nul",
+            "lpt1",
+            "_a",
+            "-a",
+            "a b",
+            "ü",
+            "a\0b",
+            "~",
+            &"x".repeat(101),
+            &"y".repeat(10_000),
+        ];
+        let mut names: Vec<_> = odd.iter().map(|id| session_dir_name(id)).collect();
+        for name in &names {
+            assert!(name.len() <= 75 && name.contains('~'), "{name}");
+            assert!(
+                name.bytes()
+                    .all(|b| matches!(b, b'a'..=b'z' | b'0'..=b'9' | b'_' | b'-' | b'~'))
+            );
+        }
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), odd.len());
+        assert_ne!(session_dir_name("A"), session_dir_name("a"));
+    }
+}

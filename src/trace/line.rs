@@ -1,0 +1,290 @@
+//! The line: the one place where the format of a trace is described.
+//!
+//! A segment is a file of lines; a line is one JSON object in UTF-8 that ends with `\n`. What
+//! follows the last `\n` is not a line: its writer is either still writing it or died over it.
+//!
+//! ```text
+//! {"v":1,"seg":1,"seq":17,"ts":"2026-11-16T00:31:05.123456Z","kind":"tool_call",
+//!  "session_id":"…","turn":2,"trace_id":"…","span_id":"…","parent_span_id":"…","payload":{…}}
+//! ```
+//!
+//! | member | meaning |
+//! |---|---|
+//! | `v` | version of the format: [`VERSION`]. A reader refuses a newer one. |
+//! | `seg`, `seq` | the segment's number and the line's in it, both from 1, `seq` without holes; `seg:seq` is the event's address |
+//! | `ts` | when it was appended, or just before, when the span began or ended that it tells of: wall clock, UTC, microseconds, never less than the line's above unless the clock was set back |
+//! | `kind` | what it says; readers keep kinds they don't know |
+//! | `session_id` | the id as it was given, whatever the directory is called |
+//! | `turn` | the enclosing turn's index, if there is one |
+//! | `trace_id`, `span_id`, `parent_span_id` | lower-case hex, 32 and 16 digits; absent where there is no span |
+//! | `payload` | an object; members that aren't known are left out, members that a reader doesn't know are kept |
+//!
+//! The first line of a segment has kind `segment` and says who writes it: `writer`, `process`,
+//! `resource`, `scope`, and, where it was recorded to be sent, `mirror` with the `endpoint` (without
+//! credentials), whether `content` goes, the `limits` that were set, and the version of the
+//! `mapping`. A segment has one writer for its whole life. The `totals` in it count from the writer's first
+//! segment in the session, or from the one that `counts_from` names: a process that had forgotten the session counts
+//! anew. A line that is not valid JSON is the rest of a write that failed half-way (its event is counted by the next
+//! `gap`), or damage.
+//!
+//! Values inside a payload that were changed on the way say so in place:
+//!
+//! | in place of | stands |
+//! |---|---|
+//! | a secret | `[masked rule=… bytes=… hmac=… key=…]`, a text, also inside a longer text |
+//! | a value too large for a line | `{"$blob":"<sha256>","bytes":…,"media_type":"…","head":"…"}`; the value is in `blobs/<sha256>` |
+//! | what was cut | `{"$cut":{"bytes":…,"sha256":"…","rule":"…"},"head":"…"}` |
+//! | bytes that are no UTF-8 | `{"$lossy":{"bytes":…,"replaced":…},"text":"…"}` |
+//!
+//! A span is two lines. The close line repeats what the open line and its `span_update`s said,
+//! and adds `start` (nanoseconds), `duration_ns`, `outcome`, `events` and `links`; `opened_seg`
+//! names the segment that opened it where that is another one. `late: true` marks a line that
+//! came after its time: an open line written again after a fault, or what was recorded on a
+//! span, or opened inside it, after it had been closed. `sampled: false` says that its trace is not
+//! sent anywhere, `tracestate` what goes with its context, `parent_remote: true` that its parent is
+//! another process's, `span_kind` what OpenTelemetry calls a span that is none of the six, `attributes`
+//! what was said of one of the six through its API, under the names given there, `synthetic: true`
+//! that a turn was made up for a library that has none: it is not sent, its calls carry its number and
+//! hang from something else. A field of the user's that has the name of one of these is called `custom.…`.
+//!
+//! A session may have several traces. A run that goes on with a session links to the run before it;
+//! a turn without a parent that links to its run goes on where a trace had grown too long, and so does
+//! any other span without a parent that links to the span it lies in (in a turn that was made up: to
+//! the run); a run may link to the span that started its process.
+
+use serde_json::{Map, Value};
+
+use super::time::write_time;
+use crate::trace::{Ids, hex16, hex32};
+
+/// The version of the format that this crate writes, and the newest it reads.
+pub const VERSION: u64 = 1;
+
+/// What stands before the payload.
+pub(crate) struct Head<'a> {
+    pub seg: u32,
+    pub seq: u64,
+    pub ts: u64,
+    pub kind: &'a str,
+    /// The session's id as a JSON string, quotes included.
+    pub session: &'a [u8],
+    pub turn: Option<u32>,
+    pub ids: Option<Ids>,
+}
+
+#[inline]
+pub(crate) fn number(value: u64, out: &mut Vec<u8>) {
+    out.extend_from_slice(itoa::Buffer::new().format(value).as_bytes());
+}
+
+/// What a line has in common with the one before it in its session, mostly.
+#[derive(Debug, Default)]
+pub(crate) struct PrefixCache {
+    seg: u32,
+    /// Up to the number of the line.
+    start: Vec<u8>,
+    turn: Option<u32>,
+    trace: Option<u128>,
+    /// From the kind's end to the id of the span, or to where that would stand.
+    middle: Vec<u8>,
+}
+
+impl PrefixCache {
+    /// Makes it that of this line.
+    #[inline]
+    fn of(&mut self, head: &Head<'_>) -> &Self {
+        let trace = head.ids.map(|ids| ids.trace);
+        let same = self.seg == head.seg && self.turn == head.turn && self.trace == trace;
+        if !same || self.start.is_empty() {
+            self.change(head, trace);
+        }
+        self
+    }
+
+    fn change(&mut self, head: &Head<'_>, trace: Option<u128>) {
+        (self.seg, self.turn, self.trace) = (head.seg, head.turn, trace);
+        let out = &mut self.start;
+        out.clear();
+        out.extend_from_slice(b"{\"v\":1,\"seg\":");
+        number(head.seg.into(), out);
+        out.extend_from_slice(b",\"seq\":");
+        let out = &mut self.middle;
+        out.clear();
+        out.extend_from_slice(b"\",\"session_id\":");
+        out.extend_from_slice(head.session);
+        if let Some(turn) = head.turn {
+            out.extend_from_slice(b",\"turn\":");
+            number(turn.into(), out);
+        }
+        if let Some(trace) = trace {
+            out.extend_from_slice(b",\"trace_id\":\"");
+            out.extend_from_slice(&hex32(trace));
+            out.extend_from_slice(b"\",\"span_id\":\"");
+        }
+    }
+}
+
+impl Head<'_> {
+    /// Appends everything up to the payload's opening brace. Kinds are checked to be plain
+    /// words before they get here. `common` is that of the lines of this session.
+    pub fn write(&self, common: &mut PrefixCache, out: &mut Vec<u8>) {
+        let PrefixCache { start, middle, .. } = common.of(self);
+        out.extend_from_slice(start);
+        number(self.seq, out);
+        out.extend_from_slice(b",\"ts\":\"");
+        write_time(self.ts, 6, out);
+        out.extend_from_slice(b"\",\"kind\":\"");
+        out.extend_from_slice(self.kind.as_bytes());
+        out.extend_from_slice(middle);
+        if let Some(ids) = self.ids {
+            let mut text = *b"                \"";
+            text[..16].copy_from_slice(&hex16(ids.span));
+            out.extend_from_slice(&text);
+            if let Some(parent) = ids.parent {
+                let mut text = *b",\"parent_span_id\":\"                \"";
+                text[19..35].copy_from_slice(&hex16(parent));
+                out.extend_from_slice(&text);
+            }
+        }
+        out.extend_from_slice(b",\"payload\":{");
+    }
+}
+
+/// Closes payload and line. Members are written each with a comma behind it.
+pub(crate) fn finish_line(out: &mut Vec<u8>) {
+    if out.last() == Some(&b',') {
+        out.pop();
+    }
+    out.extend_from_slice(b"}}\n");
+}
+
+/// A line that was read.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Line {
+    /// The segment's number.
+    pub seg: u32,
+    /// The line's number in its segment.
+    pub seq: u64,
+    /// When it was appended.
+    pub ts: String,
+    /// What it says.
+    pub kind: String,
+    /// The session's id as it was given.
+    pub session_id: String,
+    /// The enclosing turn's index.
+    pub turn: Option<u32>,
+    /// 32 hex digits.
+    pub trace_id: Option<String>,
+    /// 16 hex digits.
+    pub span_id: Option<String>,
+    /// 16 hex digits.
+    pub parent_span_id: Option<String>,
+    /// What the kind's fields say, unknown ones included, in the order written.
+    pub payload: Map<String, Value>,
+    /// Members of the line itself that this version doesn't know.
+    pub unknown: Map<String, Value>,
+}
+
+/// Why bytes are not a line.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum LineError {
+    /// Not JSON, or not an object with the members every line has.
+    Damaged(String),
+    /// Written by a newer spanledger.
+    Newer {
+        /// The version it says.
+        found: u64,
+    },
+    /// The end of a segment without a newline: its writer died over it.
+    Torn,
+    /// No bytes at all: lines that were here are gone, by what the next one is numbered.
+    Missing {
+        /// The first `seq` that is missing.
+        from: u64,
+        /// The last one.
+        to: u64,
+    },
+}
+
+impl std::fmt::Display for LineError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Damaged(why) => write!(f, "not a line of a trace: {why}"),
+            Self::Torn => {
+                f.write_str("not a line of a trace: no newline at its end: its writer died over it")
+            }
+            Self::Newer { found } => write!(
+                f,
+                "written in format version {found}; this spanledger reads up to version {VERSION}"
+            ),
+            Self::Missing { from, to } if from == to => write!(f, "line {from} is missing"),
+            Self::Missing { from, to } => write!(f, "lines {from} to {to} are missing"),
+        }
+    }
+}
+
+impl std::error::Error for LineError {}
+
+impl Line {
+    /// Reads one line, with or without its newline.
+    ///
+    /// ```
+    /// use spanledger::trace::Line;
+    /// let line = Line::parse(br#"{"v":1,"seg":1,"seq":2,"ts":"2026-11-16T00:31:05.123456Z","kind":"error","session_id":"s","payload":{}}"#)?;
+    /// assert_eq!(line.address(), "1:2");
+    /// # Ok::<(), spanledger::trace::LineError>(())
+    /// ```
+    pub fn parse(bytes: &[u8]) -> Result<Self, LineError> {
+        let damaged = |why: String| LineError::Damaged(why);
+        let mut map: Map<String, Value> =
+            serde_json::from_slice(bytes).map_err(|e| damaged(e.to_string()))?;
+        let missing = |name: &str| damaged(format!("no valid `{name}`"));
+        let version = map.shift_remove("v").and_then(|v| v.as_u64());
+        match version.ok_or_else(|| missing("v"))? {
+            VERSION => {}
+            found => return Err(LineError::Newer { found }),
+        }
+        let small = |value: Value| value.as_u64().and_then(|n| u32::try_from(n).ok());
+        let text = |value: Value| match value {
+            Value::String(text) => Some(text),
+            _ => None,
+        };
+        let mut take = |name: &str| map.shift_remove(name);
+        Ok(Self {
+            seg: take("seg").and_then(small).ok_or_else(|| missing("seg"))?,
+            seq: take("seq")
+                .and_then(|v| v.as_u64())
+                .ok_or_else(|| missing("seq"))?,
+            ts: take("ts").and_then(text).ok_or_else(|| missing("ts"))?,
+            kind: take("kind").and_then(text).ok_or_else(|| missing("kind"))?,
+            session_id: take("session_id")
+                .and_then(text)
+                .ok_or_else(|| missing("session_id"))?,
+            turn: take("turn").and_then(small),
+            trace_id: take("trace_id").and_then(text),
+            span_id: take("span_id").and_then(text),
+            parent_span_id: take("parent_span_id").and_then(text),
+            payload: match take("payload") {
+                Some(Value::Object(payload)) => payload,
+                _ => return Err(missing("payload")),
+            },
+            unknown: map,
+        })
+    }
+
+    /// Where it stands in its session: `seg:seq`.
+    pub fn address(&self) -> String {
+        format!("{}:{}", self.seg, self.seq)
+    }
+
+    /// The ids as numbers, where the line has a span.
+    pub(crate) fn ids(&self) -> Option<Ids> {
+        let hex = |text: &Option<String>| u64::from_str_radix(text.as_deref()?, 16).ok();
+        Some(Ids {
+            trace: u128::from_str_radix(self.trace_id.as_deref()?, 16).ok()?,
+            span: hex(&self.span_id)?,
+            parent: hex(&self.parent_span_id),
+        })
+    }
+}

@@ -1,0 +1,106 @@
+//! Markers: what stands in place of a value that was moved to a blob, cut, or not UTF-8.
+
+use std::borrow::Cow;
+
+use super::RawValue;
+
+/// A value that is not in the line as it was given.
+///
+/// ```
+/// use spanledger::trace::RawLine;
+/// let line = br#"{"v":1,"seg":1,"seq":2,"ts":"2026-11-16T00:31:05.123456Z","kind":"tool_result","session_id":"s","payload":{"result":{"$blob":"ab12","bytes":70000,"media_type":"text/plain","head":"total 4"}}}"#;
+/// let line = RawLine::parse(line)?;
+/// let marker = line.payload().get("result").and_then(|result| result.marker()).unwrap();
+/// assert_eq!((marker.blob.as_deref(), marker.bytes), (Some("ab12"), Some(70000)));
+/// # Ok::<(), spanledger::trace::LineError>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Marker<'a> {
+    /// The SHA-256 of the blob that holds the value.
+    pub blob: Option<Cow<'a, str>>,
+    /// The size of the blob, or of the bytes that are not UTF-8.
+    pub bytes: Option<u64>,
+    /// How the value begins; the whole text with replacement characters where it is not UTF-8.
+    pub head: Option<Cow<'a, str>>,
+    /// The part that was cut off.
+    pub cut: Option<Cut<'a>>,
+    /// The value is not UTF-8.
+    pub lossy: bool,
+}
+
+/// A part of a value that was cut off.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Cut<'a> {
+    /// How long it was.
+    pub bytes: Option<u64>,
+    /// Its SHA-256.
+    pub sha256: Option<Cow<'a, str>>,
+    /// The rule that applied.
+    pub rule: Option<Cow<'a, str>>,
+}
+
+impl<'a> RawValue<'a> {
+    /// The marker that stands in place of the value.
+    pub fn marker(&self) -> Option<Marker<'a>> {
+        // Nearly every value is told apart by its first bytes.
+        let inside = self.json().trim_ascii_start().strip_prefix('{')?;
+        if !inside.trim_ascii_start().starts_with("\"$") {
+            return None;
+        }
+        let mut marker = Marker {
+            blob: None,
+            bytes: None,
+            head: None,
+            cut: None,
+            lossy: false,
+        };
+        for (index, (name, value)) in self.members().enumerate() {
+            match name {
+                "$blob" => marker.blob = value.text(),
+                "$cut" => {
+                    marker.cut = Some(Cut {
+                        bytes: value.get("bytes").and_then(|v| v.u64()),
+                        sha256: value.get("sha256").and_then(|v| v.text()),
+                        rule: value.get("rule").and_then(|v| v.text()),
+                    });
+                }
+                "$lossy" => {
+                    marker.lossy = true;
+                    marker.bytes = value.get("bytes").and_then(|v| v.u64());
+                }
+                _ if index == 0 => return None,
+                "bytes" => marker.bytes = value.u64(),
+                "head" | "text" => marker.head = value.text(),
+                _ => {}
+            }
+        }
+        Some(marker)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn markers_are_read_and_other_objects_are_not() {
+        let marker = |json| RawValue::new(json).marker();
+        let blob = marker(r#"{"$blob":"ab","bytes":9,"media_type":"text/plain","head":"x","$cut":{"bytes":2,"sha256":"cd","rule":"value-limit"}}"#).unwrap();
+        assert_eq!((blob.blob.as_deref(), blob.bytes), (Some("ab"), Some(9)));
+        assert_eq!(blob.head.as_deref(), Some("x"));
+        assert_eq!(blob.cut.unwrap().rule.as_deref(), Some("value-limit"));
+        let lossy = marker(r#"{"$lossy":{"bytes":3,"replaced":1},"text":"a"}"#).unwrap();
+        assert!(lossy.lossy && lossy.bytes == Some(3) && lossy.head.as_deref() == Some("a"));
+        for other in [
+            r#""$blob""#,
+            "{}",
+            r#"{"a":{"$blob":"b"}}"#,
+            r#"{"$ref":"x"}"#,
+            "[]",
+        ] {
+            assert_eq!(marker(other), None, "{other}");
+        }
+    }
+}

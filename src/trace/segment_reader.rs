@@ -1,0 +1,426 @@
+//! One segment, line by line, from any offset, also while it grows.
+
+use std::fs::File;
+use std::fs::Metadata;
+use std::io::{self, Read, Seek, SeekFrom};
+use std::path::{Path, PathBuf};
+
+use super::LineError;
+use super::raw_line::RawLine;
+
+/// A line longer than this is damage: no writer makes one, and a reader must not be made to hold
+/// whatever a broken file says.
+const MAX_LINE: usize = 256 << 20;
+const CHUNK: usize = 1 << 18;
+/// How much is read first: often only the first line is wanted.
+const FIRST_CHUNK: usize = 1 << 14;
+/// Below this much, looking for a place costs more than reading on.
+const NEAR: u64 = 256 * 1024;
+
+/// What stands at one place of a segment.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum ReadItem<'a> {
+    /// A line.
+    Line(RawLine<'a>),
+    /// Bytes that are no line, or a hole in the lines' numbers.
+    Damaged(Damage),
+}
+
+/// Bytes of a segment that are no line, or a place where lines are missing.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Damage {
+    /// The segment's file.
+    pub path: PathBuf,
+    /// Where they begin.
+    pub offset: u64,
+    /// How many they are, newline included; none at all where lines are missing.
+    pub bytes: u64,
+    /// What is wrong with them.
+    pub why: LineError,
+}
+
+impl std::fmt::Display for Damage {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let (path, offset, bytes) = (self.path.display(), self.offset, self.bytes);
+        match bytes {
+            0 => write!(f, "{path}: at {offset}: {}", self.why),
+            _ => write!(f, "{path}: {bytes} bytes at {offset}: {}", self.why),
+        }
+    }
+}
+
+/// Reads a segment. At its end it can be asked again: a writer may have gone on.
+///
+/// ```no_run
+/// use spanledger::trace::{ReadItem, SegmentReader};
+/// let mut reader = SegmentReader::open("sessions/ses_1/trace.0001.jsonl")?;
+/// while let Some(found) = reader.next()? {
+///     if let ReadItem::Line(line) = found {
+///         println!("{} {}", line.address(), line.kind);
+///     }
+/// }
+/// # Ok::<(), std::io::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct SegmentReader {
+    path: PathBuf,
+    /// None while it is closed for the sake of others: it is opened again where it was.
+    file: Option<File>,
+    buf: Vec<u8>,
+    /// What of `buf` has been handed out.
+    taken: usize,
+    /// What of `buf` has been searched for a newline.
+    searched: usize,
+    /// Where `buf` begins in the file.
+    offset: u64,
+    /// Bytes of a line too long to hold, passed over so far.
+    skipping: u64,
+    /// Where the line that was handed out last begins.
+    line_offset: u64,
+    /// The number that the next line should have, where that is known.
+    next_seq: Option<u64>,
+    /// How many times in a row something that is no line was handed out. Each may have been one.
+    damaged: u64,
+    /// The end was met within a line. Its writer may truncate that and write another one there.
+    at_end: bool,
+}
+
+impl SegmentReader {
+    /// Opens a segment at its beginning.
+    pub fn open(path: impl AsRef<Path>) -> io::Result<Self> {
+        Ok(Self {
+            file: Some(File::open(path.as_ref()).map_err(about(path.as_ref()))?),
+            path: path.as_ref().to_owned(),
+            buf: Vec::new(),
+            taken: 0,
+            searched: 0,
+            offset: 0,
+            skipping: 0,
+            line_offset: 0,
+            next_seq: Some(1),
+            damaged: 0,
+            at_end: false,
+        })
+    }
+
+    pub(crate) fn metadata(&mut self) -> io::Result<Metadata> {
+        self.file()?.metadata()
+    }
+
+    /// Goes to the first line that begins at or after `offset`.
+    pub fn seek(&mut self, offset: u64) -> io::Result<()> {
+        self.buf.clear();
+        (self.taken, self.searched, self.skipping) = (0, 0, 0);
+        self.next_seq = (offset == 0).then_some(1);
+        self.damaged = 0;
+        let from = offset.saturating_sub(1);
+        self.offset = from;
+        self.file()?.seek(SeekFrom::Start(from))?;
+        if offset > 0 {
+            // From the byte before: a newline there means that a line begins right here.
+            self.line()?;
+        }
+        Ok(())
+    }
+
+    /// The file, at what has not been read yet.
+    fn file(&mut self) -> io::Result<&File> {
+        let file = match self.file.take() {
+            Some(file) => file,
+            None => {
+                let mut file = File::open(&self.path)?;
+                file.seek(SeekFrom::Start(self.offset + self.buf.len() as u64))?;
+                file
+            }
+        };
+        Ok(self.file.insert(file))
+    }
+
+    pub(crate) fn is_open(&self) -> bool {
+        self.file.is_some()
+    }
+
+    /// Closes the file and lets go of what was read of it, to go on at `start` of that. Not within a
+    /// line that is passed over.
+    pub(crate) fn close(&mut self, start: Option<usize>) {
+        if self.skipping == 0 {
+            self.offset += start.unwrap_or(self.taken) as u64;
+            self.buf = Vec::new();
+            (self.taken, self.searched) = (0, 0);
+            self.file = None;
+        }
+    }
+
+    /// The segment's file.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Where the line that was handed out last begins.
+    pub fn line_offset(&self) -> u64 {
+        self.line_offset
+    }
+
+    /// Where the next line begins.
+    pub fn offset(&self) -> u64 {
+        self.offset + self.taken as u64
+    }
+
+    /// How many bytes follow the last newline that was read.
+    pub fn tail(&self) -> u64 {
+        (self.buf.len() - self.taken) as u64 + self.skipping
+    }
+
+    /// What follows the last newline of the file, as damage: for a segment whose writer is gone.
+    pub fn torn_tail(&self) -> io::Result<Option<Damage>> {
+        let opened;
+        let mut file = match &self.file {
+            Some(file) => file,
+            None => {
+                opened = File::open(&self.path).map_err(about(&self.path))?;
+                &opened
+            }
+        };
+        let size = file.metadata()?.len();
+        let offset = line_start(file, size);
+        // The reader's own place in the file.
+        file.seek(SeekFrom::Start(self.offset + self.buf.len() as u64))?;
+        let offset = offset?;
+        Ok((offset < size).then(|| Damage {
+            path: self.path.clone(),
+            offset,
+            bytes: size - offset,
+            why: LineError::Torn,
+        }))
+    }
+
+    /// The next line. `None`: no whole line is there now.
+    #[allow(clippy::should_implement_trait)]
+    pub fn next(&mut self) -> io::Result<Option<ReadItem<'_>>> {
+        match self.line()? {
+            Some((start, end, skipped)) => Ok(Some(self.found(start, end, skipped))),
+            None => Ok(None),
+        }
+    }
+
+    /// The next line whose bytes are wanted; the others aren't even parsed.
+    pub fn next_where(&mut self, want: impl Fn(&[u8]) -> bool) -> io::Result<Option<ReadItem<'_>>> {
+        // What is passed over unread may have any number.
+        self.next_seq = None;
+        while let Some((start, end, skipped)) = self.line()? {
+            if want(&self.buf[start..end]) {
+                return Ok(Some(self.found(start, end, skipped)));
+            }
+        }
+        Ok(None)
+    }
+
+    /// The same among the lines that begin before `until`, and where the line ends in the file. All
+    /// fields of these are wanted.
+    #[cfg(feature = "mirror")]
+    pub(crate) fn next_before(
+        &mut self,
+        until: u64,
+        want: impl Fn(&[u8]) -> bool,
+    ) -> io::Result<Option<(ReadItem<'_>, u64)>> {
+        self.next_seq = None;
+        while self.offset() < until {
+            let Some((start, end, skipped)) = self.line()? else {
+                break;
+            };
+            if want(&self.buf[start..end]) {
+                let line_end = self.offset();
+                let found = self.found_by(start, end, skipped, |bytes| RawLine::parse_all(bytes));
+                return Ok(Some((found, line_end)));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Goes to a place at or before the first line that is not `before`, by halving. Lines that
+    /// don't tell are passed over.
+    pub(crate) fn halve(
+        &mut self,
+        before: impl Fn(&RawLine<'_>) -> Option<bool>,
+    ) -> io::Result<()> {
+        let (mut low, mut high) = (0, self.file()?.metadata()?.len());
+        while high - low > NEAR {
+            let middle = low + (high - low) / 2;
+            self.seek(middle)?;
+            let mut told = None;
+            while told.is_none() && self.offset() < high {
+                match self.next()? {
+                    Some(ReadItem::Line(line)) => told = before(&line),
+                    Some(ReadItem::Damaged(_)) => {}
+                    None => break,
+                }
+            }
+            match told {
+                Some(true) => low = middle,
+                _ => high = middle,
+            }
+        }
+        self.seek(low)
+    }
+
+    pub(crate) fn bytes(&self, start: usize, end: usize) -> &[u8] {
+        &self.buf[start..end]
+    }
+
+    /// What stands in a range that [`line`](Self::line) found.
+    pub(crate) fn found(&mut self, start: usize, end: usize, skipped: u64) -> ReadItem<'_> {
+        self.found_by(start, end, skipped, |bytes| RawLine::parse(bytes))
+    }
+
+    fn found_by(
+        &mut self,
+        start: usize,
+        end: usize,
+        skipped: u64,
+        parse: impl for<'b> Fn(&'b [u8]) -> Result<RawLine<'b>, LineError>,
+    ) -> ReadItem<'_> {
+        self.line_offset = self.offset + start as u64 - skipped;
+        let bytes = &self.buf[start..end];
+        let parsed = if skipped > 0 {
+            Err(LineError::Damaged(format!("longer than {MAX_LINE} bytes")))
+        } else {
+            parse(bytes)
+        };
+        let (bytes, why) = match parsed {
+            Ok(line) => {
+                let due = self.next_seq.unwrap_or(line.seq);
+                let hole = line.seq.saturating_sub(due) > self.damaged;
+                self.next_seq = Some(line.seq.saturating_add(u64::from(!hole)));
+                self.damaged = 0;
+                if !hole {
+                    return ReadItem::Line(line);
+                }
+                // First the hole; the line comes again when asked for the next.
+                let to = line.seq - 1;
+                (self.taken, self.searched) = (start, start);
+                (0, LineError::Missing { from: due, to })
+            }
+            Err(why) => {
+                self.damaged += 1;
+                (bytes.len() as u64 + skipped, why)
+            }
+        };
+        ReadItem::Damaged(Damage {
+            path: self.path.clone(),
+            offset: self.line_offset,
+            bytes,
+            why,
+        })
+    }
+
+    /// The range in `buf` of the next line, newline included, and what was passed over before it.
+    pub(crate) fn line(&mut self) -> io::Result<Option<(usize, usize, u64)>> {
+        if std::mem::take(&mut self.at_end) {
+            self.forget_tail()?;
+        }
+        loop {
+            if let Some(found) = memchr::memchr(b'\n', &self.buf[self.searched..]) {
+                let (start, end) = (self.taken, self.searched + found + 1);
+                (self.taken, self.searched) = (end, end);
+                return Ok(Some((start, end, std::mem::take(&mut self.skipping))));
+            }
+            self.searched = self.buf.len();
+            if self.buf.len() - self.taken > MAX_LINE {
+                self.skipping += (self.buf.len() - self.taken) as u64;
+                self.taken = self.buf.len();
+            }
+            self.buf.drain(..self.taken);
+            self.offset += self.taken as u64;
+            self.searched -= self.taken;
+            self.taken = 0;
+            let chunk = match self.offset {
+                0 if self.buf.is_empty() => FIRST_CHUNK,
+                _ => CHUNK,
+            };
+            let mut buf = std::mem::take(&mut self.buf);
+            let read = self
+                .file()
+                .and_then(|file| file.take(chunk as u64).read_to_end(&mut buf));
+            self.buf = buf;
+            if read.map_err(about(&self.path))? == 0 {
+                self.at_end = self.tail() > 0;
+                return Ok(None);
+            }
+        }
+    }
+
+    /// Lets go of the part of a line that was read last, so that it is read again; of one too long to
+    /// hold only where the file has become shorter.
+    fn forget_tail(&mut self) -> io::Result<()> {
+        let end = self.offset + self.buf.len() as u64;
+        if self.skipping > 0 && self.file()?.metadata()?.len() >= end {
+            return Ok(());
+        }
+        self.offset += self.taken as u64 - self.skipping;
+        self.buf.clear();
+        (self.taken, self.searched, self.skipping) = (0, 0, 0);
+        let start = SeekFrom::Start(self.offset);
+        self.file()?.seek(start).map(drop)
+    }
+}
+
+/// Where the line begins that `offset` lies in: a writer may have been half-way through it. However
+/// long that is, a piece of it is held.
+pub(crate) fn line_start(mut file: &File, offset: u64) -> io::Result<u64> {
+    let mut end = offset;
+    let mut piece = Vec::new();
+    while end > 0 {
+        // One byte tells, as a rule.
+        let len = if end == offset { 1 } else { end.min(1 << 16) };
+        piece.clear();
+        file.seek(SeekFrom::Start(end - len))?;
+        file.take(len).read_to_end(&mut piece)?;
+        if let Some(newline) = memchr::memrchr(b'\n', &piece) {
+            return Ok(end - len + newline as u64 + 1);
+        }
+        end -= len;
+    }
+    Ok(0)
+}
+
+/// Lets an error say what it is about: the system's own words name no file.
+pub(crate) fn about(path: &Path) -> impl FnOnce(io::Error) -> io::Error + '_ {
+    move |error| io::Error::new(error.kind(), format!("{}: {error}", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use super::*;
+
+    #[test]
+    fn reads_a_line_that_replaces_a_truncated_one() {
+        let line = |seq: u64, kind: &str| {
+            format!(
+                "{{\"v\":1,\"seg\":1,\"seq\":{seq},\"ts\":\"2026-01-01T00:00:00Z\",\"session_id\":\"s\",\"kind\":\"{kind}\",\"payload\":{{}}}}\n"
+            )
+        };
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("trace.0001.jsonl");
+        let mut file = File::options()
+            .append(true)
+            .create(true)
+            .open(&path)
+            .unwrap();
+        file.write_all(line(1, "a").as_bytes()).unwrap();
+        let whole = file.metadata().unwrap().len();
+        file.write_all(&line(2, "a line cut short").as_bytes()[..90])
+            .unwrap();
+        let mut reader = SegmentReader::open(&path).unwrap();
+        let mut next = || match reader.next().unwrap() {
+            Some(ReadItem::Line(line)) => line.kind.to_string(),
+            other => format!("{other:?}"),
+        };
+        assert_eq!((next(), next()), ("a".into(), "None".into()));
+        file.set_len(whole).unwrap();
+        file.write_all(line(2, "b").as_bytes()).unwrap();
+        assert_eq!((next(), next()), ("b".into(), "None".into()));
+    }
+}

@@ -1,0 +1,264 @@
+//! The kinds of spans, and the role of each of their fields.
+
+use super::Kind;
+use super::schema::schema;
+
+/// When a field that is recorded on an open span is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum FieldRole {
+    /// Known before the work begins: written when it is recorded.
+    Input,
+    /// Known at the end: written with the close line.
+    Outcome,
+    /// A part of `usage`.
+    Usage(UsageField),
+    /// The error: always an object.
+    Error,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum UsageField {
+    /// Index into [`super::Usage::COUNTS`].
+    Count(usize),
+    Cost,
+    Details,
+    /// All of them in one object.
+    Whole,
+}
+
+impl UsageField {
+    fn of(field: &str) -> Option<Self> {
+        if let Some(index) = super::Usage::COUNTS.iter().position(|n| *n == field) {
+            return Some(Self::Count(index));
+        }
+        match field {
+            "cost_usd" => Some(Self::Cost),
+            "usage_details" => Some(Self::Details),
+            "usage" => Some(Self::Whole),
+            _ => None,
+        }
+    }
+}
+
+/// Whether a text in a field of this role and form is parsed if it is an object or an array.
+macro_rules! parses_text {
+    (own $form:ident) => {
+        false
+    };
+    (stamped $form:ident) => {
+        false
+    };
+    ($role:ident object) => {
+        true
+    };
+    ($role:ident list) => {
+        true
+    };
+    ($role:ident json) => {
+        true
+    };
+    ($role:ident error) => {
+        true
+    };
+    ($role:ident $form:ident) => {
+        false
+    };
+}
+
+macro_rules! define_spans {
+    (@role $role:ident error) => { FieldRole::Error };
+    (@role outcome $form:ident) => { FieldRole::Outcome };
+    (@role $role:ident $form:ident) => { FieldRole::Input };
+    (@owns own) => { true };
+    (@owns $role:ident) => { false };
+    (
+        spans { $(
+            $span:ident $builder:ident $reader:ident $name:literal: $doc:literal
+            opens [$open:ident $Open:ident: $open_doc:literal $($more_opens:tt)*]
+            closes $close:ident $Close:ident: $close_doc:literal {
+                $( $role:ident $form:ident $field:ident: $field_doc:literal; )*
+            }
+        )* }
+        other_span {
+            $other_reader:ident: $other_doc:literal
+            opens [$other_open:ident $OtherOpen:ident: $other_open_doc:literal]
+            closes $other_close:ident $OtherClose:ident: $other_close_doc:literal { $($other_fields:tt)* }
+        }
+        every_span { $( own $every_form:ident $every:ident: $every_doc:literal; )* }
+        events { $(
+            $event_reader:ident [$($events:tt)*] {
+                $( $event_role:ident $event_form:ident $event_field:ident: $event_doc:literal; )*
+            }
+        )* }
+        other_events { $(
+            $rest_reader:ident [$($rest:tt)*] {
+                $( $rest_role:ident $rest_form:ident $rest_field:ident: $rest_doc:literal; )*
+            }
+        )* }
+        pieces { $(
+            $piece:ident $piece_name:ident: $piece_doc:literal {
+                $( $part_role:ident $part_form:ident $part:ident: $part_doc:literal; )*
+            }
+        )* }
+        own_lines { $($own:tt)* }
+    ) => {
+        /// What a span is.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        pub enum SpanKind {
+            $( #[doc = $doc] $span, )*
+            #[doc = $other_doc]
+            Other,
+        }
+
+        impl SpanKind {
+            /// The kind of an agent span with this name.
+            pub fn from_name(name: &str) -> Option<Self> {
+                match name {
+                    $( $name => Some(Self::$span), )*
+                    _ => None,
+                }
+            }
+
+            /// The kind of its open line. A run opens as [`Kind::SessionStart`], or as
+            /// [`Kind::SessionResume`] where the session has had one.
+            pub const fn opening(self) -> Kind {
+                match self {
+                    $( Self::$span => Kind::$Open, )*
+                    Self::Other => Kind::$OtherOpen,
+                }
+            }
+
+            /// The kind of its close line.
+            pub const fn closing(self) -> Kind {
+                match self {
+                    $( Self::$span => Kind::$Close, )*
+                    Self::Other => Kind::$OtherClose,
+                }
+            }
+
+            /// Whether the recorder writes this field of such a span.
+            pub(crate) fn owns(self, field: &str) -> bool {
+                match field {
+                    $( stringify!($every) => return true, )*
+                    _ => {}
+                }
+                match self {
+                    $( Self::$span => match field {
+                        $( stringify!($field) => define_spans!(@owns $role), )*
+                        _ => false,
+                    }, )*
+                    Self::Other => false,
+                }
+            }
+
+            /// When a field of such a span is written.
+            pub(crate) fn role(self, field: &str) -> FieldRole {
+                if self.has_usage()
+                    && let Some(usage) = UsageField::of(field)
+                {
+                    return FieldRole::Usage(usage);
+                }
+                match self {
+                    $( Self::$span => match field {
+                        $( stringify!($field) => define_spans!(@role $role $form), )*
+                        _ => FieldRole::Input,
+                    }, )*
+                    Self::Other => FieldRole::Input,
+                }
+            }
+        }
+
+        /// Fields whose text is parsed as JSON if it is an object or an array. The texts of a conversation are
+        /// not among them: a message that happens to be JSON stays a text.
+        pub(crate) fn is_json_field(name: &str) -> bool {
+            const NAMES: &[(&str, bool)] = &[
+                $( $( (stringify!($field), parses_text!($role $form)), )* )*
+                $( $( (stringify!($event_field), parses_text!($event_role $event_form)), )* )*
+                $( $( (stringify!($rest_field), parses_text!($rest_role $rest_form)), )* )*
+                $( $( (stringify!($part), parses_text!($part_role $part_form)), )* )*
+            ];
+            NAMES.contains(&(name, true))
+        }
+    };
+}
+schema!(define_spans);
+
+impl SpanKind {
+    /// The name of [`opening`](Self::opening).
+    pub(crate) const fn open_kind(self) -> &'static str {
+        self.opening().as_str()
+    }
+
+    /// The name of [`closing`](Self::closing).
+    pub(crate) const fn close_kind(self) -> &'static str {
+        self.closing().as_str()
+    }
+
+    #[cfg(feature = "mirror")]
+    pub(crate) fn from_close_kind(kind: &str) -> Option<Self> {
+        Kind::parse(kind).closes()
+    }
+
+    const fn has_usage(self) -> bool {
+        matches!(self, Self::Run | Self::Turn | Self::Model)
+    }
+
+    /// The field that identifies what was opened. Where a library declares it empty, the open
+    /// line waits until it is recorded.
+    pub(crate) const fn identity(self) -> Option<&'static str> {
+        match self {
+            Self::Run => Some("session_id"),
+            Self::Model => Some("model_id"),
+            Self::Tool | Self::Permission => Some("tool_id"),
+            Self::Turn => Some("turn_index"),
+            Self::Compaction | Self::Other => None,
+        }
+    }
+
+    /// Runs and turns stay open for long, so their outcomes are written when they are recorded.
+    pub(crate) const fn writes_outcomes_at_once(self) -> bool {
+        matches!(self, Self::Run | Self::Turn)
+    }
+
+    /// Whether a field that is recorded on such a span waits for the close line.
+    pub(crate) fn rides_on_close(self, field: &str) -> bool {
+        !self.writes_outcomes_at_once() && self.role(field) == FieldRole::Outcome
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fields_have_the_role_of_their_span() {
+        use FieldRole::{Error, Input, Outcome, Usage};
+        for (span, field, role) in [
+            (SpanKind::Tool, "args", Input),
+            (SpanKind::Tool, "result", Outcome),
+            (SpanKind::Tool, "error", Error),
+            (SpanKind::Tool, "input_tokens", Input),
+            (SpanKind::Compaction, "input_tokens", Outcome),
+            (SpanKind::Model, "input_tokens", Usage(UsageField::Count(0))),
+            (SpanKind::Model, "usage", Usage(UsageField::Whole)),
+            (SpanKind::Model, "my_own", Input),
+            (SpanKind::Other, "error", Input),
+        ] {
+            assert_eq!(span.role(field), role, "{span:?} {field}");
+        }
+        assert!(SpanKind::Turn.owns("synthetic") && !SpanKind::Run.owns("synthetic"));
+        assert!(SpanKind::Other.owns("start") && !SpanKind::Other.owns("name"));
+    }
+
+    #[test]
+    fn texts_of_a_conversation_are_not_json_fields() {
+        for field in ["args", "result", "parts", "error", "details", "decision"] {
+            assert!(is_json_field(field), "{field}");
+        }
+        for field in [
+            "content", "text", "body", "final", "id", "source", "process", "fields",
+        ] {
+            assert!(!is_json_field(field), "{field}");
+        }
+    }
+}

@@ -1,0 +1,184 @@
+//! One turn in full: tokens, model, system prompt, tools and permissions.
+
+use serde_json::Value;
+
+use super::style::Style;
+use super::text::{columns, cost, count, cut, line, pad, wrap};
+use crate::session::{InForce, TurnFacts};
+
+/// Everything about a turn but its timeline.
+pub fn facts(facts: &TurnFacts, style: &Style) -> Vec<String> {
+    let usage = &facts.usage;
+    let mut out = vec![style.bold("Tokens and cost")];
+    out.push(format!(
+        "  input {}   output {}   reasoning {}   cache read {}   cache write {}",
+        count(usage.input_tokens),
+        count(usage.output_tokens),
+        count(usage.reasoning_tokens),
+        count(usage.cache_read_tokens),
+        count(usage.cache_write_tokens),
+    ));
+    out.push(format!("  cost {}", cost(usage.cost_usd)));
+    out.push(style.bold("Model"));
+    for model in &facts.models {
+        let text = format!(
+            "  {}/{}   variant {}   temperature {}",
+            known(&model.provider_id),
+            known(&model.model_id),
+            known(&model.variant),
+            model.temperature.map_or("–".into(), |t| t.to_string()),
+        );
+        out.push(cut(&text, style.width).into_owned());
+    }
+    if facts.models.is_empty() {
+        out.push("  no model was called".into());
+    }
+    out.extend(prompt(facts, style));
+    out.extend(tools(facts, style));
+    out.extend(permissions(facts, style));
+    out
+}
+
+/// The system prompt in force.
+pub fn prompt(facts: &TurnFacts, style: &Style) -> Vec<String> {
+    let mut out = vec![title("System prompt", &facts.system_prompt, style)];
+    let lines = wrap(body(&facts.system_prompt), style.width - 2);
+    if !body(&facts.system_prompt).is_empty() {
+        out.extend(lines.into_iter().map(|text| format!("  {text}")));
+    }
+    out
+}
+
+/// The tools in the catalog, and how often each was called.
+pub fn tools(facts: &TurnFacts, style: &Style) -> Vec<String> {
+    let mut out = vec![title("Tools", &facts.tool_catalog, style)];
+    let tools = parsed(&facts.tool_catalog);
+    let name = |tool: &Value| {
+        let name = tool.as_str().or_else(|| tool.get("name")?.as_str());
+        name.unwrap_or("?").to_owned()
+    };
+    for tool in &tools {
+        let name = name(tool);
+        let called = match facts.called.get(&name) {
+            Some(n) => times(*n),
+            None => "not called".to_owned(),
+        };
+        let description = tool.get("description").and_then(Value::as_str);
+        let text = format!(
+            "  {} {called:<16} {}",
+            padded(&line(&name)),
+            line(description.unwrap_or_default())
+        );
+        out.push(cut(&text, style.width).trim_end().to_owned());
+    }
+    let known: Vec<_> = tools.iter().map(name).collect();
+    for (name, n) in facts
+        .called
+        .iter()
+        .filter(|(name, _)| !known.contains(name))
+    {
+        let name = cut(&line(name), style.width.saturating_sub(40).max(16)).into_owned();
+        let called = times(*n);
+        out.push(format!("  {} {called}, not in the catalog", padded(&name)));
+    }
+    out
+}
+
+/// The permission rules in force, and each decision.
+pub fn permissions(facts: &TurnFacts, style: &Style) -> Vec<String> {
+    let mut out = vec![title("Permissions", &facts.permission_rules, style)];
+    for rule in parsed(&facts.permission_rules) {
+        let field = |name: &str| {
+            let text = rule.get(name).and_then(Value::as_str).unwrap_or("–");
+            line(text).into_owned()
+        };
+        let text = format!(
+            "  rule      {:<6} {} {} ({})",
+            field("action"),
+            field("permission"),
+            field("pattern"),
+            field("source"),
+        );
+        out.push(cut(&text, style.width).into_owned());
+    }
+    for made in &facts.decisions {
+        let mut text = format!(
+            "  decision  {:<6} {} {} by {}",
+            known(&made.action),
+            known(&made.tool_id),
+            known(&made.pattern),
+            known(&made.source),
+        );
+        if made.decided_by.is_some() {
+            text.push_str(&format!(", {}", known(&made.decided_by)));
+        }
+        match &made.decision {
+            None => {}
+            Some(Value::String(decision)) => text.push_str(&format!(": {}", line(decision))),
+            Some(decision) => text.push_str(&format!(": {}", line(&decision.to_string()))),
+        }
+        text.push_str(&format!("  {}", made.address));
+        out.push(cut(&text, style.width).into_owned());
+    }
+    out
+}
+
+/// A safe text, or `–` for what isn't known.
+fn known(text: &Option<String>) -> String {
+    line(text.as_deref().unwrap_or("–")).into_owned()
+}
+
+fn times(n: u64) -> String {
+    match n {
+        1 => "called once".into(),
+        n => format!("called {n} times"),
+    }
+}
+
+/// A safe text that takes at least 16 columns.
+fn padded(text: &str) -> String {
+    pad(text, 16.max(columns(text)))
+}
+
+fn body(text: &Option<InForce>) -> &str {
+    let body = text.as_ref().and_then(|text| text.body.as_deref());
+    body.unwrap_or_default()
+}
+
+fn parsed(text: &Option<InForce>) -> Vec<Value> {
+    serde_json::from_str(body(text)).unwrap_or_default()
+}
+
+fn title(name: &str, text: &Option<InForce>, style: &Style) -> String {
+    let digest = match text {
+        None => "not recorded".to_owned(),
+        Some(InForce {
+            digest,
+            body: Some(_),
+        }) => line(digest.get(..12).unwrap_or(digest)).into_owned(),
+        Some(InForce { digest, .. }) => format!("{}: its text is not in this trace", line(digest)),
+    };
+    format!("{}  {}", style.bold(name), style.dim(&digest))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn wide_tool_names_keep_the_columns() {
+        let facts = TurnFacts {
+            tool_catalog: Some(InForce {
+                digest: "d".into(),
+                body: Some(r#"[{"name":"read"},{"name":"読む"}]"#.into()),
+            }),
+            called: [("書く".into(), 1)].into(),
+            ..TurnFacts::default()
+        };
+        let lines = tools(&facts, &Style::plain());
+        let called = |line: &String| columns(&line[..line.find("called").unwrap()]);
+        assert_eq!(called(&lines[1]) - 4, 19);
+        assert_eq!(called(&lines[2]), called(&lines[1]));
+        assert_eq!(called(&lines[3]), 19);
+    }
+}

@@ -1,0 +1,13 @@
+//! The real collector, Jaeger, Tempo, jq and DuckDB read what we record and send. They are started once
+//! for this binary; a test whose program is not installed prints that it was skipped.
+
+mod backlog;
+mod context;
+mod demo;
+mod killed;
+mod metrics;
+mod recipes;
+mod rig;
+#[path = "../support/mod.rs"]
+mod support;
+mod verify;

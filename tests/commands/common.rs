@@ -1,0 +1,177 @@
+//! What all commands have in common: color, times, pipes, ids and exit codes.
+
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read};
+use std::os::fd::{FromRawFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use tempfile::TempDir;
+
+use crate::support::cli::{run, spanledger};
+
+fn fixture() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/v1")
+}
+
+/// What a command prints on a terminal of its own.
+fn on_a_terminal(command: &mut Command) -> String {
+    let (mut ours, mut theirs) = (0, 0);
+    let null = std::ptr::null_mut();
+    // SAFETY: both are valid places for a descriptor, and nothing else is asked for.
+    let made = unsafe { libc::openpty(&mut ours, &mut theirs, null, null.cast(), null.cast()) };
+    assert_eq!(made, 0);
+    // SAFETY: both were just opened and are owned here only.
+    let (ours, theirs) = unsafe { (File::from_raw_fd(ours), OwnedFd::from_raw_fd(theirs)) };
+    let mut child = command.stdout(theirs).spawn().unwrap();
+    // The command keeps its end in `command`; gone with it.
+    command.stdout(Stdio::null());
+    let mut printed = Vec::new();
+    // A terminal whose other end is closed is an error to read from, as it is an end.
+    let _ = (&ours).read_to_end(&mut printed);
+    assert!(child.wait().unwrap().success());
+    String::from_utf8(printed).unwrap()
+}
+
+#[test]
+fn color_is_for_terminals_or_on_request() {
+    let show = || {
+        let mut command = spanledger(&fixture());
+        command.args(["show", "ses_whole"]);
+        command
+    };
+    let has_colours = |text: &str| text.contains("\x1b[");
+    let text = on_a_terminal(&mut show());
+    assert!(text.contains("ses_whole") && has_colours(&text), "{text}");
+    assert!(!has_colours(&on_a_terminal(show().env("NO_COLOR", "1"))));
+    assert!(!has_colours(&on_a_terminal(
+        show().args(["--color", "never"])
+    )));
+    // Set and empty is as good as not set.
+    assert!(has_colours(&on_a_terminal(show().env("NO_COLOR", ""))));
+
+    let piped = |args: &[&str]| run(&fixture(), &[&["show", "ses_whole"], args].concat()).out;
+    assert!(!has_colours(&piped(&[])));
+    assert!(has_colours(&piped(&["--color", "always"])));
+    // Without color it is the same text.
+    let colourless = |text: &str| {
+        let parts = text.split("\x1b[").enumerate();
+        let plain = |(at, part): (usize, &str)| match at {
+            0 => part.to_owned(),
+            _ => part.split_once('m').unwrap().1.to_owned(),
+        };
+        parts.map(plain).collect::<String>()
+    };
+    assert_eq!(colourless(&piped(&["--color", "always"])), piped(&[]));
+}
+
+#[test]
+fn times_are_local_unless_utc() {
+    let show = |args: &[&str]| {
+        let output = Command::new(env!("CARGO_BIN_EXE_spanledger"))
+            .args(["show", "ses_whole", "--root"])
+            .arg(fixture())
+            .args(args)
+            .env("TZ", "Etc/GMT-9")
+            .output()
+            .unwrap();
+        String::from_utf8(output.stdout).unwrap()
+    };
+    assert!(show(&[]).contains("time 2026-11-16 18:00:00 to 18:00:12"));
+    assert!(show(&["--utc"]).contains("time 2026-11-16 09:00:00 to 09:00:12"));
+}
+
+#[test]
+fn closed_pipe_ends_quietly() {
+    let root = TempDir::new().unwrap();
+    assert_eq!(run(root.path(), &["demo", "--json"]).code, 0);
+    // More than a pipe holds.
+    let sessions = root.path().join("sessions");
+    let path = sessions.read_dir().unwrap().next().unwrap().unwrap().path();
+    let trace = std::fs::read_to_string(path.join("trace.0001.jsonl")).unwrap();
+    for n in 0..40 {
+        let copy = sessions.join(format!("copy-{n}"));
+        std::fs::create_dir(&copy).unwrap();
+        std::fs::write(copy.join("trace.0001.jsonl"), &trace).unwrap();
+    }
+    for args in [
+        &["grep", "."][..],
+        &["list", "--json"],
+        &["show", "last", "--json", "--full"],
+    ] {
+        let mut child = spanledger(root.path())
+            .args(args)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut out = BufReader::new(child.stdout.take().unwrap());
+        out.read_line(&mut String::new()).unwrap();
+        drop(out);
+        let done = child.wait_with_output().unwrap();
+        assert_eq!(done.status.code(), Some(0), "{args:?}: {done:?}");
+        assert!(done.stderr.is_empty(), "{args:?}: {done:?}");
+    }
+}
+
+#[test]
+fn id_prefix_is_enough() {
+    let root = fixture();
+    for args in [
+        &["show", "ses_int", "--turn", "1"][..],
+        &["grep", "long test", "ses_int"],
+        &["tail", "ses_int", "--no-follow"],
+        &["find", "ses_int"],
+    ] {
+        let done = run(&root, args);
+        assert_eq!(done.code, 0, "{args:?}: {done:?}");
+        assert!(!done.out.is_empty(), "{args:?}");
+    }
+    // A session comes before the subagents that are named after it.
+    let done = run(&root, &["show", "ses_who"]);
+    assert!(done.out.starts_with("ses_whole  builder"), "{done:?}");
+}
+
+#[test]
+fn exit_codes() {
+    let root = fixture();
+    for (args, code) in [
+        (&["list"][..], 0),
+        (&["show", "ses_whole"], 0),
+        (&["grep", "no such text anywhere"], 1),
+        (&["show", "nobody"], 2),
+        (&["find", "nobody"], 2),
+        (&["show", "ses_whole", "--turn", "9"], 2),
+        (&["show", "--no-such-switch"], 2),
+        (&["list", "--since", "yesterday"], 2),
+        (&["show", "last", "--event", "1:2", "--errors"], 2),
+    ] {
+        let done = run(&root, args);
+        assert_eq!(done.code, code, "{args:?}: {done:?}");
+        assert_eq!(done.err.is_empty(), code < 2, "{args:?}: {done:?}");
+    }
+}
+
+#[test]
+fn unreadable_root_is_named_by_every_command() {
+    let dir = tempfile::tempdir().unwrap();
+    let root = dir.path().join("root");
+    std::fs::write(&root, "no directory").unwrap();
+    let name = root.to_str().unwrap();
+    for args in [
+        "list",
+        "show",
+        "find x",
+        "grep x",
+        "tail",
+        "status",
+        "recover",
+        "prune --keep 1",
+        "mirror --status",
+        "mirror --once --endpoint http://127.0.0.1:1",
+    ] {
+        let done = run(&root, &args.split(' ').collect::<Vec<_>>());
+        assert_eq!(done.code, 2, "{args}: {done:?}");
+        assert_eq!(done.err.matches(name).count(), 1, "{args}: {done:?}");
+    }
+}

@@ -1,0 +1,127 @@
+//! `spanledger doctor`.
+
+use std::os::unix::fs::PermissionsExt;
+
+use serde_json::Value;
+
+use crate::support::Recording;
+use crate::support::cli::{self, Done};
+use crate::support::otlp_server::OtlpServer;
+
+fn doctor(root: &std::path::Path, variables: &[(&str, &str)]) -> Done {
+    doctor_with(root, &["--json"], variables)
+}
+
+fn doctor_with(root: &std::path::Path, options: &[&str], variables: &[(&str, &str)]) -> Done {
+    let mut command = cli::spanledger(root);
+    command.arg("doctor").args(options);
+    for name in ["RUST_LOG", "OTEL_SDK_DISABLED"] {
+        command.env_remove(name);
+    }
+    // The variables that name the programs of other tests are not settings of spanledger.
+    for (name, _) in std::env::vars_os() {
+        let is_ours = name.to_string_lossy().starts_with("SPANLEDGER_");
+        if is_ours && name != "SPANLEDGER_DIR" {
+            command.env_remove(name);
+        }
+    }
+    command.envs(variables.iter().copied());
+    command.output().unwrap().into()
+}
+
+fn health(done: &Done, check: &str) -> (String, Value) {
+    let objects = done.objects();
+    let found = objects.iter().find(|object| object["check"] == check);
+    let found = found.unwrap_or_else(|| panic!("no {check}: {done:?}"));
+    let health = found["health"].as_str().unwrap().to_owned();
+    (health, found.clone())
+}
+
+#[test]
+fn sane_root_exits_0() {
+    let recording = Recording::new();
+    recording.handle().session("ses_1").title("one");
+    let root = recording.dir.path();
+    std::fs::set_permissions(root, std::fs::Permissions::from_mode(0o700)).unwrap();
+    let done = doctor(root, &[]);
+    assert_eq!(done.code, 0, "{done:?}");
+    for check in [
+        "root",
+        "permissions",
+        "processes",
+        "disk space",
+        "clock",
+        "environment",
+    ] {
+        assert_eq!(health(&done, check).0, "ok", "{done:?}");
+    }
+    assert_eq!(health(&done, "endpoint").0, "ok");
+    let (_, processes) = health(&done, "processes");
+    assert!(
+        processes["found"]
+            .as_str()
+            .unwrap()
+            .starts_with("1 process records"),
+        "{processes}"
+    );
+    let text = doctor_with(root, &[], &[]);
+    assert_eq!(text.lines().len(), 7, "{text:?}");
+}
+
+#[test]
+fn file_as_root_exits_1_with_advice() {
+    let dir = tempfile::tempdir().unwrap();
+    let root = dir.path().join("file");
+    std::fs::write(&root, "").unwrap();
+    let done = doctor(&root, &[]);
+    assert_eq!(done.code, 1, "{done:?}");
+    let (found, object) = health(&done, "root");
+    assert_eq!(found, "wrong");
+    assert!(
+        object["advice"]
+            .as_str()
+            .unwrap()
+            .contains("SPANLEDGER_DIR"),
+        "{object}"
+    );
+}
+
+#[test]
+fn root_that_others_can_read_is_a_warning() {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::set_permissions(dir.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
+    let done = doctor(dir.path(), &[]);
+    assert_eq!(done.code, 0, "{done:?}");
+    assert_eq!(health(&done, "permissions").0, "warning");
+}
+
+#[test]
+fn variables_that_turn_recording_off_are_found() {
+    let dir = tempfile::tempdir().unwrap();
+    let done = doctor(dir.path(), &[("SPANLEDGER_DISABLED", "true")]);
+    assert_eq!(done.code, 1, "{done:?}");
+    assert_eq!(health(&done, "recording").0, "wrong");
+    let done = doctor(dir.path(), &[("OTEL_SDK_DISABLED", "true")]);
+    assert_eq!(
+        (done.code, health(&done, "export").0.as_str()),
+        (1, "wrong")
+    );
+    let done = doctor(dir.path(), &[("RUST_LOG", "warn"), ("SPANLEDGER_DRI", "x")]);
+    assert_eq!(done.code, 0, "{done:?}");
+    assert_eq!(health(&done, "filter").0, "warning");
+    assert_eq!(health(&done, "environment").0, "warning");
+}
+
+#[test]
+fn endpoint_is_asked() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = OtlpServer::start();
+    let url = server.url();
+    let done = doctor(dir.path(), &[("OTEL_EXPORTER_OTLP_ENDPOINT", &url)]);
+    assert_eq!(done.code, 0, "{done:?}");
+    assert_eq!(health(&done, "endpoint").0, "ok");
+    drop(server);
+    let done = doctor(dir.path(), &[("OTEL_EXPORTER_OTLP_ENDPOINT", &url)]);
+    assert_eq!(done.code, 1, "{done:?}");
+    assert_eq!(health(&done, "endpoint").0, "wrong");
+}

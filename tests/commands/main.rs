@@ -1,0 +1,22 @@
+//! The `spanledger` command, run as a user runs it.
+
+mod common;
+mod completions;
+mod damaged_traces;
+mod demo;
+mod doctor;
+mod find;
+mod follow_killed;
+mod grep;
+mod list;
+mod mirror;
+mod prune;
+mod reading;
+mod recover;
+mod show;
+mod snapshots;
+mod status;
+#[path = "../support/mod.rs"]
+mod support;
+mod tail;
+mod verify;

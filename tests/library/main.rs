@@ -1,0 +1,30 @@
+//! Recording and reading through the public library, in this process.
+
+mod async_agents;
+mod context_assets;
+mod deferred_open;
+mod event_kinds;
+mod events;
+#[cfg(feature = "cli")]
+mod follow;
+mod format_compat;
+mod interrupted_spans;
+mod model;
+mod other_layers;
+mod outcomes;
+mod recognize;
+mod redaction;
+mod sequence_gaps;
+mod session_files;
+mod sessions;
+mod span_cache;
+#[cfg(feature = "mirror")]
+mod span_cache_model;
+mod spans;
+mod streamed_messages;
+mod streams;
+#[path = "../support/mod.rs"]
+mod support;
+mod totals;
+mod values;
+mod wrapped_layers;

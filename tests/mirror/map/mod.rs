@@ -1,0 +1,12 @@
+//! Mapping of recorded sessions to spans and requests, and of answers to actions.
+//! the answers mean.
+
+mod answers;
+mod batches;
+mod content;
+mod limits;
+mod outcomes;
+mod recognized;
+mod same_bytes;
+pub mod setup;
+mod spans;

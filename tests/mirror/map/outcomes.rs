@@ -1,0 +1,116 @@
+//! Status, errors, denials and interrupted spans.
+
+use serde_json::json;
+use spanledger::mirror::otlp::status::StatusCode;
+use spanledger::{Failure, SpanExt, spans};
+
+use crate::map::setup::{attributes, lines, mapped, named, one, sent};
+use crate::map::spans::status_of;
+use crate::support::Recording;
+
+#[test]
+fn error_sets_status_and_type() {
+    let spans = sent(None, || {
+        let tool = spans::tool_call("bash", "c1").start();
+        let failure = Failure::new("Timeout", "took too long")
+            .guardrail("max_seconds", 5, 6)
+            .stack("at main")
+            .details(json!({"cwd": "/"}));
+        tool.record_failure(&failure);
+    });
+    let tool = named(&spans, "execute_tool bash");
+    assert_eq!(status_of(tool), (StatusCode::Error, "took too long"));
+    let sent_attributes = attributes(&tool.attributes);
+    assert_eq!(sent_attributes["error.type"], "Timeout");
+    assert_eq!(sent_attributes["agent.outcome"], "error");
+    assert_eq!(sent_attributes["agent.error.guardrail"], "max_seconds");
+    assert_eq!(sent_attributes["agent.error.threshold"], 5);
+    assert_eq!(sent_attributes["agent.error.stack"], "at main");
+    assert_eq!(sent_attributes["agent.error.details.bytes"], 11);
+    assert_eq!(sent_attributes.get("agent.error.message"), None);
+}
+
+#[test]
+fn error_of_unknown_type_is_other() {
+    let payload = json!({"outcome": "error", "error": {"message": "no"}});
+    let span = one(json!({}), "tool_result", payload).unwrap();
+    assert_eq!(attributes(&span.attributes)["error.type"], "_OTHER");
+}
+
+#[test]
+fn causes_are_in_order() {
+    let error = json!({"error_type": "E", "message": "a", "source": ["b", "c"]});
+    let span = one(
+        json!({}),
+        "tool_result",
+        json!({"outcome": "error", "error": error}),
+    )
+    .unwrap();
+    let sent_attributes = attributes(&span.attributes);
+    assert_eq!(sent_attributes["agent.error.source"], json!(["b", "c"]));
+}
+
+#[test]
+fn denial_is_not_an_error() {
+    let spans = sent(None, || {
+        let tool = spans::tool_call("bash", "c1").start();
+        tool.in_scope(|| {
+            let permission = spans::permission_evaluate("bash").pattern("rm *").start();
+            permission.set("action", "deny");
+        });
+        drop(tool);
+    });
+    for name in ["execute_tool bash", "permission.evaluate"] {
+        let span = named(&spans, name);
+        assert_eq!(status_of(span), (StatusCode::Unset, ""), "{name}");
+        let sent_attributes = attributes(&span.attributes);
+        assert_eq!(sent_attributes["agent.outcome"], "denied");
+        assert_eq!(sent_attributes.get("error.type"), None);
+    }
+}
+
+#[test]
+fn overridden_error_is_kept_beside_the_status() {
+    let error = json!({"error_type": "Denied", "message": "not allowed"});
+    for outcome in ["ok", "denied", "cancelled", "unset"] {
+        let payload = json!({"outcome": outcome, "error": error});
+        let span = one(json!({}), "tool_result", payload).unwrap();
+        assert_ne!(status_of(&span).0, StatusCode::Error, "{outcome}");
+        let sent_attributes = attributes(&span.attributes);
+        assert_eq!(sent_attributes["agent.error.type"], "Denied");
+        assert_eq!(sent_attributes["agent.error.message"], "not allowed");
+        assert_eq!(sent_attributes.get("error.type"), None);
+    }
+}
+
+#[test]
+fn interrupted_span_is_an_error() {
+    let recording = Recording::new();
+    let next = recording.run(|| {
+        let _run = spans::session_run("s", "planner").start().entered();
+        let _tool = spans::tool_call("bash", "c1").start().entered();
+        recording.copy_as_crashed()
+    });
+    let recording = Recording::again(next);
+    assert_eq!(recording.handle().session("s").recover(), 2);
+    let spans = mapped(&lines(recording.dir.path()), None);
+    assert_eq!(spans.len(), 2);
+    let (run, tool) = (
+        named(&spans, "invoke_agent planner"),
+        named(&spans, "execute_tool bash"),
+    );
+    assert_eq!(tool.parent_span_id, run.span_id);
+    for span in [run, tool] {
+        let status = status_of(span);
+        assert_eq!(status, (StatusCode::Error, "interrupted: writer gone"));
+        assert!(span.end_time_unix_nano > span.start_time_unix_nano);
+        let sent_attributes = attributes(&span.attributes);
+        assert_eq!(sent_attributes["error.type"], "interrupted");
+        assert_eq!(sent_attributes["agent.outcome"], "interrupted");
+        assert_eq!(sent_attributes["agent.reason"], "writer_gone");
+        assert!(sent_attributes["agent.last_seen"].is_string());
+        assert_eq!(sent_attributes.get("agent.closes"), None);
+        let address = sent_attributes["agent.trace.address"].as_str().unwrap();
+        assert!(address.starts_with("s/2:"), "{address}");
+    }
+}
