@@ -16,7 +16,7 @@ pub mod trace;
 pub mod view;
 
 pub use error::Error;
-pub use ledger::Sync;
+pub use ledger::SyncPolicy;
 #[cfg(feature = "mirror")]
 pub use record::otel;
 pub use record::{

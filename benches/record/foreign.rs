@@ -31,16 +31,16 @@ pub fn foreign_span(plan: &Plan, dir: &Path, report: &mut Report) {
         })
     };
     let ids = call_ids();
-    let recognised = || inside(&|n| recognised_call(&ids[n % ids.len()]));
-    let off = |builder: Builder| builder.recognise_gen_ai(false);
+    let recognized = || inside(&|n| recognised_call(&ids[n % ids.len()]));
+    let off = |builder: Builder| builder.recognize_gen_ai(false);
     let mut costs: [Vec<f64>; 5] = Default::default();
     for _ in 0..ROUNDS {
         let round = [
             with(Dispatch::new(registry()), foreign),
             Ledger::with(dir, off).round(foreign),
             Ledger::new(dir).round(foreign),
-            Ledger::with(dir, off).round(recognised),
-            Ledger::new(dir).round(recognised),
+            Ledger::with(dir, off).round(recognized),
+            Ledger::new(dir).round(recognized),
         ];
         costs
             .iter_mut()
@@ -63,7 +63,7 @@ pub fn foreign_span(plan: &Plan, dir: &Path, report: &mut Report) {
         cost(alone)
     ));
     report.notes.push(format!(
-        "a tool call as rig makes it, five fields recorded late: {:.0} ns, {:.0} ns where it is not recognised",
+        "a tool call as rig makes it, five fields recorded late: {:.0} ns, {:.0} ns where it is not recognized",
         cost(known),
         cost(unknown)
     ));

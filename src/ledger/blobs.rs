@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use std::path::Path;
 
 use super::sync::sync_dir;
-use super::{Ledger, Sync};
+use super::{Ledger, SyncPolicy};
 use crate::trace::{make_dir, new_span_id, open_private, wall_ns};
 
 impl Ledger {
@@ -28,7 +28,7 @@ impl Ledger {
             return Ok(());
         }
         make_dir(&dir)?;
-        let sync = self.config.sync == Sync::Always;
+        let sync = self.config.sync == SyncPolicy::Always;
         let unnamed = dir.join(format!(".{:x}-{:016x}", wall_ns(), new_span_id()));
         let written = open_private(&unnamed, OpenOptions::new().create_new(true).write(true))
             .and_then(|mut file| {

@@ -25,7 +25,7 @@ pub(crate) trait Listener: Debug + Send + Sync {
 
 /// Learns of the lines of one segment.
 pub(crate) trait SegmentListener: Debug + Send + Sync {
-    /// The first `size` bytes are whole lines, and as durable as [`Sync`](super::Sync) asks for. Called
+    /// The first `size` bytes are whole lines, and as durable as [`SyncPolicy`](super::SyncPolicy) asks for. Called
     /// for each line, under its session's lock.
     fn appended(&self, size: u64);
 

@@ -63,7 +63,7 @@ pub use prune::{
     Removal, can_remove_session, can_remove_sessions, remove_leftovers, remove_session,
     remove_sessions,
 };
-pub use sync::Sync;
+pub use sync::SyncPolicy;
 
 pub(crate) use dead_spans::tail;
 #[cfg(feature = "mirror")]
@@ -98,7 +98,7 @@ pub(crate) type ProcessJson = LazyLock<String, Box<dyn FnOnce() -> String + Send
 #[derive(Clone)]
 pub(crate) struct LedgerConfig {
     pub root: PathBuf,
-    pub sync: Sync,
+    pub sync: SyncPolicy,
     /// A segment that is longer goes on in another one.
     pub segment_size: u64,
     pub process: Arc<ProcessJson>,
@@ -218,7 +218,7 @@ impl Ledger {
     }
 
     fn syncer(&self) -> Option<&Arc<Syncer>> {
-        let Sync::Interval(every) = self.config.sync else {
+        let SyncPolicy::Interval(every) = self.config.sync else {
             return None;
         };
         let started = self.syncer.get_or_init(|| match Syncer::start(every) {
@@ -234,13 +234,13 @@ impl Ledger {
     /// A directory was made or got a new entry.
     fn sync_new_entry(&self, dir: &Path) {
         match self.config.sync {
-            Sync::Os => {}
-            Sync::Interval(_) => {
+            SyncPolicy::Os => {}
+            SyncPolicy::Interval(_) => {
                 if let Some(syncer) = self.syncer() {
                     syncer.dir(dir);
                 }
             }
-            Sync::Always => {
+            SyncPolicy::Always => {
                 if let Err(error) = sync::sync_dir(dir) {
                     self.note_error(&format!("sync {}: {error}", dir.display()));
                 }

@@ -13,7 +13,7 @@ use rustix::io::Errno;
 
 use super::listener::SegmentListener;
 use super::storage::Storage;
-use super::{Ledger, Sync, marker};
+use super::{Ledger, SyncPolicy, marker};
 use crate::trace::{make_dir, open_private, segment_name, segments};
 
 /// A segment as its writer sees it.
@@ -197,14 +197,14 @@ impl Segment {
     /// Makes a line as durable as it has to be, and tells the listeners of it then.
     fn publish(&self, ledger: &Ledger, storage: &dyn Storage, file: &File) {
         match ledger.config.sync {
-            Sync::Os => {}
-            Sync::Interval(_) => {
+            SyncPolicy::Os => {}
+            SyncPolicy::Interval(_) => {
                 if let Some(syncer) = ledger.syncer() {
                     syncer.segment(&self.shared.path, &self.listeners);
                 }
                 return;
             }
-            Sync::Always => {
+            SyncPolicy::Always => {
                 if let Err(error) = storage.sync(file) {
                     let path = self.shared.path.display();
                     return ledger.note_error(&format!("sync {path}: {error}"));

@@ -11,10 +11,10 @@ use super::noop_subscriber::NoopSubscriber;
 
 /// How much a power cut may cost. `kill -9` costs nothing with any of them.
 ///
-/// By default [`Sync::Os`].
+/// By default [`SyncPolicy::Os`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Sync {
+pub enum SyncPolicy {
     /// The kernel has each line when the call returns, and writes it out when it sees fit
     /// (commonly within 30 seconds): a power cut may lose that much.
     #[default]

@@ -97,7 +97,7 @@ impl Scene {
         let notes = Arc::new(Notes::default());
         let mut config = LedgerConfig {
             root: dir.path().to_owned(),
-            sync: Sync::Os,
+            sync: SyncPolicy::Os,
             segment_size: u64::MAX,
             process: Arc::new(LazyLock::new(Box::new(|| "{}".to_owned()))),
             resource: Arc::default(),

@@ -8,7 +8,7 @@ use super::otlp::{AnyValue, KeyValue};
 use super::policy::Limits;
 use super::wire::{Key, Val, put_attribute};
 use super::written::Written;
-use crate::trace::{RawValue, has_backslash};
+use crate::trace::{RawValue, floor_char, has_backslash};
 
 /// How deep objects are taken apart into attributes of their own.
 const DEEPEST: usize = 4;
@@ -303,7 +303,7 @@ impl<'a> Attributes<'a> {
 }
 
 fn cut_cow(text: &mut Cow<'_, str>, longest: usize) -> usize {
-    let (before, keep) = (text.len(), text.floor_char_boundary(longest));
+    let (before, keep) = (text.len(), floor_char(text, longest));
     match text {
         Cow::Borrowed(text) => *text = &text[..keep],
         Cow::Owned(text) => text.truncate(keep),
@@ -314,6 +314,6 @@ fn cut_cow(text: &mut Cow<'_, str>, longest: usize) -> usize {
 /// Cuts at a character's end. How many bytes went.
 pub(super) fn cut_text(text: &mut String, longest: usize) -> usize {
     let before = text.len();
-    text.truncate(text.floor_char_boundary(longest));
+    text.truncate(floor_char(text, longest));
     before - text.len()
 }

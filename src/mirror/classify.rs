@@ -27,7 +27,7 @@ use super::otlp::{ExportTracePartialSuccess, ExportTraceServiceResponse};
 use super::transport::Answer;
 use crate::error::Error;
 use crate::redact::{MaskKey, Redaction, Redactor, Tally};
-use crate::trace::{RawValue, random_bytes};
+use crate::trace::{RawValue, floor_char, random_bytes};
 
 /// The longest text of a server that is stored, in bytes.
 const MAX_TEXT: usize = 512;
@@ -106,7 +106,7 @@ pub(super) fn message_redactor() -> Result<Redactor, Error> {
 fn sanitize(text: &str, redactor: &Redactor) -> String {
     let mut text = redactor.text(text, &mut Tally::default()).into_owned();
     if text.len() > MAX_TEXT {
-        text.truncate(text.floor_char_boundary(MAX_TEXT));
+        text.truncate(floor_char(&text, MAX_TEXT));
         text.push('…');
     }
     text

@@ -18,7 +18,7 @@ use tracing_subscriber::registry::LookupSpan;
 use tracing_subscriber::util::SubscriberInitExt;
 
 use crate::error::Error;
-use crate::ledger::Sync;
+use crate::ledger::SyncPolicy;
 use crate::record::guard::Guard;
 use crate::record::layer::{Choose, LedgerFilter, LedgerLayer, Recorder, RecordingLayer};
 use crate::record::process_state::{ProcessState, Settings};
@@ -48,7 +48,7 @@ pub const DEFAULT_TRACE_TIME: Duration = Duration::from_secs(3600);
 /// |---|---|---|
 /// | [`root`](Self::root) | `SPANLEDGER_DIR` | `$XDG_STATE_HOME/spanledger`, else `~/.local/state/spanledger` |
 /// | [`disabled`](Self::disabled) | `SPANLEDGER_DISABLED` (`1`, `true`) | recording |
-/// | [`sync`](Self::sync) | `SPANLEDGER_SYNC` (`os`, `always`, or milliseconds) | [`Sync::Os`] |
+/// | [`sync`](Self::sync) | `SPANLEDGER_SYNC` (`os`, `always`, or milliseconds) | [`SyncPolicy::Os`] |
 /// | [`inline_limit`](Self::inline_limit) | `SPANLEDGER_INLINE_LIMIT` (bytes) | 16 KiB |
 /// | [`segment_size`](Self::segment_size) | | 1 GiB |
 /// | [`trace_limits`](Self::trace_limits) | | 3 MiB, an hour |
@@ -60,7 +60,7 @@ pub const DEFAULT_TRACE_TIME: Duration = Duration::from_secs(3600);
 pub struct Builder {
     root: Option<PathBuf>,
     disabled: Option<bool>,
-    sync: Option<Sync>,
+    sync: Option<SyncPolicy>,
     inline_limit: Option<usize>,
     segment_size: Option<u64>,
     redaction: Redaction,
@@ -95,8 +95,8 @@ impl Builder {
         self
     }
 
-    /// How much a power cut may cost. By default [`Sync::Os`].
-    pub fn sync(mut self, sync: Sync) -> Self {
+    /// How much a power cut may cost. By default [`SyncPolicy::Os`].
+    pub fn sync(mut self, sync: SyncPolicy) -> Self {
         self.sync = Some(sync);
         self
     }
@@ -137,7 +137,7 @@ impl Builder {
     /// ```
     pub fn record_spans(
         mut self,
-        choose: impl Fn(&Metadata<'_>) -> bool + Send + std::marker::Sync + 'static,
+        choose: impl Fn(&Metadata<'_>) -> bool + Send + Sync + 'static,
     ) -> Self {
         self.spans = Some(Arc::new(choose));
         self
@@ -146,7 +146,7 @@ impl Builder {
     /// Which log events become lines, inside a session. By default those of WARN and above.
     pub fn record_events(
         mut self,
-        choose: impl Fn(&Metadata<'_>) -> bool + Send + std::marker::Sync + 'static,
+        choose: impl Fn(&Metadata<'_>) -> bool + Send + Sync + 'static,
     ) -> Self {
         self.events = Some(Arc::new(choose));
         self
@@ -154,26 +154,26 @@ impl Builder {
 
     /// Takes spans of a library for agent spans, by a rule of yours: see [`Rule`]. Of several that
     /// match the first counts. By default none.
-    pub fn recognise(mut self, rule: Rule) -> Self {
+    pub fn recognize(mut self, rule: Rule) -> Self {
         self.recognizer.rules.push(Arc::new(rule));
         self
     }
 
     /// Whether spans that declare `gen_ai.operation.name`, as the GenAI conventions of
     /// OpenTelemetry ask for, are taken for agent spans. By default they are; our own spans and
-    /// [`recognise`](Self::recognise) come first.
+    /// [`recognize`](Self::recognize) come first.
     ///
     /// ```
     /// # let dir = tempfile::tempdir()?;
     /// let (layer, guard) = spanledger::builder()
     ///     .root(dir.path())
-    ///     .recognise_gen_ai(false)
+    ///     .recognize_gen_ai(false)
     ///     .build::<tracing_subscriber::Registry>()?;
     /// # drop((layer, guard));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn recognise_gen_ai(mut self, recognise: bool) -> Self {
-        self.recognizer.gen_ai = recognise;
+    pub fn recognize_gen_ai(mut self, recognize: bool) -> Self {
+        self.recognizer.gen_ai = recognize;
         self
     }
 
@@ -292,15 +292,15 @@ fn disabled_by_env() -> Result<bool, Error> {
     }
 }
 
-fn sync_by_env() -> Result<Sync, Error> {
+fn sync_by_env() -> Result<SyncPolicy, Error> {
     let name = "SPANLEDGER_SYNC";
     let Some(value) = env(name) else {
-        return Ok(Sync::Os);
+        return Ok(SyncPolicy::Os);
     };
     match (value.to_ascii_lowercase().as_str(), value.parse::<u64>()) {
-        ("os", _) => Ok(Sync::Os),
-        ("always", _) => Ok(Sync::Always),
-        (_, Ok(ms)) if ms > 0 => Ok(Sync::Interval(Duration::from_millis(ms))),
+        ("os", _) => Ok(SyncPolicy::Os),
+        ("always", _) => Ok(SyncPolicy::Always),
+        (_, Ok(ms)) if ms > 0 => Ok(SyncPolicy::Interval(Duration::from_millis(ms))),
         _ => Err(Error::Environment {
             name,
             value,

@@ -12,7 +12,7 @@ use super::process::describe;
 use super::redaction_key;
 use super::sanitize::{Sanitizer, SessionBlobs};
 use super::session::{KnownSessions, SessionLog};
-use crate::ledger::{Counters, Disk, FORKED, Ledger, LedgerConfig, ProcessJson, Sync};
+use crate::ledger::{Counters, Disk, FORKED, Ledger, LedgerConfig, ProcessJson, SyncPolicy};
 use crate::redact::{Limits, MaskKey, NoStore, Output, PatternError, Redaction, Redactor, Tally};
 use crate::trace::{Root, new_session_id, random_bytes};
 
@@ -22,7 +22,7 @@ pub(crate) struct Settings {
     /// Nothing is recorded, and nothing on the disk is touched.
     pub disabled: bool,
     pub root: PathBuf,
-    pub sync: Sync,
+    pub sync: SyncPolicy,
     pub segment_size: u64,
     pub limits: Limits,
     pub redaction: Redaction,

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use super::redactor::Tally;
-use crate::trace::{hex_digest, write_string};
+use crate::trace::{floor_char, hex_digest, write_string};
 
 /// How large values may be before they are moved out or cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -166,10 +166,4 @@ impl Output<'_> {
 /// At most the first `longest` bytes, up to a character's end.
 fn front(text: &str, longest: usize) -> &str {
     &text[..floor_char(text, longest)]
-}
-
-/// `at`, or the start of the character that it would cut in two.
-pub(super) fn floor_char(text: &str, at: usize) -> usize {
-    let boundary = |at: &usize| text.is_char_boundary(*at);
-    (0..=at.min(text.len())).rev().find(boundary).unwrap_or(0)
 }

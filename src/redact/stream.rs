@@ -9,12 +9,12 @@ use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::ops::Range;
 
-use super::limits::floor_char;
 use super::mask::{self, LONGEST_MASK};
 use super::private_keys::{self, KeyRest, LONGEST_KEY, OpenBlocks};
 use super::redactor::{Found, MOST_ROUNDS, Redactor};
 use super::text::is_quote;
 use super::value::quote_at;
+use crate::trace::floor_char;
 
 /// Beyond this much without a place to cut, it is cut anyway. No less than the longest quoted
 /// value, which is a secret as a whole only once its quote is closed.

@@ -72,17 +72,19 @@ pub(crate) fn new_trace_id() -> u128 {
     with_rng(|rng| rng.u128(1..))
 }
 
-/// Makes a session id: `ses_`, 12 hex digits of time and counter, 14 base62 characters.
+/// Makes a session id: `ses_`, 12 hex digits of time and counter, 14 base36 characters, all in
+/// lower case, so that the session's directory has the same name.
 ///
 /// Ids made by one process sort by the moment they were made.
 ///
 /// ```
 /// let id = spanledger::new_session_id();
 /// assert!(id.starts_with("ses_") && id.len() == 30);
+/// assert_eq!(id, id.to_lowercase());
 /// ```
 pub fn new_session_id() -> String {
     static LAST: AtomicU64 = AtomicU64::new(0);
-    const BASE62: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
+    const BASE36: &[u8; 36] = b"0123456789abcdefghijklmnopqrstuvwxyz";
     let ms = SystemTime::now()
         .duration_since(UNIX_EPOCH)
         .map_or(0, |d| d.as_millis() as u64);
@@ -94,7 +96,7 @@ pub fn new_session_id() -> String {
         .map_or(now, |last| if now > last { now } else { last + 1 })
         & 0xffff_ffff_ffff;
     let mut id = format!("ses_{stamp:012x}");
-    let random: [usize; 14] = with_rng(|rng| std::array::from_fn(|_| rng.usize(..62)));
-    id.extend(random.map(|index| BASE62[index] as char));
+    let random: [usize; 14] = with_rng(|rng| std::array::from_fn(|_| rng.usize(..36)));
+    id.extend(random.map(|index| BASE36[index] as char));
     id
 }

@@ -100,5 +100,11 @@ fn replace_lone_surrogates(quoted: &str) -> String {
     sound
 }
 
+/// `at`, or the start of the character that `at` is inside of. (`str::floor_char_boundary` needs Rust 1.91.)
+pub(crate) fn floor_char(text: &str, at: usize) -> usize {
+    let boundary = |at: &usize| text.is_char_boundary(*at);
+    (0..=at.min(text.len())).rev().find(boundary).unwrap_or(0)
+}
+
 #[cfg(test)]
 mod tests;

@@ -151,7 +151,8 @@ mod tests {
 
     #[test]
     fn safe_ids_are_their_own_directory_and_others_never_climb_or_collide() {
-        for id in ["a", "ses_0193c2f0", "9-lives", &"x".repeat(100)] {
+        let generated = crate::trace::new_session_id();
+        for id in ["a", "ses_0193c2f0", "9-lives", &"x".repeat(100), &generated] {
             assert_eq!(session_dir_name(id), id);
         }
         let odd = [

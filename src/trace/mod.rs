@@ -42,7 +42,7 @@ pub(crate) use fork::fork_generation;
 #[cfg(feature = "mirror")]
 pub(crate) use json_scan::has_backslash;
 pub(crate) use json_scan::{string_end, value_end};
-pub(crate) use json_string::{unescape_lossy, write_string};
+pub(crate) use json_string::{floor_char, unescape_lossy, write_string};
 pub(crate) use kind::event_kind;
 pub(crate) use layout::{Root, make_dir, open_private, segment_name, segments};
 pub(crate) use line::{Head, PrefixCache, finish_line, number};

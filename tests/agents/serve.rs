@@ -7,7 +7,7 @@ use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
 use serde_json::json;
-use spanledger::{Guard, Handle, Outcome, SpanExt, Sync, events, spans};
+use spanledger::{Guard, Handle, Outcome, SpanExt, SyncPolicy, events, spans};
 use tracing::Span;
 
 use crate::many::{Many, burst};
@@ -28,10 +28,10 @@ pub fn run(socket: &str, root: &str, settings: &[&str]) {
         match name {
             "segment" => builder = builder.segment_size(value.parse().unwrap()),
             "nofile" => limit(libc::RLIMIT_NOFILE, value.parse().unwrap()),
-            "sync" if value == "always" => builder = builder.sync(Sync::Always),
+            "sync" if value == "always" => builder = builder.sync(SyncPolicy::Always),
             "sync" => {
                 let every = Duration::from_millis(value.parse().unwrap());
-                builder = builder.sync(Sync::Interval(every));
+                builder = builder.sync(SyncPolicy::Interval(every));
             }
             "trace" => {
                 let bytes = value.parse().unwrap();

@@ -155,7 +155,7 @@ fn beside_fmt_switched_off_records_the_same() {
 
 #[test]
 fn recognize_records_library_spans() {
-    let trace = run("recognise").trace;
+    let trace = run("recognize").trace;
     let run = trace.one("session_start");
     let around = trace.one("span_start");
     assert_eq!(around.text("name"), "agent.run");

@@ -5,7 +5,7 @@ use std::ffi::OsStr;
 use std::path::PathBuf;
 use std::process::Command;
 
-use spanledger::{Error, Guard, Sync, events, spans};
+use spanledger::{Error, Guard, SyncPolicy, events, spans};
 use tempfile::TempDir;
 use tracing::Dispatch;
 use tracing_subscriber::Registry;
@@ -190,7 +190,7 @@ fn invalid_sync_is_refused_unless_set_in_code() {
         let dir = tempfile::tempdir().unwrap();
         let (name, value) = refused(build(spanledger::builder().root(dir.path())));
         assert_eq!((name, value.as_str()), ("SPANLEDGER_SYNC", "sometimes"));
-        assert!(records(|b| b.sync(Sync::Os)));
+        assert!(records(|b| b.sync(SyncPolicy::Os)));
     });
 }
 

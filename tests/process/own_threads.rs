@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use spanledger::mirror::{Otlp, Protocol};
-use spanledger::{Builder, Sync};
+use spanledger::{Builder, SyncPolicy};
 use tracing::span::{Attributes, Id};
 use tracing::subscriber::Interest;
 use tracing::{Dispatch, Event, Metadata, Subscriber, info_span};
@@ -43,7 +43,7 @@ fn sending_does_not_disable_interest_caching() {
         let otlp = Otlp::new().endpoint(server.url()).protocol(Protocol::Grpc);
         let builder: Builder = spanledger::builder().root(dir.path()).otlp(otlp);
         let builder = builder
-            .sync(Sync::Interval(Duration::from_millis(10)))
+            .sync(SyncPolicy::Interval(Duration::from_millis(10)))
             .shutdown_timeout(Duration::ZERO);
         let (layer, _guard) = builder.build().unwrap();
         let asked = Arc::new(AtomicUsize::new(0));

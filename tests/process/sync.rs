@@ -1,10 +1,10 @@
-//! `Sync`: what is on the disk, and when.
+//! `SyncPolicy`: what is on the disk, and when.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use spanledger::{Outcome, SpanExt, Sync, events, spans};
+use spanledger::{Outcome, SpanExt, SyncPolicy, events, spans};
 
 use crate::support::Recording;
 use crate::sync_calls;
@@ -12,7 +12,7 @@ use crate::sync_calls::Synced;
 
 const NEVER: Duration = Duration::from_secs(3600);
 
-fn recording(sync: Sync) -> Recording {
+fn recording(sync: SyncPolicy) -> Recording {
     Recording::with(|builder| builder.sync(sync).inline_limit(64))
 }
 
@@ -49,7 +49,7 @@ fn unsynced(dir: &Path, synced: &[Synced]) -> Vec<PathBuf> {
 
 #[test]
 fn always_syncs_before_a_call_returns() {
-    let recording = recording(Sync::Always);
+    let recording = recording(SyncPolicy::Always);
     let sessions = sessions(&recording);
     let check = |what: &str| {
         let missing = unsynced(&sessions, &sync_calls::below(&sessions));
@@ -74,7 +74,7 @@ fn always_syncs_before_a_call_returns() {
 
 #[test]
 fn interval_syncs_everything_at_shutdown() {
-    let recording = recording(Sync::Interval(NEVER));
+    let recording = recording(SyncPolicy::Interval(NEVER));
     let sessions = sessions(&recording);
     recording.run(|| {
         let _run = spans::session_run("s", "planner").start().entered();
@@ -95,7 +95,7 @@ fn interval_syncs_everything_at_shutdown() {
 
 #[test]
 fn interval_syncs_on_its_own_thread() {
-    let recording = recording(Sync::Interval(Duration::from_millis(1)));
+    let recording = recording(SyncPolicy::Interval(Duration::from_millis(1)));
     let sessions = sessions(&recording);
     recording.run(|| {
         let _run = spans::session_run("s", "planner").start().entered();

@@ -13,7 +13,7 @@ use crate::mirror::otlp::any_value::Value;
 use crate::mirror::otlp::span::{Event, Link};
 use crate::mirror::otlp::{KeyValue, Span};
 use crate::mirror::otlp_json::plain_json;
-use crate::trace::hex;
+use crate::trace::{floor_char, hex};
 
 /// The prefix of attributes in which Jaeger comments on a span, such as that it ends after its parent.
 const JAEGER_COMMENT: &str = "@jaeger@";
@@ -299,9 +299,7 @@ impl Comparison {
         // A character that was cut in two is read as replacement characters.
         let whole = stored.trim_end_matches(char::REPLACEMENT_CHARACTER);
         let cut = self.cut_at.filter(|&at| {
-            sent.len() > at
-                && sent.starts_with(whole)
-                && sent.floor_char_boundary(at) == whole.len()
+            sent.len() > at && sent.starts_with(whole) && floor_char(sent, at) == whole.len()
         });
         match cut {
             Some(left) if sent != stored => self.found.push(What::Cut {

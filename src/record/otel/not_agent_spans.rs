@@ -25,26 +25,26 @@ impl std::fmt::Debug for NotAgentSpans {
 
 impl NotAgentSpans {
     /// Keeps the spans that this rule matches out too: give it the rules that
-    /// [`Builder::recognise`](crate::Builder::recognise) was given.
+    /// [`Builder::recognize`](crate::Builder::recognize) was given.
     ///
     /// ```
     /// let filter = spanledger::otel::not_agent_spans()
-    ///     .recognise(spanledger::Rule::run("agent.query").target("my_library"));
+    ///     .recognize(spanledger::Rule::run("agent.query").target("my_library"));
     /// ```
-    pub fn recognise(mut self, rule: Rule) -> Self {
+    pub fn recognize(mut self, rule: Rule) -> Self {
         self.recognizer.rules.push(Arc::new(rule));
         self
     }
 
     /// Whether spans that declare `gen_ai.operation.name` are kept out. By default they are, as they
     /// are recorded by default: say here what
-    /// [`Builder::recognise_gen_ai`](crate::Builder::recognise_gen_ai) was told.
+    /// [`Builder::recognize_gen_ai`](crate::Builder::recognize_gen_ai) was told.
     ///
     /// ```
-    /// let filter = spanledger::otel::not_agent_spans().recognise_gen_ai(false);
+    /// let filter = spanledger::otel::not_agent_spans().recognize_gen_ai(false);
     /// ```
-    pub fn recognise_gen_ai(mut self, recognise: bool) -> Self {
-        self.recognizer.gen_ai = recognise;
+    pub fn recognize_gen_ai(mut self, recognize: bool) -> Self {
+        self.recognizer.gen_ai = recognize;
         self
     }
 

@@ -31,7 +31,7 @@ pub use rule::Rule;
 pub(crate) use content::Content;
 pub(crate) use messages::Message;
 
-/// Which callsites of others are recognised.
+/// Which callsites of others are recognized.
 #[derive(Clone, Debug)]
 pub(crate) struct Recognizer {
     pub gen_ai: bool,
@@ -67,7 +67,7 @@ pub(crate) enum Mapping {
     Rule(Arc<Rule>),
 }
 
-/// What a recognised span said, in our words.
+/// What a recognized span said, in our words.
 #[derive(Debug)]
 pub(crate) struct Recognized {
     pub fields: RawFields,

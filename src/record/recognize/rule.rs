@@ -7,7 +7,7 @@ use tracing::Metadata;
 use crate::record::raw_fields::{RawFields, Rewrite};
 use crate::trace::SpanKind;
 
-/// How spans of a library are recognised that don't follow the GenAI conventions: by their name,
+/// How spans of a library are recognized that don't follow the GenAI conventions: by their name,
 /// and if need be their target and the fields they declare. All of that is known before a span is
 /// made, so that a rule costs nothing where it doesn't match.
 ///
@@ -19,8 +19,8 @@ use crate::trace::SpanKind;
 /// # let dir = tempfile::tempdir()?;
 /// let (layer, guard) = spanledger::builder()
 ///     .root(dir.path())
-///     .recognise(Rule::run("agent.query").target("my_library"))
-///     .recognise(
+///     .recognize(Rule::run("agent.query").target("my_library"))
+///     .recognize(
 ///         Rule::tool_call("tool")
 ///             .target("my_library")
 ///             .declares("otel.name")
@@ -31,7 +31,7 @@ use crate::trace::SpanKind;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Debug)]
-#[must_use = "give it to `Builder::recognise`"]
+#[must_use = "give it to `Builder::recognize`"]
 pub struct Rule {
     kind: SpanKind,
     name: Cow<'static, str>,

@@ -23,7 +23,11 @@ fn stream(redactor: &Redactor, text: &str, size: usize) -> Streamed {
     let mut so_far = 0;
     loop {
         let last = so_far == text.len();
-        so_far = text.ceil_char_boundary(so_far + size);
+        let next = so_far + size..=text.len();
+        so_far = next
+            .into_iter()
+            .find(|at| text.is_char_boundary(*at))
+            .unwrap_or(text.len());
         let arrived = &text[..so_far];
         while let Some(piece) = redactor.next_piece(&mut state, arrived, last) {
             let Piece {

@@ -298,7 +298,7 @@ fn error_attributes_become_the_spans_error() {
 
 #[test]
 fn recognition_can_be_disabled() {
-    let recording = Recording::with(|builder| builder.recognise_gen_ai(false));
+    let recording = Recording::with(|builder| builder.recognize_gen_ai(false));
     recording.run(|| {
         let agent = invoke_agent("a");
         let _in_agent = agent.enter();
@@ -337,20 +337,20 @@ fn recognized_span_can_be_finished_and_recorded_on() {
 #[test]
 fn rule_maps_names_and_fields() {
     let recording = Recording::with(|builder| {
-        let library = "recognise::library";
+        let library = "recognize::library";
         builder
-            .recognise(Rule::run("agent.query").target(library))
-            .recognise(
+            .recognize(Rule::run("agent.query").target(library))
+            .recognize(
                 Rule::tool_call("tool")
                     .target(library)
                     .declares("otel.name")
                     .field_after("otel.name", "tool.", "tool_id")
                     .field("input", "args"),
             )
-            .recognise(Rule::model_call("complete").field("model", "model_id"))
+            .recognize(Rule::model_call("complete").field("model", "model_id"))
     });
     recording.run(|| {
-        let query = info_span!(target: "recognise::library::agents", "agent.query");
+        let query = info_span!(target: "recognize::library::agents", "agent.query");
         let _in_query = query.enter();
         drop(info_span!(
             "complete",
@@ -358,13 +358,13 @@ fn rule_maps_names_and_fields() {
             gen_ai.usage.input_tokens = 3
         ));
         let tool =
-            info_span!(target: "recognise::library", "tool", otel.name = Empty, input = Empty);
+            info_span!(target: "recognize::library", "tool", otel.name = Empty, input = Empty);
         tool.record("input", r#"{"q":1}"#);
         tool.record("otel.name", "tool.search");
         drop(tool);
         // Neither of these is the library's.
-        drop(info_span!(target: "recognise::library", "tool"));
-        drop(info_span!(target: "recognise::library2", "tool", otel.name = "tool.other"));
+        drop(info_span!(target: "recognize::library", "tool"));
+        drop(info_span!(target: "recognize::library2", "tool", otel.name = "tool.other"));
     });
     let trace = recording.trace();
     let run = trace.one("session_start");

@@ -281,8 +281,8 @@ fn recognized_span_is_not_exported_twice() {
 fn rule_recognized_span_can_be_hidden() {
     let rule = || Rule::turn("agent.query");
     let (exported, trace) = beside(
-        |builder| builder.recognise(rule()),
-        otel::not_agent_spans().recognise(rule()),
+        |builder| builder.recognize(rule()),
+        otel::not_agent_spans().recognize(rule()),
     );
     assert_eq!(exported, names(["load"]));
     assert_eq!(trace.all("turn_end").len(), 1);
@@ -291,8 +291,8 @@ fn rule_recognized_span_can_be_hidden() {
 #[test]
 fn unrecognized_span_is_left_to_the_layer() {
     let (exported, trace) = beside(
-        |builder| builder.recognise_gen_ai(false),
-        otel::not_agent_spans().recognise_gen_ai(false),
+        |builder| builder.recognize_gen_ai(false),
+        otel::not_agent_spans().recognize_gen_ai(false),
     );
     let all = ["agent.query", "execute_tool", "invoke_agent", "load"];
     assert_eq!(exported, names(all));

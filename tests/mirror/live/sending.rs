@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use spanledger::mirror::backlog;
 use spanledger::session::Store;
-use spanledger::{Outcome, SpanExt, Sync, spans};
+use spanledger::{Outcome, SpanExt, SyncPolicy, spans};
 use tracing_subscriber::layer::SubscriberExt;
 
 use crate::live::setup::{
@@ -155,7 +155,7 @@ fn interval_sync_precedes_sending() {
     let otlp = to(&server.url());
     let agent = Sending::with(root.path(), |builder| {
         let never = Duration::from_secs(3600);
-        builder.otlp(otlp).sync(Sync::Interval(never))
+        builder.otlp(otlp).sync(SyncPolicy::Interval(never))
     });
     agent.session("ses_1", 3);
     // As far as the mirror knows, nothing is there.
@@ -173,7 +173,7 @@ fn sync_always_sends_everything() {
     let root = tempfile::tempdir().unwrap();
     let server = OtlpServer::start();
     let otlp = to(&server.url());
-    let agent = Sending::with(root.path(), |b| b.otlp(otlp).sync(Sync::Always));
+    let agent = Sending::with(root.path(), |b| b.otlp(otlp).sync(SyncPolicy::Always));
     agent.session("ses_1", 3);
     agent.end();
     assert_mirrored(root.path(), &server.received());

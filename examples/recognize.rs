@@ -6,7 +6,7 @@
 //! follows the GenAI conventions, as rig does, needs no rule.)
 //!
 //! ```sh
-//! cargo run --example recognise
+//! cargo run --example recognize
 //! ```
 
 use std::path::PathBuf;
@@ -19,17 +19,17 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let (layer, guard) = spanledger::builder()
         .root(root())
         // A question is a run: a session of its own, unless it is asked inside one.
-        .recognise(Rule::run("agent.query").target("swiftide_agents"))
+        .recognize(Rule::run("agent.query").target("swiftide_agents"))
         // Inside it the loop of the agent: not a run again, and worth a line of its own.
         .record_spans(|meta| meta.name() == "agent.run")
-        .recognise(
+        .recognize(
             Rule::tool_call("tool")
                 .target("swiftide_agents")
                 .declares("otel.name")
                 .field_after("otel.name", "tool.", "tool_id"),
         )
         // Not the library's: what we wrap around its model ourselves.
-        .recognise(
+        .recognize(
             Rule::model_call("complete")
                 .field("model", "model_id")
                 .field("tokens_in", "input_tokens")
