@@ -1,7 +1,20 @@
+// Of two definitions of a link the first counts: here the README's links lead to the pages in `guide`.
+#![doc = "[docs/benchmarks.md]: guide::benchmarks"]
+#![doc = "[docs/events.md]: guide::events"]
+#![doc = "[docs/format.md]: guide::format"]
+#![doc = "[docs/opentelemetry.md]: guide::opentelemetry"]
+#![doc = "[docs/reading.md]: guide::reading"]
+#![doc = "[docs/recording.md]: guide::recording"]
+#![doc = "[docs/redaction.md]: guide::redaction"]
+#![doc = "[docs/rig.md]: guide::rig"]
+#![doc = "[docs/sending.md]: guide::sending"]
+#![doc = ""]
 #![doc = include_str!("../README.md")]
 #![warn(missing_docs, missing_debug_implementations)]
 
 mod error;
+#[cfg(any(doc, doctest))]
+pub mod guide;
 pub mod ledger;
 #[cfg(feature = "metrics")]
 pub mod metrics;

@@ -246,20 +246,20 @@ fn collector_counts_calls_of_tools_and_models() {
     }
 }
 
-/// The README's commands, as they stand there but for the ports.
+/// The commands in `docs/sending.md`, unchanged except for the ports.
 #[test]
-fn readme_commands_work() {
+fn docs_commands_work() {
     let Some(collector) = Collector::shared() else {
         return;
     };
     let (jaeger, tempo) = (Jaeger::shared().unwrap(), Tempo::shared().unwrap());
-    let readme = include_str!("../../README.md");
-    let page = readme
+    let page = include_str!("../../docs/sending.md");
+    let section = page
         .split("\n## See it in Jaeger and Tempo\n")
         .nth(1)
         .unwrap();
-    let page = page.split("\n## ").next().unwrap();
-    let blocks: Vec<Vec<&str>> = page
+    let section = section.split("\n## ").next().unwrap();
+    let blocks: Vec<Vec<&str>> = section
         .split("```")
         .skip(1)
         .step_by(2)

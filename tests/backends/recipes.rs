@@ -1,6 +1,5 @@
-//! The README's commands for jq, DuckDB and grep, run with the real programs on the demo's trace.
+//! The queries in `docs/reading.md` for jq, DuckDB and grep, run with the real programs on the demo's trace.
 //! Their output is compared with what the library reads.
-//! the demo's trace. What they answer is compared with what the library reads.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -13,10 +12,10 @@ use tempfile::TempDir;
 use crate::support::skipped::skipped;
 use crate::support::{LineExt, Trace};
 
-/// The code blocks of the README's section, in order: jq, DuckDB, grep.
+/// The code blocks of the page's section, in order: jq, DuckDB, grep.
 fn blocks() -> Vec<Vec<String>> {
-    let readme = include_str!("../../README.md");
-    let section = readme.split("\n## jq, DuckDB and grep\n").nth(1).unwrap();
+    let page = include_str!("../../docs/reading.md");
+    let section = page.split("\n## jq, DuckDB and grep\n").nth(1).unwrap();
     let section = section.split("\n## ").next().unwrap();
     let code = section.split("```").skip(1).step_by(2);
     code.map(|block| block.lines().skip(1).map(str::to_owned).collect())
@@ -45,7 +44,7 @@ fn is_there(program: &str) -> bool {
     there
 }
 
-/// What a line of the README prints, line by line, sorted.
+/// What a line of the page prints, line by line, sorted.
 fn shell(root: &Path, recipe: &str) -> Vec<String> {
     let output = Command::new("sh")
         .args(["-c", recipe])
@@ -95,7 +94,7 @@ fn add_up<'a, K: Ord>(
 const TOKENS: [&str; 2] = ["usage.input_tokens", "usage.output_tokens"];
 
 #[test]
-fn readme_has_three_lines_for_each_program() {
+fn docs_have_three_lines_for_each_program() {
     let counts: Vec<_> = blocks().iter().map(Vec::len).collect();
     // DuckDB's three ask a view that is made first.
     assert_eq!(counts, [3, 1 + 3, 3]);

@@ -1,4 +1,4 @@
-//! The real collector, Jaeger and Tempo, run with the very files that the README names.
+//! The real collector, Jaeger and Tempo, run with the files that `docs/sending.md` names.
 //!
 //! Each is found by an environment variable (`SPANLEDGER_OTELCOL`, `SPANLEDGER_JAEGER`,
 //! `SPANLEDGER_TEMPO`, as `.ci/install` prints them) or in the PATH. Where one isn't there, that is
@@ -27,7 +27,7 @@ use tempfile::TempDir;
 pub use super::held::Held;
 use super::skipped::skipped;
 
-/// How the README starts them, from the top of the repository.
+/// How `docs/sending.md` starts them, from the top of the repository.
 pub const COMMANDS: [&str; 3] = [
     "jaeger --config docs/jaeger.yaml",
     "tempo -config.expand-env=true -config.file=docs/tempo.yaml",
