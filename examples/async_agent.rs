@@ -1,10 +1,10 @@
-//! An async agent: parallel tools, a tool that runs out of time, a streamed answer, a subagent.
+//! An async agent: parallel tools, a tool that times out, a streamed answer, a subagent.
 //!
 //! ```sh
 //! cargo run --example async_agent
 //! ```
 //!
-//! `future.recorded(span)` runs a future inside its span and closes the span with the truth: `ok`
+//! `future.recorded(span)` runs a future inside its span and closes the span with its result: `ok`
 //! or `error` from the `Result`, `cancelled` when the future is dropped before it is done.
 
 use std::path::PathBuf;
@@ -39,7 +39,7 @@ async fn main() -> Result<()> {
 
 async fn agent(id: &str) -> Result<()> {
     let turn = spans::session_turn().trigger("user").start();
-    // The turn is open across awaits, so it is never entered by hand: `recorded` does that.
+    // Never hold `turn.enter()` across an await: `recorded` enters the span each time the future is polled.
     async {
         events::message_user("Is the release ready?").emit();
         ask_model().await;
@@ -62,7 +62,7 @@ async fn ask_model() {
     call.finish(Outcome::Ok);
 }
 
-/// Three tools at once: one does well, one fails, one takes too long and is dropped.
+/// Three tools at once: one succeeds, one fails, one takes too long and is dropped.
 async fn tools() {
     let tool = |name: &str, call: &str| spans::tool_call(name, call).args(json!({})).start();
 
@@ -76,7 +76,7 @@ async fn tools() {
     let failing = async { Err::<(), _>(anyhow!("CHANGELOG.md has no entry for 2.1.0")) };
     let endless = std::future::pending::<Result<()>>();
 
-    // A model would be told of each result; here they are in the trace and that is all.
+    // A real agent would send each result to the model.
     let _ = tokio::join!(
         passing.recorded(tests),
         failing.recorded(tool("check_changelog", "call_2")),
@@ -88,7 +88,7 @@ async fn tools() {
 }
 
 /// A run inside another session's span is a subagent: a session of its own in the same trace.
-/// It goes along into a spawned task, since the span does.
+/// A spawned task keeps its session because it runs inside a span.
 async fn review(id: String) -> Result<()> {
     let run = spans::session_run(&id, "reviewer").start();
     let work = async {
@@ -118,7 +118,7 @@ async fn answer() -> Result<()> {
     Ok(())
 }
 
-/// What stands for a model here.
+/// Stands in for a model.
 fn model_stream() -> mpsc::Receiver<&'static str> {
     let (send, receive) = mpsc::channel(4);
     tokio::spawn(async move {

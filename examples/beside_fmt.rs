@@ -1,8 +1,8 @@
-//! Beside `fmt` and `EnvFilter`: the log goes where it always went, the trace is whole.
+//! Beside `fmt` and `EnvFilter`: the log is filtered as before, the trace is complete.
 //!
 //! ```sh
 //! cargo run --example beside_fmt
-//! RUST_LOG=off cargo run --example beside_fmt      # nothing is logged, all is recorded
+//! RUST_LOG=off cargo run --example beside_fmt      # nothing is logged, everything is recorded
 //! ```
 
 use std::path::PathBuf;
@@ -15,7 +15,7 @@ use tracing_subscriber::{EnvFilter, Layer, fmt, layer::SubscriberExt, util::Subs
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let (layer, guard) = spanledger::builder().root(root()).build()?;
     // The filter belongs to the `fmt` layer. As a layer of its own it would be global, and
-    // `RUST_LOG=warn` would switch agent spans off for everybody.
+    // `RUST_LOG=warn` would turn agent spans off for every layer.
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
     tracing_subscriber::registry()
         .with(layer)
@@ -48,15 +48,15 @@ fn agent(id: &str) {
     let _in_run = run.enter();
     let turn = spans::session_turn().start();
     let _in_turn = turn.enter();
-    // Content given through these functions is no `tracing` field: `fmt` can't print it.
+    // Content given to these functions never becomes a `tracing` field, so `fmt` can't print it.
     events::message_user("What does the contract say?").emit();
 
     let tool = spans::tool_call("read", "call_1")
         .args(json!({"path": "contract.txt"}))
         .start();
     tool.in_scope(|| {
-        debug!("logged with RUST_LOG=debug only, recorded never");
-        // Warnings and errors inside a session are part of its story.
+        debug!("logged only with RUST_LOG=debug, never recorded");
+        // Warnings and errors inside a session are recorded.
         warn!(path = "contract.txt", "read only in part");
     });
     tool.record_result("§ 1 …");

@@ -10,7 +10,7 @@ use serde_json::json;
 use spanledger::{Outcome, SpanExt, Usage, events, new_session_id, spans};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    // The guard lives to the end of `main`; `shutdown` says whether anything is missing.
+    // Keep the guard until the end of `main`; `shutdown` fails if events are missing.
     let guard = spanledger::builder().root(root()).try_init()?;
     let id = new_session_id();
 
@@ -61,7 +61,7 @@ fn agent(id: &str) {
     }
 
     events::message_assistant("A few files.").emit();
-    // What is only dropped ends as `unset`; `finish` says how it went.
+    // A span that is only dropped ends as `unset`; `finish` sets the outcome.
     turn.finish(Outcome::Ok);
     run.finish(Outcome::Ok);
 }

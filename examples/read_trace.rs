@@ -1,12 +1,12 @@
-//! Reading a trace with the library: what a session adds up to, and what it did turn by turn.
+//! Reads a trace with the library: the totals of a session, and what it did turn by turn.
 //!
 //! ```sh
 //! cargo run --example read_trace                 # the most recently active session
 //! cargo run --example read_trace -- SESSION
 //! ```
 //!
-//! Lines are read and folded one by one, so the size of the trace doesn't matter. A session that
-//! is still going on, or stopped in the middle, reads just as well.
+//! Lines are read one by one, so memory does not grow with the trace. A session that is still live, or
+//! whose process was killed, is read the same way.
 
 use std::path::PathBuf;
 
@@ -34,15 +34,15 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
                 summary.take(&line);
                 turns.take(&line);
             }
-            ReadItem::Damaged(damage) => eprintln!("passed over {damage}"),
+            ReadItem::Damaged(damage) => eprintln!("skipped {damage}"),
             _ => {}
         }
-        // A turn is handed out when it is over: one turn is in memory, not the session.
+        // A turn is returned when it is over, so one turn is in memory, not the session.
         while let Some(turn) = turns.ready() {
             print(&turn);
         }
     }
-    // What never ended: the session goes on, or its process died.
+    // Turns without an end: the session is live, or its process died.
     turns.finish().iter().for_each(print);
 
     let totals = summary.totals();
@@ -50,13 +50,13 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!(
         "{} by {}: {}, {} turns, {} tool calls, {} errors",
         summary.session_id,
-        summary.agent.as_deref().unwrap_or("nobody"),
+        summary.agent.as_deref().unwrap_or("an unnamed agent"),
         status.as_str(),
         totals.turns,
         totals.tool_calls,
         totals.errors,
     );
-    // Counts that no model call told are unknown, which is not 0.
+    // A count that no model call reported is unknown, which is not 0.
     match totals.usage.input_tokens {
         Some(tokens) => println!("{tokens} tokens went in"),
         None => println!("how many tokens went in is not known"),
@@ -70,8 +70,8 @@ fn print(turn: &Turn) {
         None => println!("outside of turns"),
     }
     for node in &turn.nodes {
-        // Fields are parsed when they are asked for; a text that is too large for a line is in a
-        // blob, which `spanledger::session::whole` reads.
+        // Fields are parsed when they are read. A text that is too large for a line is in a blob,
+        // which `spanledger::session::whole` reads.
         let what = match node.kind {
             Kind::ToolCall => node.view::<ToolCall>().tool_id(),
             Kind::ModelCall => node.view::<ModelCall>().model_id(),
@@ -87,7 +87,7 @@ fn print(turn: &Turn) {
     }
 }
 
-/// So that there is something to read.
+/// Records a session to read, if the root is empty.
 fn record_something() -> Result<(), spanledger::Error> {
     let guard = spanledger::builder().root(root()).try_init()?;
     let run = spans::session_run(new_session_id(), "reader").start();

@@ -1,9 +1,8 @@
-//! A library that makes spans of its own shapes, mapped by rules: no change to the library, none to
-//! the agent.
+//! A library with span names of its own, mapped by rules. Neither the library nor the agent changes.
 //!
-//! The spans here are made by hand, in the shapes that swiftide's agents give them: `agent.query`
-//! around a question, and `tool` with the tool's name in `otel.name`, after `tool.`. (A library that
-//! follows the GenAI conventions, as rig does, needs no rule.)
+//! The spans here are made by hand, with the names that swiftide's agents use: `agent.query` around a
+//! question, and `tool` with the tool's name in `otel.name`, after `tool.`. A library that follows the
+//! GenAI conventions, such as rig, needs no rules.
 //!
 //! ```sh
 //! cargo run --example recognize
@@ -18,9 +17,9 @@ use tracing_subscriber::util::SubscriberInitExt;
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let (layer, guard) = spanledger::builder()
         .root(root())
-        // A question is a run: a session of its own, unless it is asked inside one.
+        // A question becomes a run, in a session of its own unless it is asked inside one.
         .recognize(Rule::run("agent.query").target("swiftide_agents"))
-        // Inside it the loop of the agent: not a run again, and worth a line of its own.
+        // The agent's loop inside it is not another run. It is recorded under its own name.
         .record_spans(|meta| meta.name() == "agent.run")
         .recognize(
             Rule::tool_call("tool")
@@ -28,7 +27,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
                 .declares("otel.name")
                 .field_after("otel.name", "tool.", "tool_id"),
         )
-        // Not the library's: what we wrap around its model ourselves.
+        // A span that the user wraps around the model.
         .recognize(
             Rule::model_call("complete")
                 .field("model", "model_id")
@@ -56,7 +55,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// What stands for the library. It knows nothing of us.
+/// Stands in for the library, which does not know spanledger.
 mod library {
     use tracing::field::Empty;
     use tracing::info_span;

@@ -4,9 +4,9 @@
 //! cargo run --example server
 //! ```
 //!
-//! The request that asked waits inside its span; the one that brings the answer has no span of
-//! that session around it. It records through a [`Session`] handle instead, which can be cloned,
-//! stored and sent anywhere. There is no network here: tasks and channels stand for requests.
+//! The request that asked waits inside its span. The request that brings the answer is outside that
+//! session's spans, so it records through a [`Session`] handle, which can be cloned, stored and sent
+//! anywhere. There is no network here: tasks and channels stand in for requests.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -21,7 +21,7 @@ use tracing::Instrument;
 /// How many people talk to the server at once.
 const SESSIONS: usize = 8;
 
-/// A decision that a person owes.
+/// A question that waits for a person.
 struct Pending {
     session: Session,
     answer: oneshot::Sender<&'static str>,
@@ -29,7 +29,7 @@ struct Pending {
 
 struct Server {
     pending: Mutex<HashMap<String, Pending>>,
-    /// What the people's browsers see: the ids of questions.
+    /// The ids of questions, as the browsers of the users see them.
     questions: mpsc::UnboundedSender<String>,
 }
 
@@ -54,7 +54,7 @@ async fn main() -> Result<()> {
 
     // Every second person says no.
     for index in 0..SESSIONS {
-        let question = asked.recv().await.context("nobody asks")?;
+        let question = asked.recv().await.context("no question arrived")?;
         let decision = ["allow", "deny"][index % 2];
         tokio::spawn(post_answer(Arc::clone(&server), question, decision)).await??;
     }
@@ -129,7 +129,7 @@ async fn ask(server: &Server, interrupt_id: String) -> Result<&'static str> {
     let (answer, answered) = oneshot::channel();
     let session = tracing::Span::current()
         .session()
-        .context("nothing is recorded here")?;
+        .context("no ledger records this span")?;
     let pending = Pending { session, answer };
     server
         .pending
@@ -140,7 +140,7 @@ async fn ask(server: &Server, interrupt_id: String) -> Result<&'static str> {
     Ok(answered.await?)
 }
 
-/// `POST /questions/{id}`: another request, with no idea of the span that waits.
+/// `POST /questions/{id}`: another request, outside the span that waits.
 async fn post_answer(
     server: Arc<Server>,
     interrupt_id: String,
@@ -152,13 +152,13 @@ async fn post_answer(
         .unwrap_or_else(|poisoned| poisoned.into_inner())
         .remove(&interrupt_id)
         .context("no such question")?;
-    // First the trace, then the agent: nothing is done on an answer that was never recorded.
+    // Record first, so that the agent never acts on an answer that is not in the trace.
     pending.session.record(
         events::hitl_response(&interrupt_id)
             .decision(decision)
             .decided_by("ada"),
     );
-    // The request that asked may have been cancelled meanwhile; then nobody waits any more.
+    // Fails if the request that asked was cancelled meanwhile.
     let _ = pending.answer.send(decision);
     Ok(())
 }

@@ -43,7 +43,7 @@ pub use trace::{
     ViaError, ViaType, new_session_id,
 };
 
-/// Sets up a ledger, step by step.
+/// Configures recording. See [`Builder`] for the settings.
 ///
 /// ```
 /// # let dir = tempfile::tempdir()?;
@@ -58,7 +58,7 @@ pub fn builder() -> Builder {
     Builder::default()
 }
 
-/// Records from here on: the environment's settings, and the process's only subscriber.
+/// Starts recording with the settings of the environment, as the process's only subscriber.
 ///
 /// ```no_run
 /// let guard = spanledger::try_init()?;
