@@ -1,7 +1,7 @@
-//! An agent built on rig, recorded by spanledger: two lines of `main` are all that it takes.
+//! An agent built on rig, recorded by spanledger: two lines in `main` are enough.
 //!
-//! It talks to a server of its own that answers as the OpenAI or the Anthropic API does, so that
-//! it needs no network and no key. `cargo run -- --help` says what it can be made to do.
+//! It talks to a server of its own that answers as the OpenAI or the Anthropic API does, so it needs no
+//! network and no key. `cargo run -- --help` lists its options.
 
 mod options;
 mod server;
@@ -38,7 +38,7 @@ async fn main() -> anyhow::Result<()> {
     };
     println!("{}", answer?);
 
-    // The second: what is still to be said is said, and what went wrong is known.
+    // The second line: writes and sends the rest, and fails if events are missing.
     guard.shutdown()?;
     Ok(())
 }
@@ -61,7 +61,7 @@ fn agent(options: &Options, server: &str) -> Agent {
         .tool(tools::Add)
         .tool(tools::Divide)
         .tool(tools::Wait)
-        // Without this rig tells how much was said, and not what.
+        // Without this rig reports token counts, but no messages, arguments or results.
         .record_content_telemetry(options.content)
         .build()
 }

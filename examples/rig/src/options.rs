@@ -1,4 +1,4 @@
-//! What the program can be made to do.
+//! The options of the program.
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Api {
@@ -11,9 +11,9 @@ pub enum Api {
 pub enum Script {
     /// Adds, divides, answers.
     Calculate,
-    /// Divides by zero, is told that it can't, answers.
+    /// Divides by zero, gets an error, answers.
     Fail,
-    /// Waits, for ever.
+    /// Waits forever.
     Hang,
 }
 
@@ -38,7 +38,7 @@ usage: spanledger-rig [openai|anthropic] [calculate|fail|hang] [OPTION]…
   --session ID       runs inside a session.run of spanledger's own";
 
 impl Options {
-    /// None: only help was asked for.
+    /// `None` if only the help was asked for.
     pub fn from_args() -> anyhow::Result<Option<Self>> {
         let mut options = Self {
             api: Api::OpenAi,

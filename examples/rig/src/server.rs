@@ -1,5 +1,5 @@
-//! Answers as the OpenAI and the Anthropic API do, whole or streamed, by a script. It holds no
-//! state: how far a conversation is can be seen from what it is sent.
+//! Answers as the OpenAI and the Anthropic API do, whole or streamed, by a script. It keeps no state: each
+//! request contains the conversation so far.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -10,7 +10,7 @@ use tokio::net::{TcpListener, TcpStream};
 
 use crate::options::Script;
 
-/// What the model says next.
+/// The next answer of the model.
 enum Step {
     /// A tool, with its arguments.
     Call(&'static str, Value),
@@ -28,7 +28,7 @@ fn step(script: Script, answers_before: usize) -> Step {
     }
 }
 
-/// Starts it on a port of its own. Its address.
+/// Starts it on a free port. Returns its address.
 pub async fn start(script: Script, fail: (usize, u16)) -> anyhow::Result<String> {
     let listener = TcpListener::bind("127.0.0.1:0").await?;
     let address = format!("http://{}", listener.local_addr()?);
@@ -104,7 +104,7 @@ async fn serve(
     Ok(())
 }
 
-/// Grows with each call, so that it shows which call it is.
+/// Grows with each call, so that the number identifies the call.
 fn tokens(before: usize) -> (usize, usize) {
     (100 + before, 10 + before)
 }

@@ -1,4 +1,4 @@
-//! What the agent can do.
+//! The tools of the agent.
 
 use rig::tool::PortableTool;
 use serde::Deserialize;
@@ -71,7 +71,7 @@ impl PortableTool for Divide {
     }
 }
 
-/// Never comes back: whoever watches can end the process inside it.
+/// Never returns, so that a test can kill the process inside it.
 pub struct Wait;
 
 impl PortableTool for Wait {

@@ -92,7 +92,7 @@ impl Rule {
         self
     }
 
-    /// What the library calls `theirs` is `ours` (see the table of fields in the README).
+    /// What the library calls `theirs` is `ours` (`docs/events.md` lists the fields).
     pub fn field(
         self,
         theirs: impl Into<Cow<'static, str>>,
