@@ -264,48 +264,4 @@ fn unescaped(json: &str) -> Option<Cow<'_, str>> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn all(json: &str) -> Vec<String> {
-        let mut leaves = Leaves::new("args", json);
-        let mut out = Vec::new();
-        while let Some((field, leaf)) = leaves.next() {
-            out.push(match leaf {
-                Leaf::Text(text) => format!("{field}={text}"),
-                Leaf::Blob(sha256) => format!("{field}@{sha256}"),
-            });
-        }
-        out
-    }
-
-    #[test]
-    fn texts_have_their_path_and_are_unescaped() {
-        assert_eq!(all(r#""a\nb""#), ["args=a\nb"]);
-        assert_eq!(
-            all(r#"{"cmd":"ls","list":["x",{"y":"z}"}],"n":-3,"t":true,"e":{}}"#),
-            [
-                "args.cmd=ls",
-                "args.list=x",
-                "args.list.y=z}",
-                "args.n=-3",
-                "args.t=true"
-            ]
-        );
-    }
-
-    #[test]
-    fn a_blob_marker_yields_the_blob_only() {
-        assert_eq!(
-            all(r#"[{"$blob":"ab","bytes":9,"head":"secret"},"after"]"#),
-            ["args@ab", "args=after"]
-        );
-    }
-
-    #[test]
-    fn malformed_json_ends_the_search() {
-        for json in ["", "\"", "{\"a\":", "[[[", "}}}", "{\"a\"}", "nul"] {
-            all(json);
-        }
-    }
-}
+mod tests;
