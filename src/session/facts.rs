@@ -7,16 +7,17 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
+use super::item::Item;
 use super::lookup::body;
 use super::node::Node;
 use super::turns::Turn;
-use crate::trace::typed::{ModelCall, Permission, ToolCall};
-use crate::trace::{Address, Kind, Usage};
+use crate::trace::Usage;
+use crate::trace::typed::Permission;
 
 /// What was in force in a turn, and what it used: with the timeline, all that explains why the model
 /// did what it did.
 #[derive(Clone, Debug, Default)]
-pub struct TurnFacts {
+pub struct TurnFacts<'a> {
     /// The turn's index.
     pub turn: Option<u32>,
     /// Tokens and cost: the sum of the model calls, or the turn's own if they have none.
@@ -31,8 +32,8 @@ pub struct TurnFacts {
     pub permission_rules: Option<InForce>,
     /// How often each tool was called.
     pub called: BTreeMap<String, u64>,
-    /// Each permission decision.
-    pub decisions: Vec<Decision>,
+    /// Each permission decision, with the typed fields of its span.
+    pub decisions: Vec<(&'a Node, Permission<'a>)>,
 }
 
 /// A text in force.
@@ -57,62 +58,34 @@ pub struct ModelUsed {
     pub temperature: Option<f64>,
 }
 
-/// A permission decision.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Decision {
-    /// The line that has it.
-    pub address: Address,
-    /// The tool that asked.
-    pub tool_id: Option<String>,
-    /// The pattern that matched.
-    pub pattern: Option<String>,
-    /// allow, ask or deny.
-    pub action: Option<String>,
-    /// Where the rule comes from.
-    pub source: Option<String>,
-    /// Who decided, if a person was asked.
-    pub decided_by: Option<String>,
-    /// The person's decision.
-    pub decision: Option<Value>,
-    /// The rule.
-    pub rule: Option<Value>,
-    /// The digest of the rules in force.
-    pub permission_rules_digest: Option<String>,
-}
-
-impl TurnFacts {
+impl<'a> TurnFacts<'a> {
     /// Collects them. Reads the texts behind the digests from the session.
-    pub fn gather(session: &Path, turn: &Turn) -> io::Result<Self> {
-        let mut facts = Self {
-            turn: turn.index,
-            ..Self::default()
-        };
-        for node in &turn.nodes {
-            facts.add(node);
-        }
-        if facts.usage.is_empty()
-            && let Some(own) = turn.span.as_ref().and_then(Node::usage)
-        {
-            facts.usage = own;
-        }
-        let text = |digest: &Option<String>| -> io::Result<Option<InForce>> {
+    pub fn gather(session: &Path, turn: &'a Turn) -> io::Result<Self> {
+        let in_force = |digest: &Option<String>| -> io::Result<Option<InForce>> {
             let Some(digest) = digest.clone() else {
                 return Ok(None);
             };
             let body = body(session, &digest)?.map(|(_, text)| text);
             Ok(Some(InForce { digest, body }))
         };
-        facts.system_prompt = text(&turn.digests.system_prompt)?;
-        facts.tool_catalog = text(&turn.digests.tool_catalog)?;
-        facts.permission_rules = text(&turn.digests.permission_rules)?;
+        let mut facts = Self {
+            turn: turn.index,
+            usage: turn.usage(),
+            system_prompt: in_force(&turn.digests.system_prompt)?,
+            tool_catalog: in_force(&turn.digests.tool_catalog)?,
+            permission_rules: in_force(&turn.digests.permission_rules)?,
+            ..Self::default()
+        };
+        for node in &turn.nodes {
+            facts.add(node);
+        }
         Ok(facts)
     }
 
-    fn add(&mut self, node: &Node) {
+    fn add(&mut self, node: &'a Node) {
         let own = |text: Option<Cow<'_, str>>| text.map(Cow::into_owned);
-        match node.kind {
-            Kind::ModelCall => {
-                let call: ModelCall<'_> = node.view();
+        match node.item() {
+            Item::ModelCall(call) => {
                 let model = ModelUsed {
                     provider_id: own(call.provider_id()),
                     model_id: own(call.model_id()),
@@ -122,26 +95,12 @@ impl TurnFacts {
                 if !self.models.contains(&model) {
                     self.models.push(model);
                 }
-                self.usage.add(&call.usage().unwrap_or_default());
             }
-            Kind::ToolCall => {
-                let tool = own(node.view::<ToolCall<'_>>().tool_id());
-                *self.called.entry(tool.unwrap_or_default()).or_default() += 1;
+            Item::ToolCall(call) => {
+                let tool = own(call.tool_id()).unwrap_or_default();
+                *self.called.entry(tool).or_default() += 1;
             }
-            Kind::PermissionRequest => {
-                let made: Permission<'_> = node.view();
-                self.decisions.push(Decision {
-                    address: node.address,
-                    tool_id: own(made.tool_id()),
-                    pattern: own(made.pattern()),
-                    action: own(made.action()),
-                    source: own(made.source()),
-                    decided_by: own(made.decided_by()),
-                    decision: made.decision().and_then(|value| value.value()),
-                    rule: made.rule().and_then(|value| value.value()),
-                    permission_rules_digest: own(made.permission_rules_digest()),
-                });
-            }
+            Item::Permission(permission) => self.decisions.push((node, permission)),
             _ => {}
         }
     }
@@ -165,17 +124,17 @@ impl TurnFacts {
                 "temperature": model.temperature,
             })
         });
-        let decisions = self.decisions.iter().map(|made| {
+        let decisions = self.decisions.iter().map(|(node, permission)| {
             json!({
-                "address": made.address.to_string(),
-                "tool_id": made.tool_id,
-                "pattern": made.pattern,
-                "action": made.action,
-                "source": made.source,
-                "decided_by": made.decided_by,
-                "decision": made.decision,
-                "rule": made.rule,
-                "permission_rules_digest": made.permission_rules_digest,
+                "address": node.address.to_string(),
+                "tool_id": permission.tool_id(),
+                "pattern": permission.pattern(),
+                "action": permission.action(),
+                "source": permission.source(),
+                "decided_by": permission.decided_by(),
+                "decision": permission.decision().and_then(|value| value.value()),
+                "rule": permission.rule().and_then(|value| value.value()),
+                "permission_rules_digest": permission.permission_rules_digest(),
             })
         });
         json!({

@@ -2,16 +2,15 @@
 
 use std::borrow::Cow;
 
-use super::style::Style;
+use super::style::Tone;
 use super::text::{self, cost, count, duration, line};
 use super::verdict::Verdict;
-use crate::session::{Node, NodeState};
+use crate::session::{Action, Item, Node, NodeState, Role};
 use crate::trace::typed::{
-    Artifact, Attempt, Compaction, ContextAsset, Delta, Gap, Hitl, Log, Message, ModelCall,
-    OtherSpan, Permission, Process, Run, SegmentHeader, SessionStatus, SessionTitle, Subagent,
+    Compaction, ContextAsset, Hitl, Log, ModelCall, Permission, Process, Run, SegmentHeader,
     ToolCall, Turn,
 };
-use crate::trace::{Kind, Outcome, RawLine, RawValue, SpanKind, Usage};
+use crate::trace::{Kind, Outcome, RawLine, RawValue, Usage};
 
 /// How much of a value is used in one line.
 const ENOUGH: usize = 2_000;
@@ -62,39 +61,6 @@ pub struct Text {
     pub text: String,
     /// Where the rest is, if this is only the head.
     pub elsewhere: Option<String>,
-}
-
-/// The color of a text.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Tone {
-    /// Nothing special.
-    #[default]
-    Plain,
-    /// Less important.
-    Quiet,
-    /// A person's part.
-    Person,
-    /// Calls.
-    Work,
-    /// Failures.
-    Bad,
-    /// Needs attention.
-    Look,
-}
-
-impl Tone {
-    /// A text in the tone's color.
-    pub fn paint(self, style: &Style, text: &str) -> String {
-        match self {
-            Self::Plain => text.to_owned(),
-            Self::Quiet => style.dim(text),
-            Self::Person => style.magenta(text),
-            Self::Work => style.cyan(text),
-            Self::Bad => style.red(text),
-            Self::Look => style.yellow(text),
-        }
-    }
 }
 
 /// Whether a node without an end can still get one.
@@ -149,18 +115,7 @@ pub fn brief(raw: &RawLine<'_>) -> Brief {
 /// Describes a node. `verdict`: the permissions inside it that have no row of their own.
 pub fn describe(node: &Node, verdict: Verdict, liveness: Liveness) -> Description {
     let mut out = Description::default();
-    match node.kind {
-        kind if kind.opens().is_some() => out.span(node, verdict, liveness),
-        Kind::SessionEnd | Kind::Interrupted => out.run_ended(node),
-        Kind::MessageUser
-        | Kind::MessageAssistant
-        | Kind::MessageReasoning
-        | Kind::MessageSystem
-        | Kind::MessageTool
-        | Kind::MessageDelta
-        | Kind::ToolInputDelta => out.message(node),
-        _ => out.event(node),
-    }
+    out.item(node, verdict, liveness);
     if let Some(error) = node.error() {
         out.detail(Tone::Bad, '✗', error.into(), 2);
     }
@@ -209,71 +164,104 @@ impl Description {
         });
     }
 
-    fn named(&mut self, label: &str, tone: Tone, subject: Option<Cow<'_, str>>) {
+    fn named(&mut self, label: &str, tone: Tone, subject: impl Into<String>) {
         self.label = label.into();
         self.tone = tone;
-        self.subject = subject.unwrap_or_default().into_owned();
+        self.subject = subject.into();
     }
 
-    fn span(&mut self, node: &Node, verdict: Verdict, liveness: Liveness) {
-        let went = how_it_went(node, liveness);
-        match node.kind.opens() {
-            Some(SpanKind::Run) if node.state == NodeState::Closed => self.run_ended(node),
-            Some(SpanKind::Run) => self.run(node),
-            Some(SpanKind::Turn) => {
-                let turn: Turn<'_> = node.view();
-                let index = turn.turn_index().or(node.turn.map(u64::from));
-                self.named("turn", Tone::Plain, index.map(|n| n.to_string().into()));
-                self.facts = with_usage(went, turn.usage());
-                self.extra(turn.stop_reason());
+    fn item(&mut self, node: &Node, verdict: Verdict, liveness: Liveness) {
+        let went = || how_it_went(node, liveness);
+        match node.item() {
+            Item::Run(run) if node.starts_run() && node.state != NodeState::Closed => {
+                self.run(node.kind, &run);
             }
-            Some(SpanKind::Model) => self.model(&node.view(), went),
-            Some(SpanKind::Tool) => self.tool(&node.view(), went, verdict),
-            Some(SpanKind::Permission) => self.permission(node),
-            Some(SpanKind::Compaction) => {
-                let compaction: Compaction<'_> = node.view();
-                let n = count(compaction.summarized_message_count());
-                let text = format!("{n} messages summarized");
-                self.named("compaction", Tone::Look, Some(text.into()));
-                self.facts = vec![went];
-                if let Some(summary) = compaction.summary() {
-                    self.detail(Tone::Quiet, '→', summary.into(), 1);
-                }
+            Item::Run(run) => self.run_ended(node, &run),
+            Item::Turn(turn) => self.turn(node, &turn, went()),
+            Item::ModelCall(call) => self.model(&call, went()),
+            Item::ToolCall(call) => self.tool(&call, went(), verdict),
+            Item::Permission(permission) => self.permission(node, &permission),
+            Item::Compaction(compaction) => self.compaction(&compaction, went()),
+            Item::OtherSpan(span) => {
+                self.named("span", Tone::Plain, span.name().unwrap_or_default());
+                self.facts = vec![went()];
             }
-            _ => {
-                self.named("span", Tone::Plain, node.view::<OtherSpan<'_>>().name());
-                self.facts = vec![went];
+            Item::Message(message) => self.message(node, message.content()),
+            Item::Delta(delta) => self.message(node, delta.text()),
+            Item::Hitl(hitl) if node.kind == Kind::HitlRequest => {
+                self.named(
+                    "asks",
+                    Tone::Person,
+                    hitl.interrupt_id().unwrap_or_default(),
+                );
+                self.context(hitl.tool_id());
             }
+            Item::Hitl(hitl) => self.answer(&hitl),
+            Item::Subagent(child) => {
+                let words = [child.agent(), child.child_session_id()];
+                let words = words.map(Option::unwrap_or_default).join(" ");
+                self.named("subagent", Tone::Look, words);
+            }
+            Item::Artifact(artifact) => {
+                let words = [artifact.path(), artifact.caption()];
+                self.named("artifact", Tone::Plain, joined(words));
+            }
+            Item::Attempt(attempt) => {
+                let words = [attempt.id(), attempt.rationale()];
+                self.named("attempt", Tone::Plain, joined(words));
+                self.extra(attempt.metrics().map(|value| Text::from(value).text));
+            }
+            Item::ContextAsset(asset) => self.asset(node.kind, &asset),
+            Item::ErrorEvent(_) => self.named("error", Tone::Bad, ""),
+            Item::SessionTitle(title) => {
+                self.named("title", Tone::Plain, title.title().unwrap_or_default());
+            }
+            Item::SessionStatus(status) => {
+                self.named("status", Tone::Plain, status.status().unwrap_or_default());
+                self.context(status.message());
+            }
+            Item::Log(log) => self.log(node, &log),
+            Item::SegmentHeader(header) => self.process(&header),
+            Item::Gap(gap) => {
+                let (n, cause) = (count(gap.count()), gap.cause().unwrap_or_default());
+                self.named("GAP", Tone::Bad, format!("{n} events missing: {cause}"));
+            }
+            Item::SpanUpdate(_) => self.named("update", Tone::Quiet, all_fields(node)),
+            _ => self.named(node.kind_name(), Tone::Quiet, all_fields(node)),
         }
     }
 
-    fn run(&mut self, node: &Node) {
-        let label = match node.kind {
+    fn run(&mut self, kind: Kind, run: &Run<'_>) {
+        let label = match kind {
             Kind::SessionStart => "run",
             _ => "resumed",
         };
-        let run: Run<'_> = node.view();
-        self.named(label, Tone::Plain, run.agent());
-        self.context.extend(run.model_id().map(Cow::into_owned));
+        self.named(label, Tone::Plain, run.agent().unwrap_or_default());
+        self.context(run.model_id());
         let parent = run.parent_session_id();
-        let parent = parent.map(|id| format!("subagent of {id}"));
-        self.context.extend(parent);
+        self.context(parent.map(|id| format!("subagent of {id}").into()));
     }
 
-    fn run_ended(&mut self, node: &Node) {
-        let run: Run<'_> = node.view();
+    fn run_ended(&mut self, node: &Node, run: &Run<'_>) {
         let outcome = bad_outcome(node).unwrap_or_else(|| {
             let outcome = node.outcome_name();
             outcome.unwrap_or_default().into_owned()
         });
         let took = run.duration_ns().map(duration).unwrap_or_default();
-        let text = format!("{outcome}  {took}");
-        self.named("run ended", Tone::Plain, Some(text.into()));
-        self.context.extend(run.stop_reason().map(Cow::into_owned));
+        self.named("run ended", Tone::Plain, format!("{outcome}  {took}"));
+        self.context(run.stop_reason());
+    }
+
+    fn turn(&mut self, node: &Node, turn: &Turn<'_>, went: String) {
+        let index = turn.turn_index().or(node.turn.map(u64::from));
+        let index = index.map(|n| n.to_string());
+        self.named("turn", Tone::Plain, index.unwrap_or_default());
+        self.facts = with_usage(went, turn.usage());
+        self.extra(turn.stop_reason());
     }
 
     fn model(&mut self, call: &ModelCall<'_>, mut went: String) {
-        self.named("model", Tone::Work, call.model_id());
+        self.named("model", Tone::Work, call.model_id().unwrap_or_default());
         if let Some(purpose) = call.purpose().filter(|purpose| purpose != "main") {
             self.subject.push_str(&format!(" for {purpose}"));
         }
@@ -285,16 +273,20 @@ impl Description {
         self.extra(call.finish_reason());
     }
 
-    fn tool(&mut self, call: &ToolCall<'_>, went: String, verdict: Verdict) {
-        self.named("tool", Tone::Work, call.tool_id());
+    fn tool(&mut self, call: &ToolCall<'_>, mut went: String, verdict: Verdict) {
+        self.named("tool", Tone::Work, call.tool_id().unwrap_or_default());
         if let Some(input) = call.command().or_else(|| call.args()) {
             self.detail(Tone::Plain, '←', Text::input(input), 1);
+        }
+        let exit_code = call.exit_code().map(|code| code.json());
+        let exit_code = exit_code.filter(|code| *code != "0");
+        if let Some(code) = exit_code {
+            went.push_str(&format!("  exit {code}"));
         }
         self.facts = vec![verdict.add_to(went)];
         self.extras = verdict.extras;
         // More is shown of a failure.
-        let failed =
-            call.error().is_some() || call.exit_code().is_some_and(|code| code.json() != "0");
+        let failed = call.error().is_some() || exit_code.is_some();
         let lines = if failed { 2 } else { 1 };
         let outputs = [call.result(), call.stdout(), call.stderr()];
         for output in outputs.into_iter().flatten() {
@@ -302,52 +294,56 @@ impl Description {
         }
     }
 
-    fn permission(&mut self, node: &Node) {
-        let made: Permission<'_> = node.view();
-        let mut text = match made.action() {
+    fn permission(&mut self, node: &Node, permission: &Permission<'_>) {
+        let mut text = match permission.action() {
             Some(action) => action.into_owned(),
             None => "not decided".into(),
         };
-        if let Some(pattern) = made.pattern() {
-            text.push_str(&format!("  {pattern}"));
+        let took = node.duration.filter(|ns| *ns >= 1_000_000).map(duration);
+        let more = [
+            ("  ", permission.pattern()),
+            ("  by ", permission.source()),
+            (", ", permission.decided_by()),
+            ("  ", took.map(Into::into)),
+        ];
+        for (before, word) in more {
+            let word = word.map(|word| format!("{before}{word}"));
+            text.push_str(&word.unwrap_or_default());
         }
-        if let Some(source) = made.source() {
-            text.push_str(&format!("  by {source}"));
-        }
-        if let Some(who) = made.decided_by() {
-            text.push_str(&format!(", {who}"));
-        }
-        if let Some(ns) = node.duration.filter(|ns| *ns >= 1_000_000) {
-            text.push_str(&format!("  {}", duration(ns)));
-        }
-        let tone = match made.action().as_deref() {
-            Some("deny") => Tone::Bad,
-            Some("ask") => Tone::Person,
+        let tone = match Action::of(permission) {
+            Some(Action::Deny) => Tone::Bad,
+            Some(Action::Ask) => Tone::Person,
             _ => Tone::Quiet,
         };
-        self.named("permission", tone, Some(text.into()));
-        self.owner = made.tool_id().unwrap_or_default().into_owned();
+        self.named("permission", tone, text);
+        self.owner = permission.tool_id().unwrap_or_default().into_owned();
     }
 
-    fn message(&mut self, node: &Node) {
-        let (label, tone) = match node.kind {
-            Kind::MessageUser => ("user", Tone::Person),
-            Kind::MessageReasoning => ("reasoning", Tone::Quiet),
-            Kind::MessageSystem => ("system", Tone::Quiet),
-            Kind::MessageTool => ("tools say", Tone::Quiet),
-            Kind::ToolInputDelta => ("tool input", Tone::Quiet),
-            _ => ("assistant", Tone::Plain),
+    fn compaction(&mut self, compaction: &Compaction<'_>, went: String) {
+        let n = count(compaction.summarized_message_count());
+        self.named("compaction", Tone::Look, format!("{n} messages summarized"));
+        self.facts = vec![went];
+        if let Some(summary) = compaction.summary() {
+            self.detail(Tone::Quiet, '→', summary.into(), 1);
+        }
+    }
+
+    fn message(&mut self, node: &Node, content: Option<RawValue<'_>>) {
+        let (label, tone) = match node.role() {
+            Some(Role::User) => ("user", Tone::Person),
+            Some(Role::Reasoning) => ("reasoning", Tone::Quiet),
+            Some(Role::System) => ("system", Tone::Quiet),
+            Some(Role::Tool) => ("tools say", Tone::Quiet),
+            Some(_) => ("assistant", Tone::Plain),
+            None => ("tool input", Tone::Quiet),
         };
-        self.named(label, tone, None);
+        self.named(label, tone, "");
         if node.is_incomplete() {
             self.subject = "(stopped here)".into();
         }
-        let message: Message<'_> = node.view();
-        let delta: Delta<'_> = node.view();
-        let content = || message.content().or_else(|| delta.text());
         self.message = match node.content() {
             Some(content) => Some(content.into_owned().into()),
-            None => content().map(Into::into),
+            None => content.map(Into::into),
         };
         if self.message.is_none() && self.subject.is_empty() {
             let parts = node.parts().map(|part| part.to_string());
@@ -355,124 +351,70 @@ impl Description {
         }
     }
 
-    fn event(&mut self, node: &Node) {
-        match node.kind {
-            Kind::HitlRequest => {
-                let asked: Hitl<'_> = node.view();
-                self.named("asks", Tone::Person, asked.interrupt_id());
-                self.context.extend(asked.tool_id().map(Cow::into_owned));
-            }
-            Kind::HitlResponse => {
-                let answer: Hitl<'_> = node.view();
-                let decision = answer.decision().map(|value| Text::from(value).text.into());
-                self.named("answer", Tone::Person, decision);
-                self.owner = answer.interrupt_id().unwrap_or_default().into_owned();
-                let who = answer.decided_by().map(|who| format!("by {who}"));
-                self.context.extend(who);
-            }
-            Kind::Subagent => {
-                let child: Subagent<'_> = node.view();
-                let words =
-                    [child.agent(), child.child_session_id()].map(Option::unwrap_or_default);
-                self.named("subagent", Tone::Look, Some(words.join(" ").into()));
-            }
-            Kind::Artifact => {
-                let artifact: Artifact<'_> = node.view();
-                let words = [artifact.path(), artifact.caption()];
-                self.named("artifact", Tone::Plain, joined(words));
-            }
-            Kind::Attempt => {
-                let attempt: Attempt<'_> = node.view();
-                let words = [attempt.id(), attempt.rationale()];
-                self.named("attempt", Tone::Plain, joined(words));
-                let metrics = attempt.metrics().map(|value| vec![Text::from(value).text]);
-                self.extras.extend(metrics);
-            }
-            Kind::SystemPrompt | Kind::ToolCatalog | Kind::PermissionRules => self.asset(node),
-            Kind::Error => self.named("error", Tone::Bad, None),
-            Kind::SessionTitle => {
-                let title = node.view::<SessionTitle<'_>>().title();
-                self.named("title", Tone::Plain, title);
-            }
-            Kind::SessionStatus => {
-                let status: SessionStatus<'_> = node.view();
-                self.named("status", Tone::Plain, status.status());
-                self.context.extend(status.message().map(Cow::into_owned));
-            }
-            Kind::Log => self.log(&node.view()),
-            _ => self.own_line(node),
-        }
+    fn answer(&mut self, hitl: &Hitl<'_>) {
+        let decision = hitl.decision().map(|value| Text::from(value).text);
+        self.named("answer", Tone::Person, decision.unwrap_or_default());
+        self.owner = hitl.interrupt_id().unwrap_or_default().into_owned();
+        self.context(hitl.decided_by().map(|who| format!("by {who}").into()));
     }
 
     /// A prompt, catalog or rules.
-    fn asset(&mut self, node: &Node) {
-        let asset: ContextAsset<'_> = node.view();
-        let (label, body) = match node.kind {
+    fn asset(&mut self, kind: Kind, asset: &ContextAsset<'_>) {
+        let (label, body) = match kind {
             Kind::SystemPrompt => ("prompt", asset.body()),
             Kind::ToolCatalog => ("tools", asset.tools()),
             _ => ("rules", asset.rules()),
         };
         let digest = asset.digest().unwrap_or_default();
         let digest = digest.get(..12).unwrap_or(&digest);
-        let text = format!("{digest} in force from here");
-        self.named(label, Tone::Quiet, Some(text.into()));
-        self.context
-            .extend(body.map(|body| Text::from(body).one_line()));
+        self.named(label, Tone::Quiet, format!("{digest} in force from here"));
+        self.context(body.map(|body| Text::from(body).one_line().into()));
     }
 
-    fn log(&mut self, log: &Log<'_>) {
-        let level = log.level().unwrap_or_default();
-        let tone = match level.as_ref() {
-            "ERROR" => Tone::Bad,
-            _ => Tone::Look,
+    fn log(&mut self, node: &Node, log: &Log<'_>) {
+        let tone = match node.is_failure() {
+            true => Tone::Bad,
+            false => Tone::Look,
         };
         let fields = log.fields().into_iter().flat_map(|fields| fields.members());
-        let fields = fields.map(|(key, value)| format!("{key}={}", Text::from(value).text).into());
+        let fields = fields.map(|field| named_value(field).into());
         let words: Vec<Cow<'_, str>> = log.message().into_iter().chain(fields).collect();
-        self.named(&level.to_lowercase(), tone, Some(words.join("  ").into()));
+        let level = log.level().unwrap_or_default();
+        self.named(&level.to_lowercase(), tone, words.join("  "));
     }
 
-    /// A line that only the recorder writes, or one of an unknown kind.
-    fn own_line(&mut self, node: &Node) {
-        match node.kind {
-            Kind::Segment => {
-                let process = node.view::<SegmentHeader<'_>>().process();
-                let process = process.map(Process::from);
-                let exe = process.as_ref().and_then(Process::exe).unwrap_or_default();
-                let name = exe.rsplit('/').next().unwrap_or_default();
-                self.named("process", Tone::Quiet, Some(name.into()));
-                let pid = process.as_ref().and_then(Process::pid);
-                self.context.extend(pid.map(|pid| format!("pid {pid}")));
-            }
-            Kind::Gap => {
-                let gap: Gap<'_> = node.view();
-                let (n, cause) = (count(gap.count()), gap.cause().unwrap_or_default());
-                let text = format!("{n} events missing: {cause}");
-                self.named("GAP", Tone::Bad, Some(text.into()));
-            }
-            kind => {
-                let field = |(key, value): (&str, RawValue<'_>)| {
-                    format!("{key}={}", Text::from(value).text)
-                };
-                let fields = node.members().map(field).collect::<Vec<_>>().join(" ");
-                let label = match kind {
-                    Kind::SpanUpdate => "update",
-                    _ => node.kind_name(),
-                };
-                self.named(label, Tone::Quiet, Some(fields.into()));
-            }
-        }
+    fn process(&mut self, header: &SegmentHeader<'_>) {
+        let process = header.process().map(Process::from);
+        let exe = process.as_ref().and_then(Process::exe).unwrap_or_default();
+        let name = exe.rsplit('/').next().unwrap_or_default();
+        self.named("process", Tone::Quiet, name);
+        let pid = process.as_ref().and_then(Process::pid);
+        self.context(pid.map(|pid| format!("pid {pid}").into()));
     }
 
-    fn extra(&mut self, text: Option<Cow<'_, str>>) {
-        self.extras.extend(text.map(|text| vec![text.into_owned()]));
+    fn context(&mut self, text: Option<Cow<'_, str>>) {
+        self.context.extend(text.map(Cow::into_owned));
+    }
+
+    fn extra<T: Into<String>>(&mut self, text: Option<T>) {
+        self.extras.extend(text.map(|text| vec![text.into()]));
     }
 }
 
 /// The texts that are known, two spaces apart.
-fn joined(texts: [Option<Cow<'_, str>>; 2]) -> Option<Cow<'static, str>> {
+fn joined(texts: [Option<Cow<'_, str>>; 2]) -> String {
     let known: Vec<_> = texts.into_iter().flatten().collect();
-    Some(known.join("  ").into())
+    known.join("  ")
+}
+
+/// The fields of a line that has no description of its own.
+fn all_fields(node: &Node) -> String {
+    let fields: Vec<_> = node.members().map(named_value).collect();
+    fields.join(" ")
+}
+
+fn named_value((name, value): (&str, RawValue<'_>)) -> String {
+    format!("{name}={}", Text::from(value).text)
 }
 
 /// Duration, outcome and usage: with words, and shorter.
@@ -512,10 +454,6 @@ fn how_it_went(node: &Node, liveness: Liveness) -> String {
     }
     if let Some(outcome) = bad_outcome(node) {
         text.push_str(&format!("  {outcome}"));
-    }
-    let code = node.view::<ToolCall<'_>>().exit_code();
-    if let Some(code) = code.map(|code| code.json()).filter(|code| *code != "0") {
-        text.push_str(&format!("  exit {code}"));
     }
     text
 }

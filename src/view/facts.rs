@@ -1,5 +1,7 @@
 //! One turn in full: tokens, model, system prompt, tools and permissions.
 
+use std::borrow::Cow;
+
 use serde_json::Value;
 
 use super::style::Style;
@@ -7,7 +9,7 @@ use super::text::{columns, cost, count, cut, line, pad, wrap};
 use crate::session::{InForce, TurnFacts};
 
 /// Everything about a turn but its timeline.
-pub fn facts(facts: &TurnFacts, style: &Style) -> Vec<String> {
+pub fn facts(facts: &TurnFacts<'_>, style: &Style) -> Vec<String> {
     let usage = &facts.usage;
     let mut out = vec![style.bold("Tokens and cost")];
     out.push(format!(
@@ -23,9 +25,9 @@ pub fn facts(facts: &TurnFacts, style: &Style) -> Vec<String> {
     for model in &facts.models {
         let text = format!(
             "  {}/{}   variant {}   temperature {}",
-            known(&model.provider_id),
-            known(&model.model_id),
-            known(&model.variant),
+            known(model.provider_id.as_deref().map(Into::into)),
+            known(model.model_id.as_deref().map(Into::into)),
+            known(model.variant.as_deref().map(Into::into)),
             model.temperature.map_or("–".into(), |t| t.to_string()),
         );
         out.push(cut(&text, style.width).into_owned());
@@ -40,7 +42,7 @@ pub fn facts(facts: &TurnFacts, style: &Style) -> Vec<String> {
 }
 
 /// The system prompt in force.
-pub fn prompt(facts: &TurnFacts, style: &Style) -> Vec<String> {
+pub fn prompt(facts: &TurnFacts<'_>, style: &Style) -> Vec<String> {
     let mut out = vec![title("System prompt", &facts.system_prompt, style)];
     let lines = wrap(body(&facts.system_prompt), style.width - 2);
     if !body(&facts.system_prompt).is_empty() {
@@ -50,7 +52,7 @@ pub fn prompt(facts: &TurnFacts, style: &Style) -> Vec<String> {
 }
 
 /// The tools in the catalog, and how often each was called.
-pub fn tools(facts: &TurnFacts, style: &Style) -> Vec<String> {
+pub fn tools(facts: &TurnFacts<'_>, style: &Style) -> Vec<String> {
     let mut out = vec![title("Tools", &facts.tool_catalog, style)];
     let tools = parsed(&facts.tool_catalog);
     let name = |tool: &Value| {
@@ -85,7 +87,7 @@ pub fn tools(facts: &TurnFacts, style: &Style) -> Vec<String> {
 }
 
 /// The permission rules in force, and each decision.
-pub fn permissions(facts: &TurnFacts, style: &Style) -> Vec<String> {
+pub fn permissions(facts: &TurnFacts<'_>, style: &Style) -> Vec<String> {
     let mut out = vec![title("Permissions", &facts.permission_rules, style)];
     for rule in parsed(&facts.permission_rules) {
         let field = |name: &str| {
@@ -101,31 +103,30 @@ pub fn permissions(facts: &TurnFacts, style: &Style) -> Vec<String> {
         );
         out.push(cut(&text, style.width).into_owned());
     }
-    for made in &facts.decisions {
+    for (node, permission) in &facts.decisions {
         let mut text = format!(
             "  decision  {:<6} {} {} by {}",
-            known(&made.action),
-            known(&made.tool_id),
-            known(&made.pattern),
-            known(&made.source),
+            known(permission.action()),
+            known(permission.tool_id()),
+            known(permission.pattern()),
+            known(permission.source()),
         );
-        if made.decided_by.is_some() {
-            text.push_str(&format!(", {}", known(&made.decided_by)));
+        if let Some(who) = permission.decided_by() {
+            text.push_str(&format!(", {}", line(&who)));
         }
-        match &made.decision {
-            None => {}
-            Some(Value::String(decision)) => text.push_str(&format!(": {}", line(decision))),
-            Some(decision) => text.push_str(&format!(": {}", line(&decision.to_string()))),
+        if let Some(decision) = permission.decision() {
+            let decision = decision.text().unwrap_or_else(|| decision.json().into());
+            text.push_str(&format!(": {}", line(&decision)));
         }
-        text.push_str(&format!("  {}", made.address));
+        text.push_str(&format!("  {}", node.address));
         out.push(cut(&text, style.width).into_owned());
     }
     out
 }
 
 /// A safe text, or `–` for what isn't known.
-fn known(text: &Option<String>) -> String {
-    line(text.as_deref().unwrap_or("–")).into_owned()
+fn known(text: Option<Cow<'_, str>>) -> String {
+    line(&text.unwrap_or("–".into())).into_owned()
 }
 
 fn times(n: u64) -> String {

@@ -1,7 +1,7 @@
 //! Lines as they arrive, a row each. Streamed text comes in readable lines, not delta by delta.
 
-use super::describe::{Brief, Tone, brief};
-use super::style::Style;
+use super::describe::{Brief, brief};
+use super::style::{Style, Tone};
 use super::text::{columns, cut, cut_id, line, line_end, pad};
 use crate::session::{StreamKey, Streamed, Streams, is_delta};
 use crate::trace::typed::Message;

@@ -100,3 +100,36 @@ impl Style {
         }
     }
 }
+
+/// The color of a text.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Tone {
+    /// Nothing special.
+    #[default]
+    Plain,
+    /// Less important.
+    Quiet,
+    /// A person's part.
+    Person,
+    /// Calls.
+    Work,
+    /// Failures.
+    Bad,
+    /// Needs attention.
+    Look,
+}
+
+impl Tone {
+    /// A text in the tone's color.
+    pub fn paint(self, style: &Style, text: &str) -> String {
+        match self {
+            Self::Plain => text.to_owned(),
+            Self::Quiet => style.dim(text),
+            Self::Person => style.magenta(text),
+            Self::Work => style.cyan(text),
+            Self::Bad => style.red(text),
+            Self::Look => style.yellow(text),
+        }
+    }
+}

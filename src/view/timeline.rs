@@ -1,13 +1,11 @@
 //! The timeline: a turn as a tree, with a bar for time.
 
-use std::collections::{HashMap, HashSet};
-
 use super::describe::{Description, Detail, Liveness, Text, describe};
 use super::style::Style;
 use super::text::{self, columns, cut, duration, pad, pad_left, wrap};
 use super::title::title;
 use super::verdict::Verdict;
-use crate::session::{Node, NodeState, Turn};
+use crate::session::{Node, NodeState, Step, Turn};
 use crate::trace::Kind;
 
 /// `+12m30s` and a blank behind it.
@@ -39,9 +37,6 @@ pub struct Timeline<'a> {
 
 /// The lines of a subagent's session, by its id.
 type Subagents<'a> = &'a dyn Fn(&str, usize) -> Vec<String>;
-
-/// The nodes inside each span, by its id.
-type Children<'n> = HashMap<u64, Vec<&'n Node>>;
 
 impl std::fmt::Debug for Timeline<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -134,60 +129,35 @@ impl<'a> Timeline<'a> {
     /// The nodes of a turn.
     pub fn rows(&self, turn: &Turn) -> Vec<String> {
         let mut out = Vec::new();
-        let span = Span::of(turn);
-        let ids: HashSet<u64> = turn.nodes.iter().filter_map(|node| node.span_id).collect();
-        let mut children = Children::new();
-        let mut top = Vec::new();
-        for node in &turn.nodes {
-            match node.within().filter(|parent| ids.contains(parent)) {
-                Some(parent) => children.entry(parent).or_default().push(node),
-                None => top.push(node),
-            }
-        }
-        let open = turn.span.as_ref().is_some_and(is_open);
-        self.level(&mut top, &mut children, (0, open), &span, &mut out);
-        // Nodes that no top node contains: spans that contain each other, or too deep a tree.
-        let first = |inside: &[&Node]| inside.iter().map(|node| (node.start, node.address)).min();
-        let mut left: Vec<_> = children.iter().map(|(id, n)| (first(n), *id)).collect();
-        left.sort_unstable();
-        for (_, id) in left {
-            if let Some(mut inside) = children.remove(&id) {
-                self.level(&mut inside, &mut children, (0, open), &span, &mut out);
-            }
-        }
+        let in_open = turn.span.as_ref().is_some_and(is_open);
+        self.level(&turn.steps(), (0, in_open), &Span::of(turn), &mut out);
         out
     }
 
     /// The rows of one level of the tree: its depth, and whether the span that contains it is open.
     fn level(
         &self,
-        nodes: &mut [&Node],
-        children: &mut Children<'_>,
+        steps: &[Step<'_>],
         (depth, in_open): (usize, bool),
         span: &Span,
         out: &mut Vec<String>,
     ) {
-        nodes.sort_by_key(|node| (node.start, node.address));
         let liveness = match self.over {
             true => Liveness::Over,
             false => Liveness::Live { in_open },
         };
-        let mut nodes = nodes.iter().peekable();
-        while let Some(node) = nodes.next() {
-            // Removed: where two nodes have the same id, the children are shown once. A tree deeper
-            // than this is damaged and would overflow the stack: the rest is shown on top.
-            let own = node.span_id.filter(|_| depth < 64);
-            let inside = own.and_then(|id| children.remove(&id));
-            let mut inside = inside.unwrap_or_default();
+        let mut steps = steps.iter().peekable();
+        while let Some(Step { node, inside }) = steps.next() {
             let mut verdict = Verdict::default();
             let mut assets = Vec::new();
+            let mut inside = inside.clone();
             if !self.style.full {
                 if node.kind == Kind::ToolCall {
-                    inside.retain(|child| !covers(&mut verdict, child, children));
+                    inside.retain(|step| !verdict.covers(step));
                 }
                 let starts = node.starts_run();
-                while let Some(next) = nodes.next_if(|next| starts && asset(next).is_some()) {
-                    assets.extend(asset(next).filter(|text| !text.is_empty()));
+                while let Some(next) = steps.next_if(|next| starts && asset(next.node).is_some()) {
+                    assets.extend(asset(next.node).filter(|text| !text.is_empty()));
                 }
             }
             // The turn's title and the header show these.
@@ -199,7 +169,7 @@ impl<'a> Timeline<'a> {
                 }
                 self.row(node, described, depth, span, out);
             }
-            self.level(&mut inside, children, (depth + 1, is_open(node)), span, out);
+            self.level(&inside, (depth + 1, is_open(node)), span, out);
         }
     }
 
@@ -416,19 +386,6 @@ fn bar(node: &Node, span: &Span, width: usize) -> String {
 
 fn is_open(node: &Node) -> bool {
     node.state == NodeState::Open
-}
-
-/// Whether a verdict covers a permission inside a tool call. Its children are then covered too.
-fn covers(verdict: &mut Verdict, child: &Node, children: &mut Children<'_>) -> bool {
-    if child.kind != Kind::PermissionRequest {
-        return false;
-    }
-    let inside = child.span_id.and_then(|id| children.get(&id));
-    let covered = verdict.add(child, inside.map_or(&[], Vec::as_slice));
-    if covered && let Some(id) = child.span_id {
-        children.remove(&id);
-    }
-    covered
 }
 
 /// What a run starts with, and its address; an empty text for what has no row of its own.

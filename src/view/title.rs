@@ -3,8 +3,8 @@
 use super::describe::bad_outcome;
 use super::style::Style;
 use super::text::{columns, cost, count, cut, duration, line};
-use crate::session::{Node, NodeState, Turn};
-use crate::trace::typed::{self, Permission};
+use crate::session::{Action, Item, Node, NodeState, Turn};
+use crate::trace::typed;
 use crate::trace::{Kind, Usage};
 
 /// The last column of the title's rule.
@@ -30,7 +30,7 @@ pub(super) fn title(turn: &Turn, start: u64, over: bool, style: &Style) -> Vec<S
     parts.extend(outcome.map(|outcome| line(&outcome).to_uppercase()));
     let reason = span.and_then(|node| node.view::<typed::Turn<'_>>().stop_reason());
     parts.extend(reason.map(|reason| line(&reason).into_owned()));
-    let usage = turn_usage(turn);
+    let usage = shown_usage(turn);
     if let Some(input) = usage.input_tokens {
         parts.push(format!(
             "{} in, {} out",
@@ -66,47 +66,32 @@ pub(super) fn title(turn: &Turn, start: u64, over: bool, style: &Style) -> Vec<S
     }
 }
 
-/// What a turn used: the sum of its model calls, else the turn's own. A single call has it on its own
-/// row.
-fn turn_usage(turn: &Turn) -> Usage {
-    let calls = turn
-        .nodes
-        .iter()
-        .filter(|node| node.kind == Kind::ModelCall);
+/// What a turn used. A single model call has it on its own row.
+fn shown_usage(turn: &Turn) -> Usage {
+    let calls = turn.nodes.iter().filter(|n| n.kind == Kind::ModelCall);
     let usages: Vec<_> = calls.map(Node::usage).collect();
-    let mut sum = Usage::default();
-    if let [Some(_)] = usages[..] {
-        return sum;
+    match usages[..] {
+        [Some(_)] => Usage::default(),
+        _ => turn.usage(),
     }
-    usages.iter().flatten().for_each(|usage| sum.add(usage));
-    if sum.input_tokens.is_none() && sum.output_tokens.is_none() {
-        let own = turn.span.as_ref().and_then(Node::usage);
-        let cost = sum.cost_usd;
-        sum = own.unwrap_or_default();
-        sum.cost_usd = cost.or(sum.cost_usd);
-    }
-    sum
 }
 
 /// The time that models, tools and people took. Overlaps count once for each.
 fn time_split(turn: &Turn) -> [(&'static str, u64); 3] {
     let mut spans: [Vec<(u64, u64)>; 3] = Default::default();
-    for node in &turn.nodes {
-        let Some(ns) = node.duration else { continue };
-        let which = match node.kind {
-            Kind::ModelCall => 0,
-            Kind::ToolCall => 1,
-            Kind::PermissionRequest => {
-                let made: Permission<'_> = node.view();
-                let asked = made.action().as_deref() == Some("ask") || made.decided_by().is_some();
-                if !asked {
-                    continue;
-                }
+    for node in turn.nodes.iter().filter(|node| node.duration.is_some()) {
+        let which = match node.item() {
+            Item::ModelCall(_) => 0,
+            Item::ToolCall(_) => 1,
+            Item::Permission(permission)
+                if Action::of(&permission) == Some(Action::Ask)
+                    || permission.decided_by().is_some() =>
+            {
                 2
             }
             _ => continue,
         };
-        spans[which].push((node.start, node.start.saturating_add(ns)));
+        spans[which].push((node.start, node.end()));
     }
     let person = covered(&mut spans[2]);
     let tool = covered(&mut spans[1]).saturating_sub(person);

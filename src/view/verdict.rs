@@ -1,9 +1,8 @@
-//! The permissions of a tool call, told on its row.
+//! The permissions of a tool call, in the words that its row has for them.
 
 use super::describe::Text;
 use super::text::duration;
-use crate::session::{Node, NodeState};
-use crate::trace::typed::{Hitl, Permission};
+use crate::session::{Action, Decision, NodeState, Step};
 use crate::trace::{Kind, Outcome};
 
 /// What the permissions of a tool call came to, if they need no rows of their own.
@@ -16,43 +15,42 @@ pub struct Verdict {
 }
 
 impl Verdict {
-    /// Adds a permission and what happened inside it. Returns whether the verdict now covers it: a
-    /// permission that is open, or in which more happened than a question and its answer, keeps its
-    /// rows.
-    pub(super) fn add(&mut self, node: &Node, inside: &[&Node]) -> bool {
-        let made: Permission<'_> = node.view();
-        let action = made.action().unwrap_or_default();
-        let simple = |node: &&Node| matches!(node.kind, Kind::HitlRequest | Kind::HitlResponse);
-        if node.state == NodeState::Open || action.is_empty() || !inside.iter().all(simple) {
+    /// Adds a step if it is a permission that the verdict can cover. A permission that is open, or in
+    /// which more happened than a question and its answer, keeps its rows.
+    pub(super) fn covers(&mut self, step: &Step<'_>) -> bool {
+        let Some(decision) = Decision::of(step) else {
+            return false;
+        };
+        let kinds = step.inside.iter().map(|inner| inner.node.kind);
+        let simple = |kind| matches!(kind, Kind::HitlRequest | Kind::HitlResponse);
+        let Some(action) = decision.action() else {
+            return false;
+        };
+        if step.node.state == NodeState::Open || !kinds.into_iter().all(simple) {
             return false;
         }
-        let by = made.source().map(|source| format!(" by {source}"));
+        let permission = &decision.permission;
+        let by = permission.source().map(|source| format!(" by {source}"));
         let by = by.unwrap_or_default();
-        let pattern = made.pattern().filter(|pattern| pattern != "*");
+        let pattern = permission.pattern().filter(|pattern| pattern != "*");
         let pattern = pattern.map(|pattern| format!("({pattern})"));
-        let asked = action == "ask"
-            || inside.iter().any(|node| node.kind == Kind::HitlRequest)
-            || made.decided_by().is_some()
-            || made.interrupt_id().is_some();
-        let fact = if asked {
-            asked_fact(node, &made, inside)
-        } else {
-            (action == "deny").then(|| format!("denied{by}"))
-        };
-        match fact {
-            Some(fact) => {
-                self.facts.push(fact);
-                self.extras.extend(pattern.map(|pattern| vec![pattern]));
-                true
-            }
-            None if !asked && action == "allow" => {
+        let fact = match action {
+            _ if decision.is_asked() => asked_fact(&decision, action),
+            Action::Deny => Some(format!("denied{by}")),
+            Action::Allow => {
                 let whole = pattern.map(|pattern| format!("allowed{by} {pattern}"));
                 let words = [format!("allowed{by}"), "allowed".into()];
                 self.extras.push(whole.into_iter().chain(words).collect());
-                true
+                return true;
             }
-            None => false,
-        }
+            _ => None,
+        };
+        let Some(fact) = fact else {
+            return false;
+        };
+        self.facts.push(fact);
+        self.extras.extend(pattern.map(|pattern| vec![pattern]));
+        true
     }
 
     /// Adds the facts to how a tool call went.
@@ -68,26 +66,21 @@ impl Verdict {
 }
 
 /// Who was asked, what they decided, and how long that took.
-fn asked_fact(node: &Node, made: &Permission<'_>, inside: &[&Node]) -> Option<String> {
-    let answer = inside.iter().find(|node| node.kind == Kind::HitlResponse);
-    let answer = answer.map(|node| node.view::<Hitl<'_>>());
-    let decision = made.decision().or_else(|| answer.as_ref()?.decision());
-    let by_action = || {
-        let action = made.action().unwrap_or_default();
-        Some(match (action.as_ref(), node.outcome()) {
-            ("ask", Some(Outcome::Denied)) => "denied".into(),
-            ("ask", Some(Outcome::Ok)) if made.decided_by().is_some() => "allowed".into(),
-            ("ask", _) => return None,
-            _ => action.into_owned(),
-        })
+fn asked_fact(decision: &Decision<'_>, action: Action) -> Option<String> {
+    let node = decision.node;
+    let by_action = || match (action, node.outcome()) {
+        (Action::Ask, Some(Outcome::Denied)) => Some("denied".to_owned()),
+        (Action::Ask, Some(Outcome::Ok)) => {
+            let decided_by = decision.permission.decided_by();
+            decided_by.map(|_| "allowed".to_owned())
+        }
+        (Action::Ask, _) => None,
+        _ => decision.permission.action().map(|word| word.into_owned()),
     };
-    let decision = decision.map(|decision| Text::from(decision).text);
-    let decision = decision.or_else(by_action)?;
-    let who = made.decided_by().or_else(|| answer.as_ref()?.decided_by());
-    let who = who.map(|who| format!(" {who}")).unwrap_or_default();
+    let answer = decision.answer().map(|answer| Text::from(answer).text);
+    let answer = answer.or_else(by_action)?;
+    let who = decision.decided_by().map(|who| format!(" {who}"));
     let took = node.duration.map(|ns| format!(", {}", duration(ns)));
-    Some(format!(
-        "asked{who}: {decision}{}",
-        took.unwrap_or_default()
-    ))
+    let (who, took) = (who.unwrap_or_default(), took.unwrap_or_default());
+    Some(format!("asked{who}: {answer}{took}"))
 }
