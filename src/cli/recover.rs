@@ -4,7 +4,7 @@ use clap::Args;
 use serde_json::json;
 
 use super::context::{Context, Failed, tell};
-use spanledger::session::{LeftOpen, Recovery};
+use spanledger::session::{OpenSpan, Recovery};
 use spanledger::trace::time_text;
 use spanledger::view::named_span;
 use spanledger::view::text::{line, plural};
@@ -71,7 +71,7 @@ impl Recover {
         context.unreadable(&survey.unreadable)
     }
 
-    fn print(&self, context: &mut Context, id: &str, closed: &[LeftOpen]) -> Result<(), Failed> {
+    fn print(&self, context: &mut Context, id: &str, closed: &[OpenSpan]) -> Result<(), Failed> {
         if context.json {
             let closed = closed.iter().map(|span| {
                 json!({

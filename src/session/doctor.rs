@@ -1,9 +1,7 @@
 //! Checks of a root and the environment: why nothing may be recorded, and what to do.
 
-use std::ffi::CString;
 use std::fs::{self, OpenOptions};
 use std::io;
-use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
@@ -196,15 +194,8 @@ fn space(root: &Path) -> Diagnosis {
 
 /// The bytes that an unprivileged user can write.
 fn free_bytes(dir: &Path) -> io::Result<u64> {
-    let path = CString::new(dir.as_os_str().as_bytes())?;
-    // SAFETY: all zeroes is a valid `statvfs`.
-    let mut stat: libc::statvfs = unsafe { std::mem::zeroed() };
-    // SAFETY: `path` ends with a zero byte, and `stat` is a valid place for the answer.
-    if unsafe { libc::statvfs(path.as_ptr(), &mut stat) } != 0 {
-        return Err(io::Error::last_os_error());
-    }
-    #[allow(clippy::unnecessary_cast)]
-    Ok((stat.f_bavail as u64).saturating_mul(stat.f_frsize as u64))
+    let stat = rustix::fs::statvfs(dir)?;
+    Ok(stat.f_bavail.saturating_mul(stat.f_frsize))
 }
 
 fn clock(store: &Store, now: u64) -> Diagnosis {

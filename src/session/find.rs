@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use memchr::memmem::Finder;
 
 use super::store::Unreadable;
-use crate::trace::typed::Delta;
+use crate::trace::typed::{Delta, Hitl, ModelCall};
 use crate::trace::{Address, Damage, Kind, RawLine, ReadItem, SegmentReader, about, segments};
 
 /// What an id identifies.
@@ -371,16 +371,18 @@ impl FindId {
 fn ids_of<'a>(line: &'a RawLine<'_>) -> impl Iterator<Item = (IdKind, Cow<'a, str>)> {
     let span = line.span_id.map(|id| (IdKind::Span, Cow::Borrowed(id)));
     let trace = line.trace_id.map(|id| (IdKind::Trace, Cow::Borrowed(id)));
-    let fields = line.payload().members().filter_map(|(key, value)| {
-        let what = match key {
-            "tool_call_id" => IdKind::ToolCall,
-            "message_id" => IdKind::Message,
-            "interrupt_id" => IdKind::Interrupt,
-            "response_id" => IdKind::Response,
-            _ => return None,
-        };
-        Some((what, value.text()?))
-    });
+    // Lines of several kinds have these fields.
+    let call: ModelCall<'_> = line.payload().into();
+    let hitl: Hitl<'_> = line.payload().into();
+    let fields = [
+        (IdKind::ToolCall, hitl.tool_call_id()),
+        (IdKind::Message, call.message_id()),
+        (IdKind::Interrupt, hitl.interrupt_id()),
+        (IdKind::Response, call.response_id()),
+    ];
+    let fields = fields
+        .into_iter()
+        .filter_map(|(what, id)| Some((what, id?)));
     let session = (IdKind::Session, Cow::Borrowed(line.session_id.as_ref()));
     span.into_iter().chain(trace).chain(fields).chain([session])
 }

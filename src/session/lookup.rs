@@ -1,13 +1,13 @@
 //! One turn, one text, one line out of a long session, without reading all of it.
 
-use std::fs::File;
-use std::io::{self, Read};
+use std::io;
 use std::path::Path;
 
 use super::store::push_damage;
 use super::turns::{Turn, Turns};
-use crate::trace::{Address, Damage, RawValue, ReadItem, SegmentReader, about};
-use crate::trace::{Line, hex_digest, segments};
+use crate::trace::typed::ContextAsset;
+use crate::trace::{Address, Damage, Kind, Line, RawValue, ReadItem, SegmentReader};
+use crate::trace::{about, hex_digest, segments};
 
 /// One turn out of a session.
 #[derive(Clone, Debug, Default)]
@@ -27,64 +27,48 @@ pub struct Excerpt {
 /// # Ok::<(), std::io::Error>(())
 /// ```
 pub fn turn(session: impl AsRef<Path>, index: u32) -> io::Result<Excerpt> {
-    let mut found: Option<Turn> = None;
-    let mut damages = Vec::new();
+    let mut excerpt = Excerpt::default();
     for (_, path) in segments(session.as_ref())? {
-        let mut reader = SegmentReader::open(&path)?;
-        reader.halve(|line| Some(line.turn? < index))?;
-        let mut turns = Turns::default();
-        let mut begun = false;
-        let mut here = None;
-        while let Some(item) = reader.next()? {
-            let line = match item {
-                ReadItem::Line(line) => line,
-                ReadItem::Damaged(damage) => {
-                    push_damage(damage, &mut damages);
-                    continue;
-                }
-            };
-            match line.turn {
-                Some(turn) if turn == index => begun = true,
-                Some(turn) if turn > index && begun => {
-                    turns.take(&line);
-                    here = here.or_else(|| ready(&mut turns, index));
-                    // A later turn is over: nothing more of this one is waited for.
-                    if line.kind == "turn_end" && here.is_some() {
-                        break;
-                    }
-                    continue;
-                }
-                Some(_) => continue,
-                None => {}
-            }
-            turns.take(&line);
-            here = here.or_else(|| ready(&mut turns, index));
-            if here.is_some() {
-                break;
-            }
-        }
-        let here = here.or_else(|| turns.finish().into_iter().find(|c| c.index == Some(index)));
-        // Two processes can have written the same turn: the one that has its span tells more.
-        if here
-            .as_ref()
-            .is_some_and(|c| c.span.is_some() || found.is_none())
-        {
-            found = here;
+        let found = turn_in(&path, index, &mut excerpt.damages)?;
+        // Two processes can have written the same turn: the one that has its span has more of it.
+        let is_better = |turn: &Turn| turn.span.is_some() || excerpt.turn.is_none();
+        if found.as_ref().is_some_and(is_better) {
+            excerpt.turn = found;
         }
     }
-    Ok(Excerpt {
-        turn: found,
-        damages,
-    })
+    Ok(excerpt)
 }
 
-fn ready(turns: &mut Turns, index: u32) -> Option<Turn> {
-    while let Some(turn) = turns.ready() {
-        if turn.index == Some(index) {
-            return Some(turn);
+/// A turn of one segment.
+fn turn_in(path: &Path, index: u32, damages: &mut Vec<Damage>) -> io::Result<Option<Turn>> {
+    let mut reader = SegmentReader::open(path)?;
+    reader.halve(|line| Some(line.turn? < index))?;
+    let mut turns = Turns::default();
+    let mut begun = false;
+    let mut found = None;
+    while let Some(item) = reader.next()? {
+        let line = match item {
+            ReadItem::Line(line) => line,
+            ReadItem::Damaged(damage) => {
+                push_damage(damage, damages);
+                continue;
+            }
+        };
+        begun |= line.turn == Some(index);
+        let is_later = line.turn.is_some_and(|turn| turn > index && begun);
+        if line.turn.is_some_and(|turn| turn != index) && !is_later {
+            continue;
+        }
+        turns.take(&line);
+        let mut ready = std::iter::from_fn(|| turns.ready());
+        found = found.or_else(|| ready.find(|turn| turn.index == Some(index)));
+        // Once a later turn is over, nothing more of this one is waited for.
+        if found.is_some() && (!is_later || line.kind() == Kind::TurnEnd) {
+            return Ok(found);
         }
     }
-    None
+    let mut rest = turns.finish().into_iter();
+    Ok(found.or_else(|| rest.find(|turn| turn.index == Some(index))))
 }
 
 /// The whole text behind a digest of a system prompt, tool catalog or permission rules, and the
@@ -96,12 +80,12 @@ pub fn body(session: impl AsRef<Path>, digest: &str) -> io::Result<Option<(Addre
         let mut reader = SegmentReader::open(&path)?;
         while let Some(item) = reader.next_where(|bytes| finder.find(bytes).is_some())? {
             let ReadItem::Line(line) = item else { continue };
-            let payload = line.payload();
-            let is_it = payload.get("digest").and_then(|v| v.text()).as_deref() == Some(digest);
-            let body = ["body", "tools", "rules"]
-                .into_iter()
-                .find_map(|name| payload.get(name));
-            if let Some(body) = body.filter(|_| is_it) {
+            let asset: ContextAsset<'_> = line.payload().into();
+            if asset.digest().as_deref() != Some(digest) {
+                continue;
+            }
+            let body = asset.body().or_else(|| asset.tools());
+            if let Some(body) = body.or_else(|| asset.rules()) {
                 return Ok(Some((line.address(), whole(session.as_ref(), body)?)));
             }
         }
@@ -109,14 +93,13 @@ pub fn body(session: impl AsRef<Path>, digest: &str) -> io::Result<Option<(Addre
     Ok(None)
 }
 
-/// A value in full: a text as it is, other JSON as text, what was moved out from its blob.
+/// A value in full: a text as it is, other JSON as text, and a value that was moved to a blob from there.
 pub fn whole(session: impl AsRef<Path>, value: RawValue<'_>) -> io::Result<String> {
-    if let Some(sha256) = value.get("$blob").and_then(|v| v.text()) {
+    if let Some(sha256) = value.marker().and_then(|marker| marker.blob) {
         return blob(session, &sha256);
     }
-    Ok(value
-        .text()
-        .map_or_else(|| value.json().to_owned(), std::borrow::Cow::into_owned))
+    let text = value.text().unwrap_or_else(|| value.json().into());
+    Ok(text.into_owned())
 }
 
 /// A blob's text, its digest checked.
@@ -126,20 +109,13 @@ pub fn blob(session: impl AsRef<Path>, sha256: &str) -> io::Result<String> {
         return Err(invalid(format!("{sha256:?} is no digest of a blob")));
     }
     let path = session.as_ref().join("blobs").join(sha256);
-    let mut bytes = Vec::new();
-    let is_file = path.metadata().map_err(about(&path))?.is_file();
-    if !is_file {
-        // To open a pipe is to wait for who writes to it.
+    // To open a pipe would wait for a writer.
+    if !path.metadata().map_err(about(&path))?.is_file() {
         return Err(invalid(format!("{}: not a file", path.display())));
     }
-    File::open(&path)
-        .and_then(|mut file| file.read_to_end(&mut bytes))
-        .map_err(about(&path))?;
+    let bytes = std::fs::read(&path).map_err(about(&path))?;
     if hex_digest(&bytes) != sha256 {
-        return Err(invalid(format!(
-            "{}: its digest is another",
-            path.display()
-        )));
+        return Err(invalid(format!("{}: blob digest mismatch", path.display())));
     }
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }

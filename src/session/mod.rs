@@ -46,7 +46,7 @@ pub use message::{Part, Role};
 #[cfg(feature = "cli")]
 pub use monitor::{Monitor, MonitorEvent, MonitorStart};
 pub use node::{Node, NodeState};
-pub use recover::{LeftOpen, Recovery};
+pub use recover::Recovery;
 pub use retention::{Pruned, Retention};
 pub use search::{SearchText, Unsearched, texts};
 pub use status::{ErrorRef, OpenSpan, Status, Writer};

@@ -6,42 +6,43 @@ use std::path::Path;
 
 use super::store::push_damage;
 use super::summary::Summary;
-use crate::trace::{Damage, RawLine, ReadItem, SegmentReader};
-use crate::trace::{LineError, TailReader, kind_of, last_checkpoint, whole_lines};
+use crate::trace::typed::Run;
+use crate::trace::{Damage, Kind, LineError, RawLine, ReadItem, SegmentReader, SpanKind};
+use crate::trace::{TailReader, kind_of, last_checkpoint, whole_lines};
 
 /// A segment up to this size is read whole.
 const WHOLE: u64 = 64 * 1024;
 pub(super) const HEAD: u64 = 16 * 1024;
 const TAIL: u64 = 16 * 1024;
-/// A line has told its kind by then.
+/// The kind of a line stands within so many bytes.
 const KIND_WITHIN: usize = 200;
-/// No head is longer, whatever it cuts.
+/// No head is longer.
 const LONGEST_HEAD: u64 = 1024 * 1024;
 
-/// What is longer is not held at once.
+/// A longer tail is not held in memory at once.
 const LONGEST_TAIL: u64 = 16 * 1024 * 1024;
 
-/// What the segments of a session say at their ends.
+/// A session by the first and last lines of its segments.
 #[derive(Default)]
 pub(super) struct Peek {
     pub summary: Summary,
     pub damages: Vec<Damage>,
     pub bytes: u64,
-    /// Something in the middle was left out.
+    /// Lines in the middle were skipped.
     pub skipped: bool,
 }
 
-/// Where in a segment we are.
+/// A position in a segment.
 struct Place<'a> {
     path: &'a Path,
     offset: u64,
-    /// The number that the next line should have, where that is known.
+    /// The sequence number that the next line should have, if known.
     due: Option<u64>,
 }
 
 impl Peek {
-    /// Takes a segment's first lines, and its last ones from where they add up: a checkpoint, or
-    /// the end of the session. What follows its last newline.
+    /// Takes a segment's first lines, and its last ones from a checkpoint or the end of the session on,
+    /// which have totals. Returns the torn tail behind the last newline.
     pub fn at(&mut self, path: &Path) -> io::Result<Option<Damage>> {
         let mut file = File::open(path)?;
         let size = file.metadata()?.len();
@@ -64,12 +65,12 @@ impl Peek {
         loop {
             let tail = reader.longer()?;
             if tail.whole {
-                // It reaches back to the head: nothing is left out.
+                // It reaches back to the head.
                 bytes.extend_from_slice(&tail.bytes);
                 return Ok(self.take(&bytes, place));
             }
             if ends_session(&tail.bytes) || last_checkpoint(&tail.bytes).is_some() {
-                // The head's last line goes on in what is left out: that is no damage.
+                // The head's last line continues in the skipped part: that is no damage.
                 let _ = self.take(&bytes, Place { path, ..place });
                 self.summary.skip();
                 self.skipped = true;
@@ -82,7 +83,7 @@ impl Peek {
         }
     }
 
-    /// Takes a long segment in which nothing adds up, line by line: it is not held as a whole.
+    /// Takes a long segment without totals line by line, so that it is not in memory as a whole.
     fn read_through(&mut self, path: &Path) -> io::Result<Option<Damage>> {
         let mut reader = SegmentReader::open(path)?;
         while let Some(found) = reader.next()? {
@@ -94,9 +95,9 @@ impl Peek {
         reader.torn_tail()
     }
 
-    /// Takes the whole lines of a piece of a segment. What follows the last newline.
+    /// Takes the whole lines of a part of a segment. Returns the torn tail behind the last newline.
     fn take(&mut self, bytes: &[u8], mut place: Place<'_>) -> Option<Damage> {
-        // Each in a row that is no line may have been one.
+        // Each damaged line in a row may be one of the missing numbers.
         let mut broken = 0;
         for line in whole_lines(bytes) {
             let wrong = match RawLine::parse(line) {
@@ -134,15 +135,18 @@ impl Place<'_> {
     }
 }
 
-/// A segment's first lines. One that says whose it is, or what started the session, is not cut:
-/// a run's own words may be long, and without them a subagent would be nobody's.
+/// Reads a segment's first lines. A header or the start of a run is read to its end, however long it
+/// is: without it, the parent of a subagent would be unknown.
 fn read_head(file: &mut File, bytes: &mut Vec<u8>) -> io::Result<()> {
     loop {
         let read = file.by_ref().take(HEAD).read_to_end(bytes)?;
         let cut = memchr::memrchr(b'\n', bytes).map_or(0, |at| at + 1);
         let matters = match kind_of(&bytes[cut..]) {
-            Some(kind) => matches!(kind, b"segment" | b"session_start" | b"session_resume"),
-            // So short that it does not say yet.
+            Some(kind) => {
+                let kind = Kind::parse_bytes(kind);
+                kind == Kind::Segment || kind.opens() == Some(SpanKind::Run)
+            }
+            // Too short to contain the kind.
             None => (1..KIND_WITHIN).contains(&(bytes.len() - cut)),
         };
         if !matters || read == 0 || bytes.len() as u64 >= LONGEST_HEAD {
@@ -151,9 +155,11 @@ fn read_head(file: &mut File, bytes: &mut Vec<u8>) -> io::Result<()> {
     }
 }
 
-/// Whether the last line ends a run and tells its totals.
+/// Whether the last line ends a run and has its totals.
 fn ends_session(bytes: &[u8]) -> bool {
     let last = whole_lines(bytes).last();
     let line = last.and_then(|line| RawLine::parse(line).ok());
-    line.is_some_and(|line| line.kind == "session_end" && line.payload().get("totals").is_some())
+    line.is_some_and(|line| {
+        line.kind() == Kind::SessionEnd && Run::from(line.payload()).totals().is_some()
+    })
 }

@@ -6,41 +6,20 @@ use std::path::Path;
 
 use tracing_subscriber::Registry;
 
+use super::status::OpenSpan;
 use super::store::{Entry, Store};
 use crate::ledger::lock_file;
 use crate::trace::typed::Span;
 use crate::trace::{Kind, ReadItem, SegmentReader, segments};
 use crate::{Error, Guard, builder};
 
-/// A span that a dead process left open.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LeftOpen {
-    /// Its id.
-    pub span_id: String,
-    /// The kind of its open line.
-    pub kind: Kind,
-    /// The name of the tool, model or agent.
-    pub name: String,
-    /// When it began, in nanoseconds since 1970.
-    pub since: u64,
-}
-
 impl Store {
     /// The spans that dead processes left open in a session, children first.
-    pub fn left_open(&self, entry: &Entry) -> Vec<LeftOpen> {
-        let summary = &entry.summary;
-        let is_dead = |seg: u32| {
-            let writer = summary.writers.get(&seg);
-            !writer.is_some_and(|writer| self.is_alive(&writer.id))
-        };
-        let open = summary.open.iter().filter(|(_, span)| is_dead(span.seg));
+    pub fn left_open(&self, entry: &Entry) -> Vec<OpenSpan> {
+        let open = entry.summary.open.values();
         let mut left: Vec<_> = open
-            .map(|(id, span)| LeftOpen {
-                span_id: id.clone(),
-                kind: span.kind,
-                name: span.name.clone(),
-                since: span.since,
-            })
+            .filter(|span| !self.is_written(&entry.summary, span.seg))
+            .cloned()
             .collect();
         left.sort_by(|a, b| (b.since, &b.span_id).cmp(&(a.since, &a.span_id)));
         left
@@ -75,7 +54,7 @@ impl<'a> Recovery<'a> {
 
     /// Closes what dead processes left open in a session, and returns the spans that were closed.
     /// It returns none if another process is recovering the session, or already has.
-    pub fn close(&mut self, entry: &Entry) -> io::Result<Vec<LeftOpen>> {
+    pub fn close(&mut self, entry: &Entry) -> io::Result<Vec<OpenSpan>> {
         if self.store.left_open(entry).is_empty() {
             return Ok(Vec::new());
         }
@@ -114,7 +93,7 @@ impl<'a> Recovery<'a> {
         Err(io::Error::new(io::ErrorKind::InvalidInput, why))
     }
 
-    fn append(&mut self, entry: &Entry) -> io::Result<Vec<LeftOpen>> {
+    fn append(&mut self, entry: &Entry) -> io::Result<Vec<OpenSpan>> {
         let guard = match &self.guard {
             Some(guard) => guard,
             None => self.guard.insert(ledger(self.store.root())?),
@@ -150,7 +129,7 @@ fn ledger(root: &Path) -> io::Result<Guard> {
 }
 
 /// The spans that a new segment closes.
-fn read_closed(entry: &Entry, segment: &Path, closed: &mut Vec<LeftOpen>) -> io::Result<()> {
+fn read_closed(entry: &Entry, segment: &Path, closed: &mut Vec<OpenSpan>) -> io::Result<()> {
     let mut reader = SegmentReader::open(segment)?;
     while let Some(found) = reader.next()? {
         let ReadItem::Line(line) = found else {
@@ -159,17 +138,20 @@ fn read_closed(entry: &Entry, segment: &Path, closed: &mut Vec<LeftOpen>) -> io:
         let Some(closes) = line.closes().filter(|_| line.kind() == Kind::Interrupted) else {
             continue;
         };
-        let span_id = line.span_id.unwrap_or_default().to_owned();
-        let (kind, name) = match entry.summary.open.get(&span_id) {
-            Some(span) => (span.kind, span.name.clone()),
-            None => (closes.opening(), String::new()),
-        };
-        closed.push(LeftOpen {
-            kind,
-            name,
-            since: Span::from(line.payload()).start().unwrap_or(0),
-            span_id,
+        let id = line.span_id.unwrap_or_default();
+        let known = entry.summary.open.get(id).cloned();
+        let span = known.unwrap_or_else(|| OpenSpan {
+            span_id: id.to_owned(),
+            address: line.address(),
+            kind: closes.opening(),
+            name: String::new(),
+            input: None,
+            since: 0,
+            seg: line.seg,
+            parent: None,
         });
+        let since = Span::from(line.payload()).start().unwrap_or(0);
+        closed.push(OpenSpan { since, ..span });
     }
     Ok(())
 }

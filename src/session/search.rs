@@ -5,6 +5,8 @@ use std::collections::HashSet;
 use std::io;
 use std::path::Path;
 
+use serde_json::Value;
+
 use super::lookup::{blob, whole};
 use super::streamed::{Streamed, Streams, is_delta};
 use crate::read::SessionReader;
@@ -108,10 +110,9 @@ impl<E, F: FnMut(SearchText<'_>) -> Result<(), E>> Search<'_, F> {
     /// Whether a line's content contains a streamed text.
     fn has_all(&self, content: Option<RawValue<'_>>, text: &str) -> bool {
         let content = content.and_then(|value| whole(self.session, value).ok());
-        let json = |text: &str| serde_json::from_str::<serde_json::Value>(text).ok();
+        let json = |text: &str| serde_json::from_str::<Value>(text).ok();
         content.is_some_and(|content| {
-            content.contains(text)
-                || json(&content).is_some_and(|content| json(text) == Some(content))
+            content.contains(text) || json(&content).is_some_and(|all| json(text) == Some(all))
         })
     }
 
@@ -176,7 +177,8 @@ enum Leaf<'a> {
 /// How deep a path gets: as deep as `serde_json` parses.
 const DEEP: usize = 128;
 
-/// The texts and numbers inside a value, in order, without building it.
+/// The texts and numbers inside a value, in order, in one pass without recursion: a hostile value is
+/// nested hundreds of thousands deep.
 struct Leaves<'a> {
     json: &'a str,
     at: usize,
@@ -222,7 +224,9 @@ impl<'a> Leaves<'a> {
                         return Some((field, Leaf::Blob(inner)));
                     }
                     if self.blob.is_none() {
-                        let text = unescaped(&self.json[start..self.at])?;
+                        let text = RawValue::new(self.json.get(start..self.at)?).text();
+                        // A lone surrogate can't be unescaped, so the text stays as it is.
+                        let text = text.unwrap_or(Cow::Borrowed(inner));
                         return Some((self.field(), Leaf::Text(text)));
                     }
                 }
@@ -250,17 +254,6 @@ impl<'a> Leaves<'a> {
             }
         }
     }
-}
-
-fn unescaped(json: &str) -> Option<Cow<'_, str>> {
-    if memchr::memchr(b'\\', json.as_bytes()).is_none() {
-        return Some(Cow::Borrowed(&json[1..json.len() - 1]));
-    }
-    // A lone surrogate can't be unescaped, so the text stays as it is.
-    let inner = || json[1..json.len() - 1].to_owned();
-    Some(Cow::Owned(
-        serde_json::from_str(json).unwrap_or_else(|_| inner()),
-    ))
 }
 
 #[cfg(test)]

@@ -78,6 +78,8 @@ pub struct ErrorRef {
 /// A span that no line has closed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OpenSpan {
+    /// Its id.
+    pub span_id: String,
     /// Its open line.
     pub address: Address,
     /// The kind of its open line.

@@ -210,6 +210,12 @@ impl Store {
         })
     }
 
+    /// Whether the writer of a session's segment is alive.
+    pub(super) fn is_written(&self, summary: &Summary, seg: u32) -> bool {
+        let writer = summary.writers.get(&seg);
+        writer.is_some_and(|writer| self.is_alive(&writer.id))
+    }
+
     /// The writers that are alive now.
     pub fn live_writers(&self) -> io::Result<BTreeSet<String>> {
         self.forget_writers();
@@ -339,11 +345,8 @@ impl Store {
         mut damages: Vec<Damage>,
         torn: Vec<(u32, Damage)>,
     ) -> Entry {
-        let is_dead = |seg: &u32| {
-            let writer = summary.writers.get(seg);
-            !writer.is_some_and(|writer| self.is_alive(&writer.id))
-        };
-        let torn = torn.into_iter().filter(|(seg, _)| is_dead(seg));
+        let torn = torn.into_iter();
+        let torn = torn.filter(|(seg, _)| !self.is_written(&summary, *seg));
         damages.extend(torn.map(|(_, damage)| damage));
         Entry {
             dir: dir.to_owned(),

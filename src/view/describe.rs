@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use super::style::Tone;
-use super::text::{self, cost, count, duration, line};
+use super::text::{Text, cost, count, duration, line};
 use super::verdict::Verdict;
 use crate::session::{Action, Item, Node, NodeState, Role};
 use crate::trace::typed::{
@@ -11,9 +11,6 @@ use crate::trace::typed::{
     ToolCall, Turn,
 };
 use crate::trace::{Kind, Outcome, RawLine, RawValue, Usage};
-
-/// How much of a value is used in one line.
-const ENOUGH: usize = 2_000;
 
 /// A node in words.
 #[derive(Clone, Debug, Default)]
@@ -51,16 +48,6 @@ pub struct Detail {
     pub text: Text,
     /// How many lines to show unless everything is wanted.
     pub lines: usize,
-}
-
-/// A text, or its head.
-#[derive(Clone, Debug, Default)]
-#[non_exhaustive]
-pub struct Text {
-    /// The text.
-    pub text: String,
-    /// Where the rest is, if this is only the head.
-    pub elsewhere: Option<String>,
 }
 
 /// Whether a node without an end can still get one.
@@ -456,56 +443,4 @@ fn how_it_went(node: &Node, liveness: Liveness) -> String {
         text.push_str(&format!("  {outcome}"));
     }
     text
-}
-
-impl Text {
-    /// The input of a tool: an object with one text is that text.
-    fn input(value: RawValue<'_>) -> Self {
-        let mut members = value.members();
-        match (members.next(), members.next()) {
-            (Some((name, only)), None) if !name.starts_with('$') && only.text().is_some() => {
-                only.into()
-            }
-            _ => value.into(),
-        }
-    }
-
-    fn one_line(&self) -> String {
-        let text: String = self.text.chars().take(ENOUGH).collect();
-        match &self.elsewhere {
-            Some(elsewhere) => format!("{text}… ({elsewhere})"),
-            None => text,
-        }
-    }
-}
-
-impl From<String> for Text {
-    fn from(text: String) -> Self {
-        Self {
-            text,
-            elsewhere: None,
-        }
-    }
-}
-
-impl From<RawValue<'_>> for Text {
-    /// A text as it is, other JSON as text, and the head of a value that was moved to a blob or cut.
-    fn from(value: RawValue<'_>) -> Self {
-        if let Some(text) = value.text() {
-            return text.into_owned().into();
-        }
-        let Some(marker) = value.marker() else {
-            return value.json().to_owned().into();
-        };
-        let size = |bytes: Option<u64>| text::size(bytes.unwrap_or(0));
-        let elsewhere = match (&marker.blob, &marker.cut) {
-            (Some(_), _) => Some(format!("{} in all, in a blob", size(marker.bytes))),
-            (None, Some(cut)) => Some(format!("{} were cut", size(cut.bytes))),
-            (None, None) => None,
-        };
-        Self {
-            text: marker.head.unwrap_or_default().into_owned(),
-            elsewhere,
-        }
-    }
 }

@@ -13,12 +13,13 @@ mod timeline;
 mod title;
 mod verdict;
 
-pub use describe::{Brief, Description, Detail, Liveness, Text, brief, describe};
+pub use describe::{Brief, Description, Detail, Liveness, brief, describe};
 pub use facts::{facts, permissions, prompt, tools};
 pub use header::{header, named_span};
 pub use list::list;
 pub use live::LiveRows;
 pub use status::{checks, live_writer, root, running};
 pub use style::{Style, Tone};
+pub use text::Text;
 pub use timeline::Timeline;
 pub use verdict::Verdict;

@@ -8,6 +8,8 @@ use std::fmt::Write;
 
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
+use crate::trace::RawValue;
+
 /// Whether a character would do something to a terminal other than show itself.
 fn is_unsafe(c: char) -> bool {
     c.is_control()
@@ -236,6 +238,71 @@ pub fn duration(ns: u64) -> String {
         60_000..3_600_000 => format!("{}m{:02}s", ms / 60_000, ms / 1_000 % 60),
         3_600_000..86_400_000 => format!("{}h{:02}m", ms / 3_600_000, ms / 60_000 % 60),
         _ => format!("{}d{:02}h", ms / 86_400_000, ms / 3_600_000 % 24),
+    }
+}
+
+/// How much of a value is used in one line.
+const ENOUGH: usize = 2_000;
+
+/// A text, or its head.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct Text {
+    /// The text.
+    pub text: String,
+    /// Where the rest is, if this is only the head.
+    pub elsewhere: Option<String>,
+}
+
+impl Text {
+    /// The input of a tool: an object with one text is that text.
+    pub(super) fn input(value: RawValue<'_>) -> Self {
+        let mut members = value.members();
+        match (members.next(), members.next()) {
+            (Some((name, only)), None) if !name.starts_with('$') && only.text().is_some() => {
+                only.into()
+            }
+            _ => value.into(),
+        }
+    }
+
+    pub(super) fn one_line(&self) -> String {
+        let text: String = self.text.chars().take(ENOUGH).collect();
+        match &self.elsewhere {
+            Some(elsewhere) => format!("{text}… ({elsewhere})"),
+            None => text,
+        }
+    }
+}
+
+impl From<String> for Text {
+    fn from(text: String) -> Self {
+        Self {
+            text,
+            elsewhere: None,
+        }
+    }
+}
+
+impl From<RawValue<'_>> for Text {
+    /// A text as it is, other JSON as text, and the head of a value that was moved to a blob or cut.
+    fn from(value: RawValue<'_>) -> Self {
+        if let Some(text) = value.text() {
+            return text.into_owned().into();
+        }
+        let Some(marker) = value.marker() else {
+            return value.json().to_owned().into();
+        };
+        let size = |bytes: Option<u64>| size(bytes.unwrap_or(0));
+        let elsewhere = match (&marker.blob, &marker.cut) {
+            (Some(_), _) => Some(format!("{} in all, in a blob", size(marker.bytes))),
+            (None, Some(cut)) => Some(format!("{} were cut", size(cut.bytes))),
+            (None, None) => None,
+        };
+        Self {
+            text: marker.head.unwrap_or_default().into_owned(),
+            elsewhere,
+        }
     }
 }
 

@@ -1,8 +1,8 @@
 //! The timeline: a turn as a tree, with a bar for time.
 
-use super::describe::{Description, Detail, Liveness, Text, describe};
+use super::describe::{Description, Detail, Liveness, describe};
 use super::style::Style;
-use super::text::{self, columns, cut, duration, pad, pad_left, wrap};
+use super::text::{self, Text, columns, cut, duration, pad, pad_left, wrap};
 use super::title::title;
 use super::verdict::Verdict;
 use crate::session::{Node, NodeState, Step, Turn};

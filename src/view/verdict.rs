@@ -1,7 +1,6 @@
 //! The permissions of a tool call, in the words that its row has for them.
 
-use super::describe::Text;
-use super::text::duration;
+use super::text::{Text, duration};
 use crate::session::{Action, Decision, NodeState, Step};
 use crate::trace::{Kind, Outcome};
 

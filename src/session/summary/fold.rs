@@ -1,20 +1,15 @@
 //! How each line changes a summary.
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
 
 use serde_json::Value;
 
 use super::Summary;
+use crate::session::item::Item;
 use crate::session::node::message_with_causes;
 use crate::session::status::{ErrorRef, OpenSpan, Writer};
-use crate::trace::typed::{
-    Branch, Checkpoint, ErrorInfo, Fields, Gap, Hitl, Message, ModelCall, OtherSpan, Permission,
-    Run, SegmentHeader, SessionStatus, SessionTitle, SessionUpdate, Span, ToolCall, Turn,
-};
-use crate::trace::{
-    Address, Kind, Marks, Outcome, RawLine, RawValue, SpanKind, Totals, parse_time,
-};
+use crate::trace::typed::{Checkpoint, ErrorInfo, ModelCall, Run, SegmentHeader, ToolCall};
+use crate::trace::{Address, Kind, Marks, Outcome, RawLine, RawValue, Totals, parse_time};
 
 const SHORT: usize = 200;
 
@@ -30,9 +25,26 @@ fn set(slot: &mut Option<String>, new: Option<Cow<'_, str>>) {
 }
 
 /// What a tool was called with, truncated.
-fn input(fields: &ToolCall<'_>) -> Option<String> {
-    let value = fields.command().or_else(|| fields.args())?;
+fn tool_input(call: &ToolCall<'_>) -> Option<String> {
+    let value = call.command().or_else(|| call.args())?;
     Some(short(&value.text().unwrap_or_else(|| value.json().into())))
+}
+
+/// An open span as a checkpoint lists it.
+fn listed_span(seg: u32, listed: RawValue<'_>) -> Option<OpenSpan> {
+    let text = |name: &str| listed.get(name).and_then(|value| value.text());
+    let seq = listed.get("seq").and_then(|seq| seq.u64()).unwrap_or(0);
+    let start = text("start").and_then(|start| parse_time(&start));
+    Some(OpenSpan {
+        span_id: text("span_id")?.into_owned(),
+        address: Address { seg, seq },
+        kind: Kind::parse(&text("kind").unwrap_or_default()),
+        name: text("name").unwrap_or_default().into_owned(),
+        input: None,
+        since: start.unwrap_or(0),
+        seg,
+        parent: text("parent_span_id").map(Cow::into_owned),
+    })
 }
 
 impl Summary {
@@ -51,8 +63,8 @@ impl Summary {
         if self.last == 0 || active {
             self.last = self.last.max(ts);
         }
-        if let Some(span) = kind.opens() {
-            self.opened(line, span, ts);
+        if kind.opens().is_some() {
+            self.opened(line, ts);
         } else if kind.is_close() {
             self.closed(line);
         } else {
@@ -113,50 +125,35 @@ impl Summary {
         known
     }
 
-    fn opened(&mut self, line: &RawLine<'_>, kind: SpanKind, ts: u64) {
-        let payload = line.payload();
-        let (name, input, start) = match kind {
-            SpanKind::Run => {
-                let run: Run<'_> = payload.into();
-                self.runs += u64::from(run.late().is_none());
+    fn opened(&mut self, line: &RawLine<'_>, ts: u64) {
+        let item = Item::of(line);
+        let span = item.span();
+        let is_new = u64::from(span.late().is_none());
+        let mut name = item.name();
+        let mut input = None;
+        match &item {
+            Item::Run(run) => {
+                self.runs += is_new;
                 self.run_seg = Some(line.seg);
-                self.run_opened(&run);
-                (run.agent(), None, run.start())
+                self.run_opened(run);
             }
-            SpanKind::Turn => {
-                let turn: Turn<'_> = payload.into();
+            Item::Turn(_) => {
                 let totals = self.totals_of(line.seg);
-                let new = u64::from(turn.late().is_none());
-                totals.turns = totals.turns.saturating_add(new);
-                let index = line.turn.map(|index| index.to_string().into());
-                (index, None, turn.start())
+                totals.turns = totals.turns.saturating_add(is_new);
+                name = line.turn.map(|index| index.to_string().into());
             }
-            SpanKind::Model => {
-                let call: ModelCall<'_> = payload.into();
-                self.model_named(&call);
-                (call.model_id(), None, call.start())
-            }
-            SpanKind::Tool => {
-                let call: ToolCall<'_> = payload.into();
-                (call.tool_id(), input(&call), call.start())
-            }
-            SpanKind::Permission => {
-                let permission: Permission<'_> = payload.into();
-                (permission.tool_id(), None, permission.start())
-            }
-            SpanKind::Compaction => (None, None, Span::from(payload).start()),
-            SpanKind::Other => {
-                let span: OtherSpan<'_> = payload.into();
-                (span.name(), None, span.start())
-            }
-        };
+            Item::ModelCall(call) => self.model_named(call),
+            Item::ToolCall(call) => input = tool_input(call),
+            _ => {}
+        }
         let Some(id) = line.span_id else { return };
         let open = OpenSpan {
+            span_id: id.to_owned(),
             address: line.address(),
             kind: line.kind(),
             name: name.unwrap_or_default().into_owned(),
             input,
-            since: start.unwrap_or(ts),
+            since: span.start().unwrap_or(ts),
             seg: line.seg,
             parent: line.parent_span_id.map(str::to_owned),
         };
@@ -193,79 +190,60 @@ impl Summary {
     fn updated(&mut self, line: &RawLine<'_>) {
         let open = line.span_id.and_then(|id| self.open.get_mut(id));
         let Some(span) = open else { return };
-        let payload = line.payload();
-        let name = match span.kind.opens() {
-            Some(SpanKind::Model) => {
-                let call: ModelCall<'_> = payload.into();
-                if let Some(name) = call.model_id() {
-                    span.name = name.into_owned();
-                }
-                return self.model_named(&call);
-            }
-            Some(SpanKind::Tool) => {
-                let call: ToolCall<'_> = payload.into();
-                span.input = input(&call).or_else(|| span.input.take());
-                call.tool_id()
-            }
-            Some(SpanKind::Permission) => Permission::from(payload).tool_id(),
-            _ => None,
-        };
-        if let Some(name) = name {
+        let item = Item::new(span.kind, line.payload());
+        let renamed = !matches!(item, Item::Run(_) | Item::OtherSpan(_));
+        if let Some(name) = item.name().filter(|_| renamed) {
             span.name = name.into_owned();
+        }
+        match &item {
+            Item::ModelCall(call) => self.model_named(call),
+            Item::ToolCall(call) => span.input = tool_input(call).or_else(|| span.input.take()),
+            _ => {}
         }
     }
 
     fn closed(&mut self, line: &RawLine<'_>) {
-        let Some(kind) = line.closes() else { return };
-        let span: Span<'_> = line.payload().into();
+        if line.closes().is_none() {
+            return;
+        }
+        let item = Item::of(line);
         let open = line.span_id.and_then(|id| self.open.remove(id));
         let seg = open.map_or(line.seg, |open| open.seg);
-        let outcome = span.outcome().unwrap_or_default();
-        match kind {
-            SpanKind::Model => self.model_named(&line.payload().into()),
-            SpanKind::Run => {
-                let run = Run::from(line.payload());
+        let outcome = item.span().outcome().unwrap_or_default();
+        let mut totals = None;
+        match &item {
+            Item::ModelCall(call) => self.model_named(call),
+            Item::Run(run) => {
                 let stop_reason = run.stop_reason().map(Cow::into_owned);
-                let outcome = span.all_fields().get("outcome");
+                let outcome = run.all_fields().get("outcome");
                 let outcome = outcome.and_then(|outcome| outcome.text());
                 self.ended = Some((outcome.unwrap_or_default().into_owned(), stop_reason));
                 // Its open line may be one that was skipped.
                 self.ran_under(run.parent_session_id());
+                totals = run.totals();
             }
+            Item::Turn(turn) => totals = turn.totals(),
             _ => {}
         }
         if outcome == Outcome::Error {
-            let name = match kind {
-                SpanKind::Run => Run::from(line.payload()).agent(),
-                SpanKind::Model => ModelCall::from(line.payload()).model_id(),
-                SpanKind::Tool => ToolCall::from(line.payload()).tool_id(),
-                SpanKind::Permission => Permission::from(line.payload()).tool_id(),
-                SpanKind::Other => OtherSpan::from(line.payload()).name(),
-                _ => None,
-            };
-            let name = name.unwrap_or_else(|| line.kind.clone());
+            let name = item.name().unwrap_or_else(|| line.kind.clone());
             self.failed(line, name.into_owned());
         }
-        let totals = match kind {
-            SpanKind::Run | SpanKind::Turn => Turn::from(line.payload()).totals(),
-            _ => None,
-        };
         let totals = totals.and_then(|totals| totals.value());
         if totals.is_some_and(|totals| self.set_totals(seg, line.seg, &totals)) {
             return;
         }
         let totals = self.totals_of(seg);
-        match kind {
-            SpanKind::Model => totals.model_calls = totals.model_calls.saturating_add(1),
-            SpanKind::Tool => totals.tool_calls = totals.tool_calls.saturating_add(1),
+        match &item {
+            Item::ModelCall(call) => {
+                totals.model_calls = totals.model_calls.saturating_add(1);
+                totals.add_usage(&call.usage().unwrap_or_default());
+            }
+            Item::ToolCall(_) => totals.tool_calls = totals.tool_calls.saturating_add(1),
             _ => {}
         }
         let errors = u64::from(outcome == Outcome::Error);
         totals.errors = totals.errors.saturating_add(errors);
-        if kind == SpanKind::Model {
-            let usage = ModelCall::from(line.payload()).usage();
-            totals.add_usage(&usage.unwrap_or_default());
-        }
     }
 
     fn failed(&mut self, line: &RawLine<'_>, what: String) {
@@ -292,40 +270,27 @@ impl Summary {
     }
 
     /// Takes over what the writer counted up to here, and what it had open.
-    fn checkpoint(&mut self, line: &RawLine<'_>) {
-        let checkpoint: Checkpoint<'_> = line.payload().into();
+    fn checkpoint(&mut self, seg: u32, checkpoint: &Checkpoint<'_>) {
         if let Some(totals) = checkpoint.totals().and_then(|totals| totals.value()) {
-            self.set_totals(line.seg, line.seg, &totals);
+            self.set_totals(seg, seg, &totals);
         }
-        let others = self.open.iter().filter(|(_, span)| span.seg != line.seg);
-        let mut open: BTreeMap<_, _> = others
-            .map(|(id, span)| (id.clone(), span.clone()))
-            .collect();
+        let mut known = std::mem::take(&mut self.open);
         let listed = checkpoint.open();
         for listed in listed.into_iter().flat_map(|open| open.items()) {
-            let text = |name: &str| listed.get(name).and_then(|value| value.text());
-            let Some(id) = text("span_id") else { continue };
-            let known = self.open.get(&*id).or_else(|| self.before_skip.get(&*id));
-            let span = known.cloned().unwrap_or_else(|| {
-                let seq = listed.get("seq").and_then(|seq| seq.u64()).unwrap_or(0);
-                let start = text("start").and_then(|start| parse_time(&start));
-                OpenSpan {
-                    address: Address { seg: line.seg, seq },
-                    kind: Kind::parse(&text("kind").unwrap_or_default()),
-                    name: text("name").unwrap_or_default().into_owned(),
-                    input: None,
-                    since: start.unwrap_or(0),
-                    seg: line.seg,
-                    parent: text("parent_span_id").map(Cow::into_owned),
-                }
-            });
-            open.insert(id.into_owned(), span);
+            let Some(listed) = listed_span(seg, listed) else {
+                continue;
+            };
+            let id = listed.span_id.clone();
+            let known = known.remove(&id);
+            let span = known.or_else(|| self.before_skip.get(&id).cloned());
+            self.open.insert(id, span.unwrap_or(listed));
         }
-        self.open = open;
+        // Other writers' spans.
+        known.retain(|_, span| span.seg != seg);
+        self.open.append(&mut known);
     }
 
-    fn segment(&mut self, line: &RawLine<'_>) {
-        let header: SegmentHeader<'_> = line.payload().into();
+    fn segment(&mut self, seg: u32, header: &SegmentHeader<'_>) {
         let text = |text: Option<Cow<'_, str>>| text.unwrap_or_default().into_owned();
         let process = header.process().map_or("null", |process| process.json());
         let writer = Writer {
@@ -335,52 +300,47 @@ impl Summary {
             implicit: header.implicit().map(Cow::into_owned),
             counts_from: header.counts_from().and_then(|seg| seg.try_into().ok()),
         };
-        self.writers.insert(line.seg, writer);
+        self.writers.insert(seg, writer);
     }
 
     fn event(&mut self, line: &RawLine<'_>) {
-        let fields: Fields<'_> = line.payload().into();
-        match line.kind() {
-            Kind::Segment => self.segment(line),
-            Kind::Checkpoint => self.checkpoint(line),
-            Kind::SpanUpdate => self.updated(line),
-            Kind::MessageUser if self.first_message.is_none() => {
-                let content = Message::from(fields).content();
-                let content = content.and_then(|content: RawValue<'_>| content.text());
+        match Item::of(line) {
+            Item::SegmentHeader(header) => self.segment(line.seg, &header),
+            Item::Checkpoint(checkpoint) => self.checkpoint(line.seg, &checkpoint),
+            Item::SpanUpdate(_) => self.updated(line),
+            Item::Message(message)
+                if line.kind() == Kind::MessageUser && self.first_message.is_none() =>
+            {
+                let content = message.content().and_then(|content| content.text());
                 self.first_message = content.map(|content| short(&content));
             }
-            Kind::SessionTitle => {
-                self.title = SessionTitle::from(fields).title().map(Cow::into_owned);
-            }
-            Kind::SessionUpdate => {
-                let update: SessionUpdate<'_> = fields.into();
+            Item::SessionTitle(title) => self.title = title.title().map(Cow::into_owned),
+            Item::SessionUpdate(update) => {
                 set(&mut self.model_id, update.model_id());
                 set(&mut self.provider_id, update.provider_id());
             }
-            Kind::SessionStatus => {
-                self.reported = SessionStatus::from(fields).status().map(Cow::into_owned);
+            Item::SessionStatus(status) => {
+                self.reported = status.status().map(Cow::into_owned);
             }
-            Kind::HitlRequest => {
-                if let Some(id) = Hitl::from(fields).interrupt_id() {
-                    self.pending.insert(id.into_owned(), line.address());
-                }
+            Item::Hitl(hitl) => {
+                let Some(id) = hitl.interrupt_id() else {
+                    return;
+                };
+                match line.kind() {
+                    Kind::HitlRequest => self.pending.insert(id.into_owned(), line.address()),
+                    _ => self.pending.remove(&*id),
+                };
             }
-            Kind::HitlResponse => {
-                if let Some(id) = Hitl::from(fields).interrupt_id() {
-                    self.pending.remove(&*id);
-                }
-            }
-            Kind::Branch => {
-                let child = Branch::from(fields).child_session_id();
+            Item::Branch(branch) => {
+                let child = branch.child_session_id();
                 self.branches.extend(child.map(Cow::into_owned));
             }
-            Kind::Error => {
+            Item::ErrorEvent(_) => {
                 let totals = self.totals_of(line.seg);
                 totals.errors = totals.errors.saturating_add(1);
                 self.failed(line, "error".into());
             }
-            Kind::Gap => {
-                let gap: Gap<'_> = fields.into();
+            Item::Gap(gap) => {
                 let count = gap.count().unwrap_or(0);
                 self.missing = self.missing.saturating_add(count);
                 self.marks_of(line.seg).gap(count);
