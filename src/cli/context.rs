@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use std::rc::Rc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::{Common, When};
 use spanledger::session::{ResolveError, Store, Survey, Unreadable};
@@ -19,9 +19,9 @@ use spanledger::view::text::line;
 /// Why a command did not end with success.
 #[derive(Debug)]
 pub(crate) enum Failed {
-    /// What it was asked to look for is there.
+    /// The command found what it was asked to look for.
     Finding(String),
-    /// It can't be done as asked, or something isn't there.
+    /// It can't be done as given, or something isn't there.
     Usage(String),
     /// The trace is damaged.
     Damaged(String),
@@ -45,14 +45,12 @@ impl Failed {
 
     pub fn report(&self) -> ExitCode {
         match self {
-            // Whoever read our output has seen enough.
+            // The reader of the output is gone.
             Self::Io(error) if error.kind() == io::ErrorKind::BrokenPipe => {
                 return ExitCode::SUCCESS;
             }
             Self::Finding(message) if message.is_empty() => {}
-            _ => {
-                tell(&self.to_string());
-            }
+            _ => tell(&self.to_string()),
         }
         ExitCode::from(match self {
             Self::Finding(_) => 1,
@@ -95,7 +93,7 @@ pub(crate) struct Context {
     pub store: Rc<Store>,
     pub style: Style,
     pub json: bool,
-    /// Blobs that could not be read, to be told at the end.
+    /// Blobs that could not be read, reported at the end.
     pub lost: Vec<io::Error>,
     out: io::BufWriter<io::Stdout>,
 }
@@ -188,11 +186,23 @@ impl Context {
         self.line(&value.to_string())
     }
 
+    /// One object with --json, else lines for people.
+    pub fn print(
+        &mut self,
+        object: impl FnOnce() -> Value,
+        lines: impl FnOnce(&Style) -> Vec<String>,
+    ) -> Result<(), Failed> {
+        match self.json {
+            true => self.object(&object()),
+            false => self.lines(&lines(&self.style)),
+        }
+    }
+
     pub fn flush(&mut self) -> Result<(), Failed> {
         Ok(self.out.flush()?)
     }
 
-    /// Something isn't there. If the trace is damaged, that may be why, and is said as well.
+    /// Something isn't there. If the trace is damaged, that may be why, and is reported as well.
     pub fn not_found(
         &mut self,
         message: String,
@@ -209,12 +219,12 @@ impl Context {
         }
     }
 
-    /// Says which sessions can't be read at all, on stderr, and makes that the command's end.
+    /// Reports the sessions that can't be read, on stderr, and ends the command with that.
     pub fn unreadable(&mut self, unreadable: &[Unreadable]) -> Result<(), Failed> {
         self.damaged_or_unreadable(&[], unreadable)
     }
 
-    /// Says what in a trace is damaged, on stderr, and makes that the command's end.
+    /// Reports the damage in a trace, on stderr, and ends the command with that.
     pub fn damaged(&mut self, damages: &[Damage]) -> Result<(), Failed> {
         self.damaged_or_unreadable(damages, &[])
     }
@@ -238,13 +248,23 @@ impl Context {
     }
 }
 
-/// Says something on stderr. Names and ids in it come from a trace, too: none moves the terminal.
+/// A damaged place as JSON.
+pub(crate) fn damage_json(damage: &Damage) -> Value {
+    json!({
+        "path": damage.path,
+        "offset": damage.offset,
+        "bytes": damage.bytes,
+        "why": damage.why.to_string(),
+    })
+}
+
+/// Prints a message on stderr. Names and ids in it come from a trace: none affects the terminal.
 pub(crate) fn tell(text: &str) {
     let lines: Vec<_> = text.trim_end().split('\n').map(line).collect();
     let _ = writeln!(io::stderr(), "spanledger: {}", lines.join("\n"));
 }
 
-/// A text as one word of a shell's.
+/// A text as one word for a shell.
 pub(crate) fn quoted(text: &str) -> Cow<'_, str> {
     let is_plain = |c: char| c.is_alphanumeric() || "_-./:@%+=,".contains(c);
     match !text.is_empty() && text.chars().all(is_plain) {
@@ -253,23 +273,15 @@ pub(crate) fn quoted(text: &str) -> Cow<'_, str> {
     }
 }
 
-/// The terminal's columns: what COLUMNS says, else what the terminal says, else 80.
+/// The terminal's columns: COLUMNS, else the terminal's size, else 80.
 fn width() -> usize {
-    let said = std::env::var("COLUMNS")
-        .ok()
-        .and_then(|text| text.parse().ok());
-    let asked = || {
-        let mut size = libc::winsize {
-            ws_row: 0,
-            ws_col: 0,
-            ws_xpixel: 0,
-            ws_ypixel: 0,
-        };
-        // SAFETY: `size` is a valid place for the answer.
-        let known = unsafe { libc::ioctl(libc::STDOUT_FILENO, libc::TIOCGWINSZ, &mut size) } == 0;
-        (known && size.ws_col > 0).then_some(size.ws_col as usize)
+    let given = std::env::var("COLUMNS").ok();
+    let given = given.and_then(|text| text.parse().ok());
+    let terminal = || {
+        let size = rustix::termios::tcgetwinsize(rustix::stdio::stdout()).ok()?;
+        (size.ws_col > 0).then_some(usize::from(size.ws_col))
     };
-    said.or_else(asked).unwrap_or(80).clamp(40, 400)
+    given.or_else(terminal).unwrap_or(80).clamp(40, 400)
 }
 
 /// An age such as `90s`, `30m`, `2h`, `7d`, in nanoseconds.

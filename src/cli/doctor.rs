@@ -1,11 +1,12 @@
 //! `doctor`: why nothing is recorded or sent, and what to do.
 
 use clap::Args;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::context::{Context, Failed};
 use spanledger::mirror::{Otlp, Verdict, probe};
 use spanledger::session::{Diagnosis, Health, diagnose_environment, diagnose_root};
+use spanledger::view::Style;
 use spanledger::view::text::{line, pad};
 
 /// Check whether this machine can record and send: the root, the environment, the endpoint
@@ -36,7 +37,7 @@ impl Doctor {
         checks.extend(diagnose_environment(&variables.collect::<Vec<_>>()));
         checks.push(self.endpoint());
         for check in &checks {
-            print(context, check)?;
+            context.print(|| to_json(check), |style| lines(check, style))?;
         }
         context.flush()?;
         let wrong = checks.iter().filter(|check| check.health == Health::Wrong);
@@ -78,16 +79,16 @@ impl Doctor {
     }
 }
 
-fn print(context: &mut Context, check: &Diagnosis) -> Result<(), Failed> {
-    if context.json {
-        return context.object(&json!({
-            "check": check.check,
-            "health": check.health.as_str(),
-            "found": check.found,
-            "advice": check.advice,
-        }));
-    }
-    let style = context.style.clone();
+fn to_json(check: &Diagnosis) -> Value {
+    json!({
+        "check": check.check,
+        "health": check.health.as_str(),
+        "found": check.found,
+        "advice": check.advice,
+    })
+}
+
+fn lines(check: &Diagnosis, style: &Style) -> Vec<String> {
     let health = pad(check.health.as_str(), 8);
     let health = match check.health {
         Health::Ok => style.green(&health),
@@ -95,9 +96,8 @@ fn print(context: &mut Context, check: &Diagnosis) -> Result<(), Failed> {
         Health::Wrong => style.red(&health),
     };
     let (name, found) = (pad(check.check, 12), line(&check.found));
-    context.line(&format!("{health} {name} {found}"))?;
-    match &check.advice {
-        Some(advice) => context.line(&format!("{}{}", " ".repeat(22), line(advice))),
-        None => Ok(()),
-    }
+    let mut out = vec![format!("{health} {name} {found}")];
+    let advice = check.advice.iter();
+    out.extend(advice.map(|advice| format!("{}{}", " ".repeat(22), line(advice))));
+    out
 }

@@ -4,10 +4,10 @@ use clap::Args;
 use serde_json::{Value, json};
 
 use super::context::{Context, Failed, quoted};
-use spanledger::session::{FindId, IdFound, IdHits, IdSearch};
+use spanledger::session::{FindId, IdHits, IdSearch};
 use spanledger::trace::{Address, RawLine};
-use spanledger::view::brief;
 use spanledger::view::text::{cut, line, pad, plural, size};
+use spanledger::view::{Style, brief};
 
 /// Find the session and address of an id, as copied from Jaeger, Grafana or a log
 ///
@@ -50,38 +50,28 @@ impl Find {
             }
         };
         if found.hits.is_empty() {
-            return Err(self.nothing(context, dirs.len(), &found)?);
+            let sessions = plural((dirs.len() - found.unreadable.len()) as u64, "session");
+            let bytes = size(context.store.segment_bytes()?);
+            let root = context.store.root().display();
+            let kinds = "trace, span, tool call, message, interrupt, response and session";
+            let missing = format!(
+                "nothing has the id {:?}: looked for it as a {kinds} in {sessions} ({bytes}) under {root}",
+                self.id,
+            );
+            return Err(context.not_found(missing, &found.damages, &found.unreadable));
         }
         for hits in &found.hits {
-            match context.json {
-                true => context.object(&to_json(hits, &self.id))?,
-                false => print(context, hits)?,
-            }
+            let command = context.command();
+            context.print(
+                || to_json(hits, &self.id),
+                |style| lines(hits, &command, style),
+            )?;
         }
         context.damaged_or_unreadable(&found.damages, &found.unreadable)
     }
-
-    fn nothing(
-        &self,
-        context: &mut Context,
-        sessions: usize,
-        found: &IdFound,
-    ) -> Result<Failed, Failed> {
-        let readable = sessions - found.unreadable.len();
-        let missing = format!(
-            "nothing has the id {:?}: looked for it as a trace, span, tool call, message, \
-             interrupt, response and session in {} ({}) under {}",
-            self.id,
-            plural(readable as u64, "session"),
-            size(context.store.segment_bytes()?),
-            context.store.root().display(),
-        );
-        Ok(context.not_found(missing, &found.damages, &found.unreadable))
-    }
 }
 
-fn print(context: &mut Context, hits: &IdHits) -> Result<(), Failed> {
-    let style = context.style.clone();
+fn lines(hits: &IdHits, command: &str, style: &Style) -> Vec<String> {
     let first = &hits.addresses[0];
     let mut range = match hits.lines {
         1 => format!("at {first}"),
@@ -92,26 +82,26 @@ fn print(context: &mut Context, hits: &IdHits) -> Result<(), Failed> {
         range.push_str(&format!(", and {deltas} of it (--all)"));
     }
     let (what, id) = (hits.what.words(), line(&hits.session_id));
-    context.line(&style.bold(&format!("{what} in session {id}: {range}")))?;
+    let mut out = vec![style.bold(&format!("{what} in session {id}: {range}"))];
     for raw in hits.shown.iter().filter_map(|raw| RawLine::parse(raw).ok()) {
         let brief = brief(&raw);
         let room = style.width.saturating_sub(2 + 8 + 20 + 2);
         let row = format!(
             "  {} {} {}",
             style.dim(&pad(&raw.address().to_string(), 8)),
-            brief.tone.paint(&style, &pad(&line(&raw.kind), 20)),
+            brief.tone.paint(style, &pad(&line(&raw.kind), 20)),
             cut(&brief.text, room),
         );
-        context.line(row.trim_end())?;
+        out.push(row.trim_end().to_owned());
     }
     let hidden = hits.lines - hits.shown.len() as u64;
     if hidden > 0 {
         let hidden = plural(hidden, "more line");
-        context.line(&style.dim(&format!("  … {hidden} (--all)")))?;
+        out.push(style.dim(&format!("  … {hidden} (--all)")));
     }
-    let (command, id) = (context.command(), quoted(&hits.session_id));
-    let next = format!("  {command} show {id} --around {first}");
-    context.line(&style.dim(&next))
+    let id = quoted(&hits.session_id);
+    out.push(style.dim(&format!("  {command} show {id} --around {first}")));
+    out
 }
 
 fn to_json(hits: &IdHits, id: &str) -> Value {

@@ -69,7 +69,7 @@ impl Grep {
             Some(session) => (vec![context.resolve(session)?], Vec::new()),
             None => {
                 let survey = context.store.survey()?;
-                // Oldest first: as one reads on.
+                // Oldest first, in the order of reading.
                 let dirs = survey.entries.into_iter().rev().map(|entry| entry.dir);
                 (dirs.collect(), survey.unreadable)
             }
@@ -89,35 +89,33 @@ impl Grep {
                 Ok(print(context, &regex, &text)?)
             });
             match done {
-                // One that was pruned while we looked has lost nothing.
+                // A session that was pruned in the meantime has lost nothing.
                 Ok(found) if dir.exists() => {
                     damages.extend(found.damages);
                     context.lost.extend(found.blobs);
                 }
                 Ok(_) => {}
                 Err(Stop::Enough) => {}
-                // Pruned while we looked.
+                // Pruned in the meantime.
                 Err(Stop::Failed(Failed::Io(error))) if error.kind() == io::ErrorKind::NotFound => {
                 }
                 Err(Stop::Failed(failed)) => return Err(failed),
             }
         }
         context.damaged_or_unreadable(&damages, &unreadable)?;
-        if matched {
-            Ok(())
-        } else {
-            Err(Failed::Finding(String::new()))
+        match matched {
+            true => Ok(()),
+            false => Err(Failed::Finding(String::new())),
         }
     }
 }
 
 fn list_session(context: &mut Context, text: &SearchText<'_>) -> Result<(), Failed> {
     let id = &text.line.session_id;
-    if context.json {
-        context.object(&json!({"session_id": id}))
-    } else {
-        context.line(&line(id))
-    }
+    context.print(
+        || json!({"session_id": id}),
+        |_| vec![line(id).into_owned()],
+    )
 }
 
 /// The lines of a text that match.
@@ -131,8 +129,8 @@ fn print(context: &mut Context, regex: &Regex, text: &SearchText<'_>) -> Result<
             .map_or(whole.len(), |at| found.end() + at);
         let part = &whole[start..end];
         let (from, to) = (found.start() - start, found.end() - start);
-        if context.json {
-            context.object(&json!({
+        let object = || {
+            json!({
                 "session_id": text.line.session_id,
                 "address": text.line.address().to_string(),
                 "kind": text.line.kind,
@@ -142,15 +140,10 @@ fn print(context: &mut Context, regex: &Regex, text: &SearchText<'_>) -> Result<
                 "text": part,
                 "start": from,
                 "end": to,
-            }))?;
-        } else {
-            let row = row(
-                &context.style,
-                text,
-                (&part[..from], &part[from..to], &part[to..]),
-            );
-            context.line(&row)?;
-        }
+            })
+        };
+        let parts = (&part[..from], &part[from..to], &part[to..]);
+        context.print(object, |style| vec![row(style, text, parts)])?;
         if end >= whole.len() {
             break;
         }

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::context::{Context, Failed, parse_age, tell};
 use super::interrupt;
@@ -131,15 +131,7 @@ impl Mirror {
     fn show(&self, context: &mut Context) -> Result<(), Failed> {
         let survey = context.select(self.session.as_deref())?;
         if !context.json {
-            let head = format!(
-                "{} {} {} {} {} {}",
-                pad("SESSION", 32),
-                pad_left("UNSENT", 10),
-                pad_left("LAG", 8),
-                pad_left("NO ENDPOINT", 11),
-                pad_left("SENT", 9),
-                pad_left("DEAD", 6)
-            );
+            let head = row(["SESSION", "UNSENT", "LAG", "NO ENDPOINT", "SENT", "DEAD"]);
             context.line(&context.style.dim(&head))?;
         }
         for entry in &survey.entries {
@@ -147,7 +139,11 @@ impl Mirror {
                 Some(state) => backlog_with_state(&context.store, &entry.dir, state)?,
                 None => backlog(&context.store, &entry.dir)?,
             };
-            show_one(context, &entry.summary.session_id, &backlog)?;
+            let id = &entry.summary.session_id;
+            context.print(
+                || backlog_json(id, &backlog),
+                |style| backlog_lines(id, &backlog, style.now),
+            )?;
         }
         context.unreadable(&survey.unreadable)
     }
@@ -329,63 +325,62 @@ impl Export<'_> {
     }
 
     fn print(&self, context: &mut Context, sent: &Sent, open: u64) -> Result<(), Failed> {
+        context.print(
+            || self.sent_json(sent, open),
+            |_| vec![self.sent_line(sent, open)],
+        )?;
+        context.flush()
+    }
+
+    fn sent_json(&self, sent: &Sent, open: u64) -> Value {
+        let unreadable = sent.unreadable.iter();
+        let unreadable = unreadable.map(|session| json!({"dir": session.dir, "why": session.why}));
+        json!({
+            "endpoint": self.to.shown(),
+            "spans": sent.spans,
+            "requests": sent.requests,
+            "dead": sent.dead,
+            "left_out": sent.left_out,
+            "elsewhere": sent.elsewhere,
+            "left_open": open,
+            "unreadable": unreadable.collect::<Vec<_>>(),
+            "stopped": sent.stopped,
+        })
+    }
+
+    fn sent_line(&self, sent: &Sent, open: u64) -> String {
         let to = self.to.shown();
-        if context.json {
-            let unreadable = sent.unreadable.iter();
-            let unreadable =
-                unreadable.map(|session| json!({"dir": session.dir, "why": session.why}));
-            context.object(&json!({
-                "endpoint": to,
-                "spans": sent.spans,
-                "requests": sent.requests,
-                "dead": sent.dead,
-                "left_out": sent.left_out,
-                "elsewhere": sent.elsewhere,
-                "left_open": open,
-                "unreadable": unreadable.collect::<Vec<_>>(),
-                "stopped": sent.stopped,
-            }))?;
-            return context.flush();
-        }
         let mut text = match sent.spans == 0 && sent.elsewhere > 0 {
             true => format!("Nothing to send to {}", line(&to)),
             false => sent_to(&to, sent.spans, sent.dead),
         };
         for (endpoint, sessions) in &sent.other_endpoints {
             let were = if *sessions == 1 { "was" } else { "were" };
+            let (sessions, endpoint) = (plural(*sessions, "session"), line(endpoint));
             text.push_str(&format!(
-                "; {} {were} recorded for {}: send them here with --any-endpoint",
-                plural(*sessions, "session"),
-                line(endpoint)
+                "; {sessions} {were} recorded for {endpoint}: send them here with --any-endpoint"
             ));
         }
         if open > 0 {
+            let spans = plural(open, "span");
+            let after = "the agent's next start or `spanledger recover` has closed them";
             text.push_str(&format!(
-                "; left open by dead processes: {}, sent after the agent's next start or `spanledger \
-                 recover` has closed them",
-                plural(open, "span")
+                "; left open by dead processes: {spans}, sent after {after}"
             ));
         }
-        context.line(&text)?;
-        context.flush()
+        text
     }
 
     fn print_total(&self, context: &mut Context) -> Result<(), Failed> {
         let to = self.to.shown();
-        if context.json {
-            // Under a name of its own, so that adding up the passes counts nothing twice.
-            context.object(&json!({
-                "endpoint": to,
-                "total": {
-                    "spans": self.spans,
-                    "requests": self.requests,
-                    "dead": self.dead,
-                },
-            }))?;
-        } else {
-            let text = sent_to(&to, self.spans, self.dead);
-            context.line(&format!("In all: {text}"))?;
-        }
+        // Under a name of its own, so that adding up the passes counts nothing twice.
+        let object = || {
+            let (spans, requests, dead) = (self.spans, self.requests, self.dead);
+            let total = json!({"spans": spans, "requests": requests, "dead": dead});
+            json!({"endpoint": to, "total": total})
+        };
+        let text = || format!("In all: {}", sent_to(&to, self.spans, self.dead));
+        context.print(object, |_| vec![text()])?;
         context.flush()
     }
 }
@@ -407,47 +402,55 @@ fn sent_to(to: &str, spans: u64, dead: u64) -> String {
     text
 }
 
-fn show_one(context: &mut Context, id: &str, backlog: &Backlog) -> Result<(), Failed> {
-    if context.json {
-        return context.object(&json!({
-            "session_id": id,
-            "unsent_bytes": backlog.bytes,
-            "no_endpoint_bytes": backlog.no_endpoint,
-            "unsent_since": backlog.since.map(|since| time_text(since, 6)),
-            "sent_spans": backlog.sent,
-            "dead_letters": backlog.dead_letters,
-            "last_dead": backlog.last_dead.as_ref().map(|last| json!({
-                "address": last.from.to_string(),
-                "reason": last.reason,
-            })),
-            "live_segments": backlog.live,
-            "marked_segments": backlog.marked,
-        }));
-    }
-    let now = context.style.now;
-    let bytes = backlog.bytes - backlog.no_endpoint;
-    let since = backlog.since.filter(|_| bytes > 0);
-    let lag = since.map(|since| duration(now.saturating_sub(since)).to_string());
-    context.line(&format!(
-        "{} {} {} {} {} {}",
-        pad(&cut_id(&line(id), 32), 32),
-        pad_left(&size(bytes), 10),
-        pad_left(lag.as_deref().unwrap_or("–"), 8),
-        pad_left(&size(backlog.no_endpoint), 11),
-        pad_left(&thousands(backlog.sent), 9),
-        pad_left(&thousands(backlog.dead_letters), 6),
-    ))?;
-    match &backlog.last_dead {
-        Some(last) => context.line(&format!(
-            "  refused for good, the last at {}: {}",
-            last.from,
-            line(&last.reason)
-        )),
-        None => Ok(()),
-    }
+/// A row of the table of --status.
+fn row([id, unsent, lag, no_endpoint, sent, dead]: [&str; 6]) -> String {
+    let (id, unsent, lag) = (pad(id, 32), pad_left(unsent, 10), pad_left(lag, 8));
+    let (no_endpoint, sent, dead) = (
+        pad_left(no_endpoint, 11),
+        pad_left(sent, 9),
+        pad_left(dead, 6),
+    );
+    format!("{id} {unsent} {lag} {no_endpoint} {sent} {dead}")
 }
 
-/// Says on a terminal how far it is, and anywhere what it waits for.
+fn backlog_lines(id: &str, backlog: &Backlog, now: u64) -> Vec<String> {
+    let bytes = backlog.bytes - backlog.no_endpoint;
+    let since = backlog.since.filter(|_| bytes > 0);
+    let lag = since.map(|since| duration(now.saturating_sub(since)));
+    let mut lines = vec![row([
+        &cut_id(&line(id), 32),
+        &size(bytes),
+        lag.as_deref().unwrap_or("–"),
+        &size(backlog.no_endpoint),
+        &thousands(backlog.sent),
+        &thousands(backlog.dead_letters),
+    ])];
+    if let Some(last) = &backlog.last_dead {
+        let (from, reason) = (last.from, line(&last.reason));
+        lines.push(format!("  refused for good, the last at {from}: {reason}"));
+    }
+    lines
+}
+
+fn backlog_json(id: &str, backlog: &Backlog) -> Value {
+    let last_dead = backlog.last_dead.as_ref();
+    json!({
+        "session_id": id,
+        "unsent_bytes": backlog.bytes,
+        "no_endpoint_bytes": backlog.no_endpoint,
+        "unsent_since": backlog.since.map(|since| time_text(since, 6)),
+        "sent_spans": backlog.sent,
+        "dead_letters": backlog.dead_letters,
+        "last_dead": last_dead.map(|last| json!({
+            "address": last.from.to_string(),
+            "reason": last.reason,
+        })),
+        "live_segments": backlog.live,
+        "marked_segments": backlog.marked,
+    })
+}
+
+/// Prints the progress on a terminal, and anywhere what it waits for.
 fn progress() -> impl FnMut(&Sent, Option<&str>) {
     let terminal = io::stderr().is_terminal();
     let mut waiting = String::new();

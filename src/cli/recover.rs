@@ -1,13 +1,13 @@
 //! `recover`: closes what dead processes left open.
 
 use clap::Args;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::context::{Context, Failed, tell};
 use spanledger::session::{OpenSpan, Recovery};
 use spanledger::trace::time_text;
-use spanledger::view::named_span;
 use spanledger::view::text::{line, plural};
+use spanledger::view::{Style, named_span};
 
 /// Close the spans that dead processes left open
 ///
@@ -45,7 +45,11 @@ impl Recover {
                 Ok(closed) => {
                     sessions += u64::from(!closed.is_empty());
                     spans += closed.len() as u64;
-                    self.print(context, &entry.summary.session_id, &closed)?;
+                    let id = &entry.summary.session_id;
+                    context.print(
+                        || self.to_json(id, &closed),
+                        |style| self.lines(id, &closed, style),
+                    )?;
                 }
                 Err(error) => failed.push(error.to_string()),
             }
@@ -53,13 +57,10 @@ impl Recover {
         recovery.finish()?;
         if !context.json {
             let verb = if self.dry_run { "to close" } else { "closed" };
+            let (closed, sessions) = (plural(spans, "span"), plural(sessions, "session"));
             context.line(&match spans {
                 0 if failed.is_empty() => "Nothing was left open by a dead process.".into(),
-                _ => format!(
-                    "{} {verb} in {}",
-                    plural(spans, "span"),
-                    plural(sessions, "session")
-                ),
+                _ => format!("{closed} {verb} in {sessions}"),
             })?;
         }
         if let Some(last) = failed.pop() {
@@ -71,38 +72,36 @@ impl Recover {
         context.unreadable(&survey.unreadable)
     }
 
-    fn print(&self, context: &mut Context, id: &str, closed: &[OpenSpan]) -> Result<(), Failed> {
-        if context.json {
-            let closed = closed.iter().map(|span| {
-                json!({
-                    "span_id": span.span_id,
-                    "kind": span.kind.as_str(),
-                    "name": span.name,
-                    "since": time_text(span.since, 6),
-                })
-            });
-            let closed: Vec<_> = closed.collect();
-            let object = json!({"session_id": id, "dry_run": self.dry_run, "closed": closed});
-            return context.object(&object);
-        }
-        let style = context.style.clone();
-        context.line(&style.bold(&line(id)))?;
+    fn to_json(&self, id: &str, closed: &[OpenSpan]) -> Value {
+        let closed = closed.iter().map(|span| {
+            json!({
+                "span_id": span.span_id,
+                "kind": span.kind.as_str(),
+                "name": span.name,
+                "since": time_text(span.since, 6),
+            })
+        });
+        let closed: Vec<_> = closed.collect();
+        json!({"session_id": id, "dry_run": self.dry_run, "closed": closed})
+    }
+
+    fn lines(&self, id: &str, closed: &[OpenSpan], style: &Style) -> Vec<String> {
+        let mut out = vec![style.bold(&line(id))];
         if closed.is_empty() {
-            return context
-                .line("  skipped: another process is recovering this session, or already has");
+            out.push(
+                "  skipped: another process is recovering this session, or already has".into(),
+            );
         }
         let verb = match self.dry_run {
             true => "would close",
             false => "closed",
         };
         for span in closed {
-            context.line(&format!(
-                "  {verb} {} {}, open since {}",
-                style.dim(&line(&span.span_id)),
-                named_span(span.kind, &span.name),
-                style.moment(span.since),
-            ))?;
+            let id = style.dim(&line(&span.span_id));
+            let named = named_span(span.kind, &span.name);
+            let since = style.moment(span.since);
+            out.push(format!("  {verb} {id} {named}, open since {since}"));
         }
-        Ok(())
+        out
     }
 }

@@ -3,7 +3,7 @@
 use clap::Args;
 use serde_json::{Value, json};
 
-use super::context::{Context, Failed, tell};
+use super::context::{Context, Failed, damage_json, tell};
 use spanledger::mirror::{Backlog, backlog_in};
 use spanledger::session::{Checks, Entry, Status as SessionStatus};
 use spanledger::trace::time_text;
@@ -91,14 +91,7 @@ impl Status {
 }
 
 fn checks_json(checks: &Checks) -> Value {
-    let damages = checks.damages.iter().map(|damage| {
-        json!({
-            "path": damage.path,
-            "offset": damage.offset,
-            "bytes": damage.bytes,
-            "why": damage.why.to_string(),
-        })
-    });
+    let damages = checks.damages.iter().map(damage_json);
     let unreadable = checks.unreadable.iter();
     let unreadable = unreadable.map(|one| json!({"dir": one.dir, "error": one.why}));
     json!({

@@ -5,10 +5,11 @@ use std::io;
 use std::time::Duration;
 
 use clap::Args;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde::de::IgnoredAny;
 use serde_json::{Value, json};
 
-use super::context::{Context, Failed, tell};
+use super::context::{Context, Failed, damage_json, tell};
 use super::interrupt;
 use spanledger::session::{Monitor, MonitorEvent, MonitorStart, OpenSpan, Store, is_delta};
 use spanledger::trace::{Address, Damage, RawLine, time_text};
@@ -76,7 +77,7 @@ impl Tail {
                 true => "nothing is running",
                 false => "nothing is running; waiting for a session to begin",
             };
-            rows.notice(text, json!({"notice": "nothing_live"}))?;
+            rows.notice("nothing_live", text, json!({}))?;
         }
         if self.no_follow {
             rows.settle()?;
@@ -146,14 +147,8 @@ impl Rows<'_> {
                 rows.into_iter().try_for_each(|row| self.put(true, row))
             }
             MonitorEvent::Damaged(damage) => {
-                let object = json!({
-                    "notice": "damaged",
-                    "path": damage.path,
-                    "offset": damage.offset,
-                    "bytes": damage.bytes,
-                    "why": damage.why.to_string(),
-                });
-                self.notice(&format!("damaged: {damage}"), object)?;
+                let text = format!("damaged: {damage}");
+                self.notice("damaged", &text, damage_json(damage))?;
                 if self.past.is_some() {
                     self.damages.push(damage.clone());
                 }
@@ -173,13 +168,12 @@ impl Rows<'_> {
             } => {
                 let by = pid.map(|pid| format!(" by pid {pid}")).unwrap_or_default();
                 let object = json!({
-                    "notice": "resumed",
                     "session_id": session_id,
                     "writer": writer,
                     "pid": pid,
                     "address": address.to_string(),
                 });
-                self.notice(&format!("{session_id} is resumed{by}"), object)
+                self.notice("resumed", &format!("{session_id} is resumed{by}"), object)
             }
             MonitorEvent::Failed(error) => {
                 tell(&error.to_string());
@@ -213,13 +207,12 @@ impl Rows<'_> {
             })
         });
         let object = json!({
-            "notice": "writer_died",
             "session_id": session_id,
             "writer": writer,
             "pid": pid,
             "open": open,
         });
-        self.notice(&text, object)
+        self.notice("writer_died", &text, object)
     }
 
     /// The line as it is. One whose values are no JSON is reported instead.
@@ -239,18 +232,14 @@ impl Rows<'_> {
         let error = format!("session {id:?}: line {address}: {why}");
         let error = io::Error::new(io::ErrorKind::InvalidData, error);
         self.context.lost.push(error);
-        let object = json!({
-            "notice": "damaged",
-            "session_id": id,
-            "address": address,
-            "why": why,
-        });
-        self.put(false, object.to_string())
+        let object = json!({"session_id": id, "address": address, "why": why});
+        self.put(false, notice_json("damaged", object))
     }
 
-    fn notice(&mut self, text: &str, object: Value) -> Result<(), Failed> {
+    /// Reports something that is no line of the trace: with --json an object, else a text.
+    fn notice(&mut self, name: &str, text: &str, object: Value) -> Result<(), Failed> {
         if self.context.json {
-            return self.put(false, object.to_string());
+            return self.put(false, notice_json(name, object));
         }
         self.settle()?;
         let text = format!("-- {}", line(text));
@@ -288,14 +277,21 @@ impl Rows<'_> {
     }
 }
 
+fn notice_json(name: &str, object: Value) -> String {
+    let mut notice = json!({"notice": name});
+    if let (Value::Object(all), Value::Object(fields)) = (&mut notice, object) {
+        all.extend(fields);
+    }
+    notice.to_string()
+}
+
 /// Whether the reader of our output is gone. Without rows to write we would not notice.
 fn reader_is_gone() -> bool {
-    let mut stdout = libc::pollfd {
-        fd: libc::STDOUT_FILENO,
-        events: 0,
-        revents: 0,
-    };
-    // SAFETY: `stdout` is one valid entry, and the call does not wait.
-    let ready = unsafe { libc::poll(&mut stdout, 1, 0) };
-    ready > 0 && stdout.revents & (libc::POLLERR | libc::POLLNVAL) != 0
+    let mut stdout = [PollFd::from_borrowed_fd(
+        rustix::stdio::stdout(),
+        PollFlags::empty(),
+    )];
+    let ready = poll(&mut stdout, Some(&Timespec::default()));
+    let gone = PollFlags::ERR | PollFlags::NVAL;
+    ready.is_ok_and(|ready| ready > 0) && stdout[0].revents().intersects(gone)
 }

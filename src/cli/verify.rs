@@ -11,7 +11,8 @@ use super::context::{Context, Failed, parse_age};
 use spanledger::Error;
 use spanledger::mirror::verify::{Backend, Finding, Report, Verify as Asked};
 use spanledger::mirror::{Otlp, Pem};
-use spanledger::view::text::{cut, line, pad, thousands};
+use spanledger::view::Style;
+use spanledger::view::text::{cut, line, pad, plural, thousands};
 
 /// Compare the trace with what Jaeger or Tempo really holds
 ///
@@ -91,7 +92,7 @@ impl Verify {
         let (mut wrong, mut damages) = (0, Vec::new());
         for dir in &dirs {
             let mut report = match asked.session(dir, &mut progress()) {
-                // Pruned while we looked.
+                // Pruned in the meantime.
                 Err(Error::Io { source, .. })
                     if self.all && source.kind() == io::ErrorKind::NotFound =>
                 {
@@ -105,16 +106,16 @@ impl Verify {
                 false => report.is_good(),
             };
             wrong += usize::from(!good);
-            match context.json {
-                true => context.object(&to_json(&report, backend, asked.shown(), good))?,
-                false => print(context, &report, backend)?,
-            }
+            context.print(
+                || to_json(&report, backend, asked.shown(), good),
+                |style| lines(&report, backend, style),
+            )?;
         }
         context.flush()?;
         context.damaged_or_unreadable(&damages, &unreadable)?;
         match wrong {
             0 => Ok(()),
-            // Each session has said what is wrong with it.
+            // The findings are printed already.
             _ => Err(Failed::Finding(String::new())),
         }
     }
@@ -135,7 +136,7 @@ impl Verify {
 fn failed(error: Error) -> Failed {
     match error {
         Error::Io { source, .. } => Failed::Io(source),
-        // What a server says is data.
+        // A server's message is data.
         error => Failed::Usage(line(&error.to_string()).into_owned()),
     }
 }
@@ -164,22 +165,15 @@ fn to_json(report: &Report, backend: Backend, url: &str, good: bool) -> serde_js
     })
 }
 
-fn print(context: &mut Context, report: &Report, backend: Backend) -> Result<(), Failed> {
-    let style = context.style.clone();
-    let of = |n: u64, one: &str, many: &str| match n {
-        1 => format!("1 {one}"),
-        n => format!("{} {many}", thousands(n)),
-    };
-    let mut said = vec![match report.same == report.spans {
+/// What the backend has of a session, in one line.
+fn head(report: &Report, backend: Backend, style: &Style) -> String {
+    let backend = backend.as_str();
+    let mut words = vec![match report.same == report.spans {
         true if report.spans == 0 => "nothing to compare".to_owned(),
-        true => format!("all in {} as recorded", backend.as_str()),
-        false => format!(
-            "{} in {} as recorded",
-            thousands(report.same),
-            backend.as_str()
-        ),
+        true => format!("all in {backend} as recorded"),
+        false => format!("{} in {backend} as recorded", thousands(report.same)),
     }];
-    for (what, words) in [
+    let found = [
         ("missing", "missing"),
         ("extra", "not in the trace"),
         ("copies", "more than once"),
@@ -187,50 +181,45 @@ fn print(context: &mut Context, report: &Report, backend: Backend) -> Result<(),
         ("cut", "texts cut"),
         ("stretched", "a nanosecond longer"),
         ("content_removed", "without content"),
-    ] {
-        let count = report.count(what) as u64;
-        if count > 0 {
-            said.push(format!("{} {words}", thousands(count)));
-        }
+    ];
+    let found = found.map(|(what, text)| (report.count(what) as u64, text));
+    let others = [
+        (report.left_out, "never sent (not sampled)"),
+        (report.open, "without an end yet"),
+    ];
+    let counts = found.into_iter().chain(others);
+    for (count, text) in counts.filter(|(count, _)| *count > 0) {
+        words.push(format!("{} {text}", thousands(count)));
     }
-    if report.left_out > 0 {
-        said.push(format!(
-            "{} never sent (not sampled)",
-            thousands(report.left_out)
-        ));
-    }
-    if report.open > 0 {
-        said.push(format!("{} without an end yet", thousands(report.open)));
-    }
-    let head = format!(
-        "{}: {} in {}",
-        line(&report.session_id),
-        of(report.spans, "span", "spans"),
-        of(report.traces, "trace", "traces")
-    );
-    context.line(&format!("{}; {}", style.bold(&head), said.join(", ")))?;
+    let (spans, traces) = (plural(report.spans, "span"), plural(report.traces, "trace"));
+    let id = line(&report.session_id);
+    let name = style.bold(&format!("{id}: {spans} in {traces}"));
+    format!("{name}; {}", words.join(", "))
+}
+
+fn lines(report: &Report, backend: Backend, style: &Style) -> Vec<String> {
+    let mut out = vec![head(report, backend, style)];
     for found in report.findings.iter().take(SHOWN) {
         let at = found.address.as_deref().unwrap_or(&found.span_id);
         let at = at.rsplit_once('/').map_or(at, |(_, at)| at);
         let row = format!(
             "  {} {} {}",
             pad(&line(at), 8),
-            pad(&cut(&line(&found.name), 28), 28),
+            pad(&line(&found.name), 28),
             line(&found.what.to_string()),
         );
-        context.line(&cut(&row, style.width.max(100)))?;
+        out.push(cut(&row, style.width.max(100)).into_owned());
     }
     let hidden = report.findings.len().saturating_sub(SHOWN);
     if hidden > 0 {
-        context.line(&style.dim(&format!("  … {hidden} more (--json has them all)")))?;
+        out.push(style.dim(&format!("  … {hidden} more (--json has them all)")));
     }
-    for note in &report.notes {
-        context.line(&style.dim(&format!("  {}", line(note))))?;
-    }
-    Ok(())
+    let notes = report.notes.iter();
+    out.extend(notes.map(|note| style.dim(&format!("  {}", line(note)))));
+    out
 }
 
-/// Says on a terminal how far it is.
+/// Prints the progress on a terminal.
 fn progress() -> impl FnMut(u64, u64) {
     let terminal = io::stderr().is_terminal();
     move |done, all| {
