@@ -1,5 +1,7 @@
 //! `find`: from an id to its session and address.
 
+use std::path::PathBuf;
+
 use clap::Args;
 use serde_json::{Value, json};
 
@@ -13,7 +15,7 @@ use spanledger::view::{Style, brief};
 ///
 /// Takes a trace id (any case, with or without dashes), a span id, a tool call id, a message id,
 /// an interrupt id, a provider's response id or a session id, or a prefix of at least 4 characters
-/// that only one id has. Of a streamed message, shows the line with the whole text; its deltas only
+/// that only one id has; also the name or path of a session's directory. Of a streamed message, shows the line with the whole text; its deltas only
 /// if there is no such line. Exits 2 if nothing has the id.
 #[derive(Args, Debug)]
 #[command(
@@ -33,11 +35,16 @@ const SHOWN: usize = 8;
 impl Find {
     pub fn run(&self, context: &mut Context) -> Result<(), Failed> {
         let dirs = context.store.dirs()?;
-        let mut find = FindId::new(&self.id);
-        if !self.all {
-            find = find.show(SHOWN);
+        let mut search = self.search(&self.id, &dirs);
+        if let IdSearch::Found(found) = &search
+            && found.hits.is_empty()
+            && context.store.find_dir(&self.id).is_some()
+        {
+            let dir = context.resolve(&self.id)?;
+            let id = context.store.peek(&dir)?.summary.session_id;
+            search = self.search(&id, &[dir]);
         }
-        let found = match find.search(&dirs) {
+        let found = match search {
             IdSearch::Found(found) => found,
             IdSearch::Ambiguous(ids) => {
                 let shown: Vec<_> = ids.iter().take(10).map(|id| line(id)).collect();
@@ -68,6 +75,14 @@ impl Find {
             )?;
         }
         context.damaged_or_unreadable(&found.damages, &found.unreadable)
+    }
+
+    fn search(&self, id: &str, dirs: &[PathBuf]) -> IdSearch {
+        let find = FindId::new(id);
+        match self.all {
+            true => find.search(dirs),
+            false => find.show(SHOWN).search(dirs),
+        }
     }
 }
 

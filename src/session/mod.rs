@@ -1,15 +1,72 @@
 //! The session model: what the lines of a session add up to.
 //!
 //! Everything here is a fold over [`RawLine`](crate::trace::RawLine)s: feed it lines as they
-//! come, whole sessions or parts, finished or not. Sessions that stopped in the middle fold just
-//! as well and are shown frozen where they stopped.
+//! come, whole sessions or parts, finished or not. A session that stopped in the middle folds too:
+//! its last spans are open.
 //!
-//! - [`Summary`]: who, what, how much, and how it stands; a few hundred bytes whatever the trace.
-//! - [`Turns`]: what happened, turn by turn; holds one turn at a time.
-//! - [`Store`]: the sessions under a root.
-//! - [`FindId`], [`texts`]: what bears an id, what says a word.
-//! - [`families`]: which sessions belong together; [`Retention`]: which to let go.
+//! - [`Store`]: the sessions under a root, found by id, name or path.
+//! - [`Summary`]: agent, model, counts, usage, errors, open spans; a few hundred bytes, however long
+//!   the trace.
+//! - [`Turns`]: a session turn by turn; holds one turn at a time.
+//! - [`FindId`], [`texts`]: the lines that have an id, the texts of a session.
+//! - [`families`]: which sessions belong together; [`Retention`]: which to remove.
 //! - [`turn`], [`line()`], [`body`], [`blob`]: one thing out of a long session.
+//!
+//! # From a session to messages and calls
+//!
+//! [`each_turn`] reads a session as [`Turn`]s. A turn has [`Node`]s, spans and events, as a flat list
+//! and as a tree of [`Step`]s. [`Node::item`] has the typed fields of a node, by what it is. An exporter
+//! is a fold over these:
+//!
+//! ```
+//! use spanledger::session::{Action, Item, Part, Role, Step, each_turn};
+//!
+//! fn write(step: &Step<'_>, out: &mut Vec<String>) {
+//!     match step.node.item() {
+//!         Item::ModelCall(call) => {
+//!             let usage = call.usage().unwrap_or_default();
+//!             let model = call.model_id().unwrap_or_default();
+//!             out.push(format!("model {model}: {:?} tokens", usage.output_tokens));
+//!         }
+//!         Item::ToolCall(call) => {
+//!             let denied = step.permissions().any(|one| one.action() == Some(Action::Deny));
+//!             let result = call.result().and_then(|result| result.text());
+//!             let tool = call.tool_id().unwrap_or_default();
+//!             out.push(format!("tool {tool}, denied: {denied}, result: {result:?}"));
+//!         }
+//!         Item::Message(_) if step.node.role() == Some(Role::User) => {
+//!             let calls = |part: &Part<'_>| matches!(part, Part::ToolCall { .. });
+//!             assert!(!step.node.parts().any(|part| calls(&part)));
+//!             out.push(format!("user: {}", step.node.content().unwrap_or_default()));
+//!         }
+//!         _ => {}
+//!     }
+//!     step.inside.iter().for_each(|inner| write(inner, out));
+//! }
+//!
+//! # let dir = tempfile::tempdir()?;
+//! # let (layer, guard) = spanledger::builder().root(dir.path()).build()?;
+//! # use spanledger::{SpanExt, events, spans};
+//! # use tracing_subscriber::prelude::*;
+//! # tracing::subscriber::with_default(tracing_subscriber::registry().with(layer), || {
+//! #     let _run = spans::session_run("ses_1", "builder").start().entered();
+//! #     let _turn = spans::session_turn().start().entered();
+//! #     events::message_user("Remove the old files.").emit();
+//! #     let tool = spans::tool_call("bash", "call_1").start();
+//! #     let permission = spans::permission_evaluate("bash").child_of(&tool).start();
+//! #     permission.set("action", "deny");
+//! # });
+//! # guard.shutdown()?;
+//! # let session = spanledger::read::session_dir(dir.path(), "ses_1");
+//! let mut out = Vec::new();
+//! let damages = each_turn(session, |turn| {
+//!     turn.steps().iter().for_each(|step| write(step, &mut out));
+//!     Ok::<(), std::io::Error>(())
+//! })?;
+//! assert_eq!(out, ["user: Remove the old files.", "tool bash, denied: true, result: None"]);
+//! assert!(damages.is_empty());
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 mod check;
 mod doctor;

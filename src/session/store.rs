@@ -367,10 +367,7 @@ impl Store {
         if name == "last" {
             return self.last();
         }
-        let is_file_name = !name.starts_with('.') && !name.contains('/');
-        let by_name = is_file_name.then(|| self.root.sessions().join(name));
-        let exact = [Some(self.dir(name)), by_name];
-        if let Some(dir) = exact.into_iter().flatten().find(|dir| dir.is_dir()) {
+        if let Some(dir) = self.by_name(name) {
             return Ok(dir);
         }
         let dirs = self.dirs()?;
@@ -382,15 +379,13 @@ impl Store {
             .collect();
         found.sort();
         let Some((shortest, dir)) = found.first() else {
-            let path = PathBuf::from(name);
-            return match segments(&path) {
-                Ok(segments) if !segments.is_empty() => Ok(path),
-                _ if none => Err(ResolveError::Empty(self.root().to_owned())),
-                _ => Err(ResolveError::NotFound {
+            return by_path(name).ok_or_else(|| match none {
+                true => ResolveError::Empty(self.root().to_owned()),
+                false => ResolveError::NotFound {
                     name: name.to_owned(),
                     root: self.root().to_owned(),
-                }),
-            };
+                },
+            });
         };
         match found.iter().all(|(id, _)| id.starts_with(shortest)) {
             true => Ok(dir.clone()),
@@ -399,6 +394,18 @@ impl Store {
                 candidates: found.into_iter().take(10).map(|(id, _)| id).collect(),
             }),
         }
+    }
+
+    /// The directory of a session, by its whole id, or by the name or path of its directory.
+    pub fn find_dir(&self, name: &str) -> Option<PathBuf> {
+        self.by_name(name).or_else(|| by_path(name))
+    }
+
+    fn by_name(&self, name: &str) -> Option<PathBuf> {
+        let is_file_name = !name.starts_with('.') && !name.contains('/');
+        let by_name = is_file_name.then(|| self.root.sessions().join(name));
+        let dirs = [Some(self.dir(name)), by_name];
+        dirs.into_iter().flatten().find(|dir| dir.is_dir())
     }
 
     fn last(&self) -> Result<PathBuf, ResolveError> {
@@ -411,6 +418,12 @@ impl Store {
         let unreadable = self.dirs()?.into_iter().max();
         unreadable.ok_or_else(|| ResolveError::Empty(self.root().to_owned()))
     }
+}
+
+/// A path that leads to a session's directory.
+fn by_path(path: &str) -> Option<PathBuf> {
+    let segments = segments(Path::new(path)).unwrap_or_default();
+    (!segments.is_empty()).then(|| path.into())
 }
 
 /// The name of a session's directory.

@@ -6,8 +6,10 @@ use std::os::fd::{FromRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use spanledger::{events, spans};
 use tempfile::TempDir;
 
+use crate::support::Recording;
 use crate::support::cli::{run, spanledger};
 
 fn fixture() -> PathBuf {
@@ -93,6 +95,14 @@ fn closed_pipe_ends_quietly() {
         let copy = sessions.join(format!("copy-{n}"));
         std::fs::create_dir(&copy).unwrap();
         std::fs::write(copy.join("trace.0001.jsonl"), &trace).unwrap();
+        // A reader that finishes early must not report missing blobs.
+        if let Ok(blobs) = path.join("blobs").read_dir() {
+            std::fs::create_dir(copy.join("blobs")).unwrap();
+            for blob in blobs.map(|blob| blob.unwrap()) {
+                let copied = copy.join("blobs").join(blob.file_name());
+                std::fs::copy(blob.path(), copied).unwrap();
+            }
+        }
     }
     for args in [
         &["grep", "."][..],
@@ -173,5 +183,47 @@ fn unreadable_root_is_named_by_every_command() {
         let done = run(&root, &args.split(' ').collect::<Vec<_>>());
         assert_eq!(done.code, 2, "{args}: {done:?}");
         assert_eq!(done.err.matches(name).count(), 1, "{args}: {done:?}");
+    }
+}
+
+/// The id is no file name, so the directory has another name, and the first line, which has the id, is
+/// damaged.
+#[test]
+fn every_command_takes_a_damaged_session_by_name_or_path() {
+    let recording = Recording::new();
+    recording.run(|| {
+        let run = spans::session_run("Ses/One", "planner").start();
+        let _run = run.clone().entered();
+        events::message_user("Found").emit();
+    });
+    let root = recording.end();
+    let dir = spanledger::read::session_dir(root.path(), "Ses/One");
+    let segment = dir.join("trace.0001.jsonl");
+    let text = std::fs::read_to_string(&segment).unwrap();
+    std::fs::write(&segment, text.replacen("{\"v\":1", "{\"v\"!1", 1)).unwrap();
+    let (name, path) = (dir.file_name().unwrap(), dir.to_str().unwrap());
+    let slash = format!("{path}/");
+    for session in ["Ses/One", name.to_str().unwrap(), path, &slash] {
+        for args in [
+            &["show", session][..],
+            &["show", session, "--event", "1:2"],
+            &["tail", session, "--no-follow"],
+            &["grep", "Found", session],
+            &["find", session],
+            &["recover", session, "--dry-run"],
+            &["mirror", "--status", "--session", session],
+        ] {
+            let done = run(root.path(), args);
+            assert!(!done.out.is_empty(), "{args:?}: {done:?}");
+            assert!(!done.err.contains("no session"), "{args:?}: {done:?}");
+        }
+        // Nothing listens on this port: both commands get as far as the endpoint.
+        let url = "http://127.0.0.1:1";
+        let once = ["mirror", "--once", "--endpoint", url, "--patience", "0s"];
+        let done = run(root.path(), &[&once[..], &["--session", session]].concat());
+        assert!(done.out.contains("Nothing to send to http"), "{done:?}");
+        let asked = ["verify", "--tempo", url, "--wait", "0s", session];
+        let done = run(root.path(), &asked);
+        assert!(done.err.contains("connect error"), "{done:?}");
     }
 }
