@@ -33,13 +33,10 @@ impl Demo {
             .root(context.store.root())
             .disabled(false)
             .resource("service.name", "spanledger-demo")
-            .build()
-            .map_err(|error| Failed::Usage(error.to_string()))?;
+            .build()?;
         let dispatch = Dispatch::new(tracing_subscriber::registry().with(layer));
         tracing::dispatcher::with_default(&dispatch, || agent(&id));
-        guard
-            .shutdown()
-            .map_err(|error| Failed::Usage(error.to_string()))?;
+        guard.shutdown()?;
         drop(dispatch);
         if context.json {
             context.object(&json!({"session_id": id, "root": context.store.root()}))?;
@@ -48,14 +45,12 @@ impl Demo {
         super::show::Show::of(&id).run(context)?;
         context.line("")?;
         context.line("Try next:")?;
-        let spanledger = context.command();
+        let command = context.command();
         let entry = context.store.peek(&context.store.dir(&id))?;
-        let failed = entry
-            .summary
-            .first_error
-            .map(|error| error.address.to_string());
+        let failed = entry.summary.first_error;
+        let failed = failed.map(|error| error.address.to_string());
         let event = format!("show last --event {}", failed.unwrap_or_default());
-        for (command, what) in [
+        for (args, what) in [
             ("list --tree", "the sessions, subagents under their parents"),
             (
                 "show last --turn 2",
@@ -66,13 +61,13 @@ impl Demo {
             ("find call_3", "a call, by its id"),
             ("grep E0308", "over all lines and blobs"),
         ] {
-            context.line(&format!("  {spanledger} {command:<24} {what}"))?;
+            context.line(&format!("  {command} {args:<24} {what}"))?;
         }
         context.flush()
     }
 }
 
-/// A moment passes: the timeline should have something to show.
+/// Time passes, so that the timeline has durations to show.
 fn work(ms: u64) {
     sleep(Duration::from_millis(ms));
 }
@@ -103,6 +98,7 @@ fn model(ms: u64, used: &Usage, finish_reason: &str) {
     call.finish(Outcome::Ok);
 }
 
+/// A decision by a rule.
 fn permission(tool: &Span, tool_id: &str, pattern: &str, action: &str, source: &str) {
     let span = spans::permission_evaluate(tool_id)
         .pattern(pattern)
@@ -110,15 +106,30 @@ fn permission(tool: &Span, tool_id: &str, pattern: &str, action: &str, source: &
         .start();
     span.set("action", action);
     span.set("source", source);
-    span.set(
-        "rule",
-        json!({"permission": tool_id, "pattern": pattern, "action": action, "source": source}),
-    );
-    span.finish(if action == "deny" {
-        Outcome::Denied
-    } else {
-        Outcome::Ok
+    let rule =
+        json!({"permission": tool_id, "pattern": pattern, "action": action, "source": source});
+    span.set("rule", rule);
+    span.finish(match action {
+        "deny" => Outcome::Denied,
+        _ => Outcome::Ok,
     });
+}
+
+/// Starts the call of a shell command.
+fn bash(call_id: &str, command: &str) -> Span {
+    spans::tool_call("bash", call_id)
+        .args(json!({"command": command}))
+        .start()
+}
+
+/// A turn that a message of the user starts.
+fn turn(message_id: &str, message: &str, script: impl FnOnce(&Span)) {
+    let turn = spans::session_turn().trigger("user").start();
+    let _turn = turn.clone().entered();
+    events::message_user(message).message_id(message_id).emit();
+    script(&turn);
+    turn.set("stop_reason", "end_turn");
+    turn.finish(Outcome::Ok);
 }
 
 fn agent(id: &str) {
@@ -145,56 +156,37 @@ fn agent(id: &str) {
         {"permission": "edit", "pattern": "*", "action": "ask", "source": "session"},
     ]))
     .emit();
-    first_turn();
-    second_turn(id);
-    third_turn();
+    turn(
+        "msg_1",
+        "The build fails. Please find out why.",
+        look_around,
+    );
+    turn("msg_3", "Go ahead, and clean up the old artifacts.", |_| {
+        change_things();
+        review(id);
+        events::message_assistant(
+            "Fixed, and all 900 tests pass. I was not allowed to remove `target`.",
+        )
+        .message_id("msg_4")
+        .emit();
+    });
+    turn("msg_5", "Plot the flow over time.", |_| plot());
     run.set("stop_reason", "end_turn");
     run.finish(Outcome::Ok);
 }
 
-/// Looks around: two tools at once, one with a secret in what it prints.
-fn first_turn() {
-    let turn = spans::session_turn().trigger("user").start();
-    let _turn = turn.clone().entered();
-    events::message_user("The build fails. Please find out why.")
-        .message_id("msg_1")
-        .emit();
+/// Two tools at once, one with a secret in its output, and a streamed answer.
+fn look_around(turn: &Span) {
     events::message_reasoning("First the error, then the settings.").emit();
     model(35, &usage(1_840, 0, 96, 40, 0.0069), "tool_use");
-    let parent = turn.clone();
+    let dispatch = tracing::dispatcher::get_default(Dispatch::clone);
+    let in_thread = |script: fn()| {
+        let (turn, dispatch) = (turn.clone(), dispatch.clone());
+        move || tracing::dispatcher::with_default(&dispatch, || turn.in_scope(script))
+    };
     std::thread::scope(|scope| {
-        let dispatch = tracing::dispatcher::get_default(Dispatch::clone);
-        for (tool, call, args, result) in [
-            (
-                "bash",
-                "call_1",
-                json!({"command": "cargo build"}),
-                "error[E0308]: mismatched types\n --> src/valve.rs:41:9\n  |\n41 |     flow\n  |     ^^^^ expected `f64`, found `f32`",
-            ),
-            (
-                "read",
-                "call_2",
-                json!({"path": ".env"}),
-                "REGISTRY_TOKEN=tk-9f2b7c41d0e84a6fb3\nREGION=eu-1\nRUST_LOG=info",
-            ),
-        ] {
-            let (parent, dispatch) = (parent.clone(), dispatch.clone());
-            scope.spawn(move || {
-                tracing::dispatcher::with_default(&dispatch, || {
-                    let span = spans::tool_call(tool, call)
-                        .args(args)
-                        .child_of(&parent)
-                        .start();
-                    permission(&span, tool, "*", "allow", "project");
-                    work(if tool == "bash" { 50 } else { 15 });
-                    span.record_result(result);
-                    if tool == "bash" {
-                        span.set("exit_code", 101);
-                    }
-                    span.finish(Outcome::Ok);
-                })
-            });
-        }
+        scope.spawn(in_thread(build));
+        scope.spawn(in_thread(read_settings));
     });
     let mut answer = turn.stream("msg_2");
     for piece in [
@@ -206,19 +198,54 @@ fn first_turn() {
         answer.push(piece);
     }
     answer.end();
-    turn.set("stop_reason", "end_turn");
-    turn.finish(Outcome::Ok);
 }
 
-/// Changes things: a person is asked, a rule denies, a tool fails and is tried again.
-fn second_turn(id: &str) {
-    let turn = spans::session_turn().trigger("user").start();
-    let _turn = turn.clone().entered();
-    events::message_user("Go ahead, and clean up the old artifacts.")
-        .message_id("msg_3")
-        .emit();
-    model(25, &usage(2_310, 1_792, 121, 0, 0.0037), "tool_use");
+fn build() {
+    let call = bash("call_1", "cargo build");
+    permission(&call, "bash", "*", "allow", "project");
+    work(50);
+    call.record_result(
+        "error[E0308]: mismatched types\n --> src/valve.rs:41:9\n  |\n41 |     flow\n  |     ^^^^ expected `f64`, found `f32`",
+    );
+    call.set("exit_code", 101);
+    call.finish(Outcome::Ok);
+}
 
+fn read_settings() {
+    let call = spans::tool_call("read", "call_2")
+        .args(json!({"path": ".env"}))
+        .start();
+    permission(&call, "read", "*", "allow", "project");
+    work(15);
+    call.record_result("REGISTRY_TOKEN=tk-9f2b7c41d0e84a6fb3\nREGION=eu-1\nRUST_LOG=info");
+    call.finish(Outcome::Ok);
+}
+
+/// A person is asked, a rule denies, a tool fails and is tried again.
+fn change_things() {
+    model(25, &usage(2_310, 1_792, 121, 0, 0.0037), "tool_use");
+    edit();
+    let rm = bash("call_4", "rm -rf target");
+    permission(&rm, "bash", "rm *", "deny", "manifest");
+    rm.finish(Outcome::Denied);
+
+    let first = bash("call_5", "cargo test");
+    permission(&first, "bash", "cargo *", "allow", "project");
+    work(30);
+    first.record_failure(&Failure::new("Timeout", "no output for 30 s"));
+    first.set("exit_code", 124);
+    first.finish(Outcome::Error);
+
+    let second = bash("call_6", "cargo test");
+    permission(&second, "bash", "cargo *", "allow", "project");
+    work(30);
+    let log = (1..=900).map(|n| format!("test pump::case_{n:03} ... ok\n"));
+    second.record_result(&log.collect::<String>());
+    second.set("exit_code", 0);
+    second.finish(Outcome::Ok);
+}
+
+fn edit() {
     let edit = spans::tool_call("edit", "call_3")
         .args(json!({"path": "src/valve.rs", "text": "flow as f64"}))
         .start();
@@ -243,40 +270,6 @@ fn second_turn(id: &str) {
     work(5);
     edit.record_result(&json!({"changed": 1}));
     edit.finish(Outcome::Ok);
-
-    let rm = spans::tool_call("bash", "call_4")
-        .args(json!({"command": "rm -rf target"}))
-        .start();
-    permission(&rm, "bash", "rm *", "deny", "manifest");
-    rm.finish(Outcome::Denied);
-
-    for (attempt, fails) in [(1, true), (2, false)] {
-        let test = spans::tool_call("bash", format!("call_{}", 4 + attempt))
-            .args(json!({"command": "cargo test"}))
-            .start();
-        permission(&test, "bash", "cargo *", "allow", "project");
-        work(30);
-        if fails {
-            test.record_failure(&Failure::new("Timeout", "no output for 30 s"));
-            test.set("exit_code", 124);
-            test.finish(Outcome::Error);
-        } else {
-            let log: String = (1..=900)
-                .map(|n| format!("test pump::case_{n:03} ... ok\n"))
-                .collect();
-            test.record_result(&log);
-            test.set("exit_code", 0);
-            test.finish(Outcome::Ok);
-        }
-    }
-    review(id);
-    events::message_assistant(
-        "Fixed, and all 900 tests pass. I was not allowed to remove `target`.",
-    )
-    .message_id("msg_4")
-    .emit();
-    turn.set("stop_reason", "end_turn");
-    turn.finish(Outcome::Ok);
 }
 
 /// A subagent: a session of its own in the same trace.
@@ -299,13 +292,8 @@ fn review(id: &str) {
     run.finish(Outcome::Ok);
 }
 
-/// Sums up: the context is compacted, a figure is made, an attempt is noted.
-fn third_turn() {
-    let turn = spans::session_turn().trigger("user").start();
-    let _turn = turn.clone().entered();
-    events::message_user("Plot the flow over time.")
-        .message_id("msg_5")
-        .emit();
+/// The context is compacted, a figure is made, an attempt is recorded.
+fn plot() {
     let compaction = spans::compaction_run()
         .auto(true)
         .tail_start_id("msg_5")
@@ -317,9 +305,7 @@ fn third_turn() {
     compaction.set("output_tokens", 60);
     compaction.finish(Outcome::Ok);
     model(20, &usage(980, 512, 74, 0, 0.0019), "tool_use");
-    let plot = spans::tool_call("bash", "call_7")
-        .args(json!({"command": "cargo run --example plot"}))
-        .start();
+    let plot = bash("call_7", "cargo run --example plot");
     permission(&plot, "bash", "cargo *", "allow", "project");
     work(25);
     events::artifact("flow.png")
@@ -337,6 +323,4 @@ fn third_turn() {
     events::message_assistant("Here is the plot: flow.png.")
         .message_id("msg_6")
         .emit();
-    turn.set("stop_reason", "end_turn");
-    turn.finish(Outcome::Ok);
 }

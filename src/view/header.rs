@@ -1,4 +1,4 @@
-//! The top of `show`: how a session stands, and where to look first.
+//! The top of `show`: the status of a session, and where to look first.
 
 use super::style::Style;
 use super::text::{self, cost, count, cut, duration, line, plural, thousands};
@@ -16,10 +16,10 @@ pub(super) fn paint_status(status: Status, text: &str, style: &Style) -> String 
     }
 }
 
-/// How many gaps are told one by one.
+/// How many gaps have a row of their own.
 const GAPS: usize = 3;
 
-/// The header of a session: who, how it stands, what it did with what, and what went wrong.
+/// The header of a session: agent, status, counts, model and process, and what went wrong.
 pub fn header(entry: &Entry, style: &Style) -> Vec<String> {
     let summary = &entry.summary;
     let agent = summary.agent.as_deref().unwrap_or("(no run)");
@@ -28,84 +28,79 @@ pub fn header(entry: &Entry, style: &Style) -> Vec<String> {
         first.push_str(&format!("  {}", line(title)));
     }
     let mut out = vec![cut(&first, style.width).into_owned()];
+    out.extend(status(entry, style));
+    let (counts, tokens) = (counts(summary), tokens(summary));
+    out.extend(pair(("counts", &counts), ("tokens", &tokens), style));
+    let process = process_line(entry).unwrap_or_default();
+    let (model, process) = (model(summary), line(&process));
+    out.extend(pair(("model", &line(&model)), ("process", &process), style));
+    if let Some(parent) = &summary.parent_session_id {
+        out.push(row(
+            "parent",
+            &format!("subagent of {}", line(parent)),
+            style,
+        ));
+    }
+    if let Some(from) = &summary.branched_from {
+        out.push(row("branch", &format!("of {}", line(from)), style));
+    }
+    let wrong = wrong(summary).into_iter();
+    out.extend(wrong.map(|(name, text)| style.red(&row(name, &text, style))));
+    out
+}
 
-    let status = entry.status.as_str();
+fn status(entry: &Entry, style: &Style) -> Vec<String> {
+    let (status, summary) = (entry.status.as_str(), &entry.summary);
     let time = format!(
         "{} to {} ({})",
         style.moment(summary.first),
         style.clock(summary.last),
         duration(summary.last.saturating_sub(summary.first)),
     );
-    let stands = format!("{status}  {}", line(&why(entry, style)));
-    let mut rows = pair(("status", stands.trim_end()), ("time", &time), style);
+    let reason = format!("{status}  {}", line(&why(entry, style)));
+    let mut rows = pair(("status", reason.trim_end()), ("time", &time), style);
     rows[0] = rows[0].replacen(status, &paint_status(entry.status, status, style), 1);
-    out.extend(rows);
-    out.extend(pair(
-        ("counts", &counts(summary)),
-        ("tokens", &tokens(summary)),
-        style,
-    ));
-    let process = process_line(entry).unwrap_or_default();
-    out.extend(pair(
-        ("model", &line(&model(summary))),
-        ("process", &line(&process)),
-        style,
-    ));
-    if let Some(parent) = &summary.parent_session_id {
-        out.extend(pair(
-            ("parent", &format!("subagent of {}", line(parent))),
-            ("", ""),
-            style,
-        ));
-    }
-    if let Some(from) = &summary.branched_from {
-        out.extend(pair(
-            ("branch", &format!("of {}", line(from))),
-            ("", ""),
-            style,
-        ));
-    }
+    rows
+}
 
-    let mut bad = |name: &str, text: &str| {
-        let text = format!("  {name:<8} {text}");
-        out.push(style.red(&cut(&text, style.width)));
+/// The first and last error and the gaps, with the names of their rows.
+fn wrong(summary: &Summary) -> Vec<(&'static str, String)> {
+    let error = |error: &ErrorRef| {
+        let (what, message) = (line(&error.what), line(&error.message));
+        format!("{} {what}: {message}", error.address)
     };
-    let told = |mishap: &ErrorRef| {
-        let (what, message) = (line(&mishap.what), line(&mishap.message));
-        format!("{} {what}: {message}", mishap.address)
-    };
+    let mut out = Vec::new();
     if let Some(first) = &summary.first_error {
-        bad("error", &told(first));
-    }
-    if let (Some(first), Some(last)) = (&summary.first_error, &summary.last_error)
-        && first.address != last.address
-    {
-        bad("last", &told(last));
+        out.push(("error", error(first)));
+        let last = summary.last_error.as_ref();
+        let last = last.filter(|last| last.address != first.address);
+        out.extend(last.map(|last| ("last", error(last))));
     }
     for (address, cause) in summary.gaps.iter().take(GAPS) {
         let cause = line(cause);
-        bad("gap", &format!("{address} events are missing: {cause}"));
+        out.push(("gap", format!("{address} events are missing: {cause}")));
     }
     let (marks, _) = summary.marks();
-    let more = marks
-        .gaps
-        .saturating_sub(summary.gaps.len().min(GAPS) as u64);
+    let shown = summary.gaps.len().min(GAPS) as u64;
+    let more = marks.gaps.saturating_sub(shown);
     if more > 0 {
         let missing = thousands(marks.missing);
-        bad(
+        out.push((
             "gaps",
-            &format!("{more} more; {missing} events missing in all"),
-        );
+            format!("{more} more; {missing} events missing in all"),
+        ));
     }
     out
 }
 
+fn row(name: &str, text: &str, style: &Style) -> String {
+    let text = format!("  {name:<8} {text}");
+    cut(&text, style.width).trim_end().to_owned()
+}
+
 /// Two facts on one row where that is wide enough, else on two.
 fn pair(first: (&str, &str), second: (&str, &str), style: &Style) -> Vec<String> {
-    let row = |(name, text): (&str, &str)| {
-        let text = format!("  {name:<8} {text}");
-        cut(&text, style.width).trim_end().to_owned()
-    };
+    let row = |(name, text): (&str, &str)| row(name, text, style);
     let both = format!("{}   {} {}", row(first), second.0, second.1);
     match second.1.is_empty() {
         true => vec![row(first)],
@@ -119,10 +114,9 @@ fn why(entry: &Entry, style: &Style) -> String {
     let summary = &entry.summary;
     match (&summary.ended, summary.deepest()) {
         (_, Some(open)) => {
-            let verb = if entry.status.is_live() {
-                "open since"
-            } else {
-                "was open since"
+            let verb = match entry.status.is_live() {
+                true => "open since",
+                false => "was open since",
             };
             let named = named_span(open.kind, &open.name);
             let since = style.clock(open.since);
@@ -131,7 +125,7 @@ fn why(entry: &Entry, style: &Style) -> String {
         (Some((outcome, _)), None) if outcome == Outcome::Interrupted.as_str() => {
             "its process died".into()
         }
-        // The status says it already.
+        // The status is the same word.
         (Some((outcome, reason)), None) if outcome == entry.status.as_str() => {
             reason.clone().unwrap_or_default()
         }

@@ -3,9 +3,9 @@
 use super::header::paint_status;
 use super::style::Style;
 use super::text::{columns, cost, cut, cut_id, line, pad, pad_left, thousands};
-use crate::session::Entry;
+use crate::session::{Entry, Summary};
 
-/// From this width on a session is one row; below, its words go to a second one.
+/// From this width on a session is one row; below, its title and message have a second one.
 const WIDE: usize = 130;
 
 /// Sessions as a table: each entry with how deep it is indented, as a tree of subagents is.
@@ -14,11 +14,9 @@ pub fn list(entries: &[(usize, &Entry)], style: &Style) -> Vec<String> {
     let id = |depth: usize, entry: &Entry| {
         format!("{}{}", "  ".repeat(depth), line(&entry.summary.session_id))
     };
-    let longest = entries
-        .iter()
-        .map(|(depth, entry)| columns(&id(*depth, entry)))
-        .max();
-    // What the other columns leave, so that an id can be copied.
+    let ids = entries.iter().map(|(depth, entry)| id(*depth, entry));
+    let longest = ids.map(|id| columns(&id)).max();
+    // The width that the other columns leave, so that an id can be copied.
     let most = match wide {
         true => 36,
         false => style.width.saturating_sub(ROW).clamp(27, 36),
@@ -34,52 +32,61 @@ pub fn list(entries: &[(usize, &Entry)], style: &Style) -> Vec<String> {
     }
     let mut out = vec![style.dim(&cut(head.trim_end(), style.width))];
     for (depth, entry) in entries {
-        let summary = &entry.summary;
-        let totals = summary.totals();
-        let tokens = match (totals.usage.input_tokens, totals.usage.output_tokens) {
-            (None, None) => "–".into(),
-            (input, output) => thousands(input.unwrap_or(0).saturating_add(output.unwrap_or(0))),
-        };
-        let numbers = [
-            totals.turns.to_string(),
-            totals.tool_calls.to_string(),
-            totals.errors.to_string(),
-            tokens,
-            cost(totals.usage.cost_usd),
-            style.ago(summary.last),
-        ];
         let status = paint_status(entry.status, &pad(entry.status.as_str(), 11), style);
         let name = pad(&cut_id(&id(*depth, entry), id_width), id_width);
-        let mut text = row(&name, &status, &numbers, &shown);
-        let word = |text: &Option<String>| line(text.as_deref().unwrap_or("–")).into_owned();
-        let said = [&summary.title, &summary.first_message];
-        let said: Vec<_> = said.into_iter().flatten().map(|text| line(text)).collect();
-        let message = said.join(" · ");
-        let said = words(&word(&summary.agent), &word(&summary.model_id), &message);
+        let mut text = row(&name, &status, &numbers(&entry.summary, style), &shown);
+        let about = about(&entry.summary);
         if wide {
             let used = id_width + 12 + NUMBERS.iter().map(|width| width + 1).sum::<usize>();
-            text.push_str(&cut(&said, style.width.saturating_sub(used)));
+            text.push_str(&cut(&about, style.width.saturating_sub(used)));
             out.push(text.trim_end().to_owned());
         } else {
             out.push(text.trim_end().to_owned());
             let indent = "  ".repeat(depth + 1);
-            let room = style.width.saturating_sub(indent.len());
-            out.push(format!(
-                "{indent}{}",
-                style.dim(cut(&said, room).trim_end())
-            ));
+            let about = cut(&about, style.width.saturating_sub(indent.len()));
+            out.push(format!("{indent}{}", style.dim(about.trim_end())));
         }
     }
     out
 }
 
+fn numbers(summary: &Summary, style: &Style) -> [String; 6] {
+    let totals = summary.totals();
+    let tokens = match (totals.usage.input_tokens, totals.usage.output_tokens) {
+        (None, None) => "–".into(),
+        (input, output) => thousands(input.unwrap_or(0).saturating_add(output.unwrap_or(0))),
+    };
+    [
+        totals.turns.to_string(),
+        totals.tool_calls.to_string(),
+        totals.errors.to_string(),
+        tokens,
+        cost(totals.usage.cost_usd),
+        style.ago(summary.last),
+    ]
+}
+
+/// Agent, model, title and first message.
+fn about(summary: &Summary) -> String {
+    let word = |text: &Option<String>| line(text.as_deref().unwrap_or("–")).into_owned();
+    let texts = [&summary.title, &summary.first_message]
+        .into_iter()
+        .flatten();
+    let texts: Vec<_> = texts.map(|text| line(text)).collect();
+    words(
+        &word(&summary.agent),
+        &word(&summary.model_id),
+        &texts.join(" · "),
+    )
+}
+
 /// The widths of the columns with numbers.
 const NUMBERS: [usize; 6] = [5, 5, 3, 9, 8, 4];
 
-/// What a row takes without its id: the status and these.
+/// The width of a row without its id: the status and the numbers.
 const ROW: usize = 12 + 40;
 
-/// Which of them have room, those that are asked for most first: age, errors, cost, turns.
+/// Which numbers have room, the most important first: age, errors, cost, turns.
 fn shown(mut room: usize) -> [bool; 6] {
     let mut shown = [false; 6];
     for at in [5, 2, 4, 0, 3, 1] {
