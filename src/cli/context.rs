@@ -50,7 +50,7 @@ impl Failed {
                 return ExitCode::SUCCESS;
             }
             Self::Finding(message) if message.is_empty() => {}
-            _ => tell(&self.to_string()),
+            _ => warn(&self.to_string()),
         }
         ExitCode::from(match self {
             Self::Finding(_) => 1,
@@ -211,7 +211,7 @@ impl Context {
     ) -> Failed {
         let flushed = self.flush();
         if flushed.is_ok() && !(damages.is_empty() && unreadable.is_empty()) {
-            tell(&message);
+            warn(&message);
         }
         match flushed.and_then(|()| self.damaged_or_unreadable(damages, unreadable)) {
             Ok(()) => Failed::Usage(message),
@@ -243,7 +243,7 @@ impl Context {
         let Some(last) = all.pop() else {
             return Ok(());
         };
-        all.iter().for_each(|text| tell(text));
+        all.iter().for_each(|text| warn(text));
         Err(Failed::Damaged(last))
     }
 }
@@ -259,7 +259,7 @@ pub(crate) fn damage_json(damage: &Damage) -> Value {
 }
 
 /// Prints a message on stderr. Names and ids in it come from a trace: none affects the terminal.
-pub(crate) fn tell(text: &str) {
+pub(crate) fn warn(text: &str) {
     let lines: Vec<_> = text.trim_end().split('\n').map(line).collect();
     let _ = writeln!(io::stderr(), "spanledger: {}", lines.join("\n"));
 }

@@ -21,7 +21,7 @@ use spanledger::{Failure, Outcome, SpanExt, Usage, events, new_session_id, spans
     after_help = "Example:\n  spanledger demo --root ./traces && spanledger show last --root ./traces"
 )]
 pub(crate) struct Demo {
-    /// The id of the session; made up if not given
+    /// The id of the session; a new one by default
     #[arg(long, value_name = "ID")]
     session: Option<String>,
 }

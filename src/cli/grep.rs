@@ -1,4 +1,4 @@
-//! `grep`: what any line or blob says.
+//! `grep`: searches the texts of lines and blobs.
 
 use std::io;
 
@@ -11,7 +11,7 @@ use spanledger::session::{self, SearchText};
 use spanledger::view::Style;
 use spanledger::view::text::{columns, cut, line};
 
-/// Search what was said: the texts of all lines, and the blobs they name
+/// Search the texts of all lines, and the blobs they name
 ///
 /// PATTERN is a regular expression, matched against each text inside a line's payload by itself
 /// (so `^` and `$` are the ends of a text's lines, and nothing needs JSON's escapes), against

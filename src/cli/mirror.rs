@@ -8,7 +8,7 @@ use std::time::Duration;
 use clap::Args;
 use serde_json::{Value, json};
 
-use super::context::{Context, Failed, parse_age, tell};
+use super::context::{Context, Failed, parse_age, warn};
 use super::interrupt;
 use spanledger::Error;
 use spanledger::mirror::{
@@ -206,7 +206,7 @@ impl Export<'_> {
                 Err(Failed::Finding(_)) if interrupt::asked() => {}
                 Err(Failed::Finding(why)) => {
                     if why != failed {
-                        tell(&why);
+                        warn(&why);
                         failed = why;
                     }
                     changed = Changed::All;
@@ -319,7 +319,7 @@ impl Export<'_> {
 
     fn name(&mut self, why: String) {
         if !self.named.contains(&why) {
-            tell(&why);
+            warn(&why);
             self.named.insert(why);
         }
     }

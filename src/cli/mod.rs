@@ -54,7 +54,7 @@ pub(crate) struct Common {
     /// Print JSON: one document, or one object a line
     #[arg(long, global = true)]
     json: bool,
-    /// When to use colours; NO_COLOR is heeded
+    /// When to use colors; NO_COLOR turns them off
     #[arg(long, global = true, value_name = "WHEN", default_value = "auto")]
     color: When,
     /// Show times in UTC instead of local time

@@ -3,7 +3,7 @@
 use clap::Args;
 use serde_json::{Value, json};
 
-use super::context::{Context, Failed, tell};
+use super::context::{Context, Failed, warn};
 use spanledger::session::{OpenSpan, Recovery};
 use spanledger::trace::time_text;
 use spanledger::view::text::{line, plural};
@@ -66,7 +66,7 @@ impl Recover {
         if let Some(last) = failed.pop() {
             context.flush()?;
             let unreadable = survey.unreadable.iter().map(ToString::to_string);
-            unreadable.chain(failed).for_each(|text| tell(&text));
+            unreadable.chain(failed).for_each(|text| warn(&text));
             return Err(Failed::Usage(last));
         }
         context.unreadable(&survey.unreadable)

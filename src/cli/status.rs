@@ -3,7 +3,7 @@
 use clap::Args;
 use serde_json::{Value, json};
 
-use super::context::{Context, Failed, damage_json, tell};
+use super::context::{Context, Failed, damage_json, warn};
 use spanledger::mirror::{Backlog, backlog_in};
 use spanledger::session::{Checks, Entry, Status as SessionStatus};
 use spanledger::trace::time_text;
@@ -76,7 +76,7 @@ impl Status {
             Some(age) if stalled > 0 => {
                 // Cron waits for this exit code; the damage is only printed.
                 match damaged {
-                    Err(Failed::Damaged(damage)) => tell(&damage),
+                    Err(Failed::Damaged(damage)) => warn(&damage),
                     other => other?,
                 }
                 Err(Failed::Finding(format!(
@@ -118,12 +118,12 @@ fn mirror_json(backlog: &Backlog) -> Value {
     })
 }
 
-/// What the mirror owes, where it does.
+/// What the mirror has not sent, if there is any.
 fn mirror_line(backlog: &Backlog, now: u64) -> Option<String> {
-    let mut said = Vec::new();
+    let mut parts = Vec::new();
     if let Some(since) = backlog.since {
         let age = view::text::duration(now.saturating_sub(since));
-        said.push(format!(
+        parts.push(format!(
             "{} not sent yet, the oldest {age} old",
             view::text::size(backlog.bytes)
         ));
@@ -131,12 +131,12 @@ fn mirror_line(backlog: &Backlog, now: u64) -> Option<String> {
     if backlog.dead_letters > 0 {
         let letters = plural(backlog.dead_letters, "dead letter");
         let reason = backlog.last_dead.as_ref().map_or("", |last| &last.reason);
-        said.push(format!(
+        parts.push(format!(
             "{letters}, the last: {} (`spanledger mirror --resend`)",
             view::text::line(reason)
         ));
     }
-    (!said.is_empty()).then(|| format!("  mirror   {}", said.join("; ")))
+    (!parts.is_empty()).then(|| format!("  mirror   {}", parts.join("; ")))
 }
 
 /// Stable: outside observers rely on it. What isn't known is null.

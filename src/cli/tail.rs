@@ -9,7 +9,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde::de::IgnoredAny;
 use serde_json::{Value, json};
 
-use super::context::{Context, Failed, damage_json, tell};
+use super::context::{Context, Failed, damage_json, warn};
 use super::interrupt;
 use spanledger::session::{Monitor, MonitorEvent, MonitorStart, OpenSpan, Store, is_delta};
 use spanledger::trace::{Address, Damage, RawLine, time_text};
@@ -120,7 +120,7 @@ impl Tail {
             None => Monitor::all(store, &start, !self.no_follow)?,
         };
         for unreadable in &monitor.unreadable {
-            tell(&unreadable.to_string());
+            warn(&unreadable.to_string());
         }
         Ok(monitor)
     }
@@ -176,7 +176,7 @@ impl Rows<'_> {
                 self.notice("resumed", &format!("{session_id} is resumed{by}"), object)
             }
             MonitorEvent::Failed(error) => {
-                tell(&error.to_string());
+                warn(&error.to_string());
                 Ok(())
             }
             _ => Ok(()),

@@ -1,4 +1,4 @@
-//! `verify`: what a backend really holds, beside the trace.
+//! `verify`: compares a backend with the trace.
 
 use std::io::{self, IsTerminal, Write};
 use std::path::PathBuf;
@@ -41,24 +41,24 @@ pub(crate) struct Verify {
     /// All sessions
     #[arg(long)]
     all: bool,
-    /// How long spans that aren't there are waited for, in all, such as 30s: a collector passes on
-    /// what it has when it likes, and Tempo shows nothing of a trace that it just moves to a file
+    /// How long to wait for missing spans, in all, such as 30s: a collector sends in batches, and
+    /// Tempo shows nothing of a trace that it is moving to a file
     #[arg(long, value_name = "AGE", value_parser = parse_age, default_value = "5s")]
     wait: u64,
-    /// What is known to happen on the way counts as a difference too
+    /// Count known changes on the way as differences, too
     #[arg(long)]
     strict: bool,
-    /// Where texts are known to be cut: `max_attribute_bytes` of Tempo, if it isn't 2048
+    /// The length at which Tempo cuts texts: its `max_attribute_bytes`, if it isn't 2048
     #[arg(long, value_name = "BYTES")]
     cut_at: Option<usize>,
-    /// Where the mirror keeps how far it got, if by its --state: tells of what is missing whether it
-    /// was sent, or refused
+    /// The directory with the mirror's progress, if it has one by --state: shows of missing spans
+    /// whether they were sent or refused
     #[arg(long, value_name = "DIR")]
     state: Option<PathBuf>,
     /// A header for every request, `Name: value`; can be given more than once
     #[arg(long, value_name = "HEADER", value_parser = parse_header)]
     header: Vec<(String, String)>,
-    /// Whom to trust beside the machine's roots, as PEM; OTEL_EXPORTER_OTLP_CERTIFICATE by default
+    /// Certificates to trust beside the machine's, as PEM; OTEL_EXPORTER_OTLP_CERTIFICATE by default
     #[arg(long, value_name = "FILE")]
     ca_certificate: Option<PathBuf>,
 }

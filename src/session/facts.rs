@@ -11,8 +11,8 @@ use super::item::Item;
 use super::lookup::body;
 use super::node::Node;
 use super::turns::Turn;
-use crate::trace::Usage;
 use crate::trace::typed::Permission;
+use crate::trace::{RawValue, Usage};
 
 /// What was in force in a turn, and what it used: with the timeline, all that explains why the model
 /// did what it did.
@@ -43,6 +43,64 @@ pub struct InForce {
     pub digest: String,
     /// The text, if the trace has it.
     pub body: Option<String>,
+}
+
+/// A tool of the catalog.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Tool<'a> {
+    /// Its name.
+    pub name: Option<Cow<'a, str>>,
+    /// Its description for the model.
+    pub description: Option<Cow<'a, str>>,
+    /// Its arguments.
+    pub schema: Option<RawValue<'a>>,
+}
+
+/// A permission rule.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Rule<'a> {
+    /// allow, ask or deny.
+    pub action: Option<Cow<'a, str>>,
+    /// The permission that it is about.
+    pub permission: Option<Cow<'a, str>>,
+    /// The pattern that a call has to match.
+    pub pattern: Option<Cow<'a, str>>,
+    /// Where the rule comes from.
+    pub source: Option<Cow<'a, str>>,
+}
+
+impl InForce {
+    /// The tools of a catalog.
+    pub fn tools(&self) -> impl Iterator<Item = Tool<'_>> {
+        self.items().map(|tool| {
+            let text = |name: &str| tool.get(name).and_then(|value| value.text());
+            Tool {
+                name: tool.text().or_else(|| text("name")),
+                description: text("description"),
+                schema: tool.get("schema"),
+            }
+        })
+    }
+
+    /// The permission rules.
+    pub fn rules(&self) -> impl Iterator<Item = Rule<'_>> {
+        self.items().map(|rule| {
+            let text = |name: &str| rule.get(name).and_then(|value| value.text());
+            Rule {
+                action: text("action"),
+                permission: text("permission"),
+                pattern: text("pattern"),
+                source: text("source"),
+            }
+        })
+    }
+
+    fn items(&self) -> impl Iterator<Item = RawValue<'_>> {
+        let body = self.body.as_deref().unwrap_or_default();
+        RawValue::new(body.trim()).items()
+    }
 }
 
 /// A model as it was called.

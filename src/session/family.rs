@@ -31,7 +31,7 @@ impl<'a> Family<'a> {
         last.max().unwrap_or(0)
     }
 
-    /// Whether somebody is still at any of them.
+    /// Whether a process is still writing to any of them.
     pub fn is_live(&self) -> bool {
         self.members.iter().any(|entry| entry.status.is_live())
     }
@@ -55,7 +55,7 @@ pub fn families(entries: &[Entry]) -> Vec<Family<'_>> {
     let mut sets = Sets::new(entries.len());
     let mut by_id = HashMap::new();
     for (at, entry) in entries.iter().enumerate() {
-        // Two directories with one id: somebody copied it, and whose the subagents are is unknown.
+        // Two directories with one id: one is a copy, and either may be the subagents' parent.
         let same = *by_id.entry(entry.summary.session_id.as_str()).or_insert(at);
         sets.join(at, same);
     }

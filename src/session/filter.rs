@@ -133,7 +133,7 @@ fn keep_errors(turn: &mut Turn) {
     let is_kept = |node: &Node, spans: &HashSet<u64>| {
         node.is_failure() || node.span_id.is_some_and(|id| spans.contains(&id))
     };
-    // A parent stands before its children, so going backwards reaches it later.
+    // A parent comes before its children, so going backwards reaches it later.
     for node in turn.nodes.iter().rev() {
         if is_kept(node, &spans) {
             spans.extend(node.within());

@@ -93,7 +93,7 @@ mod turns;
 
 pub use check::Checks;
 pub use doctor::{Diagnosis, Health, diagnose_environment, diagnose_root};
-pub use facts::{InForce, ModelUsed, TurnFacts};
+pub use facts::{InForce, ModelUsed, Rule, Tool, TurnFacts};
 pub use family::{Family, families, tree};
 pub use filter::{SessionFilter, TurnFilter};
 pub use find::{FindId, IdFound, IdHits, IdKind, IdSearch};

@@ -14,7 +14,7 @@ use crate::trace::{TailReader, kind_of, last_checkpoint, whole_lines};
 const WHOLE: u64 = 64 * 1024;
 pub(super) const HEAD: u64 = 16 * 1024;
 const TAIL: u64 = 16 * 1024;
-/// The kind of a line stands within so many bytes.
+/// Within so many bytes, a line has its kind.
 const KIND_WITHIN: usize = 200;
 /// No head is longer.
 const LONGEST_HEAD: u64 = 1024 * 1024;

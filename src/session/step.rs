@@ -32,8 +32,8 @@ impl<'a> Step<'a> {
 type Children<'a> = HashMap<u64, Vec<&'a Node>>;
 
 impl Turn {
-    /// Its nodes as a tree, each level in the order the nodes began. Every node comes once, whatever the
-    /// spans claim about their parents.
+    /// Its nodes as a tree, each level in the order the nodes began. Every node comes once, also
+    /// in a damaged trace where spans contain each other.
     ///
     /// ```
     /// # let dir = tempfile::tempdir()?;
@@ -137,7 +137,7 @@ impl Action {
     }
 }
 
-/// A permission of a tool call: what the rules say, and the answer of a person who was asked.
+/// A permission of a tool call: the result of the rules, and the answer of a person who was asked.
 #[derive(Clone, Debug)]
 pub struct Decision<'a> {
     /// Its span.

@@ -143,7 +143,7 @@ impl Summary {
         let parents = self.open.values().filter_map(|span| span.parent.as_ref());
         let parents: HashSet<_> = parents.collect();
         let leaves = self.open.iter().filter(|(id, _)| !parents.contains(id));
-        // A synthetic turn has no children and says less than the spans of its time.
+        // A synthetic turn has no children; the spans of its time describe more.
         leaves
             .map(|(_, span)| span)
             .max_by_key(|span| (span.kind != Kind::TurnStart, span.since))

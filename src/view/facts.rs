@@ -2,8 +2,6 @@
 
 use std::borrow::Cow;
 
-use serde_json::Value;
-
 use super::style::Style;
 use super::text::{columns, cost, count, cut, line, pad, wrap};
 use crate::session::{InForce, TurnFacts};
@@ -44,9 +42,11 @@ pub fn facts(facts: &TurnFacts<'_>, style: &Style) -> Vec<String> {
 /// The system prompt in force.
 pub fn prompt(facts: &TurnFacts<'_>, style: &Style) -> Vec<String> {
     let mut out = vec![title("System prompt", &facts.system_prompt, style)];
-    let lines = wrap(body(&facts.system_prompt), style.width - 2);
-    if !body(&facts.system_prompt).is_empty() {
-        out.extend(lines.into_iter().map(|text| format!("  {text}")));
+    let prompt = facts.system_prompt.as_ref();
+    let body = prompt.and_then(|prompt| prompt.body.as_deref());
+    if let Some(body) = body.filter(|body| !body.is_empty()) {
+        let lines = wrap(body, style.width - 2).into_iter();
+        out.extend(lines.map(|text| format!("  {text}")));
     }
     out
 }
@@ -54,31 +54,22 @@ pub fn prompt(facts: &TurnFacts<'_>, style: &Style) -> Vec<String> {
 /// The tools in the catalog, and how often each was called.
 pub fn tools(facts: &TurnFacts<'_>, style: &Style) -> Vec<String> {
     let mut out = vec![title("Tools", &facts.tool_catalog, style)];
-    let tools = parsed(&facts.tool_catalog);
-    let name = |tool: &Value| {
-        let name = tool.as_str().or_else(|| tool.get("name")?.as_str());
-        name.unwrap_or("?").to_owned()
-    };
-    for tool in &tools {
-        let name = name(tool);
-        let called = match facts.called.get(&name) {
+    let tools = facts.tool_catalog.iter().flat_map(InForce::tools);
+    let mut known = Vec::new();
+    for tool in tools {
+        let name = tool.name.unwrap_or("?".into());
+        let called = match facts.called.get(&*name) {
             Some(n) => times(*n),
             None => "not called".to_owned(),
         };
-        let description = tool.get("description").and_then(Value::as_str);
-        let text = format!(
-            "  {} {called:<16} {}",
-            padded(&line(&name)),
-            line(description.unwrap_or_default())
-        );
+        let description = tool.description.unwrap_or_default();
+        let (shown, description) = (padded(&line(&name)), line(&description));
+        let text = format!("  {shown} {called:<16} {description}");
         out.push(cut(&text, style.width).trim_end().to_owned());
+        known.push(name);
     }
-    let known: Vec<_> = tools.iter().map(name).collect();
-    for (name, n) in facts
-        .called
-        .iter()
-        .filter(|(name, _)| !known.contains(name))
-    {
+    let others = facts.called.iter();
+    for (name, n) in others.filter(|(name, _)| !known.contains(&name.as_str().into())) {
         let name = cut(&line(name), style.width.saturating_sub(40).max(16)).into_owned();
         let called = times(*n);
         out.push(format!("  {} {called}, not in the catalog", padded(&name)));
@@ -89,17 +80,13 @@ pub fn tools(facts: &TurnFacts<'_>, style: &Style) -> Vec<String> {
 /// The permission rules in force, and each decision.
 pub fn permissions(facts: &TurnFacts<'_>, style: &Style) -> Vec<String> {
     let mut out = vec![title("Permissions", &facts.permission_rules, style)];
-    for rule in parsed(&facts.permission_rules) {
-        let field = |name: &str| {
-            let text = rule.get(name).and_then(Value::as_str).unwrap_or("–");
-            line(text).into_owned()
-        };
+    for rule in facts.permission_rules.iter().flat_map(InForce::rules) {
         let text = format!(
             "  rule      {:<6} {} {} ({})",
-            field("action"),
-            field("permission"),
-            field("pattern"),
-            field("source"),
+            known(rule.action),
+            known(rule.permission),
+            known(rule.pattern),
+            known(rule.source),
         );
         out.push(cut(&text, style.width).into_owned());
     }
@@ -139,15 +126,6 @@ fn times(n: u64) -> String {
 /// A safe text that takes at least 16 columns.
 fn padded(text: &str) -> String {
     pad(text, 16.max(columns(text)))
-}
-
-fn body(text: &Option<InForce>) -> &str {
-    let body = text.as_ref().and_then(|text| text.body.as_deref());
-    body.unwrap_or_default()
-}
-
-fn parsed(text: &Option<InForce>) -> Vec<Value> {
-    serde_json::from_str(body(text)).unwrap_or_default()
 }
 
 fn title(name: &str, text: &Option<InForce>, style: &Style) -> String {

@@ -5,7 +5,7 @@ use super::text::{self, cost, count, cut, duration, line, plural, thousands};
 use crate::session::{Entry, ErrorRef, Status, Summary};
 use crate::trace::{Kind, Outcome, SpanKind};
 
-/// A status in its colour.
+/// A status in its color.
 pub(super) fn paint_status(status: Status, text: &str, style: &Style) -> String {
     match status {
         Status::Busy | Status::Retrying => style.cyan(text),

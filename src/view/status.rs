@@ -5,13 +5,13 @@ use super::style::Style;
 use super::text::{cut, line, plural, size, thousands};
 use crate::session::{Checks, Entry, Summary, Writer};
 
-/// The newest writer of a session that lives.
+/// The newest live writer of a session.
 pub fn live_writer<'a>(summary: &'a Summary, alive: &dyn Fn(&str) -> bool) -> Option<&'a Writer> {
     let mut writers = summary.writers.values().rev();
     writers.find(|writer| alive(&writer.id))
 }
 
-/// Sessions that are running: two lines each, and one more where a person is waited for.
+/// Sessions that are running: two lines each, and one more if it waits for a person.
 pub fn running(
     live: &[&Entry],
     alive: &dyn Fn(&str) -> bool,
@@ -74,7 +74,7 @@ pub fn running(
     out
 }
 
-/// Where the traces are and how large.
+/// The root, its size and its sessions.
 pub fn root(root: &str, entries: &[Entry], bytes: u64, style: &Style) -> Vec<String> {
     let live = entries.iter().filter(|e| e.status.is_live()).count();
     let dead = entries

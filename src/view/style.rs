@@ -1,19 +1,19 @@
-//! Colours, where they are wanted, and times as people read them.
+//! Colors, and times for people.
 
 use jiff::{Timestamp, tz::TimeZone};
 
-/// How things are to look.
+/// How text looks.
 #[derive(Clone, Debug)]
 pub struct Style {
-    /// Whether to use colours.
+    /// Whether to use colors.
     pub color: bool,
-    /// How many columns there are.
+    /// The number of columns.
     pub width: usize,
-    /// The zone times are shown in.
+    /// The time zone of the times.
     pub zone: TimeZone,
-    /// Whether nothing is cut.
+    /// Whether to truncate nothing.
     pub full: bool,
-    /// What counts as now, in nanoseconds since 1970.
+    /// The current time, in nanoseconds since 1970.
     pub now: u64,
 }
 
@@ -37,47 +37,47 @@ impl Style {
         }
     }
 
-    /// For what is beside the point.
+    /// Less important.
     pub fn dim(&self, text: &str) -> String {
         self.paint("2", text)
     }
 
-    /// For what to read first.
+    /// Most important.
     pub fn bold(&self, text: &str) -> String {
         self.paint("1", text)
     }
 
-    /// For what went wrong.
+    /// Failures.
     pub fn red(&self, text: &str) -> String {
         self.paint("31", text)
     }
 
-    /// For what went well.
+    /// Success.
     pub fn green(&self, text: &str) -> String {
         self.paint("32", text)
     }
 
-    /// For what needs a look.
+    /// Warnings.
     pub fn yellow(&self, text: &str) -> String {
         self.paint("33", text)
     }
 
-    /// For names.
+    /// Names.
     pub fn cyan(&self, text: &str) -> String {
         self.paint("36", text)
     }
 
-    /// For people.
+    /// People.
     pub fn magenta(&self, text: &str) -> String {
         self.paint("35", text)
     }
 
-    /// A moment, with its date.
+    /// Date and time.
     pub fn moment(&self, ns: u64) -> String {
         self.format(ns, "%Y-%m-%d %H:%M:%S")
     }
 
-    /// A moment within a day.
+    /// The time of day.
     pub fn clock(&self, ns: u64) -> String {
         self.format(ns, "%H:%M:%S")
     }
@@ -89,7 +89,7 @@ impl Style {
         }
     }
 
-    /// How long ago.
+    /// The age of a moment.
     pub fn ago(&self, ns: u64) -> String {
         let past = self.now.saturating_sub(ns) / 1_000_000_000;
         match past {

@@ -1,7 +1,7 @@
 //! Text from a trace, made safe for a terminal.
 //!
-//! What a model or a tool said is data: it must not move the cursor, change colours, reverse the
-//! reading order or hide anything. Every such character is shown in an escaped form.
+//! The text of a model or a tool is data: it must not move the cursor, change colors, reverse the
+//! reading order or hide anything. Every such character is escaped.
 
 use std::borrow::Cow;
 use std::fmt::Write;
@@ -10,7 +10,7 @@ use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 use crate::trace::RawValue;
 
-/// Whether a character would do something to a terminal other than show itself.
+/// Whether a character would affect a terminal.
 fn is_unsafe(c: char) -> bool {
     c.is_control()
         || matches!(c,
@@ -54,7 +54,7 @@ fn widths(text: &str) -> impl Iterator<Item = (usize, char, usize)> {
     let mut before = None;
     text.char_indices().map(move |(at, c)| {
         let mut wide = c.width().unwrap_or(0);
-        // It asks for the picture of a character that is narrow as text.
+        // This selector asks for the emoji of a character that is narrow as text.
         if let (Some(before), '\u{fe0f}') = (before, c) {
             let pair: String = [before, c].iter().collect();
             wide = columns(&pair).saturating_sub(before.width().unwrap_or(0));
@@ -64,13 +64,13 @@ fn widths(text: &str) -> impl Iterator<Item = (usize, char, usize)> {
     })
 }
 
-/// Whether a text takes no more than so many columns. Of a long one that is known at once.
+/// Whether a text takes no more than so many columns. Does not measure a very long one.
 pub(super) fn fits(text: &str, max: usize) -> bool {
-    // A text of no more bytes than columns fits, whatever is in it.
+    // No character takes more columns than bytes.
     text.len() <= max || (text.len() <= max * 8 && columns(text) <= max)
 }
 
-/// Cuts a safe text to so many columns, with `…` where something is gone.
+/// Cuts a safe text to so many columns, with `…` at the end.
 pub fn cut(text: &str, max: usize) -> Cow<'_, str> {
     if fits(text, max) {
         return Cow::Borrowed(text);
@@ -87,8 +87,8 @@ pub fn cut(text: &str, max: usize) -> Cow<'_, str> {
     Cow::Owned(format!("{}…", &text[..end]))
 }
 
-/// Cuts a safe id to so many columns, in the middle: its beginning is enough to ask for it, and its
-/// end tells a session from its subagents.
+/// Cuts a safe id to so many columns, in the middle: its beginning is enough to name the session, and
+/// its end differs from that of its subagents.
 pub fn cut_id(id: &str, max: usize) -> Cow<'_, str> {
     if fits(id, max) {
         return Cow::Borrowed(id);
@@ -103,7 +103,7 @@ pub fn cut_id(id: &str, max: usize) -> Cow<'_, str> {
             head = at + c.len_utf8();
         }
         let rest = &id[at + c.len_utf8()..];
-        // Not within a picture.
+        // Not within an emoji.
         if all - used <= room - room / 2 && !rest.starts_with('\u{fe0f}') {
             tail = id.len() - rest.len();
             break;
@@ -180,7 +180,7 @@ pub fn line_end(text: &str, width: usize) -> Option<usize> {
     None
 }
 
-/// A number with its thousands set apart.
+/// A number with commas between its thousands.
 pub fn thousands(n: u64) -> String {
     let digits = n.to_string();
     let mut out = String::new();
@@ -193,7 +193,7 @@ pub fn thousands(n: u64) -> String {
     out
 }
 
-/// So many of something, in words.
+/// A count with its noun.
 ///
 /// ```
 /// use spanledger::view::text::plural;
@@ -214,7 +214,7 @@ pub fn size(bytes: u64) -> String {
     }
 }
 
-/// Dollars; what isn't known is `–`, never 0.
+/// Dollars; an unknown cost is `–`, never 0.
 pub fn cost(usd: Option<f64>) -> String {
     match usd {
         None => "–".into(),
@@ -223,12 +223,12 @@ pub fn cost(usd: Option<f64>) -> String {
     }
 }
 
-/// A count; what isn't known is `–`, never 0.
+/// A count; an unknown one is `–`, never 0.
 pub fn count(n: Option<u64>) -> String {
     n.map_or_else(|| "–".into(), thousands)
 }
 
-/// How long, in nanoseconds, for people.
+/// A duration in nanoseconds, for people.
 pub fn duration(ns: u64) -> String {
     let ms = ns / 1_000_000;
     match ms {

@@ -69,9 +69,9 @@ struct Layout {
     /// How many columns the row has for it.
     room: usize,
     text: String,
-    /// What has no room on the row and must not be hidden.
+    /// Text that has no room on the row and must not be hidden.
     overflow: Vec<String>,
-    /// The details that stand below the row.
+    /// The details below the row.
     below: Vec<Detail>,
 }
 
@@ -184,7 +184,7 @@ impl<'a> Timeline<'a> {
         let indent = "  ".repeat(depth.min(12));
         let gutter = self.gutter(node, span);
         let before = columns(&gutter) + indent.len() + LABEL + 1;
-        // What stands below begins in the text's column, and has the row's whole width.
+        // Lines below the row begin in the text's column and have its whole width.
         let wide = self.style.width.saturating_sub(before).max(16);
         let address = node.address.to_string();
         let room = wide.saturating_sub(address.len() + 2);
@@ -284,7 +284,7 @@ impl<'a> Timeline<'a> {
             }
         }
         if !self.style.full {
-            // Output fits on the row only if nothing stands above it.
+            // Output goes on the row only if no input is below it.
             let fits =
                 |row: &Layout, detail: &Detail| row.below.is_empty() && row.fits(&detail.text, 4);
             while let Some(detail) = details.next_if(|detail| fits(&row, detail)) {
@@ -347,7 +347,7 @@ impl<'a> Timeline<'a> {
         lines
     }
 
-    /// When it began, and a bar for where in the turn it lies.
+    /// The time when a node began, and a bar for its part of the turn.
     fn gutter(&self, node: &Node, span: &Span) -> String {
         let width = match self.style.width {
             // The text needs the columns more.
@@ -363,7 +363,7 @@ impl<'a> Timeline<'a> {
     }
 }
 
-/// Which part of the turn a node took.
+/// A bar for the part of the turn that a node took.
 fn bar(node: &Node, span: &Span, width: usize) -> String {
     if width == 0 {
         return String::new();
@@ -388,7 +388,8 @@ fn is_open(node: &Node) -> bool {
     node.state == NodeState::Open
 }
 
-/// What a run starts with, and its address; an empty text for what has no row of its own.
+/// A prompt, catalog or rules at the start of a run, with its address; an empty text for the title,
+/// which has no row.
 fn asset(node: &Node) -> Option<String> {
     let what = match node.kind {
         Kind::SystemPrompt => "prompt",

@@ -1,4 +1,4 @@
-//! The title of a turn: when, how long, who took the time, and what it used.
+//! The title of a turn: start, duration, usage, and the time of models, tools and people.
 
 use super::describe::bad_outcome;
 use super::style::Style;

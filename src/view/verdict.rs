@@ -4,7 +4,7 @@ use super::text::{Text, duration};
 use crate::session::{Action, Decision, NodeState, Step};
 use crate::trace::{Kind, Outcome};
 
-/// What the permissions of a tool call came to, if they need no rows of their own.
+/// The result of the permissions of a tool call that need no rows of their own.
 #[derive(Clone, Debug, Default)]
 pub struct Verdict {
     /// Always shown: that it was denied, or that a person was asked.
