@@ -52,43 +52,49 @@ impl<'a> Family<'a> {
 /// # Ok::<(), std::io::Error>(())
 /// ```
 pub fn families(entries: &[Entry]) -> Vec<Family<'_>> {
-    let mut sets = Sets::new(entries.len());
     let mut by_id = HashMap::new();
+    let mut related = vec![Vec::new(); entries.len()];
+    let mut relate = |a: usize, b: usize| {
+        related[a].push(b);
+        related[b].push(a);
+    };
     for (at, entry) in entries.iter().enumerate() {
         // Two directories with one id: one is a copy, and either may be the subagents' parent.
-        let same = *by_id.entry(entry.summary.session_id.as_str()).or_insert(at);
-        sets.join(at, same);
+        relate(at, *by_id.entry(&entry.summary.session_id).or_insert(at));
     }
-    let parents: Vec<Vec<usize>> = entries
-        .iter()
-        .map(|entry| {
-            let parents = entry.summary.parents().iter();
-            let known = parents.filter_map(|id| by_id.get(id.as_str()).copied());
-            known.collect()
-        })
-        .collect();
-    for (at, parents) in parents.iter().enumerate() {
-        for parent in parents {
-            sets.join(at, *parent);
-        }
+    let mut parents = Vec::with_capacity(entries.len());
+    for (at, entry) in entries.iter().enumerate() {
+        let ids = entry.summary.parents().iter();
+        let known: Vec<usize> = ids.filter_map(|id| by_id.get(id).copied()).collect();
+        known.iter().for_each(|parent| relate(at, *parent));
+        parents.push(known);
     }
-    let mut families: Vec<Family<'_>> = Vec::new();
-    let mut known = HashMap::new();
-    // Families in the order of their newest sessions, which is that of the entries.
-    for at in 0..entries.len() {
-        known.entry(sets.find(at)).or_insert_with(|| {
-            families.push(Family {
-                members: Vec::new(),
-            });
-            families.len() - 1
-        });
-    }
+    let (family_of, count) = components(&related);
+    let mut families = vec![Vec::new(); count];
     for at in from_the_top(&parents) {
-        if let Some(family) = known.get(&sets.find(at)) {
-            families[*family].members.push(&entries[at]);
-        }
+        families[family_of[at]].push(&entries[at]);
     }
-    families
+    let families = families.into_iter();
+    families.map(|members| Family { members }).collect()
+}
+
+/// The number of the connected component of each node, in the order of their first nodes, and how many
+/// there are.
+fn components(related: &[Vec<usize>]) -> (Vec<usize>, usize) {
+    let mut component_of = vec![usize::MAX; related.len()];
+    let mut count = 0;
+    for start in 0..related.len() {
+        let mut next = vec![start];
+        let is_new = component_of[start] == usize::MAX;
+        while let Some(at) = next.pop() {
+            if component_of[at] == usize::MAX {
+                component_of[at] = count;
+                next.extend(&related[at]);
+            }
+        }
+        count += usize::from(is_new);
+    }
+    (component_of, count)
 }
 
 /// Sessions with their depth, parents before their subagents and branches. Each session comes once: of
@@ -153,27 +159,4 @@ fn from_the_top(parents: &[Vec<usize>]) -> Vec<usize> {
     let circles = (0..parents.len()).filter(|at| awaited[*at] > 0);
     order.extend(circles);
     order
-}
-
-/// Numbers that are joined into sets.
-struct Sets(Vec<usize>);
-
-impl Sets {
-    fn new(len: usize) -> Self {
-        Self((0..len).collect())
-    }
-
-    fn find(&mut self, mut at: usize) -> usize {
-        while self.0[at] != at {
-            // The way gets shorter each time it is gone: a long chain costs next to nothing.
-            self.0[at] = self.0[self.0[at]];
-            at = self.0[at];
-        }
-        at
-    }
-
-    fn join(&mut self, a: usize, b: usize) {
-        let (a, b) = (self.find(a), self.find(b));
-        self.0[a] = b;
-    }
 }

@@ -6,12 +6,13 @@ use std::path::{Path, PathBuf};
 
 use memchr::memmem;
 
+use super::lookup::find_line;
 use super::node::Node;
 use super::status::Status;
 use super::store::Entry;
 use super::turns::Turn;
+use crate::trace::Address;
 use crate::trace::typed::Message;
-use crate::trace::{Address, ReadItem, SegmentReader, segments};
 
 /// Which sessions are wanted. By default all.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -57,19 +58,11 @@ fn contains(entry: &Entry, text: &str) -> bool {
 
 fn any_message(dir: &Path, matches: impl Fn(&str) -> bool) -> io::Result<bool> {
     let is_message = |bytes: &[u8]| memmem::find(bytes, b",\"kind\":\"message_").is_some();
-    for (_, path) in segments(dir)? {
-        let mut segment = SegmentReader::open(path)?;
-        while let Some(found) = segment.next_where(is_message)? {
-            let ReadItem::Line(line) = found else {
-                continue;
-            };
-            let content = Message::of(&line).and_then(|message| message.content()?.text());
-            if content.is_some_and(|content| matches(&content)) {
-                return Ok(true);
-            }
-        }
-    }
-    Ok(false)
+    let found = find_line(dir, is_message, &mut Vec::new(), |line| {
+        let content = Message::of(line).and_then(|message| message.content()?.text());
+        Ok::<_, io::Error>(content.filter(|content| matches(content)).map(drop))
+    })?;
+    Ok(found.is_some())
 }
 
 /// How many lines before and after an address belong to its surroundings.

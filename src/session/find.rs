@@ -8,9 +8,10 @@ use std::path::{Path, PathBuf};
 
 use memchr::memmem::Finder;
 
+use super::lookup::find_line;
 use super::store::Unreadable;
 use crate::trace::typed::{Delta, Hitl, ModelCall};
-use crate::trace::{Address, Damage, Kind, RawLine, ReadItem, SegmentReader, about, segments};
+use crate::trace::{Address, Damage, Kind, RawLine};
 
 /// What an id identifies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -349,20 +350,12 @@ impl FindId {
             let found = |finder: &Finder<'_>| finder.find(bytes).is_some();
             self.finders.iter().any(found)
         };
-        let session = session.as_ref();
-        for (_, path) in segments(session).map_err(about(session))? {
-            let mut reader = SegmentReader::open(path)?;
-            while let Some(found) = reader.next_where(has_id)? {
-                match found {
-                    ReadItem::Line(line) => {
-                        if let Some(what) = self.matches(&line) {
-                            take(what, &line)?;
-                        }
-                    }
-                    ReadItem::Damaged(damage) => damages.push(damage),
-                }
+        find_line(session.as_ref(), has_id, &mut damages, |line| {
+            if let Some(what) = self.matches(line) {
+                take(what, line)?;
             }
-        }
+            Ok::<Option<()>, E>(None)
+        })?;
         Ok(damages)
     }
 }

@@ -6,7 +6,7 @@ use std::path::Path;
 use super::store::push_damage;
 use super::turns::{Turn, Turns};
 use crate::trace::typed::ContextAsset;
-use crate::trace::{Address, Damage, Kind, Line, RawValue, ReadItem, SegmentReader};
+use crate::trace::{Address, Damage, Kind, Line, RawLine, RawValue, ReadItem, SegmentReader};
 use crate::trace::{about, hex_digest, segments};
 
 /// One turn out of a session.
@@ -74,19 +74,39 @@ fn turn_in(path: &Path, index: u32, damages: &mut Vec<Damage>) -> io::Result<Opt
 /// The whole text behind a digest of a system prompt, tool catalog or permission rules, and the
 /// line that holds it.
 pub fn body(session: impl AsRef<Path>, digest: &str) -> io::Result<Option<(Address, String)>> {
+    let session = session.as_ref();
     let needle = format!("\"digest\":\"{digest}\"");
     let finder = memchr::memmem::Finder::new(needle.as_bytes());
-    for (_, path) in segments(session.as_ref())? {
-        let mut reader = SegmentReader::open(&path)?;
-        while let Some(item) = reader.next_where(|bytes| finder.find(bytes).is_some())? {
-            let ReadItem::Line(line) = item else { continue };
-            let asset: ContextAsset<'_> = line.payload().into();
-            if asset.digest().as_deref() != Some(digest) {
-                continue;
-            }
-            let body = asset.body().or_else(|| asset.tools());
-            if let Some(body) = body.or_else(|| asset.rules()) {
-                return Ok(Some((line.address(), whole(session.as_ref(), body)?)));
+    let has_digest = |bytes: &[u8]| finder.find(bytes).is_some();
+    find_line(session, has_digest, &mut Vec::new(), |line| {
+        let asset: ContextAsset<'_> = line.payload().into();
+        if asset.digest().as_deref() != Some(digest) {
+            return Ok(None);
+        }
+        let body = asset.body().or_else(|| asset.tools());
+        let body = body.or_else(|| asset.rules());
+        let text = body.map(|body| whole(session, body)).transpose()?;
+        Ok(text.map(|text| (line.address(), text)))
+    })
+}
+
+/// Calls `take` with each line whose bytes are wanted, segment after segment, until it returns a value.
+pub(super) fn find_line<T, E: From<io::Error>>(
+    session: &Path,
+    wanted: impl Fn(&[u8]) -> bool,
+    damages: &mut Vec<Damage>,
+    mut take: impl FnMut(&RawLine<'_>) -> Result<Option<T>, E>,
+) -> Result<Option<T>, E> {
+    for (_, path) in segments(session).map_err(about(session))? {
+        let mut reader = SegmentReader::open(path)?;
+        while let Some(item) = reader.next_where(&wanted)? {
+            match item {
+                ReadItem::Line(line) => {
+                    if let Some(value) = take(&line)? {
+                        return Ok(Some(value));
+                    }
+                }
+                ReadItem::Damaged(damage) => damages.push(damage),
             }
         }
     }

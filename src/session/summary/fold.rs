@@ -127,17 +127,16 @@ impl Summary {
 
     fn opened(&mut self, line: &RawLine<'_>, ts: u64) {
         let item = Item::of(line);
-        let span = item.span();
-        let is_new = u64::from(span.late().is_none());
         let mut name = item.name();
         let mut input = None;
         match &item {
             Item::Run(run) => {
-                self.runs += is_new;
+                self.runs += u64::from(run.late().is_none());
                 self.run_seg = Some(line.seg);
                 self.run_opened(run);
             }
-            Item::Turn(_) => {
+            Item::Turn(turn) => {
+                let is_new = u64::from(turn.late().is_none());
                 let totals = self.totals_of(line.seg);
                 totals.turns = totals.turns.saturating_add(is_new);
                 name = line.turn.map(|index| index.to_string().into());
@@ -153,7 +152,7 @@ impl Summary {
             kind: line.kind(),
             name: name.unwrap_or_default().into_owned(),
             input,
-            since: span.start().unwrap_or(ts),
+            since: item.span().start().unwrap_or(ts),
             seg: line.seg,
             parent: line.parent_span_id.map(str::to_owned),
         };
