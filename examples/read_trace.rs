@@ -11,9 +11,8 @@
 use std::path::PathBuf;
 
 use spanledger::read::SessionReader;
-use spanledger::session::{Store, Summary, Turn, Turns};
-use spanledger::trace::typed::{ModelCall, ToolCall};
-use spanledger::trace::{Kind, ReadItem};
+use spanledger::session::{Item, Store, Summary, Turn, Turns};
+use spanledger::trace::ReadItem;
 use spanledger::{Outcome, SpanExt, events, new_session_id, spans};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -72,9 +71,9 @@ fn print(turn: &Turn) {
     for node in &turn.nodes {
         // Fields are parsed when they are read. A text that is too large for a line is in a blob,
         // which `spanledger::session::whole` reads.
-        let what = match node.kind {
-            Kind::ToolCall => node.view::<ToolCall>().tool_id(),
-            Kind::ModelCall => node.view::<ModelCall>().model_id(),
+        let what = match node.item() {
+            Item::ToolCall(call) => call.tool_id(),
+            Item::ModelCall(call) => call.model_id(),
             _ => node.content(),
         };
         let outcome = node.outcome().map_or("", Outcome::as_str);
