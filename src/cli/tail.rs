@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::context::{Context, Failed, damage_json, warn};
 use super::interrupt;
-use spanledger::session::{Monitor, MonitorEvent, MonitorStart, OpenSpan, Store, is_delta};
+use spanledger::session::{Monitor, MonitorEvent, MonitorStart, OpenSpan, Store, Writer, is_delta};
 use spanledger::trace::{Address, Damage, RawLine, time_text};
 use spanledger::view::text::line;
 use spanledger::view::{LiveRows, named_span};
@@ -70,7 +70,11 @@ impl Tail {
             damages: Vec::new(),
             context,
         };
-        monitor.past(interrupt::asked, &mut |event| rows.take(event))?;
+        while !interrupt::asked()
+            && let Some(event) = monitor.next_past()?
+        {
+            rows.take(event)?;
+        }
         rows.end_past()?;
         if monitor.main().is_none() && !monitor.is_live() {
             let text = match self.no_follow {
@@ -84,10 +88,11 @@ impl Tail {
             let damages = std::mem::take(&mut rows.damages);
             return context.damaged(&damages);
         }
-        monitor.report_dead(&mut |event| rows.take(event))?;
+        monitor.report_dead();
         let mut quiet = Duration::ZERO;
         while !interrupt::asked() {
-            if monitor.next(interrupt::STEP, &mut |event| rows.take(event))? {
+            if let Some(event) = monitor.next(interrupt::STEP)? {
+                rows.take(event)?;
                 quiet = Duration::ZERO;
                 continue;
             }
@@ -95,7 +100,7 @@ impl Tail {
             if quiet >= TICK {
                 quiet = Duration::ZERO;
                 rows.settle()?;
-                monitor.check_writers(&mut |event| rows.take(event))?;
+                monitor.check_writers();
                 if reader_is_gone() {
                     return Err(io::Error::from(io::ErrorKind::BrokenPipe).into());
                 }
@@ -139,37 +144,39 @@ struct Rows<'c> {
 }
 
 impl Rows<'_> {
-    fn take(&mut self, event: MonitorEvent<'_>) -> Result<(), Failed> {
+    fn take(&mut self, event: MonitorEvent) -> Result<(), Failed> {
         match event {
-            MonitorEvent::Line(raw) if self.context.json => self.json(raw),
-            MonitorEvent::Line(raw) => {
-                let rows = self.live.line(raw, &self.context.style);
-                rows.into_iter().try_for_each(|row| self.put(true, row))
-            }
+            MonitorEvent::Line(bytes) => match RawLine::parse(&bytes) {
+                Ok(raw) if self.context.json => self.json(&raw),
+                Ok(raw) => {
+                    let rows = self.live.line(&raw, &self.context.style);
+                    rows.into_iter().try_for_each(|row| self.put(true, row))
+                }
+                Err(_) => Ok(()),
+            },
             MonitorEvent::Damaged(damage) => {
                 let text = format!("damaged: {damage}");
-                self.notice("damaged", &text, damage_json(damage))?;
+                self.notice("damaged", &text, damage_json(&damage))?;
                 if self.past.is_some() {
-                    self.damages.push(damage.clone());
+                    self.damages.push(damage);
                 }
                 Ok(())
             }
             MonitorEvent::WriterDied {
                 session_id,
                 writer,
-                pid,
                 open,
-            } => self.writer_died(session_id, writer, pid, open),
+            } => self.writer_died(&session_id, writer.as_ref(), open.as_ref()),
             MonitorEvent::Resumed {
                 session_id,
                 writer,
-                pid,
                 address,
             } => {
+                let pid = writer.pid();
                 let by = pid.map(|pid| format!(" by pid {pid}")).unwrap_or_default();
                 let object = json!({
                     "session_id": session_id,
-                    "writer": writer,
+                    "writer": writer.id,
                     "pid": pid,
                     "address": address.to_string(),
                 });
@@ -186,10 +193,10 @@ impl Rows<'_> {
     fn writer_died(
         &mut self,
         session_id: &str,
-        writer: Option<&str>,
-        pid: Option<u64>,
+        writer: Option<&Writer>,
         open: Option<&OpenSpan>,
     ) -> Result<(), Failed> {
+        let pid = writer.and_then(Writer::pid);
         let process = pid.map(|pid| format!(" (pid {pid})")).unwrap_or_default();
         let mut text = format!("{session_id}: its process{process} died");
         if let Some(open) = open {
@@ -208,7 +215,7 @@ impl Rows<'_> {
         });
         let object = json!({
             "session_id": session_id,
-            "writer": writer,
+            "writer": writer.map(|writer| &writer.id),
             "pid": pid,
             "open": open,
         });

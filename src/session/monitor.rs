@@ -1,45 +1,41 @@
 //! A live view of sessions: their lines as they are written, and whether their writers are alive.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::io;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::lookup;
-use super::status::{OpenSpan, Status};
+use super::status::{OpenSpan, Status, Writer};
 use super::store::{Entry, Store, Unreadable, name_of};
 use super::summary::Summary;
 use crate::read::{Followed, Follower, Start};
 use crate::trace::typed::Run;
-use crate::trace::{Address, Damage, Kind, RawLine, ReadItem, SpanKind, parse_time};
+use crate::trace::{Address, Damage, Kind, RawLine, ReadItem, SpanKind, parse_time, wall_ns};
 
 /// What a [`Monitor`] reports.
 #[derive(Debug)]
 #[non_exhaustive]
-pub enum MonitorEvent<'a> {
-    /// A line.
-    Line(&'a RawLine<'a>),
+pub enum MonitorEvent {
+    /// The bytes of a line, for [`RawLine::parse`].
+    Line(Vec<u8>),
     /// A damaged place.
-    Damaged(&'a Damage),
+    Damaged(Damage),
     /// The process of a session died with a span open.
     WriterDied {
         /// The session.
-        session_id: &'a str,
+        session_id: String,
         /// The writer, if its segment's first line can be read.
-        writer: Option<&'a str>,
-        /// The process id.
-        pid: Option<u64>,
+        writer: Option<Writer>,
         /// The deepest span that it left open.
-        open: Option<&'a OpenSpan>,
+        open: Option<OpenSpan>,
     },
     /// A session whose process died has a new run.
     Resumed {
         /// The session.
-        session_id: &'a str,
+        session_id: String,
         /// The new writer.
-        writer: &'a str,
-        /// The process id.
-        pid: Option<u64>,
+        writer: Writer,
         /// The line that starts the run.
         address: Address,
     },
@@ -73,16 +69,18 @@ impl MonitorStart {
 /// use spanledger::session::{Monitor, MonitorEvent, MonitorStart, Store};
 /// use std::time::Duration;
 /// let mut monitor = Monitor::all(Store::new("/var/lib/agent"), &MonitorStart::default(), true)?;
-/// let mut print = |event: MonitorEvent<'_>| -> std::io::Result<()> {
-///     if let MonitorEvent::Line(line) = event {
-///         println!("{} {} {}", line.session_id, line.address(), line.kind);
+/// let print = |event| {
+///     if let MonitorEvent::Line(bytes) = event {
+///         print!("{}", String::from_utf8_lossy(&bytes));
 ///     }
-///     Ok(())
 /// };
-/// monitor.past(|| false, &mut print)?;
+/// while let Some(event) = monitor.next_past()? {
+///     print(event);
+/// }
 /// loop {
-///     if !monitor.next(Duration::from_millis(400), &mut print)? {
-///         monitor.check_writers(&mut print)?;
+///     match monitor.next(Duration::from_millis(400))? {
+///         Some(event) => print(event),
+///         None => monitor.check_writers(),
 ///     }
 /// }
 /// # #[allow(unreachable_code)]
@@ -97,13 +95,29 @@ pub struct Monitor {
     writers: HashMap<String, WriterMonitor>,
     /// The sessions that could not be read at the beginning.
     pub unreadable: Vec<Unreadable>,
+    /// Events that were not returned yet.
+    events: VecDeque<MonitorEvent>,
+    /// When it began. None once the lines before that are reported.
+    began: Option<u64>,
 }
 
 impl Monitor {
+    fn new(store: Store) -> io::Result<Self> {
+        Ok(Self {
+            follower: Follower::new_sessions(store.root())?,
+            store,
+            family: None,
+            writers: HashMap::new(),
+            unreadable: Vec::new(),
+            events: VecDeque::new(),
+            began: Some(wall_ns()),
+        })
+    }
+
     /// Follows one session, by its directory, and its subagents, those to come included.
     pub fn session(store: Store, dir: &Path, start: &MonitorStart) -> io::Result<Self> {
-        let follower = Follower::new_sessions(store.root())?;
-        let entry = store.peek(dir)?;
+        let mut monitor = Self::new(store)?;
+        let entry = monitor.store.peek(dir)?;
         let id = entry.summary.session_id.clone();
         let mut not_before = None;
         if let Some(address) = start.from {
@@ -123,22 +137,16 @@ impl Monitor {
             known: HashMap::new(),
             not_before,
         };
-        let entries = store.list()?;
+        let entries = monitor.store.list()?;
         let descendants = family.descendants(&entries);
-        let mut monitor = Self {
-            store,
-            follower,
-            family: Some(family),
-            writers: HashMap::new(),
-            unreadable: Vec::new(),
+        monitor.family = Some(family);
+        let (own, theirs) = match start.from {
+            Some(address) => (Start::At(address), Start::Beginning),
+            None => (start.last(), start.last()),
         };
-        let at = start.from.map_or_else(|| start.last(), Start::At);
-        monitor.add(entry, at)?;
+        monitor.add(entry, own)?;
         for entry in descendants {
-            let at = start
-                .from
-                .map_or_else(|| start.last(), |_| Start::Beginning);
-            monitor.add(entry.clone(), at)?;
+            monitor.add(entry.clone(), theirs.clone())?;
         }
         Ok(monitor)
     }
@@ -146,15 +154,9 @@ impl Monitor {
     /// Follows all sessions: the last lines of the live ones, and with `resumed` what is written to
     /// any other.
     pub fn all(store: Store, start: &MonitorStart, resumed: bool) -> io::Result<Self> {
-        let follower = Follower::new_sessions(store.root())?;
-        let survey = store.survey()?;
-        let mut monitor = Self {
-            store,
-            follower,
-            family: None,
-            writers: HashMap::new(),
-            unreadable: survey.unreadable,
-        };
+        let mut monitor = Self::new(store)?;
+        let survey = monitor.store.survey()?;
+        monitor.unreadable = survey.unreadable;
         for entry in survey.entries.into_iter().filter(|e| e.status.is_live()) {
             monitor.add(entry, start.last())?;
         }
@@ -177,6 +179,8 @@ impl Monitor {
 
     fn add(&mut self, entry: Entry, start: Start) -> io::Result<()> {
         self.follower.add(&entry.dir, start)?;
+        // A writer's clock may have been ahead.
+        self.began = self.began.max(Some(entry.summary.last));
         let name = name_of(&entry.dir);
         let writer = WriterMonitor::new(&self.store, entry);
         self.writers.insert(name, writer);
@@ -193,129 +197,116 @@ impl Monitor {
         self.writers.values().any(|writer| !writer.alive.is_empty())
     }
 
-    /// Reports the lines that are there, until `stop` returns true. It stops at lines that were
-    /// written since it began, so a fast writer does not keep it here.
-    pub fn past<E: From<io::Error>>(
-        &mut self,
-        stop: impl Fn() -> bool,
-        take: &mut impl FnMut(MonitorEvent<'_>) -> Result<(), E>,
-    ) -> Result<(), E> {
-        // A writer's clock may have been ahead.
-        let newest = self.writers.values().map(|writer| writer.summary.last);
-        let began = newest.max().unwrap_or(0).max(crate::trace::wall_ns());
+    /// The next event of those that were there when it began. It ends at the first line that was
+    /// written since then, so a fast writer does not keep it here.
+    pub fn next_past(&mut self) -> io::Result<Option<MonitorEvent>> {
         loop {
-            let followed = match self.follower.next(Duration::ZERO) {
+            let event = self.events.pop_front();
+            let Some(began) = self.began.filter(|_| event.is_none()) else {
+                return Ok(event);
+            };
+            match self.follower.next(Duration::ZERO) {
+                Ok(Some(followed)) => {
+                    let time = activity(&followed.found);
+                    self.began = time.is_none_or(|ns| ns <= began).then_some(began);
+                    report(&mut self.family, followed, &mut self.events);
+                }
+                Ok(None) => self.began = None,
+                Err(error) => self.failed(error)?,
+            }
+        }
+    }
+
+    /// The next event, waiting for one for at most `timeout`.
+    pub fn next(&mut self, timeout: Duration) -> io::Result<Option<MonitorEvent>> {
+        let deadline = Instant::now().checked_add(timeout);
+        loop {
+            if let Some(event) = self.events.pop_front() {
+                return Ok(Some(event));
+            }
+            let left = deadline.map(|at| at.saturating_duration_since(Instant::now()));
+            let followed = match self.follower.next(left.unwrap_or(timeout)) {
                 Ok(Some(followed)) => followed,
-                Ok(None) => return Ok(()),
+                Ok(None) => return Ok(None),
                 Err(error) => {
-                    failed(&self.follower, self.family.as_ref(), error, take)?;
+                    self.failed(error)?;
                     continue;
                 }
             };
-            let happened = report(&mut self.family, followed, take)?;
-            if happened.is_some_and(|ns| ns > began) || stop() {
-                return Ok(());
+            if let ReadItem::Line(line) = &followed.found {
+                if line.kind() == Kind::Segment {
+                    // The writers before it may be dead by now.
+                    self.store.forget_writers();
+                }
+                // What an older session left open is not reported.
+                let writer = self.writers.entry(name_of(followed.session)).or_default();
+                writer.line(line, &self.store, self.family.as_ref(), &mut self.events);
             }
+            report(&mut self.family, followed, &mut self.events);
         }
     }
 
     /// Reports the writers that were dead from the beginning.
-    pub fn report_dead<E>(
-        &self,
-        take: &mut impl FnMut(MonitorEvent<'_>) -> Result<(), E>,
-    ) -> Result<(), E> {
+    pub fn report_dead(&mut self) {
         for writer in self.writers.values().filter(|writer| writer.dead) {
             let seg = writer.summary.deepest().map_or(0, |open| open.seg);
-            take(writer.died(seg))?;
+            self.events.push_back(writer.died(seg));
         }
-        Ok(())
-    }
-
-    /// Reports the next line, waiting for one for at most `timeout`. Returns whether one came.
-    pub fn next<E: From<io::Error>>(
-        &mut self,
-        timeout: Duration,
-        take: &mut impl FnMut(MonitorEvent<'_>) -> Result<(), E>,
-    ) -> Result<bool, E> {
-        let followed = match self.follower.next(timeout) {
-            Ok(Some(followed)) => followed,
-            Ok(None) => return Ok(false),
-            Err(error) => {
-                failed(&self.follower, self.family.as_ref(), error, take)?;
-                return Ok(true);
-            }
-        };
-        if let ReadItem::Line(line) = &followed.found {
-            if line.kind() == Kind::Segment {
-                // The writers before it may be dead by now.
-                self.store.forget_writers();
-            }
-            let name = name_of(followed.session);
-            // What an older session left open is no news.
-            let writer = self.writers.entry(name).or_default();
-            writer.line(line, &self.store, self.family.as_ref(), take)?;
-        }
-        report(&mut self.family, followed, take)?;
-        Ok(true)
     }
 
     /// Reports the writers that have died.
-    pub fn check_writers<E>(
-        &mut self,
-        take: &mut impl FnMut(MonitorEvent<'_>) -> Result<(), E>,
-    ) -> Result<(), E> {
+    pub fn check_writers(&mut self) {
         self.store.forget_writers();
         for writer in self.writers.values_mut() {
-            writer.check(&self.store, self.family.as_ref(), take)?;
+            writer.check(&self.store, self.family.as_ref(), &mut self.events);
         }
-        Ok(())
+    }
+
+    /// Reports an error, unless it is the one session's that is followed.
+    fn failed(&mut self, error: io::Error) -> io::Result<()> {
+        match &self.family {
+            Some(family) if !self.follower.follows(&family.dir) => Err(error),
+            _ => {
+                self.events.push_back(MonitorEvent::Failed(error));
+                Ok(())
+            }
+        }
     }
 }
 
-/// Reports an error, unless it is the one session's that is followed.
-fn failed<E: From<io::Error>>(
-    follower: &Follower,
-    family: Option<&FamilyFilter>,
-    error: io::Error,
-    take: &mut impl FnMut(MonitorEvent<'_>) -> Result<(), E>,
-) -> Result<(), E> {
-    match family {
-        Some(family) if !follower.follows(&family.dir) => Err(error.into()),
-        _ => take(MonitorEvent::Failed(error)),
+/// When something happened in a session, in nanoseconds since 1970: lines of the recorder don't count.
+fn activity(found: &ReadItem<'_>) -> Option<u64> {
+    match found {
+        ReadItem::Line(line)
+            if !matches!(
+                line.kind(),
+                Kind::Segment | Kind::Checkpoint | Kind::Interrupted
+            ) =>
+        {
+            parse_time(line.ts)
+        }
+        _ => None,
     }
 }
 
-/// Reports a line or a damage of a wanted session. Returns when something happened, in nanoseconds
-/// since 1970.
-fn report<E>(
+/// Reports a line or a damage of a wanted session.
+fn report(
     family: &mut Option<FamilyFilter>,
     followed: Followed<'_>,
-    take: &mut impl FnMut(MonitorEvent<'_>) -> Result<(), E>,
-) -> Result<Option<u64>, E> {
-    match followed.found {
-        ReadItem::Line(line) => {
-            let held = family
-                .as_mut()
-                .map(|family| family.admit(followed.session, &line));
-            for bytes in held.into_iter().flatten() {
-                if let Ok(held) = RawLine::parse(&bytes) {
-                    take(MonitorEvent::Line(&held))?;
-                }
+    events: &mut VecDeque<MonitorEvent>,
+) {
+    match (followed.found, family) {
+        (ReadItem::Line(line), family) => {
+            let mut wanted = true;
+            if let Some(family) = family {
+                let held = family.admit(followed.session, &line);
+                events.extend(held.into_iter().map(MonitorEvent::Line));
+                wanted = family.wants(&line);
             }
-            if family.as_ref().is_none_or(|family| family.wants(&line)) {
-                take(MonitorEvent::Line(&line))?;
-            }
-            let recorder = [Kind::Segment, Kind::Checkpoint, Kind::Interrupted];
-            let happened = !recorder.contains(&line.kind());
-            Ok(parse_time(line.ts).filter(|_| happened))
+            events.extend(wanted.then(|| MonitorEvent::Line(line.as_bytes().to_owned())));
         }
-        ReadItem::Damaged(damage) => {
-            let has = |family: &FamilyFilter| family.has(followed.session);
-            if family.as_ref().is_none_or(has) {
-                take(MonitorEvent::Damaged(&damage))?;
-            }
-            Ok(None)
-        }
+        (ReadItem::Damaged(_), Some(family)) if !family.has(followed.session) => {}
+        (ReadItem::Damaged(damage), _) => events.push_back(MonitorEvent::Damaged(damage)),
     }
 }
 
@@ -341,20 +332,20 @@ impl WriterMonitor {
     }
 
     /// Takes a line before it is reported.
-    fn line<E>(
+    fn line(
         &mut self,
         line: &RawLine<'_>,
         store: &Store,
         family: Option<&FamilyFilter>,
-        take: &mut impl FnMut(MonitorEvent<'_>) -> Result<(), E>,
-    ) -> Result<(), E> {
+        events: &mut VecDeque<MonitorEvent>,
+    ) {
         let begins = line.kind() == Kind::Segment;
         if begins {
-            self.check(store, family, take)?;
+            self.check(store, family, events);
         }
         self.summary.take(line);
         let Some(writer) = self.summary.writers.get(&line.seg) else {
-            return Ok(());
+            return;
         };
         if begins {
             self.alive.insert(line.seg, writer.id.clone());
@@ -362,23 +353,21 @@ impl WriterMonitor {
         // A segment alone may be a recovery's. A run resumes the session.
         let starts = line.kind().opens() == Some(SpanKind::Run);
         if starts && std::mem::take(&mut self.dead) {
-            take(MonitorEvent::Resumed {
-                session_id: &self.summary.session_id,
-                writer: &writer.id,
-                pid: writer.pid(),
+            events.push_back(MonitorEvent::Resumed {
+                session_id: self.summary.session_id.clone(),
+                writer: writer.clone(),
                 address: line.address(),
-            })?;
+            });
         }
-        Ok(())
     }
 
     /// Reports the writers that died with a span open. One without an open span has just ended.
-    fn check<E>(
+    fn check(
         &mut self,
         store: &Store,
         family: Option<&FamilyFilter>,
-        take: &mut impl FnMut(MonitorEvent<'_>) -> Result<(), E>,
-    ) -> Result<(), E> {
+        events: &mut VecDeque<MonitorEvent>,
+    ) {
         let writers = self.alive.iter();
         let died = writers.filter(|(_, writer)| !store.is_alive(writer));
         let died: Vec<u32> = died.map(|(seg, _)| *seg).collect();
@@ -388,19 +377,16 @@ impl WriterMonitor {
             let id = &self.summary.session_id;
             if left_open && family.is_none_or(|family| family.ids.contains(id)) {
                 self.dead = true;
-                take(self.died(seg))?;
+                events.push_back(self.died(seg));
             }
         }
-        Ok(())
     }
 
-    fn died(&self, seg: u32) -> MonitorEvent<'_> {
-        let writer = self.summary.writers.get(&seg);
+    fn died(&self, seg: u32) -> MonitorEvent {
         MonitorEvent::WriterDied {
-            session_id: &self.summary.session_id,
-            writer: writer.map(|writer| writer.id.as_str()),
-            pid: writer.and_then(|writer| writer.pid()),
-            open: self.summary.deepest(),
+            session_id: self.summary.session_id.clone(),
+            writer: self.summary.writers.get(&seg).cloned(),
+            open: self.summary.deepest().cloned(),
         }
     }
 }
