@@ -40,14 +40,44 @@ pub struct Description {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Detail {
-    /// `←` input, `→` output, `✗` error.
-    pub mark: char,
-    /// Its color.
-    pub tone: Tone,
+    /// What it is.
+    pub kind: DetailKind,
     /// The text.
     pub text: Text,
     /// How many lines to show unless everything is wanted.
     pub lines: usize,
+}
+
+/// What a text is to its node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum DetailKind {
+    /// The input of a tool.
+    Input,
+    /// The output of a tool, or a summary.
+    Output,
+    /// An error.
+    Error,
+}
+
+impl DetailKind {
+    /// The mark before the text.
+    pub const fn mark(self) -> char {
+        match self {
+            Self::Input => '←',
+            Self::Output => '→',
+            Self::Error => '✗',
+        }
+    }
+
+    /// The color of the text.
+    pub const fn tone(self) -> Tone {
+        match self {
+            Self::Input => Tone::Plain,
+            Self::Output => Tone::Quiet,
+            Self::Error => Tone::Bad,
+        }
+    }
 }
 
 /// Whether a node without an end can still get one.
@@ -104,7 +134,7 @@ pub fn describe(node: &Node, verdict: Verdict, liveness: Liveness) -> Descriptio
     let mut out = Description::default();
     out.item(node, verdict, liveness);
     if let Some(error) = node.error() {
-        out.detail(Tone::Bad, '✗', error.into(), 2);
+        out.detail(DetailKind::Error, error.into(), 2);
     }
     if liveness == (Liveness::Live { in_open: true }) && node.is_arriving() {
         out.subject = "(so far)".into();
@@ -130,25 +160,21 @@ impl Description {
                 .as_ref()
                 .map(|message| message.one_line().into()),
         );
-        let is_error = |detail: &&Detail| detail.mark == '✗';
+        let is_error = |detail: &&Detail| detail.kind == DetailKind::Error;
         let errors = self.details.iter().filter(is_error);
         let others = self.details.iter().filter(|detail| !is_error(detail));
         for detail in errors.chain(others) {
-            if detail.mark != '←' || state == NodeState::Open {
-                parts.push(format!("{} {}", detail.mark, detail.text.one_line()).into());
+            if detail.kind != DetailKind::Input || state == NodeState::Open {
+                let (mark, text) = (detail.kind.mark(), detail.text.one_line());
+                parts.push(format!("{mark} {text}").into());
             }
         }
         parts.retain(|part| !part.is_empty());
         line(parts.join("  ").trim()).into_owned()
     }
 
-    fn detail(&mut self, tone: Tone, mark: char, text: Text, lines: usize) {
-        self.details.push(Detail {
-            mark,
-            tone,
-            text,
-            lines,
-        });
+    fn detail(&mut self, kind: DetailKind, text: Text, lines: usize) {
+        self.details.push(Detail { kind, text, lines });
     }
 
     fn named(&mut self, label: &str, tone: Tone, subject: impl Into<String>) {
@@ -263,7 +289,7 @@ impl Description {
     fn tool(&mut self, call: &ToolCall<'_>, mut went: String, verdict: Verdict) {
         self.named("tool", Tone::Work, call.tool_id().unwrap_or_default());
         if let Some(input) = call.command().or_else(|| call.args()) {
-            self.detail(Tone::Plain, '←', Text::input(input), 1);
+            self.detail(DetailKind::Input, Text::input(input), 1);
         }
         let exit_code = call.exit_code().map(|code| code.json());
         let exit_code = exit_code.filter(|code| *code != "0");
@@ -277,7 +303,7 @@ impl Description {
         let lines = if failed { 2 } else { 1 };
         let outputs = [call.result(), call.stdout(), call.stderr()];
         for output in outputs.into_iter().flatten() {
-            self.detail(Tone::Quiet, '→', output.into(), lines);
+            self.detail(DetailKind::Output, output.into(), lines);
         }
     }
 
@@ -311,7 +337,7 @@ impl Description {
         self.named("compaction", Tone::Look, format!("{n} messages summarized"));
         self.facts = vec![went];
         if let Some(summary) = compaction.summary() {
-            self.detail(Tone::Quiet, '→', summary.into(), 1);
+            self.detail(DetailKind::Output, summary.into(), 1);
         }
     }
 

@@ -5,6 +5,7 @@ pub mod text;
 mod describe;
 mod facts;
 mod header;
+mod layout;
 mod list;
 mod live;
 mod status;
@@ -13,7 +14,7 @@ mod timeline;
 mod title;
 mod verdict;
 
-pub use describe::{Brief, Description, Detail, Liveness, brief, describe};
+pub use describe::{Brief, Description, Detail, DetailKind, Liveness, brief, describe};
 pub use facts::{facts, permissions, prompt, tools};
 pub use header::{header, named_span};
 pub use list::list;

@@ -1,6 +1,7 @@
 //! The timeline: a turn as a tree, with a bar for time.
 
-use super::describe::{Description, Detail, Liveness, describe};
+use super::describe::{Description, Liveness, describe};
+use super::layout::Layout;
 use super::style::Style;
 use super::text::{self, Text, columns, cut, duration, pad, pad_left, wrap};
 use super::title::title;
@@ -61,30 +62,6 @@ impl Span {
             end: all().map(Node::end).max().unwrap_or(start),
             outside: turn.index.is_none(),
         }
-    }
-}
-
-/// The text of a row, while it is laid out.
-struct Layout {
-    /// How many columns the row has for it.
-    room: usize,
-    text: String,
-    /// Text that has no room on the row and must not be hidden.
-    overflow: Vec<String>,
-    /// The details below the row.
-    below: Vec<Detail>,
-}
-
-impl Layout {
-    fn left(&self) -> usize {
-        self.room.saturating_sub(columns(&self.text))
-    }
-
-    /// Whether a text fits on the row, with so many columns beside it.
-    fn fits(&self, text: &Text, beside: usize) -> bool {
-        let short = text.elsewhere.is_none() && !text.text.trim_end().contains('\n');
-        let left = self.left().saturating_sub(beside);
-        short && text.text.len() < 8 * self.room && text::fits(&text::line(&text.text), left)
     }
 }
 
@@ -194,7 +171,7 @@ impl<'a> Timeline<'a> {
             .paint(self.style, &pad(&described.label, LABEL));
 
         let (tone, message) = (described.tone, described.message.clone());
-        let mut layout = self.lay_out(described, room);
+        let mut layout = Layout::new(described, room, self.style.full);
         let mut more = Vec::new();
         if let Some(message) = message {
             // A message begins on the row itself.
@@ -221,8 +198,8 @@ impl<'a> Timeline<'a> {
         for detail in layout.below {
             let lines = self.some(&detail.text, wide.saturating_sub(2), detail.lines);
             for (index, line) in lines.into_iter().enumerate() {
-                let mark = if index == 0 { detail.mark } else { ' ' };
-                let paint = |text: &str| detail.tone.paint(self.style, text);
+                let mark = if index == 0 { detail.kind.mark() } else { ' ' };
+                let paint = |text: &str| detail.kind.tone().paint(self.style, text);
                 more.push(format!("{} {}", paint(&mark.to_string()), paint(&line)));
             }
         }
@@ -230,70 +207,6 @@ impl<'a> Timeline<'a> {
         if let (Some(lines), Some(id)) = (self.subagents, node.subagent()) {
             out.extend(lines(&id, depth));
         }
-    }
-
-    /// Fits a description on a row: the subject, the input, the facts, the extras, then the output.
-    fn lay_out(&self, described: Description, room: usize) -> Layout {
-        let mut row = Layout {
-            room,
-            text: String::new(),
-            overflow: Vec::new(),
-            below: Vec::new(),
-        };
-        let Description {
-            subject,
-            facts,
-            extras,
-            details,
-            ..
-        } = described;
-        let named = columns(&cut(&subject, room + 1));
-        let last = facts.last().map_or("", String::as_str);
-        let fitting = facts
-            .iter()
-            .find(|facts| text::fits(facts, room.saturating_sub(named)));
-        let facts = cut(
-            fitting.map_or(last, String::as_str),
-            room.saturating_sub(named.min(8)),
-        );
-        let left = room.saturating_sub(columns(&facts));
-        row.text = cut(&subject, left).into_owned();
-        if self.style.full {
-            let cut_facts = facts.ends_with('…') && facts != last;
-            let subject = (!text::fits(&subject, left)).then_some(subject);
-            let last = cut_facts.then(|| last.trim().to_owned());
-            row.overflow.extend(subject.into_iter().chain(last));
-        }
-        let mut details = details.into_iter().peekable();
-        if let Some(input) = details.next_if(|detail| detail.mark == '←') {
-            match row.fits(&input.text, columns(&facts) + 2) {
-                true => {
-                    let input = text::line(input.text.text.trim_end());
-                    row.text.push_str(&format!("  {input}"));
-                }
-                false => row.below.push(input),
-            }
-        }
-        row.text.push_str(&facts);
-        for extra in &extras {
-            let left = row.left().saturating_sub(2);
-            match extra.iter().find(|words| text::fits(words, left)) {
-                Some(words) => row.text.push_str(&format!("  {words}")),
-                None if self.style.full => row.overflow.extend(extra.first().cloned()),
-                None => {}
-            }
-        }
-        if !self.style.full {
-            // Output goes on the row only if no input is below it.
-            let fits =
-                |row: &Layout, detail: &Detail| row.below.is_empty() && row.fits(&detail.text, 4);
-            while let Some(detail) = details.next_if(|detail| fits(&row, detail)) {
-                let text = text::line(detail.text.text.trim_end());
-                row.text.push_str(&format!("  {} {text}", detail.mark));
-            }
-        }
-        row.below.extend(details);
-        row
     }
 
     /// The first lines of a text, and at the end of the last of them how much is hidden.
