@@ -96,7 +96,7 @@ fn lines(hits: &IdHits, command: &str, style: &Style) -> Vec<String> {
         let deltas = plural(hits.deltas, "delta");
         range.push_str(&format!(", and {deltas} of it (--all)"));
     }
-    let (what, id) = (hits.what.words(), line(&hits.session_id));
+    let (what, id) = (hits.what.as_str().replace('_', " "), line(&hits.session_id));
     let mut out = vec![style.bold(&format!("{what} in session {id}: {range}"))];
     for raw in hits.shown.iter().filter_map(|raw| RawLine::parse(raw).ok()) {
         let brief = brief(&raw);

@@ -46,14 +46,6 @@ impl IdKind {
             Self::Response => "response",
         }
     }
-
-    /// Its name for people.
-    pub const fn words(self) -> &'static str {
-        match self {
-            Self::ToolCall => "tool call",
-            other => other.as_str(),
-        }
-    }
 }
 
 impl fmt::Display for IdKind {
@@ -308,7 +300,6 @@ impl FindId {
                 found.entry(what).or_insert_with(new)
             };
             hits.add(line, self.show);
-            Ok::<(), io::Error>(())
         })?;
         for ((what, part), its) in deltas {
             match found.get_mut(&what) {
@@ -333,18 +324,17 @@ impl FindId {
                     ids.insert(id.into_owned());
                 }
             }
-            Ok::<(), io::Error>(())
         })?;
         Ok(ids)
     }
 
     /// Calls `take` with each line of a session that has the id, segment after segment. Returns the
     /// damage on the way.
-    pub fn in_session<E: From<io::Error>>(
+    pub fn in_session(
         &self,
         session: impl AsRef<Path>,
-        mut take: impl FnMut(IdKind, &RawLine<'_>) -> Result<(), E>,
-    ) -> Result<Vec<Damage>, E> {
+        mut take: impl FnMut(IdKind, &RawLine<'_>),
+    ) -> io::Result<Vec<Damage>> {
         let mut damages = Vec::new();
         let has_id = |bytes: &[u8]| {
             let found = |finder: &Finder<'_>| finder.find(bytes).is_some();
@@ -352,9 +342,9 @@ impl FindId {
         };
         find_line(session.as_ref(), has_id, &mut damages, |line| {
             if let Some(what) = self.matches(line) {
-                take(what, line)?;
+                take(what, line);
             }
-            Ok::<Option<()>, E>(None)
+            Ok::<Option<()>, io::Error>(None)
         })?;
         Ok(damages)
     }

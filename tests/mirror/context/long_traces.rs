@@ -320,7 +320,6 @@ fn several_traces_read_as_one_session() {
     let mut found = Vec::new();
     find.in_session(store.dir("s"), |what, line| {
         found.push((what, line.turn));
-        Ok::<(), std::io::Error>(())
     })
     .unwrap();
     assert!(found.len() >= 4);
