@@ -11,6 +11,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use serde_json::{Value, json};
 
 use super::{Common, When};
+use spanledger::mirror::{Otlp, Resolved};
 use spanledger::session::{ResolveError, Store, Survey, Unreadable};
 use spanledger::trace::Damage;
 use spanledger::view::Style;
@@ -158,6 +159,19 @@ impl Context {
         })
     }
 
+    /// The directory of one session by what the user gave, or of all, the most recently active first.
+    pub fn dirs(
+        &mut self,
+        session: Option<&str>,
+    ) -> Result<(Vec<PathBuf>, Vec<Unreadable>), Failed> {
+        if let Some(session) = session {
+            return Ok((vec![self.resolve(session)?], Vec::new()));
+        }
+        let survey = self.store.survey()?;
+        let dirs = survey.entries.into_iter().map(|entry| entry.dir);
+        Ok((dirs.collect(), survey.unreadable))
+    }
+
     /// The command as the user would type it for the same root.
     pub fn command(&self) -> String {
         let root = self.store.root();
@@ -246,6 +260,17 @@ impl Context {
         all.iter().for_each(|text| warn(text));
         Err(Failed::Damaged(last))
     }
+}
+
+/// The endpoint that was given, else the environment's, with the environment's other settings.
+pub(crate) fn resolve_endpoint(
+    given: Option<&String>,
+) -> Result<Option<Resolved>, spanledger::Error> {
+    let mut settings = Otlp::new();
+    if let Some(endpoint) = given {
+        settings = settings.endpoint(endpoint);
+    }
+    Otlp::resolve(Some(settings), |name| std::env::var(name).ok())
 }
 
 /// A damaged place as JSON.

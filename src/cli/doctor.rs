@@ -3,8 +3,8 @@
 use clap::Args;
 use serde_json::{Value, json};
 
-use super::context::{Context, Failed};
-use spanledger::mirror::{Otlp, Verdict, probe};
+use super::context::{Context, Failed, resolve_endpoint};
+use spanledger::mirror::{Verdict, probe};
 use spanledger::session::{Diagnosis, Health, diagnose_environment, diagnose_root};
 use spanledger::view::Style;
 use spanledger::view::text::{line, pad};
@@ -49,11 +49,7 @@ impl Doctor {
     }
 
     fn endpoint(&self) -> Diagnosis {
-        let mut settings = Otlp::new();
-        if let Some(endpoint) = &self.endpoint {
-            settings = settings.endpoint(endpoint);
-        }
-        let to = match Otlp::resolve(Some(settings), |name| std::env::var(name).ok()) {
+        let to = match resolve_endpoint(self.endpoint.as_ref()) {
             Ok(Some(to)) => to,
             Ok(None) => return Diagnosis::ok("endpoint", "none is set: nothing is sent"),
             Err(error) => {

@@ -27,7 +27,7 @@ use spanledger::view::text::{columns, cut, line};
 pub(crate) struct Grep {
     /// A regular expression
     pattern: String,
-    /// Only this session: its id, the beginning of it, or `last`; all by default
+    /// Only this session: its id, a prefix of it, its directory, or `last`; all by default
     session: Option<String>,
     /// Ignore case
     #[arg(short, long)]
@@ -65,18 +65,11 @@ impl Grep {
             .multi_line(true)
             .build()
             .map_err(|error| Failed::Usage(format!("{:?}: {error}", self.pattern)))?;
-        let (dirs, unreadable) = match &self.session {
-            Some(session) => (vec![context.resolve(session)?], Vec::new()),
-            None => {
-                let survey = context.store.survey()?;
-                // Oldest first, in the order of reading.
-                let dirs = survey.entries.into_iter().rev().map(|entry| entry.dir);
-                (dirs.collect(), survey.unreadable)
-            }
-        };
+        let (dirs, unreadable) = context.dirs(self.session.as_deref())?;
         let mut matched = false;
         let mut damages = Vec::new();
-        for dir in dirs {
+        // Oldest first, in the order of reading.
+        for dir in dirs.into_iter().rev() {
             let done = session::texts(&dir, &self.kind, |text| {
                 if !regex.is_match(&text.text) {
                     return Ok(());

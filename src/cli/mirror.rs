@@ -8,11 +8,11 @@ use std::time::Duration;
 use clap::Args;
 use serde_json::{Value, json};
 
-use super::context::{Context, Failed, parse_age, warn};
+use super::context::{Context, Failed, parse_age, resolve_endpoint, warn};
 use super::interrupt;
 use spanledger::Error;
 use spanledger::mirror::{
-    Backlog, CatchUp, Changed, Follow, Otlp, Resolved, Sent, backlog, backlog_with_state,
+    Backlog, CatchUp, Changed, Follow, Resolved, Sent, backlog, backlog_with_state,
 };
 use spanledger::session::Recovery;
 use spanledger::trace::time_text;
@@ -116,11 +116,7 @@ impl Mirror {
     }
 
     fn to(&self) -> Result<Resolved, Failed> {
-        let mut settings = Otlp::new();
-        if let Some(endpoint) = &self.endpoint {
-            settings = settings.endpoint(endpoint);
-        }
-        Otlp::resolve(Some(settings), |name| std::env::var(name).ok())
+        resolve_endpoint(self.endpoint.as_ref())
             .map_err(|error| Failed::setting(error, "--endpoint"))?
             .ok_or_else(|| {
                 let why = "no endpoint: give --endpoint or set OTEL_EXPORTER_OTLP_ENDPOINT";

@@ -152,13 +152,13 @@ impl Show {
         shown: &Shown,
     ) -> Result<(), Failed> {
         let id = &entry.summary.session_id;
+        shown.borrow_mut().insert(id.clone());
         if context.json {
             return self.print_json(context, &entry.dir, id, turn, shown);
         }
         if self.full {
             context.lost.extend(turn.fetch_blobs(&entry.dir));
         }
-        shown.borrow_mut().insert(id.clone());
         let style = context.style.clone();
         let nested = |id: &str, indent: usize| nested(context, &style, shown, id, indent);
         let mut timeline = timeline(&style, entry);
@@ -179,7 +179,6 @@ impl Show {
         mut turn: Turn,
         shown: &Shown,
     ) -> Result<(), Failed> {
-        shown.borrow_mut().insert(session_id.to_owned());
         if self.full {
             context.lost.extend(turn.fetch_blobs(dir));
         }
@@ -230,10 +229,9 @@ impl Show {
             context.lines(&view::facts(&facts, &style))?;
             if !entry.whole {
                 context.line("")?;
-                context.line(&style.dim(
-                    "Only this turn and the session's first and last lines were checked for \
-                     damage; `status --deep` checks everything.",
-                ))?;
+                let checked = "Only this turn and the session's first and last lines were checked";
+                let note = format!("{checked} for damage; `status --deep` checks everything.");
+                context.line(&style.dim(&note))?;
             }
         }
         context.damaged(&damages)
@@ -263,24 +261,18 @@ impl Show {
             }
         };
         let facts = TurnFacts::gather(dir, &turn)?;
-        let style = &context.style;
-        let (names, lines): (&[&str], _) = match (self.prompt, self.tools) {
-            (true, _) => (&["system_prompt"], view::prompt(&facts, style)),
-            (_, true) => (
-                &["tool_catalog", "tools_called"],
-                view::tools(&facts, style),
-            ),
-            _ => (
-                &["permission_rules", "decisions"],
-                view::permissions(&facts, style),
-            ),
+        type Lines = fn(&TurnFacts<'_>, &Style) -> Vec<String>;
+        let (names, lines): (&[&str], Lines) = match (self.prompt, self.tools) {
+            (true, _) => (&["system_prompt"], view::prompt),
+            (_, true) => (&["tool_catalog", "tools_called"], view::tools),
+            _ => (&["permission_rules", "decisions"], view::permissions),
         };
         if context.json {
             let all = facts.to_json();
             let picked = names.iter().map(|name| (*name, all[*name].clone()));
             context.document(&picked.collect::<Value>())?;
         } else {
-            context.lines(&lines)?;
+            context.lines(&lines(&facts, &context.style))?;
         }
         context.damaged(&damages)
     }
@@ -352,13 +344,11 @@ fn show_event(context: &mut Context, dir: &Path, address: Address) -> Result<(),
     };
     let mut blobs = serde_json::Map::new();
     let mut lost = Ok(());
-    for value in line.payload.values() {
-        if let Some(sha256) = value.get("$blob").and_then(Value::as_str) {
-            match session::blob(dir, sha256) {
-                Ok(text) => drop(blobs.insert(sha256.to_owned(), text.into())),
-                // The line is shown anyway: it has the beginning of the missing text.
-                Err(error) => lost = Err(Failed::Damaged(error.to_string())),
-            }
+    for sha256 in session::blobs(&line) {
+        match session::blob(dir, sha256) {
+            Ok(text) => drop(blobs.insert(sha256.to_owned(), text.into())),
+            // The line is shown anyway: it has the beginning of the missing text.
+            Err(error) => lost = Err(Failed::Damaged(error.to_string())),
         }
     }
     let mut value = json!({

@@ -29,7 +29,7 @@ use spanledger::view::text::{cut, line, pad, plural, thousands};
   spanledger verify --tempo http://127.0.0.1:3200 ses_0193 --wait 30s
   spanledger verify --tempo https://tempo.example/tempo --header 'X-Scope-OrgID: team' --all --json")]
 pub(crate) struct Verify {
-    /// The session: its id, the beginning of it, or `last`
+    /// The session: its id, a prefix of it, its directory, or `last`
     #[arg(default_value = "last", conflicts_with = "all")]
     session: String,
     /// Where Jaeger answers queries, such as http://127.0.0.1:16686
@@ -73,14 +73,8 @@ impl Verify {
             (None, Some(url)) => (Backend::Tempo, url),
             (None, None) => return Err(Failed::Usage("give --jaeger or --tempo".into())),
         };
-        let (dirs, unreadable) = match self.all {
-            true => {
-                let survey = context.store.survey()?;
-                let dirs = survey.entries.into_iter().map(|entry| entry.dir);
-                (dirs.collect(), survey.unreadable)
-            }
-            false => (vec![context.resolve(&self.session)?], Vec::new()),
-        };
+        let one = (!self.all).then_some(self.session.as_str());
+        let (dirs, unreadable) = context.dirs(one)?;
         let mut asked = self.connect(backend, url)?;
         asked = asked.wait(Duration::from_nanos(self.wait));
         if let Some(bytes) = self.cut_at {

@@ -5,6 +5,9 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
+use tracing::Level;
+use tracing_subscriber::filter::Targets;
+
 use super::store::Store;
 
 /// How a check ended.
@@ -78,6 +81,9 @@ const SKEW_NS: u64 = 60_000_000_000;
 /// 2024-01-01, in nanoseconds since 1970.
 const RECENT_NS: u64 = 1_704_067_200_000_000_000;
 
+/// The advice for a root that can't be read.
+const NOT_READABLE: &str = "make the root readable for this user, or run this as the agent's user";
+
 /// The variables that spanledger reads.
 const VARIABLES: [&str; 4] = [
     "SPANLEDGER_DIR",
@@ -147,9 +153,7 @@ fn permissions(root: &Path) -> Diagnosis {
             }
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
                 let found = format!("{}: {error}", path.display());
-                let advice =
-                    "make the root readable for this user, or run this as the agent's user";
-                return Diagnosis::wrong("permissions", found, advice);
+                return Diagnosis::wrong("permissions", found, NOT_READABLE);
             }
             _ => {}
         }
@@ -162,17 +166,14 @@ fn users(store: &Store) -> Diagnosis {
         Ok(writers) if writers.is_empty() => {
             Diagnosis::ok("processes", "no process records to this root now")
         }
-        Ok(writers) => {
-            let found = match writers.len() {
+        Ok(writers) => Diagnosis::ok(
+            "processes",
+            match writers.len() {
                 1 => "1 process records to this root now".to_owned(),
                 n => format!("{n} processes record to this root now"),
-            };
-            Diagnosis::ok("processes", found)
-        }
-        Err(error) => {
-            let advice = "make the root readable for this user, or run this as the agent's user";
-            Diagnosis::wrong("processes", error.to_string(), advice)
-        }
+            },
+        ),
+        Err(error) => Diagnosis::wrong("processes", error.to_string(), NOT_READABLE),
     }
 }
 
@@ -265,26 +266,14 @@ pub fn diagnose_environment(variables: &[(String, String)]) -> Vec<Diagnosis> {
     checks
 }
 
-/// Whether an `EnvFilter` directive list turns the target `spanledger` off at INFO. The most specific
-/// directive for it counts.
+/// Whether an `EnvFilter` directive list turns the target `spanledger` off at INFO.
 fn turns_off(filter: &str) -> bool {
-    let levels = ["off", "error", "warn"];
-    let (mut global, mut own) = (None, None);
-    for directive in filter.split(',').map(str::trim).filter(|d| !d.is_empty()) {
-        match directive.split_once('=') {
-            Some(("spanledger", level)) => own = Some(level),
-            // A bare word is a level, or a target at every level.
-            None if directive == "spanledger" => own = Some("trace"),
-            None if levels.contains(&directive.to_ascii_lowercase().as_str()) => {
-                global = Some(directive);
-            }
-            None if ["info", "debug", "trace"].contains(&directive) => global = Some(directive),
-            _ => {}
-        }
-    }
-    // Without a global level, only the named targets are on.
-    let level = own.or(global).unwrap_or("off").to_ascii_lowercase();
-    !filter.trim().is_empty() && levels.contains(&level.as_str())
+    // Directives about spans and fields are not about a whole target.
+    let is_plain = |directive: &&str| !directive.is_empty() && !directive.contains('[');
+    let directives = filter.split(',').map(str::trim).filter(is_plain);
+    let directives = directives.collect::<Vec<_>>().join(",");
+    let targets: Targets = directives.parse().unwrap_or_default();
+    !filter.trim().is_empty() && !targets.would_enable("spanledger", &Level::INFO)
 }
 
 #[cfg(test)]

@@ -140,6 +140,12 @@ pub fn blob(session: impl AsRef<Path>, sha256: &str) -> io::Result<String> {
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
+/// The digests of the blobs that a line names.
+pub fn blobs(line: &Line) -> impl Iterator<Item = &str> {
+    let values = line.payload.values();
+    values.filter_map(|value| value.get("$blob")?.as_str())
+}
+
 /// One line by its address, parsed. One that is there and can't be parsed is an error.
 pub fn line(session: impl AsRef<Path>, address: Address) -> io::Result<Option<Line>> {
     for (number, path) in segments(session.as_ref())? {

@@ -98,7 +98,7 @@ pub use family::{Family, families, tree};
 pub use filter::{SessionFilter, TurnFilter};
 pub use find::{FindId, IdFound, IdHits, IdKind, IdSearch};
 pub use item::Item;
-pub use lookup::{Excerpt, blob, body, line, turn, whole};
+pub use lookup::{Excerpt, blob, blobs, body, line, turn, whole};
 pub use message::{Part, Role};
 #[cfg(feature = "cli")]
 pub use monitor::{Monitor, MonitorEvent, MonitorStart};
