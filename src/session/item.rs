@@ -124,3 +124,6 @@ impl Node {
         Item::new(kind, self.view::<typed::Fields<'_>>())
     }
 }
+
+#[cfg(test)]
+mod tests;

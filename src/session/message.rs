@@ -105,3 +105,6 @@ impl Node {
         parts.flat_map(|parts| parts.items()).map(Part::from)
     }
 }
+
+#[cfg(test)]
+mod tests;

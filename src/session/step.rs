@@ -193,3 +193,6 @@ impl<'a> Decision<'a> {
         own.or_else(|| self.response.as_ref()?.decided_by())
     }
 }
+
+#[cfg(test)]
+mod tests;

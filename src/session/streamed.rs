@@ -1,7 +1,7 @@
 //! Text that arrives in deltas.
 
 use std::borrow::Cow;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 
 use crate::trace::typed::{Delta, Message, ToolCall};
 use crate::trace::{Kind, RawLine, RawValue};
@@ -61,23 +61,18 @@ pub struct Streamed {
     pub first: Vec<u8>,
     /// Whether the first delta was seen.
     pub from_start: bool,
-    key: StreamKey,
-    span_id: Option<String>,
-}
-
-impl Streamed {
     /// The session that it belongs to.
-    pub fn session_id(&self) -> &str {
-        &self.key.session_id
-    }
+    pub session_id: String,
+    span_id: Option<String>,
+    /// Its number among all texts.
+    number: u64,
 }
 
-/// The texts that have begun to arrive and that no line has whole yet, in the order they began.
+/// The texts that have begun to arrive and that no line has whole yet.
 #[derive(Clone, Debug, Default)]
 pub struct Streams {
-    texts: BTreeMap<u64, Streamed>,
-    by_key: HashMap<StreamKey, u64>,
-    next: u64,
+    texts: HashMap<StreamKey, Streamed>,
+    begun: u64,
 }
 
 impl Streams {
@@ -93,19 +88,17 @@ impl Streams {
         if from_start {
             *replaced = self.remove(&key);
         }
-        let at = *self.by_key.entry(key).or_insert_with_key(|key| {
-            self.next += 1;
-            let streamed = Streamed {
+        let streamed = self.texts.entry(key).or_insert_with(|| {
+            self.begun += 1;
+            Streamed {
                 text: String::new(),
                 first: Vec::new(),
                 from_start,
-                key: key.clone(),
+                session_id: line.session_id.to_string(),
                 span_id: line.span_id.map(str::to_owned),
-            };
-            self.texts.insert(self.next, streamed);
-            self.next
+                number: self.begun,
+            }
         });
-        let streamed = self.texts.get_mut(&at)?;
         if streamed.text.is_empty() {
             streamed.first = line.as_bytes().to_owned();
         }
@@ -115,8 +108,7 @@ impl Streams {
 
     /// Removes a text.
     pub fn remove(&mut self, key: &StreamKey) -> Option<Streamed> {
-        let at = self.by_key.remove(key)?;
-        self.texts.remove(&at)
+        self.texts.remove(key)
     }
 
     /// Removes the text that a line has whole: a message of the model, or the arguments of a tool
@@ -136,18 +128,22 @@ impl Streams {
         Some((self.remove(&key)?, call.args()))
     }
 
-    /// Removes the texts that an interrupted span had begun.
+    /// Removes the texts that an interrupted span had begun, in the order they began.
     pub(super) fn interrupt(&mut self, span_id: Option<&str>) -> Vec<Streamed> {
-        let is_its = |streamed: &&Streamed| streamed.span_id.as_deref() == span_id;
-        let its = self.texts.values().filter(is_its);
-        let keys: Vec<_> = its.map(|streamed| streamed.key.clone()).collect();
-        let keys = keys.iter().filter(|_| span_id.is_some());
-        keys.filter_map(|key| self.remove(key)).collect()
+        let is_its = |_: &StreamKey, streamed: &mut Streamed| {
+            span_id.is_some() && streamed.span_id.as_deref() == span_id
+        };
+        let its = self.texts.extract_if(is_its);
+        let mut its: Vec<_> = its.map(|(_, streamed)| streamed).collect();
+        its.sort_by_key(|streamed| streamed.number);
+        its
     }
 
-    /// All texts, the one that began first at the front.
+    /// All texts, in the order they began.
     pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut Streamed> {
-        self.texts.values_mut()
+        let mut all: Vec<_> = self.texts.values_mut().collect();
+        all.sort_by_key(|streamed| streamed.number);
+        all.into_iter()
     }
 
     /// How many texts there are.
@@ -163,6 +159,5 @@ impl Streams {
     /// Removes the texts without any text left.
     pub fn forget_empty(&mut self) {
         self.texts.retain(|_, streamed| !streamed.text.is_empty());
-        self.by_key.retain(|_, at| self.texts.contains_key(at));
     }
 }

@@ -85,7 +85,7 @@ impl LiveRows {
         let mut streams = std::mem::take(&mut self.streams);
         let mut rows = Vec::new();
         for streamed in streams.iter_mut() {
-            let is_its = session_id.is_none_or(|id| streamed.session_id() == id);
+            let is_its = session_id.is_none_or(|id| streamed.session_id == id);
             rows.extend(is_its.then(|| self.rest(streamed, style)).flatten());
         }
         self.streams = streams;

@@ -107,14 +107,14 @@ impl<'a> Timeline<'a> {
     pub fn rows(&self, turn: &Turn) -> Vec<String> {
         let mut out = Vec::new();
         let in_open = turn.span.as_ref().is_some_and(is_open);
-        self.level(&turn.steps(), (0, in_open), &Span::of(turn), &mut out);
+        self.level(turn.steps(), (0, in_open), &Span::of(turn), &mut out);
         out
     }
 
     /// The rows of one level of the tree: its depth, and whether the span that contains it is open.
     fn level(
         &self,
-        steps: &[Step<'_>],
+        steps: Vec<Step<'_>>,
         (depth, in_open): (usize, bool),
         span: &Span,
         out: &mut Vec<String>,
@@ -123,11 +123,10 @@ impl<'a> Timeline<'a> {
             true => Liveness::Over,
             false => Liveness::Live { in_open },
         };
-        let mut steps = steps.iter().peekable();
-        while let Some(Step { node, inside }) = steps.next() {
+        let mut steps = steps.into_iter().peekable();
+        while let Some(Step { node, mut inside }) = steps.next() {
             let mut verdict = Verdict::default();
             let mut assets = Vec::new();
-            let mut inside = inside.clone();
             if !self.style.full {
                 if node.kind == Kind::ToolCall {
                     inside.retain(|step| !verdict.covers(step));
@@ -146,7 +145,7 @@ impl<'a> Timeline<'a> {
                 }
                 self.row(node, described, depth, span, out);
             }
-            self.level(&inside, (depth + 1, is_open(node)), span, out);
+            self.level(inside, (depth + 1, is_open(node)), span, out);
         }
     }
 
