@@ -227,24 +227,15 @@ impl Context {
         if flushed.is_ok() && !(damages.is_empty() && unreadable.is_empty()) {
             warn(&message);
         }
-        match flushed.and_then(|()| self.damaged_or_unreadable(damages, unreadable)) {
+        match flushed.and_then(|()| self.report_damage(damages, unreadable)) {
             Ok(()) => Failed::Usage(message),
             Err(failed) => failed,
         }
     }
 
-    /// Reports the sessions that can't be read, on stderr, and ends the command with that.
-    pub fn unreadable(&mut self, unreadable: &[Unreadable]) -> Result<(), Failed> {
-        self.damaged_or_unreadable(&[], unreadable)
-    }
-
-    /// Reports the damage in a trace, on stderr, and ends the command with that.
-    pub fn damaged(&mut self, damages: &[Damage]) -> Result<(), Failed> {
-        self.damaged_or_unreadable(damages, &[])
-    }
-
-    /// Both at once.
-    pub fn damaged_or_unreadable(
+    /// Reports the damage in a trace and the sessions that can't be read, on stderr, and ends the
+    /// command with that.
+    pub fn report_damage(
         &mut self,
         damages: &[Damage],
         unreadable: &[Unreadable],

@@ -74,7 +74,7 @@ impl Find {
                 |style| lines(hits, &command, style),
             )?;
         }
-        context.damaged_or_unreadable(&found.damages, &found.unreadable)
+        context.report_damage(&found.damages, &found.unreadable)
     }
 
     fn search(&self, id: &str, dirs: &[PathBuf]) -> IdSearch {

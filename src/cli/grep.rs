@@ -95,7 +95,7 @@ impl Grep {
                 Err(Stop::Failed(failed)) => return Err(failed),
             }
         }
-        context.damaged_or_unreadable(&damages, &unreadable)?;
+        context.report_damage(&damages, &unreadable)?;
         match matched {
             true => Ok(()),
             false => Err(Failed::Finding(String::new())),

@@ -68,7 +68,7 @@ impl List {
             for session in &unreadable {
                 context.object(&json!({"dir": session.dir, "error": session.why}))?;
             }
-            return context.unreadable(&unreadable);
+            return context.report_damage(&[], &unreadable);
         }
         if entries.is_empty() {
             let root = context.store.root().display().to_string();
@@ -77,7 +77,7 @@ impl List {
                 0 => context.line(&format!("No sessions in {root}. Try `spanledger demo`."))?,
                 n => context.line(&format!("None of the {n} sessions in {root} match."))?,
             }
-            return context.unreadable(&unreadable);
+            return context.report_damage(&[], &unreadable);
         }
         let rows = match self.tree {
             true => tree(&entries),
@@ -85,7 +85,7 @@ impl List {
         };
         let lines = view::list(&rows, &context.style);
         context.lines(&lines)?;
-        context.unreadable(&unreadable)
+        context.report_damage(&[], &unreadable)
     }
 }
 

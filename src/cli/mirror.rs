@@ -141,7 +141,7 @@ impl Mirror {
                 |style| backlog_lines(id, &backlog, style.now),
             )?;
         }
-        context.unreadable(&survey.unreadable)
+        context.report_damage(&[], &survey.unreadable)
     }
 }
 
@@ -163,7 +163,7 @@ struct Export<'a> {
 impl Export<'_> {
     fn once(&mut self, context: &mut Context) -> Result<(), Failed> {
         let sent = self.pass(context, &Changed::All)?;
-        context.unreadable(&sent.unreadable)?;
+        context.report_damage(&[], &sent.unreadable)?;
         if !self.named.is_empty() {
             let why =
                 "spans left open in the sessions above could not be closed, so they were not sent";

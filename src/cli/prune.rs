@@ -101,7 +101,7 @@ impl Prune {
             return Err(Failed::Usage(failed));
         }
         // Their age isn't known, nor whether they are live: they are kept.
-        context.unreadable(&survey.unreadable)
+        context.report_damage(&[], &survey.unreadable)
     }
 
     fn print(

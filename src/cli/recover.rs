@@ -69,7 +69,7 @@ impl Recover {
             unreadable.chain(failed).for_each(|text| warn(&text));
             return Err(Failed::Usage(last));
         }
-        context.unreadable(&survey.unreadable)
+        context.report_damage(&[], &survey.unreadable)
     }
 
     fn to_json(&self, id: &str, closed: &[OpenSpan]) -> Value {

@@ -95,7 +95,7 @@ impl Show {
         let entry = context.store.read(&dir)?;
         if entry.summary.last == 0 {
             // Not one line can be read: there is nothing to show but why.
-            context.damaged(&entry.damages)?;
+            context.report_damage(&entry.damages, &[])?;
             return Err(Failed::Usage(format!("no lines in {}", dir.display())));
         }
         header(context, &entry)?;
@@ -120,7 +120,7 @@ impl Show {
                 false => "Nothing happened then.",
             })?;
         }
-        context.damaged(&entry.damages)
+        context.report_damage(&entry.damages, &[])
     }
 
     fn filter(&self, style: &Style) -> TurnFilter {
@@ -234,7 +234,7 @@ impl Show {
                 context.line(&style.dim(&note))?;
             }
         }
-        context.damaged(&damages)
+        context.report_damage(&damages, &[])
     }
 
     /// One of the texts in force, by itself: of a turn, else of the last one that had it.
@@ -274,7 +274,7 @@ impl Show {
         } else {
             context.lines(&lines(&facts, &context.style))?;
         }
-        context.damaged(&damages)
+        context.report_damage(&damages, &[])
     }
 }
 

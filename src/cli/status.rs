@@ -71,7 +71,7 @@ impl Status {
             lines.extend(view::checks(&checks, &style));
             context.lines(&lines)?;
         }
-        let damaged = context.damaged_or_unreadable(&checks.damages, &checks.unreadable);
+        let damaged = context.report_damage(&checks.damages, &checks.unreadable);
         match self.stalled_after {
             Some(age) if stalled > 0 => {
                 // Cron waits for this exit code; the damage is only printed.

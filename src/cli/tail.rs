@@ -86,7 +86,7 @@ impl Tail {
         if self.no_follow {
             rows.settle()?;
             let damages = std::mem::take(&mut rows.damages);
-            return context.damaged(&damages);
+            return context.report_damage(&damages, &[]);
         }
         monitor.report_dead();
         let mut quiet = Duration::ZERO;

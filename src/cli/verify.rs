@@ -106,7 +106,7 @@ impl Verify {
             )?;
         }
         context.flush()?;
-        context.damaged_or_unreadable(&damages, &unreadable)?;
+        context.report_damage(&damages, &unreadable)?;
         match wrong {
             0 => Ok(()),
             // The findings are printed already.
