@@ -8,14 +8,14 @@ use std::fmt;
 
 use serde::de::IgnoredAny;
 
-use super::context_rules::is_program;
+use super::checks::strong;
 use super::limits::{Limits, Media, NoStore, Output};
 use super::mask::{contains_mask, is_mask};
 use super::name_cache::FieldName;
+use super::names::Kind;
 use super::placeholders::{is_path, is_random};
 use super::redactor::{Redactor, Tally};
-use super::rules::strong;
-use super::sensitive_names::Kind;
+use super::rules::is_program;
 use crate::trace::{string_end, unescape_lossy, value_end, write_string};
 
 /// How many levels of JSON inside strings are redacted as JSON; deeper ones as text.

@@ -2,9 +2,9 @@
 
 use std::ops::Range;
 
+use super::names::{Kind, SensitiveNames};
+use super::pattern::Pattern;
 use super::placeholders;
-use super::rules::Pattern;
-use super::sensitive_names::{Kind, SensitiveNames};
 use super::text::{is_name, is_quote, run_end, run_start, starts_with_any_case, token_start};
 use super::value::{self, Extent, Join, Value, quote_at};
 

@@ -42,13 +42,13 @@ fn roll(key: usize, byte: u8) -> usize {
 
 impl<T: Copy> Literals<T> {
     /// Literals shorter than [`SHORTEST`] are left out.
-    pub(super) fn new(literals: impl IntoIterator<Item = (String, Case, T)>) -> Self {
+    pub(super) fn new<'a>(literals: impl Iterator<Item = (&'a str, Case, T)>) -> Self {
         let mut all = Self {
             bucket_of: Box::new([0; 1 << 15]),
             buckets: Vec::new(),
         };
         for (literal, case, what) in literals {
-            let bytes = literal.into_bytes().into_boxed_slice();
+            let bytes: Box<[u8]> = literal.as_bytes().into();
             let Some(triple) = bytes.get(..SHORTEST) else {
                 continue;
             };

@@ -10,7 +10,7 @@ use std::ops::Range;
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::{Digest, Sha256};
 
-use super::rules::Pattern;
+use super::pattern::Pattern;
 use super::text::is_name;
 use crate::trace::hex;
 

@@ -19,32 +19,35 @@
 //! Nothing here panics on any input or recurses as deep as the input says, and all searches are
 //! linear in its length.
 
+mod checks;
 mod config;
-mod context_rules;
+mod found;
 mod json;
 mod key_value_rule;
 mod limits;
 mod literals;
 mod mask;
 mod name_cache;
+mod names;
+mod pattern;
 mod placeholders;
 mod private_keys;
 mod redactor;
 mod rules;
-mod sensitive_names;
 mod stream;
 #[cfg(test)]
 mod tests;
 mod text;
+mod toml;
 mod value;
-mod vendor_rules;
 
 pub use crate::error::PatternError;
 pub use config::Redaction;
+pub use found::Found;
 pub use json::NotJson;
 pub use limits::{Limits, NoStore, Output, Store, StoreFailed};
 pub use mask::MaskKey;
-pub use redactor::{Found, Redactor, Tally};
+pub use redactor::{Redactor, Tally};
 
 pub(crate) use name_cache::FieldName;
 pub(crate) use stream::StreamState;

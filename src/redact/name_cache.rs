@@ -2,8 +2,8 @@
 
 use std::sync::OnceLock;
 
+use super::names::Kind;
 use super::redactor::Redactor;
-use super::sensitive_names::Kind;
 
 /// Longest name that is remembered.
 const LONGEST: usize = 32;

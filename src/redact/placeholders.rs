@@ -1,32 +1,15 @@
 //! Tells secrets from what stands in their place: variables, types, placeholders, prose.
 
+use super::checks::strong;
 use super::mask::{self, contains_mask, is_masked};
-use super::rules::{Pattern, strong};
-use super::sensitive_names::{Kind, STEMS};
+use super::names::{Kind, is_listed, list};
+use super::pattern::Pattern;
 use super::text::{Mix, is_name, is_url64};
 use super::value::{Join, Value};
 
 /// Longest text taken for a placeholder. Whatever is longer is masked, and then not searched for
 /// further names, which keeps the search linear.
 pub(super) const LONGEST: usize = 64;
-
-/// Words that stand where a value would without being one.
-#[rustfmt::skip]
-const WORDS: &[&str] = &[
-    "null", "none", "nil", "undefined", "true", "false", "yes", "no", "on", "off", "str", "string",
-    "int", "integer", "bool", "boolean", "byte", "bytes", "any", "object", "number", "text",
-    "char", "optional", "required", "redacted", "masked", "hidden", "option", "vec", "box", "arc",
-    "cow", "self", "this", "unknown", "invalid", "missing", "expired", "empty", "unset", "set",
-    "default", "include", "omit", "same-origin", "varchar", "dict", "list", "array", "map",
-    "float", "double", "usize", "basic", "bearer", "digest", "negotiate", "oauth", "oauth2",
-    "stdin", "prompt", "not", "value", "example", "placeholder", "todo", "n/a", "na", "see", "the",
-    "a", "an", "is", "was", "must", "should", "can", "will", "for", "to", "and", "or", "in", "if",
-    "from", "with", "as", "of", "when", "flag", "option", "argument", "parameter", "instead", "u8",
-    "u16", "u32", "u64", "u128", "i8", "i16", "i32", "i64", "f32", "f64", "int32", "int64",
-    "uint64", "char[]", "ok", "error", "failed", "passed", "auto", "ignore", "await", "async",
-    "new", "return", "lambda", "password", "passwd", "secret", "token", "credentials", "apikey",
-    "api_key",
-];
 
 /// `$VAR`, `${…}`, `%VAR%`, `{{…}}`, `<…>`, `%s`, `:name`, `os.environ`, ….
 static REFERENCE: Pattern = Pattern::new(concat!(
@@ -69,10 +52,10 @@ pub(super) fn is_placeholder(
     }
     let mix = Mix::of(bytes);
     let trimmed = trim_end(bytes);
-    let same = |word: &&str| word.as_bytes().eq_ignore_ascii_case(trimmed);
+    let word = String::from_utf8_lossy(trimmed).to_ascii_lowercase();
     if mix.letters() + mix.digit == 0 && bytes.is_ascii()
         || REFERENCE.is_match(bytes)
-        || WORDS.iter().any(same)
+        || is_listed(&word, "placeholders")
         || repeats_name(trimmed, name)
         || is_path(bytes)
         || bytes.len() >= 3 && bytes.iter().all(|b| *b == bytes[0])
@@ -123,7 +106,7 @@ fn is_expression(text: &[u8], value: &Value, name: &str, join: Join) -> bool {
         let in_value = |stem: &&str| memchr::memmem::find(&lower, stem.as_bytes()).is_some();
         let joined = memchr::memchr3(b'.', b'_', b':', bytes).is_some();
         if joined && join != Join::Tight
-            || STEMS.iter().any(in_value)
+            || list("stems").iter().any(in_value)
             || DOTTED_NAMES.is_match(bytes)
         {
             return true;

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::rules::Pattern;
+use super::pattern::Pattern;
 use super::text::{is_alnum, is_base64, run_end};
 
 /// More than any real key takes: one of RSA with 16,384 bits is 13 KB of PEM, and twice that with

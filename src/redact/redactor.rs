@@ -10,46 +10,16 @@ use std::ops::Range;
 use regex::Regex;
 
 use super::config::Redaction;
-use super::context_rules::CONTEXT_RULES;
+use super::found::{BY_NAME, BY_USER, Found, merge_overlaps};
 use super::key_value_rule;
 use super::literals::{Case, Hit, Literals};
 use super::mask::{self, MaskKey};
 use super::name_cache::NameCache;
+use super::names::{SensitiveNames, list};
 use super::placeholders;
 use super::private_keys;
-use super::rules::{Place, Rule, RuleKind};
-use super::sensitive_names::{NAME_ONLY_STEMS, STEMS, SensitiveNames};
-use super::vendor_rules::VENDOR_RULES;
+use super::rules::{RULES, Rule, RuleKind};
 use crate::error::PatternError;
-
-/// A secret found in a text.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Found {
-    /// The secret with the context on its left that gives it away, such as `--password `.
-    pub whole: Range<usize>,
-    /// The bytes that are masked.
-    pub secret: Range<usize>,
-    rule: Cow<'static, str>,
-    rank: u8,
-}
-
-impl Found {
-    fn new(rule: impl Into<Cow<'static, str>>, rank: u8, (whole, secret): Place) -> Self {
-        let rule = rule.into();
-        Self {
-            whole,
-            secret,
-            rule,
-            rank,
-        }
-    }
-
-    /// The name of the rule, as masks give it.
-    #[must_use]
-    pub fn rule(&self) -> &str {
-        &self.rule
-    }
-}
 
 /// How many values were masked and how many were cut.
 #[derive(Default, Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,31 +30,12 @@ pub struct Tally {
     pub cut: u64,
 }
 
-/// Of secrets found at the same place, the rule of the lowest rank names the mask. Among shapes,
-/// the one with the longer literal is the more telling.
-const BY_USER: u8 = 0;
-const BY_SHAPE: u8 = 100;
-const BY_CONTEXT: u8 = 101;
-const BY_NAME: u8 = 102;
-
 /// No secret that anything here recognizes is shorter with its context.
 const SHORTEST: usize = 6;
 /// How often a text is searched again; in practice twice.
 pub(super) const MOST_ROUNDS: usize = 8;
 /// Longest part of a key that a mask names.
 const LONGEST_KEY: usize = 40;
-
-/// Searched for in running text only: names of several words, and names of URLs' parameters.
-const MORE_STEMS: &[&str] = &[
-    "connection string",
-    "recovery code",
-    "backup code",
-    "webhook url",
-    "set cookie",
-    "sig=",
-    "signature=",
-    "hmac=",
-];
 
 /// What a literal found calls for.
 #[derive(Clone, Copy)]
@@ -228,7 +179,7 @@ impl Redactor {
             let secret = found.secret.start.max(range.start)..found.secret.end.min(range.end);
             if !secret.is_empty() {
                 out.push_str(&text[at..secret.start]);
-                out.push_str(&self.mask(&found.rule, &text[secret.clone()]));
+                out.push_str(&self.mask(found.rule(), &text[secret.clone()]));
                 at = secret.end;
                 masks += 1;
             }
@@ -269,19 +220,16 @@ impl Redactor {
 
     fn find_user_rules(&self, text: &str, found: &mut Vec<Found>) {
         for (name, regex) in &self.user_rules {
+            let group = regex.capture_names().position(|n| n == Some("secret"));
             for groups in regex.captures_iter(text) {
-                let whole = groups.get(0);
-                let secret = match regex.capture_names().flatten().any(|n| n == "secret") {
-                    true => groups.name("secret"),
-                    false => whole,
-                };
-                let (Some(whole), Some(secret)) = (whole, secret.map(|s| s.range())) else {
+                let (Some(whole), Some(secret)) = (groups.get(0), groups.get(group.unwrap_or(0)))
+                else {
                     continue;
                 };
+                let secret = secret.range();
                 // What is masked already stays as it is, whatever the pattern makes of masks.
                 if !secret.is_empty() && !mask::touches_mask(text.as_bytes(), secret.clone()) {
-                    let place = (whole.start()..secret.end, secret);
-                    found.push(Found::new(name.clone(), BY_USER, place));
+                    found.push(Found::new(name.clone(), BY_USER, whole.start(), secret));
                 }
             }
         }
@@ -321,30 +269,29 @@ impl<'a> Search<'a> {
             Action::Rule(rule) => self.rule(rule, literal),
             Action::Stem => self.stem(literal),
             Action::NameOnlyStem => {}
-            Action::Mask => {
-                let end = mask::mask_end(bytes, start);
-                self.names_done = self.names_done.max(end.unwrap_or(0));
-            }
+            Action::Mask => self.no_names_before(mask::mask_end(bytes, start).unwrap_or(0)),
             Action::PrivateKey if start < self.shapes_done => {}
             Action::PrivateKey => {
                 if let Some(block) = private_keys::pem_block(bytes, start) {
                     self.shapes_done = block.end;
-                    self.names_done = self.names_done.max(block.end);
-                    let place = (block.clone(), block);
-                    self.found.push(Found::new("private-key", BY_USER, place));
+                    self.no_names_before(block.end);
+                    self.found
+                        .push(Found::new("private-key", BY_USER, start, block));
                 }
             }
             Action::PuttyKey => {
-                if let Some(secret) =
-                    private_keys::putty_key(bytes, start).filter(|s| !s.is_empty())
-                {
-                    self.names_done = self.names_done.max(secret.end);
-                    let place = (start..secret.end, secret);
+                if let Some(secret) = private_keys::putty_key(bytes, start) {
+                    self.no_names_before(secret.end);
                     self.found
-                        .push(Found::new("putty-private-key", BY_USER, place));
+                        .push(Found::new("putty-private-key", BY_USER, start, secret));
                 }
             }
         }
+    }
+
+    /// Skips stems of names up to `end`.
+    fn no_names_before(&mut self, end: usize) {
+        self.names_done = self.names_done.max(end);
     }
 
     fn rule(&mut self, rule: &'static Rule, literal: Range<usize>) {
@@ -353,26 +300,19 @@ impl<'a> Search<'a> {
         match rule.kind {
             RuleKind::Command if start < self.commands_done => {}
             RuleKind::Command => {
-                if let Some((end, places)) = rule.find_arguments(bytes, literal) {
+                if let Some((end, found)) = rule.find_arguments(bytes, literal) {
                     self.commands_done = end;
-                    let found = places.into_iter();
-                    let found = found.map(|place| Found::new(rule.name, BY_CONTEXT, place));
                     self.found.extend(found);
                 }
             }
-            RuleKind::Context => {
-                let place = rule.find(bytes, literal);
-                let found = place.map(|place| Found::new(rule.name, BY_CONTEXT, place));
-                self.found.extend(found);
-            }
+            RuleKind::Context => self.found.extend(rule.find(bytes, literal)),
             // `sk-` is found before `sk-ant-` at the same place, which names it better.
             _ if start < self.shapes_done && start != self.shape_start => {}
             _ => {
-                let rank = BY_SHAPE - literal.len().min(99) as u8;
-                if let Some(place) = rule.find(bytes, literal) {
+                if let Some(found) = rule.find(bytes, literal) {
                     self.shape_start = start;
-                    self.shapes_done = self.shapes_done.max(place.1.end);
-                    self.found.push(Found::new(rule.name, rank, place));
+                    self.shapes_done = self.shapes_done.max(found.secret.end);
+                    self.found.push(found);
                 }
             }
         }
@@ -383,62 +323,40 @@ impl<'a> Search<'a> {
             return;
         }
         let (name_end, named) = key_value_rule::find(&self.redactor.names, self.text, stem);
-        self.names_done = self.names_done.max(name_end);
+        self.no_names_before(name_end);
         if let Some((name, secret)) = named {
             // A short value may be a name itself: `--token 'api_key': …`.
             if secret.len() > placeholders::LONGEST {
-                self.names_done = self.names_done.max(secret.end);
+                self.no_names_before(secret.end);
             }
             let rule = self.redactor.key_rule(&self.text[name.clone()]);
-            let place = (name.start..secret.end, secret);
-            self.found.push(Found::new(rule, BY_NAME, place));
+            self.found
+                .push(Found::new(rule, BY_NAME, name.start, secret));
         }
     }
-}
-
-/// Sorts, and joins what overlaps: nothing that any rule found stays readable.
-fn merge_overlaps(mut found: Vec<Found>) -> Vec<Found> {
-    found.sort_by_key(|f| (f.secret.start, std::cmp::Reverse(f.secret.end), f.rank));
-    let mut merged: Vec<Found> = Vec::with_capacity(found.len());
-    for next in found {
-        match merged.last_mut() {
-            Some(last) if next.secret.start < last.secret.end => {
-                last.whole.start = last.whole.start.min(next.whole.start);
-                last.whole.end = last.whole.end.max(next.whole.end);
-                if next.secret.end > last.secret.end {
-                    if next.secret.len() > last.secret.len() {
-                        last.rule = next.rule;
-                    }
-                    last.secret.end = next.secret.end;
-                }
-            }
-            _ => merged.push(next),
-        }
-    }
-    merged
 }
 
 /// The literals searched for and what each calls for.
 fn literals(names: &SensitiveNames) -> Literals<Action> {
-    let rules = VENDOR_RULES.iter().chain(&CONTEXT_RULES).flat_map(|rule| {
-        let case = if rule.is_shape() {
-            Case::Exact
-        } else {
-            Case::Any
+    let rules = RULES.iter().flat_map(|rule| {
+        let case = match rule.is_shape() {
+            true => Case::Exact,
+            false => Case::Any,
         };
-        let literals = rule.literals();
-        literals.map(move |literal| (literal, case, Action::Rule(rule)))
+        let literals = rule.literals.iter();
+        literals.map(move |literal| (&**literal, case, Action::Rule(rule)))
     });
-    let stems = STEMS.iter().chain(MORE_STEMS).copied();
-    let words = stems
+    let stems = list("stems").iter().chain(list("text_stems")).copied();
+    let stems = stems
         .chain(names.user_stems())
-        .map(|stem| (stem, Action::Stem))
-        .chain(NAME_ONLY_STEMS.iter().map(|s| (*s, Action::NameOnlyStem)))
+        .map(|stem| (stem, Action::Stem));
+    let name_only_stems = list("name_only_stems").iter();
+    let words = stems
+        .chain(name_only_stems.map(|stem| (*stem, Action::NameOnlyStem)))
         .chain([
             (mask::OPENING, Action::Mask),
             (private_keys::BEGIN, Action::PrivateKey),
             (private_keys::PUTTY_LINES, Action::PuttyKey),
         ]);
-    let words = words.map(|(word, action)| (word.to_owned(), Case::Any, action));
-    Literals::new(rules.chain(words))
+    Literals::new(rules.chain(words.map(|(word, action)| (word, Case::Any, action))))
 }

@@ -1,80 +1,50 @@
-//! Rules that find a secret at a literal: an anchored pattern and a check.
+//! The rules of `rules.toml`: a literal, an anchored pattern and a check each.
 //!
 //! One pass over a text finds the literals of all rules (see [`literals`](super::literals)); a
 //! rule's pattern is tried only at its literal, and is compiled when that happens for the first
-//! time. [`VENDOR_RULES`](super::vendor_rules::VENDOR_RULES) and
-//! [`CONTEXT_RULES`](super::context_rules::CONTEXT_RULES) are the tables.
+//! time.
 
 use std::ops::Range;
-use std::sync::OnceLock;
+use std::sync::LazyLock;
 
-use regex::bytes::{Regex, RegexBuilder};
-
+use super::checks::{self, Check};
+use super::found::{BY_CONTEXT, BY_SHAPE, Found};
 use super::mask::{is_masked, touches_mask};
-use super::text::{Mix, is_alnum, is_url64, is_varied, is_word, opens, token_start};
+use super::pattern::Pattern;
+use super::text::{is_alnum, is_url64, is_varied, is_word, opens, token_start};
+use super::toml;
 
-/// A regular expression over bytes, anchored at its start, compiled when it is first used. In it,
-/// `\w`, `\d` and `\s` stand for ASCII only.
-pub(super) struct Pattern {
-    text: &'static str,
-    regex: OnceLock<Option<Regex>>,
-}
+pub(super) const RULES_TOML: &str = include_str!("rules.toml");
 
-impl Pattern {
-    pub(super) const fn new(text: &'static str) -> Self {
-        let regex = OnceLock::new();
-        Self { text, regex }
-    }
-
-    /// `None` only if the pattern does not compile; tests compile them all.
-    pub(super) fn regex(&self) -> Option<&Regex> {
-        let compile = || {
-            let anchored = format!("^(?:{})", self.text);
-            RegexBuilder::new(&anchored).unicode(false).build().ok()
-        };
-        self.regex.get_or_init(compile).as_ref()
-    }
-
-    pub(super) fn is_match(&self, bytes: &[u8]) -> bool {
-        self.regex().is_some_and(|regex| regex.is_match(bytes))
-    }
-
-    /// The bytes from the start that match, and of those the first group that took part.
-    pub(super) fn find(&self, bytes: &[u8]) -> Option<(usize, Range<usize>)> {
-        let regex = self.regex()?;
-        if regex.captures_len() == 1 {
-            let end = regex.find(bytes)?.end();
-            return Some((end, 0..end));
+/// The rules in the order of the file.
+pub(super) static RULES: LazyLock<Vec<Rule>> = LazyLock::new(|| {
+    let mut rules: Vec<Rule> = Vec::new();
+    for (key, values) in toml::read(RULES_TOML) {
+        if key == "[[rule]]" {
+            rules.push(Rule::default());
+        } else if let Some(rule) = rules.last_mut() {
+            rule.set(key, &values);
         }
-        let groups = regex.captures(bytes)?;
-        let secret = groups.iter().skip(1).flatten().next()?.range();
-        Some((groups.get(0)?.end(), secret))
     }
-}
+    rules
+});
 
-/// One row of a table of rules.
+/// One rule. `rules.toml` says what the fields mean.
+#[derive(Default)]
 pub(super) struct Rule {
-    /// The name in masks.
     pub(super) name: &'static str,
-    /// Texts that must be there, separated by `|`. `[abc]` is one character of several.
-    literals: &'static str,
-    /// What must be found at the literal. Its first group that takes part is the secret, or else
-    /// all of it.
+    /// Without classes: `gh[op]_` as `gho_` and `ghp_`.
+    pub(super) literals: Vec<String>,
     pattern: Pattern,
-    /// A last look at the secret.
-    check: fn(&[u8]) -> bool,
-    /// The bytes right before the literal that the pattern starts at.
-    lead: fn(u8) -> bool,
+    checks: Vec<Check>,
+    lead: &'static str,
     pub(super) kind: RuleKind,
-    /// A text with a secret of this rule, and one without. `{36}` stands for that many random
-    /// letters and digits; see the tests.
-    #[cfg_attr(not(test), allow(dead_code))]
-    pub(super) examples: (&'static str, &'static str),
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq, Default)]
 pub(super) enum RuleKind {
     /// A secret known by its own shape.
+    #[default]
     Shape,
     /// The same, where the literal counts only if nothing of the secret's alphabet is before it,
     /// so that each run is read once and can be read in full.
@@ -92,37 +62,29 @@ const WINDOW: usize = 192;
 const CONTEXT_WINDOW: usize = 1024;
 /// Longest part of a secret before its literal.
 const LONGEST_LEAD: usize = 80;
-
-/// A row: name, literals, pattern, check, a text that matches and one that does not.
-pub(super) const fn rule(
-    name: &'static str,
-    literals: &'static str,
-    pattern: &'static str,
-    check: fn(&[u8]) -> bool,
-    matches: &'static str,
-    ignores: &'static str,
-) -> Rule {
-    Rule {
-        name,
-        literals,
-        pattern: Pattern::new(pattern),
-        check,
-        lead: |_| false,
-        kind: RuleKind::Shape,
-        examples: (matches, ignores),
-    }
-}
+/// Longest command that is searched for arguments.
+const LONGEST_COMMAND: usize = 2048;
 
 impl Rule {
-    /// Starts the pattern before the literal, at the first byte of a run of `lead`.
-    pub(super) const fn lead(mut self, lead: fn(u8) -> bool) -> Self {
-        self.lead = lead;
-        self
-    }
-
-    pub(super) const fn kind(mut self, kind: RuleKind) -> Self {
-        self.kind = kind;
-        self
+    fn set(&mut self, key: &str, values: &[&'static str]) {
+        let value = values.first().copied().unwrap_or_default();
+        match key {
+            "name" => self.name = value,
+            "literals" => self.literals = values.iter().flat_map(|l| expand(l)).collect(),
+            "pattern" => self.pattern = Pattern::new(value),
+            "lead" => self.lead = value,
+            "check" => self.checks = values.iter().filter_map(|c| checks::named(c)).collect(),
+            "kind" => {
+                self.kind = match value {
+                    "whole-run" => RuleKind::WholeRun,
+                    "context" => RuleKind::Context,
+                    "command" => RuleKind::Command,
+                    _ => RuleKind::Shape,
+                }
+            }
+            // The examples, which are for the tests.
+            _ => {}
+        }
     }
 
     /// Whether the secret is known by itself, whatever stands before it.
@@ -130,14 +92,14 @@ impl Rule {
         matches!(self.kind, RuleKind::Shape | RuleKind::WholeRun)
     }
 
-    /// The literals, each spelled out.
-    pub(super) fn literals(&self) -> impl Iterator<Item = String> {
-        self.literals.split('|').flat_map(expand)
+    fn accepts(&self, secret: &[u8]) -> bool {
+        self.checks.iter().all(|check| check(secret))
     }
 
-    /// The secret whose literal is at `literal`, with the context before it, and by itself.
-    pub(super) fn find(&self, text: &[u8], literal: Range<usize>) -> Option<Place> {
-        let start = token_start(text, literal.start, LONGEST_LEAD, self.lead);
+    /// The secret whose literal is at `literal`.
+    pub(super) fn find(&self, text: &[u8], literal: Range<usize>) -> Option<Found> {
+        let in_lead = |byte| in_class(self.lead.as_bytes(), byte);
+        let start = token_start(text, literal.start, LONGEST_LEAD, in_lead);
         // A short literal inside a name (`task_sk_…`) is mostly part of that name.
         let begins = match self.kind {
             _ if !is_alnum(text[literal.start]) => true,
@@ -148,16 +110,17 @@ impl Rule {
         if !begins {
             return None;
         }
-        let window = match self.kind {
-            RuleKind::Shape => WINDOW,
-            RuleKind::WholeRun => usize::MAX,
-            RuleKind::Context | RuleKind::Command => CONTEXT_WINDOW,
+        let (window, rank) = match self.kind {
+            // The shape with the longer literal is the more telling.
+            RuleKind::Shape => (WINDOW, BY_SHAPE - literal.len().min(99) as u8),
+            RuleKind::WholeRun => (usize::MAX, BY_SHAPE - literal.len().min(99) as u8),
+            RuleKind::Context | RuleKind::Command => (CONTEXT_WINDOW, BY_CONTEXT),
         };
         let near = &text[start..text.len().min(start.saturating_add(window))];
         let (end, mut secret) = self.pattern.find(near)?;
         let body = &near[(literal.end - start).min(end)..end];
         let filler = self.kind != RuleKind::Context && body.len() >= 8 && !is_varied(body, 5);
-        if filler || !(self.check)(&near[secret.clone()]) {
+        if filler || !self.accepts(&near[secret.clone()]) {
             return None;
         }
         // Only now that it is one: the rest of a long run.
@@ -165,13 +128,12 @@ impl Rule {
             secret = self.pattern.find(&text[start..])?.1;
         }
         let secret = start + secret.start..start + secret.end;
-        let place = (start..secret.end, secret.clone());
-        // What a mask says of a secret is none.
+        // A mask's description of a secret is no secret.
         let masked = match self.kind {
-            RuleKind::Context => touches_mask(text, secret),
-            _ => is_masked(text, secret),
+            RuleKind::Context => touches_mask(text, secret.clone()),
+            _ => is_masked(text, secret.clone()),
         };
-        (!masked).then_some(place)
+        (!masked).then(|| Found::new(self.name, rank, start, secret))
     }
 
     /// The secrets among the arguments of the program whose name is at `program`, and where the
@@ -180,26 +142,26 @@ impl Rule {
         &self,
         text: &[u8],
         program: Range<usize>,
-    ) -> Option<(usize, Vec<Place>)> {
+    ) -> Option<(usize, Vec<Found>)> {
         let blank = |b: u8| matches!(b, b' ' | b'\t' | b'\n' | b'"' | b'\'' | b',' | b'[');
         let next = *text.get(program.end)?;
         if !opens(text, program.start, is_alnum) || !blank(next) || next == b',' {
             return None;
         }
         let end = command_end(text, program.end);
-        let mut found: Vec<Place> = Vec::new();
+        let mut found: Vec<Found> = Vec::new();
         for dash in memchr::memchr_iter(b'-', &text[program.end..end]) {
             let at = program.end + dash;
-            let done = found.last().map_or(0, |place| place.1.end);
+            let done = found.last().map_or(0, |found| found.secret.end);
             if at < done || !blank(text[at - 1]) {
                 continue;
             }
             if let Some((_, secret)) = self.pattern.find(&text[at..end])
-                && (self.check)(&text[at..][secret.clone()])
+                && self.accepts(&text[at..][secret.clone()])
             {
                 let secret = at + secret.start..at + secret.end;
                 if !is_masked(text, secret.clone()) {
-                    found.push((program.start..secret.end, secret));
+                    found.push(Found::new(self.name, BY_CONTEXT, program.start, secret));
                 }
             }
         }
@@ -207,12 +169,16 @@ impl Rule {
     }
 }
 
-/// A secret with the context on its left, and the secret itself.
-pub(super) type Place = (Range<usize>, Range<usize>);
+/// Whether a program takes passwords as arguments, by its name.
+pub(super) fn is_program(name: &str) -> bool {
+    let commands = RULES.iter().filter(|rule| rule.kind == RuleKind::Command);
+    let mut programs = commands.flat_map(|rule| &rule.literals);
+    programs.any(|program| program.split(' ').next() == Some(name))
+}
 
 /// Where the command that `from` is inside of ends: its line, unless that is continued.
 fn command_end(text: &[u8], from: usize) -> usize {
-    let limit = text.len().min(from + 2048);
+    let limit = text.len().min(from + LONGEST_COMMAND);
     let ends = |at: &usize| match text[*at] {
         b'\n' => text[at - 1] != b'\\',
         b'|' | b'&' => text[at - 1] == b' ' && matches!(text.get(at + 1), Some(b' ' | b'&' | b'|')),
@@ -237,27 +203,11 @@ fn expand(literal: &str) -> Vec<String> {
     class.chars().flat_map(each).collect()
 }
 
-/// A secret of any bytes.
-pub(super) fn any(_: &[u8]) -> bool {
-    true
-}
-
-/// Letters and digits both.
-pub(super) fn mixed(secret: &[u8]) -> bool {
-    let mix = Mix::of(secret);
-    mix.digit > 0 && mix.letters() > 0
-}
-
-/// Surely no word: at least eight bytes, with letters and digits.
-pub(super) fn strong(secret: &[u8]) -> bool {
-    secret.len() >= 8 && mixed(secret)
-}
-
-/// Not words joined by dashes: some stretch between them is long and holds a digit, or mixes
-/// cases as random text does.
-pub(super) fn random(secret: &[u8]) -> bool {
-    secret.split(|&b| b == b'-' || b == b'_').any(|part| {
-        let mix = Mix::of(part);
-        part.len() >= 12 && (mix.digit > 0 || (mix.lower > 2 && mix.upper > 2))
-    })
+/// Whether `byte` is one of a class such as `A-Za-z0-9+.-`.
+fn in_class(class: &[u8], byte: u8) -> bool {
+    match class {
+        [first, b'-', last, rest @ ..] => (*first..=*last).contains(&byte) || in_class(rest, byte),
+        [one, rest @ ..] => *one == byte || in_class(rest, byte),
+        [] => false,
+    }
 }

@@ -9,9 +9,10 @@ use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::ops::Range;
 
+use super::found::Found;
 use super::mask::{self, LONGEST_MASK};
 use super::private_keys::{self, KeyRest, LONGEST_KEY, OpenBlocks};
-use super::redactor::{Found, MOST_ROUNDS, Redactor};
+use super::redactor::{MOST_ROUNDS, Redactor};
 use super::text::is_quote;
 use super::value::quote_at;
 use crate::trace::floor_char;

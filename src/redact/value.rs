@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use super::mask;
-use super::rules::Pattern;
+use super::pattern::Pattern;
 use super::text::{is_name, is_quote, run_end, run_start, starts_with_any_case};
 
 /// How a name and its value are joined, which tells how to read the value.

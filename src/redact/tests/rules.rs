@@ -1,13 +1,25 @@
-//! Every row of the tables of rules against its examples.
+//! Every rule of `rules.toml` against its examples.
 
-use super::super::context_rules::CONTEXT_RULES;
+use super::super::checks;
 use super::super::literals::{Case, Literals};
-use super::super::rules::Rule;
-use super::super::vendor_rules::VENDOR_RULES;
+use super::super::rules::{RULES, RULES_TOML};
+use super::super::toml;
 use super::*;
 
-fn rules() -> impl Iterator<Item = &'static Rule> {
-    VENDOR_RULES.iter().chain(&CONTEXT_RULES)
+/// The examples of each rule, in the order of the file: its name, the texts that must match and
+/// those that must not.
+fn examples() -> Vec<(&'static str, Vec<String>, Vec<String>)> {
+    let spelled = |texts: &[&str]| texts.iter().map(|text| spell(text)).collect();
+    let mut rules = Vec::new();
+    for (key, values) in toml::read(RULES_TOML) {
+        match key {
+            "name" => rules.push((values[0], Vec::new(), Vec::new())),
+            "matches" => rules.last_mut().expect("a rule").1 = spelled(&values),
+            "ignores" => rules.last_mut().expect("a rule").2 = spelled(&values),
+            _ => {}
+        }
+    }
+    rules
 }
 
 /// An example with each `{36}` replaced by that many random letters and digits: `{h36}` by
@@ -51,36 +63,50 @@ fn found(text: &str) -> Vec<String> {
 }
 
 #[test]
-fn every_rule_finds_its_example() {
-    for rule in rules() {
-        let example = spell(rule.examples.0);
-        for text in [
-            example.clone(),
-            format!("use {example} now"),
-            format!("\"{example}\""),
-            format!("line\\n{example}\\n"),
-        ] {
-            assert!(
-                found(&text).iter().any(|name| name == rule.name),
-                "{}: {text}: {:?}",
-                rule.name,
-                found(&text)
-            );
+fn the_file_says_nothing_that_is_not_understood() {
+    for (key, values) in toml::read(RULES_TOML) {
+        let known = match key {
+            "[[rule]]" => values.is_empty(),
+            "name" | "pattern" | "lead" => values.len() == 1,
+            "literals" | "matches" | "ignores" => !values.is_empty(),
+            "check" => values.iter().all(|name| checks::named(name).is_some()),
+            "kind" => ["whole-run", "context", "command"].contains(&values[0]),
+            _ => false,
+        };
+        assert!(known, "{key} = {values:?}");
+    }
+    assert_eq!(RULES.len(), examples().len());
+}
+
+#[test]
+fn every_rule_finds_its_examples() {
+    for (name, matches, _) in examples() {
+        assert!(!matches.is_empty(), "{name}");
+        for example in matches {
+            for text in [
+                example.clone(),
+                format!("use {example} now"),
+                format!("\"{example}\""),
+                format!("line\\n{example}\\n"),
+            ] {
+                let found = found(&text);
+                assert!(
+                    found.iter().any(|rule| rule == name),
+                    "{name}: {text}: {found:?}"
+                );
+            }
         }
     }
 }
 
 #[test]
-fn every_rule_ignores_its_counterexample() {
-    for rule in rules() {
-        assert!(!rule.examples.1.is_empty(), "{}", rule.name);
-        let text = spell(rule.examples.1);
-        let names = found(&format!("use {text} now"));
-        assert!(
-            !names.contains(&rule.name.to_owned()),
-            "{}: {text}",
-            rule.name
-        );
+fn every_rule_ignores_its_counterexamples() {
+    for (name, _, ignores) in examples() {
+        assert!(!ignores.is_empty(), "{name}");
+        for text in ignores {
+            let found = found(&format!("use {text} now"));
+            assert!(!found.iter().any(|rule| rule == name), "{name}: {text}");
+        }
     }
 }
 
@@ -116,7 +142,7 @@ fn naive_hits(text: &str) -> Vec<(usize, usize, usize)> {
 proptest::proptest! {
     #[test]
     fn every_literal_is_found_wherever_it_stands(text in "[a-cA-C_~0@ `]{0,60}") {
-        let words = (0..).zip(WORDS).map(|(n, (word, case))| (word.to_owned(), case, n));
+        let words = (0..).zip(WORDS).map(|(n, (word, case))| (word, case, n));
         let literals = Literals::new(words);
         let hits = literals.hits(text.as_bytes());
         let found: Vec<_> = hits.map(|hit| (hit.start, hit.end, hit.what)).collect();

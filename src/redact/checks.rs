@@ -1,0 +1,89 @@
+//! The conditions on a secret that rules name as their `check`, for what a pattern cannot express.
+
+use super::text::Mix;
+
+/// A condition on the bytes of a secret.
+pub(super) type Check = fn(&[u8]) -> bool;
+
+/// The check that `rules.toml` calls `name`.
+pub(super) fn named(name: &str) -> Option<Check> {
+    Some(match name {
+        "mixed" => mixed,
+        "mixed-case" => mixed_case,
+        "strong" => strong,
+        "random" => random,
+        "not-example" => not_example,
+        "url-password" => url_password,
+        "user-and-password" => user_and_password,
+        "argument" => argument,
+        _ => return None,
+    })
+}
+
+/// Letters and digits both.
+fn mixed(secret: &[u8]) -> bool {
+    let mix = Mix::of(secret);
+    mix.digit > 0 && mix.letters() > 0
+}
+
+/// Small letters, capitals and digits.
+fn mixed_case(secret: &[u8]) -> bool {
+    let mix = Mix::of(secret);
+    mix.lower > 2 && mix.upper > 2 && mix.digit > 0
+}
+
+/// Surely no word: at least eight bytes, with letters and digits.
+pub(super) fn strong(secret: &[u8]) -> bool {
+    secret.len() >= 8 && mixed(secret)
+}
+
+/// Not words joined by dashes: some stretch between them is long and holds a digit, or mixes
+/// cases as random text does.
+fn random(secret: &[u8]) -> bool {
+    secret.split(|&b| b == b'-' || b == b'_').any(|part| {
+        let mix = Mix::of(part);
+        part.len() >= 12 && (mix.digit > 0 || (mix.lower > 2 && mix.upper > 2))
+    })
+}
+
+/// Not one of the key ids in the documentation of AWS.
+fn not_example(secret: &[u8]) -> bool {
+    !secret.ends_with(b"EXAMPLE")
+}
+
+/// Neither a reference (`${DB_PASS}`) nor a filler.
+fn url_password(secret: &[u8]) -> bool {
+    match secret {
+        [b'%', digit, _, _, ..] if digit.is_ascii_hexdigit() => true,
+        [] | [b'$' | b'<' | b'{' | b'%', ..] => false,
+        // A quote that closes a list's item is not the password's: `['http://a:80','b@c']`.
+        _ => {
+            let ends_item = |pair: &[u8]| pair[0] == b'\'' && b",)]};:".contains(&pair[1]);
+            !secret.windows(2).any(ends_item)
+                && !secret.iter().all(|b| matches!(b, b'*' | b'x' | b'.'))
+        }
+    }
+}
+
+/// Neither a short number (a port), nor a reference, nor another option.
+fn argument(secret: &[u8]) -> bool {
+    let number = secret.len() < 4 && secret.iter().all(u8::is_ascii_digit);
+    let reference = matches!(secret, [] | [b'$' | b'<' | b'-' | b'{', ..]);
+    !number && !reference && !secret.iter().all(|b| *b == b'*')
+}
+
+/// Base64 of printable text with a colon in it.
+fn user_and_password(base64: &[u8]) -> bool {
+    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let digit = |byte: &u8| DIGITS.iter().position(|d| d == byte).unwrap_or(0) as u32;
+    let digits = base64.split(|b| *b == b'=').next().unwrap_or_default();
+    let decoded = digits.chunks(4).flat_map(|four| {
+        let bits = four.iter().fold(0, |bits, byte| bits << 6 | digit(byte));
+        let bytes = (bits << (6 * (4 - four.len()))).to_be_bytes();
+        bytes.into_iter().skip(1).take(four.len() - 1)
+    });
+    let decoded: Vec<u8> = decoded.collect();
+    decoded.contains(&b':')
+        && !decoded.iter().any(u8::is_ascii_control)
+        && (base64.len().is_multiple_of(4) || base64.len() > 512)
+}
