@@ -82,7 +82,7 @@ impl Redactor {
         }
         let limits = output.limits;
         if is_deeper(json, limits.depth) {
-            let clean = self.walk(name.text, json, 0, output.tally).0;
+            let clean = self.walk(name.text, json, 0, output.tally);
             if limits.exceeded_by(clean.len()) {
                 output.write_moved(&clean, Media::Json);
             } else {
@@ -98,7 +98,7 @@ impl Redactor {
             return Ok(());
         }
         let start = output.line.len();
-        Walk::new(self, json, 0, output).run(name.text);
+        Walk::run(self, name.text, json, 0, output);
         if limits.exceeded_by(output.line.len() - start) {
             let clean = into_text(output.line.split_off(start));
             output.write_moved(&clean, Media::Json);
@@ -109,18 +109,18 @@ impl Redactor {
     /// Redacts a string that `nested` strings are around: as JSON if it is that, else as text.
     fn redact_string<'a>(&self, text: &'a str, nested: usize, tally: &mut Tally) -> Cow<'a, str> {
         let opens = text.trim_ascii_start().starts_with(['{', '[']);
-        if opens && nested < MOST_NESTED && is_json(text) {
-            match self.walk("", text, nested + 1, tally) {
-                (clean, true) => Cow::Owned(clean),
-                (_, false) => Cow::Borrowed(text),
-            }
-        } else {
-            self.text(text, tally)
+        if !opens || nested == MOST_NESTED || !is_json(text) {
+            return self.text(text, tally);
+        }
+        let clean = self.walk("", text, nested + 1, tally);
+        match clean == text {
+            true => Cow::Borrowed(text),
+            false => Cow::Owned(clean),
         }
     }
 
-    /// The redacted JSON text, whatever its size, and whether it differs.
-    fn walk(&self, key: &str, json: &str, nested: usize, tally: &mut Tally) -> (String, bool) {
+    /// The redacted JSON text, whatever its size.
+    fn walk(&self, key: &str, json: &str, nested: usize, tally: &mut Tally) -> String {
         let mut line = Vec::with_capacity(json.len() + 64);
         let mut output = Output {
             line: &mut line,
@@ -128,10 +128,8 @@ impl Redactor {
             store: &mut NoStore,
             tally,
         };
-        let mut walk = Walk::new(self, json, nested, &mut output);
-        walk.run(key);
-        let changed = walk.changed;
-        (into_text(line), changed)
+        Walk::run(self, key, json, nested, &mut output);
+        into_text(line)
     }
 }
 
@@ -191,15 +189,6 @@ struct SensitiveName {
     kind: Kind,
 }
 
-/// What a string said about a later value.
-enum Announced {
-    Nothing,
-    /// After `"--token"` in an array, or an element that is a sensitive name.
-    Element(SensitiveName),
-    /// After `"name": "API_KEY"` in an object: its `value` is meant.
-    Member(SensitiveName),
-}
-
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Container {
     Array,
@@ -226,50 +215,47 @@ struct Walk<'a, 'o> {
     open: Vec<Container>,
     /// The sensitive name of the value that comes next.
     name: Option<SensitiveName>,
+    /// The sensitive name that a string gave to a later value: in an array to the next element
+    /// (`"--token", "…"`), in an object to the member `value` (`"name": "API_KEY", "value": "…"`).
+    announced: Option<SensitiveName>,
     /// The role of the member at hand.
     member: Member,
-    announced: Announced,
     expects_name: bool,
-    changed: bool,
 }
 
 impl<'a, 'o> Walk<'a, 'o> {
-    fn new(
+    /// Walks over `json`, which is known to be JSON, as the value of the member `key`. Inside a
+    /// string the white space is kept, as it may matter to the program that wrote it.
+    fn run(
         redactor: &'a Redactor,
+        key: &str,
         json: &'a str,
         nested: usize,
         output: &'a mut Output<'o>,
-    ) -> Self {
-        Self {
+    ) {
+        let mut walk = Self {
             redactor,
             json,
             nested,
             output,
             open: Vec::new(),
             name: None,
+            announced: None,
             member: Member::Other,
-            announced: Announced::Nothing,
             expects_name: false,
-            changed: false,
-        }
-    }
-
-    /// Walks over the text, which is known to be JSON, as the value of the member `key`. Inside a
-    /// string the white space is kept, as it may matter to the program that wrote it.
-    fn run(&mut self, key: &str) {
-        let bytes = self.json.as_bytes();
-        self.name = self.sensitive(key);
+        };
+        walk.name = walk.sensitive(key);
         let mut at = 0;
-        while let Some(&byte) = bytes.get(at) {
+        while let Some(&byte) = json.as_bytes().get(at) {
             at = match byte {
-                b'"' => self.string(at),
-                b'{' | b'[' => self.container(at),
-                b' ' | b'\t' | b'\n' | b'\r' if self.nested == 0 => at + 1,
+                b'"' => walk.string(at),
+                b'{' | b'[' => walk.container(at),
+                b' ' | b'\t' | b'\n' | b'\r' if nested == 0 => at + 1,
                 b' ' | b'\t' | b'\n' | b'\r' | b',' | b':' | b'}' | b']' => {
-                    self.punctuation(byte);
+                    walk.punctuation(byte);
                     at + 1
                 }
-                _ => self.scalar(at),
+                _ => walk.scalar(at),
             };
         }
     }
@@ -292,7 +278,7 @@ impl<'a, 'o> Walk<'a, 'o> {
             b',' => self.expects_name = self.in_object(),
             b'}' | b']' => {
                 self.open.pop();
-                self.announced = Announced::Nothing;
+                self.announced = None;
                 self.expects_name = false;
             }
             _ => {}
@@ -305,7 +291,7 @@ impl<'a, 'o> Walk<'a, 'o> {
         let bytes = self.json.as_bytes();
         let inside = self.json[at + 1..].trim_ascii_start();
         let name = self.name.take();
-        self.announced = Announced::Nothing;
+        self.announced = None;
         if let Some(name) = name
             && !matches!(name.kind, Kind::Weak | Kind::Guess)
             && !inside.starts_with(['}', ']'])
@@ -363,7 +349,6 @@ impl<'a, 'o> Walk<'a, 'o> {
             self.output.write_text(&clean);
         }
         self.output.line.push(b']');
-        self.changed = true;
         Some(end)
     }
 
@@ -392,115 +377,90 @@ impl<'a, 'o> Walk<'a, 'o> {
             _ => self.output.line.extend_from_slice(scalar.as_bytes()),
         }
         if !self.in_object() {
-            self.announced = Announced::Nothing;
+            self.announced = None;
         }
         end
     }
 
     fn string(&mut self, at: usize) -> usize {
-        let json = self.json;
-        let end = string_end(json.as_bytes(), at).unwrap_or(json.len());
+        let end = string_end(self.json.as_bytes(), at).unwrap_or(self.json.len());
+        let quoted = &self.json[at..end];
+        let (text, sound) = unescape_lossy(quoted);
         if self.expects_name {
-            self.member_name(&json[at..end]);
+            self.note_member(&text);
+            match self.redactor.text(&text, self.output.tally) {
+                Cow::Borrowed(_) if sound => self.output.line.extend_from_slice(quoted.as_bytes()),
+                clean => write_string(&clean, self.output.line),
+            }
+        } else if let Some(name) = self.name_of_secret(&text) {
+            self.mask(&name.text, &text);
         } else {
-            self.text(&json[at..end]);
+            let as_spelled = sound && !self.output.limits.exceeded_by(text.len());
+            let tally = &mut *self.output.tally;
+            match self.redactor.redact_string(&text, self.nested, tally) {
+                Cow::Borrowed(_) if as_spelled => {
+                    self.output.line.extend_from_slice(quoted.as_bytes());
+                }
+                clean => self.output.write_text(&clean),
+            }
         }
         end
     }
 
-    fn member_name(&mut self, quoted: &str) {
-        let (text, sound) = unescape_lossy(quoted);
+    /// Takes note of what the name of a member says about its value.
+    fn note_member(&mut self, name: &str) {
         self.expects_name = false;
-        self.member = match &*text {
+        self.member = match name {
             "name" | "key" | "header" | "variable" | "Name" | "Key" => Member::Name,
             "value" | "Value" | "val" => Member::Value,
             "properties" => Member::Properties,
             _ => Member::Other,
         };
         // A mask in a name says what was there (`rule=jwt`), not what the value is.
-        self.name = match contains_mask(text.as_bytes(), 0..text.len()) {
+        self.name = match contains_mask(name.as_bytes()) {
             true => None,
-            false => self.sensitive(&text),
+            false => self.sensitive(name),
         };
-        match self.redactor.text(&text, self.output.tally) {
-            Cow::Owned(clean) => {
-                self.changed = true;
-                write_string(&clean, self.output.line);
-            }
-            Cow::Borrowed(_) if sound => self.output.line.extend_from_slice(quoted.as_bytes()),
-            Cow::Borrowed(text) => {
-                self.changed = true;
-                write_string(text, self.output.line);
-            }
-        }
     }
 
-    fn text(&mut self, quoted: &str) {
-        let (text, sound) = unescape_lossy(quoted);
-        let name = self.name.take();
-        let announced = std::mem::replace(&mut self.announced, Announced::Nothing);
-        let named = match (&name, &announced) {
-            (Some(name), _) => Some(name).filter(|n| masks_string(n.kind, &n.text, &text)),
-            (None, Announced::Element(name)) => Some(name).filter(|n| masks_element(n, &text)),
-            (None, Announced::Member(name)) => Some(name)
-                .filter(|n| self.member == Member::Value && masks_string(n.kind, &n.text, &text)),
-            _ => None,
+    /// The sensitive name because of which the string `text` is masked, if there is one. Takes
+    /// note of what the string says about the value after it.
+    fn name_of_secret(&mut self, text: &str) -> Option<SensitiveName> {
+        let in_object = self.in_object();
+        let (name, announced) = (self.name.take(), self.announced.take());
+        let masks = |name: &&SensitiveName| masks_string(name.kind, &name.text, text);
+        let found = match (&name, &announced) {
+            (Some(name), _) => Some(name).filter(masks),
+            (None, Some(_)) if in_object && self.member != Member::Value => None,
+            (None, Some(name)) if in_object => Some(name).filter(masks),
+            (None, Some(name)) => Some(name).filter(|name| masks_element(name, text)),
+            (None, None) => None,
         };
-        if let Some(name) = named {
-            self.mask(&name.text.clone(), &text);
-        } else {
-            if name.is_none() {
-                self.announced = self.announces(&text);
-            }
-            match self
-                .redactor
-                .redact_string(&text, self.nested, self.output.tally)
-            {
-                Cow::Owned(clean) => {
-                    self.changed = true;
-                    self.output.write_text(&clean);
-                }
-                Cow::Borrowed(text) => self.unchanged(quoted, text, sound),
-            }
+        let found = found.cloned();
+        if name.is_none() && found.is_none() {
+            self.announced = self.announces(text);
         }
         // Other members may stand between a pair's name and its value.
-        if self.in_object()
-            && matches!(announced, Announced::Member(_))
-            && matches!(self.announced, Announced::Nothing)
-        {
+        if in_object && self.announced.is_none() {
             self.announced = announced;
         }
+        found
     }
 
-    /// What a string says about the value after it.
-    fn announces(&self, text: &str) -> Announced {
-        let in_object = self.in_object();
-        let role = !in_object || self.member == Member::Name;
-        if text.len() > 64 || self.open.is_empty() || !role || text.contains([' ', '=', ':', '/']) {
-            return Announced::Nothing;
-        }
-        match self.sensitive(text) {
-            Some(name) if in_object => Announced::Member(name),
-            Some(name) => Announced::Element(name),
-            None => Announced::Nothing,
-        }
+    /// The sensitive name that a string gives to a later value.
+    fn announces(&self, text: &str) -> Option<SensitiveName> {
+        let announces = match self.open.last()? {
+            Container::Array => true,
+            Container::Object | Container::Properties => self.member == Member::Name,
+        };
+        let name = announces && text.len() <= 64 && !text.contains([' ', '=', ':', '/']);
+        name.then(|| self.sensitive(text)).flatten()
     }
 
     fn mask(&mut self, name: &str, secret: &str) {
         let mask = self.redactor.mask(&self.redactor.key_rule(name), secret);
         self.output.tally.masked += 1;
-        self.changed = true;
         write_string(&mask, self.output.line);
-    }
-
-    /// Writes a string as it was spelled, unless it is too long or stands for no text.
-    fn unchanged(&mut self, quoted: &str, text: &str, sound: bool) {
-        if sound && !self.output.limits.exceeded_by(text.len()) {
-            self.output.line.extend_from_slice(quoted.as_bytes());
-        } else {
-            self.changed |= !sound;
-            self.output.write_text(text);
-        }
     }
 }
 

@@ -2,10 +2,12 @@
 
 use std::ops::Range;
 
-use super::names::{Kind, SensitiveNames};
+use super::names::{Kind, SensitiveNames, list};
 use super::pattern::Pattern;
 use super::placeholders;
-use super::text::{is_name, is_quote, run_end, run_start, starts_with_any_case, token_start};
+use super::text::{
+    ends_with_any_case, is_name, is_quote, run_end, run_start, starts_with_any_case, token_start,
+};
 use super::value::{self, Extent, Join, Value, quote_at};
 
 /// Longest name either side of the stem that is looked at.
@@ -37,11 +39,7 @@ pub(super) fn find(
 }
 
 /// The secret under the name at `name`, and where the name really starts.
-fn read_named(
-    names: &SensitiveNames,
-    text: &str,
-    name: Range<usize>,
-) -> Option<(Range<usize>, Range<usize>)> {
+fn read_named(names: &SensitiveNames, text: &str, name: Range<usize>) -> Option<NameAndSecret> {
     let all = text.as_bytes();
     // The cheapest test first: most words in prose are followed by a letter or a full stop.
     let (join, at) = separator(all, &name)?;
@@ -56,7 +54,7 @@ fn read_named(
         extent = Extent::Query;
     } else if kind == Kind::Header && join != Join::Flag {
         extent = Extent::Line;
-        if ends_with_authorization(&text[name.clone()]) {
+        if ends_with_any_case(&all[name.clone()], b"authorization") {
             let (after, scheme) = skip_scheme(all, at);
             at = skip_wrapper(all, after);
             match scheme {
@@ -128,12 +126,9 @@ fn known_name(names: &SensitiveNames, text: &str, name: &Range<usize>) -> Option
 
 /// `unexpected token: "x"` is what a parser writes.
 fn follows_parser_word(before: &[u8]) -> bool {
-    const WORDS: &str = "unexpected invalid unknown expected bad illegal next unrecognized stray";
     let before = &before[..before.len().saturating_sub(1)];
-    WORDS.split(' ').any(|word| {
-        let at = before.len().saturating_sub(word.len());
-        before[at..].eq_ignore_ascii_case(word.as_bytes())
-    })
+    let mut words = list("parser_words").iter();
+    words.any(|word| ends_with_any_case(before, word.as_bytes()))
 }
 
 /// How the name at `name` is joined to a value, and where that may start.
@@ -208,8 +203,8 @@ fn paired_value(all: &[u8], end: usize) -> Option<usize> {
     // The pattern is slow for what follows each stem in a text.
     let label = run_end(all, end, 48, |b| b",; \t\r\n\\\"'-".contains(&b));
     starts_with_any_case(&all[label..], b"val")
-        .then(|| VALUE_LABEL.find(&all[end..]))?
-        .map(|(length, _)| end + length)
+        .then(|| VALUE_LABEL.end(all, end))
+        .flatten()
 }
 
 /// Whether the content of `<password>…</password>` ends on the same line.
@@ -225,23 +220,21 @@ fn skip_blanks(all: &[u8], from: usize) -> usize {
 fn skip_markup(all: &[u8], at: usize) -> usize {
     static MARKUP: Pattern = Pattern::new(r"(?:\*{1,3}|_{1,3}|</\w{1,9}>)[ \t]+");
     let may = matches!(all.get(at), Some(b'*' | b'_' | b'<'));
-    let markup = may.then(|| MARKUP.find(&all[at..])).flatten();
-    markup.map_or_else(|| skip_blanks(all, at), |(length, _)| at + length)
+    let markup = may.then(|| MARKUP.end(all, at)).flatten();
+    markup.unwrap_or_else(|| skip_blanks(all, at))
 }
 
 /// Where a value starts that is not on the line of its name: `password: |`, `password:`.
 fn next_line(all: &[u8], join: Join, at: usize) -> (usize, Extent) {
     static BLOCK: Pattern = Pattern::new(r"[|>][+-]?\d?[ \t]*\r?\n[ \t]+");
     static NEXT_LINE: Pattern = Pattern::new(r"\r?\n[ \t]+");
-    let skip = |pattern: &Pattern| pattern.find(&all[at..]).map(|(length, _)| at + length);
     let joined = matches!(join, Join::Tight | Join::Spaced | Join::Colon);
-    match all.get(at).filter(|_| joined) {
-        Some(b'|' | b'>') => skip(&BLOCK).map_or((at, Extent::Word), |at| (at, Extent::Block)),
-        Some(b'\r' | b'\n') => {
-            skip(&NEXT_LINE).map_or((at, Extent::Word), |at| (at, Extent::OwnLine))
-        }
-        _ => (at, Extent::Word),
-    }
+    let (start, extent) = match all.get(at).filter(|_| joined) {
+        Some(b'|' | b'>') => (BLOCK.end(all, at), Extent::Block),
+        Some(b'\r' | b'\n') => (NEXT_LINE.end(all, at), Extent::OwnLine),
+        _ => (None, Extent::Word),
+    };
+    start.map_or((at, Extent::Word), |start| (start, extent))
 }
 
 /// `Some("…")`, `String::from("…")`, `["…"]`, the letter of `b"…"`: what may stand before a quote.
@@ -268,13 +261,7 @@ fn after_reference(all: &[u8], from: usize) -> Option<usize> {
     static DEFAULT: Pattern = Pattern::new(
         r#"[\w.:&!]{1,64}(?:[(\[][^()\[\]\n]{0,64}[)\]])?[ \t]*(?:or|\|\||\?\?)[ \t]+["'`]"#,
     );
-    DEFAULT
-        .find(&all[from..])
-        .map(|(length, _)| from + length - 1)
-}
-
-fn ends_with_authorization(name: &str) -> bool {
-    name.to_ascii_lowercase().ends_with("authorization")
+    DEFAULT.end(all, from).map(|end| end - 1)
 }
 
 /// The scheme of an `Authorization` header.
@@ -296,23 +283,18 @@ fn skip_scheme(all: &[u8], at: usize) -> (usize, Scheme) {
     static PARAMETERS: Pattern =
         Pattern::new(r"(?i)(?:digest|aws4-hmac-sha256|oauth|hawk|signature)[ \t]{1,16}");
     static UNKNOWN: Pattern = Pattern::new(r#"\\{0,64}["'`]?[A-Za-z][A-Za-z-]{1,30}[ \t]{1,16}"#);
-    let skip = |scheme: &Pattern| scheme.find(&all[at..]).map(|(length, _)| at + length);
-    if let Some(after) = skip(&TOKEN) {
-        (after, Scheme::Token)
-    } else if let Some(after) = skip(&PARAMETERS) {
-        (after, Scheme::Parameters)
-    } else if let Some(after) = skip(&UNKNOWN) {
-        (after, Scheme::Unknown)
-    } else {
-        (at, Scheme::None)
-    }
+    let schemes = [
+        (&TOKEN, Scheme::Token),
+        (&PARAMETERS, Scheme::Parameters),
+        (&UNKNOWN, Scheme::Unknown),
+    ];
+    let mut known = schemes.into_iter();
+    let found = known.find_map(|(pattern, scheme)| Some((pattern.end(all, at)?, scheme)));
+    found.unwrap_or((at, Scheme::None))
 }
 
 /// `login ann password …`, as in a `.netrc`.
 fn follows_login(before: &[u8]) -> bool {
-    let near = &before[before.len().saturating_sub(80)..];
-    let mut words = near
-        .rsplit(|b| b.is_ascii_whitespace())
-        .filter(|word| !word.is_empty());
-    words.next().is_some() && words.next() == Some(b"login")
+    static LOGIN: Pattern = Pattern::new(r"(?:(?s:.*)\s)?login\s+\S+\s*$");
+    LOGIN.is_match(&before[before.len().saturating_sub(80)..])
 }

@@ -114,10 +114,9 @@ pub(super) fn is_masked(text: &[u8], range: Range<usize>) -> bool {
     true
 }
 
-/// Whether a complete mask starts inside `range` of `text`, even if it ends after it.
-pub(super) fn contains_mask(text: &[u8], range: Range<usize>) -> bool {
-    memchr::memchr_iter(b'[', &text[range.clone()])
-        .any(|at| mask_end(text, range.start + at).is_some())
+/// Whether a complete mask stands anywhere in `text`.
+pub(super) fn contains_mask(text: &[u8]) -> bool {
+    touches_mask(text, 0..text.len())
 }
 
 /// Whether a complete mask starts inside `range` of `text` or reaches into it.

@@ -4,7 +4,7 @@ use super::checks::strong;
 use super::mask::{self, contains_mask, is_masked};
 use super::names::{Kind, is_listed, list};
 use super::pattern::Pattern;
-use super::text::{Mix, is_name, is_url64};
+use super::text::{Mix, ends_with_any_case, is_name, is_url64};
 use super::value::{Join, Value};
 
 /// Longest text taken for a placeholder. Whatever is longer is masked, and then not searched for
@@ -44,10 +44,8 @@ pub(super) fn is_placeholder(
     if is_masked(text, value.range.clone()) || kind == Kind::Guess && !is_random(bytes) {
         return true;
     }
-    if bytes.len() > LONGEST || contains_mask(bytes, 0..bytes.len()) {
-        return false;
-    }
-    if bytes.starts_with(mask::OPENING.as_bytes()) {
+    let begins_like_mask = bytes.starts_with(mask::OPENING.as_bytes());
+    if bytes.len() > LONGEST || begins_like_mask || contains_mask(bytes) {
         return false;
     }
     let mix = Mix::of(bytes);
@@ -75,7 +73,7 @@ pub(super) fn is_placeholder(
             let mixed_case = mix.upper > 0 && mix.lower > 0;
             !(strong(bytes) && (mixed_case || bytes.len() >= 16))
         }
-        _ if value.quoted => matches!(bytes.first(), Some(b',' | b';' | b')' | b' ' | b'}')),
+        _ if value.quoted => bytes.first().is_some_and(|b| b",;) }".contains(b)),
         _ => is_expression(text, value, name, join),
     }
 }
@@ -93,10 +91,7 @@ fn is_expression(text: &[u8], value: &Value, name: &str, join: Join) -> bool {
     let bytes = &text[value.range.clone()];
     let next = &text[value.range.end..];
     let generic = next.starts_with(b"<") && bytes.iter().all(u8::is_ascii_alphabetic);
-    let operator = matches!(
-        bytes.first(),
-        Some(b'[' | b'{' | b'(' | b'|' | b'!' | b'=' | b',' | b'/')
-    );
+    let operator = bytes.first().is_some_and(|b| b"[{(|!=,/".contains(b));
     if generic || operator && !strong(bytes) || CALL.is_match(bytes) {
         return true;
     }
@@ -120,11 +115,7 @@ fn is_expression(text: &[u8], value: &Value, name: &str, join: Join) -> bool {
 /// Whether the value only repeats the name, or the end of it.
 fn repeats_name(value: &[u8], name: &str) -> bool {
     let name = name.trim_start_matches('-').as_bytes();
-    let same_end = |name: &[u8]| {
-        let at = name.len().saturating_sub(value.len());
-        name[at..].eq_ignore_ascii_case(value)
-    };
-    same_end(name) && (value.len() >= 3 || value.len() == name.len())
+    ends_with_any_case(name, value) && (value.len() >= 3 || value.len() == name.len())
 }
 
 static ROOTED: Pattern = Pattern::new(r"(?:/|\.{1,2}/|~/|[A-Za-z]:\\)");

@@ -121,3 +121,9 @@ pub(super) fn starts_with_any_case(bytes: &[u8], prefix: &[u8]) -> bool {
     let head = bytes.get(..prefix.len());
     head.is_some_and(|head| head.eq_ignore_ascii_case(prefix))
 }
+
+/// Whether `bytes` ends with `suffix` whatever its ASCII case.
+pub(super) fn ends_with_any_case(bytes: &[u8], suffix: &[u8]) -> bool {
+    let at = bytes.len().checked_sub(suffix.len());
+    at.is_some_and(|at| bytes[at..].eq_ignore_ascii_case(suffix))
+}

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use super::mask;
 use super::pattern::Pattern;
-use super::text::{is_name, is_quote, run_end, run_start, starts_with_any_case};
+use super::text::{is_quote, run_end, run_start, starts_with_any_case};
 
 /// How a name and its value are joined, which tells how to read the value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,11 +73,9 @@ pub(super) fn read(text: &[u8], at: usize, outer: Option<u8>, join: Join, extent
         && let Some(end) = closing_quote(text, quote)
     {
         let shell = matches!(join, Join::Tight | Join::Flag) && quote.backslashes == 0;
-        let (start, end) = match shell.then(|| shell_word_end(text, end + 1)) {
-            // Quoted and other parts are one word to a shell.
-            Some(word_end) if word_end > end + 1 => (at, word_end),
-            _ => (quote.end, end),
-        };
+        // Quoted and other parts are one word to a shell.
+        let word_end = shell.then(|| SHELL_WORD.end(text, end + 1)).flatten();
+        let (start, end) = word_end.map_or((quote.end, end), |word_end| (at, word_end));
         return Value {
             range: start..end,
             quoted: true,
@@ -97,7 +95,7 @@ pub(super) fn read(text: &[u8], at: usize, outer: Option<u8>, join: Join, extent
     while end > start && matches!(text[end - 1], b',' | b';') {
         end -= 1;
     }
-    if extent == Extent::OwnLine && !ends_line(&text[end..]) {
+    if extent == Extent::OwnLine && !LINE_END.is_match(&text[end..]) {
         end = start;
     }
     Value {
@@ -106,23 +104,11 @@ pub(super) fn read(text: &[u8], at: usize, outer: Option<u8>, join: Join, extent
     }
 }
 
-fn ends_line(rest: &[u8]) -> bool {
-    let end = run_end(rest, 0, 8, |b| {
-        matches!(b, b' ' | b'\t' | b',' | b';' | b'\r')
-    });
-    rest.get(end).is_none_or(|b| *b == b'\n')
-}
-
-/// The end of the part of a shell's word that follows a quoted one.
-fn shell_word_end(text: &[u8], from: usize) -> usize {
-    static WORD: Pattern =
-        Pattern::new(r#"(?:[\w@%+=:./!#^*~-]|\\.|'[^'\n]*'|"(?:[^"\\\n]|\\.)*")*"#);
-    let opens = |b: &u8| b.is_ascii_alphanumeric() || matches!(b, b'\'' | b'"' | b'\\');
-    match text.get(from) {
-        Some(b) if opens(b) => from + WORD.find(&text[from..]).map_or(0, |(length, _)| length),
-        _ => from,
-    }
-}
+/// The rest of a shell's word after a quoted part: plain and escaped characters, quoted parts.
+static SHELL_WORD: Pattern = Pattern::new(
+    r#"(?x) (?: [A-Za-z0-9]                | \\[\x00-\x7f&&[^\n]] | '[^'\n]*' | "(?:[^"\\\n] | \\.)*" )
+            (?: [\w @ % + = : . / ! \# ^ * ~ \-] | \\[\x00-\x7f&&[^\n]] | '[^'\n]*' | "(?:[^"\\\n] | \\.)*" )*"#,
+);
 
 /// The end of the lines from `start` on that are indented at least like the first.
 fn block_end(text: &[u8], start: usize) -> usize {
@@ -198,30 +184,17 @@ fn bare_end(text: &[u8], start: usize, query: bool) -> usize {
             [b'\\', b'n' | b'r' | b't' | b'"' | b'\'' | b'\\', ..] => return at,
             [b'&' | b'#', ..] if query => return at,
             [b'%', ..] if query && starts_with_any_case(&text[at..], b"%26") => return at,
-            [b',' | b';' | b'&' | b'|', rest @ ..] if ends_item(rest) => return at,
-            [b')' | b']' | b'}', rest @ ..] if only_closers(rest) => return at,
+            [b',' | b';' | b'&' | b'|', rest @ ..] if NEXT_ITEM.is_match(rest) => return at,
+            [b')' | b']' | b'}', rest @ ..] if CLOSERS.is_match(rest) => return at,
             _ => 1,
         };
     }
 }
 
-/// Whether what follows a separator is the next item: nothing, a blank, or `name=`, `name:`.
-fn ends_item(rest: &[u8]) -> bool {
-    match rest.first() {
-        None => true,
-        Some(b' ' | b'\t' | b'\n' | b'\r' | b'"' | b'\'' | b'&' | b'|' | b'\\') => true,
-        Some(b')' | b'}' | b']') => true,
-        _ => {
-            let end = run_end(rest, 0, 40, is_name);
-            end > 0 && matches!(rest.get(end), Some(b'=' | b':'))
-        }
-    }
-}
-
-/// Whether there are only closing marks up to the next blank or quote.
-fn only_closers(rest: &[u8]) -> bool {
-    let rest = &rest[..rest.len().min(15)];
-    let end = run_end(rest, 0, 15, |b| b")]},;.:?!".contains(&b));
-    let ends = |b: &u8| is_quote(*b) || b" \t\n\r\\<".contains(b);
-    rest.get(end).is_none_or(ends)
-}
+/// The end of a line, after blanks and separators.
+static LINE_END: Pattern = Pattern::new(r"[ \t,;\r]{0,8}(?:\n|$)");
+/// What ends an item before a separator: nothing more, a blank, or the next item (`name=`, `name:`).
+static NEXT_ITEM: Pattern = Pattern::new(r#"$|[ \t\n\r"'&|\\)}\]]|[\w.-]{1,40}[=:]"#);
+/// Only closing marks up to the next blank or quote.
+static CLOSERS: Pattern =
+    Pattern::new(r#"[)\]},;.:?!]{0,14}(?:$|[ \t\n\r\\<"'`])|[)\]},;.:?!]{15}"#);

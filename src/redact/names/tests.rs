@@ -15,6 +15,7 @@ fn lists_are_complete_and_sorted_for_binary_search() {
         "asks",
         "code_files",
         "placeholders",
+        "parser_words",
     ];
     assert_eq!(LISTS.len(), stems.len() + sorted.len());
     assert!(stems.iter().all(|name| !list(name).is_empty()));
