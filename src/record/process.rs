@@ -50,7 +50,7 @@ fn arguments(redactor: &Redactor, limits: &Limits, tally: &mut Tally) -> Value {
                 store: &mut NoStore,
                 tally,
             };
-            redactor.write_str(name, text, &mut output);
+            redactor.write_str(redactor.field(name), text, &mut output);
             serde_json::from_slice(&out).unwrap_or(Value::Null)
         };
         let is_name = |text: &str| !text.contains(|c: char| c.is_whitespace());

@@ -254,7 +254,7 @@ fn redact_map(
         store: &mut NoStore,
         tally,
     };
-    match redactor.write_json("resource", &json, &mut output) {
+    match redactor.write_json(redactor.field("resource"), &json, &mut output) {
         Ok(()) => serde_json::from_slice(&out).unwrap_or(Value::Null),
         Err(_) => Value::Null,
     }

@@ -49,8 +49,8 @@ impl Sanitizer<'_> {
                 return output.write_text(text);
             }
         };
-        if !as_json || redactor.write_json_of(name, text, output).is_err() {
-            redactor.write_str_of(name, text, output);
+        if !as_json || redactor.write_json(name, text, output).is_err() {
+            redactor.write_str(name, text, output);
         }
     }
 }

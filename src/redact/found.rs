@@ -6,11 +6,11 @@ use std::ops::Range;
 
 /// A secret found in a text.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Found {
+pub(super) struct Found {
     /// The secret with the context on its left that gives it away, such as `--password `.
-    pub whole: Range<usize>,
+    pub(super) whole: Range<usize>,
     /// The bytes that are masked.
-    pub secret: Range<usize>,
+    pub(super) secret: Range<usize>,
     rule: Cow<'static, str>,
     rank: u8,
 }
@@ -39,8 +39,7 @@ impl Found {
     }
 
     /// The name of the rule, as masks give it.
-    #[must_use]
-    pub fn rule(&self) -> &str {
+    pub(super) fn rule(&self) -> &str {
         &self.rule
     }
 }

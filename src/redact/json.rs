@@ -4,7 +4,6 @@
 //! itself holds JSON starts another walk, and that at most [`MOST_NESTED`] times within each other.
 
 use std::borrow::Cow;
-use std::fmt;
 
 use serde::de::IgnoredAny;
 
@@ -25,26 +24,13 @@ const MOST_NESTED: usize = 8;
 const LONGEST_COMMAND: usize = 8 * 1024;
 
 /// The text is not exactly one JSON value.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct NotJson;
-
-impl fmt::Display for NotJson {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the text is not exactly one JSON value")
-    }
-}
-
-impl std::error::Error for NotJson {}
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct NotJson;
 
 impl Redactor {
-    /// Writes `text`, known under the name `key`, as one JSON value: a string, or an object that
-    /// says where a text too long for the line has gone.
-    pub fn write_str(&self, key: &str, text: &str, output: &mut Output<'_>) {
-        self.write_str_of(self.field(key), text, output);
-    }
-
-    /// The same, by a name that was looked up.
-    pub(crate) fn write_str_of(&self, name: FieldName<'_>, text: &str, output: &mut Output<'_>) {
+    /// Writes `text`, known under `name`, as one JSON value: a string, or an object that says
+    /// where a text too long for the line has gone.
+    pub(crate) fn write_str(&self, name: FieldName<'_>, text: &str, output: &mut Output<'_>) {
         let clean = match name.kind {
             Some(kind) if masks_string(kind, name.text, text) => {
                 output.tally.masked += 1;
@@ -55,23 +41,13 @@ impl Redactor {
         output.write_text(&clean);
     }
 
-    /// Writes the JSON text `json`, known under the name `key`, redacted and on one line. The
-    /// order of members, the spelling of numbers and whatever else is no secret stay as they are.
+    /// Writes the JSON text `json`, known under `name`, redacted and on one line. The order of
+    /// members, the spelling of numbers and whatever else is no secret stay as they are.
     ///
     /// # Errors
     ///
     /// If `json` is not exactly one JSON value; then nothing was written.
-    pub fn write_json(
-        &self,
-        key: &str,
-        json: &str,
-        output: &mut Output<'_>,
-    ) -> Result<(), NotJson> {
-        self.write_json_of(self.field(key), json, output)
-    }
-
-    /// The same, by a name that was looked up.
-    pub(crate) fn write_json_of(
+    pub(crate) fn write_json(
         &self,
         name: FieldName<'_>,
         json: &str,

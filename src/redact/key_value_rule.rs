@@ -113,7 +113,7 @@ fn known_name(names: &SensitiveNames, text: &str, name: &Range<usize>) -> Option
     if parameter && QUERY_NAMES.is_match(word.as_bytes()) {
         return Some((start, Kind::Weak));
     }
-    let second = names.has_user_names() || SECOND_WORDS.is_match(word.as_bytes());
+    let second = !names.user.is_empty() || SECOND_WORDS.is_match(word.as_bytes());
     if second && before(all, start) == Some(b' ') {
         let first = run_start(all, start - 1, 24, |b| b.is_ascii_alphabetic());
         if first < start - 1 {

@@ -1,21 +1,19 @@
 //! How large a value may be, and what is written in place of one that is too large.
 
-use std::fmt;
-
 use super::redactor::Tally;
 use crate::trace::{floor_char, hex_digest, write_string};
 
 /// How large values may be before they are moved out or cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
+pub(crate) struct Limits {
     /// Longest text written into the line itself, in bytes.
-    pub inline: usize,
+    pub(crate) inline: usize,
     /// Longest text kept at all, in bytes.
-    pub value: usize,
+    pub(crate) value: usize,
     /// How many bytes from the start of a moved or cut text stay readable in the line.
-    pub head: usize,
+    pub(crate) head: usize,
     /// Deepest JSON written as such; deeper is written as a string that holds it.
-    pub depth: usize,
+    pub(crate) depth: usize,
 }
 
 impl Default for Limits {
@@ -44,7 +42,7 @@ impl Limits {
 }
 
 /// Where texts too large for a line go, under the SHA-256 of their bytes.
-pub trait Store {
+pub(crate) trait Store {
     /// Keeps `bytes`, whose SHA-256 is `sha256` in lower-case hexadecimal.
     ///
     /// # Errors
@@ -54,8 +52,7 @@ pub trait Store {
 }
 
 /// Keeps nothing: for values that belong to no session and have to stay in their line.
-#[derive(Debug)]
-pub struct NoStore;
+pub(crate) struct NoStore;
 
 impl Store for NoStore {
     fn put(&mut self, _: &str, _: &[u8]) -> Result<(), StoreFailed> {
@@ -64,33 +61,18 @@ impl Store for NoStore {
 }
 
 /// A store could not keep what it was given.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct StoreFailed;
-
-impl fmt::Display for StoreFailed {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the value could not be stored")
-    }
-}
-
-impl std::error::Error for StoreFailed {}
+pub(crate) struct StoreFailed;
 
 /// Where redacted values are written.
-pub struct Output<'a> {
+pub(crate) struct Output<'a> {
     /// The line, to which values are appended as JSON.
-    pub line: &'a mut Vec<u8>,
+    pub(crate) line: &'a mut Vec<u8>,
     /// What fits into the line.
-    pub limits: &'a Limits,
+    pub(crate) limits: &'a Limits,
     /// Takes what does not.
-    pub store: &'a mut dyn Store,
+    pub(crate) store: &'a mut dyn Store,
     /// Counts what was masked and cut.
-    pub tally: &'a mut Tally,
-}
-
-impl fmt::Debug for Output<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Output").finish_non_exhaustive()
-    }
+    pub(crate) tally: &'a mut Tally,
 }
 
 /// What kind of text is moved, which decides how it is described.
@@ -131,7 +113,7 @@ impl Output<'_> {
                 false => "text/plain",
             };
             let length = kept.len();
-            self.push(format_args!(
+            self.push(&format!(
                 r#""$blob":"{sha256}","bytes":{length},"media_type":"{media_type}""#
             ));
             if !whole_json {
@@ -147,19 +129,19 @@ impl Output<'_> {
 
     fn write_cut(&mut self, cut: &str, rule: &str) {
         let (length, sha256) = (cut.len(), hex_digest(cut.as_bytes()));
-        self.push(format_args!(
+        self.push(&format!(
             r#""$cut":{{"bytes":{length},"sha256":"{sha256}","rule":"{rule}"}}"#
         ));
         self.tally.cut += 1;
     }
 
     fn write_head(&mut self, text: &str) {
-        self.line.extend_from_slice(br#","head":"#);
+        self.push(r#","head":"#);
         write_string(front(text, self.limits.head), self.line);
     }
 
-    fn push(&mut self, text: fmt::Arguments<'_>) {
-        self.line.extend_from_slice(text.to_string().as_bytes());
+    fn push(&mut self, text: &str) {
+        self.line.extend_from_slice(text.as_bytes());
     }
 }
 

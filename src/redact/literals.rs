@@ -1,8 +1,9 @@
 //! Finds many short literals in one pass.
 //!
 //! A table says which three bytes a literal starts with; literals are compared only there, which
-//! is at one place in sixty of ordinary text. An `aho-corasick` automaton of the same literals
-//! takes twice as long per byte (2.3 instead of 1.2 ns), 3 ms to build and 1 MB of memory.
+//! is at one place in sixty of ordinary text. Measured with the 373 literals of the rules over this
+//! crate's source: 1.4 ns a byte, and 0.1 ms to build. An `aho-corasick` DFA takes 2.4 ns a byte,
+//! 3 ms and 640 KB; its smaller automaton takes 10 ns a byte.
 
 /// Literals, each with what it stands for.
 pub(super) struct Literals<T> {

@@ -43,11 +43,9 @@ mod value;
 
 pub use crate::error::PatternError;
 pub use config::Redaction;
-pub use found::Found;
-pub use json::NotJson;
-pub use limits::{Limits, NoStore, Output, Store, StoreFailed};
 pub use mask::MaskKey;
 pub use redactor::{Redactor, Tally};
 
+pub(crate) use limits::{Limits, NoStore, Output, Store, StoreFailed};
 pub(crate) use name_cache::FieldName;
 pub(crate) use stream::StreamState;

@@ -95,10 +95,10 @@ fn words_of(name: &str) -> String {
 pub(super) struct SensitiveNames {
     stems: Literals<()>,
     /// The user's names, their words separated by blanks.
-    user: Vec<String>,
+    pub(super) user: Vec<String>,
     exempt: Vec<String>,
     /// Whether a name of the user's is too short to be searched for by stem.
-    tiny: bool,
+    pub(super) tiny: bool,
 }
 
 impl SensitiveNames {
@@ -120,16 +120,6 @@ impl SensitiveNames {
             exempt,
             tiny,
         }
-    }
-
-    /// Whether the user has a name that is too short to be searched for by stem.
-    pub(super) fn has_tiny(&self) -> bool {
-        self.tiny
-    }
-
-    /// Whether the user has names of their own.
-    pub(super) fn has_user_names(&self) -> bool {
-        !self.user.is_empty()
     }
 
     /// Words of the user's names that running text is searched for, beside the built-in stems.

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use super::pattern::Pattern;
-use super::text::{is_alnum, is_base64, run_end};
+use super::text::{is_base64, run_end};
 
 /// More than any real key takes: one of RSA with 16,384 bits is 13 KB of PEM, and twice that with
 /// a prefix to each line, as in a log. A block that goes on for longer is not waited for.
@@ -16,33 +16,25 @@ pub(super) const PUTTY_LINES: &str = "Private-Lines: ";
 const MAC: &[u8] = b"Private-MAC: ";
 /// No line that ends a key is longer, a title with its dashes included.
 const LONGEST_TITLE: usize = 80;
-/// Shortest first line of a PuTTY key's private part. Real ones are 64 bytes long, or as long as
-/// the whole part is: 48 with ed25519.
-const SHORTEST_LINE: usize = 16;
+
+static BEGIN_LINE: Pattern = Pattern::new("-----BEGIN [ A-Za-z0-9]{0,63}-----");
+static END_LINE: Pattern = Pattern::new("-----END [ A-Za-z0-9]{0,63}-----");
 
 /// The private key block that starts at `at` with its five dashes.
 ///
 /// An END line is looked for up to the next BEGIN; without one, the block runs as far as lines
 /// look like the inside of a key. Line ends may be escaped, any number of times.
 pub(super) fn pem_block(text: &[u8], at: usize) -> Option<Range<usize>> {
-    let title = text.get(at..)?.strip_prefix(BEGIN.as_bytes())?;
-    let title_at = text.len() - title.len();
-    let title_end = title_line(text, title_at)?;
-    let title = &text[title_at..title_end];
-    memchr::memmem::find(title, b"PRIVATE KEY")?;
-    let body = title_end + 5;
-    let next = next_begin(text, body);
-    if let Some(found) = memchr::memmem::find(&text[body..next], END) {
-        let end_title = body + found + END.len();
-        if let Some(end) = title_line(text, end_title) {
-            return Some(at..end + 5);
-        }
-    }
-    Some(at..key_lines(text, body, next))
+    let body = BEGIN_LINE.end(text, at)?;
+    memchr::memmem::find(&text[at..body], b"PRIVATE KEY")?;
+    let next = find_before(text, body, text.len(), BEGIN.as_bytes()).unwrap_or(text.len());
+    let end = find_before(text, body, next, END).and_then(|end| END_LINE.end(text, end));
+    Some(at..end.unwrap_or_else(|| key_lines(text, body, next)))
 }
 
-fn next_begin(text: &[u8], from: usize) -> usize {
-    memchr::memmem::find(&text[from..], BEGIN.as_bytes()).map_or(text.len(), |n| from + n)
+/// Where `mark` first stands in `text[from..to]`.
+fn find_before(text: &[u8], from: usize, to: usize, mark: &[u8]) -> Option<usize> {
+    memchr::memmem::find(&text[from..to], mark).map(|at| from + at)
 }
 
 /// What is known of a key of which the rest was given up for masked.
@@ -56,18 +48,14 @@ pub(super) struct KeyRest {
 /// How far the key that `from` is inside of goes on: to its END, or as far as lines look like a
 /// key's. What is undecided until more comes is not part of it, unless this is the `last`.
 pub(super) fn rest_of_key(text: &[u8], from: usize, last: bool) -> KeyRest {
-    let next = next_begin(text, from);
-    if let Some(found) = memchr::memmem::find(&text[from..next], END) {
-        let title = from + found + END.len();
-        if let Some(end) = title_line(text, title) {
-            return KeyRest {
-                end: end + 5,
-                over: true,
-            };
+    let next = find_before(text, from, text.len(), BEGIN.as_bytes()).unwrap_or(text.len());
+    if let Some(mark) = find_before(text, from, next, END) {
+        if let Some(end) = END_LINE.end(text, mark) {
+            return KeyRest { end, over: true };
         }
-        if !last && next - title < LONGEST_TITLE {
+        if !last && next - mark < LONGEST_TITLE + END.len() {
             return KeyRest {
-                end: from + found,
+                end: mark,
                 over: false,
             };
         }
@@ -100,13 +88,6 @@ pub(super) fn whole_lines(text: &[u8], part: Range<usize>) -> usize {
     line.map_or(if near == start { start } else { end }, |n| near + n)
 }
 
-/// The end of a title such as `RSA PRIVATE KEY` that five dashes follow.
-fn title_line(text: &[u8], from: usize) -> Option<usize> {
-    let end = text[from..].iter().take(64).position(|&b| b == b'-')? + from;
-    let plain = text[from..end].iter().all(|&b| b == b' ' || is_alnum(b));
-    (plain && text[end..].starts_with(b"-----")).then_some(end)
-}
-
 /// Whether a line of a key may end with `byte`, be it escaped, quoted or all in one line.
 fn ends_line(byte: u8) -> bool {
     matches!(byte, b'\n' | b'\r' | b'\\' | b' ' | b'"' | b'\'')
@@ -120,52 +101,66 @@ fn key_lines(text: &[u8], from: usize, to: usize) -> usize {
     let mut prefix: Option<&[u8]> = None;
     let mut at = from;
     loop {
-        let may_end = |b: &u8| matches!(b, b'\n' | b'\r' | b'\\' | b'"' | b'\'');
-        let mut ends = (at..to).filter(|at| may_end(&text[*at]));
-        let line_break = ends.find_map(|end| Some((end, line_break(text, end)?)));
+        let line_break = (at..to).find_map(|end| Some((end, line_break(text, at, end)?)));
         let (end, next) = line_break.unwrap_or((to, to));
         let line = &text[at..end];
-        if prefix.is_none() {
-            prefix = PREFIX.find(line).map(|(_, prefix)| &line[prefix]);
-        }
-        let key = key_part(line, prefix.unwrap_or_default());
-        if key < line.len() {
-            return at + key;
-        }
-        if next == to {
-            return end;
+        prefix = prefix.or_else(|| PREFIX.find(line).map(|(_, prefix)| &line[prefix]));
+        let length = key_part(line, prefix.unwrap_or_default());
+        if length < line.len() || next == to {
+            return at + length;
         }
         at = next;
+    }
+}
+
+/// Behind the line end at `at`, of a line that starts at `start`: a newline, a newline escaped any
+/// number of times, or the quotes between the elements of a list.
+fn line_break(text: &[u8], start: usize, at: usize) -> Option<usize> {
+    static ESCAPED: Pattern = Pattern::new(r"\\+[nr]");
+    static ELEMENT: Pattern = Pattern::new(r#"(["'],\s*["'])[A-Za-z0-9+/=]{16}"#);
+    match text[at] {
+        b'\n' | b'\r' => Some(at + 1),
+        // Many backslashes are read once, from the first of them on.
+        b'\\' if at > start && text[at - 1] == b'\\' => None,
+        b'\\' => ESCAPED.end(text, at),
+        b'"' | b'\'' => ELEMENT.find(&text[at..]).map(|(_, quotes)| at + quotes.end),
+        _ => None,
     }
 }
 
 /// How many bytes of a line are a key's, if something like `prefix` stands before the base64.
 fn key_part(line: &[u8], prefix: &[u8]) -> usize {
     static HEADER: Pattern = Pattern::new(r"[A-Z][\w-]{2,30}: |4,ENCRYPTED");
-    static CONCATENATED: Pattern = Pattern::new(r#"[A-Za-z0-9+/=]+["'][ \t]*[+,;.)]*[ \t]*$"#);
-    // Numbers and times differ from line to line, words do not.
-    let same = |(a, b): (&u8, &u8)| {
-        let numbers = a.is_ascii_hexdigit() && b.is_ascii_hexdigit();
-        let words = a.is_ascii_alphabetic() || b.is_ascii_alphabetic();
-        a == b || numbers || !words
-    };
-    if !line.iter().zip(prefix).all(same) {
+    static CONCATENATED: Pattern = Pattern::new(r"[A-Za-z0-9+/=]+[\x22'][ \t]*[+,;.)]*[ \t]*$");
+    if !line.iter().zip(prefix).all(is_same_prefix) {
         return 0;
     }
     let prefix = prefix.len().min(line.len());
     let rest = &line[prefix..];
     let blank = !rest.iter().any(u8::is_ascii_alphanumeric);
-    if blank || HEADER.is_match(rest) || CONCATENATED.is_match(rest) {
-        return line.len();
+    match blank || HEADER.is_match(rest) || CONCATENATED.is_match(rest) {
+        true => line.len(),
+        false => prefix + base64_words(rest),
     }
-    // Blanks part the lines of a key pasted into one line.
-    let mut at = prefix;
-    for word in rest.split(|&b| b == b' ') {
+}
+
+/// Whether two bytes may stand at the same place of two lines' prefixes: numbers and times differ
+/// from line to line, words do not.
+fn is_same_prefix((a, b): (&u8, &u8)) -> bool {
+    let numbers = a.is_ascii_hexdigit() && b.is_ascii_hexdigit();
+    let words = a.is_ascii_alphabetic() || b.is_ascii_alphabetic();
+    a == b || numbers || !words
+}
+
+/// How many bytes are base64 in words, as blanks part the lines of a key pasted into one line.
+fn base64_words(line: &[u8]) -> usize {
+    let mut at = 0;
+    for word in line.split(|&b| b == b' ') {
         let end = at + word.len();
         let base64 = run_end(line, at, word.len(), is_base64);
         if base64 < end {
             // A cut last line still holds key bytes before whatever broke it.
-            return if base64 > at { base64 } else { at.min(prefix) };
+            return if base64 > at { base64 } else { 0 };
         }
         // Prose after a cut key: no line of a key is as short as most words.
         if (1..16).contains(&word.len()) && end < line.len() {
@@ -176,54 +171,19 @@ fn key_part(line: &[u8], prefix: &[u8]) -> usize {
     line.len()
 }
 
-/// Behind the line end at `at`: a newline, an escaped one, or the quotes between the elements of a
-/// list.
-fn line_break(text: &[u8], at: usize) -> Option<usize> {
-    static ELEMENT: Pattern = Pattern::new(r#"(["'],\s*["'])[A-Za-z0-9+/=]{16}"#);
-    match text[at] {
-        b'\n' | b'\r' => Some(at + 1),
-        b'\\' => escaped_line_end(text, at, text.len()),
-        _ => ELEMENT.find(&text[at..]).map(|(_, quotes)| at + quotes.end),
-    }
-}
-
-/// Behind the `\n` or `\r` at `at`, escaped any number of times.
-fn escaped_line_end(text: &[u8], at: usize, to: usize) -> Option<usize> {
-    let mut at = at;
-    while at < to && text[at] == b'\\' {
-        at += 1;
-    }
-    matches!(text.get(at), Some(b'n' | b'r')).then_some(at + 1)
-}
-
 /// The private part, and what vouches for it, of the PuTTY key file whose `Private-Lines: ` is at
 /// `at`. What stands before that is public.
 pub(super) fn putty_key(text: &[u8], at: usize) -> Option<Range<usize>> {
-    let rest = text.get(at..)?.strip_prefix(PUTTY_LINES.as_bytes())?;
-    let number = text.len() - rest.len();
-    let count = run_end(text, number, 4, |b| b.is_ascii_digit());
-    if count == number {
-        return None;
-    }
-    let mut body = count;
-    loop {
-        body = match text.get(body)? {
-            b'\n' | b'\r' | b' ' => body + 1,
-            b'\\' => escaped_line_end(text, body, text.len())?,
-            _ => break,
-        };
-    }
-    let first = run_end(text, body, SHORTEST_LINE, is_base64);
-    if body == count || first - body < SHORTEST_LINE {
-        return None;
-    }
-    let next = memchr::memmem::find(&text[body..], PUTTY_LINES.as_bytes())
-        .map_or(text.len(), |n| body + n);
-    if let Some(found) = memchr::memmem::find(&text[body..next], MAC) {
-        let mac = body + found + MAC.len();
-        return Some(body..run_end(text, mac, usize::MAX, |b| b.is_ascii_hexdigit()));
-    }
-    Some(body..key_lines(text, body, next))
+    // Real first lines are 64 bytes long, or as long as the whole part is: 48 with ed25519.
+    static FIRST_LINE: Pattern =
+        Pattern::new(r"Private-Lines: \d{1,4}(?:[\n\r ]|\\+[nr])+([A-Za-z0-9+/=]{16})");
+    let body = at + FIRST_LINE.find(&text[at..])?.1.start;
+    let next = find_before(text, body, text.len(), PUTTY_LINES.as_bytes()).unwrap_or(text.len());
+    let end = match find_before(text, body, next, MAC) {
+        Some(mac) => run_end(text, mac + MAC.len(), usize::MAX, |b| b.is_ascii_hexdigit()),
+        None => key_lines(text, body, next),
+    };
+    Some(body..end)
 }
 
 /// Whether a key of many lines begins in `text`.

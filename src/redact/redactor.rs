@@ -33,7 +33,7 @@ pub struct Tally {
 /// No secret that anything here recognizes is shorter with its context.
 const SHORTEST: usize = 6;
 /// How often a text is searched again; in practice twice.
-pub(super) const MOST_ROUNDS: usize = 8;
+const MOST_ROUNDS: usize = 8;
 /// Longest part of a key that a mask names.
 const LONGEST_KEY: usize = 40;
 
@@ -94,12 +94,6 @@ impl Redactor {
         })
     }
 
-    /// Whether the name of a field says that its value is a secret.
-    #[must_use]
-    pub fn is_sensitive(&self, key: &str) -> bool {
-        self.field(key).is_sensitive()
-    }
-
     /// Whether nothing in a JSON text could even begin to be a secret, names of members and
     /// strings in it included: true for most. `pat` is no name inside `path`: the short stems
     /// count only where no small letter follows. What has a secret's shape has it here too.
@@ -114,7 +108,7 @@ impl Redactor {
         let spells_letters =
             || memchr::memchr_iter(b'\\', bytes).any(|at| bytes.get(at + 1) == Some(&b'u'));
         self.user_rules.is_empty()
-            && !self.names.has_tiny()
+            && !self.names.tiny
             && !self.literals.hits(bytes).any(tells)
             && !spells_letters()
     }
@@ -125,8 +119,7 @@ impl Redactor {
     }
 
     /// All secrets in `text`, sorted, no two overlapping in what is masked.
-    #[must_use]
-    pub fn find(&self, text: &str) -> Vec<Found> {
+    pub(super) fn find(&self, text: &str) -> Vec<Found> {
         #[cfg(test)]
         super::tests::count_work(text.len());
         let mut found = Vec::new();
@@ -150,18 +143,39 @@ impl Redactor {
     /// searched again until nothing more is found: masking it once more never changes anything.
     #[must_use]
     pub fn text<'a>(&self, text: &'a str, tally: &mut Tally) -> Cow<'a, str> {
+        self.text_part(text, 0..text.len(), tally)
+    }
+
+    /// Masks `part` of `text`, searched together with what is around it. Of a secret that reaches
+    /// beyond the part, what is inside is masked.
+    pub(super) fn text_part<'a>(
+        &self,
+        text: &'a str,
+        mut part: Range<usize>,
+        tally: &mut Tally,
+    ) -> Cow<'a, str> {
         let mut clean = Cow::Borrowed(text);
         for _ in 0..MOST_ROUNDS {
             let found = self.find(&clean);
             if found.is_empty() {
                 break;
             }
-            tally.masked += found.len() as u64;
             let mut masked = String::with_capacity(clean.len() + found.len() * 64);
-            self.mask_range(&clean, 0..clean.len(), &found, &mut masked);
-            clean = Cow::Owned(masked);
+            self.mask_range(&clean, 0..part.start, &found, &mut masked);
+            let start = masked.len();
+            tally.masked += self.mask_range(&clean, part.clone(), &found, &mut masked);
+            let end = masked.len();
+            self.mask_range(&clean, part.end..clean.len(), &found, &mut masked);
+            (part, clean) = (start..end, Cow::Owned(masked));
         }
-        clean
+        match clean {
+            Cow::Borrowed(text) => Cow::Borrowed(&text[part]),
+            Cow::Owned(mut text) => {
+                text.truncate(part.end);
+                text.drain(..part.start);
+                Cow::Owned(text)
+            }
+        }
     }
 
     /// Appends `range` of `text` with everything that was found in it masked. How many masks that
@@ -193,9 +207,8 @@ impl Redactor {
         self.mask_key.digest(bytes)
     }
 
-    /// The mask for `secret`, for callers that put texts together themselves.
-    #[must_use]
-    pub fn mask(&self, rule: &str, secret: &str) -> String {
+    /// The mask for `secret`.
+    pub(super) fn mask(&self, rule: &str, secret: &str) -> String {
         self.mask_key.mask(rule, secret.as_bytes())
     }
 

@@ -5,14 +5,13 @@
 //! searched for each piece: only once a word more is there, and only once what is held back has
 //! grown by a part of itself. However a text is cut, that is linear in its length.
 
-use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::ops::Range;
 
 use super::found::Found;
 use super::mask::{self, LONGEST_MASK};
 use super::private_keys::{self, KeyRest, LONGEST_KEY, OpenBlocks};
-use super::redactor::{MOST_ROUNDS, Redactor};
+use super::redactor::{Redactor, Tally};
 use super::text::is_quote;
 use super::value::quote_at;
 use crate::trace::floor_char;
@@ -116,11 +115,12 @@ impl Redactor {
         let context = state.context(text);
         state.written = cut;
         let within = range.start - context..range.end - context;
-        let (redacted, masked) = self.redact_within(&text[context..], within);
+        let mut tally = Tally::default();
+        let redacted = self.text_part(&text[context..], within, &mut tally);
         Some(Piece {
             range,
-            redacted,
-            masked,
+            redacted: redacted.into_owned(),
+            masked: tally.masked,
         })
     }
 
@@ -212,29 +212,6 @@ impl Redactor {
             redacted,
             masked: 1,
         })
-    }
-
-    /// Redacts `part` of `text`, searched together with what is around it. Of a secret that
-    /// reaches beyond the part, what is inside is masked.
-    fn redact_within(&self, text: &str, part: Range<usize>) -> (String, u64) {
-        let mut part = part;
-        let mut clean = Cow::Borrowed(text);
-        let mut masked = 0;
-        for _ in 0..MOST_ROUNDS {
-            let found = self.find(&clean);
-            if found.is_empty() {
-                break;
-            }
-            let mut out = String::with_capacity(clean.len() + found.len() * 64);
-            self.mask_range(&clean, 0..part.start, &found, &mut out);
-            let start = out.len();
-            masked += self.mask_range(&clean, part.clone(), &found, &mut out);
-            let end = out.len();
-            self.mask_range(&clean, part.end..clean.len(), &found, &mut out);
-            part = start..end;
-            clean = Cow::Owned(out);
-        }
-        (clean[part].to_owned(), masked)
     }
 }
 

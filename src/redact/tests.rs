@@ -3,6 +3,7 @@
 use std::cell::Cell;
 use std::sync::LazyLock;
 
+use super::json::NotJson;
 use super::*;
 
 mod everyday;
@@ -73,12 +74,14 @@ fn written<T>(
 }
 
 fn write_str(key: &str, input: &str) -> String {
-    let write = |output: &mut Output<'_>| redactor().write_str(key, input, output);
+    let write =
+        |output: &mut Output<'_>| redactor().write_str(redactor().field(key), input, output);
     written(&Limits::default(), Shelf::default(), write).0
 }
 
 fn try_json(key: &str, input: &str) -> Result<String, NotJson> {
-    let write = |output: &mut Output<'_>| redactor().write_json(key, input, output);
+    let write =
+        |output: &mut Output<'_>| redactor().write_json(redactor().field(key), input, output);
     let (text, result, ..) = written(&Limits::default(), Shelf::default(), write);
     result.map(|()| text)
 }
@@ -86,8 +89,9 @@ fn try_json(key: &str, input: &str) -> Result<String, NotJson> {
 /// Writes JSON, or text if it is none, under limits.
 fn write_any(limits: &Limits, shelf: Shelf, input: &str) -> (String, Shelf, Tally) {
     let (text, (), shelf, tally) = written(limits, shelf, |output| {
-        if redactor().write_json("field", input, output).is_err() {
-            redactor().write_str("field", input, output);
+        let name = redactor().field("field");
+        if redactor().write_json(name, input, output).is_err() {
+            redactor().write_str(name, input, output);
         }
     });
     (text, shelf, tally)
@@ -454,7 +458,8 @@ fn without_value_shapes_only_keys_and_own_rules_mask() {
             .text("open sesame", &mut tally)
             .contains("rule=own ")
     );
-    let write = |output: &mut Output<'_>| redactor.write_str("password", "x", output);
+    let write =
+        |output: &mut Output<'_>| redactor.write_str(redactor.field("password"), "x", output);
     let (out, ..) = written(&Limits::default(), Shelf::default(), write);
     assert!(out.starts_with("\"[masked rule=key:password "));
 }

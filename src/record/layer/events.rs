@@ -72,7 +72,7 @@ impl Recorder {
         let is_json = what != ContextAsset::SystemPrompt
             && process
                 .redactor
-                .write_json(what.body(), body, &mut output)
+                .write_json(process.redactor.field(what.body()), body, &mut output)
                 .is_ok();
         let digest = if is_json {
             hex_digest(&whole)

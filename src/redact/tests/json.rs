@@ -57,7 +57,7 @@ fn what_is_not_one_json_value_is_refused_and_nothing_written() {
     ] {
         let write = |output: &mut Output<'_>| {
             output.line.extend_from_slice(b"before");
-            redactor().write_json("k", input, output)
+            redactor().write_json(redactor().field("k"), input, output)
         };
         let (out, result, ..) = written(&Limits::default(), Shelf::default(), write);
         assert_eq!(result, Err(NotJson), "{input}");
