@@ -8,7 +8,7 @@ use std::borrow::Cow;
 use serde::de::IgnoredAny;
 
 use super::checks::strong;
-use super::limits::{Limits, Media, NoStore, Output};
+use super::limits::{JSON, Limits, NoStore, Output};
 use super::mask::{contains_mask, is_mask};
 use super::name_cache::FieldName;
 use super::names::Kind;
@@ -60,7 +60,7 @@ impl Redactor {
         if is_deeper(json, limits.depth) {
             let clean = self.walk(name.text, json, 0, output.tally);
             if limits.exceeded_by(clean.len()) {
-                output.write_moved(&clean, Media::Json);
+                output.write_moved(&clean, JSON);
             } else {
                 write_string(&clean, output.line);
             }
@@ -77,7 +77,7 @@ impl Redactor {
         Walk::run(self, name.text, json, 0, output);
         if limits.exceeded_by(output.line.len() - start) {
             let clean = into_text(output.line.split_off(start));
-            output.write_moved(&clean, Media::Json);
+            output.write_moved(&clean, JSON);
         }
         Ok(())
     }
@@ -237,7 +237,7 @@ impl<'a, 'o> Walk<'a, 'o> {
     }
 
     fn sensitive(&self, name: &str) -> Option<SensitiveName> {
-        let kind = self.redactor.names.kind(name)?;
+        let kind = self.redactor.name_kind(name)?;
         let text = name.to_owned();
         Some(SensitiveName { text, kind })
     }

@@ -55,14 +55,10 @@ fn read_named(names: &SensitiveNames, text: &str, name: Range<usize>) -> Option<
     } else if kind == Kind::Header && join != Join::Flag {
         extent = Extent::Line;
         if ends_with_any_case(&all[name.clone()], b"authorization") {
-            let (after, scheme) = skip_scheme(all, at);
-            at = skip_wrapper(all, after);
-            match scheme {
-                // The quotes of parameters do not end the line, unless it is all in quotes.
-                Scheme::Parameters => outer = outer.or(Some(b'\n')),
-                Scheme::Token => (kind, extent) = (Kind::Token, Extent::Word),
-                Scheme::Unknown => (kind, extent) = (Kind::Weak, Extent::Word),
-                Scheme::None => extent = Extent::Word,
+            (at, kind, extent) = skip_scheme(all, at);
+            // The quotes of parameters do not end the line, unless it is all in quotes.
+            if extent == Extent::Line {
+                outer = outer.or(Some(b'\n'));
             }
         }
     }
@@ -144,26 +140,19 @@ fn separator(all: &[u8], name: &Range<usize>) -> Option<(Join, usize)> {
     let spaced = at > closed;
     let rest = &all[at..];
     let flag = all.get(start) == Some(&b'-');
+    // `input[type=password]:focus`, `Password::new`.
+    let selector = quote.is_none() && all[closed - 1] == b']' && rest.starts_with(b":");
+    if selector || rest.starts_with(b"::") {
+        return None;
+    }
+    if rest.first().is_some_and(|b| b"=:?+!%\\".contains(b))
+        && let Some((join, value)) = separator_at(all, at)
+    {
+        let tight = rest[0] == b'=' && !spaced && !is_blank(all[value - 1]);
+        return Some((if tight { Join::Tight } else { join }, value));
+    }
     let followed = |join: Join, length: usize| Some((join, skip_blanks(all, at + length)));
     match rest {
-        [b'=', ..] => {
-            let operator = run_end(rest, 1, 16, |b| matches!(b, b'=' | b'>' | b'~'));
-            let (_, value) = followed(Join::Tight, operator)?;
-            let tight = !spaced && value == at + operator;
-            Some((if tight { Join::Tight } else { Join::Spaced }, value))
-        }
-        [b':', b':', ..] => None,
-        // `input[type=password]:focus`
-        [b':', ..] if quote.is_none() && all[closed - 1] == b']' => None,
-        [b':', b'=', ..] => followed(Join::Spaced, 2),
-        [b':', ..] => Some((Join::Colon, skip_markup(all, at + 1))),
-        [b'?' | b'+' | b'!', b'=' | b':', ..] => {
-            let operator = run_end(rest, 2, 16, |b| b == b'=');
-            let colon = rest[1] == b':';
-            followed(if colon { Join::Colon } else { Join::Spaced }, operator)
-        }
-        [b'%', ..] if starts_with_any_case(rest, b"%3d") => Some((Join::Tight, at + 3)),
-        [b'\\', ..] if starts_with_any_case(rest, b"\\u003d") => Some((Join::Tight, at + 6)),
         [b'>', ..] if before(all, start) == Some(b'<') && closes_element(&rest[1..]) => {
             Some((Join::Tight, at + 1))
         }
@@ -191,6 +180,22 @@ fn separator(all: &[u8], name: &Range<usize>) -> Option<(Join, usize)> {
     }
 }
 
+/// The separator at `at`, and where the value after it may start.
+fn separator_at(all: &[u8], at: usize) -> Option<(Join, usize)> {
+    /// With the blanks after them, and what closes an emphasized label: `**Password:** …`.
+    #[rustfmt::skip]
+    static SEPARATORS: [(Join, Pattern); 6] = [
+        (Join::Spaced, Pattern::new(r"=[=>~]{0,16}[ \t]{0,16}")),
+        (Join::Spaced, Pattern::new(r":=[ \t]{0,16}")),
+        (Join::Colon, Pattern::new(r":(?:(?:\*{1,3}|_{1,3}|</\w{1,9}>)[ \t]+|[ \t]{0,16})")),
+        (Join::Spaced, Pattern::new(r"[?+!]={1,17}[ \t]{0,16}")),
+        (Join::Colon, Pattern::new(r"[?+!]:={0,16}[ \t]{0,16}")),
+        (Join::Tight, Pattern::new(r"(?i)(?:%3d|\\u003d)")),
+    ];
+    let mut separators = SEPARATORS.iter();
+    separators.find_map(|(join, pattern)| Some((*join, pattern.end(all, at)?)))
+}
+
 /// `setPassword("…")`, `with_api_key('…')`.
 static SETTER: Pattern = Pattern::new(r"(?:[\w.-]*\.)?(?:set|with|use|put|add|PASSWORD$)");
 
@@ -213,15 +218,11 @@ fn closes_element(content: &[u8]) -> bool {
 }
 
 fn skip_blanks(all: &[u8], from: usize) -> usize {
-    run_end(all, from, MOST_BLANKS, |b| b == b' ' || b == b'\t')
+    run_end(all, from, MOST_BLANKS, is_blank)
 }
 
-/// Skips what closes an emphasized label: `**Password:** …`, `<b>Password:</b> …`.
-fn skip_markup(all: &[u8], at: usize) -> usize {
-    static MARKUP: Pattern = Pattern::new(r"(?:\*{1,3}|_{1,3}|</\w{1,9}>)[ \t]+");
-    let may = matches!(all.get(at), Some(b'*' | b'_' | b'<'));
-    let markup = may.then(|| MARKUP.end(all, at)).flatten();
-    markup.unwrap_or_else(|| skip_blanks(all, at))
+fn is_blank(byte: u8) -> bool {
+    matches!(byte, b' ' | b'\t')
 }
 
 /// Where a value starts that is not on the line of its name: `password: |`, `password:`.
@@ -264,33 +265,23 @@ fn after_reference(all: &[u8], from: usize) -> Option<usize> {
     DEFAULT.end(all, from).map(|end| end - 1)
 }
 
-/// The scheme of an `Authorization` header.
-enum Scheme {
-    None,
-    /// One that a token follows.
-    Token,
-    /// One that parameters follow, up to the end of the line.
-    Parameters,
-    /// Any other word: it may be prose.
-    Unknown,
-}
-
 /// Skips the scheme of an `Authorization` header, which stays readable, with the quote before it.
-fn skip_scheme(all: &[u8], at: usize) -> (usize, Scheme) {
-    static TOKEN: Pattern = Pattern::new(
-        r#"(?i)\\{0,64}["'`]?(?:bearer|basic|token|apikey|bot|negotiate|key)[ \t]{1,16}"#,
-    );
-    static PARAMETERS: Pattern =
-        Pattern::new(r"(?i)(?:digest|aws4-hmac-sha256|oauth|hawk|signature)[ \t]{1,16}");
-    static UNKNOWN: Pattern = Pattern::new(r#"\\{0,64}["'`]?[A-Za-z][A-Za-z-]{1,30}[ \t]{1,16}"#);
-    let schemes = [
-        (&TOKEN, Scheme::Token),
-        (&PARAMETERS, Scheme::Parameters),
-        (&UNKNOWN, Scheme::Unknown),
+/// How much the scheme says about the secret after it, and how far that reaches.
+fn skip_scheme(all: &[u8], at: usize) -> (usize, Kind, Extent) {
+    #[rustfmt::skip]
+    static SCHEMES: [(Kind, Extent, Pattern); 3] = [
+        (Kind::Token, Extent::Word, Pattern::new(r#"(?i)\\{0,64}["'`]?(?:bearer|basic|token|apikey|bot|negotiate|key)[ \t]{1,16}"#)),
+        // Parameters follow, up to the end of the line.
+        (Kind::Header, Extent::Line, Pattern::new(r"(?i)(?:digest|aws4-hmac-sha256|oauth|hawk|signature)[ \t]{1,16}")),
+        // Any other word may be prose.
+        (Kind::Weak, Extent::Word, Pattern::new(r#"\\{0,64}["'`]?[A-Za-z][A-Za-z-]{1,30}[ \t]{1,16}"#)),
     ];
-    let mut known = schemes.into_iter();
-    let found = known.find_map(|(pattern, scheme)| Some((pattern.end(all, at)?, scheme)));
-    found.unwrap_or((at, Scheme::None))
+    let mut schemes = SCHEMES.iter();
+    let scheme = schemes.find_map(|(kind, extent, scheme)| {
+        let after = scheme.end(all, at)?;
+        Some((skip_wrapper(all, after), *kind, *extent))
+    });
+    scheme.unwrap_or((skip_wrapper(all, at), Kind::Header, Extent::Word))
 }
 
 /// `login ann password …`, as in a `.netrc`.

@@ -75,25 +75,22 @@ pub(crate) struct Output<'a> {
     pub(crate) tally: &'a mut Tally,
 }
 
-/// What kind of text is moved, which decides how it is described.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Media {
-    Text,
-    Json,
-}
+/// The media types of what is moved.
+const TEXT: &str = "text/plain";
+pub(super) const JSON: &str = "application/json";
 
 impl Output<'_> {
     /// Writes a redacted text as a string, or what stands for it if it is too long.
     pub(crate) fn write_text(&mut self, clean: &str) {
         if self.limits.exceeded_by(clean.len()) {
-            self.write_moved(clean, Media::Text);
+            self.write_moved(clean, TEXT);
         } else {
             write_string(clean, self.line);
         }
     }
 
     /// Writes the object that stands for a text moved to the store, or cut.
-    pub(super) fn write_moved(&mut self, text: &str, media: Media) {
+    pub(super) fn write_moved(&mut self, text: &str, media_type: &str) {
         let kept = front(text, self.limits.value);
         let cut = &text[kept.len()..];
         let sha256 = hex_digest(kept.as_bytes());
@@ -107,16 +104,12 @@ impl Output<'_> {
             self.write_head(text);
         } else {
             // Half a JSON text is only text.
-            let whole_json = media == Media::Json && cut.is_empty();
-            let media_type = match whole_json {
-                true => "application/json",
-                false => "text/plain",
-            };
+            let media_type = if cut.is_empty() { media_type } else { TEXT };
             let length = kept.len();
             self.push(&format!(
                 r#""$blob":"{sha256}","bytes":{length},"media_type":"{media_type}""#
             ));
-            if !whole_json {
+            if media_type == TEXT {
                 self.write_head(text);
             }
             if !cut.is_empty() {

@@ -8,7 +8,7 @@
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
-use super::literals::{self, Case, Literals};
+use super::literals;
 use super::toml;
 
 /// The lists of `names.toml`, by their names there.
@@ -93,7 +93,6 @@ fn words_of(name: &str) -> String {
 
 /// Decides about names: the built-in table and the user's additions.
 pub(super) struct SensitiveNames {
-    stems: Literals<()>,
     /// The user's names, their words separated by blanks.
     pub(super) user: Vec<String>,
     exempt: Vec<String>,
@@ -108,18 +107,9 @@ impl SensitiveNames {
             names.filter(|name| !name.is_empty()).collect()
         };
         let (user, exempt) = (words(user), words(exempt));
-        let stems = list("stems").iter().chain(list("name_only_stems")).copied();
-        let stems = stems.chain(user.iter().map(|name| longest_word(name)));
-        let stems = Literals::new(stems.map(|stem| (stem, Case::Any, ())));
-        let tiny = user
-            .iter()
-            .any(|name| longest_word(name).len() < literals::SHORTEST);
-        Self {
-            stems,
-            user,
-            exempt,
-            tiny,
-        }
+        let is_tiny = |name: &String| longest_word(name).len() < literals::SHORTEST;
+        let tiny = user.iter().any(is_tiny);
+        Self { user, exempt, tiny }
     }
 
     /// Words of the user's names that running text is searched for, beside the built-in stems.
@@ -127,11 +117,8 @@ impl SensitiveNames {
         self.user.iter().map(|name| longest_word(name))
     }
 
-    /// What the name announces, if anything.
+    /// What a name with a stem in it announces, if anything.
     pub(super) fn kind(&self, name: &str) -> Option<Kind> {
-        if !self.tiny && self.stems.hits(name.as_bytes()).next().is_none() {
-            return None;
-        }
         // `token.rs` is a file.
         let extension = name.rsplit_once('.').map_or("", |(_, extension)| extension);
         if is_listed(extension, "code_files") {

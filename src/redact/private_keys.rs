@@ -37,43 +37,29 @@ fn find_before(text: &[u8], from: usize, to: usize, mark: &[u8]) -> Option<usize
     memchr::memmem::find(&text[from..to], mark).map(|at| from + at)
 }
 
-/// What is known of a key of which the rest was given up for masked.
-pub(super) struct KeyRest {
-    /// Up to here it is the key's.
-    pub(super) end: usize,
-    /// Nothing that may follow is.
-    pub(super) over: bool,
-}
-
-/// How far the key that `from` is inside of goes on: to its END, or as far as lines look like a
-/// key's. What is undecided until more comes is not part of it, unless this is the `last`.
-pub(super) fn rest_of_key(text: &[u8], from: usize, last: bool) -> KeyRest {
+/// Where the key that `from` is inside of ends: with its END, or as far as lines look like a key's;
+/// and whether nothing that follows can be part of it. Lines that are undecided until more comes
+/// are not part of it, unless this is the `last` of the text.
+pub(super) fn rest_of_key(text: &[u8], from: usize, last: bool) -> (usize, bool) {
     let next = find_before(text, from, text.len(), BEGIN.as_bytes()).unwrap_or(text.len());
     if let Some(mark) = find_before(text, from, next, END) {
         if let Some(end) = END_LINE.end(text, mark) {
-            return KeyRest { end, over: true };
+            return (end, true);
         }
         if !last && next - mark < LONGEST_TITLE + END.len() {
-            return KeyRest {
-                end: mark,
-                over: false,
-            };
+            return (mark, false);
         }
     }
     let end = key_lines(text, from, next);
+    if end == text.len() && !last {
+        return (whole_lines(text, from..end), false);
+    }
     let rest = &text[end..next];
     let start = rest.iter().take_while(|&&b| ends_line(b)).count();
     let decided = next < text.len()
         || rest.len() > LONGEST_TITLE
         || rest[start..].iter().any(|&b| matches!(b, b'\n' | b'\r'));
-    if end < text.len() || last {
-        return KeyRest {
-            end,
-            over: last || decided,
-        };
-    }
-    let end = whole_lines(text, from..end);
-    KeyRest { end, over: false }
+    (end, last || decided)
 }
 
 /// Where in a key, of which `part` is there, the line begins that more may belong to. How long a
@@ -183,7 +169,7 @@ pub(super) fn putty_key(text: &[u8], at: usize) -> Option<Range<usize>> {
         Some(mac) => run_end(text, mac + MAC.len(), usize::MAX, |b| b.is_ascii_hexdigit()),
         None => key_lines(text, body, next),
     };
-    Some(body..end)
+    (end > body).then_some(body..end)
 }
 
 /// Whether a key of many lines begins in `text`.

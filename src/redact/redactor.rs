@@ -15,7 +15,7 @@ use super::key_value_rule;
 use super::literals::{Case, Hit, Literals};
 use super::mask::{self, MaskKey};
 use super::name_cache::NameCache;
-use super::names::{SensitiveNames, list};
+use super::names::{Kind, SensitiveNames, list};
 use super::placeholders;
 use super::private_keys;
 use super::rules::{RULES, Rule, RuleKind};
@@ -53,11 +53,11 @@ enum Action {
 /// The compiled rules. Cheap to share between threads; finding and masking need no lock.
 pub struct Redactor {
     literals: Literals<Action>,
-    pub(super) names: SensitiveNames,
+    names: SensitiveNames,
     pub(super) name_cache: NameCache,
-    user_rules: Vec<(String, Regex)>,
+    pub(super) user_rules: Vec<(String, Regex)>,
     shapes: bool,
-    pub(super) mask_key: MaskKey,
+    mask_key: MaskKey,
 }
 
 impl std::fmt::Debug for Redactor {
@@ -94,6 +94,13 @@ impl Redactor {
         })
     }
 
+    /// What a name announces, if anything. Most names contain no stem, and need no other test.
+    pub(super) fn name_kind(&self, name: &str) -> Option<Kind> {
+        let is_stem = |hit: Hit<Action>| matches!(hit.what, Action::Stem | Action::NameOnlyStem);
+        let has_stem = self.names.tiny || self.literals.hits(name.as_bytes()).any(is_stem);
+        has_stem.then(|| self.names.kind(name)).flatten()
+    }
+
     /// Whether nothing in a JSON text could even begin to be a secret, names of members and
     /// strings in it included: true for most. `pat` is no name inside `path`: the short stems
     /// count only where no small letter follows. What has a secret's shape has it here too.
@@ -113,18 +120,20 @@ impl Redactor {
             && !spells_letters()
     }
 
-    /// Whether the user has patterns of their own.
-    pub(super) fn has_user_rules(&self) -> bool {
-        !self.user_rules.is_empty()
-    }
-
     /// All secrets in `text`, sorted, no two overlapping in what is masked.
     pub(super) fn find(&self, text: &str) -> Vec<Found> {
-        #[cfg(test)]
-        super::tests::count_work(text.len());
+        count_work(text.len());
         let mut found = Vec::new();
         if self.shapes && text.len() >= SHORTEST {
-            let mut search = Search::new(self, text);
+            let mut search = Search {
+                redactor: self,
+                text,
+                found,
+                names_done: 0,
+                commands_done: 0,
+                shapes_done: 0,
+                shape_start: 0,
+            };
             for hit in self.literals.hits(text.as_bytes()) {
                 search.look_at(hit);
             }
@@ -262,19 +271,7 @@ struct Search<'a> {
     shape_start: usize,
 }
 
-impl<'a> Search<'a> {
-    fn new(redactor: &'a Redactor, text: &'a str) -> Self {
-        Self {
-            redactor,
-            text,
-            found: Vec::new(),
-            names_done: 0,
-            commands_done: 0,
-            shapes_done: 0,
-            shape_start: 0,
-        }
-    }
-
+impl Search<'_> {
     fn look_at(&mut self, hit: Hit<Action>) {
         let bytes = self.text.as_bytes();
         let (start, literal) = (hit.start, hit.start..hit.end);
@@ -347,6 +344,12 @@ impl<'a> Search<'a> {
                 .push(Found::new(rule, BY_NAME, name.start, secret));
         }
     }
+}
+
+/// Counts the bytes that are searched, for the tests of what a search takes.
+pub(super) fn count_work(_bytes: usize) {
+    #[cfg(test)]
+    super::tests::count_work(_bytes);
 }
 
 /// The literals searched for and what each calls for.

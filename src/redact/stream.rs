@@ -10,10 +10,10 @@ use std::ops::Range;
 
 use super::found::Found;
 use super::mask::{self, LONGEST_MASK};
-use super::private_keys::{self, KeyRest, LONGEST_KEY, OpenBlocks};
-use super::redactor::{Redactor, Tally};
-use super::text::is_quote;
-use super::value::quote_at;
+use super::private_keys::{self, LONGEST_KEY, OpenBlocks};
+use super::redactor::{Redactor, Tally, count_work};
+use super::text::{is_quote, run_start};
+use super::value::MOST_BACKSLASHES;
 use crate::trace::floor_char;
 
 /// Beyond this much without a place to cut, it is cut anyway. No less than the longest quoted
@@ -65,19 +65,9 @@ struct LongSecret {
     rule: String,
     /// Up to here it is known to be one.
     known: usize,
-    until: Until,
-}
-
-/// What ends a secret too long to be held. When in doubt it goes on: rather too much is masked.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Until {
-    /// A key's END, or a line that can't be a key's.
-    Key,
-    /// The first blank or quote: it has had none so far.
-    Word,
-    Line,
-    /// Nothing: a pattern of the user's that goes over lines.
-    Text,
+    /// Which byte ends it. When in doubt it goes on: rather too much is masked. `None` for a key,
+    /// which ends with its END, or before a line that can't be a key's.
+    ends_at: Option<fn(u8) -> bool>,
 }
 
 impl Redactor {
@@ -91,9 +81,9 @@ impl Redactor {
     ) -> Option<Piece> {
         let fresh = state.read..text.len();
         if !fresh.is_empty() {
-            let words = match self.has_user_rules() {
-                true => HELD_FOR_USER_RULES,
-                false => HELD_WORDS,
+            let words = match self.user_rules.is_empty() {
+                true => HELD_WORDS,
+                false => HELD_FOR_USER_RULES,
             };
             state.words.read(text, fresh.start, words);
             state.blocks.read(text.as_bytes(), fresh.start);
@@ -190,16 +180,16 @@ impl Redactor {
     ) -> Option<Piece> {
         let secret = state.long_secret.as_ref()?;
         let length = text.len() - state.written;
-        let ended = match secret.until {
-            Until::Key => state.blocks.ended(state.written),
-            _ => text.as_bytes()[fresh].iter().any(|b| secret.ends_with(*b)),
+        let ended = match secret.ends_at {
+            None => state.blocks.ended(state.written),
+            Some(ends) => text.as_bytes()[fresh].iter().any(|b| ends(*b)),
         };
         if !last && !ended && secret.known <= state.written && length < MASKED_AT_ONCE {
             return None;
         }
         count_work(length);
         let from = state.written.max(secret.known);
-        let KeyRest { end, over } = secret.rest(text.as_bytes(), from, last);
+        let (end, over) = secret.rest(text.as_bytes(), from, last);
         let range = state.written..end;
         let redacted = self.mask(&secret.rule, &text[range.clone()]);
         if over {
@@ -213,12 +203,6 @@ impl Redactor {
             masked: 1,
         })
     }
-}
-
-/// Counts the bytes that are searched, for the tests of what a stream takes.
-fn count_work(_bytes: usize) {
-    #[cfg(test)]
-    super::tests::count_work(_bytes);
 }
 
 impl StreamState {
@@ -244,44 +228,39 @@ impl StreamState {
 impl LongSecret {
     fn new(text: &str, found: &Found) -> Self {
         let secret = &text.as_bytes()[found.secret.clone()];
-        let until = if is_key(text, found) {
-            Until::Key
-        } else if memchr::memchr2(b'\n', b'\r', secret).is_some() {
-            Until::Text
-        } else if secret.iter().any(|&b| ends_word(b)) {
-            Until::Line
-        } else {
-            Until::Word
-        };
         let mut known = found.secret.end;
-        if until == Until::Key && known == text.len() {
-            known = private_keys::whole_lines(text.as_bytes(), found.secret.clone());
-        }
+        let ends_at: Option<fn(u8) -> bool> = if is_key(text, found) {
+            if known == text.len() {
+                known = private_keys::whole_lines(text.as_bytes(), found.secret.clone());
+            }
+            None
+        } else if secret.iter().any(|&b| ends_line(b)) {
+            // A pattern of the user's that goes over lines: it never ends.
+            Some(|_| false)
+        } else if secret.iter().any(|&b| ends_word(b)) {
+            Some(ends_line)
+        } else {
+            Some(ends_word)
+        };
         Self {
             rule: found.rule().to_owned(),
             known,
-            until,
+            ends_at,
         }
     }
 
-    fn ends_with(&self, byte: u8) -> bool {
-        match self.until {
-            Until::Word => ends_word(byte),
-            Until::Line => matches!(byte, b'\n' | b'\r'),
-            Until::Key | Until::Text => false,
-        }
-    }
-
-    fn rest(&self, text: &[u8], from: usize, last: bool) -> KeyRest {
-        if self.until == Until::Key {
+    /// Where it ends, and whether nothing that follows can be part of it.
+    fn rest(&self, text: &[u8], from: usize, last: bool) -> (usize, bool) {
+        let Some(ends) = self.ends_at else {
             return private_keys::rest_of_key(text, from, last);
-        }
-        let found = text[from..].iter().position(|&b| self.ends_with(b));
-        KeyRest {
-            end: found.map_or(text.len(), |n| from + n),
-            over: found.is_some(),
-        }
+        };
+        let found = text[from..].iter().position(|b| ends(*b));
+        (found.map_or(text.len(), |n| from + n), found.is_some())
     }
+}
+
+fn ends_line(byte: u8) -> bool {
+    matches!(byte, b'\n' | b'\r')
 }
 
 fn ends_word(byte: u8) -> bool {
@@ -310,16 +289,10 @@ fn shift(found: &mut [Found], by: usize) {
 fn open_quotes(line: &str) -> Vec<&str> {
     let bytes = line.as_bytes();
     let mut quotes: Vec<&str> = Vec::new();
-    let mut at = 0;
-    let may_start = |b: &u8| *b == b'\\' || is_quote(*b);
-    while let Some(found) = bytes[at..].iter().position(may_start) {
-        let start = at + found;
-        at = start + 1;
-        if let Some(quote) = quote_at(bytes, start) {
-            at = quote.end;
-            if !quotes.contains(&&line[start..at]) && quotes.len() < 6 {
-                quotes.push(&line[start..at]);
-            }
+    for (at, _) in bytes.iter().enumerate().filter(|(_, b)| is_quote(**b)) {
+        let quote = &line[run_start(bytes, at, MOST_BACKSLASHES, |b| b == b'\\')..=at];
+        if !quotes.contains(&quote) && quotes.len() < 6 {
+            quotes.push(quote);
         }
     }
     quotes

@@ -85,7 +85,6 @@ pub(super) struct Mix {
     pub(super) lower: usize,
     pub(super) upper: usize,
     pub(super) digit: usize,
-    pub(super) other: usize,
 }
 
 impl Mix {
@@ -96,7 +95,7 @@ impl Mix {
                 b'a'..=b'z' => mix.lower += 1,
                 b'A'..=b'Z' => mix.upper += 1,
                 b'0'..=b'9' => mix.digit += 1,
-                _ => mix.other += 1,
+                _ => {}
             }
         }
         mix

@@ -37,12 +37,14 @@ pub(super) struct Quote {
     backslashes: usize,
 }
 
+/// Most backslashes that are read before a quote.
+pub(super) const MOST_BACKSLASHES: usize = 64;
 /// Longest quoted value; a quote without partner that near is taken to be no quote.
 const LONGEST_QUOTED: usize = 64 * 1024;
 
 /// The quote at `at`, or after the backslashes there.
 pub(super) fn quote_at(text: &[u8], at: usize) -> Option<Quote> {
-    let quote = run_end(text, at, 64, |b| b == b'\\');
+    let quote = run_end(text, at, MOST_BACKSLASHES, |b| b == b'\\');
     let byte = *text.get(quote)?;
     is_quote(byte).then_some(Quote {
         end: quote + 1,
