@@ -11,24 +11,19 @@
 ///     .exempt_key("team_token");
 /// # let _ = redaction;
 /// ```
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Redaction {
     pub(super) rules: Vec<(String, String)>,
     pub(super) keys: Vec<String>,
     pub(super) exempt: Vec<String>,
-    pub(super) shapes: bool,
+    pub(super) keys_only: bool,
 }
 
 impl Redaction {
     /// All built-in rules, nothing of the user's.
     #[must_use]
     pub fn new() -> Self {
-        Self {
-            rules: Vec::new(),
-            keys: Vec::new(),
-            exempt: Vec::new(),
-            shapes: true,
-        }
+        Self::default()
     }
 
     /// Adds a regular expression. What its group named `secret` matches is masked, or the whole
@@ -59,13 +54,7 @@ impl Redaction {
     /// own rules, mask anything.
     #[must_use]
     pub fn without_value_shapes(mut self) -> Self {
-        self.shapes = false;
+        self.keys_only = true;
         self
-    }
-}
-
-impl Default for Redaction {
-    fn default() -> Self {
-        Self::new()
     }
 }

@@ -122,14 +122,13 @@ fn is_deeper(json: &str, limit: usize) -> bool {
     let (mut at, mut depth) = (0, 0usize);
     while let Some(byte) = bytes.get(at) {
         match byte {
-            b'"' => {
-                at = string_end(bytes, at).unwrap_or(bytes.len());
-                continue;
-            }
-            b'{' | b'[' if depth == limit => return true,
             b'{' | b'[' => depth += 1,
             b'}' | b']' => depth = depth.saturating_sub(1),
+            b'"' => at = string_end(bytes, at).unwrap_or(bytes.len()) - 1,
             _ => {}
+        }
+        if depth > limit {
+            return true;
         }
         at += 1;
     }
@@ -243,10 +242,7 @@ impl<'a, 'o> Walk<'a, 'o> {
     }
 
     fn in_object(&self) -> bool {
-        matches!(
-            self.open.last(),
-            Some(Container::Object | Container::Properties)
-        )
+        self.open.last().is_some_and(|c| *c != Container::Array)
     }
 
     fn punctuation(&mut self, byte: u8) {
@@ -297,12 +293,8 @@ impl<'a, 'o> Walk<'a, 'o> {
     fn command_line(&mut self, at: usize) -> Option<usize> {
         let json = self.json;
         let first = json[at..].strip_prefix('[')?.trim_ascii_start();
-        let program = first
-            .strip_prefix('"')?
-            .split('"')
-            .next()?
-            .rsplit('/')
-            .next()?;
+        let path = first.strip_prefix('"')?.split('"').next()?;
+        let program = path.rsplit('/').next()?;
         if program.len() > 16 || !is_program(program) {
             return None;
         }
@@ -332,13 +324,12 @@ impl<'a, 'o> Walk<'a, 'o> {
     /// parameters with: it says what a password is like, not what it is.
     fn is_schema(&self, container: &[u8]) -> bool {
         const WORDS: [&str; 4] = ["\"type\"", "\"$ref\"", "\"anyOf\"", "\"enum\""];
+        let says = |word: &&str| memchr::memmem::find(container, word.as_bytes()).is_some();
         // Schemas are shallow; not searching deep ones keeps the walk linear.
         self.open.last() == Some(&Container::Properties)
             && self.open.len() < 64
             && container.starts_with(b"{")
-            && WORDS
-                .iter()
-                .any(|word| memchr::memmem::find(container, word.as_bytes()).is_some())
+            && WORDS.iter().any(says)
     }
 
     /// A number, `true`, `false` or `null`.
@@ -349,7 +340,7 @@ impl<'a, 'o> Walk<'a, 'o> {
         let scalar = &self.json[at..end];
         let number = scalar.starts_with(|c: char| c == '-' || c.is_ascii_digit());
         match self.name.take() {
-            Some(name) if number && name.kind.masks_numbers() => self.mask(&name.text, scalar),
+            Some(name) if number && name.kind == Kind::Password => self.mask(&name.text, scalar),
             _ => self.output.line.extend_from_slice(scalar.as_bytes()),
         }
         if !self.in_object() {
@@ -425,12 +416,10 @@ impl<'a, 'o> Walk<'a, 'o> {
 
     /// The sensitive name that a string gives to a later value.
     fn announces(&self, text: &str) -> Option<SensitiveName> {
-        let announces = match self.open.last()? {
-            Container::Array => true,
-            Container::Object | Container::Properties => self.member == Member::Name,
-        };
-        let name = announces && text.len() <= 64 && !text.contains([' ', '=', ':', '/']);
-        name.then(|| self.sensitive(text)).flatten()
+        let announces = *self.open.last()? == Container::Array || self.member == Member::Name;
+        let is_name = text.len() <= 64 && !text.contains([' ', '=', ':', '/']);
+        let name = (announces && is_name).then(|| self.sensitive(text));
+        name.flatten()
     }
 
     fn mask(&mut self, name: &str, secret: &str) {

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::names::{Kind, SensitiveNames, list};
+use super::names::{Kind, SensitiveNames, is_listed, list};
 use super::pattern::Pattern;
 use super::placeholders;
 use super::text::{
@@ -73,29 +73,16 @@ fn read_named(names: &SensitiveNames, text: &str, name: Range<usize>) -> Option<
     // `password: str = "…"`, `password = env("X") or "…"`: neither the type nor the reference is
     // a secret, but what follows it may be.
     let start = value.range.start;
-    let later = (join == Join::Colon)
-        .then(|| after_type(all, start))
-        .flatten();
-    let later = later.or_else(|| after_reference(all, start))?;
-    let value = value::read(
-        all,
-        skip_wrapper(all, later),
-        None,
-        Join::Spaced,
-        Extent::Word,
-    );
+    let typed = (join == Join::Colon).then(|| after_type(all, start));
+    let later = typed.flatten().or_else(|| after_reference(all, start))?;
+    let later = skip_wrapper(all, later);
+    let value = value::read(all, later, None, Join::Spaced, Extent::Word);
     (value.quoted && is_secret(&value, Join::Spaced)).then_some((name, value.range))
 }
 
 fn before(all: &[u8], at: usize) -> Option<u8> {
     at.checked_sub(1).map(|i| all[i])
 }
-
-/// Names that are sensitive as a URL's parameters only.
-static QUERY_NAMES: Pattern =
-    Pattern::new(r"(?i)(?:key|sig|signature|x-amz-signature|x-goog-signature|hmac)$");
-/// Names that need a word before them to mean anything.
-static SECOND_WORDS: Pattern = Pattern::new(r"(?i)(?:keys?|phrase)$");
 
 /// The name's kind; a name of two words with a blank between them is tried as well.
 fn known_name(names: &SensitiveNames, text: &str, name: &Range<usize>) -> Option<(usize, Kind)> {
@@ -105,11 +92,12 @@ fn known_name(names: &SensitiveNames, text: &str, name: &Range<usize>) -> Option
         let parser = word.eq_ignore_ascii_case("token") && follows_parser_word(&all[..start]);
         return Some((start, if parser { Kind::Weak } else { kind }));
     }
+    let lower = word.to_ascii_lowercase();
     let parameter = matches!(before(all, start), Some(b'?' | b'&' | b';'));
-    if parameter && QUERY_NAMES.is_match(word.as_bytes()) {
+    if parameter && is_listed(&lower, "query_names") {
         return Some((start, Kind::Weak));
     }
-    let second = !names.user.is_empty() || SECOND_WORDS.is_match(word.as_bytes());
+    let second = !names.user.is_empty() || is_listed(&lower, "second_words");
     if second && before(all, start) == Some(b' ') {
         let first = run_start(all, start - 1, 24, |b| b.is_ascii_alphabetic());
         if first < start - 1 {

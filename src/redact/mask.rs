@@ -49,22 +49,20 @@ impl MaskKey {
 
     /// The mask for `secret` found by `rule`.
     pub(super) fn mask(&self, rule: &str, secret: &[u8]) -> String {
-        let mut hmac = self.hmac.clone();
-        hmac.update(secret);
-        let hash = hex(&hmac.finalize().into_bytes()[..8]);
-        format!(
-            "{OPENING}{rule} bytes={} hmac={hash} key={}]",
-            secret.len(),
-            self.id
-        )
+        let (length, id) = (secret.len(), &self.id);
+        let hash = hex(&self.hash(secret)[..8]);
+        format!("{OPENING}{rule} bytes={length} hmac={hash} key={id}]")
     }
 
     /// A digest of what may not be guessed from it.
     pub(super) fn digest(&self, bytes: &[u8]) -> u128 {
+        u128::from_be_bytes(self.hash(bytes)[..16].try_into().unwrap_or_default())
+    }
+
+    fn hash(&self, bytes: &[u8]) -> [u8; 32] {
         let mut hmac = self.hmac.clone();
         hmac.update(bytes);
-        let digest: [u8; 32] = hmac.finalize().into_bytes().into();
-        u128::from_be_bytes(digest[..16].try_into().unwrap_or_default())
+        hmac.finalize().into_bytes().into()
     }
 }
 
@@ -92,9 +90,8 @@ static MASK: Pattern =
 /// The end of the complete mask that starts at `from`, if one does.
 pub(super) fn mask_end(text: &[u8], from: usize) -> Option<usize> {
     let rest = text.get(from..)?;
-    rest.starts_with(OPENING.as_bytes())
-        .then(|| MASK.find(rest))?
-        .map(|(length, _)| from + length)
+    let opens = rest.starts_with(OPENING.as_bytes());
+    opens.then(|| MASK.end(text, from)).flatten()
 }
 
 /// Whether `text` is exactly one mask.

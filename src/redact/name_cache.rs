@@ -50,23 +50,19 @@ impl NameCache {
 
 impl Redactor {
     /// Looks up the name of a field.
-    pub(crate) fn field<'a>(&self, name: &'a str) -> FieldName<'a> {
-        let slot = self.name_cache.slot(name);
+    pub(crate) fn field<'a>(&self, text: &'a str) -> FieldName<'a> {
+        let slot = self.name_cache.slot(text);
         // Only plain words are remembered: no secret is kept for the life of the process, and
         // names with numbers in them would soon fill the cache.
         let is_word = |byte| matches!(byte, b'a'..=b'z' | b'_' | b'.');
-        if slot.get().is_none() && name.len() <= LONGEST && name.bytes().all(is_word) {
-            let clean = self.find(name).is_empty();
-            slot.get_or_init(|| (name.into(), self.name_kind(name), clean));
+        if slot.get().is_none() && text.len() <= LONGEST && text.bytes().all(is_word) {
+            let clean = self.find(text).is_empty();
+            slot.get_or_init(|| (text.into(), self.name_kind(text), clean));
         }
         let (kind, plain) = match slot.get() {
-            Some((known, kind, clean)) if **known == *name => (*kind, *clean),
-            _ => (self.name_kind(name), false),
+            Some((known, kind, clean)) if **known == *text => (*kind, *clean),
+            _ => (self.name_kind(text), false),
         };
-        FieldName {
-            text: name,
-            kind,
-            plain,
-        }
+        FieldName { text, kind, plain }
     }
 }

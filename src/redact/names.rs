@@ -55,13 +55,6 @@ pub(super) enum Kind {
     Header,
 }
 
-impl Kind {
-    /// Whether a number under such a name is masked.
-    pub(super) fn masks_numbers(self) -> bool {
-        self == Self::Password
-    }
-}
-
 /// Longest part of a name that is looked at; its end is what matters most.
 const LONGEST: usize = 96;
 

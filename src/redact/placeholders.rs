@@ -61,7 +61,7 @@ pub(super) fn is_placeholder(
         return true;
     }
     if mix.letters() == 0 && NUMBER.is_match(bytes) {
-        let shortest = if kind.masks_numbers() { 4 } else { 16 };
+        let shortest = if kind == Kind::Password { 4 } else { 16 };
         return mix.digit < shortest;
     }
     if kind == Kind::Weak && !strong(bytes) {

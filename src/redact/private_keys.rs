@@ -216,9 +216,8 @@ impl OpenBlocks {
     /// The start of the first block in `text[from..]` that is still open and not too long.
     pub(super) fn first_open(&self, from: usize, len: usize) -> Option<usize> {
         let begun = [self.pem, self.putty].into_iter().flatten();
-        begun
-            .filter(|at| *at >= from && len - at <= LONGEST_KEY)
-            .min()
+        let is_held = |at: &usize| *at >= from && len - at <= LONGEST_KEY;
+        begun.filter(is_held).min()
     }
 
     /// Whether a block ended in `text[from..]`.

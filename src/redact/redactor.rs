@@ -56,7 +56,7 @@ pub struct Redactor {
     names: SensitiveNames,
     pub(super) name_cache: NameCache,
     pub(super) user_rules: Vec<(String, Regex)>,
-    shapes: bool,
+    keys_only: bool,
     mask_key: MaskKey,
 }
 
@@ -89,7 +89,7 @@ impl Redactor {
             names,
             name_cache: NameCache::new(),
             user_rules: config.rules.iter().map(compile).collect::<Result<_, _>>()?,
-            shapes: config.shapes,
+            keys_only: config.keys_only,
             mask_key: key,
         })
     }
@@ -112,8 +112,7 @@ impl Redactor {
             _ => true,
         };
         // `\u0070assword` could hide anything.
-        let spells_letters =
-            || memchr::memchr_iter(b'\\', bytes).any(|at| bytes.get(at + 1) == Some(&b'u'));
+        let spells_letters = || memchr::memmem::find(bytes, br"\u").is_some();
         self.user_rules.is_empty()
             && !self.names.tiny
             && !self.literals.hits(bytes).any(tells)
@@ -124,7 +123,7 @@ impl Redactor {
     pub(super) fn find(&self, text: &str) -> Vec<Found> {
         count_work(text.len());
         let mut found = Vec::new();
-        if self.shapes && text.len() >= SHORTEST {
+        if !self.keys_only && text.len() >= SHORTEST {
             let mut search = Search {
                 redactor: self,
                 text,
@@ -362,17 +361,21 @@ fn literals(names: &SensitiveNames) -> Literals<Action> {
         let literals = rule.literals.iter();
         literals.map(move |literal| (&**literal, case, Action::Rule(rule)))
     });
-    let stems = list("stems").iter().chain(list("text_stems")).copied();
-    let stems = stems
-        .chain(names.user_stems())
-        .map(|stem| (stem, Action::Stem));
-    let name_only_stems = list("name_only_stems").iter();
-    let words = stems
-        .chain(name_only_stems.map(|stem| (*stem, Action::NameOnlyStem)))
-        .chain([
-            (mask::OPENING, Action::Mask),
-            (private_keys::BEGIN, Action::PrivateKey),
-            (private_keys::PUTTY_LINES, Action::PuttyKey),
-        ]);
-    Literals::new(rules.chain(words.map(|(word, action)| (word, Case::Any, action))))
+    let words = |name: &str, action: Action| {
+        let words = list(name).iter();
+        words.map(move |word| (*word, Case::Any, action))
+    };
+    let marks = [
+        (mask::OPENING, Case::Any, Action::Mask),
+        (private_keys::BEGIN, Case::Any, Action::PrivateKey),
+        (private_keys::PUTTY_LINES, Case::Any, Action::PuttyKey),
+    ];
+    let user_stems = names.user_stems();
+    let all = rules
+        .chain(words("stems", Action::Stem))
+        .chain(words("text_stems", Action::Stem))
+        .chain(user_stems.map(|stem| (stem, Case::Any, Action::Stem)))
+        .chain(words("name_only_stems", Action::NameOnlyStem))
+        .chain(marks);
+    Literals::new(all)
 }

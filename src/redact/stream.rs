@@ -301,16 +301,16 @@ fn open_quotes(line: &str) -> Vec<&str> {
 /// Where the last few words of a text begin, as it grows.
 #[derive(Debug, Default)]
 struct LastWords {
+    /// As many as are held back, the first of them first; zeros before there are as many.
     starts: VecDeque<usize>,
     last: Option<char>,
-    most: usize,
 }
 
 impl LastWords {
     /// Reads `text` from `from` on. Scripts that put no spaces between words, and the members of
     /// JSON written without any, have places to cut all the same.
-    fn read(&mut self, text: &str, from: usize, most: usize) {
-        self.most = most;
+    fn read(&mut self, text: &str, from: usize, held: usize) {
+        self.starts.resize(held, 0);
         let east_asian = |c: char| c >= '\u{2e80}' && !c.is_whitespace();
         for (at, next) in text[from..].char_indices() {
             let Some(c) = self.last.replace(next) else {
@@ -321,9 +321,7 @@ impl LastWords {
                 || east_asian(next)
                 || c == ',' && matches!(next, '"' | '{' | '[');
             if begins {
-                if self.starts.len() == most {
-                    self.starts.pop_front();
-                }
+                self.starts.pop_front();
                 self.starts.push_back(from + at);
             }
         }
@@ -331,10 +329,7 @@ impl LastWords {
 
     /// Where the words begin that are held back.
     fn start(&self) -> usize {
-        match self.starts.front() {
-            Some(start) if self.starts.len() == self.most => *start,
-            _ => 0,
-        }
+        self.starts.front().copied().unwrap_or(0)
     }
 }
 

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use super::mask;
 use super::pattern::Pattern;
-use super::text::{is_quote, run_end, run_start, starts_with_any_case};
+use super::text::{is_quote, run_end, run_start};
 
 /// How a name and its value are joined, which tells how to read the value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,11 +77,9 @@ pub(super) fn read(text: &[u8], at: usize, outer: Option<u8>, join: Join, extent
         let shell = matches!(join, Join::Tight | Join::Flag) && quote.backslashes == 0;
         // Quoted and other parts are one word to a shell.
         let word_end = shell.then(|| SHELL_WORD.end(text, end + 1)).flatten();
-        let (start, end) = word_end.map_or((quote.end, end), |word_end| (at, word_end));
-        return Value {
-            range: start..end,
-            quoted: true,
-        };
+        let range = word_end.map_or(quote.end..end, |word_end| at..word_end);
+        let quoted = true;
+        return Value { range, quoted };
     }
     let start = quote.map_or(at, |quote| quote.end);
     // What starts like a mask without being one hides nothing: its line is all value.
@@ -100,10 +98,8 @@ pub(super) fn read(text: &[u8], at: usize, outer: Option<u8>, join: Join, extent
     if extent == Extent::OwnLine && !LINE_END.is_match(&text[end..]) {
         end = start;
     }
-    Value {
-        range: start..end,
-        quoted: false,
-    }
+    let (range, quoted) = (start..end, false);
+    Value { range, quoted }
 }
 
 /// The rest of a shell's word after a quoted part: plain and escaped characters, quoted parts.
@@ -167,36 +163,38 @@ fn line_end(text: &[u8], start: usize, outer: Option<u8>) -> usize {
     start + last.map_or(0, |last| last + 1)
 }
 
-/// The end of a value without quotes. Separators end it only where something follows that looks
-/// like the next item, as a password may hold any of them.
-fn bare_end(text: &[u8], start: usize, query: bool) -> usize {
-    let mut at = start;
-    loop {
-        at += match &text[at..] {
-            [] => return at,
-            // Escaped blanks and masks are part of it.
-            [b'\\', b' ', ..] => 2,
-            [b'[', ..] if mask::is_masked(text, at..at + 1) => {
-                mask::mask_end(text, at).map_or(1, |end| end - at)
-            }
-            [
-                b' ' | b'\t' | b'\n' | b'\r' | b'"' | b'\'' | b'`' | b'<' | b'>',
-                ..,
-            ] => return at,
-            [b'\\', b'n' | b'r' | b't' | b'"' | b'\'' | b'\\', ..] => return at,
-            [b'&' | b'#', ..] if query => return at,
-            [b'%', ..] if query && starts_with_any_case(&text[at..], b"%26") => return at,
-            [b',' | b';' | b'&' | b'|', rest @ ..] if NEXT_ITEM.is_match(rest) => return at,
-            [b')' | b']' | b'}', rest @ ..] if CLOSERS.is_match(rest) => return at,
-            _ => 1,
-        };
-    }
-}
-
+/// What ends a value without quotes.
+static VALUE_END: Pattern = Pattern::new(concat!(
+    r#"[ \t\n\r"'`<>]|\\[nrt"'\\]"#,
+    // A separator, but only before the next item (nothing, a blank, `name=`, `name:`), and closing
+    // marks, but only up to a blank or quote: a password may hold any of them.
+    r#"|[,;&|](?:$|[ \t\n\r"'&|\\)}\]]|[\w.-]{1,40}[=:])"#,
+    r#"|[)\]}](?:[)\]},;.:?!]{0,14}(?:$|[ \t\n\r\\<"'`])|[)\]},;.:?!]{15})"#,
+));
+/// What ends the parameter of a URL.
+static PARAMETER_END: Pattern = Pattern::new("[&#]|%26");
 /// The end of a line, after blanks and separators.
 static LINE_END: Pattern = Pattern::new(r"[ \t,;\r]{0,8}(?:\n|$)");
-/// What ends an item before a separator: nothing more, a blank, or the next item (`name=`, `name:`).
-static NEXT_ITEM: Pattern = Pattern::new(r#"$|[ \t\n\r"'&|\\)}\]]|[\w.-]{1,40}[=:]"#);
-/// Only closing marks up to the next blank or quote.
-static CLOSERS: Pattern =
-    Pattern::new(r#"[)\]},;.:?!]{0,14}(?:$|[ \t\n\r\\<"'`])|[)\]},;.:?!]{15}"#);
+
+/// The end of a value without quotes.
+fn bare_end(text: &[u8], start: usize, query: bool) -> usize {
+    // The patterns are slow for each byte of a long value.
+    let may_end = |byte: &u8| b" \t\n\r\"'`<>\\&#%,;|)]}".contains(byte);
+    let mut at = start;
+    while let Some(byte) = text.get(at) {
+        let rest = &text[at..];
+        // Escaped blanks and masks are part of it.
+        if rest.starts_with(b"\\ ") {
+            at += 2;
+        } else if let Some(end) = mask::mask_end(text, at) {
+            at = end;
+        } else if may_end(byte)
+            && (VALUE_END.is_match(rest) || query && PARAMETER_END.is_match(rest))
+        {
+            break;
+        } else {
+            at += 1;
+        }
+    }
+    at
+}

@@ -16,6 +16,8 @@ fn lists_are_complete_and_sorted_for_binary_search() {
         "code_files",
         "placeholders",
         "parser_words",
+        "query_names",
+        "second_words",
     ];
     assert_eq!(LISTS.len(), stems.len() + sorted.len());
     assert!(stems.iter().all(|name| !list(name).is_empty()));
