@@ -141,7 +141,7 @@ fn separator(all: &[u8], name: &Range<usize>) -> Option<(Join, usize)> {
     }
     let followed = |join: Join, length: usize| Some((join, skip_blanks(all, at + length)));
     match rest {
-        [b'>', ..] if before(all, start) == Some(b'<') && closes_element(&rest[1..]) => {
+        [b'>', ..] if before(all, start) == Some(b'<') && CONTENT.is_match(rest) => {
             Some((Join::Tight, at + 1))
         }
         [b'(', ..] if quote_at(all, at + 1).is_some() && SETTER.is_match(&all[start..end]) => {
@@ -200,10 +200,8 @@ fn paired_value(all: &[u8], end: usize) -> Option<usize> {
         .flatten()
 }
 
-/// Whether the content of `<password>…</password>` ends on the same line.
-fn closes_element(content: &[u8]) -> bool {
-    memchr::memchr2(b'<', b'\n', content).is_some_and(|end| content[end..].starts_with(b"</"))
-}
+/// The content of `<password>…</password>`, which ends on the same line.
+static CONTENT: Pattern = Pattern::new(r">[^<\n]*</");
 
 fn skip_blanks(all: &[u8], from: usize) -> usize {
     run_end(all, from, MOST_BLANKS, is_blank)

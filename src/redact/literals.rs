@@ -5,6 +5,8 @@
 //! crate's source: 1.4 ns a byte, and 0.1 ms to build. An `aho-corasick` DFA takes 2.4 ns a byte,
 //! 3 ms and 640 KB; its smaller automaton takes 10 ns a byte.
 
+use std::ops::Range;
+
 /// Literals, each with what it stands for.
 pub(super) struct Literals<T> {
     /// For each cut triple one past the index of the bucket of the literals that start so, or 0.
@@ -27,8 +29,7 @@ pub(super) enum Case {
 
 /// A literal found.
 pub(super) struct Hit<T> {
-    pub(super) start: usize,
-    pub(super) end: usize,
+    pub(super) literal: Range<usize>,
     pub(super) what: T,
 }
 
@@ -82,8 +83,8 @@ impl<T: Copy> Literals<T> {
                     Case::Exact => *found == *literal.bytes,
                     Case::Any => found.eq_ignore_ascii_case(&literal.bytes),
                 };
-                let what = literal.what;
-                same.then_some(Hit { start, end, what })
+                let (literal, what) = (start..end, literal.what);
+                same.then_some(Hit { literal, what })
             })
         })
     }

@@ -5,14 +5,14 @@
 //! describes a secret (`password_policy`) or is something else altogether (`max_tokens`,
 //! `page_token`).
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
 use super::literals;
 use super::toml;
 
 /// The lists of `names.toml`, by their names there.
-static LISTS: LazyLock<HashMap<&str, Vec<&str>>> =
+static LISTS: LazyLock<BTreeMap<&str, Vec<&str>>> =
     LazyLock::new(|| toml::read(include_str!("names.toml")).into_iter().collect());
 
 /// The list of `names.toml` called `name`.
@@ -26,7 +26,7 @@ pub(super) fn is_listed(word: &str, list_name: &str) -> bool {
 }
 
 /// What one word (with nothing after it), or two in sequence, announce by themselves.
-static ANNOUNCED: LazyLock<HashMap<(&str, &str), Kind>> = LazyLock::new(|| {
+static ANNOUNCED: LazyLock<BTreeMap<(&str, &str), Kind>> = LazyLock::new(|| {
     let kinds = [
         ("password", Kind::Password),
         ("token", Kind::Token),

@@ -107,8 +107,10 @@ impl Redactor {
     pub(super) fn is_clear_json(&self, json: &str) -> bool {
         let bytes = json.as_bytes();
         let tells = |hit: Hit<Action>| match hit.what {
-            Action::NameOnlyStem => !bytes.get(hit.end).is_some_and(u8::is_ascii_lowercase),
-            Action::Rule(rule) if rule.is_shape() => rule.find(bytes, hit.start..hit.end).is_some(),
+            Action::NameOnlyStem => !bytes
+                .get(hit.literal.end)
+                .is_some_and(u8::is_ascii_lowercase),
+            Action::Rule(rule) if rule.is_shape() => rule.find(bytes, hit.literal).is_some(),
             _ => true,
         };
         // `\u0070assword` could hide anything.
@@ -234,7 +236,7 @@ impl Redactor {
     fn has_shape(&self, name: &str) -> bool {
         let bytes = name.as_bytes();
         self.literals.hits(bytes).any(|hit| match hit.what {
-            Action::Rule(rule) => rule.find(bytes, hit.start..hit.end).is_some(),
+            Action::Rule(rule) => rule.find(bytes, hit.literal).is_some(),
             _ => false,
         })
     }
@@ -273,10 +275,10 @@ struct Search<'a> {
 impl Search<'_> {
     fn look_at(&mut self, hit: Hit<Action>) {
         let bytes = self.text.as_bytes();
-        let (start, literal) = (hit.start, hit.start..hit.end);
+        let start = hit.literal.start;
         match hit.what {
-            Action::Rule(rule) => self.rule(rule, literal),
-            Action::Stem => self.stem(literal),
+            Action::Rule(rule) => self.rule(rule, hit.literal),
+            Action::Stem => self.stem(hit.literal),
             Action::NameOnlyStem => {}
             Action::Mask => self.no_names_before(mask::mask_end(bytes, start).unwrap_or(0)),
             Action::PrivateKey if start < self.shapes_done => {}

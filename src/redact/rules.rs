@@ -192,12 +192,10 @@ fn command_end(text: &[u8], from: usize) -> usize {
 
 /// `gh[op]_` as `gho_` and `ghp_`.
 fn expand(literal: &str) -> Vec<String> {
-    let Some((before, (class, after))) = literal
-        .split_once('[')
-        .and_then(|(before, rest)| Some((before, rest.split_once(']')?)))
-    else {
+    let Some((before, rest)) = literal.split_once('[') else {
         return vec![literal.to_owned()];
     };
+    let (class, after) = rest.split_once(']').unwrap_or((rest, ""));
     let rest = expand(after);
     let each = |c: char| rest.iter().map(move |rest| format!("{before}{c}{rest}"));
     class.chars().flat_map(each).collect()

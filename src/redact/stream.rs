@@ -153,19 +153,27 @@ impl Redactor {
 
     /// The secrets in `text[from..]`, also those that are none until a quote is closed.
     fn find_open(&self, text: &str, from: usize) -> Vec<Found> {
-        let mut secrets = self.find(&text[from..]);
-        shift(&mut secrets, from);
+        let mut secrets = self.find_from(from, &text[from..]);
         let line = memchr::memrchr(b'\n', &text.as_bytes()[from..]).map_or(from, |n| from + n + 1);
         // A quote that is still open may turn out to hold a secret of many words.
         for quote in open_quotes(&text[line..]) {
-            let mut more = self.find(&format!("{}{quote}", &text[line..]));
-            shift(&mut more, line);
+            let mut more = self.find_from(line, &format!("{}{quote}", &text[line..]));
             // A pattern of the user's may match the quote, which isn't there.
             for Found { whole, secret, .. } in &mut more {
                 whole.end = whole.end.min(text.len());
                 secret.end = secret.end.min(text.len());
             }
             secrets.append(&mut more);
+        }
+        secrets
+    }
+
+    /// The secrets in the part of a text that starts at `from`, by where they are in the whole.
+    fn find_from(&self, from: usize, part: &str) -> Vec<Found> {
+        let mut secrets = self.find(part);
+        for Found { whole, secret, .. } in &mut secrets {
+            *whole = whole.start + from..whole.end + from;
+            *secret = secret.start + from..secret.end + from;
         }
         secrets
     }
@@ -276,13 +284,6 @@ fn is_too_long(text: &str, start: usize, found: &Found) -> bool {
 /// Whether it is a key of many lines, or holds one.
 fn is_key(text: &str, found: &Found) -> bool {
     private_keys::has_block(&text.as_bytes()[found.whole.clone()])
-}
-
-fn shift(found: &mut [Found], by: usize) {
-    for Found { whole, secret, .. } in found {
-        *whole = whole.start + by..whole.end + by;
-        *secret = secret.start + by..secret.end + by;
-    }
 }
 
 /// The ways quotes are written in `line`, any of which may still be open.

@@ -495,3 +495,20 @@ fn a_secret_is_known_by_its_context_in_many_styles() {
         assert!(!output.contains("hunter2-Correct"), "{output}");
     }
 }
+
+#[test]
+fn an_escaped_wide_character_after_a_quote_is_no_part_of_the_value() {
+    for wide in ["é", "€", "😀"] {
+        let output = text(&format!("password='hunter2-Correct'\\{wide} x"));
+        assert!(!output.contains("hunter2"), "{output}");
+        assert!(output.ends_with(&format!("'\\{wide} x")), "{output}");
+    }
+}
+
+#[test]
+fn many_backslashes_in_a_private_key_are_read_once() {
+    let dashes = "-".repeat(5);
+    let backslashes = "\\".repeat(1 << 20);
+    let input = format!("{dashes}BEGIN PRIVATE KEY{dashes}{backslashes}");
+    assert_eq!(redactor().find(&input).len(), 1);
+}

@@ -145,7 +145,7 @@ proptest::proptest! {
         let words = (0..).zip(WORDS).map(|(n, (word, case))| (word, case, n));
         let literals = Literals::new(words);
         let hits = literals.hits(text.as_bytes());
-        let found: Vec<_> = hits.map(|hit| (hit.start, hit.end, hit.what)).collect();
+        let found: Vec<_> = hits.map(|hit| (hit.literal.start, hit.literal.end, hit.what)).collect();
         proptest::prop_assert_eq!(found, naive_hits(&text));
     }
 }
