@@ -1,4 +1,4 @@
-//! What the user may set about redaction.
+//! The settings of redaction.
 
 /// Which secrets are masked. Starts with all built-in rules on.
 ///
@@ -42,7 +42,7 @@ impl Redaction {
         self
     }
 
-    /// Never masks by key under this name, in whatever case style it is written. Secrets known
+    /// Never masks by key under this name, in any case style. Secrets known
     /// by their own shape are still masked there.
     #[must_use]
     pub fn exempt_key(mut self, name: &str) -> Self {

@@ -1,6 +1,6 @@
 //! Redacts values: plain texts, JSON texts, and JSON inside strings inside JSON.
 //!
-//! The walk over a JSON text copies whatever it does not have to change. Only a string that
+//! The walk over a JSON text copies all that it does not have to change. Only a string that
 //! itself holds JSON starts another walk, and that at most [`MOST_NESTED`] times within each other.
 
 use std::borrow::Cow;
@@ -28,8 +28,8 @@ const LONGEST_COMMAND: usize = 8 * 1024;
 pub(crate) struct NotJson;
 
 impl Redactor {
-    /// Writes `text`, known under `name`, as one JSON value: a string, or an object that says
-    /// where a text too long for the line has gone.
+    /// Writes `text`, known under `name`, as one JSON value: a string, or an object that stands
+    /// for a text too long for the line.
     pub(crate) fn write_str(&self, name: FieldName<'_>, text: &str, output: &mut Output<'_>) {
         let clean = match name.kind {
             Some(kind) if masks_string(kind, name.text, text) => {
@@ -42,7 +42,7 @@ impl Redactor {
     }
 
     /// Writes the JSON text `json`, known under `name`, redacted and on one line. The order of
-    /// members, the spelling of numbers and whatever else is no secret stay as they are.
+    /// members, the spelling of numbers and all else that is no secret stay as they are.
     ///
     /// # Errors
     ///
@@ -95,7 +95,7 @@ impl Redactor {
         }
     }
 
-    /// The redacted JSON text, whatever its size.
+    /// The redacted JSON text, without limits to its size.
     fn walk(&self, key: &str, json: &str, nested: usize, tally: &mut Tally) -> String {
         let mut line = Vec::with_capacity(json.len() + 64);
         let mut output = Output {
@@ -172,7 +172,7 @@ enum Container {
     Properties,
 }
 
-/// What the name of a member says about its role.
+/// The role that the name of a member gives it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Member {
     Other,
@@ -321,7 +321,7 @@ impl<'a, 'o> Walk<'a, 'o> {
     }
 
     /// Whether a container under a sensitive name is a JSON Schema, as tools describe their
-    /// parameters with: it says what a password is like, not what it is.
+    /// parameters with: it describes a password without holding one.
     fn is_schema(&self, container: &[u8]) -> bool {
         const WORDS: [&str; 4] = ["\"type\"", "\"$ref\"", "\"anyOf\"", "\"enum\""];
         let says = |word: &&str| memchr::memmem::find(container, word.as_bytes()).is_some();
@@ -374,7 +374,7 @@ impl<'a, 'o> Walk<'a, 'o> {
         end
     }
 
-    /// Takes note of what the name of a member says about its value.
+    /// Reads the name of a member: the role of the member, and whether it announces a secret.
     fn note_member(&mut self, name: &str) {
         self.expects_name = false;
         self.member = match name {
@@ -383,15 +383,15 @@ impl<'a, 'o> Walk<'a, 'o> {
             "properties" => Member::Properties,
             _ => Member::Other,
         };
-        // A mask in a name says what was there (`rule=jwt`), not what the value is.
+        // A mask in a name describes the name (`rule=jwt`), not the value.
         self.name = match contains_mask(name.as_bytes()) {
             true => None,
             false => self.sensitive(name),
         };
     }
 
-    /// The sensitive name because of which the string `text` is masked, if there is one. Takes
-    /// note of what the string says about the value after it.
+    /// The sensitive name because of which the string `text` is masked, if there is one. Also
+    /// keeps the name that the string gives to a later value.
     fn name_of_secret(&mut self, text: &str) -> Option<SensitiveName> {
         let in_object = self.in_object();
         let (name, announced) = (self.name.take(), self.announced.take());

@@ -1,4 +1,4 @@
-//! How large a value may be, and what is written in place of one that is too large.
+//! How large a value may be, and the object that stands for a larger one.
 
 use super::redactor::Tally;
 use crate::trace::{floor_char, hex_digest, write_string};
@@ -47,7 +47,7 @@ pub(crate) trait Store {
     ///
     /// # Errors
     ///
-    /// If they could not be kept; the line then says that they are lost.
+    /// If they could not be kept; the line then marks them as lost.
     fn put(&mut self, sha256: &str, bytes: &[u8]) -> Result<(), StoreFailed>;
 }
 

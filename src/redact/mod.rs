@@ -2,8 +2,9 @@
 //!
 //! A secret is known in one of four ways: by the name of the field it is in (`api_key`), by its
 //! own shape (`ghp_…`), by the name or place before it in running text (`--password …`,
-//! `https://user:…@host`), or by a pattern of the user's. What is found is replaced by a mask
-//! that tells the rule, the length and a keyed hash:
+//! `https://user:…@host`), or by a pattern of the user's. Shapes and places are listed in
+//! `rules.toml`, names in `names.toml`. A mask with the rule, the length and a keyed hash replaces
+//! the secret:
 //!
 //! ```
 //! use spanledger::redact::{MaskKey, Redaction, Redactor, Tally};
@@ -16,8 +17,8 @@
 //! # Ok::<(), spanledger::redact::PatternError>(())
 //! ```
 //!
-//! Nothing here panics on any input or recurses as deep as the input says, and all searches are
-//! linear in its length.
+//! Nothing here panics on any input or recurses as deep as the input is nested, and all searches
+//! are linear in its length.
 
 mod checks;
 mod config;

@@ -1,6 +1,6 @@
 //! Which names announce a secret.
 //!
-//! A name is split into lower-case words whatever its case style, and is sensitive if its words
+//! A name in any case style is split into lower-case words, and is sensitive if its words
 //! hold an entry of `names.toml`, unless the words around the entry say that the value only
 //! describes a secret (`password_policy`) or is something else altogether (`max_tokens`,
 //! `page_token`).

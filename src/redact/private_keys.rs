@@ -62,8 +62,8 @@ pub(super) fn rest_of_key(text: &[u8], from: usize, last: bool) -> (usize, bool)
     (end, last || decided)
 }
 
-/// Where in a key, of which `part` is there, the line begins that more may belong to. How long a
-/// line is tells keys from prose, so none is cut but those that are too long to be prose.
+/// Where in a key, of which `part` is there, the line begins that more may belong to. Keys
+/// differ from prose by the length of their lines, so only lines too long for prose are cut.
 pub(super) fn whole_lines(text: &[u8], part: Range<usize>) -> usize {
     let Range { start, end } = part;
     let near = start.max(end.saturating_sub(LONGEST_TITLE));
@@ -145,7 +145,7 @@ fn base64_words(line: &[u8]) -> usize {
         let end = at + word.len();
         let base64 = run_end(line, at, word.len(), is_base64);
         if base64 < end {
-            // A cut last line still holds key bytes before whatever broke it.
+            // A cut last line still holds key bytes before the byte that broke it.
             return if base64 > at { base64 } else { 0 };
         }
         // Prose after a cut key: no line of a key is as short as most words.
@@ -157,7 +157,7 @@ fn base64_words(line: &[u8]) -> usize {
     line.len()
 }
 
-/// The private part, and what vouches for it, of the PuTTY key file whose `Private-Lines: ` is at
+/// The private part and its MAC of the PuTTY key file whose `Private-Lines: ` is at
 /// `at`. What stands before that is public.
 pub(super) fn putty_key(text: &[u8], at: usize) -> Option<Range<usize>> {
     // Real first lines are 64 bytes long, or as long as the whole part is: 48 with ed25519.

@@ -1,7 +1,7 @@
 //! Finds and masks every secret in a text.
 //!
-//! One pass for all literals and stems of names says where a secret could be; only there does
-//! anything else run. Each rule reads forward from its hit and stops at the first byte that does
+//! One pass for all literals and stems of names finds the places where a secret could be; all else
+//! runs only there. Each rule reads forward from its hit and stops at the first byte that does
 //! not fit, and a stretch once found is not searched for names again, so the whole stays linear.
 
 use std::borrow::Cow;
@@ -250,7 +250,7 @@ impl Redactor {
                     continue;
                 };
                 let secret = secret.range();
-                // What is masked already stays as it is, whatever the pattern makes of masks.
+                // Masks stay as they are, even if the pattern matches them.
                 if !secret.is_empty() && !mask::touches_mask(text.as_bytes(), secret.clone()) {
                     found.push(Found::new(name.clone(), BY_USER, whole.start(), secret));
                 }

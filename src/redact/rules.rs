@@ -29,7 +29,7 @@ pub(super) static RULES: LazyLock<Vec<Rule>> = LazyLock::new(|| {
     rules
 });
 
-/// One rule. `rules.toml` says what the fields mean.
+/// One rule. The head of `rules.toml` explains the fields.
 #[derive(Default)]
 pub(super) struct Rule {
     pub(super) name: &'static str,
@@ -87,7 +87,7 @@ impl Rule {
         }
     }
 
-    /// Whether the secret is known by itself, whatever stands before it.
+    /// Whether the secret is known by its own shape.
     pub(super) fn is_shape(&self) -> bool {
         matches!(self.kind, RuleKind::Shape | RuleKind::WholeRun)
     }

@@ -115,13 +115,13 @@ pub(super) fn is_varied(bytes: &[u8], least: u32) -> bool {
     seen.iter().map(|word| word.count_ones()).sum::<u32>() >= least
 }
 
-/// Whether `bytes` starts with `prefix` whatever its ASCII case.
+/// Whether `bytes` starts with `prefix` in any ASCII case.
 pub(super) fn starts_with_any_case(bytes: &[u8], prefix: &[u8]) -> bool {
     let head = bytes.get(..prefix.len());
     head.is_some_and(|head| head.eq_ignore_ascii_case(prefix))
 }
 
-/// Whether `bytes` ends with `suffix` whatever its ASCII case.
+/// Whether `bytes` ends with `suffix` in any ASCII case.
 pub(super) fn ends_with_any_case(bytes: &[u8], suffix: &[u8]) -> bool {
     let at = bytes.len().checked_sub(suffix.len());
     at.is_some_and(|at| bytes[at..].eq_ignore_ascii_case(suffix))

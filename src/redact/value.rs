@@ -6,7 +6,7 @@ use super::mask;
 use super::pattern::Pattern;
 use super::text::{is_quote, run_end, run_start};
 
-/// How a name and its value are joined, which tells how to read the value.
+/// How a name and its value are joined, which decides how the value is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Join {
     /// `NAME=value`: shells, URLs, keyword arguments.
