@@ -78,6 +78,23 @@ fn the_file_says_nothing_that_is_not_understood() {
     assert_eq!(RULES.len(), examples().len());
 }
 
+/// Rules with more literals than this have one of many characters in them.
+const FEW_LITERALS: usize = 8;
+
+#[test]
+fn every_literal_has_an_example() {
+    for (rule, (name, matches, _)) in RULES.iter().zip(examples()) {
+        let examples = matches.join(" ").to_lowercase();
+        for literal in &rule.literals {
+            let found = examples.contains(&literal.to_lowercase());
+            assert!(
+                found || rule.literals.len() > FEW_LITERALS,
+                "{name}: {literal}"
+            );
+        }
+    }
+}
+
 #[test]
 fn every_rule_finds_its_examples() {
     for (name, matches, _) in examples() {
