@@ -60,6 +60,11 @@ pub(super) fn merge_overlaps(mut found: Vec<Found>) -> Vec<Found> {
                     last.whole.end = next.secret.end;
                 }
             }
+            // A name that is itself part of a secret (`mysql -ptop-secret db`) is not repeated.
+            Some(last) if next.rank == BY_NAME && next.whole.start < last.secret.end => {
+                let rule = Cow::Borrowed("key:masked");
+                merged.push(Found { rule, ..next });
+            }
             _ => merged.push(next),
         }
     }

@@ -512,3 +512,15 @@ fn many_backslashes_in_a_private_key_are_read_once() {
     let input = format!("{dashes}BEGIN PRIVATE KEY{dashes}{backslashes}");
     assert_eq!(redactor().find(&input).len(), 1);
 }
+
+#[test]
+fn a_secret_that_looks_like_a_name_is_not_named_by_a_mask() {
+    for input in [
+        "mysqldump -uroot -phunter2secret db",
+        "mysqladmin -u root -phunter2secret ping",
+    ] {
+        let output = text(input);
+        assert!(!output.contains("hunter2"), "{output}");
+        assert!(!streams::streamed(input).contains("hunter2"), "{output}");
+    }
+}
