@@ -21,7 +21,7 @@ use crate::record::layer::{Op, on_current, on_span};
 use crate::record::raw_fields::RawFields;
 use crate::record::setters::{set_field, setters, value_type};
 use crate::record::spans::Session;
-use crate::trace::{AsFailure, Failure, Usage, schema};
+use crate::trace::{AsFailure, Failure, Kind, Usage, schema};
 
 /// An event on its way into the trace.
 #[derive(Clone, Debug)]
@@ -181,7 +181,7 @@ schema!(define_events);
 /// events::model_usage(&Usage { input_tokens: Some(10), ..Usage::default() }).emit();
 /// ```
 pub fn model_usage(usage: &Usage) -> Event {
-    let mut event = Event::new("model_usage");
+    let mut event = Event::new(Kind::ModelUsage.as_str());
     event.fields.usage(usage);
     event
 }
@@ -199,7 +199,7 @@ pub fn error<E: AsFailure<M>, M>(error: &E) -> Event {
 
 /// An error that is no Rust error.
 pub fn failure(failure: &Failure) -> Event {
-    let mut event = Event::new("error");
+    let mut event = Event::new(Kind::Error.as_str());
     event.fields.json_text("error", &failure.to_json());
     event
 }

@@ -6,21 +6,12 @@ use std::ops::Range;
 
 use serde_json::{Map, Value};
 
-use super::raw_fields::{RawFields, RawForm, Scalar};
+use super::raw_fields::{RawFields, RawForm};
 use super::sanitize::Sanitizer;
-use crate::trace::write_string;
 use crate::trace::{
     BufferPool, Failure, FieldRole, LARGEST_POOLED, SpanKind, Usage, UsageField, UsageText,
+    write_string,
 };
-
-/// The name of a field.
-#[derive(Clone, Copy)]
-enum Name<'a> {
-    /// In the program's text: no secret.
-    Written(&'a str),
-    /// Made while it ran: it can be anything.
-    Made(&'a str),
-}
 
 /// One member of the object, `"key":value`, as places in the buffer.
 #[derive(Clone, Copy, Debug)]
@@ -119,48 +110,22 @@ impl Fields {
                     });
                 }
                 _ => {
-                    let name = match key {
-                        Cow::Borrowed(name) => Name::Written(name),
-                        Cow::Owned(name) => Name::Made(name),
+                    let known = sanitizer.redactor.field(key);
+                    let start = match key {
+                        _ if known.is_plain() => self.write_plain_key(key),
+                        // A literal in the program is no secret.
+                        Cow::Borrowed(name) => self.write_key(name),
+                        Cow::Owned(name) => {
+                            self.write_key(&sanitizer.redactor.text(name, &mut sanitizer.tally))
+                        }
                     };
-                    self.add_value(name, form, text, at_once, sanitizer);
+                    self.write_value(start, at_once, |out| {
+                        sanitizer.value_of(key, known, form, text, out);
+                    });
                 }
             }
         }
         usage
-    }
-
-    /// Adds a field under its name as it may be written.
-    fn add_value(
-        &mut self,
-        name: Name<'_>,
-        form: RawForm,
-        text: &str,
-        at_once: bool,
-        sanitizer: &mut Sanitizer<'_>,
-    ) {
-        let (Name::Written(key) | Name::Made(key)) = name;
-        let known = sanitizer.redactor.field(key);
-        let start = match name {
-            _ if known.is_plain() => self.write_plain_key(key),
-            Name::Written(name) => self.write_key(name),
-            Name::Made(name) => {
-                self.write_key(&sanitizer.redactor.text(name, &mut sanitizer.tally))
-            }
-        };
-        self.write_value(start, at_once, |out| {
-            sanitizer.value_of(key, known, form, text, out);
-        });
-    }
-
-    /// Adds what says how a span went, under a name of ours, redacted: the same as by way of
-    /// [`RawFields`], without a copy on the way.
-    pub fn add_outcome(&mut self, name: &str, value: Scalar<'_>, sanitizer: &mut Sanitizer<'_>) {
-        let (form, text) = match value {
-            Scalar::Text(text) => (RawForm::Text, text),
-            Scalar::Json(json) => (RawForm::Plain, json),
-        };
-        self.add_value(Name::Written(name), form, text, false, sanitizer);
     }
 
     fn insert(&mut self, key: &str, at_once: bool, write: impl FnOnce(&mut Vec<u8>)) {
@@ -240,15 +205,9 @@ impl Fields {
 
     /// Sets a field to an object of other fields, unless there are none.
     pub fn set_object(&mut self, key: &str, members: &Fields) {
-        if members.is_empty() {
-            return;
+        if !members.is_empty() {
+            self.insert(key, true, |out| members.write_braced(out));
         }
-        self.insert(key, true, |out| {
-            out.push(b'{');
-            members.write_members(out);
-            out.pop();
-            out.push(b'}');
-        });
     }
 
     /// Finds a field by a name that needs no escapes.
@@ -271,11 +230,6 @@ impl Fields {
 
     pub fn is_empty(&self) -> bool {
         self.at.is_empty()
-    }
-
-    /// Whether any of them is to be written when it is recorded.
-    pub fn any_at_once(&self) -> bool {
-        self.at.iter().any(|entry| entry.at_once)
     }
 
     /// Takes over the fields of `newer`, its values winning.
@@ -302,6 +256,25 @@ impl Fields {
         } else {
             self.write_some(out, |_| true);
         }
+    }
+
+    /// Appends them as a member that is an object, followed by a comma, unless there are none. The name needs
+    /// no escapes.
+    pub fn write_object(&self, name: &str, out: &mut Vec<u8>) {
+        if !self.is_empty() {
+            out.push(b'"');
+            out.extend_from_slice(name.as_bytes());
+            out.extend_from_slice(b"\":");
+            self.write_braced(out);
+            out.push(b',');
+        }
+    }
+
+    fn write_braced(&self, out: &mut Vec<u8>) {
+        out.push(b'{');
+        self.write_members(out);
+        out.pop();
+        out.push(b'}');
     }
 
     /// Appends those that are to be written when they are recorded.

@@ -7,8 +7,10 @@ use std::time::Duration;
 use serde_json::{Map, Value};
 
 use super::builder::sending::Senders;
+use super::fields::Fields;
 use super::health::{Health, RecordCounters};
 use super::process::describe;
+use super::raw_fields::RawFields;
 use super::redaction_key;
 use super::sanitize::{Sanitizer, SessionBlobs};
 use super::session::{KnownSessions, SessionLog};
@@ -163,19 +165,32 @@ impl ProcessState {
     }
 
     /// Redacts fields for a session: masks secrets, moves what is too large to blobs, and counts both.
-    pub fn sanitize<T>(&self, session: &Path, f: impl FnOnce(&mut Sanitizer<'_>) -> T) -> T {
+    pub fn sanitize<T>(&self, log: &SessionLog, f: impl FnOnce(&mut Sanitizer<'_>) -> T) -> T {
         let mut sanitizer = Sanitizer {
             redactor: &self.redactor,
             limits: &self.limits,
             store: &mut SessionBlobs {
                 ledger: &self.ledger,
-                session,
+                session: &log.dir,
             },
             tally: Tally::default(),
         };
         let result = f(&mut sanitizer);
         self.counters().add(sanitizer.tally);
         result
+    }
+
+    /// Redacts fields whose names have no meaning of their own.
+    pub fn sanitize_fields(&self, log: &SessionLog, raw: &RawFields) -> Fields {
+        self.sanitize(log, |sanitizer| Fields::clean(raw, None, sanitizer))
+    }
+
+    /// Redacts a text.
+    pub fn sanitize_text(&self, text: &str) -> String {
+        let mut tally = Tally::default();
+        let clean = self.redactor.text(text, &mut tally).into_owned();
+        self.counters.add(tally);
+        clean
     }
 
     /// What is known of this process, as JSON.
@@ -207,7 +222,7 @@ impl ProcessState {
             let sessions = self.sessions.lock().unwrap_or_else(PoisonError::into_inner);
             sessions.iter().cloned().collect()
         };
-        let missing = logs.iter().map(|log| log.flush(self)).sum();
+        let missing = logs.iter().map(|log| log.lock(self).flush()).sum();
         (missing, self.ledger.sync_now())
     }
 }

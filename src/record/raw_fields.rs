@@ -21,21 +21,6 @@ pub(super) enum RawForm {
     Redacted { masked: u64 },
 }
 
-/// A value that need not become JSON first, as most results needn't.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Scalar<'a> {
-    Text(&'a str),
-    /// A whole number or a bool, spelled as JSON.
-    Json(&'a str),
-}
-
-impl<'a> Scalar<'a> {
-    pub fn text(self) -> &'a str {
-        let (Self::Text(text) | Self::Json(text)) = self;
-        text
-    }
-}
-
 #[derive(Clone, Debug)]
 pub(super) struct RawEntry {
     pub key: Cow<'static, str>,
@@ -55,11 +40,6 @@ pub(crate) enum Rewrite {
         to: Cow<'static, str>,
         skip: usize,
     },
-}
-
-/// Whether so many bytes are soon cleaned and written, and none of them moved out of the line.
-pub(crate) fn is_short(length: usize, inline: usize) -> bool {
-    length <= inline.min(4096)
 }
 
 /// Fields as they were given, in order. They live in memory only.
@@ -102,10 +82,10 @@ impl RawFields {
         Self { buf, at }
     }
 
-    /// Whether there is so little to clean and to write that it takes no time worth speaking of:
-    /// nothing is moved out of the line, which takes `inline` bytes at most.
+    /// Whether they are redacted and written quickly enough for a caller that holds a mutex: nothing is moved
+    /// out of the line, which takes `inline` bytes at most.
     pub fn is_short(&self, inline: usize) -> bool {
-        is_short(self.buf.len(), inline)
+        self.buf.len() <= inline.min(4096)
     }
 
     pub fn is_empty(&self) -> bool {
@@ -129,10 +109,6 @@ impl RawFields {
     ) {
         let start = self.buf.len();
         let form = write(&mut self.buf);
-        self.push_at(start, key, form);
-    }
-
-    fn push_at(&mut self, start: usize, key: impl Into<Cow<'static, str>>, form: RawForm) {
         self.at.push(RawEntry {
             key: key.into(),
             form,
@@ -163,29 +139,6 @@ impl RawFields {
         value: &(impl serde::Serialize + ?Sized),
     ) {
         self.push(key, |buf| append_json(value, buf));
-    }
-
-    /// Adds a value, unless it is a scalar that `take` takes. A value is serialized once, because some can't
-    /// be twice.
-    pub fn json_unless(
-        &mut self,
-        key: &str,
-        value: &(impl serde::Serialize + ?Sized),
-        take: impl FnOnce(Scalar<'_>) -> bool,
-    ) {
-        let start = self.buf.len();
-        let form = append_json(value, &mut self.buf);
-        let text = &self.buf[start..];
-        let taken = match form {
-            RawForm::Text => take(Scalar::Text(text)),
-            RawForm::Plain => take(Scalar::Json(text)),
-            _ => false,
-        };
-        if taken {
-            self.buf.truncate(start);
-        } else {
-            self.push_at(start, key.to_owned(), form);
-        }
     }
 
     /// A text that is redacted already, with so many masks in it.

@@ -24,9 +24,7 @@ use tracing_subscriber::registry::{LookupSpan, SpanRef};
 pub use filter::LedgerFilter;
 
 pub(crate) use filter::Choose;
-pub(crate) use ops::{
-    ExplicitParent, Op, PendingSpan, make_span, on_current, on_span, record_scalar,
-};
+pub(crate) use ops::{ExplicitParent, Op, PendingSpan, make_span, on_current, on_span};
 pub(crate) use recent_spans::Key;
 pub(crate) use recorder::{Recorder, Update};
 pub(crate) use span_data::{Parent, SpanData, Target};
@@ -35,7 +33,7 @@ use enclosing::{Enclosing, ImplicitSession, SessionOverride};
 use filter::SpanRole;
 use ops::{LAYERS, LayerHandle, OpVisitor, take_pending};
 use recent_spans::Slot;
-use visit::{Collect, FindSessionId, RecordScalars};
+use visit::{Collect, FindSessionId};
 
 use crate::record::otel;
 use crate::record::raw_fields::RawFields;
@@ -341,14 +339,7 @@ where
             return self.override_session(id, found.0, &ctx);
         };
         let mut raw = RawFields::new();
-        match data.target().filter(|_| data.mapping.is_none()) {
-            Some(target) => values.record(&mut RecordScalars {
-                recorder: &self.recorder,
-                target,
-                others: &mut raw,
-            }),
-            None => values.record(&mut Collect(&mut raw)),
-        }
+        values.record(&mut Collect(&mut raw));
         if raw.is_empty() {
             return;
         }
@@ -371,7 +362,7 @@ where
         if let Some(span) = target.and_then(|target| target.span.as_ref()) {
             let none = RawFields::new();
             let update = Update {
-                links: &[(span.ids.trace, span.ids.span)],
+                links: &[span.link()],
                 ..Update::fields(&none)
             };
             self.recorder.record(&data, update);
@@ -442,7 +433,7 @@ where
         let log = implicit.or_else(|| extensions.get().map(|SessionOverride(log)| log));
         if let Some(log) = log.map(Arc::clone) {
             drop(extensions);
-            log.end_synthetic(&self.recorder.process, None);
+            log.lock(&self.recorder.process).end_synthetic(None);
         }
     }
 

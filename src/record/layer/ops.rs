@@ -18,7 +18,7 @@ use tracing::{Dispatch, Span, span};
 use super::enclosing::Enclosing;
 use super::recent_spans;
 use super::recorder::Recorder;
-use crate::record::raw_fields::{RawFields, Scalar};
+use crate::record::raw_fields::RawFields;
 use crate::record::spans::Session;
 use crate::trace::{Outcome, RemoteContext, Usage};
 
@@ -82,18 +82,6 @@ pub(crate) fn on_span(span: &Span, op: Op) -> Option<Session> {
             envelope.answer.into_inner()
         }
     })?
-}
-
-/// Records a scalar outcome on a span that this thread used last. `false`: perform [`Op::Record`]. Without it,
-/// recording three outcomes costs 6 % of a span.
-pub(crate) fn record_scalar(span: &Span, name: &str, value: Scalar<'_>) -> bool {
-    let recorded = span.with_subscriber(|(id, dispatch)| {
-        let recorder = &LayerHandle::of(dispatch)?.recorder;
-        let data = recent_spans::find(recorder.registrar.key(id))?;
-        let target = data.target().filter(|_| data.mapping.is_none())?;
-        Some(!recorder.process.is_forked() && recorder.record_scalar(target, name, value))
-    });
-    recorded.flatten().unwrap_or(false)
 }
 
 /// Performs `op` at the current span of this thread.

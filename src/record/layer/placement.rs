@@ -4,10 +4,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use super::recorder::Recorder;
-use super::span_data::{Link, Parent, SpanData};
-use crate::record::process_state::ProcessState;
-use crate::record::session::{SessionLog, SpanContext, Trace};
-use crate::trace::{RemoteContext, SpanKind, new_session_id, new_trace_id};
+use super::span_data::{Parent, SpanData};
+use crate::record::session::{Link, OpenSpan, SessionLog, SpanContext, Trace};
+use crate::trace::{Ids, RemoteContext, SpanKind, new_session_id, new_trace_id};
 
 /// Where a new span belongs.
 pub(super) struct Placement<'a> {
@@ -38,6 +37,30 @@ impl<'a> Placement<'a> {
             parent: Some(parent.ids.span),
             ..Self::root(log, Arc::clone(&parent.trace))
         }
+    }
+
+    /// The span at this place, not open yet.
+    pub fn new_span(&self, data: &SpanData) -> Box<OpenSpan> {
+        let above = self.above;
+        let at = SpanContext {
+            ids: Ids {
+                trace: self.trace.id,
+                span: data.span_id,
+                parent: self.parent,
+            },
+            trace: Arc::clone(&self.trace),
+            kind: data.kind(),
+            turn: above.and_then(|above| above.turn),
+            turn_span: above.and_then(|above| above.turn_span),
+            run: above.and_then(|above| above.run),
+        };
+        let mut span = OpenSpan::new(at, data.start);
+        span.parent_here = above.is_some();
+        span.parent_remote = self.parent_remote;
+        if let Some(link) = self.link {
+            span.link(link);
+        }
+        span
     }
 }
 
@@ -76,14 +99,9 @@ impl Recorder {
     }
 
     /// `session_id` is the span's own field.
-    pub(super) fn place<'a>(
-        &self,
-        process: &ProcessState,
-        data: &'a SpanData,
-        session_id: Option<&str>,
-    ) -> Placement<'a> {
+    pub(super) fn place<'a>(&self, data: &'a SpanData, session_id: Option<&str>) -> Placement<'a> {
         let is_run = data.kind() == SpanKind::Run;
-        let log = self.choose_session(process, data, session_id);
+        let log = self.choose_session(data, session_id);
         match &data.parent {
             Parent::Target(target) => match &target.span {
                 Some(parent) if log.id == target.log.id => self.place_under(data, log, parent),
@@ -114,12 +132,7 @@ impl Recorder {
         }
     }
 
-    fn choose_session(
-        &self,
-        process: &ProcessState,
-        data: &SpanData,
-        session_id: Option<&str>,
-    ) -> Arc<SessionLog> {
+    fn choose_session(&self, data: &SpanData, session_id: Option<&str>) -> Arc<SessionLog> {
         match (&data.parent, session_id) {
             (Parent::Target(target), Some(id)) if *id == *target.log.id => Arc::clone(&target.log),
             (_, Some(id)) => self.process.session(id),
@@ -127,7 +140,7 @@ impl Recorder {
             (_, None) if data.kind() == SpanKind::Run => self.process.session(&new_session_id()),
             (Parent::Target(target), None) => Arc::clone(&target.log),
             (Parent::Implicit(session), None) => Arc::clone(&session.log),
-            (_, None) => process.process_session(),
+            (_, None) => self.process.process_session(),
         }
     }
 
@@ -154,7 +167,7 @@ impl Recorder {
             Some(trace) => {
                 let run = parent.run.filter(|_| data.kind() == SpanKind::Turn);
                 Placement {
-                    link: Some(run.unwrap_or((parent.ids.trace, parent.ids.span))),
+                    link: Some(run.unwrap_or(parent.link())),
                     ..Placement::root(log, trace)
                 }
             }
@@ -190,9 +203,10 @@ impl Recorder {
         }
         if data.kind() == SpanKind::Model && data.mapping.is_some() {
             let next = self.trace_after(&parent.trace);
-            Some(log.synthetic_turn_for_call(&self.process, data.start, next, parent.run))
+            let mut session = log.lock(&self.process);
+            Some(session.synthetic_turn_for_call(data.start, next, parent.run))
         } else {
-            log.synthetic_turn(parent.ids.span)
+            log.lock(&self.process).synthetic_turn(parent.ids.span)
         }
     }
 

@@ -3,14 +3,14 @@
 
 use std::sync::{Arc, PoisonError};
 
+use super::placement::Placement;
 use super::recorder::Recorder;
 use super::span_data::{Parent, SpanData, Target};
-use crate::record::fields::Fields;
 use crate::record::raw_fields::RawFields;
 use crate::record::recognize::{Content, Message, Recognized};
 use crate::record::session::{ChainTip, ContextAsset, MessageKey, Note, SessionLog, SpanContext};
 use crate::redact::Tally;
-use crate::trace::{SpanKind, hex_digest, hex32};
+use crate::trace::{SpanKind, hex, hex_digest};
 
 const CONVERSATION: &str = "gen_ai.conversation.id";
 
@@ -69,14 +69,14 @@ impl Recorder {
     pub(super) fn before_model_call(
         &self,
         data: &SpanData,
-        log: &Arc<SessionLog>,
+        placement: &Placement<'_>,
         context: &SpanContext,
-        above: Option<&SpanContext>,
-        recognized: &Recognized,
+        content: &Content,
     ) {
         if data.kind() != SpanKind::Model {
             return;
         }
+        let log = &placement.log;
         // Without a run or a foreign span around it, nothing groups calls into turns or ends a turn.
         let is_grouped = match &data.parent {
             Parent::Target(_) => context.run.is_some(),
@@ -85,9 +85,10 @@ impl Recorder {
         };
         let turn = (context.turn.is_none() && is_grouped).then(|| {
             let trace = Arc::clone(&context.trace);
-            log.synthetic_turn_for_call(&self.process, data.start, trace, context.run)
+            let mut session = log.lock(&self.process);
+            session.synthetic_turn_for_call(data.start, trace, context.run)
         });
-        self.record_assets(log, turn.as_ref().or(above), &recognized.content);
+        self.record_assets(log, turn.as_ref().or(placement.above), content);
     }
 
     /// Records the instructions and the tools if they changed. Returns the field and the digest of each.
@@ -101,10 +102,10 @@ impl Recorder {
             (ContextAsset::SystemPrompt, &content.system),
             (ContextAsset::ToolCatalog, &content.tools),
         ];
-        let digests = texts.into_iter().filter_map(|(what, text)| {
+        let digests = texts.into_iter().filter_map(|(asset, text)| {
             let mut raw = RawFields::new();
-            raw.text(what.body(), text.as_deref()?);
-            Some((what.stamp(), self.asset(log, span, what, raw, false)))
+            raw.text(asset.body(), text.as_deref()?);
+            Some((asset.stamp(), self.asset(log, span, asset, raw, false)))
         });
         digests.collect()
     }
@@ -159,23 +160,21 @@ impl Recorder {
         if message.is_system()
             && let Some(text) = message.text()
         {
-            let digest = hex_digest(
-                process
-                    .redactor
-                    .text(&text, &mut Tally::default())
-                    .as_bytes(),
-            );
-            if log.is_in_force(ContextAsset::SystemPrompt, &digest) {
+            // Not counted in the tally, because this text is not written.
+            let redacted = process.redactor.text(&text, &mut Tally::default());
+            let digest = hex_digest(redacted.as_bytes());
+            let asset = ContextAsset::SystemPrompt;
+            if log.lock(process).is_in_force(asset, &digest) {
                 return;
             }
         }
         for (kind, raw) in message.events() {
-            let mut fields =
-                process.sanitize(&log.dir, |sanitizer| Fields::clean(&raw, None, sanitizer));
+            let mut fields = process.sanitize_fields(log, &raw);
             if let Some(ChainTip(digest)) = end {
-                fields.set_str("history", &String::from_utf8_lossy(&hex32(digest)));
+                fields.set_str("history", &hex(&digest.to_be_bytes()));
             }
-            log.event(process, kind, Some(span), &fields, Note::default());
+            let (kind, mut session) = (kind.as_str(), log.lock(process));
+            session.event(kind, Some(span), &fields, Note::default());
         }
     }
 }

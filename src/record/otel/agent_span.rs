@@ -10,8 +10,11 @@ use opentelemetry::{Array, Context, KeyValue, Value};
 use crate::record::fields::Fields;
 use crate::record::layer::{Recorder, Target, Update};
 use crate::record::raw_fields::RawFields;
-use crate::record::session::{Note, SessionLog, SpanContext};
+use crate::record::session::{Change, Link, Note, SessionLog, SpanContext};
 use crate::trace::{Failure, Outcome, RemoteContext, SpanKind};
+
+/// The kind of the line of an event that the API adds to an agent span.
+pub(super) const SPAN_EVENT: &str = "span_event";
 
 /// The agent span that encloses a context. Derived contexts keep it, whichever span is current in them, so a
 /// span of the API finds its session when it starts.
@@ -75,7 +78,7 @@ struct AgentSpan {
 }
 
 impl AgentSpan {
-    fn update(&self, fields: &RawFields, outcome: Outcome, links: &[(u128, u64)]) {
+    fn update(&self, fields: &RawFields, outcome: Outcome, links: &[Link]) {
         let update = Update {
             outcome,
             links,
@@ -101,8 +104,8 @@ impl Span for AgentSpan {
             let mut fields = Fields::default();
             fields.set_str("name", &event.name);
             fields.set_object("attributes", &event.attributes);
-            let process = &recorder.process;
-            log.event(process, "span_event", Some(span), &fields, event.note());
+            let mut session = log.lock(&recorder.process);
+            session.event(SPAN_EVENT, Some(span), &fields, event.note());
         });
     }
 
@@ -128,11 +131,14 @@ impl Span for AgentSpan {
                 return recorder.record_at(&self.agent.target, Update::fields(&raw));
             }
             let process = &recorder.process;
-            let fields =
-                process.sanitize(&log.dir, |sanitizer| Fields::clean(&raw, None, sanitizer));
-            if !fields.is_empty() {
-                log.attributes(process, span, &fields);
-            }
+            let change = Change {
+                fields: Fields::default(),
+                attributes: Some(process.sanitize_fields(log, &raw)),
+                usage: None,
+                outcome: Outcome::Unset,
+                links: &[],
+            };
+            log.lock(process).update(span, change);
         });
     }
 
@@ -160,7 +166,7 @@ impl Span for AgentSpan {
 
     fn end_with_timestamp(&mut self, _: SystemTime) {
         self.agent.record(|recorder, log, span| {
-            log.close(&recorder.process, span.ids.span, Outcome::Unset);
+            log.close(&recorder.process, span.ids.span, Outcome::Unset, None);
         });
     }
 }
@@ -224,15 +230,12 @@ impl CleanEvent {
         attributes: &[KeyValue],
         time: SystemTime,
     ) -> Self {
-        let raw = raw_fields(attributes);
-        recorder.process.sanitize(&log.dir, |sanitizer| Self {
-            name: sanitizer
-                .redactor
-                .text(name, &mut sanitizer.tally)
-                .into_owned(),
-            attributes: Fields::clean(&raw, None, sanitizer),
+        let process = &recorder.process;
+        Self {
+            name: process.sanitize_text(name),
+            attributes: process.sanitize_fields(log, &raw_fields(attributes)),
             time: nanos(time),
-        })
+        }
     }
 
     pub fn note(&self) -> Note<'_> {

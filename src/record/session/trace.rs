@@ -5,9 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use crate::record::process_state::ProcessState;
-use crate::redact::Tally;
-use crate::trace::steady_ns;
-use crate::trace::write_string;
+use crate::trace::{steady_ns, write_string};
 
 /// A trace, for as long as anything in it is recorded here.
 #[derive(Debug)]
@@ -53,11 +51,8 @@ impl Trace {
             members.extend_from_slice(b"\"sampled\":false,");
         }
         if let Some(tracestate) = &tracestate {
-            let mut tally = Tally::default();
-            let clean = process.redactor.text(tracestate, &mut tally);
-            process.counters().add(tally);
             members.extend_from_slice(b"\"tracestate\":");
-            write_string(&clean, &mut members);
+            write_string(&process.sanitize_text(tracestate), &mut members);
             members.push(b',');
         }
         Arc::new(Self {

@@ -1,11 +1,13 @@
 //! What is recorded on a span after it was made.
 
+use std::borrow::Cow;
+
 use serde::Serialize;
 use tracing::Span;
 
 use super::session::Session;
 use super::stream::Stream;
-use crate::record::layer::{Op, on_span, record_scalar};
+use crate::record::layer::{Op, on_span};
 #[cfg(feature = "mirror")]
 use crate::record::otel;
 use crate::record::raw_fields::RawFields;
@@ -100,12 +102,10 @@ fn record(span: &Span, fields: RawFields, usage: Option<Box<Usage>>) {
     on_span(span, Op::Record { fields, usage });
 }
 
-fn put<T: Serialize + ?Sized>(span: &Span, name: &str, value: &T) {
+fn put<T: Serialize + ?Sized>(span: &Span, name: impl Into<Cow<'static, str>>, value: &T) {
     let mut fields = RawFields::new();
-    fields.json_unless(name, value, |scalar| record_scalar(span, name, scalar));
-    if !fields.is_empty() {
-        record(span, fields, None);
-    }
+    fields.json(name, value);
+    record(span, fields, None);
 }
 
 impl SpanExt for Span {
@@ -128,7 +128,7 @@ impl SpanExt for Span {
     }
 
     fn set<T: Serialize>(&self, key: &str, value: T) {
-        put(self, key, &value);
+        put(self, key.to_owned(), &value);
     }
 
     fn finish(&self, outcome: Outcome) {

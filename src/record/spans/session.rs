@@ -70,6 +70,6 @@ impl Session {
         if process.is_disabled() || process.is_forked() {
             return 0;
         }
-        self.target.log.recover(process)
+        self.target.log.lock(process).recover()
     }
 }

@@ -3,6 +3,7 @@
 use super::session::Session;
 use crate::record::raw_fields::RawFields;
 use crate::redact::StreamState;
+use crate::trace::Kind;
 
 /// A message or a tool's input as it arrives.
 ///
@@ -25,11 +26,11 @@ use crate::redact::StreamState;
 #[must_use = "the message ends when it is dropped"]
 pub struct Stream {
     session: Option<Session>,
-    delta: &'static str,
+    delta: Kind,
     id_key: &'static str,
     id: String,
-    /// The line that the whole becomes, if it becomes one.
-    whole: Option<&'static str>,
+    /// The kind of the line that holds the whole text, if there is one.
+    whole: Option<Kind>,
     text: String,
     /// What of `text` has not been written as deltas yet.
     state: StreamState,
@@ -39,8 +40,8 @@ pub struct Stream {
 impl Stream {
     fn new(
         session: Option<Session>,
-        delta: &'static str,
-        whole: Option<&'static str>,
+        delta: Kind,
+        whole: Option<Kind>,
         id: (&'static str, &str),
     ) -> Self {
         Self {
@@ -56,17 +57,17 @@ impl Stream {
     }
 
     pub(crate) fn message(session: Option<Session>, id: &str) -> Self {
-        let whole = Some("message_assistant");
-        Self::new(session, "message_delta", whole, ("message_id", id))
+        let whole = Some(Kind::MessageAssistant);
+        Self::new(session, Kind::MessageDelta, whole, ("message_id", id))
     }
 
     pub(crate) fn reasoning(session: Option<Session>, id: &str) -> Self {
-        let whole = Some("message_reasoning");
-        Self::new(session, "message_delta", whole, ("message_id", id))
+        let whole = Some(Kind::MessageReasoning);
+        Self::new(session, Kind::MessageDelta, whole, ("message_id", id))
     }
 
     pub(crate) fn tool_input(session: Option<Session>, id: &str) -> Self {
-        Self::new(session, "tool_input_delta", None, ("tool_call_id", id))
+        Self::new(session, Kind::ToolInputDelta, None, ("tool_call_id", id))
     }
 
     /// Which part of the message this is.
@@ -101,7 +102,8 @@ impl Stream {
             let mut fields = self.named();
             fields.u64("offset", piece.range.start as u64);
             fields.redacted("text", &piece.redacted, piece.masked);
-            session.recorder.event(&session.target, self.delta, fields);
+            let kind = self.delta.as_str();
+            session.recorder.event(&session.target, kind, fields);
         }
     }
 
@@ -126,7 +128,8 @@ impl Stream {
         if let Some(reason) = reason {
             fields.text("abort_reason", reason);
         }
-        session.recorder.event(&session.target, whole, fields);
+        let kind = whole.as_str();
+        session.recorder.event(&session.target, kind, fields);
     }
 }
 
