@@ -5,8 +5,8 @@ use std::fmt;
 
 use serde_json::Value;
 
-use super::serialize::{self, bool_text};
-use crate::trace::{BufferPool, LARGEST_POOLED, Usage};
+use super::serialize;
+use crate::trace::{BufferPool, Failure, LARGEST_POOLED, Usage};
 
 /// How the text of a raw field is to be taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,7 +53,7 @@ thread_local! {
     static POOL: BufferPool<(String, Vec<RawEntry>)> = const { BufferPool::new() };
 }
 
-/// A text is taken as the macros take it: the field decides whether it is JSON.
+/// Appends a value. One that fails to serialize becomes a text with the error.
 fn append_json(value: &(impl serde::Serialize + ?Sized), out: &mut String) -> RawForm {
     let start = out.len();
     serialize::append(value, out).unwrap_or_else(|error| {
@@ -101,7 +101,7 @@ impl RawFields {
         self.at.iter().map(|entry| &*entry.key)
     }
 
-    /// `write` appends the value and says what it is.
+    /// `write` appends the value and returns its form.
     fn push(
         &mut self,
         key: impl Into<Cow<'static, str>>,
@@ -117,22 +117,27 @@ impl RawFields {
         });
     }
 
-    pub fn text(&mut self, key: impl Into<Cow<'static, str>>, text: &str) {
+    fn push_str(&mut self, key: impl Into<Cow<'static, str>>, form: RawForm, text: &str) {
         self.push(key, |buf| {
             buf.push_str(text);
-            RawForm::Text
+            form
         });
+    }
+
+    pub fn text(&mut self, key: impl Into<Cow<'static, str>>, text: &str) {
+        self.push_str(key, RawForm::Text, text);
     }
 
     pub fn display(&mut self, key: impl Into<Cow<'static, str>>, value: fmt::Arguments<'_>) {
         use fmt::Write;
         self.push(key, |buf| {
-            // A Display that fails has still said what it said so far.
+            // A Display that fails leaves the text that it has written so far.
             let _ = buf.write_fmt(value);
             RawForm::Text
         });
     }
 
+    /// Any value: a text, a number or a bool as such, anything else as JSON.
     pub fn json(
         &mut self,
         key: impl Into<Cow<'static, str>>,
@@ -143,54 +148,23 @@ impl RawFields {
 
     /// A text that is redacted already, with so many masks in it.
     pub fn redacted(&mut self, key: &'static str, text: &str, masked: u64) {
-        self.push(key, |buf| {
-            buf.push_str(text);
-            RawForm::Redacted { masked }
-        });
+        self.push_str(key, RawForm::Redacted { masked }, text);
     }
 
-    pub fn json_text(&mut self, key: impl Into<Cow<'static, str>>, json: &str) {
-        self.push(key, |buf| {
-            buf.push_str(json);
-            RawForm::Json
-        });
-    }
-
-    pub fn u64(&mut self, key: impl Into<Cow<'static, str>>, value: u64) {
-        self.push(key, |buf| {
-            buf.push_str(itoa::Buffer::new().format(value));
-            RawForm::Plain
-        });
-    }
-
-    pub fn i64(&mut self, key: impl Into<Cow<'static, str>>, value: i64) {
-        self.push(key, |buf| {
-            buf.push_str(itoa::Buffer::new().format(value));
-            RawForm::Plain
-        });
-    }
-
-    pub fn bool(&mut self, key: impl Into<Cow<'static, str>>, value: bool) {
-        self.push(key, |buf| {
-            buf.push_str(bool_text(value));
-            RawForm::Plain
-        });
+    pub fn failure(&mut self, key: &'static str, failure: &Failure) {
+        self.push_str(key, RawForm::Json, &failure.to_json());
     }
 
     /// JSON has no NaN and no infinities: those become text.
     pub fn f64(&mut self, key: impl Into<Cow<'static, str>>, value: f64) {
-        use fmt::Write;
         if value.is_finite() {
-            self.push(key, |buf| {
-                let _ = write!(buf, "{}", Value::from(value));
-                RawForm::Plain
-            });
+            self.push_str(key, RawForm::Plain, &Value::from(value).to_string());
         } else {
             self.text(key, &value.to_string());
         }
     }
 
-    /// Bytes that are no text are shown as far as they are, and said to be none.
+    /// Bytes that are not UTF-8 become an object with the text that they hold and a mark.
     pub fn bytes(&mut self, key: impl Into<Cow<'static, str>>, bytes: &[u8]) {
         match std::str::from_utf8(bytes) {
             Ok(text) => self.text(key, text),
@@ -210,7 +184,7 @@ impl RawFields {
     pub fn usage(&mut self, usage: &Usage) {
         for (name, count) in Usage::COUNTS.iter().zip(usage.counts()) {
             if let Some(count) = count {
-                self.u64(*name, count);
+                self.json(*name, &count);
             }
         }
         if let Some(cost) = usage.cost_usd {
@@ -229,10 +203,7 @@ impl RawFields {
 
     pub fn append(&mut self, other: &RawFields) {
         for (entry, text) in other.entries() {
-            self.push(entry.key.clone(), |buf| {
-                buf.push_str(text);
-                entry.form
-            });
+            self.push_str(entry.key.clone(), entry.form, text);
         }
     }
 

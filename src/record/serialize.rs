@@ -24,10 +24,6 @@ pub(super) fn append<T: Serialize + ?Sized>(
     Ok(form)
 }
 
-pub(crate) fn bool_text(value: bool) -> &'static str {
-    if value { "true" } else { "false" }
-}
-
 /// Appends a text, a whole number or a bool, and leaves everything else to `serde_json`. Escaping a text only to
 /// undo that again would cost more than all the rest.
 struct TextOrJson<'a, 'b> {
@@ -78,7 +74,7 @@ impl<'a, 'b> Serializer for TextOrJson<'a, 'b> {
     }
 
     fn serialize_bool(self, value: bool) -> Result<(), Self::Error> {
-        self.scalar(bool_text(value))
+        self.scalar(if value { "true" } else { "false" })
     }
 
     fn serialize_char(self, char: char) -> Result<(), Self::Error> {

@@ -18,22 +18,11 @@ macro_rules! set_field {
     (long $fields:expr, $name:ident) => {
         $fields.text(stringify!($name), $name.as_ref())
     };
-    (u64 $fields:expr, $name:ident) => {
-        $fields.u64(stringify!($name), $name)
-    };
     (f64 $fields:expr, $name:ident) => {
         $fields.f64(stringify!($name), $name)
     };
-    (bool $fields:expr, $name:ident) => {
-        $fields.bool(stringify!($name), $name)
-    };
     ($json:ident $fields:expr, $name:ident) => {
-        $fields.json(
-            stringify!($name)
-                .strip_prefix("r#")
-                .unwrap_or(stringify!($name)),
-            &$name,
-        )
+        $fields.json(crate::trace::typed::field_name(stringify!($name)), &$name)
     };
 }
 

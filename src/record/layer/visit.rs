@@ -27,16 +27,16 @@ impl Visit for Collect<'_> {
     }
 
     fn record_u64(&mut self, field: &Field, value: u64) {
-        self.0.u64(name(field), value);
+        self.0.json(name(field), &value);
     }
 
     fn record_i64(&mut self, field: &Field, value: i64) {
-        self.0.i64(name(field), value);
+        self.0.json(name(field), &value);
     }
 
     fn record_u128(&mut self, field: &Field, value: u128) {
         match u64::try_from(value) {
-            Ok(value) => self.0.u64(name(field), value),
+            Ok(value) => self.0.json(name(field), &value),
             // Most JSON readers can't hold it as a number.
             Err(_) => self.0.text(name(field), &value.to_string()),
         }
@@ -44,7 +44,7 @@ impl Visit for Collect<'_> {
 
     fn record_i128(&mut self, field: &Field, value: i128) {
         match i64::try_from(value) {
-            Ok(value) => self.0.i64(name(field), value),
+            Ok(value) => self.0.json(name(field), &value),
             Err(_) => self.0.text(name(field), &value.to_string()),
         }
     }
@@ -54,7 +54,7 @@ impl Visit for Collect<'_> {
     }
 
     fn record_bool(&mut self, field: &Field, value: bool) {
-        self.0.bool(name(field), value);
+        self.0.json(name(field), &value);
     }
 
     fn record_bytes(&mut self, field: &Field, value: &[u8]) {
@@ -63,7 +63,7 @@ impl Visit for Collect<'_> {
 
     fn record_error(&mut self, field: &Field, value: &(dyn Error + 'static)) {
         self.0
-            .json_text(name(field), &Failure::from_error(value, None).to_json());
+            .failure(name(field), &Failure::from_error(value, None));
     }
 }
 

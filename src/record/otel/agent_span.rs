@@ -177,8 +177,7 @@ pub(super) fn status_fields(status: &Status) -> (Outcome, RawFields) {
     let outcome = match status {
         Status::Ok => Outcome::Ok,
         Status::Error { description } => {
-            let failure = Failure::message(description.clone());
-            fields.json_text("error", &failure.to_json());
+            fields.failure("error", &Failure::message(description.clone()));
             Outcome::Error
         }
         Status::Unset => Outcome::Unset,
@@ -192,8 +191,8 @@ pub(super) fn raw_fields(attributes: &[KeyValue]) -> RawFields {
     for attribute in attributes {
         let key = attribute.key.as_str().to_owned();
         match &attribute.value {
-            Value::Bool(yes) => fields.bool(key, *yes),
-            Value::I64(n) => fields.i64(key, *n),
+            Value::Bool(yes) => fields.json(key, yes),
+            Value::I64(n) => fields.json(key, n),
             Value::F64(n) => fields.f64(key, *n),
             Value::String(text) => fields.text(key, text.as_str()),
             Value::Array(Array::Bool(list)) => fields.json(key, list),

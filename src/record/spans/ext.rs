@@ -123,7 +123,7 @@ impl SpanExt for Span {
 
     fn record_failure(&self, failure: &Failure) {
         let mut fields = RawFields::new();
-        fields.json_text("error", &failure.to_json());
+        fields.failure("error", failure);
         record(self, fields, None);
     }
 

@@ -100,7 +100,7 @@ impl Stream {
         let redactor = &session.recorder.process.redactor;
         while let Some(piece) = redactor.next_piece(&mut self.state, &self.text, last) {
             let mut fields = self.named();
-            fields.u64("offset", piece.range.start as u64);
+            fields.json("offset", &piece.range.start);
             fields.redacted("text", &piece.redacted, piece.masked);
             let kind = self.delta.as_str();
             session.recorder.event(&session.target, kind, fields);
@@ -111,7 +111,7 @@ impl Stream {
         let mut fields = RawFields::new();
         fields.text(self.id_key, &self.id);
         if let Some(index) = self.part_index {
-            fields.u64("part_index", index);
+            fields.json("part_index", &index);
         }
         fields
     }
@@ -124,7 +124,7 @@ impl Stream {
         let Some(whole) = self.whole else { return };
         let mut fields = self.named();
         fields.text("content", &self.text);
-        fields.bool("complete", complete);
+        fields.json("complete", &complete);
         if let Some(reason) = reason {
             fields.text("abort_reason", reason);
         }
