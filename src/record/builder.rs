@@ -276,47 +276,50 @@ fn env(name: &'static str) -> Option<String> {
     Some(value.to_string_lossy().trim().to_owned()).filter(|value| !value.is_empty())
 }
 
-fn disabled_by_env() -> Result<bool, Error> {
-    let name = "SPANLEDGER_DISABLED";
+/// A setting from the environment, read by `parse` in lower case; `default` where the variable is not set.
+fn from_env<T>(
+    name: &'static str,
+    default: T,
+    expected: &'static str,
+    parse: impl FnOnce(&str) -> Option<T>,
+) -> Result<T, Error> {
     let Some(value) = env(name) else {
-        return Ok(false);
+        return Ok(default);
     };
-    match value.to_ascii_lowercase().as_str() {
-        "1" | "true" | "yes" | "on" => Ok(true),
-        "0" | "false" | "no" | "off" => Ok(false),
-        _ => Err(Error::Environment {
-            name,
-            value,
-            expected: "true or false",
-        }),
-    }
+    parse(&value.to_ascii_lowercase()).ok_or(Error::Environment {
+        name,
+        value,
+        expected,
+    })
+}
+
+fn disabled_by_env() -> Result<bool, Error> {
+    let expected = "true or false";
+    from_env("SPANLEDGER_DISABLED", false, expected, |text| match text {
+        "1" | "true" | "yes" | "on" => Some(true),
+        "0" | "false" | "no" | "off" => Some(false),
+        _ => None,
+    })
 }
 
 fn sync_by_env() -> Result<SyncPolicy, Error> {
-    let name = "SPANLEDGER_SYNC";
-    let Some(value) = env(name) else {
-        return Ok(SyncPolicy::Os);
-    };
-    match (value.to_ascii_lowercase().as_str(), value.parse::<u64>()) {
-        ("os", _) => Ok(SyncPolicy::Os),
-        ("always", _) => Ok(SyncPolicy::Always),
-        (_, Ok(ms)) if ms > 0 => Ok(SyncPolicy::Interval(Duration::from_millis(ms))),
-        _ => Err(Error::Environment {
-            name,
-            value,
-            expected: "os, always or a number of milliseconds",
-        }),
-    }
+    let expected = "os, always or a number of milliseconds";
+    let interval = |ms: u64| (ms > 0).then_some(SyncPolicy::Interval(Duration::from_millis(ms)));
+    from_env(
+        "SPANLEDGER_SYNC",
+        SyncPolicy::Os,
+        expected,
+        |text| match text {
+            "os" => Some(SyncPolicy::Os),
+            "always" => Some(SyncPolicy::Always),
+            text => interval(text.parse().ok()?),
+        },
+    )
 }
 
 fn inline_by_env() -> Result<usize, Error> {
-    let name = "SPANLEDGER_INLINE_LIMIT";
-    let Some(value) = env(name) else {
-        return Ok(DEFAULT_INLINE_LIMIT);
-    };
-    value.parse().map_err(|_| Error::Environment {
-        name,
-        value,
-        expected: "a number of bytes",
+    let (name, expected) = ("SPANLEDGER_INLINE_LIMIT", "a number of bytes");
+    from_env(name, DEFAULT_INLINE_LIMIT, expected, |text| {
+        text.parse().ok()
     })
 }

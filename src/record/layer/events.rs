@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use tracing::Level;
+use tracing::{Level, Metadata};
 
 use super::recorder::Recorder;
 use super::span_data::{SpanData, Target};
@@ -90,11 +90,10 @@ impl Recorder {
         &self,
         data: Option<&SpanData>,
         target: &Target,
-        level: Level,
-        module: &str,
+        meta: &Metadata<'_>,
         mut raw: RawFields,
     ) {
-        let (process, log) = (&self.process, &target.log);
+        let (process, log, level) = (&self.process, &target.log, *meta.level());
         let mut named = RawFields::new();
         named.text("message", raw.get("message").unwrap_or_default());
         raw.remove("message");
@@ -106,7 +105,7 @@ impl Recorder {
         let message = process.sanitize_fields(log, &named);
         let mut fields = Fields::default();
         fields.set_str("level", level.as_str());
-        fields.set_str("target", module);
+        fields.set_str("target", meta.target());
         fields.merge(&message);
         fields.set_object("fields", &process.sanitize_fields(log, &raw));
         let note = Note {

@@ -242,10 +242,10 @@ where
         // A span that names the session it is already in stays transparent: what is inside it hangs from
         // the agent span around it.
         let inside = match Enclosing::find(span.parent(), None) {
-            Enclosing::Span { data, .. } => {
-                let target = self.recorder.target_of(&data);
-                target.is_some_and(|target| *target.log.id == *session)
-            }
+            Enclosing::Span { data, .. } => self
+                .recorder
+                .target_of(&data)
+                .is_some_and(|target| *target.log.id == *session),
             _ => false,
         };
         let mut extensions = span.extensions_mut();
@@ -260,31 +260,22 @@ where
     fn on_log_event(&self, event: &Event<'_>, ctx: &Context<'_, S>) {
         let mut raw = RawFields::new();
         event.record(&mut Collect(&mut raw));
-        let (mut data, mut target) = match Enclosing::find(ctx.event_span(event), None) {
-            Enclosing::Span { data, .. } => match self.recorder.target_of(&data) {
-                Some(target) => {
-                    let target = Arc::clone(target);
-                    (Some(data), Some(target))
-                }
-                None => return,
-            },
-            Enclosing::Session(log) | Enclosing::Implicit(ImplicitSession { log, .. }) => {
-                (None, Some(Target::session(log)))
-            }
-            Enclosing::Nothing => (None, None),
+        let enclosing = Enclosing::find(ctx.event_span(event), None);
+        let mut target = self.recorder.target_in(&enclosing);
+        let mut data = match enclosing {
+            Enclosing::Span { data, .. } => Some(data),
+            _ => None,
         };
-        let in_session = |target: &Arc<Target>, id: &str| *target.log.id == *id;
+        let is_in = |target: &Arc<Target>, id: &str| *target.log.id == *id;
         if let Some(id) = raw.get("session_id")
-            && !target.as_ref().is_some_and(|target| in_session(target, id))
+            && !target.as_ref().is_some_and(|target| is_in(target, id))
         {
             data = None;
             target = Some(Target::session(self.recorder.process.session(id)));
         }
         if let Some(target) = target {
-            let meta = event.metadata();
-            let (level, module) = (*meta.level(), meta.target());
             self.recorder
-                .log(data.as_deref(), &target, level, module, raw);
+                .log(data.as_deref(), &target, event.metadata(), raw);
         }
     }
 }

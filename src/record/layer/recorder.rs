@@ -244,20 +244,18 @@ impl Recorder {
         }
     }
 
-    /// Where an event belongs: in the enclosing span or session, else in the process's implicit session.
-    fn target_in(&self, enclosing: Enclosing) -> Arc<Target> {
+    /// The enclosing span or session, where an event belongs.
+    pub fn target_in(&self, enclosing: &Enclosing) -> Option<Arc<Target>> {
         match enclosing {
-            Enclosing::Span { data, .. } => match self.target_of(&data) {
-                Some(target) => Arc::clone(target),
-                None => self.process_target(),
-            },
+            Enclosing::Span { data, .. } => self.target_of(data).cloned(),
             Enclosing::Session(log) | Enclosing::Implicit(ImplicitSession { log, .. }) => {
-                Target::session(log)
+                Some(Target::session(Arc::clone(log)))
             }
-            Enclosing::Nothing => self.process_target(),
+            Enclosing::Nothing => None,
         }
     }
 
+    /// The process's implicit session, for events outside all others.
     fn process_target(&self) -> Arc<Target> {
         Target::session(self.process.process_session())
     }
@@ -271,29 +269,27 @@ impl Recorder {
         if self.process.refuses() {
             return None;
         }
-        match (op, enclosing) {
+        let target = || {
+            let target = self.target_in(&enclosing);
+            target.unwrap_or_else(|| self.process_target())
+        };
+        match (op, &enclosing) {
             (Op::Record { fields, usage }, Enclosing::Span { data, exact: true }) => {
-                let usage = usage.as_deref();
                 let update = Update {
-                    usage,
+                    usage: usage.as_deref(),
                     ..Update::fields(&fields)
                 };
-                self.record(&data, update);
-                None
+                self.record(data, update);
             }
             (Op::Finish(outcome), Enclosing::Span { data, exact: true }) => {
-                self.close(&data, outcome);
-                None
+                self.close(data, outcome);
             }
-            (Op::Record { .. } | Op::Finish(_), _) => None,
-            (Op::Event { kind, fields }, enclosing) => {
-                self.event(&self.target_in(enclosing), &kind, fields);
-                None
-            }
-            (Op::Probe, _) => Some(Session::new(self, self.process_target())),
-            (Op::Locate, Enclosing::Nothing) => None,
-            (Op::Locate, enclosing) => Some(Session::new(self, self.target_in(enclosing))),
+            (Op::Event { kind, fields }, _) => self.event(&target(), &kind, fields),
+            (Op::Probe, _) => return Some(Session::new(self, self.process_target())),
+            (Op::Locate, Enclosing::Nothing) | (Op::Record { .. } | Op::Finish(_), _) => {}
+            (Op::Locate, _) => return Some(Session::new(self, target())),
         }
+        None
     }
 }
 
