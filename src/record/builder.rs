@@ -29,17 +29,17 @@ use crate::trace::Root;
 use sending::{Endpoints, Senders, Sending};
 
 /// Values longer than this go to a blob of their own, unless the builder or
-/// `SPANLEDGER_INLINE_LIMIT` says otherwise.
+/// `SPANLEDGER_INLINE_LIMIT` sets another limit.
 pub const DEFAULT_INLINE_LIMIT: usize = 16 * 1024;
 
-/// A segment that is longer than this goes on in another one, unless the builder says otherwise.
+/// A segment that is longer than this is continued by another one, unless the builder sets another size.
 pub const DEFAULT_SEGMENT_SIZE: u64 = 1 << 30;
 
-/// A trace whose spans' lines are longer than this together goes on in another one, unless the
-/// builder says otherwise. Tempo cuts traces at 5 MB without a word.
+/// A trace whose spans' lines are longer than this together is continued by another one, unless the builder
+/// sets another limit. Tempo truncates traces at 5 MB silently.
 pub const DEFAULT_TRACE_BYTES: u64 = 3 << 20;
 
-/// A trace older than this goes on in another one, unless the builder says otherwise.
+/// A trace older than this is continued by another one, unless the builder sets another limit.
 pub const DEFAULT_TRACE_TIME: Duration = Duration::from_secs(3600);
 
 /// Sets up a ledger. Made by [`builder`](crate::builder()).
@@ -108,7 +108,7 @@ impl Builder {
         self
     }
 
-    /// A file of the trace that is longer than this many bytes goes on in another one. By default
+    /// A file of the trace that is longer than this many bytes is continued by another one. By default
     /// [`DEFAULT_SEGMENT_SIZE`].
     ///
     /// A process whose files may not be that long (`RLIMIT_FSIZE`) has to set a lower size: a write beyond
@@ -190,7 +190,7 @@ impl Builder {
         self
     }
 
-    /// When a trace goes on in another one: once the lines of its spans are longer than this
+    /// When another trace continues a trace: once the lines of its spans are longer than this
     /// together (in all sessions that share it), or once it is older. By default
     /// [`DEFAULT_TRACE_BYTES`] and [`DEFAULT_TRACE_TIME`].
     ///
@@ -211,8 +211,8 @@ impl Builder {
 
     /// The bare layer, for a registry of your own, and its guard.
     ///
-    /// The root need not be writable: then nothing is recorded until it is,
-    /// [`Guard::health`] says so, and the agent goes on.
+    /// The root need not be writable: nothing is recorded until it is, [`Guard::health`] reports that, and the
+    /// agent continues.
     pub fn build<S>(self) -> Result<(LedgerLayer<S>, Guard), Error>
     where
         S: Subscriber + for<'a> LookupSpan<'a>,
@@ -223,7 +223,7 @@ impl Builder {
         let disabled = self.disabled.map_or_else(disabled_by_env, Ok)?;
         let root = match self.root.or_else(Root::from_env) {
             Some(root) => root,
-            // Where nothing is recorded, nothing has to be found.
+            // A disabled ledger needs no root.
             None if disabled => PathBuf::new(),
             None => return Err(Error::NoRoot),
         };

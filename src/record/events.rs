@@ -1,8 +1,8 @@
-//! What happens besides spans: messages, artifacts, decisions, verdicts, and your own kinds.
+//! Events: messages, artifacts, decisions, verdicts, and your own kinds.
 //!
 //! Each function makes an event; `.emit()` records it in the current session, `.on(&span)` on a
 //! span, [`Session::record`] anywhere. Events that belong to no session are kept in an implicit
-//! one. What is given here never passes through `tracing`, so neighbours see none of it.
+//! one. What is given here never passes through `tracing`, so other layers see none of it.
 //!
 //! ```
 //! use spanledger::events;
@@ -174,7 +174,7 @@ macro_rules! define_events {
 }
 schema!(define_events);
 
-/// What a model call used, where no `model.call` span says it.
+/// The usage of a model call that has no `model.call` span.
 ///
 /// ```
 /// use spanledger::{Usage, events};

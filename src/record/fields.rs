@@ -19,7 +19,7 @@ struct Entry {
     start: usize,
     value: usize,
     end: usize,
-    /// A crash must not lose it: it is written when it is recorded.
+    /// A crash must not lose it, so it is written when it is recorded.
     at_once: bool,
 }
 
@@ -29,9 +29,9 @@ pub(crate) struct Fields {
     /// The members, each followed by a comma, and those that were replaced.
     buf: Vec<u8>,
     at: Vec<Entry>,
-    /// The lengths and ends of the names so far, one bit each: most names are new by that alone.
+    /// A bit for each name so far, by its length and ends: most names are found to be new by that alone.
     met: u64,
-    /// None was replaced: the buffer is what is to be written.
+    /// No member was replaced: the whole buffer is written.
     whole: bool,
 }
 
@@ -41,7 +41,7 @@ thread_local! {
 
 impl Default for Fields {
     fn default() -> Self {
-        // What most spans need, at once instead of in many small steps.
+        // Room for the fields of most spans, in one allocation.
         let (buf, at) = BufferPool::take(&POOL)
             .unwrap_or_else(|| (Vec::with_capacity(768), Vec::with_capacity(12)));
         Self {
@@ -65,15 +65,14 @@ impl Drop for Fields {
 }
 
 impl Fields {
-    /// Redacts everything and moves what is too large out.
+    /// Redacts fields, and moves values that are too large to blobs.
     pub fn clean(raw: &RawFields, kind: Option<SpanKind>, sanitizer: &mut Sanitizer<'_>) -> Fields {
         let mut fields = Fields::default();
         fields.add_clean(raw, kind, sanitizer);
         fields
     }
 
-    /// Does the same, adding to what is there, and sorts the parts of `usage` and the error out
-    /// of the flat fields of a span.
+    /// Adds redacted fields to these, and returns the parts of `usage` among the flat fields of a span.
     pub fn add_clean(
         &mut self,
         raw: &RawFields,
@@ -87,8 +86,7 @@ impl Fields {
             let at_once = role == FieldRole::Input;
             match role {
                 FieldRole::Input if kind.is_some_and(|kind| kind.owns(key)) => {
-                    // Kept under another name: the line would have two members of this one, and
-                    // readers would believe the user's.
+                    // Kept under another name, because the line has a member of this one already.
                     self.insert(&format!("custom.{key}"), true, |out| {
                         sanitizer.value(key, form, text, out);
                     });
@@ -100,7 +98,7 @@ impl Fields {
                         sanitizer.value(key, form, text, out);
                     });
                 }
-                // An `Option` that is `None`: nothing went wrong.
+                // An `Option` that is `None`: there was no error.
                 FieldRole::Error if form != RawForm::Text && text == "null" => {}
                 FieldRole::Error => {
                     let object = as_error_object(text);
@@ -133,7 +131,7 @@ impl Fields {
         self.write_value(start, at_once, write);
     }
 
-    /// Appends a name; where it starts.
+    /// Appends a name. Returns where it starts.
     fn write_key(&mut self, key: &str) -> usize {
         let start = self.buf.len();
         write_string(key, &mut self.buf);

@@ -30,7 +30,7 @@ pub struct Health {
     pub cut: u64,
     /// Events that had no session above them and went to an implicit one.
     pub orphaned: u64,
-    /// The last thing that went wrong.
+    /// The last error.
     pub last_error: Option<String>,
     /// How sending is going; `None` where nothing is sent.
     #[cfg(feature = "mirror")]
@@ -52,7 +52,7 @@ impl Health {
     }
 }
 
-/// What recording counts beside the ledger.
+/// The counts of recording, beside those of the ledger.
 #[derive(Debug, Default)]
 pub(crate) struct RecordCounters {
     masked: AtomicU64,

@@ -1,4 +1,4 @@
-//! What the sessions of a process share: the ledger, redaction, and what describes the process.
+//! The state that the sessions of a process share: the ledger, redaction, and the description of the process.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, LazyLock, Mutex, OnceLock, PoisonError};
@@ -18,7 +18,7 @@ use crate::ledger::{Counters, Disk, FORKED, Ledger, LedgerConfig, ProcessJson, S
 use crate::redact::{Limits, MaskKey, NoStore, Output, PatternError, Redaction, Redactor, Tally};
 use crate::trace::{Root, new_session_id, random_bytes};
 
-/// What is decided before the first line.
+/// The settings of a ledger, resolved from code and environment.
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
     /// Nothing is recorded, and nothing on the disk is touched.
@@ -29,7 +29,7 @@ pub(crate) struct Settings {
     pub limits: Limits,
     pub redaction: Redaction,
     pub resource: Map<String, Value>,
-    /// The `mirror` member of the segments' headers, as JSON: for whom the trace is recorded.
+    /// The `mirror` member of the segments' headers, as JSON: where the trace is sent.
     pub policy: Option<Arc<str>>,
 }
 
@@ -61,7 +61,7 @@ impl ProcessState {
         send: impl FnOnce(&LedgerConfig) -> Senders,
     ) -> Result<Self, PatternError> {
         let counters = Arc::new(Counters::default());
-        // A root that can't be written yet has no key yet: masks then name one that is kept
+        // A root that can't be written yet has no key yet: masks then use one that is stored
         // nowhere, and recording starts all the same.
         let key = match settings.disabled {
             true => Ok(random_bytes()),
@@ -139,7 +139,7 @@ impl ProcessState {
     /// A session, by its id.
     pub fn session(&self, id: &str) -> Arc<SessionLog> {
         if self.ledger.is_forked() {
-            // The map of sessions may be locked for ever; nothing is recorded in this one.
+            // The mutex of the map may never be unlocked here; nothing is recorded in this session.
             return Arc::new(SessionLog::new(&self.ledger, id, None, false));
         }
         self.known_session(id, None)

@@ -8,10 +8,10 @@ use serde_json::Value;
 use super::serialize;
 use crate::trace::{BufferPool, Failure, LARGEST_POOLED, Usage};
 
-/// How the text of a raw field is to be taken.
+/// How the text of a raw field is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RawForm {
-    /// Text, whatever it looks like; for a JSON field, JSON if it is an object or an array.
+    /// Text. In a JSON field, JSON if it is an object or an array.
     Text,
     /// JSON that was serialized for us.
     Json,
@@ -29,20 +29,20 @@ pub(super) struct RawEntry {
     end: usize,
 }
 
-/// What becomes of a field that was given under another name than ours.
+/// What happens to a field that a library gave under a name of its own.
 #[derive(Debug)]
 pub(crate) enum Rewrite {
     Keep,
-    /// It has been taken out.
+    /// Remove it, because its value has been read.
     Take,
-    /// Another name; so many bytes of its text belong to the name and not to the value.
+    /// Rename it, and leave out the first `skip` bytes of its text.
     Rename {
         to: Cow<'static, str>,
         skip: usize,
     },
 }
 
-/// Fields as they were given, in order. They live in memory only.
+/// Fields as they were given, in order, not redacted yet. They are never written.
 #[derive(Clone, Debug)]
 pub(crate) struct RawFields {
     buf: String,
@@ -76,7 +76,7 @@ impl Drop for RawFields {
 
 impl RawFields {
     pub fn new() -> Self {
-        // What most spans need, at once instead of in many small steps.
+        // Room for the fields of most spans, in one allocation.
         let (buf, at) = BufferPool::take(&POOL)
             .unwrap_or_else(|| (String::with_capacity(256), Vec::with_capacity(8)));
         Self { buf, at }
@@ -215,7 +215,7 @@ impl RawFields {
         }
     }
 
-    /// Looks at each field by name and text, and does with it what `look` says.
+    /// Keeps, removes or renames each field, as `look` decides by its name and text.
     pub fn rewrite(&mut self, mut look: impl FnMut(&str, &str) -> Rewrite) {
         let buf = &self.buf;
         self.at.retain_mut(|entry| {

@@ -115,7 +115,7 @@ where
     }
 
     /// Whether a new span has another ledger's data. Checked once, because not every wrapper of layers
-    /// says which layers it holds.
+    /// shows the layers in it.
     fn is_taken(&self, id: &Id, ctx: &Context<'_, S>) -> bool {
         if self.rank.load(Ordering::Relaxed) == SOLE {
             return false;

@@ -63,8 +63,8 @@ impl Message {
         })
     }
 
-    /// Which message it is, whatever was added when it was sent again: an answer has its reason to
-    /// end only where it was given, and its reasoning is often left out of the history.
+    /// Identifies the message, also when it is sent again: then an answer often has neither its finish reason nor
+    /// its reasoning.
     pub fn digest(&self) -> u128 {
         let mut hash = Sha256::new();
         hash.update(self.role.as_bytes());

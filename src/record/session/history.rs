@@ -1,11 +1,11 @@
 //! Which messages of a conversation a session has recorded already. Libraries send the whole history
 //! with every model call; each message is recorded once.
 //!
-//! Messages are compared by position, not only by text: "yes" said twice is two
+//! Messages are compared by position, not only by text: "yes" sent twice is two
 //! messages. A conversation is a chain of digests, each made of the one before and the message, so
 //! that one digest stands for all messages up to it. A request is looked up by its longest known
 //! prefix. The digests are keyed, and each message's line carries the one up to it as `history`,
-//! so that the next process can go on.
+//! so that the next process can continue.
 
 use std::collections::HashMap;
 
@@ -94,11 +94,11 @@ impl History {
         now
     }
 
-    /// Takes over what earlier lines say, in their order: the tip of each message, and whether the model
+    /// Restores the tips of earlier lines, in their order: the tip of each message, and whether the model
     /// wrote it.
-    pub fn recall(&mut self, said: &[(ChainTip, bool)]) {
+    pub fn recall(&mut self, tips: &[(ChainTip, bool)]) {
         let mut before = None;
-        for (end, from_model) in said {
+        for (end, from_model) in tips {
             if let Some(before) = before.filter(|before| before != end && *from_model) {
                 self.note(before, true);
             }
@@ -108,7 +108,7 @@ impl History {
     }
 
     /// Where the beginning was cut off, as by a window that slides, or begins with other
-    /// instructions, the rest overlaps with what was heard last. One message alone is no overlap:
+    /// instructions, the rest overlaps with the last request. One message alone is no overlap:
     /// another conversation may begin as this one ended.
     fn new_after_overlap(&self, messages: &[MessageKey]) -> Vec<usize> {
         let leading = messages.iter().take_while(|m| m.is_system).count();

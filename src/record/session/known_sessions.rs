@@ -3,15 +3,15 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// KnownSessions kept in memory although nobody holds them any more.
+/// How many sessions stay in memory without another reference to them.
 const IDLE: usize = 4096;
 
 /// Sessions by id. Those without other references that are idle are dropped when there are many.
 #[derive(Debug)]
 pub(crate) struct KnownSessions<T> {
     known: HashMap<Arc<str>, Arc<T>>,
-    /// The number at which idle ones are looked for. Were it fixed, a process with more live ones would look
-    /// at all of them for each new one.
+    /// The number of sessions at which idle ones are searched for. If it were fixed, a process with more live
+    /// sessions would search all of them for each new one.
     look_at: usize,
     forgot: bool,
 }

@@ -124,13 +124,13 @@ impl SessionRun {
         session_run(crate::new_session_id(), agent)
     }
 
-    /// Hangs it from a span of another process.
+    /// Makes it a child of a span of another process.
     pub fn parent(mut self, remote: RemoteContext) -> Self {
         self.parent = Some(ExplicitParent::Remote(remote));
         self
     }
 
-    /// Hangs it from nothing: a trace of its own, whatever the current span.
+    /// Gives it no parent: it starts a trace, even inside another span.
     pub fn detached(mut self) -> Self {
         self.parent = Some(ExplicitParent::Detached);
         self

@@ -1,4 +1,4 @@
-//! What is recorded on a span after it was made.
+//! Records on a span after it was made.
 
 use std::borrow::Cow;
 
@@ -13,7 +13,7 @@ use crate::record::otel;
 use crate::record::raw_fields::RawFields;
 use crate::trace::{AsFailure, Failure, Outcome, RemoteContext, Usage};
 
-/// Records on agent spans, past every neighbour: nothing given here becomes a `tracing` field.
+/// Records on agent spans, unseen by other layers: nothing given here becomes a `tracing` field.
 ///
 /// On a span that is no agent span, or that no ledger listens to, all of it does nothing.
 pub trait SpanExt {
@@ -31,7 +31,7 @@ pub trait SpanExt {
     fn record_usage(&self, usage: &Usage);
 
     /// An error, with its type and the chain of its causes; `anyhow::Error` too. Makes the
-    /// outcome `error` unless something else is said at the end.
+    /// outcome `error`, unless [`finish`](Self::finish) sets another one.
     ///
     /// ```
     /// # use spanledger::{SpanExt, spans};
@@ -54,8 +54,8 @@ pub trait SpanExt {
     /// The session the span belongs to, as a handle that can go anywhere.
     fn session(&self) -> Option<Session>;
 
-    /// The span (or the agent span around it) as other processes know it, to be told to them: a
-    /// `traceparent` and a `tracestate`.
+    /// The span (or the agent span around it) as a context for other processes: a `traceparent` and a
+    /// `tracestate`.
     ///
     /// ```
     /// # let dir = tempfile::tempdir()?;
