@@ -200,6 +200,6 @@ pub fn error<E: AsFailure<M>, M>(error: &E) -> Event {
 /// An error that is no Rust error.
 pub fn failure(failure: &Failure) -> Event {
     let mut event = Event::new(Kind::Error.as_str());
-    event.fields.failure("error", failure);
+    event.fields.failure(field!(ErrorEvent.error), failure);
     event
 }

@@ -13,6 +13,9 @@ use crate::trace::{
     write_string,
 };
 
+const ERROR: &str = field!(ToolCall.error);
+const USAGE_DETAILS: &str = field!(ModelUsage.usage_details);
+
 /// One member of the object, `"key":value`, as places in the buffer.
 #[derive(Clone, Copy, Debug)]
 struct Entry {
@@ -103,8 +106,8 @@ impl Fields {
                 FieldRole::Error => {
                     let object = as_error_object(text);
                     let json = object.as_deref().unwrap_or(text);
-                    self.insert("error", at_once, |out| {
-                        sanitizer.value("error", RawForm::Json, json, out);
+                    self.insert(ERROR, at_once, |out| {
+                        sanitizer.value(ERROR, RawForm::Json, json, out);
                     });
                 }
                 _ => {
@@ -317,7 +320,7 @@ impl UsageText {
             },
             UsageField::Details => {
                 let mut out = Vec::new();
-                sanitizer.value("usage_details", RawForm::Json, text, &mut out);
+                sanitizer.value(USAGE_DETAILS, RawForm::Json, text, &mut out);
                 self.details = String::from_utf8(out).ok();
             }
             UsageField::Whole => {
@@ -335,10 +338,10 @@ impl UsageText {
                     usage_details: None,
                     ..known.clone()
                 });
-                let details = match map.shift_remove("usage_details") {
+                let details = match map.shift_remove(USAGE_DETAILS) {
                     Some(details) if map.is_empty() => Some(details),
                     Some(details) => {
-                        map.insert("usage_details".into(), details);
+                        map.insert(USAGE_DETAILS.into(), details);
                         Some(Value::Object(map))
                     }
                     None => (!map.is_empty()).then_some(Value::Object(map)),

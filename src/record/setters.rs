@@ -31,7 +31,14 @@ macro_rules! setters {
     ({ $( $role:ident $form:ident $field:ident: $doc:literal; )* }) => {
         $( setters! { @$role $form $field $doc } )*
     };
-    (@need $form:ident $field:ident $doc:literal) => {};
+    (@need $form:ident $field:ident $doc:literal) => {
+        // For the constructor, which has it as an argument.
+        #[allow(dead_code)]
+        fn $field(mut self, $field: value_type!($form)) -> Self {
+            set_field!($form self.fields_mut(), $field);
+            self
+        }
+    };
     (@own $form:ident $field:ident $doc:literal) => {};
     (@stamped $form:ident $field:ident $doc:literal) => {};
     (@$role:ident error $field:ident $doc:literal) => {};

@@ -12,6 +12,9 @@ use crate::record::session::{ContextAsset, Note, SessionLog, SpanContext};
 use crate::redact::{Limits, NoStore, Output, Tally};
 use crate::trace::{Kind, SpanKind, Usage, event_kind, hex_digest};
 
+/// The field that holds the text of a `tracing` event, and the same field of a `log` line.
+const MESSAGE: &str = field!(Log.message);
+
 impl Recorder {
     /// An event of the trace. Its own `session_id` field, if it names another session, wins over `target`.
     pub fn event(&self, target: &Target, kind: &str, raw: RawFields) {
@@ -20,7 +23,7 @@ impl Recorder {
             return;
         }
         let kind = event_kind(kind);
-        let named = match raw.get("session_id") {
+        let named = match raw.get(field!(Run.session_id)) {
             Some(id) if *id != *target.log.id => Some(process.session(id)),
             _ => None,
         };
@@ -53,7 +56,7 @@ impl Recorder {
         again: bool,
     ) -> String {
         let process = &self.process;
-        raw.rename("content", asset.body());
+        raw.rename(field!(Message.content), asset.body());
         let body = raw.get(asset.body()).unwrap_or_default();
         let limits = Limits {
             inline: usize::MAX,
@@ -95,22 +98,22 @@ impl Recorder {
     ) {
         let (process, log, level) = (&self.process, &target.log, *meta.level());
         let mut named = RawFields::new();
-        named.text("message", raw.get("message").unwrap_or_default());
-        raw.remove("message");
+        named.text(MESSAGE, raw.get(MESSAGE).unwrap_or_default());
+        raw.remove(MESSAGE);
         if level == Level::ERROR
-            && let (Some(error), Some(data)) = (raw.get("error"), data)
+            && let (Some(error), Some(data)) = (raw.get(field!(ToolCall.error)), data)
         {
             self.record_first_error(data, error);
         }
         let message = process.sanitize_fields(log, &named);
         let mut fields = Fields::default();
-        fields.set_str("level", level.as_str());
-        fields.set_str("target", meta.target());
+        fields.set_str(field!(Log.level), level.as_str());
+        fields.set_str(field!(Log.target), meta.target());
         fields.merge(&message);
-        fields.set_object("fields", &process.sanitize_fields(log, &raw));
+        fields.set_object(field!(Log.fields), &process.sanitize_fields(log, &raw));
         let note = Note {
             level: Some(level.as_str()),
-            message: message.get("message").filter(|json| json.len() <= 1024),
+            message: message.get(MESSAGE).filter(|json| json.len() <= 1024),
             ..Note::default()
         };
         let (kind, span) = (Kind::Log.as_str(), target.span.as_ref());

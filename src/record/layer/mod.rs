@@ -174,7 +174,7 @@ where
         };
         if is_chosen
             && !matches!(parent, Parent::Target(_) | Parent::Session(_))
-            && raw.get("session_id").is_none()
+            && raw.get(field!(Run.session_id)).is_none()
         {
             // Such spans are recorded only inside sessions.
             return;
@@ -267,7 +267,7 @@ where
             _ => None,
         };
         let is_in = |target: &Arc<Target>, id: &str| *target.log.id == *id;
-        if let Some(id) = raw.get("session_id")
+        if let Some(id) = raw.get(field!(Run.session_id))
             && !target.as_ref().is_some_and(|target| is_in(target, id))
         {
             data = None;
@@ -375,7 +375,7 @@ where
             Some(kind) => {
                 let mut fields = RawFields::new();
                 event.record(&mut Collect(&mut fields));
-                fields.rename("message", "content");
+                fields.rename(field!(Log.message), field!(Message.content));
                 let kind = kind.to_owned();
                 perform(Op::Event { kind, fields });
             }

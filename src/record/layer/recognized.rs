@@ -30,15 +30,15 @@ impl Recorder {
         match (&data.parent, kind) {
             // A library's run inside a session belongs to it, unless it names another one.
             (Parent::Target(target), SpanKind::Run) => {
-                if fields.get("session_id").is_none() {
-                    fields.text("session_id", &target.log.id);
+                if fields.get(field!(Run.session_id)).is_none() {
+                    fields.text(field!(Run.session_id), &target.log.id);
                 }
             }
             (_, SpanKind::Run) => {}
             // Inside a session, another conversation id stays a plain field.
             (Parent::Target(target), _) => remove_own_id(&mut fields, &target.log.id),
             (Parent::Session(log), _) => remove_own_id(&mut fields, &log.id),
-            _ => fields.rename(CONVERSATION, "session_id"),
+            _ => fields.rename(CONVERSATION, field!(Run.session_id)),
         }
         (fields, Some(recognized))
     }
@@ -53,7 +53,9 @@ impl Recorder {
         let (mapping, span) = (data.mapping.as_ref()?, target.span.as_ref()?);
         let mut recognized = mapping.read(data.kind(), raw.clone());
         // The session has been decided.
-        recognized.fields.rename("session_id", CONVERSATION);
+        recognized
+            .fields
+            .rename(field!(Run.session_id), CONVERSATION);
         remove_own_id(&mut recognized.fields, &target.log.id);
         for (stamp, digest) in self.record_assets(&target.log, Some(span), &recognized.content) {
             if data.kind() == SpanKind::Model {
@@ -171,7 +173,7 @@ impl Recorder {
         for (kind, raw) in message.events() {
             let mut fields = process.sanitize_fields(log, &raw);
             if let Some(ChainTip(digest)) = end {
-                fields.set_str("history", &hex(&digest.to_be_bytes()));
+                fields.set_str(field!(Message.history), &hex(&digest.to_be_bytes()));
             }
             let (kind, mut session) = (kind.as_str(), log.lock(process));
             session.event(kind, Some(span), &fields, Note::default());

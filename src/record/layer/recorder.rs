@@ -88,7 +88,7 @@ impl Recorder {
         let process = &self.process;
         let (mut raw, recognized) = self.read_fields(data, raw);
         let kind = data.kind();
-        let placement = self.place(data, raw.get("session_id"));
+        let placement = self.place(data, raw.get(field!(Run.session_id)));
         let mut span = placement.new_span(data);
         span.just_made = held_links.is_none() && raw.is_short(process.limits.inline);
         for link in held_links.unwrap_or_default() {
@@ -109,7 +109,10 @@ impl Recorder {
             span.fields.add_clean(&raw, schema_of(kind), sanitizer)
         });
         match kind {
-            SpanKind::Run => span.fields.set("process", process.process().as_bytes()),
+            SpanKind::Run => {
+                let description = process.process().as_bytes();
+                span.fields.set(field!(Run.process), description);
+            }
             SpanKind::Other => {
                 let level = data.meta.level().as_str();
                 span.describe_other(data.meta.name(), data.meta.target(), Some(level));
@@ -239,7 +242,7 @@ impl Recorder {
         });
         if silent {
             let mut raw = RawFields::new();
-            raw.text("error", error);
+            raw.text(field!(ToolCall.error), error);
             self.record(data, Update::fields(&raw));
         }
     }
@@ -311,22 +314,22 @@ fn subagent_event<'a>(
         return None;
     }
     let mut fields = Fields::default();
-    if let Some(agent) = run.fields.get("agent") {
-        fields.set("agent", agent);
+    if let Some(agent) = run.fields.get(field!(Run.agent)) {
+        fields.set(field!(Subagent.agent), agent);
     }
-    fields.set_str("child_session_id", &child.id);
+    fields.set_str(field!(Subagent.child_session_id), &child.id);
     Some((target, fields))
 }
 
 /// The session of a run and, for a subagent, the session and span that started it.
 fn add_run_ids(raw: &mut RawFields, parent: &Parent, log: &SessionLog) {
-    if raw.get("session_id").is_none() {
-        raw.text("session_id", &log.id);
+    if raw.get(field!(Run.session_id)).is_none() {
+        raw.text(field!(Run.session_id), &log.id);
     }
     if let Parent::Target(target) = parent
         && target.log.id != log.id
     {
-        raw.text("parent_session_id", &target.log.id);
+        raw.text(field!(Run.parent_session_id), &target.log.id);
         if let Some(span) = &target.span {
             raw.text("parent_span_id", &hex(&span.ids.span.to_be_bytes()));
         }
@@ -337,7 +340,7 @@ fn clean_usage(process: &ProcessState, log: &SessionLog, usage: &Usage) -> Usage
     let mut text = UsageText::default();
     if let Some(details) = &usage.usage_details {
         let mut raw = RawFields::new();
-        raw.json("usage_details", details);
+        raw.json(field!(ModelUsage.usage_details), details);
         let cleaned = process.sanitize(log, |sanitizer| {
             Fields::default().add_clean(&raw, Some(SpanKind::Model), sanitizer)
         });

@@ -73,13 +73,13 @@ pub(crate) struct FindSessionId(pub Option<String>);
 
 impl Visit for FindSessionId {
     fn record_str(&mut self, field: &Field, value: &str) {
-        if field.name() == "session_id" {
+        if field.name() == field!(Run.session_id) {
             self.0 = Some(value.to_owned());
         }
     }
 
     fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
-        if field.name() == "session_id" {
+        if field.name() == field!(Run.session_id) {
             self.0 = Some(spelled(format_args!("{value:?}")));
         }
     }

@@ -102,8 +102,8 @@ impl Span for AgentSpan {
         self.agent.record(|recorder, log, span| {
             let event = CleanEvent::new(recorder, log, &name.into(), &attributes, timestamp);
             let mut fields = Fields::default();
-            fields.set_str("name", &event.name);
-            fields.set_object("attributes", &event.attributes);
+            fields.set_str(field!(SpanEvent.name), &event.name);
+            fields.set_object(field!(SpanEvent.attributes), &event.attributes);
             let mut session = log.lock(&recorder.process);
             session.event(SPAN_EVENT, Some(span), &fields, event.note());
         });
@@ -177,7 +177,10 @@ pub(super) fn status_fields(status: &Status) -> (Outcome, RawFields) {
     let outcome = match status {
         Status::Ok => Outcome::Ok,
         Status::Error { description } => {
-            fields.failure("error", &Failure::message(description.clone()));
+            fields.failure(
+                field!(OtherSpan.error),
+                &Failure::message(description.clone()),
+            );
             Outcome::Error
         }
         Status::Unset => Outcome::Unset,

@@ -95,7 +95,7 @@ impl Message {
         let thoughts = self.parts.iter().filter(is_reasoning);
         if let Some(thought) = join(thoughts.filter_map(|part| part["content"].as_str())) {
             let mut fields = RawFields::new();
-            fields.text("content", &thought);
+            fields.text(field!(Message.content), &thought);
             events.push((Kind::MessageReasoning, fields));
         }
         let parts: Vec<_> = self.parts.iter().filter(|p| !is_reasoning(p)).collect();
@@ -119,10 +119,10 @@ impl Message {
             fields.text("role", &self.role);
         }
         if let Some(text) = self.text() {
-            fields.text("content", &text);
+            fields.text(field!(Message.content), &text);
         }
         if parts.iter().any(|part| kind(part) != "text") {
-            fields.json("parts", &parts);
+            fields.json(field!(Message.parts), &parts);
         }
         events.push((kind_of_line, fields));
         events

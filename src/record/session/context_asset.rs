@@ -29,18 +29,18 @@ impl ContextAsset {
     /// The field of a model call that holds its digest.
     pub const fn stamp(self) -> &'static str {
         match self {
-            Self::SystemPrompt => "system_prompt_digest",
-            Self::ToolCatalog => "tool_catalog_digest",
-            Self::PermissionRules => "permission_rules_digest",
+            Self::SystemPrompt => field!(ModelCall.system_prompt_digest),
+            Self::ToolCatalog => field!(ModelCall.tool_catalog_digest),
+            Self::PermissionRules => field!(ModelCall.permission_rules_digest),
         }
     }
 
     /// The field of its own line that holds the whole text.
     pub const fn body(self) -> &'static str {
         match self {
-            Self::SystemPrompt => "body",
-            Self::ToolCatalog => "tools",
-            Self::PermissionRules => "rules",
+            Self::SystemPrompt => field!(ContextAsset.body),
+            Self::ToolCatalog => field!(ContextAsset.tools),
+            Self::PermissionRules => field!(ContextAsset.rules),
         }
     }
 }

@@ -174,17 +174,18 @@ impl SessionHooks for Hooks<'_> {
             Some((asset.stamp().to_owned(), digest.into()))
         });
         let mut members = Map::new();
-        members.insert("started".into(), content.started.into());
-        members.insert("next_turn".into(), content.next_turn.into());
-        members.insert("open".into(), open.collect());
+        let mut insert = |name: &str, value| drop(members.insert(name.to_owned(), value));
+        insert(field!(Checkpoint.started), content.started.into());
+        insert(field!(Checkpoint.next_turn), content.next_turn.into());
+        insert(field!(Checkpoint.open), open.collect());
         if let Some((trace, span)) = content.last_run {
             let (trace, span) = (hex(&trace.to_be_bytes()), hex(&span.to_be_bytes()));
             let last_run = json!({"trace_id": trace, "span_id": span});
-            members.insert("last_run".into(), last_run);
+            insert(field!(Checkpoint.last_run), last_run);
         }
-        members.insert("digests".into(), Value::Object(digests.collect()));
+        insert(field!(Checkpoint.digests), Value::Object(digests.collect()));
         let known = content.known.iter().map(String::as_str);
-        members.insert("known_digests".into(), known.collect());
+        insert(field!(Checkpoint.known_digests), known.collect());
         let members = Value::Object(members).to_string();
         out.push(b',');
         out.extend_from_slice(&members.as_bytes()[1..members.len() - 1]);

@@ -111,7 +111,7 @@ impl OpenSpan {
 
     /// Whether neither an outcome nor an error has been recorded.
     pub fn is_silent(&self) -> bool {
-        self.outcome == Outcome::Unset && !self.fields.contains("error")
+        self.outcome == Outcome::Unset && !self.fields.contains(field!(ToolCall.error))
     }
 
     /// Notes an event that happened inside.
@@ -136,7 +136,7 @@ impl OpenSpan {
         }
         if let Some(attributes) = note.attributes.filter(|fields| !fields.is_empty()) {
             out.push(b',');
-            attributes.write_object("attributes", out);
+            attributes.write_object(field!(SpanEvent.attributes), out);
             out.pop();
         }
         out.extend_from_slice(b"},");
@@ -246,11 +246,11 @@ impl OpenSpan {
     fn write_known(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(&self.other);
         match self.at.kind {
-            SpanKind::Other => self.fields.write_object("fields", out),
+            SpanKind::Other => self.fields.write_object(field!(OtherSpan.fields), out),
             _ => self.fields.write_members(out),
         }
         if let Some(attributes) = &self.attributes {
-            attributes.write_object("attributes", out);
+            attributes.write_object(field!(Span.attributes), out);
         }
         if let Some(usage) = &self.usage {
             write_usage(usage, out);
@@ -274,11 +274,11 @@ impl OpenSpan {
         if self.outcome != Outcome::Unset {
             return self.outcome;
         }
-        if self.fields.contains("error") {
+        if self.fields.contains(field!(ToolCall.error)) {
             return Outcome::Error;
         }
         match self.at.kind {
-            SpanKind::Permission => match self.fields.get("action") {
+            SpanKind::Permission => match self.fields.get(field!(Permission.action)) {
                 Some(b"\"allow\"") => Outcome::Ok,
                 Some(b"\"deny\"") => Outcome::Denied,
                 _ => Outcome::Unset,

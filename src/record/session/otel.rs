@@ -32,7 +32,7 @@ impl OpenSpan {
         if !attributes.is_empty() {
             self.links.pop();
             self.links.push(b',');
-            attributes.write_object("attributes", &mut self.links);
+            attributes.write_object(field!(SpanLink.attributes), &mut self.links);
             self.links.pop();
             self.links.push(b'}');
         }

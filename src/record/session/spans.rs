@@ -25,12 +25,12 @@ impl Change<'_> {
     fn members(&self, kind: SpanKind, all: bool) -> Vec<u8> {
         let mut out = Vec::new();
         match kind {
-            SpanKind::Other => self.fields.write_object("fields", &mut out),
+            SpanKind::Other => self.fields.write_object(field!(OtherSpan.fields), &mut out),
             _ if all => self.fields.write_members(&mut out),
             _ => self.fields.write_at_once(&mut out),
         }
         if let Some(attributes) = &self.attributes {
-            attributes.write_object("attributes", &mut out);
+            attributes.write_object(field!(Span.attributes), &mut out);
         }
         if let Some(usage) = self.usage.as_deref().filter(|_| all) {
             write_usage(usage, &mut out);
@@ -104,11 +104,12 @@ impl LockedSession<'_> {
         self.end_synthetic(turn.at.run_span());
         self.read_past();
         let content = &mut self.state.content;
-        let given = turn.fields.get("turn_index");
+        let given = turn.fields.get(field!(Turn.turn_index));
         let given = given.and_then(|json| std::str::from_utf8(json).ok()?.parse::<u32>().ok());
         let index = given.unwrap_or(content.next_turn);
         if given.is_none() {
-            turn.fields.set("turn_index", index.to_string().as_bytes());
+            let json = index.to_string();
+            turn.fields.set(field!(Turn.turn_index), json.as_bytes());
         }
         content.next_turn = content.next_turn.max(index.saturating_add(1));
         content.totals.turns += 1;
@@ -272,7 +273,7 @@ impl SessionLog {
 /// The name of the agent whose run a tool call is in, as JSON.
 fn agent_of(content: &Content, span: &OpenSpan) -> Option<Vec<u8>> {
     let run = (span.at.run_span()).filter(|_| span.at.kind == SpanKind::Tool)?;
-    let agent = content.spans.get(&run)?.fields.get("agent")?;
+    let agent = content.spans.get(&run)?.fields.get(field!(Run.agent))?;
     Some(agent.to_vec())
 }
 

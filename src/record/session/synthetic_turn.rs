@@ -110,11 +110,12 @@ pub(super) fn note_answer(content: &mut Content, span: &OpenSpan) {
     if span.at.kind != SpanKind::Model || content.synthetic_turns.is_empty() {
         return;
     }
-    let failed = span.outcome == Outcome::Error || span.fields.contains("error");
+    let has = |name| span.fields.contains(name);
+    let failed = span.outcome == Outcome::Error || has(field!(ModelCall.error));
     let answered = span.usage.as_ref().is_some_and(|usage| !usage.is_empty())
-        || ["response_id", "response_model", "finish_reason"]
-            .iter()
-            .any(|name| span.fields.contains(name));
+        || has(field!(ModelCall.response_id))
+        || has(field!(ModelCall.response_model))
+        || has(field!(ModelCall.finish_reason));
     if answered && !failed {
         let of_this = |turn: &&mut SyntheticTurn| turn.at.turn_span == span.at.turn_span;
         if let Some(turn) = content.synthetic_turns.iter_mut().find(of_this) {

@@ -110,7 +110,7 @@ fn put<T: Serialize + ?Sized>(span: &Span, name: impl Into<Cow<'static, str>>, v
 
 impl SpanExt for Span {
     fn record_result<T: Serialize + ?Sized>(&self, result: &T) {
-        put(self, "result", result);
+        put(self, field!(ToolCall.result), result);
     }
 
     fn record_usage(&self, usage: &Usage) {
@@ -123,7 +123,7 @@ impl SpanExt for Span {
 
     fn record_failure(&self, failure: &Failure) {
         let mut fields = RawFields::new();
-        fields.failure("error", failure);
+        fields.failure(field!(ToolCall.error), failure);
         record(self, fields, None);
     }
 

@@ -58,16 +58,31 @@ impl Stream {
 
     pub(crate) fn message(session: Option<Session>, id: &str) -> Self {
         let whole = Some(Kind::MessageAssistant);
-        Self::new(session, Kind::MessageDelta, whole, ("message_id", id))
+        Self::new(
+            session,
+            Kind::MessageDelta,
+            whole,
+            (field!(Delta.message_id), id),
+        )
     }
 
     pub(crate) fn reasoning(session: Option<Session>, id: &str) -> Self {
         let whole = Some(Kind::MessageReasoning);
-        Self::new(session, Kind::MessageDelta, whole, ("message_id", id))
+        Self::new(
+            session,
+            Kind::MessageDelta,
+            whole,
+            (field!(Delta.message_id), id),
+        )
     }
 
     pub(crate) fn tool_input(session: Option<Session>, id: &str) -> Self {
-        Self::new(session, Kind::ToolInputDelta, None, ("tool_call_id", id))
+        Self::new(
+            session,
+            Kind::ToolInputDelta,
+            None,
+            (field!(Delta.tool_call_id), id),
+        )
     }
 
     /// Which part of the message this is.
@@ -100,8 +115,8 @@ impl Stream {
         let redactor = &session.recorder.process.redactor;
         while let Some(piece) = redactor.next_piece(&mut self.state, &self.text, last) {
             let mut fields = self.named();
-            fields.json("offset", &piece.range.start);
-            fields.redacted("text", &piece.redacted, piece.masked);
+            fields.json(field!(Delta.offset), &piece.range.start);
+            fields.redacted(field!(Delta.text), &piece.redacted, piece.masked);
             let kind = self.delta.as_str();
             session.recorder.event(&session.target, kind, fields);
         }
@@ -111,7 +126,7 @@ impl Stream {
         let mut fields = RawFields::new();
         fields.text(self.id_key, &self.id);
         if let Some(index) = self.part_index {
-            fields.json("part_index", &index);
+            fields.json(field!(Delta.part_index), &index);
         }
         fields
     }
@@ -123,10 +138,10 @@ impl Stream {
         };
         let Some(whole) = self.whole else { return };
         let mut fields = self.named();
-        fields.text("content", &self.text);
-        fields.json("complete", &complete);
+        fields.text(field!(Message.content), &self.text);
+        fields.json(field!(Message.complete), &complete);
         if let Some(reason) = reason {
-            fields.text("abort_reason", reason);
+            fields.text(field!(Message.abort_reason), reason);
         }
         let kind = whole.as_str();
         session.recorder.event(&session.target, kind, fields);
