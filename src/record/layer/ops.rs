@@ -52,13 +52,12 @@ impl LayerHandle {
     }
 
     fn perform(&self, dispatch: &Dispatch, id: Option<&span::Id>, op: Op) -> Option<Session> {
-        let enclosing = match id {
-            None => Enclosing::Nothing,
-            Some(id) => match recent_spans::find(self.recorder.registrar.key(id)) {
+        let enclosing = id.map_or(Enclosing::Nothing, |id| {
+            match recent_spans::find(self.recorder.registrar.key(id)) {
                 Some(data) => Enclosing::Span { data, exact: true },
                 None => (self.find)(dispatch, id, self.recorder.implicit_for(&op)),
-            },
-        };
+            }
+        });
         self.recorder.perform(enclosing, op)
     }
 }
@@ -71,17 +70,7 @@ pub(crate) fn on_span(span: &Span, op: Op) -> Option<Session> {
     if LAYERS.load(Ordering::Relaxed) == 0 {
         return None;
     }
-    span.with_subscriber(|(id, dispatch)| match LayerHandle::of(dispatch) {
-        Some(layer) => layer.perform(dispatch, Some(id), op),
-        None => {
-            let envelope = OpEnvelope::new(op);
-            tracing::dispatcher::with_default(dispatch, || {
-                let op: &(dyn Error + 'static) = &envelope;
-                tracing::info!(target: "spanledger::hidden", parent: id.clone(), op);
-            });
-            envelope.answer.into_inner()
-        }
-    })?
+    span.with_subscriber(|(id, dispatch)| perform(dispatch, Some(id), op))?
 }
 
 /// Performs `op` at the current span of this thread.
@@ -91,14 +80,21 @@ pub(crate) fn on_current(op: Op) -> Option<Session> {
     }
     // A clone, because events sent inside `get_default` reach no dispatcher.
     let dispatch = tracing::dispatcher::get_default(Dispatch::clone);
-    if let Some(layer) = LayerHandle::of(&dispatch) {
-        return layer.perform(&dispatch, dispatch.current_span().id(), op);
+    perform(&dispatch, dispatch.current_span().id(), op)
+}
+
+fn perform(dispatch: &Dispatch, id: Option<&span::Id>, op: Op) -> Option<Session> {
+    if let Some(layer) = LayerHandle::of(dispatch) {
+        return layer.perform(dispatch, id, op);
     }
-    let envelope = OpEnvelope::new(op);
-    {
+    let envelope = OpEnvelope {
+        op: Cell::new(Some(op)),
+        answer: Cell::new(None),
+    };
+    tracing::dispatcher::with_default(dispatch, || {
         let op: &(dyn Error + 'static) = &envelope;
-        tracing::info!(target: "spanledger::hidden", op);
-    }
+        tracing::info!(target: "spanledger::hidden", parent: id.cloned(), op);
+    });
     envelope.answer.into_inner()
 }
 
@@ -106,15 +102,6 @@ pub(crate) fn on_current(op: Op) -> Option<Session> {
 pub(crate) struct OpEnvelope {
     op: Cell<Option<Op>>,
     answer: Cell<Option<Session>>,
-}
-
-impl OpEnvelope {
-    fn new(op: Op) -> Self {
-        Self {
-            op: Cell::new(Some(op)),
-            answer: Cell::new(None),
-        }
-    }
 }
 
 impl fmt::Debug for OpEnvelope {
