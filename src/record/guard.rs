@@ -19,17 +19,15 @@ use crate::record::spans::Session;
 #[must_use = "bind it to a name: `let _ = …` drops it at once"]
 pub struct Guard {
     recorder: Arc<Recorder>,
-    disabled: bool,
     /// How long a shutdown waits for the mirror.
     timeout: Duration,
     done: bool,
 }
 
 impl Guard {
-    pub(crate) fn new(recorder: Arc<Recorder>, disabled: bool, timeout: Duration) -> Self {
+    pub(crate) fn new(recorder: Arc<Recorder>, timeout: Duration) -> Self {
         Self {
             recorder,
-            disabled,
             timeout,
             done: false,
         }
@@ -56,10 +54,10 @@ impl Guard {
     pub fn check(&self) -> Result<(), Error> {
         let not = |why| Err(Error::NotRecording { why });
         let recorder = &self.recorder;
-        if self.disabled {
+        if recorder.process.disabled {
             return Ok(());
         }
-        if recorder.process.is_forked() {
+        if recorder.process.ledger.is_forked() {
             return not("this process was forked from the one that records, without an exec");
         }
         match on_current(Op::Probe) {

@@ -2,7 +2,6 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::ledger::Counters;
 use crate::redact::Tally;
 
 /// How recording is going. Counters only rise.
@@ -38,18 +37,6 @@ pub struct Health {
     /// How the metrics are going; `None` where none are sent.
     #[cfg(feature = "metrics")]
     pub metrics: Option<crate::metrics::MetricsHealth>,
-}
-
-impl Health {
-    /// What the ledger counts.
-    pub(crate) fn of_ledger(counters: &Counters, last_error: Option<String>) -> Self {
-        Self {
-            written: counters.written(),
-            failed: counters.failed(),
-            last_error,
-            ..Self::default()
-        }
-    }
 }
 
 /// The counts of recording, beside those of the ledger.

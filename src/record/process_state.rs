@@ -38,12 +38,13 @@ pub(crate) struct ProcessState {
     pub ledger: Ledger,
     pub redactor: Arc<Redactor>,
     pub limits: Limits,
-    process: Arc<ProcessJson>,
-    counters: Arc<RecordCounters>,
+    pub counters: Arc<RecordCounters>,
+    /// The description of this process, as JSON.
+    pub description: Arc<ProcessJson>,
+    pub disabled: bool,
     sessions: Mutex<KnownSessions<SessionLog>>,
     implicit: OnceLock<Arc<SessionLog>>,
     senders: Senders,
-    disabled: bool,
 }
 
 impl std::fmt::Debug for ProcessState {
@@ -77,12 +78,12 @@ impl ProcessState {
         let resource = redact_map(&redactor, &limits, &settings.resource, &mut tally);
         let record_counters = Arc::new(RecordCounters::default());
         record_counters.add(tally);
-        let process = describe_later(&redactor, limits, &record_counters);
+        let description = describe_later(&redactor, limits, &record_counters);
         let mut config = LedgerConfig {
             root: settings.root,
             sync: settings.sync,
             segment_size: settings.segment_size,
-            process: Arc::clone(&process),
+            process: Arc::clone(&description),
             resource: Arc::new(resource),
             policy: settings.policy,
             listeners: Vec::new(),
@@ -99,21 +100,13 @@ impl ProcessState {
             ledger,
             redactor,
             limits,
-            process,
             counters: record_counters,
+            description,
+            disabled: settings.disabled,
             sessions: Mutex::new(KnownSessions::new()),
             implicit: OnceLock::new(),
             senders,
-            disabled: settings.disabled,
         })
-    }
-
-    pub fn is_disabled(&self) -> bool {
-        self.disabled
-    }
-
-    pub fn is_forked(&self) -> bool {
-        self.ledger.is_forked()
     }
 
     /// Whether something that is about to be recorded is not. A forked child counts it as lost.
@@ -123,13 +116,9 @@ impl ProcessState {
 
     /// Sends what is left, for at most this long, and stops sending.
     pub fn stop_sending(&self, timeout: Duration) {
-        if !self.is_forked() {
+        if !self.ledger.is_forked() {
             self.senders.stop(timeout);
         }
-    }
-
-    pub fn counters(&self) -> &RecordCounters {
-        &self.counters
     }
 
     pub fn root(&self) -> &Path {
@@ -176,7 +165,7 @@ impl ProcessState {
             tally: Tally::default(),
         };
         let result = f(&mut sanitizer);
-        self.counters().add(sanitizer.tally);
+        self.counters.add(sanitizer.tally);
         result
     }
 
@@ -193,20 +182,19 @@ impl ProcessState {
         clean
     }
 
-    /// What is known of this process, as JSON.
-    pub fn process(&self) -> &str {
-        &self.process
-    }
-
     pub fn health(&self) -> Health {
         let forked = self.ledger.is_forked();
         let counters = self.ledger.counters();
-        let last_error = match forked {
-            true => Some(FORKED.to_owned()),
-            false => counters.last_error(),
+        let mut health = Health {
+            written: counters.written(),
+            failed: counters.failed(),
+            last_error: match forked {
+                true => Some(FORKED.to_owned()),
+                false => counters.last_error(),
+            },
+            ..Health::default()
         };
-        let mut health = Health::of_ledger(counters, last_error);
-        self.counters().add_to(&mut health);
+        self.counters.add_to(&mut health);
         if !forked {
             self.senders.add_to(&mut health);
         }

@@ -102,7 +102,7 @@ where
 
     /// Whether another ledger records here, or this process is a fork of the one that records.
     fn is_inactive(&self) -> bool {
-        self.is_second() || self.recorder.process.is_forked()
+        self.is_second() || self.recorder.process.ledger.is_forked()
     }
 
     /// The same for a new span or event, which is counted as lost if the parent process would record it.

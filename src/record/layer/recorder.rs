@@ -110,7 +110,7 @@ impl Recorder {
         });
         match kind {
             SpanKind::Run => {
-                let description = process.process().as_bytes();
+                let description = process.description.as_bytes();
                 span.fields.set(field!(Run.process), description);
             }
             SpanKind::Other => {

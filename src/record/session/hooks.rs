@@ -143,7 +143,7 @@ impl SessionHooks for Hooks<'_> {
 
     fn written(&mut self, line: &[u8]) {
         // Most processes never mask or cut anything: then there is nothing to look for.
-        if self.process.counters().has_marked() {
+        if self.process.counters.has_marked() {
             self.content.marks.count(line);
         }
     }

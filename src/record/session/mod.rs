@@ -186,7 +186,7 @@ impl LockedSession<'_> {
         let (writer, mut hooks) = self.writer_and_hooks();
         let appended = writer.append(&process.ledger, &mut hooks, meta, &payload)?;
         if log.implicit.is_some() {
-            process.counters().add_orphaned();
+            process.counters.add_orphaned();
         }
         Some(appended)
     }
