@@ -50,19 +50,20 @@ impl Recorder {
         target: &Target,
         raw: &RawFields,
     ) -> Option<Recognized> {
-        let (mapping, span) = (data.mapping.as_ref()?, target.span.as_ref()?);
+        let mapping = data.mapping.as_ref()?;
         let mut recognized = mapping.read(data.kind(), raw.clone());
+        let Recognized {
+            fields, content, ..
+        } = &mut recognized;
         // The session has been decided.
-        recognized
-            .fields
-            .rename(field!(Run.session_id), CONVERSATION);
-        remove_own_id(&mut recognized.fields, &target.log.id);
-        for (stamp, digest) in self.record_assets(&target.log, Some(span), &recognized.content) {
+        fields.rename(field!(Run.session_id), CONVERSATION);
+        remove_own_id(fields, &target.log.id);
+        for (stamp, digest) in self.record_assets(&target.log, target.span.as_ref(), content) {
             if data.kind() == SpanKind::Model {
-                recognized.fields.text(stamp, &digest);
+                fields.text(stamp, &digest);
             }
         }
-        self.record_messages(data, &target.log, span, &recognized.content);
+        self.record_messages(data, target, content);
         Some(recognized)
     }
 
@@ -113,17 +114,11 @@ impl Recorder {
     }
 
     /// Records the messages of a conversation that are new.
-    pub(super) fn record_messages(
-        &self,
-        data: &SpanData,
-        log: &Arc<SessionLog>,
-        span: &SpanContext,
-        content: &Content,
-    ) {
+    pub(super) fn record_messages(&self, data: &SpanData, target: &Target, content: &Content) {
         if content.input.is_empty() && content.output.is_empty() {
             return;
         }
-        let process = &self.process;
+        let (process, log) = (&self.process, &target.log);
         let key = |bytes: &[u8]| process.redactor.keyed_digest(bytes);
         let conversation = data.conversation.lock();
         let mut conversation = conversation.unwrap_or_else(PoisonError::into_inner);
@@ -133,7 +128,7 @@ impl Recorder {
             let (new, end) = log.history().observe_request(&keys, key);
             conversation.request_end = Some(end);
             for (index, end) in new {
-                self.record_message(log, span, &content.input[index], Some(end));
+                self.record_message(target, &content.input[index], Some(end));
             }
         }
         for (index, message) in content.output.iter().enumerate() {
@@ -146,18 +141,12 @@ impl Recorder {
             // Of several candidate answers, the first continues the conversation.
             let before = conversation.request_end.filter(|_| index == 0);
             let end = before.map(|end| log.history().answer(end, digest, key));
-            self.record_message(log, span, message, end);
+            self.record_message(target, message, end);
         }
     }
 
-    fn record_message(
-        &self,
-        log: &Arc<SessionLog>,
-        span: &SpanContext,
-        message: &Message,
-        end: Option<ChainTip>,
-    ) {
-        let process = &self.process;
+    fn record_message(&self, target: &Target, message: &Message, end: Option<ChainTip>) {
+        let (process, log) = (&self.process, &target.log);
         // Some libraries send their instructions as a message too.
         if message.is_system()
             && let Some(text) = message.text()
@@ -176,7 +165,7 @@ impl Recorder {
                 fields.set_str(field!(Message.history), &hex(&digest.to_be_bytes()));
             }
             let (kind, mut session) = (kind.as_str(), log.lock(process));
-            session.event(kind, Some(span), &fields, Note::default());
+            session.event(kind, target.span.as_ref(), &fields, Note::default());
         }
     }
 }

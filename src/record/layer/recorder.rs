@@ -126,14 +126,15 @@ impl Recorder {
             let mut session = parent.log.lock(process);
             session.event(kind, at, &fields, Note::default());
         }
+        let span = Some(context);
+        let target = Arc::new(Target { log, span });
         if let Some(Recognized { content, .. }) = recognized {
             if kind == SpanKind::Run {
-                self.record_assets(&log, Some(&context), &content);
+                self.record_assets(&target.log, target.span.as_ref(), &content);
             }
-            self.record_messages(data, &log, &context, &content);
+            self.record_messages(data, &target, &content);
         }
-        let span = Some(context);
-        Arc::new(Target { log, span })
+        target
     }
 
     /// Records on a span.
