@@ -125,10 +125,7 @@ macro_rules! define_events {
     (@group [$( $kind:ident $builder:ident($( $form:ident $arg:ident ),*): $doc:literal ),* $(,)?] $fields:tt) => { $(
         #[doc = $doc]
         pub fn $kind($( $arg: value_type!($form) ),*) -> $builder {
-            #[allow(unused_mut)]
-            let mut event = Event::new(stringify!($kind));
-            $( set_field!($form event.fields, $arg); )*
-            $builder(event)
+            $builder(Event::new(stringify!($kind)))$( .$arg($arg) )*
         }
 
         #[doc = concat!("Made by [`", stringify!($kind), "`].")]

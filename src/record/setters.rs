@@ -33,7 +33,7 @@ macro_rules! setters {
     };
     (@need $form:ident $field:ident $doc:literal) => {
         // For the constructor, which has it as an argument.
-        #[allow(dead_code)]
+        #[allow(dead_code, clippy::wrong_self_convention)]
         fn $field(mut self, $field: value_type!($form)) -> Self {
             set_field!($form self.fields_mut(), $field);
             self
