@@ -327,28 +327,22 @@ impl UsageText {
                 let Ok(mut map) = serde_json::from_str::<Map<String, Value>>(text) else {
                     return false;
                 };
-                let known = Usage::from_json(&map);
+                let mut known = Usage::from_json(&map);
+                let details = known.usage_details.take();
                 let read = |name: &str| {
                     let index = Usage::COUNTS.iter().position(|count| *count == name);
                     index.is_some_and(|index| known.counts()[index].is_some())
                         || (name == "cost_usd" && known.cost_usd.is_some())
                 };
                 map.retain(|name, _| !read(name));
-                self.usage.merge(&Usage {
-                    usage_details: None,
-                    ..known.clone()
-                });
-                let details = match map.shift_remove(USAGE_DETAILS) {
-                    Some(details) if map.is_empty() => Some(details),
-                    Some(details) => {
-                        map.insert(USAGE_DETAILS.into(), details);
-                        Some(Value::Object(map))
-                    }
-                    None => (!map.is_empty()).then_some(Value::Object(map)),
+                self.usage.merge(&known);
+                // Members that are no counts are kept as details.
+                let details = match details {
+                    Some(details) if map.len() == 1 => details,
+                    _ if map.is_empty() => return true,
+                    _ => Value::Object(map),
                 };
-                if let Some(details) = details {
-                    return self.take(UsageField::Details, &details.to_string(), sanitizer);
-                }
+                return self.take(UsageField::Details, &details.to_string(), sanitizer);
             }
         }
         true

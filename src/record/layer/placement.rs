@@ -81,13 +81,8 @@ impl EnvParent {
 }
 
 impl Recorder {
-    /// A new trace without a parent.
-    pub fn new_trace(&self, log: &SessionLog, name: &str) -> Arc<Trace> {
-        self.sampled_trace(log, name, None)
-    }
-
-    /// A trace that starts under `parent`, sent or not as the sampler decides.
-    fn sampled_trace(
+    /// A new trace, or a parent's trace from here on, sent or not as the sampler decides.
+    pub fn new_trace(
         &self,
         log: &SessionLog,
         name: &str,
@@ -216,7 +211,7 @@ impl Recorder {
         log: Arc<SessionLog>,
         parent: Option<&RemoteContext>,
     ) -> Placement<'a> {
-        let trace = self.sampled_trace(&log, data.meta.name(), parent);
+        let trace = self.new_trace(&log, data.meta.name(), parent);
         Placement {
             parent: parent.map(|parent| parent.span),
             parent_remote: parent.is_some_and(|parent| parent.remote),

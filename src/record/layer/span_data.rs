@@ -40,11 +40,10 @@ impl Target {
 }
 
 /// The parent of a new span.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(crate) enum Parent {
     /// None is known here: the span starts a trace, unless an OpenTelemetry context or the environment
     /// names a parent.
-    #[default]
     Unknown,
     /// None, because the user asked for that.
     Detached,

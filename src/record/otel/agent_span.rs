@@ -30,10 +30,6 @@ impl EnclosingAgent {
         context.get::<Self>()
     }
 
-    pub fn trace_id(&self) -> Option<u128> {
-        self.target.span.as_ref().map(|span| span.ids.trace)
-    }
-
     pub fn is_of(&self, recorder: &Arc<Recorder>) -> bool {
         std::ptr::eq(self.recorder.as_ptr(), Arc::as_ptr(recorder))
     }

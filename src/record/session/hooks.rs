@@ -11,7 +11,7 @@ use crate::record::process_state::ProcessState;
 use crate::trace::{Kind, SpanKind, hex};
 
 /// How many lost close lines are kept to be written again; more are only counted.
-const MOST_LOST_CLOSES: usize = 1024;
+pub(super) const MOST_LOST_CLOSES: usize = 1024;
 
 /// A short close line that replaces one that could not be written.
 #[derive(Debug)]
@@ -24,12 +24,6 @@ impl Content {
     /// Whether a span is open, or its close line still has to be written.
     pub fn leaves_open(&self) -> bool {
         self.opening || !self.spans.is_empty() || !self.lost_closes.is_empty()
-    }
-
-    pub fn keep_lost_close(&mut self, close: LostClose) {
-        if self.lost_closes.len() < MOST_LOST_CLOSES {
-            self.lost_closes.push_back(close);
-        }
     }
 
     /// Marks the open lines as lost that were in segments which are gone.

@@ -153,7 +153,6 @@ impl OpenSpan {
 
     pub fn link(&mut self, link: Link) {
         write_link(link, &mut self.links);
-        self.links.push(b',');
     }
 
     /// Its open line.
@@ -183,7 +182,7 @@ impl OpenSpan {
         write_late(late, out);
         self.write_trace(out);
         self.write_known(out);
-        self.write_links(out);
+        write_list(field!(Span.links), &self.links, out);
     }
 
     /// The members of its close line: the open line's, and its end.
@@ -196,17 +195,13 @@ impl OpenSpan {
         }
         self.write_trace(out);
         self.write_known(out);
-        if !self.events.is_empty() {
-            out.extend_from_slice(b"\"events\":[");
-            out.extend_from_slice(&self.events[..self.events.len() - 1]);
-            out.extend_from_slice(b"],");
-        }
+        write_list(field!(Span.events), &self.events, out);
         if let Some(dropped @ 1..) = self.event_count.checked_sub(MAX_EVENTS) {
             out.extend_from_slice(b"\"events_dropped\":");
             number(dropped as u64, out);
             out.push(b',');
         }
-        self.write_links(out);
+        write_list(field!(Span.links), &self.links, out);
     }
 
     /// The members of a close line that is written again: that it ended, how, and whether it is sent.
@@ -229,7 +224,7 @@ impl OpenSpan {
     /// The members that decide whether and how it is sent: on its open line for recovery after a crash, on its
     /// close line for the mirror.
     fn write_trace(&self, out: &mut Vec<u8>) {
-        out.extend_from_slice(self.at.trace.members());
+        out.extend_from_slice(&self.at.trace.members);
         if self.parent_remote {
             out.extend_from_slice(b"\"parent_remote\":true,");
         }
@@ -254,14 +249,6 @@ impl OpenSpan {
         }
         if let Some(usage) = &self.usage {
             write_usage(usage, out);
-        }
-    }
-
-    fn write_links(&self, out: &mut Vec<u8>) {
-        if !self.links.is_empty() {
-            out.extend_from_slice(b"\"links\":[");
-            out.extend_from_slice(&self.links[..self.links.len() - 1]);
-            out.extend_from_slice(b"],");
         }
     }
 
@@ -305,10 +292,22 @@ pub(super) fn write_usage(usage: &UsageText, out: &mut Vec<u8>) {
     }
 }
 
+/// A member that is a list, unless that is empty. Each of the items is followed by a comma.
+pub(super) fn write_list(name: &str, items: &[u8], out: &mut Vec<u8>) {
+    if let Some((_last_comma, items)) = items.split_last() {
+        out.push(b'"');
+        out.extend_from_slice(name.as_bytes());
+        out.extend_from_slice(b"\":[");
+        out.extend_from_slice(items);
+        out.extend_from_slice(b"],");
+    }
+}
+
+/// A link, followed by a comma.
 pub(super) fn write_link((trace, span): Link, out: &mut Vec<u8>) {
     out.extend_from_slice(b"{\"trace_id\":\"");
     out.extend_from_slice(&hex32(trace));
     out.extend_from_slice(b"\",\"span_id\":\"");
     out.extend_from_slice(&hex16(span));
-    out.extend_from_slice(b"\"}");
+    out.extend_from_slice(b"\"},");
 }

@@ -30,12 +30,11 @@ impl OpenSpan {
     pub fn link_with(&mut self, link: Link, attributes: &Fields) {
         write_link(link, &mut self.links);
         if !attributes.is_empty() {
-            self.links.pop();
+            self.links.truncate(self.links.len() - "},".len());
             self.links.push(b',');
             attributes.write_object(field!(SpanLink.attributes), &mut self.links);
             self.links.pop();
-            self.links.push(b'}');
+            self.links.extend_from_slice(b"},");
         }
-        self.links.push(b',');
     }
 }

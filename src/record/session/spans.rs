@@ -1,8 +1,8 @@
 //! Spans of a session: opened, changed and closed, each by one line.
 
 use super::context_asset::ContextAsset;
-use super::hooks::LostClose;
-use super::open_span::{OpenSpan, write_late, write_link, write_usage};
+use super::hooks::{LostClose, MOST_LOST_CLOSES};
+use super::open_span::{OpenSpan, write_late, write_link, write_list, write_usage};
 use super::{Content, Link, LockedSession, SessionLog, SpanContext, synthetic_turn};
 use crate::ledger::{ClosedSpan, LineMeta};
 use crate::record::fields::Fields;
@@ -35,15 +35,11 @@ impl Change<'_> {
         if let Some(usage) = self.usage.as_deref().filter(|_| all) {
             write_usage(usage, &mut out);
         }
-        if !self.links.is_empty() {
-            out.extend_from_slice(b"\"links\":[");
-            for link in self.links {
-                write_link(*link, &mut out);
-                out.push(b',');
-            }
-            out.pop();
-            out.extend_from_slice(b"],");
+        let mut links = Vec::new();
+        for link in self.links {
+            write_link(*link, &mut links);
         }
+        write_list(field!(Span.links), &links, &mut out);
         out
     }
 
@@ -211,8 +207,10 @@ impl LockedSession<'_> {
         let Some(appended) = appended else {
             let mut payload = Vec::new();
             span.write_late_close(&mut payload);
-            let lost = LostClose { meta, payload };
-            self.state.content.keep_lost_close(lost);
+            let lost = &mut self.state.content.lost_closes;
+            if lost.len() < MOST_LOST_CLOSES {
+                lost.push_back(LostClose { meta, payload });
+            }
             return None;
         };
         span.at.trace.count(appended.size);

@@ -16,7 +16,7 @@ pub(crate) struct Trace {
     /// Sent with its context to other processes.
     pub tracestate: Option<Arc<str>>,
     /// The members about it in the lines of its spans; none in most traces.
-    members: Vec<u8>,
+    pub members: Vec<u8>,
     started: u64,
     bytes: AtomicU64,
     /// The trace that continues it once it is full.
@@ -64,11 +64,6 @@ impl Trace {
             bytes: AtomicU64::new(0),
             next: Mutex::new(None),
         })
-    }
-
-    /// The members that each of its spans' lines has for it.
-    pub fn members(&self) -> &[u8] {
-        &self.members
     }
 
     /// Counts a line of one of its spans, in any session.
