@@ -52,21 +52,27 @@ impl Counters {
     #[cold]
     pub(super) fn count_forked(&self) {
         self.count_failed(1);
-        warn_once(&self.warned_forked, FORKED);
+        warn_of_loss(&self.warned_forked, FORKED);
     }
 
     /// Writes one line to stderr for the process's life. Where that would block, it is left to the next failure.
     pub fn warn_once(&self, message: &str) {
-        warn_once(&self.warned, message);
+        warn_of_loss(&self.warned, message);
     }
 }
 
-fn warn_once(warned: &AtomicBool, message: &str) {
+fn warn_of_loss(warned: &AtomicBool, message: &str) {
+    let message = format!("{message}; the agent goes on, health() has the count");
+    warn_once(warned, &message);
+}
+
+/// Writes a line to stderr, unless `warned` is set. Where that would block, it is left to the next call.
+pub(crate) fn warn_once(warned: &AtomicBool, message: &str) {
     if warned.load(Ordering::Relaxed) || stderr_is_full() {
         return;
     }
     if !warned.swap(true, Ordering::Relaxed) {
-        let line = format!("spanledger: {message}; the agent goes on, health() has the count\n");
+        let line = format!("spanledger: {message}\n");
         write_to_stderr(line.as_bytes());
     }
 }

@@ -68,6 +68,8 @@ pub use sync::SyncPolicy;
 pub(crate) use dead_spans::tail;
 #[cfg(feature = "mirror")]
 pub(crate) use file_lock::FileLock;
+#[cfg(not(feature = "mirror"))]
+pub(crate) use health::warn_once;
 pub(crate) use health::{Counters, FORKED};
 #[cfg(feature = "mirror")]
 pub(crate) use listener::SegmentListener;

@@ -29,17 +29,17 @@ use crate::trace::Root;
 use sending::{Endpoints, Senders, Sending};
 
 /// Values longer than this go to a blob of their own, unless the builder or
-/// `SPANLEDGER_INLINE_LIMIT` says otherwise.
+/// `SPANLEDGER_INLINE_LIMIT` sets another limit.
 pub const DEFAULT_INLINE_LIMIT: usize = 16 * 1024;
 
-/// A segment that is longer than this goes on in another one, unless the builder says otherwise.
+/// A segment that is longer than this is continued by another one, unless the builder sets another size.
 pub const DEFAULT_SEGMENT_SIZE: u64 = 1 << 30;
 
-/// A trace whose spans' lines are longer than this together goes on in another one, unless the
-/// builder says otherwise. Tempo cuts traces at 5 MB without a word.
+/// A trace whose spans' lines are longer than this together is continued by another one, unless the builder
+/// sets another limit. Tempo truncates traces at 5 MB silently.
 pub const DEFAULT_TRACE_BYTES: u64 = 3 << 20;
 
-/// A trace older than this goes on in another one, unless the builder says otherwise.
+/// A trace older than this is continued by another one, unless the builder sets another limit.
 pub const DEFAULT_TRACE_TIME: Duration = Duration::from_secs(3600);
 
 /// Sets up a ledger. Made by [`builder`](crate::builder()).
@@ -108,7 +108,7 @@ impl Builder {
         self
     }
 
-    /// A file of the trace that is longer than this many bytes goes on in another one. By default
+    /// A file of the trace that is longer than this many bytes is continued by another one. By default
     /// [`DEFAULT_SEGMENT_SIZE`].
     ///
     /// A process whose files may not be that long (`RLIMIT_FSIZE`) has to set a lower size: a write beyond
@@ -190,7 +190,7 @@ impl Builder {
         self
     }
 
-    /// When a trace goes on in another one: once the lines of its spans are longer than this
+    /// When another trace continues a trace: once the lines of its spans are longer than this
     /// together (in all sessions that share it), or once it is older. By default
     /// [`DEFAULT_TRACE_BYTES`] and [`DEFAULT_TRACE_TIME`].
     ///
@@ -211,8 +211,8 @@ impl Builder {
 
     /// The bare layer, for a registry of your own, and its guard.
     ///
-    /// The root need not be writable: then nothing is recorded until it is,
-    /// [`Guard::health`] says so, and the agent goes on.
+    /// The root need not be writable: nothing is recorded until it is, [`Guard::health`] reports that, and the
+    /// agent continues.
     pub fn build<S>(self) -> Result<(LedgerLayer<S>, Guard), Error>
     where
         S: Subscriber + for<'a> LookupSpan<'a>,
@@ -223,7 +223,7 @@ impl Builder {
         let disabled = self.disabled.map_or_else(disabled_by_env, Ok)?;
         let root = match self.root.or_else(Root::from_env) {
             Some(root) => root,
-            // Where nothing is recorded, nothing has to be found.
+            // A disabled ledger needs no root.
             None if disabled => PathBuf::new(),
             None => return Err(Error::NoRoot),
         };
@@ -255,7 +255,7 @@ impl Builder {
         let otel = self.sending.bridge(settings.policy.is_some());
         let process = ProcessState::new(settings, |config| Senders::start(endpoints, config))?;
         let recorder = Arc::new(Recorder::new(process, self.trace_limits, otel));
-        let guard = Guard::new(Arc::clone(&recorder), disabled, timeout);
+        let guard = Guard::new(Arc::clone(&recorder), timeout);
         let layer = RecordingLayer::new(recorder, filter.clone());
         Ok((layer.with_filter(filter), guard))
     }
@@ -276,47 +276,50 @@ fn env(name: &'static str) -> Option<String> {
     Some(value.to_string_lossy().trim().to_owned()).filter(|value| !value.is_empty())
 }
 
-fn disabled_by_env() -> Result<bool, Error> {
-    let name = "SPANLEDGER_DISABLED";
+/// A setting from the environment, read by `parse` in lower case; `default` where the variable is not set.
+fn from_env<T>(
+    name: &'static str,
+    default: T,
+    expected: &'static str,
+    parse: impl FnOnce(&str) -> Option<T>,
+) -> Result<T, Error> {
     let Some(value) = env(name) else {
-        return Ok(false);
+        return Ok(default);
     };
-    match value.to_ascii_lowercase().as_str() {
-        "1" | "true" | "yes" | "on" => Ok(true),
-        "0" | "false" | "no" | "off" => Ok(false),
-        _ => Err(Error::Environment {
-            name,
-            value,
-            expected: "true or false",
-        }),
-    }
+    parse(&value.to_ascii_lowercase()).ok_or(Error::Environment {
+        name,
+        value,
+        expected,
+    })
+}
+
+fn disabled_by_env() -> Result<bool, Error> {
+    let expected = "true or false";
+    from_env("SPANLEDGER_DISABLED", false, expected, |text| match text {
+        "1" | "true" | "yes" | "on" => Some(true),
+        "0" | "false" | "no" | "off" => Some(false),
+        _ => None,
+    })
 }
 
 fn sync_by_env() -> Result<SyncPolicy, Error> {
-    let name = "SPANLEDGER_SYNC";
-    let Some(value) = env(name) else {
-        return Ok(SyncPolicy::Os);
-    };
-    match (value.to_ascii_lowercase().as_str(), value.parse::<u64>()) {
-        ("os", _) => Ok(SyncPolicy::Os),
-        ("always", _) => Ok(SyncPolicy::Always),
-        (_, Ok(ms)) if ms > 0 => Ok(SyncPolicy::Interval(Duration::from_millis(ms))),
-        _ => Err(Error::Environment {
-            name,
-            value,
-            expected: "os, always or a number of milliseconds",
-        }),
-    }
+    let expected = "os, always or a number of milliseconds";
+    let interval = |ms: u64| (ms > 0).then_some(SyncPolicy::Interval(Duration::from_millis(ms)));
+    from_env(
+        "SPANLEDGER_SYNC",
+        SyncPolicy::Os,
+        expected,
+        |text| match text {
+            "os" => Some(SyncPolicy::Os),
+            "always" => Some(SyncPolicy::Always),
+            text => interval(text.parse().ok()?),
+        },
+    )
 }
 
 fn inline_by_env() -> Result<usize, Error> {
-    let name = "SPANLEDGER_INLINE_LIMIT";
-    let Some(value) = env(name) else {
-        return Ok(DEFAULT_INLINE_LIMIT);
-    };
-    value.parse().map_err(|_| Error::Environment {
-        name,
-        value,
-        expected: "a number of bytes",
+    let (name, expected) = ("SPANLEDGER_INLINE_LIMIT", "a number of bytes");
+    from_env(name, DEFAULT_INLINE_LIMIT, expected, |text| {
+        text.parse().ok()
     })
 }

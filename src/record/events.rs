@@ -1,8 +1,8 @@
-//! What happens besides spans: messages, artifacts, decisions, verdicts, and your own kinds.
+//! Events: messages, artifacts, decisions, verdicts, and your own kinds.
 //!
 //! Each function makes an event; `.emit()` records it in the current session, `.on(&span)` on a
 //! span, [`Session::record`] anywhere. Events that belong to no session are kept in an implicit
-//! one. What is given here never passes through `tracing`, so neighbours see none of it.
+//! one. What is given here never passes through `tracing`, so other layers see none of it.
 //!
 //! ```
 //! use spanledger::events;
@@ -21,7 +21,7 @@ use crate::record::layer::{Op, on_current, on_span};
 use crate::record::raw_fields::RawFields;
 use crate::record::setters::{set_field, setters, value_type};
 use crate::record::spans::Session;
-use crate::trace::{AsFailure, Failure, Usage, schema};
+use crate::trace::{AsFailure, Failure, Kind, Usage, schema};
 
 /// An event on its way into the trace.
 #[derive(Clone, Debug)]
@@ -125,10 +125,7 @@ macro_rules! define_events {
     (@group [$( $kind:ident $builder:ident($( $form:ident $arg:ident ),*): $doc:literal ),* $(,)?] $fields:tt) => { $(
         #[doc = $doc]
         pub fn $kind($( $arg: value_type!($form) ),*) -> $builder {
-            #[allow(unused_mut)]
-            let mut event = Event::new(stringify!($kind));
-            $( set_field!($form event.fields, $arg); )*
-            $builder(event)
+            $builder(Event::new(stringify!($kind)))$( .$arg($arg) )*
         }
 
         #[doc = concat!("Made by [`", stringify!($kind), "`].")]
@@ -174,14 +171,14 @@ macro_rules! define_events {
 }
 schema!(define_events);
 
-/// What a model call used, where no `model.call` span says it.
+/// The usage of a model call that has no `model.call` span.
 ///
 /// ```
 /// use spanledger::{Usage, events};
 /// events::model_usage(&Usage { input_tokens: Some(10), ..Usage::default() }).emit();
 /// ```
 pub fn model_usage(usage: &Usage) -> Event {
-    let mut event = Event::new("model_usage");
+    let mut event = Event::new(Kind::ModelUsage.as_str());
     event.fields.usage(usage);
     event
 }
@@ -199,7 +196,7 @@ pub fn error<E: AsFailure<M>, M>(error: &E) -> Event {
 
 /// An error that is no Rust error.
 pub fn failure(failure: &Failure) -> Event {
-    let mut event = Event::new("error");
-    event.fields.json_text("error", &failure.to_json());
+    let mut event = Event::new(Kind::Error.as_str());
+    event.fields.failure(field!(ErrorEvent.error), failure);
     event
 }

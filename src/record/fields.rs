@@ -6,21 +6,15 @@ use std::ops::Range;
 
 use serde_json::{Map, Value};
 
-use super::raw_fields::{RawFields, RawForm, Scalar};
+use super::raw_fields::{RawFields, RawForm};
 use super::sanitize::Sanitizer;
-use crate::trace::write_string;
 use crate::trace::{
     BufferPool, Failure, FieldRole, LARGEST_POOLED, SpanKind, Usage, UsageField, UsageText,
+    write_string,
 };
 
-/// The name of a field.
-#[derive(Clone, Copy)]
-enum Name<'a> {
-    /// In the program's text: no secret.
-    Written(&'a str),
-    /// Made while it ran: it can be anything.
-    Made(&'a str),
-}
+const ERROR: &str = field!(ToolCall.error);
+const USAGE_DETAILS: &str = field!(ModelUsage.usage_details);
 
 /// One member of the object, `"key":value`, as places in the buffer.
 #[derive(Clone, Copy, Debug)]
@@ -28,7 +22,7 @@ struct Entry {
     start: usize,
     value: usize,
     end: usize,
-    /// A crash must not lose it: it is written when it is recorded.
+    /// A crash must not lose it, so it is written when it is recorded.
     at_once: bool,
 }
 
@@ -38,9 +32,9 @@ pub(crate) struct Fields {
     /// The members, each followed by a comma, and those that were replaced.
     buf: Vec<u8>,
     at: Vec<Entry>,
-    /// The lengths and ends of the names so far, one bit each: most names are new by that alone.
+    /// A bit for each name so far, by its length and ends: most names are found to be new by that alone.
     met: u64,
-    /// None was replaced: the buffer is what is to be written.
+    /// No member was replaced: the whole buffer is written.
     whole: bool,
 }
 
@@ -50,7 +44,7 @@ thread_local! {
 
 impl Default for Fields {
     fn default() -> Self {
-        // What most spans need, at once instead of in many small steps.
+        // Room for the fields of most spans, in one allocation.
         let (buf, at) = BufferPool::take(&POOL)
             .unwrap_or_else(|| (Vec::with_capacity(768), Vec::with_capacity(12)));
         Self {
@@ -74,15 +68,14 @@ impl Drop for Fields {
 }
 
 impl Fields {
-    /// Redacts everything and moves what is too large out.
+    /// Redacts fields, and moves values that are too large to blobs.
     pub fn clean(raw: &RawFields, kind: Option<SpanKind>, sanitizer: &mut Sanitizer<'_>) -> Fields {
         let mut fields = Fields::default();
         fields.add_clean(raw, kind, sanitizer);
         fields
     }
 
-    /// Does the same, adding to what is there, and sorts the parts of `usage` and the error out
-    /// of the flat fields of a span.
+    /// Adds redacted fields to these, and returns the parts of `usage` among the flat fields of a span.
     pub fn add_clean(
         &mut self,
         raw: &RawFields,
@@ -96,8 +89,7 @@ impl Fields {
             let at_once = role == FieldRole::Input;
             match role {
                 FieldRole::Input if kind.is_some_and(|kind| kind.owns(key)) => {
-                    // Kept under another name: the line would have two members of this one, and
-                    // readers would believe the user's.
+                    // Kept under another name, because the line has a member of this one already.
                     self.insert(&format!("custom.{key}"), true, |out| {
                         sanitizer.value(key, form, text, out);
                     });
@@ -109,58 +101,32 @@ impl Fields {
                         sanitizer.value(key, form, text, out);
                     });
                 }
-                // An `Option` that is `None`: nothing went wrong.
+                // An `Option` that is `None`: there was no error.
                 FieldRole::Error if form != RawForm::Text && text == "null" => {}
                 FieldRole::Error => {
                     let object = as_error_object(text);
                     let json = object.as_deref().unwrap_or(text);
-                    self.insert("error", at_once, |out| {
-                        sanitizer.value("error", RawForm::Json, json, out);
+                    self.insert(ERROR, at_once, |out| {
+                        sanitizer.value(ERROR, RawForm::Json, json, out);
                     });
                 }
                 _ => {
-                    let name = match key {
-                        Cow::Borrowed(name) => Name::Written(name),
-                        Cow::Owned(name) => Name::Made(name),
+                    let known = sanitizer.redactor.field(key);
+                    let start = match key {
+                        _ if known.is_plain() => self.write_plain_key(key),
+                        // A literal in the program is no secret.
+                        Cow::Borrowed(name) => self.write_key(name),
+                        Cow::Owned(name) => {
+                            self.write_key(&sanitizer.redactor.text(name, &mut sanitizer.tally))
+                        }
                     };
-                    self.add_value(name, form, text, at_once, sanitizer);
+                    self.write_value(start, at_once, |out| {
+                        sanitizer.value_of(key, known, form, text, out);
+                    });
                 }
             }
         }
         usage
-    }
-
-    /// Adds a field under its name as it may be written.
-    fn add_value(
-        &mut self,
-        name: Name<'_>,
-        form: RawForm,
-        text: &str,
-        at_once: bool,
-        sanitizer: &mut Sanitizer<'_>,
-    ) {
-        let (Name::Written(key) | Name::Made(key)) = name;
-        let known = sanitizer.redactor.field(key);
-        let start = match name {
-            _ if known.is_plain() => self.write_plain_key(key),
-            Name::Written(name) => self.write_key(name),
-            Name::Made(name) => {
-                self.write_key(&sanitizer.redactor.text(name, &mut sanitizer.tally))
-            }
-        };
-        self.write_value(start, at_once, |out| {
-            sanitizer.value_of(key, known, form, text, out);
-        });
-    }
-
-    /// Adds what says how a span went, under a name of ours, redacted: the same as by way of
-    /// [`RawFields`], without a copy on the way.
-    pub fn add_outcome(&mut self, name: &str, value: Scalar<'_>, sanitizer: &mut Sanitizer<'_>) {
-        let (form, text) = match value {
-            Scalar::Text(text) => (RawForm::Text, text),
-            Scalar::Json(json) => (RawForm::Plain, json),
-        };
-        self.add_value(Name::Written(name), form, text, false, sanitizer);
     }
 
     fn insert(&mut self, key: &str, at_once: bool, write: impl FnOnce(&mut Vec<u8>)) {
@@ -168,7 +134,7 @@ impl Fields {
         self.write_value(start, at_once, write);
     }
 
-    /// Appends a name; where it starts.
+    /// Appends a name. Returns where it starts.
     fn write_key(&mut self, key: &str) -> usize {
         let start = self.buf.len();
         write_string(key, &mut self.buf);
@@ -240,15 +206,9 @@ impl Fields {
 
     /// Sets a field to an object of other fields, unless there are none.
     pub fn set_object(&mut self, key: &str, members: &Fields) {
-        if members.is_empty() {
-            return;
+        if !members.is_empty() {
+            self.insert(key, true, |out| members.write_braced(out));
         }
-        self.insert(key, true, |out| {
-            out.push(b'{');
-            members.write_members(out);
-            out.pop();
-            out.push(b'}');
-        });
     }
 
     /// Finds a field by a name that needs no escapes.
@@ -271,11 +231,6 @@ impl Fields {
 
     pub fn is_empty(&self) -> bool {
         self.at.is_empty()
-    }
-
-    /// Whether any of them is to be written when it is recorded.
-    pub fn any_at_once(&self) -> bool {
-        self.at.iter().any(|entry| entry.at_once)
     }
 
     /// Takes over the fields of `newer`, its values winning.
@@ -302,6 +257,25 @@ impl Fields {
         } else {
             self.write_some(out, |_| true);
         }
+    }
+
+    /// Appends them as a member that is an object, followed by a comma, unless there are none. The name needs
+    /// no escapes.
+    pub fn write_object(&self, name: &str, out: &mut Vec<u8>) {
+        if !self.is_empty() {
+            out.push(b'"');
+            out.extend_from_slice(name.as_bytes());
+            out.extend_from_slice(b"\":");
+            self.write_braced(out);
+            out.push(b',');
+        }
+    }
+
+    fn write_braced(&self, out: &mut Vec<u8>) {
+        out.push(b'{');
+        self.write_members(out);
+        out.pop();
+        out.push(b'}');
     }
 
     /// Appends those that are to be written when they are recorded.
@@ -346,35 +320,29 @@ impl UsageText {
             },
             UsageField::Details => {
                 let mut out = Vec::new();
-                sanitizer.value("usage_details", RawForm::Json, text, &mut out);
+                sanitizer.value(USAGE_DETAILS, RawForm::Json, text, &mut out);
                 self.details = String::from_utf8(out).ok();
             }
             UsageField::Whole => {
                 let Ok(mut map) = serde_json::from_str::<Map<String, Value>>(text) else {
                     return false;
                 };
-                let known = Usage::from_json(&map);
+                let mut known = Usage::from_json(&map);
+                let details = known.usage_details.take();
                 let read = |name: &str| {
                     let index = Usage::COUNTS.iter().position(|count| *count == name);
                     index.is_some_and(|index| known.counts()[index].is_some())
                         || (name == "cost_usd" && known.cost_usd.is_some())
                 };
                 map.retain(|name, _| !read(name));
-                self.usage.merge(&Usage {
-                    usage_details: None,
-                    ..known.clone()
-                });
-                let details = match map.shift_remove("usage_details") {
-                    Some(details) if map.is_empty() => Some(details),
-                    Some(details) => {
-                        map.insert("usage_details".into(), details);
-                        Some(Value::Object(map))
-                    }
-                    None => (!map.is_empty()).then_some(Value::Object(map)),
+                self.usage.merge(&known);
+                // Members that are no counts are kept as details.
+                let details = match details {
+                    Some(details) if map.len() == 1 => details,
+                    _ if map.is_empty() => return true,
+                    _ => Value::Object(map),
                 };
-                if let Some(details) = details {
-                    return self.take(UsageField::Details, &details.to_string(), sanitizer);
-                }
+                return self.take(UsageField::Details, &details.to_string(), sanitizer);
             }
         }
         true

@@ -1,4 +1,4 @@
-//! What an agent keeps of its ledger.
+//! The agent's guard and handles of a ledger.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -19,17 +19,15 @@ use crate::record::spans::Session;
 #[must_use = "bind it to a name: `let _ = …` drops it at once"]
 pub struct Guard {
     recorder: Arc<Recorder>,
-    disabled: bool,
     /// How long a shutdown waits for the mirror.
     timeout: Duration,
     done: bool,
 }
 
 impl Guard {
-    pub(crate) fn new(recorder: Arc<Recorder>, disabled: bool, timeout: Duration) -> Self {
+    pub(crate) fn new(recorder: Arc<Recorder>, timeout: Duration) -> Self {
         Self {
             recorder,
-            disabled,
             timeout,
             done: false,
         }
@@ -52,15 +50,14 @@ impl Guard {
     /// been lost so far. With the feature `tracing-opentelemetry`, where agent spans are current for the
     /// OpenTelemetry API, also that no `tracing-opentelemetry` layer was seen to send them once more.
     ///
-    /// Where recording is disabled (`SPANLEDGER_DISABLED`) all is as it was asked for: an agent that ends
-    /// when this fails doesn't end for that.
+    /// Where recording is disabled (`SPANLEDGER_DISABLED`), this succeeds.
     pub fn check(&self) -> Result<(), Error> {
         let not = |why| Err(Error::NotRecording { why });
         let recorder = &self.recorder;
-        if self.disabled {
+        if recorder.process.disabled {
             return Ok(());
         }
-        if recorder.process.is_forked() {
+        if recorder.process.ledger.is_forked() {
             return not("this process was forked from the one that records, without an exec");
         }
         match on_current(Op::Probe) {
@@ -87,13 +84,13 @@ impl Guard {
         }
     }
 
-    /// Tries once more to write what could not be written, syncs what is to be synced, and says
-    /// what is missing. Recording still works afterwards.
+    /// Tries once more to write lines that could not be written, syncs, and reports what is missing. Recording
+    /// still works afterwards.
     ///
     /// Where there is a mirror, it sends what it can within
     /// `Builder::shutdown_timeout` and ends; the rest, and what is
-    /// recorded later, is sent by whoever starts next. That something is left to send is no error:
-    /// `Health::mirror` says it. Metrics are sent one last time, within the same time; what spans
+    /// recorded later, is sent by the next process that starts with this root. A rest to send is no error:
+    /// `Health::mirror` has its size. Metrics are sent one last time, within the same time; what spans
     /// that end later would add to them is not.
     pub fn shutdown(mut self) -> Result<Health, Error> {
         self.done = true;
@@ -159,8 +156,8 @@ impl Handle {
         self.recorder.process.root()
     }
 
-    /// Tries now to write what could not be written, and syncs. How many events the trace is
-    /// still missing without saying so.
+    /// Tries now to write lines that could not be written, and syncs. Returns how many events are still missing
+    /// and not counted by a `gap` line.
     pub fn flush(&self) -> u64 {
         self.recorder.process.flush().0
     }

@@ -2,7 +2,6 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::ledger::Counters;
 use crate::redact::Tally;
 
 /// How recording is going. Counters only rise.
@@ -30,7 +29,7 @@ pub struct Health {
     pub cut: u64,
     /// Events that had no session above them and went to an implicit one.
     pub orphaned: u64,
-    /// The last thing that went wrong.
+    /// The last error.
     pub last_error: Option<String>,
     /// How sending is going; `None` where nothing is sent.
     #[cfg(feature = "mirror")]
@@ -40,19 +39,7 @@ pub struct Health {
     pub metrics: Option<crate::metrics::MetricsHealth>,
 }
 
-impl Health {
-    /// What the ledger counts.
-    pub(crate) fn of_ledger(counters: &Counters, last_error: Option<String>) -> Self {
-        Self {
-            written: counters.written(),
-            failed: counters.failed(),
-            last_error,
-            ..Self::default()
-        }
-    }
-}
-
-/// What recording counts beside the ledger.
+/// The counts of recording, beside those of the ledger.
 #[derive(Debug, Default)]
 pub(crate) struct RecordCounters {
     masked: AtomicU64,

@@ -1,6 +1,14 @@
 //! Recording: what an agent calls, the `tracing` layer, recognition of other libraries' spans and the
 //! OpenTelemetry bridge.
 
+/// The name of a field, checked against the schema: `field!(ToolCall.tool_id)`.
+macro_rules! field {
+    ($line:ident.$name:ident) => {{
+        let _ = $crate::trace::typed::$line::$name;
+        stringify!($name)
+    }};
+}
+
 mod builder;
 pub mod events;
 pub(crate) mod fields;

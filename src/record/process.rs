@@ -1,4 +1,4 @@
-//! Who runs: what the first line of a segment and of a session say of the process.
+//! The description of the process in the first line of a segment and of a session.
 
 use std::path::{Path, PathBuf};
 
@@ -54,8 +54,7 @@ fn arguments(redactor: &Redactor, limits: &Limits, tally: &mut Tally) -> Value {
             serde_json::from_slice(&out).unwrap_or(Value::Null)
         };
         let is_name = |text: &str| !text.contains(|c: char| c.is_whitespace());
-        // An argument is one word to whoever started us: all after `=` is the value, however many
-        // words or lines.
+        // The shell passed the argument as one word: all after `=` is the value, also with spaces and line breaks.
         let named = arg.split_once('=').filter(|(name, _)| is_name(name));
         let masked = named.and_then(|(name, value)| match clean(name, value) {
             Value::String(text) if text != value => Some(format!("{name}={text}")),
@@ -78,7 +77,7 @@ fn host() -> Option<String> {
 }
 
 /// The commit and branch of the working directory, read from git's own files: starting a
-/// program is not ours to do. Whether the tree is dirty can't be told that way and is left out.
+/// program is not a library's business. They don't show whether the tree is dirty.
 fn git(cwd: &Path) -> Option<Map<String, Value>> {
     let dir = cwd
         .ancestors()

@@ -1,4 +1,4 @@
-//! What the sessions of a process share: the ledger, redaction, and what describes the process.
+//! The state that the sessions of a process share: the ledger, redaction, and the description of the process.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, LazyLock, Mutex, OnceLock, PoisonError};
@@ -7,8 +7,10 @@ use std::time::Duration;
 use serde_json::{Map, Value};
 
 use super::builder::sending::Senders;
+use super::fields::Fields;
 use super::health::{Health, RecordCounters};
 use super::process::describe;
+use super::raw_fields::RawFields;
 use super::redaction_key;
 use super::sanitize::{Sanitizer, SessionBlobs};
 use super::session::{KnownSessions, SessionLog};
@@ -16,7 +18,7 @@ use crate::ledger::{Counters, Disk, FORKED, Ledger, LedgerConfig, ProcessJson, S
 use crate::redact::{Limits, MaskKey, NoStore, Output, PatternError, Redaction, Redactor, Tally};
 use crate::trace::{Root, new_session_id, random_bytes};
 
-/// What is decided before the first line.
+/// The settings of a ledger, resolved from code and environment.
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
     /// Nothing is recorded, and nothing on the disk is touched.
@@ -27,7 +29,7 @@ pub(crate) struct Settings {
     pub limits: Limits,
     pub redaction: Redaction,
     pub resource: Map<String, Value>,
-    /// The `mirror` member of the segments' headers, as JSON: for whom the trace is recorded.
+    /// The `mirror` member of the segments' headers, as JSON: where the trace is sent.
     pub policy: Option<Arc<str>>,
 }
 
@@ -36,12 +38,13 @@ pub(crate) struct ProcessState {
     pub ledger: Ledger,
     pub redactor: Arc<Redactor>,
     pub limits: Limits,
-    process: Arc<ProcessJson>,
-    counters: Arc<RecordCounters>,
+    pub counters: Arc<RecordCounters>,
+    /// The description of this process, as JSON.
+    pub description: Arc<ProcessJson>,
+    pub disabled: bool,
     sessions: Mutex<KnownSessions<SessionLog>>,
     implicit: OnceLock<Arc<SessionLog>>,
     senders: Senders,
-    disabled: bool,
 }
 
 impl std::fmt::Debug for ProcessState {
@@ -59,7 +62,7 @@ impl ProcessState {
         send: impl FnOnce(&LedgerConfig) -> Senders,
     ) -> Result<Self, PatternError> {
         let counters = Arc::new(Counters::default());
-        // A root that can't be written yet has no key yet: masks then name one that is kept
+        // A root that can't be written yet has no key yet: masks then use one that is stored
         // nowhere, and recording starts all the same.
         let key = match settings.disabled {
             true => Ok(random_bytes()),
@@ -75,12 +78,12 @@ impl ProcessState {
         let resource = redact_map(&redactor, &limits, &settings.resource, &mut tally);
         let record_counters = Arc::new(RecordCounters::default());
         record_counters.add(tally);
-        let process = describe_later(&redactor, limits, &record_counters);
+        let description = describe_later(&redactor, limits, &record_counters);
         let mut config = LedgerConfig {
             root: settings.root,
             sync: settings.sync,
             segment_size: settings.segment_size,
-            process: Arc::clone(&process),
+            process: Arc::clone(&description),
             resource: Arc::new(resource),
             policy: settings.policy,
             listeners: Vec::new(),
@@ -97,21 +100,13 @@ impl ProcessState {
             ledger,
             redactor,
             limits,
-            process,
             counters: record_counters,
+            description,
+            disabled: settings.disabled,
             sessions: Mutex::new(KnownSessions::new()),
             implicit: OnceLock::new(),
             senders,
-            disabled: settings.disabled,
         })
-    }
-
-    pub fn is_disabled(&self) -> bool {
-        self.disabled
-    }
-
-    pub fn is_forked(&self) -> bool {
-        self.ledger.is_forked()
     }
 
     /// Whether something that is about to be recorded is not. A forked child counts it as lost.
@@ -121,13 +116,9 @@ impl ProcessState {
 
     /// Sends what is left, for at most this long, and stops sending.
     pub fn stop_sending(&self, timeout: Duration) {
-        if !self.is_forked() {
+        if !self.ledger.is_forked() {
             self.senders.stop(timeout);
         }
-    }
-
-    pub fn counters(&self) -> &RecordCounters {
-        &self.counters
     }
 
     pub fn root(&self) -> &Path {
@@ -137,7 +128,7 @@ impl ProcessState {
     /// A session, by its id.
     pub fn session(&self, id: &str) -> Arc<SessionLog> {
         if self.ledger.is_forked() {
-            // The map of sessions may be locked for ever; nothing is recorded in this one.
+            // The mutex of the map may never be unlocked here; nothing is recorded in this session.
             return Arc::new(SessionLog::new(&self.ledger, id, None, false));
         }
         self.known_session(id, None)
@@ -163,35 +154,47 @@ impl ProcessState {
     }
 
     /// Redacts fields for a session: masks secrets, moves what is too large to blobs, and counts both.
-    pub fn sanitize<T>(&self, session: &Path, f: impl FnOnce(&mut Sanitizer<'_>) -> T) -> T {
+    pub fn sanitize<T>(&self, log: &SessionLog, f: impl FnOnce(&mut Sanitizer<'_>) -> T) -> T {
         let mut sanitizer = Sanitizer {
             redactor: &self.redactor,
             limits: &self.limits,
             store: &mut SessionBlobs {
                 ledger: &self.ledger,
-                session,
+                session: &log.dir,
             },
             tally: Tally::default(),
         };
         let result = f(&mut sanitizer);
-        self.counters().add(sanitizer.tally);
+        self.counters.add(sanitizer.tally);
         result
     }
 
-    /// What is known of this process, as JSON.
-    pub fn process(&self) -> &str {
-        &self.process
+    /// Redacts fields whose names have no meaning of their own.
+    pub fn sanitize_fields(&self, log: &SessionLog, raw: &RawFields) -> Fields {
+        self.sanitize(log, |sanitizer| Fields::clean(raw, None, sanitizer))
+    }
+
+    /// Redacts a text.
+    pub fn sanitize_text(&self, text: &str) -> String {
+        let mut tally = Tally::default();
+        let clean = self.redactor.text(text, &mut tally).into_owned();
+        self.counters.add(tally);
+        clean
     }
 
     pub fn health(&self) -> Health {
         let forked = self.ledger.is_forked();
         let counters = self.ledger.counters();
-        let last_error = match forked {
-            true => Some(FORKED.to_owned()),
-            false => counters.last_error(),
+        let mut health = Health {
+            written: counters.written(),
+            failed: counters.failed(),
+            last_error: match forked {
+                true => Some(FORKED.to_owned()),
+                false => counters.last_error(),
+            },
+            ..Health::default()
         };
-        let mut health = Health::of_ledger(counters, last_error);
-        self.counters().add_to(&mut health);
+        self.counters.add_to(&mut health);
         if !forked {
             self.senders.add_to(&mut health);
         }
@@ -207,7 +210,7 @@ impl ProcessState {
             let sessions = self.sessions.lock().unwrap_or_else(PoisonError::into_inner);
             sessions.iter().cloned().collect()
         };
-        let missing = logs.iter().map(|log| log.flush(self)).sum();
+        let missing = logs.iter().map(|log| log.lock(self).flush()).sum();
         (missing, self.ledger.sync_now())
     }
 }

@@ -5,13 +5,13 @@ use std::fmt;
 
 use serde_json::Value;
 
-use super::serialize::{self, bool_text};
-use crate::trace::{BufferPool, LARGEST_POOLED, Usage};
+use super::serialize;
+use crate::trace::{BufferPool, Failure, LARGEST_POOLED, Usage};
 
-/// How the text of a raw field is to be taken.
+/// How the text of a raw field is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RawForm {
-    /// Text, whatever it looks like; for a JSON field, JSON if it is an object or an array.
+    /// Text. In a JSON field, JSON if it is an object or an array.
     Text,
     /// JSON that was serialized for us.
     Json,
@@ -19,21 +19,6 @@ pub(super) enum RawForm {
     Plain,
     /// Text that is redacted already, with so many masks in it.
     Redacted { masked: u64 },
-}
-
-/// A value that need not become JSON first, as most results needn't.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Scalar<'a> {
-    Text(&'a str),
-    /// A whole number or a bool, spelled as JSON.
-    Json(&'a str),
-}
-
-impl<'a> Scalar<'a> {
-    pub fn text(self) -> &'a str {
-        let (Self::Text(text) | Self::Json(text)) = self;
-        text
-    }
 }
 
 #[derive(Clone, Debug)]
@@ -44,25 +29,20 @@ pub(super) struct RawEntry {
     end: usize,
 }
 
-/// What becomes of a field that was given under another name than ours.
+/// What happens to a field that a library gave under a name of its own.
 #[derive(Debug)]
 pub(crate) enum Rewrite {
     Keep,
-    /// It has been taken out.
+    /// Remove it, because its value has been read.
     Take,
-    /// Another name; so many bytes of its text belong to the name and not to the value.
+    /// Rename it, and leave out the first `skip` bytes of its text.
     Rename {
         to: Cow<'static, str>,
         skip: usize,
     },
 }
 
-/// Whether so many bytes are soon cleaned and written, and none of them moved out of the line.
-pub(crate) fn is_short(length: usize, inline: usize) -> bool {
-    length <= inline.min(4096)
-}
-
-/// Fields as they were given, in order. They live in memory only.
+/// Fields as they were given, in order, not redacted yet. They are never written.
 #[derive(Clone, Debug)]
 pub(crate) struct RawFields {
     buf: String,
@@ -73,7 +53,7 @@ thread_local! {
     static POOL: BufferPool<(String, Vec<RawEntry>)> = const { BufferPool::new() };
 }
 
-/// A text is taken as the macros take it: the field decides whether it is JSON.
+/// Appends a value. One that fails to serialize becomes a text with the error.
 fn append_json(value: &(impl serde::Serialize + ?Sized), out: &mut String) -> RawForm {
     let start = out.len();
     serialize::append(value, out).unwrap_or_else(|error| {
@@ -96,16 +76,16 @@ impl Drop for RawFields {
 
 impl RawFields {
     pub fn new() -> Self {
-        // What most spans need, at once instead of in many small steps.
+        // Room for the fields of most spans, in one allocation.
         let (buf, at) = BufferPool::take(&POOL)
             .unwrap_or_else(|| (String::with_capacity(256), Vec::with_capacity(8)));
         Self { buf, at }
     }
 
-    /// Whether there is so little to clean and to write that it takes no time worth speaking of:
-    /// nothing is moved out of the line, which takes `inline` bytes at most.
+    /// Whether they are redacted and written quickly enough for a caller that holds a mutex: nothing is moved
+    /// out of the line, which takes `inline` bytes at most.
     pub fn is_short(&self, inline: usize) -> bool {
-        is_short(self.buf.len(), inline)
+        self.buf.len() <= inline.min(4096)
     }
 
     pub fn is_empty(&self) -> bool {
@@ -121,7 +101,7 @@ impl RawFields {
         self.at.iter().map(|entry| &*entry.key)
     }
 
-    /// `write` appends the value and says what it is.
+    /// `write` appends the value and returns its form.
     fn push(
         &mut self,
         key: impl Into<Cow<'static, str>>,
@@ -129,10 +109,6 @@ impl RawFields {
     ) {
         let start = self.buf.len();
         let form = write(&mut self.buf);
-        self.push_at(start, key, form);
-    }
-
-    fn push_at(&mut self, start: usize, key: impl Into<Cow<'static, str>>, form: RawForm) {
         self.at.push(RawEntry {
             key: key.into(),
             form,
@@ -141,22 +117,27 @@ impl RawFields {
         });
     }
 
-    pub fn text(&mut self, key: impl Into<Cow<'static, str>>, text: &str) {
+    fn push_str(&mut self, key: impl Into<Cow<'static, str>>, form: RawForm, text: &str) {
         self.push(key, |buf| {
             buf.push_str(text);
-            RawForm::Text
+            form
         });
+    }
+
+    pub fn text(&mut self, key: impl Into<Cow<'static, str>>, text: &str) {
+        self.push_str(key, RawForm::Text, text);
     }
 
     pub fn display(&mut self, key: impl Into<Cow<'static, str>>, value: fmt::Arguments<'_>) {
         use fmt::Write;
         self.push(key, |buf| {
-            // A Display that fails has still said what it said so far.
+            // A Display that fails leaves the text that it has written so far.
             let _ = buf.write_fmt(value);
             RawForm::Text
         });
     }
 
+    /// Any value: a text, a number or a bool as such, anything else as JSON.
     pub fn json(
         &mut self,
         key: impl Into<Cow<'static, str>>,
@@ -165,79 +146,25 @@ impl RawFields {
         self.push(key, |buf| append_json(value, buf));
     }
 
-    /// Adds a value, unless it is a scalar that `take` takes. A value is serialized once, because some can't
-    /// be twice.
-    pub fn json_unless(
-        &mut self,
-        key: &str,
-        value: &(impl serde::Serialize + ?Sized),
-        take: impl FnOnce(Scalar<'_>) -> bool,
-    ) {
-        let start = self.buf.len();
-        let form = append_json(value, &mut self.buf);
-        let text = &self.buf[start..];
-        let taken = match form {
-            RawForm::Text => take(Scalar::Text(text)),
-            RawForm::Plain => take(Scalar::Json(text)),
-            _ => false,
-        };
-        if taken {
-            self.buf.truncate(start);
-        } else {
-            self.push_at(start, key.to_owned(), form);
-        }
-    }
-
     /// A text that is redacted already, with so many masks in it.
     pub fn redacted(&mut self, key: &'static str, text: &str, masked: u64) {
-        self.push(key, |buf| {
-            buf.push_str(text);
-            RawForm::Redacted { masked }
-        });
+        self.push_str(key, RawForm::Redacted { masked }, text);
     }
 
-    pub fn json_text(&mut self, key: impl Into<Cow<'static, str>>, json: &str) {
-        self.push(key, |buf| {
-            buf.push_str(json);
-            RawForm::Json
-        });
-    }
-
-    pub fn u64(&mut self, key: impl Into<Cow<'static, str>>, value: u64) {
-        self.push(key, |buf| {
-            buf.push_str(itoa::Buffer::new().format(value));
-            RawForm::Plain
-        });
-    }
-
-    pub fn i64(&mut self, key: impl Into<Cow<'static, str>>, value: i64) {
-        self.push(key, |buf| {
-            buf.push_str(itoa::Buffer::new().format(value));
-            RawForm::Plain
-        });
-    }
-
-    pub fn bool(&mut self, key: impl Into<Cow<'static, str>>, value: bool) {
-        self.push(key, |buf| {
-            buf.push_str(bool_text(value));
-            RawForm::Plain
-        });
+    pub fn failure(&mut self, key: &'static str, failure: &Failure) {
+        self.push_str(key, RawForm::Json, &failure.to_json());
     }
 
     /// JSON has no NaN and no infinities: those become text.
     pub fn f64(&mut self, key: impl Into<Cow<'static, str>>, value: f64) {
-        use fmt::Write;
         if value.is_finite() {
-            self.push(key, |buf| {
-                let _ = write!(buf, "{}", Value::from(value));
-                RawForm::Plain
-            });
+            self.push_str(key, RawForm::Plain, &Value::from(value).to_string());
         } else {
             self.text(key, &value.to_string());
         }
     }
 
-    /// Bytes that are no text are shown as far as they are, and said to be none.
+    /// Bytes that are not UTF-8 become an object with the text that they hold and a mark.
     pub fn bytes(&mut self, key: impl Into<Cow<'static, str>>, bytes: &[u8]) {
         match std::str::from_utf8(bytes) {
             Ok(text) => self.text(key, text),
@@ -257,7 +184,7 @@ impl RawFields {
     pub fn usage(&mut self, usage: &Usage) {
         for (name, count) in Usage::COUNTS.iter().zip(usage.counts()) {
             if let Some(count) = count {
-                self.u64(*name, count);
+                self.json(*name, &count);
             }
         }
         if let Some(cost) = usage.cost_usd {
@@ -276,10 +203,7 @@ impl RawFields {
 
     pub fn append(&mut self, other: &RawFields) {
         for (entry, text) in other.entries() {
-            self.push(entry.key.clone(), |buf| {
-                buf.push_str(text);
-                entry.form
-            });
+            self.push_str(entry.key.clone(), entry.form, text);
         }
     }
 
@@ -291,7 +215,7 @@ impl RawFields {
         }
     }
 
-    /// Looks at each field by name and text, and does with it what `look` says.
+    /// Keeps, removes or renames each field, as `look` decides by its name and text.
     pub fn rewrite(&mut self, mut look: impl FnMut(&str, &str) -> Rewrite) {
         let buf = &self.buf;
         self.at.retain_mut(|entry| {
@@ -313,54 +237,4 @@ impl RawFields {
 }
 
 #[cfg(test)]
-mod tests {
-    use serde::Serialize;
-    use serde_json::json;
-
-    use super::*;
-
-    /// The scalar that was offered, and the field that was added if it was not taken.
-    fn offered<T: Serialize + ?Sized>(
-        value: &T,
-        take: bool,
-    ) -> (Option<(bool, String)>, Option<String>) {
-        let (mut found, mut fields) = (None, RawFields::new());
-        fields.json_unless("x", value, |scalar| {
-            found = Some((matches!(scalar, Scalar::Text(_)), scalar.text().to_owned()));
-            take
-        });
-        (found, fields.get("x").map(str::to_owned))
-    }
-
-    #[test]
-    fn scalars_are_offered_however_they_are_wrapped() {
-        let text = |text: &str| (Some((true, text.to_owned())), None);
-        let number = |json: &str| (Some((false, json.to_owned())), None);
-        assert_eq!(offered("a \"text\"", true), text("a \"text\""));
-        assert_eq!(offered(&Some(&json!("x")), true), text("x"));
-        assert_eq!(offered(&format_args!("{}!", "x"), true), text("x!"));
-        assert_eq!(offered(&'x', true), text("x"));
-        assert_eq!(offered(&i64::MIN, true), number("-9223372036854775808"));
-        assert_eq!(offered(&u64::MAX, true), number("18446744073709551615"));
-        assert_eq!(offered(&json!(-7), true), number("-7"));
-        assert_eq!(offered(&true, true), number("true"));
-    }
-
-    #[test]
-    fn other_values_are_added() {
-        let added = |json: &str| (None, Some(json.to_owned()));
-        assert_eq!(offered(&json!({"a": 1}), true), added(r#"{"a":1}"#));
-        assert_eq!(offered(&["a"], true), added(r#"["a"]"#));
-        assert_eq!(offered(&None::<&str>, true), added("null"));
-        assert_eq!(offered(&0.5, true), added("0.5"));
-        assert_eq!(offered(&u128::MAX, true), added(&u128::MAX.to_string()));
-    }
-
-    #[test]
-    fn scalars_that_are_not_taken_are_added() {
-        let text = (Some((true, "a".to_owned())), Some("a".to_owned()));
-        assert_eq!(offered("a", false), text);
-        let number = (Some((false, "1".to_owned())), Some("1".to_owned()));
-        assert_eq!(offered(&1, false), number);
-    }
-}
+mod tests;

@@ -4,8 +4,7 @@ use std::fs::OpenOptions;
 use std::io::{self, Read, Write};
 use std::path::Path;
 
-use crate::trace::random_bytes;
-use crate::trace::{Root, make_dir, open_private};
+use crate::trace::{Root, hex, make_dir, open_private, random_bytes};
 
 /// Reads the root's key, or creates it. The file appears whole, by a link, so two processes that
 /// start at once agree on one key.
@@ -22,15 +21,9 @@ pub(crate) fn load_or_create(root: &Root) -> io::Result<[u8; 32]> {
         std::process::id(),
         u64::from_ne_bytes(random_bytes())
     ));
-    let mut hex = String::with_capacity(65);
-    for byte in key {
-        use std::fmt::Write;
-        let _ = write!(hex, "{byte:02x}");
-    }
-    hex.push('\n');
     let made = open_private(&unnamed, OpenOptions::new().create_new(true).write(true))
         .and_then(|mut file| {
-            file.write_all(hex.as_bytes())?;
+            writeln!(file, "{}", hex(&key))?;
             file.sync_all()
         })
         .and_then(|()| std::fs::hard_link(&unnamed, &path));
@@ -43,23 +36,23 @@ pub(crate) fn load_or_create(root: &Root) -> io::Result<[u8; 32]> {
 }
 
 fn read(path: &Path) -> io::Result<[u8; 32]> {
-    let mut hex = String::new();
+    let mut digits = String::new();
     open_private(path, OpenOptions::new().read(true))?
         .take(128)
-        .read_to_string(&mut hex)?;
-    let hex = hex.trim_end();
+        .read_to_string(&mut digits)?;
+    let digits = digits.trim_end();
     let invalid = || {
         io::Error::new(
             io::ErrorKind::InvalidData,
             format!("{} is not a key of 64 hex digits", path.display()),
         )
     };
-    if hex.len() != 64 || !hex.is_ascii() {
+    if digits.len() != 64 || !digits.is_ascii() {
         return Err(invalid());
     }
     let mut key = [0; 32];
     for (index, byte) in key.iter_mut().enumerate() {
-        *byte = u8::from_str_radix(&hex[2 * index..2 * index + 2], 16).map_err(|_| invalid())?;
+        *byte = u8::from_str_radix(&digits[2 * index..2 * index + 2], 16).map_err(|_| invalid())?;
     }
     Ok(key)
 }

@@ -38,7 +38,7 @@ impl Sanitizer<'_> {
         };
         let looks_like_json = || text.trim_start().starts_with(['{', '[']);
         let as_json = match form {
-            // A number can be a secret only under a name that says so.
+            // A number can be a secret only under a sensitive name.
             RawForm::Plain if !name.is_sensitive() => {
                 return output.line.extend_from_slice(text.as_bytes());
             }

@@ -18,22 +18,11 @@ macro_rules! set_field {
     (long $fields:expr, $name:ident) => {
         $fields.text(stringify!($name), $name.as_ref())
     };
-    (u64 $fields:expr, $name:ident) => {
-        $fields.u64(stringify!($name), $name)
-    };
     (f64 $fields:expr, $name:ident) => {
         $fields.f64(stringify!($name), $name)
     };
-    (bool $fields:expr, $name:ident) => {
-        $fields.bool(stringify!($name), $name)
-    };
     ($json:ident $fields:expr, $name:ident) => {
-        $fields.json(
-            stringify!($name)
-                .strip_prefix("r#")
-                .unwrap_or(stringify!($name)),
-            &$name,
-        )
+        $fields.json(crate::trace::typed::field_name(stringify!($name)), &$name)
     };
 }
 
@@ -42,7 +31,14 @@ macro_rules! setters {
     ({ $( $role:ident $form:ident $field:ident: $doc:literal; )* }) => {
         $( setters! { @$role $form $field $doc } )*
     };
-    (@need $form:ident $field:ident $doc:literal) => {};
+    (@need $form:ident $field:ident $doc:literal) => {
+        // For the constructor, which has it as an argument.
+        #[allow(dead_code, clippy::wrong_self_convention)]
+        fn $field(mut self, $field: value_type!($form)) -> Self {
+            set_field!($form self.fields_mut(), $field);
+            self
+        }
+    };
     (@own $form:ident $field:ident $doc:literal) => {};
     (@stamped $form:ident $field:ident $doc:literal) => {};
     (@$role:ident error $field:ident $doc:literal) => {};

@@ -184,11 +184,6 @@ macro_rules! define_spans {
 schema!(define_spans);
 
 impl SpanKind {
-    /// The name of [`opening`](Self::opening).
-    pub(crate) const fn open_kind(self) -> &'static str {
-        self.opening().as_str()
-    }
-
     /// The name of [`closing`](Self::closing).
     pub(crate) const fn close_kind(self) -> &'static str {
         self.closing().as_str()

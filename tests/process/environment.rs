@@ -1,5 +1,4 @@
 //! Settings from the environment. Each test runs in a child process that has its variables.
-//! variables it needs; what it asserts there decides.
 
 use std::ffi::OsStr;
 use std::path::PathBuf;
@@ -266,4 +265,48 @@ fn second_try_init_is_refused() {
         assert!(matches!(error, Error::AlreadyInitialized), "{error}");
         guard.check().unwrap();
     });
+}
+
+#[cfg(not(feature = "mirror"))]
+#[test]
+fn endpoint_without_the_mirror_feature_warns_once() {
+    const ENDPOINTS: [&str; 2] = [
+        "OTEL_EXPORTER_OTLP_ENDPOINT",
+        "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT",
+    ];
+    if child::is_child() {
+        for _ in 0..2 {
+            let dir = tempfile::tempdir().unwrap();
+            let guard = build(spanledger::builder().root(dir.path())).unwrap();
+            guard.shutdown().unwrap();
+        }
+        return;
+    }
+    let warnings = |variables: &[(&str, &str)]| {
+        let mut child = child::calling_test();
+        for name in ENDPOINTS {
+            child.env_remove(name);
+        }
+        let output = child.envs(variables.iter().copied()).output().unwrap();
+        assert!(output.status.success());
+        let stderr = String::from_utf8(output.stderr).unwrap();
+        let warnings = stderr
+            .lines()
+            .filter(|line| line.starts_with("spanledger: "));
+        warnings.map(str::to_owned).collect::<Vec<_>>()
+    };
+    for name in ENDPOINTS {
+        let found = warnings(&[(name, "http://127.0.0.1:4317")]);
+        let [warning] = &found[..] else {
+            panic!("{found:?}");
+        };
+        assert!(warning.contains(name) && warning.contains("`mirror`"));
+    }
+    assert!(warnings(&[]).is_empty());
+    assert!(warnings(&[(ENDPOINTS[0], "")]).is_empty());
+    let disabled = [
+        (ENDPOINTS[0], "http://127.0.0.1:4317"),
+        ("OTEL_SDK_DISABLED", "true"),
+    ];
+    assert!(warnings(&disabled).is_empty());
 }

@@ -21,7 +21,7 @@ use crate::record::process_state::Settings;
 /// How long a shutdown waits for the mirror by default.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// The longest wait that a clock can tell.
+/// The longest wait that every clock can represent.
 const FOREVER: Duration = Duration::from_secs(30 * 365 * 24 * 3600);
 
 /// The settings so far.

@@ -1,10 +1,12 @@
 //! Replaces `sending` in builds without the feature `mirror`: nothing is sent.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
+use super::env;
 use crate::error::Error;
-use crate::ledger::{LedgerConfig, Listener};
+use crate::ledger::{LedgerConfig, Listener, warn_once};
 use crate::record::health::Health;
 use crate::record::otel::OtelBridge;
 use crate::record::process_state::Settings;
@@ -16,7 +18,22 @@ pub(crate) struct Sending;
 pub(crate) struct Endpoints;
 
 impl Sending {
+    /// Warns, once for the process, if the environment asks for sending.
     pub fn resolve(&self, _: &mut Settings) -> Result<Endpoints, Error> {
+        static WARNED: AtomicBool = AtomicBool::new(false);
+        let is = |name, value: &str| env(name).is_some_and(|it| it.eq_ignore_ascii_case(value));
+        let is_off = is("OTEL_SDK_DISABLED", "true") || is("OTEL_TRACES_EXPORTER", "none");
+        let mut endpoints = [
+            "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT",
+            "OTEL_EXPORTER_OTLP_ENDPOINT",
+        ]
+        .into_iter()
+        .filter(|name| !is_off && env(name).is_some());
+        if let Some(name) = endpoints.next() {
+            let why = "this program was built without the feature `mirror`";
+            let message = format!("{name} is set, but nothing is sent: {why}");
+            warn_once(&WARNED, &message);
+        }
         Ok(Endpoints)
     }
 

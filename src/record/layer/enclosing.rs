@@ -9,7 +9,7 @@ use super::recorder::Recorder;
 use super::span_data::SpanData;
 use crate::record::session::{SessionLog, Trace};
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) enum Enclosing {
     Span {
         data: Arc<SpanData>,
@@ -18,7 +18,6 @@ pub(crate) enum Enclosing {
     },
     Session(Arc<SessionLog>),
     Implicit(ImplicitSession),
-    #[default]
     Nothing,
 }
 
@@ -74,7 +73,7 @@ impl ImplicitSession {
     fn of<'a, S: LookupSpan<'a>>(outermost: &SpanRef<'a, S>, recorder: &Recorder) -> Self {
         // Before the extensions are locked: a sampler is the user's code.
         let log = recorder.process.implicit_session("anchor");
-        let trace = recorder.new_trace(&log, "anchor");
+        let trace = recorder.new_trace(&log, "anchor", None);
         let mut extensions = outermost.extensions_mut();
         if let Some(session) = extensions.get_mut::<Self>() {
             return session.clone();

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use tracing::Level;
+use tracing::{Level, Metadata};
 
 use super::recorder::Recorder;
 use super::span_data::{SpanData, Target};
@@ -10,39 +10,40 @@ use crate::record::fields::Fields;
 use crate::record::raw_fields::RawFields;
 use crate::record::session::{ContextAsset, Note, SessionLog, SpanContext};
 use crate::redact::{Limits, NoStore, Output, Tally};
-use crate::trace::{SpanKind, Usage, event_kind, hex_digest};
+use crate::trace::{Kind, SpanKind, Usage, event_kind, hex_digest};
+
+/// The field that holds the text of a `tracing` event, and the same field of a `log` line.
+const MESSAGE: &str = field!(Log.message);
 
 impl Recorder {
     /// An event of the trace. Its own `session_id` field, if it names another session, wins over `target`.
     pub fn event(&self, target: &Target, kind: &str, raw: RawFields) {
-        if self.process.refuses() {
+        let process = &self.process;
+        if process.refuses() {
             return;
         }
-        let process = &self.process;
         let kind = event_kind(kind);
-        let named = match raw.get("session_id") {
-            Some(id) if *id != *target.log.id => Some(self.process.session(id)),
+        let named = match raw.get(field!(Run.session_id)) {
+            Some(id) if *id != *target.log.id => Some(process.session(id)),
             _ => None,
         };
         let (log, span) = match &named {
             Some(log) => (log, None),
             None => (&target.log, target.span.as_ref()),
         };
-        if let Some(what) = ContextAsset::from_kind(&kind) {
-            self.asset(log, span, what, raw, true);
+        let known = Kind::parse(&kind);
+        if let Some(asset) = ContextAsset::from_kind(known) {
+            self.asset(log, span, asset, raw, true);
             return;
         }
-        if kind == "model_usage" {
-            log.count_usage(span, &flat_usage(&raw));
+        if known == Kind::ModelUsage {
+            log.lock(process).count_usage(span, &flat_usage(&raw));
         }
         // `error` is an object in every line.
-        let role = (kind == "error" || kind == "log").then_some(SpanKind::Tool);
-        let fields = process.sanitize(&log.dir, |sanitizer| Fields::clean(&raw, role, sanitizer));
-        let note = Note {
-            quiet: matches!(&*kind, "message_delta" | "tool_input_delta"),
-            ..Note::default()
-        };
-        log.event(process, &kind, span, &fields, note);
+        let schema = matches!(known, Kind::Error | Kind::Log).then_some(SpanKind::Tool);
+        let fields = process.sanitize(log, |sanitizer| Fields::clean(&raw, schema, sanitizer));
+        log.lock(process)
+            .event(&kind, span, &fields, Note::default());
     }
 
     /// A prompt, a catalog or a rule set, stored by the digest of its redacted text. Returns the digest.
@@ -50,13 +51,13 @@ impl Recorder {
         &self,
         log: &Arc<SessionLog>,
         span: Option<&SpanContext>,
-        what: ContextAsset,
+        asset: ContextAsset,
         mut raw: RawFields,
         again: bool,
     ) -> String {
         let process = &self.process;
-        raw.rename("content", what.body());
-        let body = raw.get(what.body()).unwrap_or_default();
+        raw.rename(field!(Message.content), asset.body());
+        let body = raw.get(asset.body()).unwrap_or_default();
         let limits = Limits {
             inline: usize::MAX,
             value: usize::MAX,
@@ -69,18 +70,20 @@ impl Recorder {
             store: &mut NoStore,
             tally: &mut tally,
         };
-        let is_json = what != ContextAsset::SystemPrompt
+        let is_json = asset != ContextAsset::SystemPrompt
             && process
                 .redactor
-                .write_json(process.redactor.field(what.body()), body, &mut output)
+                .write_json(process.redactor.field(asset.body()), body, &mut output)
                 .is_ok();
         let digest = if is_json {
             hex_digest(&whole)
         } else {
             hex_digest(process.redactor.text(body, &mut tally).as_bytes())
         };
-        let fields = process.sanitize(&log.dir, |sanitizer| Fields::clean(&raw, None, sanitizer));
-        log.asset(process, what, span, &digest, &fields, again);
+        let fields = process.sanitize_fields(log, &raw);
+        let mut session = log.lock(process);
+        session.asset(asset, span, &digest, &fields, again);
+        drop(session);
         digest
     }
 
@@ -90,34 +93,31 @@ impl Recorder {
         &self,
         data: Option<&SpanData>,
         target: &Target,
-        level: Level,
-        module: &str,
+        meta: &Metadata<'_>,
         mut raw: RawFields,
     ) {
-        let (process, log) = (&self.process, &target.log);
+        let (process, log, level) = (&self.process, &target.log, *meta.level());
         let mut named = RawFields::new();
-        named.text("message", raw.get("message").unwrap_or_default());
-        raw.remove("message");
+        named.text(MESSAGE, raw.get(MESSAGE).unwrap_or_default());
+        raw.remove(MESSAGE);
         if level == Level::ERROR
-            && let (Some(error), Some(data)) = (raw.get("error"), data)
+            && let (Some(error), Some(data)) = (raw.get(field!(ToolCall.error)), data)
         {
             self.record_first_error(data, error);
         }
-        let (message, rest) = process.sanitize(&log.dir, |sanitizer| {
-            let message = Fields::clean(&named, None, sanitizer);
-            (message, Fields::clean(&raw, None, sanitizer))
-        });
+        let message = process.sanitize_fields(log, &named);
         let mut fields = Fields::default();
-        fields.set_str("level", level.as_str());
-        fields.set_str("target", module);
+        fields.set_str(field!(Log.level), level.as_str());
+        fields.set_str(field!(Log.target), meta.target());
         fields.merge(&message);
-        fields.set_object("fields", &rest);
+        fields.set_object(field!(Log.fields), &process.sanitize_fields(log, &raw));
         let note = Note {
             level: Some(level.as_str()),
-            message: message.get("message").filter(|json| json.len() <= 1024),
+            message: message.get(MESSAGE).filter(|json| json.len() <= 1024),
             ..Note::default()
         };
-        log.event(process, "log", target.span.as_ref(), &fields, note);
+        let (kind, span) = (Kind::Log.as_str(), target.span.as_ref());
+        log.lock(process).event(kind, span, &fields, note);
     }
 }
 

@@ -56,7 +56,7 @@ impl LedgerFilter {
             SpanRole::Recognized(mapping)
         } else if self.spans.as_ref().is_some_and(|choose| choose(meta)) {
             SpanRole::Chosen
-        } else if meta.fields().field("session_id").is_some() {
+        } else if meta.fields().field(field!(Run.session_id)).is_some() {
             SpanRole::NamesSession
         } else {
             SpanRole::Foreign

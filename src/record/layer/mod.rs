@@ -24,9 +24,7 @@ use tracing_subscriber::registry::{LookupSpan, SpanRef};
 pub use filter::LedgerFilter;
 
 pub(crate) use filter::Choose;
-pub(crate) use ops::{
-    ExplicitParent, Op, PendingSpan, make_span, on_current, on_span, record_scalar,
-};
+pub(crate) use ops::{ExplicitParent, Op, PendingSpan, make_span, on_current, on_span};
 pub(crate) use recent_spans::Key;
 pub(crate) use recorder::{Recorder, Update};
 pub(crate) use span_data::{Parent, SpanData, Target};
@@ -35,7 +33,7 @@ use enclosing::{Enclosing, ImplicitSession, SessionOverride};
 use filter::SpanRole;
 use ops::{LAYERS, LayerHandle, OpVisitor, take_pending};
 use recent_spans::Slot;
-use visit::{Collect, FindSessionId, RecordScalars};
+use visit::{Collect, FindSessionId};
 
 use crate::record::otel;
 use crate::record::raw_fields::RawFields;
@@ -104,7 +102,7 @@ where
 
     /// Whether another ledger records here, or this process is a fork of the one that records.
     fn is_inactive(&self) -> bool {
-        self.is_second() || self.recorder.process.is_forked()
+        self.is_second() || self.recorder.process.ledger.is_forked()
     }
 
     /// The same for a new span or event, which is counted as lost if the parent process would record it.
@@ -117,7 +115,7 @@ where
     }
 
     /// Whether a new span has another ledger's data. Checked once, because not every wrapper of layers
-    /// says which layers it holds.
+    /// shows the layers in it.
     fn is_taken(&self, id: &Id, ctx: &Context<'_, S>) -> bool {
         if self.rank.load(Ordering::Relaxed) == SOLE {
             return false;
@@ -176,7 +174,7 @@ where
         };
         if is_chosen
             && !matches!(parent, Parent::Target(_) | Parent::Session(_))
-            && raw.get("session_id").is_none()
+            && raw.get(field!(Run.session_id)).is_none()
         {
             // Such spans are recorded only inside sessions.
             return;
@@ -244,10 +242,10 @@ where
         // A span that names the session it is already in stays transparent: what is inside it hangs from
         // the agent span around it.
         let inside = match Enclosing::find(span.parent(), None) {
-            Enclosing::Span { data, .. } => {
-                let target = self.recorder.target_of(&data);
-                target.is_some_and(|target| *target.log.id == *session)
-            }
+            Enclosing::Span { data, .. } => self
+                .recorder
+                .target_of(&data)
+                .is_some_and(|target| *target.log.id == *session),
             _ => false,
         };
         let mut extensions = span.extensions_mut();
@@ -262,31 +260,22 @@ where
     fn on_log_event(&self, event: &Event<'_>, ctx: &Context<'_, S>) {
         let mut raw = RawFields::new();
         event.record(&mut Collect(&mut raw));
-        let (mut data, mut target) = match Enclosing::find(ctx.event_span(event), None) {
-            Enclosing::Span { data, .. } => match self.recorder.target_of(&data) {
-                Some(target) => {
-                    let target = Arc::clone(target);
-                    (Some(data), Some(target))
-                }
-                None => return,
-            },
-            Enclosing::Session(log) | Enclosing::Implicit(ImplicitSession { log, .. }) => {
-                (None, Some(Target::session(log)))
-            }
-            Enclosing::Nothing => (None, None),
+        let enclosing = Enclosing::find(ctx.event_span(event), None);
+        let mut target = self.recorder.target_in(&enclosing);
+        let mut data = match enclosing {
+            Enclosing::Span { data, .. } => Some(data),
+            _ => None,
         };
-        let in_session = |target: &Arc<Target>, id: &str| *target.log.id == *id;
-        if let Some(id) = raw.get("session_id")
-            && !target.as_ref().is_some_and(|target| in_session(target, id))
+        let is_in = |target: &Arc<Target>, id: &str| *target.log.id == *id;
+        if let Some(id) = raw.get(field!(Run.session_id))
+            && !target.as_ref().is_some_and(|target| is_in(target, id))
         {
             data = None;
             target = Some(Target::session(self.recorder.process.session(id)));
         }
         if let Some(target) = target {
-            let meta = event.metadata();
-            let (level, module) = (*meta.level(), meta.target());
             self.recorder
-                .log(data.as_deref(), &target, level, module, raw);
+                .log(data.as_deref(), &target, event.metadata(), raw);
         }
     }
 }
@@ -341,14 +330,7 @@ where
             return self.override_session(id, found.0, &ctx);
         };
         let mut raw = RawFields::new();
-        match data.target().filter(|_| data.mapping.is_none()) {
-            Some(target) => values.record(&mut RecordScalars {
-                recorder: &self.recorder,
-                target,
-                others: &mut raw,
-            }),
-            None => values.record(&mut Collect(&mut raw)),
-        }
+        values.record(&mut Collect(&mut raw));
         if raw.is_empty() {
             return;
         }
@@ -371,7 +353,7 @@ where
         if let Some(span) = target.and_then(|target| target.span.as_ref()) {
             let none = RawFields::new();
             let update = Update {
-                links: &[(span.ids.trace, span.ids.span)],
+                links: &[span.link()],
                 ..Update::fields(&none)
             };
             self.recorder.record(&data, update);
@@ -393,7 +375,7 @@ where
             Some(kind) => {
                 let mut fields = RawFields::new();
                 event.record(&mut Collect(&mut fields));
-                fields.rename("message", "content");
+                fields.rename(field!(Log.message), field!(Message.content));
                 let kind = kind.to_owned();
                 perform(Op::Event { kind, fields });
             }
@@ -442,7 +424,7 @@ where
         let log = implicit.or_else(|| extensions.get().map(|SessionOverride(log)| log));
         if let Some(log) = log.map(Arc::clone) {
             drop(extensions);
-            log.end_synthetic(&self.recorder.process, None);
+            log.lock(&self.recorder.process).end_synthetic(None);
         }
     }
 

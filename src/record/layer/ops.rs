@@ -18,7 +18,7 @@ use tracing::{Dispatch, Span, span};
 use super::enclosing::Enclosing;
 use super::recent_spans;
 use super::recorder::Recorder;
-use crate::record::raw_fields::{RawFields, Scalar};
+use crate::record::raw_fields::RawFields;
 use crate::record::spans::Session;
 use crate::trace::{Outcome, RemoteContext, Usage};
 
@@ -52,13 +52,12 @@ impl LayerHandle {
     }
 
     fn perform(&self, dispatch: &Dispatch, id: Option<&span::Id>, op: Op) -> Option<Session> {
-        let enclosing = match id {
-            None => Enclosing::Nothing,
-            Some(id) => match recent_spans::find(self.recorder.registrar.key(id)) {
+        let enclosing = id.map_or(Enclosing::Nothing, |id| {
+            match recent_spans::find(self.recorder.registrar.key(id)) {
                 Some(data) => Enclosing::Span { data, exact: true },
                 None => (self.find)(dispatch, id, self.recorder.implicit_for(&op)),
-            },
-        };
+            }
+        });
         self.recorder.perform(enclosing, op)
     }
 }
@@ -71,29 +70,7 @@ pub(crate) fn on_span(span: &Span, op: Op) -> Option<Session> {
     if LAYERS.load(Ordering::Relaxed) == 0 {
         return None;
     }
-    span.with_subscriber(|(id, dispatch)| match LayerHandle::of(dispatch) {
-        Some(layer) => layer.perform(dispatch, Some(id), op),
-        None => {
-            let envelope = OpEnvelope::new(op);
-            tracing::dispatcher::with_default(dispatch, || {
-                let op: &(dyn Error + 'static) = &envelope;
-                tracing::info!(target: "spanledger::hidden", parent: id.clone(), op);
-            });
-            envelope.answer.into_inner()
-        }
-    })?
-}
-
-/// Records a scalar outcome on a span that this thread used last. `false`: perform [`Op::Record`]. Without it,
-/// recording three outcomes costs 6 % of a span.
-pub(crate) fn record_scalar(span: &Span, name: &str, value: Scalar<'_>) -> bool {
-    let recorded = span.with_subscriber(|(id, dispatch)| {
-        let recorder = &LayerHandle::of(dispatch)?.recorder;
-        let data = recent_spans::find(recorder.registrar.key(id))?;
-        let target = data.target().filter(|_| data.mapping.is_none())?;
-        Some(!recorder.process.is_forked() && recorder.record_scalar(target, name, value))
-    });
-    recorded.flatten().unwrap_or(false)
+    span.with_subscriber(|(id, dispatch)| perform(dispatch, Some(id), op))?
 }
 
 /// Performs `op` at the current span of this thread.
@@ -103,14 +80,21 @@ pub(crate) fn on_current(op: Op) -> Option<Session> {
     }
     // A clone, because events sent inside `get_default` reach no dispatcher.
     let dispatch = tracing::dispatcher::get_default(Dispatch::clone);
-    if let Some(layer) = LayerHandle::of(&dispatch) {
-        return layer.perform(&dispatch, dispatch.current_span().id(), op);
+    perform(&dispatch, dispatch.current_span().id(), op)
+}
+
+fn perform(dispatch: &Dispatch, id: Option<&span::Id>, op: Op) -> Option<Session> {
+    if let Some(layer) = LayerHandle::of(dispatch) {
+        return layer.perform(dispatch, id, op);
     }
-    let envelope = OpEnvelope::new(op);
-    {
+    let envelope = OpEnvelope {
+        op: Cell::new(Some(op)),
+        answer: Cell::new(None),
+    };
+    tracing::dispatcher::with_default(dispatch, || {
         let op: &(dyn Error + 'static) = &envelope;
-        tracing::info!(target: "spanledger::hidden", op);
-    }
+        tracing::info!(target: "spanledger::hidden", parent: id.cloned(), op);
+    });
     envelope.answer.into_inner()
 }
 
@@ -118,15 +102,6 @@ pub(crate) fn on_current(op: Op) -> Option<Session> {
 pub(crate) struct OpEnvelope {
     op: Cell<Option<Op>>,
     answer: Cell<Option<Session>>,
-}
-
-impl OpEnvelope {
-    fn new(op: Op) -> Self {
-        Self {
-            op: Cell::new(Some(op)),
-            answer: Cell::new(None),
-        }
-    }
 }
 
 impl fmt::Debug for OpEnvelope {

@@ -4,10 +4,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use super::recorder::Recorder;
-use super::span_data::{Link, Parent, SpanData};
-use crate::record::process_state::ProcessState;
-use crate::record::session::{SessionLog, SpanContext, Trace};
-use crate::trace::{RemoteContext, SpanKind, new_session_id, new_trace_id};
+use super::span_data::{Parent, SpanData};
+use crate::record::session::{Link, OpenSpan, SessionLog, SpanContext, Trace};
+use crate::trace::{Ids, RemoteContext, SpanKind, new_session_id, new_trace_id};
 
 /// Where a new span belongs.
 pub(super) struct Placement<'a> {
@@ -39,6 +38,30 @@ impl<'a> Placement<'a> {
             ..Self::root(log, Arc::clone(&parent.trace))
         }
     }
+
+    /// The span at this place, not open yet.
+    pub fn new_span(&self, data: &SpanData) -> Box<OpenSpan> {
+        let above = self.above;
+        let at = SpanContext {
+            ids: Ids {
+                trace: self.trace.id,
+                span: data.span_id,
+                parent: self.parent,
+            },
+            trace: Arc::clone(&self.trace),
+            kind: data.kind(),
+            turn: above.and_then(|above| above.turn),
+            turn_span: above.and_then(|above| above.turn_span),
+            run: above.and_then(|above| above.run),
+        };
+        let mut span = OpenSpan::new(at, data.start);
+        span.parent_here = above.is_some();
+        span.parent_remote = self.parent_remote;
+        if let Some(link) = self.link {
+            span.link(link);
+        }
+        span
+    }
 }
 
 /// The parent that the environment gives to this process (`TRACEPARENT`), read once.
@@ -58,13 +81,8 @@ impl EnvParent {
 }
 
 impl Recorder {
-    /// A new trace without a parent.
-    pub fn new_trace(&self, log: &SessionLog, name: &str) -> Arc<Trace> {
-        self.sampled_trace(log, name, None)
-    }
-
-    /// A trace that starts under `parent`, sent or not as the sampler decides.
-    fn sampled_trace(
+    /// A new trace, or a parent's trace from here on, sent or not as the sampler decides.
+    pub fn new_trace(
         &self,
         log: &SessionLog,
         name: &str,
@@ -76,14 +94,9 @@ impl Recorder {
     }
 
     /// `session_id` is the span's own field.
-    pub(super) fn place<'a>(
-        &self,
-        process: &ProcessState,
-        data: &'a SpanData,
-        session_id: Option<&str>,
-    ) -> Placement<'a> {
+    pub(super) fn place<'a>(&self, data: &'a SpanData, session_id: Option<&str>) -> Placement<'a> {
         let is_run = data.kind() == SpanKind::Run;
-        let log = self.choose_session(process, data, session_id);
+        let log = self.choose_session(data, session_id);
         match &data.parent {
             Parent::Target(target) => match &target.span {
                 Some(parent) if log.id == target.log.id => self.place_under(data, log, parent),
@@ -114,12 +127,7 @@ impl Recorder {
         }
     }
 
-    fn choose_session(
-        &self,
-        process: &ProcessState,
-        data: &SpanData,
-        session_id: Option<&str>,
-    ) -> Arc<SessionLog> {
+    fn choose_session(&self, data: &SpanData, session_id: Option<&str>) -> Arc<SessionLog> {
         match (&data.parent, session_id) {
             (Parent::Target(target), Some(id)) if *id == *target.log.id => Arc::clone(&target.log),
             (_, Some(id)) => self.process.session(id),
@@ -127,7 +135,7 @@ impl Recorder {
             (_, None) if data.kind() == SpanKind::Run => self.process.session(&new_session_id()),
             (Parent::Target(target), None) => Arc::clone(&target.log),
             (Parent::Implicit(session), None) => Arc::clone(&session.log),
-            (_, None) => process.process_session(),
+            (_, None) => self.process.process_session(),
         }
     }
 
@@ -154,7 +162,7 @@ impl Recorder {
             Some(trace) => {
                 let run = parent.run.filter(|_| data.kind() == SpanKind::Turn);
                 Placement {
-                    link: Some(run.unwrap_or((parent.ids.trace, parent.ids.span))),
+                    link: Some(run.unwrap_or(parent.link())),
                     ..Placement::root(log, trace)
                 }
             }
@@ -190,9 +198,10 @@ impl Recorder {
         }
         if data.kind() == SpanKind::Model && data.mapping.is_some() {
             let next = self.trace_after(&parent.trace);
-            Some(log.synthetic_turn_for_call(&self.process, data.start, next, parent.run))
+            let mut session = log.lock(&self.process);
+            Some(session.synthetic_turn_for_call(data.start, next, parent.run))
         } else {
-            log.synthetic_turn(parent.ids.span)
+            log.lock(&self.process).synthetic_turn(parent.ids.span)
         }
     }
 
@@ -202,7 +211,7 @@ impl Recorder {
         log: Arc<SessionLog>,
         parent: Option<&RemoteContext>,
     ) -> Placement<'a> {
-        let trace = self.sampled_trace(&log, data.meta.name(), parent);
+        let trace = self.new_trace(&log, data.meta.name(), parent);
         Placement {
             parent: parent.map(|parent| parent.span),
             parent_remote: parent.is_some_and(|parent| parent.remote),

@@ -3,14 +3,14 @@
 
 use std::sync::{Arc, PoisonError};
 
+use super::placement::Placement;
 use super::recorder::Recorder;
 use super::span_data::{Parent, SpanData, Target};
-use crate::record::fields::Fields;
 use crate::record::raw_fields::RawFields;
 use crate::record::recognize::{Content, Message, Recognized};
 use crate::record::session::{ChainTip, ContextAsset, MessageKey, Note, SessionLog, SpanContext};
 use crate::redact::Tally;
-use crate::trace::{SpanKind, hex_digest, hex32};
+use crate::trace::{SpanKind, hex, hex_digest};
 
 const CONVERSATION: &str = "gen_ai.conversation.id";
 
@@ -30,15 +30,15 @@ impl Recorder {
         match (&data.parent, kind) {
             // A library's run inside a session belongs to it, unless it names another one.
             (Parent::Target(target), SpanKind::Run) => {
-                if fields.get("session_id").is_none() {
-                    fields.text("session_id", &target.log.id);
+                if fields.get(field!(Run.session_id)).is_none() {
+                    fields.text(field!(Run.session_id), &target.log.id);
                 }
             }
             (_, SpanKind::Run) => {}
             // Inside a session, another conversation id stays a plain field.
             (Parent::Target(target), _) => remove_own_id(&mut fields, &target.log.id),
             (Parent::Session(log), _) => remove_own_id(&mut fields, &log.id),
-            _ => fields.rename(CONVERSATION, "session_id"),
+            _ => fields.rename(CONVERSATION, field!(Run.session_id)),
         }
         (fields, Some(recognized))
     }
@@ -50,17 +50,20 @@ impl Recorder {
         target: &Target,
         raw: &RawFields,
     ) -> Option<Recognized> {
-        let (mapping, span) = (data.mapping.as_ref()?, target.span.as_ref()?);
+        let mapping = data.mapping.as_ref()?;
         let mut recognized = mapping.read(data.kind(), raw.clone());
+        let Recognized {
+            fields, content, ..
+        } = &mut recognized;
         // The session has been decided.
-        recognized.fields.rename("session_id", CONVERSATION);
-        remove_own_id(&mut recognized.fields, &target.log.id);
-        for (stamp, digest) in self.record_assets(&target.log, Some(span), &recognized.content) {
+        fields.rename(field!(Run.session_id), CONVERSATION);
+        remove_own_id(fields, &target.log.id);
+        for (stamp, digest) in self.record_assets(&target.log, target.span.as_ref(), content) {
             if data.kind() == SpanKind::Model {
-                recognized.fields.text(stamp, &digest);
+                fields.text(stamp, &digest);
             }
         }
-        self.record_messages(data, &target.log, span, &recognized.content);
+        self.record_messages(data, target, content);
         Some(recognized)
     }
 
@@ -69,14 +72,14 @@ impl Recorder {
     pub(super) fn before_model_call(
         &self,
         data: &SpanData,
-        log: &Arc<SessionLog>,
+        placement: &Placement<'_>,
         context: &SpanContext,
-        above: Option<&SpanContext>,
-        recognized: &Recognized,
+        content: &Content,
     ) {
         if data.kind() != SpanKind::Model {
             return;
         }
+        let log = &placement.log;
         // Without a run or a foreign span around it, nothing groups calls into turns or ends a turn.
         let is_grouped = match &data.parent {
             Parent::Target(_) => context.run.is_some(),
@@ -85,9 +88,10 @@ impl Recorder {
         };
         let turn = (context.turn.is_none() && is_grouped).then(|| {
             let trace = Arc::clone(&context.trace);
-            log.synthetic_turn_for_call(&self.process, data.start, trace, context.run)
+            let mut session = log.lock(&self.process);
+            session.synthetic_turn_for_call(data.start, trace, context.run)
         });
-        self.record_assets(log, turn.as_ref().or(above), &recognized.content);
+        self.record_assets(log, turn.as_ref().or(placement.above), content);
     }
 
     /// Records the instructions and the tools if they changed. Returns the field and the digest of each.
@@ -101,26 +105,20 @@ impl Recorder {
             (ContextAsset::SystemPrompt, &content.system),
             (ContextAsset::ToolCatalog, &content.tools),
         ];
-        let digests = texts.into_iter().filter_map(|(what, text)| {
+        let digests = texts.into_iter().filter_map(|(asset, text)| {
             let mut raw = RawFields::new();
-            raw.text(what.body(), text.as_deref()?);
-            Some((what.stamp(), self.asset(log, span, what, raw, false)))
+            raw.text(asset.body(), text.as_deref()?);
+            Some((asset.stamp(), self.asset(log, span, asset, raw, false)))
         });
         digests.collect()
     }
 
     /// Records the messages of a conversation that are new.
-    pub(super) fn record_messages(
-        &self,
-        data: &SpanData,
-        log: &Arc<SessionLog>,
-        span: &SpanContext,
-        content: &Content,
-    ) {
+    pub(super) fn record_messages(&self, data: &SpanData, target: &Target, content: &Content) {
         if content.input.is_empty() && content.output.is_empty() {
             return;
         }
-        let process = &self.process;
+        let (process, log) = (&self.process, &target.log);
         let key = |bytes: &[u8]| process.redactor.keyed_digest(bytes);
         let conversation = data.conversation.lock();
         let mut conversation = conversation.unwrap_or_else(PoisonError::into_inner);
@@ -130,7 +128,7 @@ impl Recorder {
             let (new, end) = log.history().observe_request(&keys, key);
             conversation.request_end = Some(end);
             for (index, end) in new {
-                self.record_message(log, span, &content.input[index], Some(end));
+                self.record_message(target, &content.input[index], Some(end));
             }
         }
         for (index, message) in content.output.iter().enumerate() {
@@ -143,39 +141,31 @@ impl Recorder {
             // Of several candidate answers, the first continues the conversation.
             let before = conversation.request_end.filter(|_| index == 0);
             let end = before.map(|end| log.history().answer(end, digest, key));
-            self.record_message(log, span, message, end);
+            self.record_message(target, message, end);
         }
     }
 
-    fn record_message(
-        &self,
-        log: &Arc<SessionLog>,
-        span: &SpanContext,
-        message: &Message,
-        end: Option<ChainTip>,
-    ) {
-        let process = &self.process;
+    fn record_message(&self, target: &Target, message: &Message, end: Option<ChainTip>) {
+        let (process, log) = (&self.process, &target.log);
         // Some libraries send their instructions as a message too.
         if message.is_system()
             && let Some(text) = message.text()
         {
-            let digest = hex_digest(
-                process
-                    .redactor
-                    .text(&text, &mut Tally::default())
-                    .as_bytes(),
-            );
-            if log.is_in_force(ContextAsset::SystemPrompt, &digest) {
+            // Not counted in the tally, because this text is not written.
+            let redacted = process.redactor.text(&text, &mut Tally::default());
+            let digest = hex_digest(redacted.as_bytes());
+            let asset = ContextAsset::SystemPrompt;
+            if log.lock(process).is_in_force(asset, &digest) {
                 return;
             }
         }
         for (kind, raw) in message.events() {
-            let mut fields =
-                process.sanitize(&log.dir, |sanitizer| Fields::clean(&raw, None, sanitizer));
+            let mut fields = process.sanitize_fields(log, &raw);
             if let Some(ChainTip(digest)) = end {
-                fields.set_str("history", &String::from_utf8_lossy(&hex32(digest)));
+                fields.set_str(field!(Message.history), &hex(&digest.to_be_bytes()));
             }
-            log.event(process, kind, Some(span), &fields, Note::default());
+            let (kind, mut session) = (kind.as_str(), log.lock(process));
+            session.event(kind, target.span.as_ref(), &fields, Note::default());
         }
     }
 }

@@ -5,17 +5,17 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::enclosing::{Enclosing, ImplicitSession};
 use super::ops::Op;
-use super::placement::{EnvParent, Placement};
+use super::placement::EnvParent;
 use super::recent_spans::Registrar;
-use super::span_data::{Link, Parent, SpanData, Target};
+use super::span_data::{Parent, SpanData, Target};
 use crate::record::fields::Fields;
 use crate::record::otel::OtelBridge;
 use crate::record::process_state::ProcessState;
-use crate::record::raw_fields::{RawFields, Scalar, is_short};
+use crate::record::raw_fields::RawFields;
 use crate::record::recognize::Recognized;
-use crate::record::session::{Note, OpenSpan, SessionLog, SpanContext, TraceLimits};
+use crate::record::session::{Change, Link, Note, OpenSpan, SessionLog, TraceLimits};
 use crate::record::spans::Session;
-use crate::trace::{Failure, Ids, Outcome, SpanKind, Usage, UsageText, hex16};
+use crate::trace::{Failure, Kind, Outcome, SpanKind, Usage, UsageText, hex};
 
 /// Records into one ledger, for its layer and its handles.
 #[derive(Debug)]
@@ -88,42 +88,30 @@ impl Recorder {
         let process = &self.process;
         let (mut raw, recognized) = self.read_fields(data, raw);
         let kind = data.kind();
-        let session_id = raw.get("session_id").map(str::to_owned);
-        let placement = self.place(process, data, session_id.as_deref());
-        let (log, above) = (Arc::clone(&placement.log), placement.above);
-        let mut context = SpanContext {
-            ids: Ids {
-                trace: placement.trace.id,
-                span: data.span_id,
-                parent: placement.parent,
-            },
-            trace: Arc::clone(&placement.trace),
-            turn: above.and_then(|above| above.turn),
-            kind,
-            turn_span: above.and_then(|above| above.turn_span),
-            run: above.and_then(|above| above.run),
-        };
-        if let Some(recognized) = &recognized {
-            self.before_model_call(data, &log, &context, above, recognized);
-        }
-        let mut span = new_open_span(data, &context, &placement);
-        span.outcome = recognized.as_ref().map_or(Outcome::Unset, |it| it.outcome);
+        let placement = self.place(data, raw.get(field!(Run.session_id)));
+        let mut span = placement.new_span(data);
         span.just_made = held_links.is_none() && raw.is_short(process.limits.inline);
-        for (trace, id) in held_links.unwrap_or_default() {
-            span.link(*trace, *id);
+        for link in held_links.unwrap_or_default() {
+            span.link(*link);
         }
+        if let Some(Recognized {
+            content, outcome, ..
+        }) = &recognized
+        {
+            self.before_model_call(data, &placement, &span.at, content);
+            span.outcome = *outcome;
+        }
+        let log = placement.log;
         if kind == SpanKind::Run {
             add_run_ids(&mut raw, &data.parent, &log);
         }
-        let role = (kind != SpanKind::Other).then_some(kind);
-        span.usage = process.sanitize(&log.dir, |sanitizer| {
-            span.fields.add_clean(&raw, role, sanitizer)
+        span.usage = process.sanitize(&log, |sanitizer| {
+            span.fields.add_clean(&raw, schema_of(kind), sanitizer)
         });
-        let mut agent = None;
         match kind {
             SpanKind::Run => {
-                span.fields.set("process", process.process().as_bytes());
-                agent = span.fields.get("agent").map(<[u8]>::to_vec);
+                let description = process.description.as_bytes();
+                span.fields.set(field!(Run.process), description);
             }
             SpanKind::Other => {
                 let level = data.meta.level().as_str();
@@ -131,44 +119,22 @@ impl Recorder {
             }
             _ => {}
         }
-        (context.turn, context.turn_span) = log.open(process, span);
-        if kind == SpanKind::Run {
-            self.record_subagent(process, &data.parent, &log, agent.as_deref());
-            context.run = Some((context.ids.trace, context.ids.span));
-        }
-        if let Some(Recognized { content, .. }) = recognized {
-            if kind == SpanKind::Run {
-                self.record_assets(&log, Some(&context), &content);
-            }
-            self.record_messages(data, &log, &context, &content);
+        let subagent = subagent_event(&data.parent, &log, &span);
+        let context = log.lock(process).open(span);
+        if let Some((parent, fields)) = subagent {
+            let (kind, at) = (Kind::Subagent.as_str(), parent.span.as_ref());
+            let mut session = parent.log.lock(process);
+            session.event(kind, at, &fields, Note::default());
         }
         let span = Some(context);
-        Arc::new(Target { log, span })
-    }
-
-    /// Records in the parent's session that a subagent started, for readers of that session alone.
-    fn record_subagent(
-        &self,
-        process: &ProcessState,
-        parent: &Parent,
-        child: &SessionLog,
-        agent: Option<&[u8]>,
-    ) {
-        let Parent::Target(target) = parent else {
-            return;
-        };
-        if target.log.id == child.id {
-            return;
+        let target = Arc::new(Target { log, span });
+        if let Some(Recognized { content, .. }) = recognized {
+            if kind == SpanKind::Run {
+                self.record_assets(&target.log, target.span.as_ref(), &content);
+            }
+            self.record_messages(data, &target, &content);
         }
-        let mut fields = Fields::default();
-        if let Some(agent) = agent {
-            fields.set("agent", agent);
-        }
-        fields.set_str("child_session_id", &child.id);
-        let span = target.span.as_ref();
         target
-            .log
-            .event(process, "subagent", span, &fields, Note::default());
     }
 
     /// Records on a span.
@@ -186,82 +152,74 @@ impl Recorder {
             return;
         };
         match self.read_late_fields(data, target, update.fields) {
-            Some(recognized) => {
+            Some(Recognized {
+                fields, outcome, ..
+            }) => {
                 let outcome = match update.outcome {
-                    Outcome::Unset => recognized.outcome,
-                    outcome => outcome,
+                    Outcome::Unset => outcome,
+                    given => given,
                 };
-                let fields = &recognized.fields;
-                self.record_at(
-                    target,
-                    Update {
-                        fields,
-                        outcome,
-                        ..update
-                    },
-                );
+                let update = Update {
+                    fields: &fields,
+                    outcome,
+                    ..update
+                };
+                self.record_at(target, update);
             }
             None => self.record_at(target, update),
         }
     }
 
-    /// Writes a scalar outcome of an open span into its fields. `false`: record it as any other field.
-    pub fn record_scalar(&self, target: &Target, name: &str, value: Scalar<'_>) -> bool {
-        let Target {
-            log,
-            span: Some(context),
-        } = target
-        else {
-            return false;
-        };
-        let process = &self.process;
-        context.kind.rides_on_close(name)
-            && is_short(value.text().len(), process.limits.inline)
-            && log.clean_open(process, context, |fields, sanitizer| {
-                fields.add_outcome(name, value, sanitizer);
-            })
-    }
-
     /// Records on a span that has been opened.
     pub fn record_at(&self, target: &Target, update: Update<'_>) {
-        let Target {
-            log,
-            span: Some(context),
-        } = target
-        else {
-            return;
-        };
-        let process = &self.process;
+        let (process, log) = (&self.process, &target.log);
+        let Some(at) = &target.span else { return };
         let Update {
             fields: raw,
             usage,
             outcome,
             links,
         } = update;
-        let only_fields = usage.is_none() && outcome == Outcome::Unset && links.is_empty();
-        if only_fields && log.add_outcomes(process, context, raw) {
+        // Fields that wait for the close line are added to the open span in place, unless they are long: those
+        // are redacted before the session is locked.
+        if usage.is_none()
+            && outcome == Outcome::Unset
+            && links.is_empty()
+            && raw.is_short(process.limits.inline)
+            && raw.names().all(|name| at.kind.rides_on_close(name))
+            && log.lock(process).add_fields(at, |fields, sanitizer| {
+                fields.add_clean(raw, Some(at.kind), sanitizer);
+            })
+        {
             return;
         }
-        let role = (context.kind != SpanKind::Other).then_some(context.kind);
         let mut fields = Fields::default();
-        let mut cleaned =
-            process.sanitize(&log.dir, |sanitizer| fields.add_clean(raw, role, sanitizer));
+        let mut cleaned = process.sanitize(log, |sanitizer| {
+            fields.add_clean(raw, schema_of(at.kind), sanitizer)
+        });
         if let Some(usage) = usage {
             let cleaned = cleaned.get_or_insert_default();
             cleaned.merge(clean_usage(process, log, usage));
         }
-        log.update(process, context, &fields, cleaned, outcome, links);
+        let change = Change {
+            fields,
+            attributes: None,
+            usage: cleaned,
+            outcome,
+            links,
+        };
+        log.lock(process).update(at, change);
     }
 
     /// Writes the close line, unless it has been written.
     pub fn close(&self, data: &SpanData, outcome: Outcome) {
-        if let Some(Target {
-            log,
-            span: Some(context),
-        }) = self.target_of(data).map(|it| &**it)
+        if let Some(target) = self.target_of(data)
+            && let Some(span) = &target.span
             && data.close()
         {
-            log.close(&self.process, context.ids.span, outcome);
+            target
+                .log
+                .close(&self.process, span.ids.span, outcome, None);
         }
     }
 
@@ -281,29 +239,27 @@ impl Recorder {
     pub(super) fn record_first_error(&self, data: &SpanData, error: &str) {
         let silent = data.target().is_none_or(|target| {
             let span = target.span.as_ref();
-            span.is_none_or(|span| target.log.is_silent(span.ids.span))
+            span.is_none_or(|span| target.log.lock(&self.process).is_silent(span.ids.span))
         });
         if silent {
             let mut raw = RawFields::new();
-            raw.text("error", error);
+            raw.text(field!(ToolCall.error), error);
             self.record(data, Update::fields(&raw));
         }
     }
 
-    /// Where an event belongs: in the enclosing span or session, else in the process's implicit session.
-    fn target_in(&self, enclosing: Enclosing) -> Arc<Target> {
+    /// The enclosing span or session, where an event belongs.
+    pub fn target_in(&self, enclosing: &Enclosing) -> Option<Arc<Target>> {
         match enclosing {
-            Enclosing::Span { data, .. } => match self.target_of(&data) {
-                Some(target) => Arc::clone(target),
-                None => self.process_target(),
-            },
+            Enclosing::Span { data, .. } => self.target_of(data).cloned(),
             Enclosing::Session(log) | Enclosing::Implicit(ImplicitSession { log, .. }) => {
-                Target::session(log)
+                Some(Target::session(Arc::clone(log)))
             }
-            Enclosing::Nothing => self.process_target(),
+            Enclosing::Nothing => None,
         }
     }
 
+    /// The process's implicit session, for events outside all others.
     fn process_target(&self) -> Arc<Target> {
         Target::session(self.process.process_session())
     }
@@ -317,62 +273,66 @@ impl Recorder {
         if self.process.refuses() {
             return None;
         }
-        match (op, enclosing) {
+        let target = || {
+            let target = self.target_in(&enclosing);
+            target.unwrap_or_else(|| self.process_target())
+        };
+        match (op, &enclosing) {
             (Op::Record { fields, usage }, Enclosing::Span { data, exact: true }) => {
-                let usage = usage.as_deref();
                 let update = Update {
-                    usage,
+                    usage: usage.as_deref(),
                     ..Update::fields(&fields)
                 };
-                self.record(&data, update);
-                None
+                self.record(data, update);
             }
             (Op::Finish(outcome), Enclosing::Span { data, exact: true }) => {
-                self.close(&data, outcome);
-                None
+                self.close(data, outcome);
             }
-            (Op::Record { .. } | Op::Finish(_), _) => None,
-            (Op::Event { kind, fields }, enclosing) => {
-                self.event(&self.target_in(enclosing), &kind, fields);
-                None
-            }
-            (Op::Probe, _) => Some(Session::new(self, self.process_target())),
-            (Op::Locate, Enclosing::Nothing) => None,
-            (Op::Locate, enclosing) => Some(Session::new(self, self.target_in(enclosing))),
+            (Op::Event { kind, fields }, _) => self.event(&target(), &kind, fields),
+            (Op::Probe, _) => return Some(Session::new(self, self.process_target())),
+            (Op::Locate, Enclosing::Nothing) | (Op::Record { .. } | Op::Finish(_), _) => {}
+            (Op::Locate, _) => return Some(Session::new(self, target())),
         }
+        None
     }
 }
 
-fn new_open_span(
-    data: &SpanData,
-    context: &SpanContext,
-    placement: &Placement<'_>,
-) -> Box<OpenSpan> {
-    let trace = Arc::clone(&context.trace);
-    let mut span = Box::new(OpenSpan::new(context.kind, context.ids, trace, data.start));
-    span.turn = context.turn;
-    span.turn_span = context.turn_span;
-    span.run_span = context.run.map(|(_, id)| id);
-    span.parent_here = placement.above.is_some();
-    span.parent_remote = placement.parent_remote;
-    if let Some((trace, id)) = placement.link {
-        span.link(trace, id);
+/// The kind of span whose schema the fields follow. Those of any other span keep the names that they were given.
+fn schema_of(kind: SpanKind) -> Option<SpanKind> {
+    (kind != SpanKind::Other).then_some(kind)
+}
+
+/// The event by which the parent's session learns of a subagent, and where it belongs.
+fn subagent_event<'a>(
+    parent: &'a Parent,
+    child: &SessionLog,
+    run: &OpenSpan,
+) -> Option<(&'a Target, Fields)> {
+    let Parent::Target(target) = parent else {
+        return None;
+    };
+    if run.at.kind != SpanKind::Run || target.log.id == child.id {
+        return None;
     }
-    span
+    let mut fields = Fields::default();
+    if let Some(agent) = run.fields.get(field!(Run.agent)) {
+        fields.set(field!(Subagent.agent), agent);
+    }
+    fields.set_str(field!(Subagent.child_session_id), &child.id);
+    Some((target, fields))
 }
 
 /// The session of a run and, for a subagent, the session and span that started it.
 fn add_run_ids(raw: &mut RawFields, parent: &Parent, log: &SessionLog) {
-    if raw.get("session_id").is_none() {
-        raw.text("session_id", &log.id);
+    if raw.get(field!(Run.session_id)).is_none() {
+        raw.text(field!(Run.session_id), &log.id);
     }
     if let Parent::Target(target) = parent
         && target.log.id != log.id
     {
-        raw.text("parent_session_id", &target.log.id);
+        raw.text(field!(Run.parent_session_id), &target.log.id);
         if let Some(span) = &target.span {
-            let id = hex16(span.ids.span);
-            raw.text("parent_span_id", &String::from_utf8_lossy(&id));
+            raw.text("parent_span_id", &hex(&span.ids.span.to_be_bytes()));
         }
     }
 }
@@ -381,8 +341,8 @@ fn clean_usage(process: &ProcessState, log: &SessionLog, usage: &Usage) -> Usage
     let mut text = UsageText::default();
     if let Some(details) = &usage.usage_details {
         let mut raw = RawFields::new();
-        raw.json("usage_details", details);
-        let cleaned = process.sanitize(&log.dir, |sanitizer| {
+        raw.json(field!(ModelUsage.usage_details), details);
+        let cleaned = process.sanitize(log, |sanitizer| {
             Fields::default().add_clean(&raw, Some(SpanKind::Model), sanitizer)
         });
         text = cleaned.map_or_else(UsageText::default, |text| *text);

@@ -10,11 +10,8 @@ use super::enclosing::ImplicitSession;
 use crate::record::otel::SpanOtel;
 use crate::record::raw_fields::RawFields;
 use crate::record::recognize::Mapping;
-use crate::record::session::{ChainTip, SessionLog, SpanContext};
+use crate::record::session::{ChainTip, Link, SessionLog, SpanContext};
 use crate::trace::{Moment, RemoteContext, SpanKind, new_span_id};
-
-/// A link to a span: its trace id and its span id.
-pub(crate) type Link = (u128, u64);
 
 /// Where an event or a child span belongs: a session and, if there is one, a span in it.
 #[derive(Debug)]
@@ -43,11 +40,10 @@ impl Target {
 }
 
 /// The parent of a new span.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(crate) enum Parent {
     /// None is known here: the span starts a trace, unless an OpenTelemetry context or the environment
     /// names a parent.
-    #[default]
     Unknown,
     /// None, because the user asked for that.
     Detached,

@@ -10,8 +10,11 @@ use opentelemetry::{Array, Context, KeyValue, Value};
 use crate::record::fields::Fields;
 use crate::record::layer::{Recorder, Target, Update};
 use crate::record::raw_fields::RawFields;
-use crate::record::session::{Note, SessionLog, SpanContext};
+use crate::record::session::{Change, Link, Note, SessionLog, SpanContext};
 use crate::trace::{Failure, Outcome, RemoteContext, SpanKind};
+
+/// The kind of the line of an event that the API adds to an agent span.
+pub(super) const SPAN_EVENT: &str = "span_event";
 
 /// The agent span that encloses a context. Derived contexts keep it, whichever span is current in them, so a
 /// span of the API finds its session when it starts.
@@ -25,10 +28,6 @@ pub(super) struct EnclosingAgent {
 impl EnclosingAgent {
     pub fn of(context: &Context) -> Option<&Self> {
         context.get::<Self>()
-    }
-
-    pub fn trace_id(&self) -> Option<u128> {
-        self.target.span.as_ref().map(|span| span.ids.trace)
     }
 
     pub fn is_of(&self, recorder: &Arc<Recorder>) -> bool {
@@ -75,7 +74,7 @@ struct AgentSpan {
 }
 
 impl AgentSpan {
-    fn update(&self, fields: &RawFields, outcome: Outcome, links: &[(u128, u64)]) {
+    fn update(&self, fields: &RawFields, outcome: Outcome, links: &[Link]) {
         let update = Update {
             outcome,
             links,
@@ -99,10 +98,10 @@ impl Span for AgentSpan {
         self.agent.record(|recorder, log, span| {
             let event = CleanEvent::new(recorder, log, &name.into(), &attributes, timestamp);
             let mut fields = Fields::default();
-            fields.set_str("name", &event.name);
-            fields.set_object("attributes", &event.attributes);
-            let process = &recorder.process;
-            log.event(process, "span_event", Some(span), &fields, event.note());
+            fields.set_str(field!(SpanEvent.name), &event.name);
+            fields.set_object(field!(SpanEvent.attributes), &event.attributes);
+            let mut session = log.lock(&recorder.process);
+            session.event(SPAN_EVENT, Some(span), &fields, event.note());
         });
     }
 
@@ -128,11 +127,14 @@ impl Span for AgentSpan {
                 return recorder.record_at(&self.agent.target, Update::fields(&raw));
             }
             let process = &recorder.process;
-            let fields =
-                process.sanitize(&log.dir, |sanitizer| Fields::clean(&raw, None, sanitizer));
-            if !fields.is_empty() {
-                log.attributes(process, span, &fields);
-            }
+            let change = Change {
+                fields: Fields::default(),
+                attributes: Some(process.sanitize_fields(log, &raw)),
+                usage: None,
+                outcome: Outcome::Unset,
+                links: &[],
+            };
+            log.lock(process).update(span, change);
         });
     }
 
@@ -160,7 +162,7 @@ impl Span for AgentSpan {
 
     fn end_with_timestamp(&mut self, _: SystemTime) {
         self.agent.record(|recorder, log, span| {
-            log.close(&recorder.process, span.ids.span, Outcome::Unset);
+            log.close(&recorder.process, span.ids.span, Outcome::Unset, None);
         });
     }
 }
@@ -171,8 +173,10 @@ pub(super) fn status_fields(status: &Status) -> (Outcome, RawFields) {
     let outcome = match status {
         Status::Ok => Outcome::Ok,
         Status::Error { description } => {
-            let failure = Failure::message(description.clone());
-            fields.json_text("error", &failure.to_json());
+            fields.failure(
+                field!(OtherSpan.error),
+                &Failure::message(description.clone()),
+            );
             Outcome::Error
         }
         Status::Unset => Outcome::Unset,
@@ -186,8 +190,8 @@ pub(super) fn raw_fields(attributes: &[KeyValue]) -> RawFields {
     for attribute in attributes {
         let key = attribute.key.as_str().to_owned();
         match &attribute.value {
-            Value::Bool(yes) => fields.bool(key, *yes),
-            Value::I64(n) => fields.i64(key, *n),
+            Value::Bool(yes) => fields.json(key, yes),
+            Value::I64(n) => fields.json(key, n),
             Value::F64(n) => fields.f64(key, *n),
             Value::String(text) => fields.text(key, text.as_str()),
             Value::Array(Array::Bool(list)) => fields.json(key, list),
@@ -224,15 +228,12 @@ impl CleanEvent {
         attributes: &[KeyValue],
         time: SystemTime,
     ) -> Self {
-        let raw = raw_fields(attributes);
-        recorder.process.sanitize(&log.dir, |sanitizer| Self {
-            name: sanitizer
-                .redactor
-                .text(name, &mut sanitizer.tally)
-                .into_owned(),
-            attributes: Fields::clean(&raw, None, sanitizer),
+        let process = &recorder.process;
+        Self {
+            name: process.sanitize_text(name),
+            attributes: process.sanitize_fields(log, &raw_fields(attributes)),
             time: nanos(time),
-        })
+        }
     }
 
     pub fn note(&self) -> Note<'_> {

@@ -171,6 +171,9 @@ pub(crate) fn find_parent(recorder: &Arc<Recorder>, data: &mut SpanData, context
 /// The current span, and the agent span around it if that is in the same trace.
 fn current(context: &Context) -> Option<(RemoteContext, Option<EnclosingAgent>)> {
     let span = RemoteContext::from_span_context(context.span().span_context())?;
-    let agent = EnclosingAgent::of(context).filter(|agent| agent.trace_id() == Some(span.trace));
+    let agent = EnclosingAgent::of(context).filter(|agent| {
+        let around = agent.target.span.as_ref();
+        around.is_some_and(|around| around.ids.trace == span.trace)
+    });
     Some((span, agent.cloned()))
 }

@@ -37,8 +37,8 @@ impl NotAgentSpans {
     }
 
     /// Whether spans that declare `gen_ai.operation.name` are kept out. By default they are, as they
-    /// are recorded by default: say here what
-    /// [`Builder::recognize_gen_ai`](crate::Builder::recognize_gen_ai) was told.
+    /// are recorded by default: pass the same value as to
+    /// [`Builder::recognize_gen_ai`](crate::Builder::recognize_gen_ai).
     ///
     /// ```
     /// let filter = spanledger::otel::not_agent_spans().recognize_gen_ai(false);
@@ -71,10 +71,10 @@ impl NotAgentSpans {
 
 /// A filter for a `tracing-opentelemetry` layer beside ours.
 ///
-/// Agent spans, and spans of other libraries that are recorded as such, reach the backend through the trace; unfiltered, that layer would send them once more,
-/// under other ids. With this filter they are sent once, and that layer's own spans lie inside them.
+/// Agent spans, and spans of other libraries that are recorded as such, reach the backend through the trace;
+/// unfiltered, that layer would send them once more, under other ids. With this filter they are sent once, and that layer's own spans lie inside them.
 /// What that layer can't see it can't take as an explicit parent: a span made with
-/// `parent: &agent_span` begins a trace of its own there. Enter the agent span instead, or say
+/// `parent: &agent_span` begins a trace of its own there. Enter the agent span instead, or call
 /// `span.set_parent(agent_span.otel_context())`.
 ///
 /// ```
@@ -84,10 +84,10 @@ impl NotAgentSpans {
 /// # let dir = tempfile::tempdir()?;
 /// let (layer, guard) = spanledger::builder().root(dir.path()).context(true).build()?;
 /// let provider = opentelemetry_sdk::trace::SdkTracerProvider::builder().build();
-/// let neighbour = tracing_opentelemetry::layer().with_tracer(provider.tracer("agent"));
+/// let otel_layer = tracing_opentelemetry::layer().with_tracer(provider.tracer("agent"));
 /// let subscriber = tracing_subscriber::registry()
 ///     .with(layer)
-///     .with(neighbour.with_filter(spanledger::otel::not_agent_spans()));
+///     .with(otel_layer.with_filter(spanledger::otel::not_agent_spans()));
 /// # drop((subscriber, guard));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```

@@ -9,10 +9,9 @@ use opentelemetry::trace::{Span as _, SpanId, SpanKind as OtelKind};
 use opentelemetry_sdk::error::OTelSdkResult;
 use opentelemetry_sdk::trace::{Span, SpanData, SpanProcessor};
 
-use super::agent_span::{CleanEvent, EnclosingAgent, nanos, raw_fields, status_fields};
+use super::agent_span::{CleanEvent, EnclosingAgent, SPAN_EVENT, nanos, raw_fields, status_fields};
 use crate::record::fields::Fields;
 use crate::record::layer::Recorder;
-use crate::record::raw_fields::RawFields;
 use crate::record::session::{OpenSpan, SessionLog, SpanContext, Trace};
 use crate::trace::{Ids, Moment, RemoteContext, SpanKind};
 
@@ -125,38 +124,33 @@ fn open(recorder: &Recorder, log: &Arc<SessionLog>, around: &SpanContext, data: 
         wall: nanos(data.start_time),
         ..Moment::now()
     };
-    let mut span = Box::new(OpenSpan::new(SpanKind::Other, ids, trace, start));
-    span.turn = around.turn;
-    span.turn_span = around.turn_span;
-    span.run_span = around.run.map(|(_, id)| id);
+    let at = SpanContext {
+        ids,
+        trace,
+        kind: SpanKind::Other,
+        ..around.clone()
+    };
+    let mut span = OpenSpan::new(at, start);
     span.parent_here = ids.parent == Some(around.ids.span);
     span.parent_remote = data.parent_span_is_remote && ids.parent.is_some();
     span.span_kind = kind(&data.span_kind);
-    let raw = raw_fields(&data.attributes);
-    let name = process.sanitize(&log.dir, |sanitizer| {
-        span.fields.add_clean(&raw, None, sanitizer);
-        let name = sanitizer.redactor.text(&data.name, &mut sanitizer.tally);
-        name.into_owned()
-    });
+    span.fields = process.sanitize_fields(log, &raw_fields(&data.attributes));
+    let name = process.sanitize_text(&data.name);
     span.describe_other(&name, data.instrumentation_scope.name(), None);
-    log.open(process, span);
+    log.lock(process).open(span);
 }
 
 /// The close line has what the span holds at its end, which replaces what it held at its start.
 fn close(recorder: &Recorder, log: &Arc<SessionLog>, data: &SpanData) {
     let process = &recorder.process;
     let id = u64::from_be_bytes(data.span_context.span_id().to_bytes());
-    let clean = |raw: &RawFields, kind| {
-        process.sanitize(&log.dir, |sanitizer| Fields::clean(raw, kind, sanitizer))
-    };
+    let clean = |attributes| process.sanitize_fields(log, &raw_fields(attributes));
     let (outcome, failure) = status_fields(&data.status);
     // An error is an object in every line; here it stands beside the attributes.
-    let failure = clean(&failure, Some(SpanKind::Tool));
-    let fields = clean(&raw_fields(&data.attributes), None);
-    let name = process.sanitize(&log.dir, |sanitizer| {
-        let name = sanitizer.redactor.text(&data.name, &mut sanitizer.tally);
-        name.into_owned()
-    });
+    let schema = Some(SpanKind::Tool);
+    let failure = process.sanitize(log, |sanitizer| Fields::clean(&failure, schema, sanitizer));
+    let fields = clean(&data.attributes);
+    let name = process.sanitize_text(&data.name);
     let events = data.events.iter().map(|event| {
         let (name, attributes) = (&event.name, &event.attributes);
         CleanEvent::new(recorder, log, name, attributes, event.timestamp)
@@ -164,23 +158,22 @@ fn close(recorder: &Recorder, log: &Arc<SessionLog>, data: &SpanData) {
     let events: Vec<_> = events.collect();
     let links = data.links.iter().filter_map(|link| {
         let to = RemoteContext::from_span_context(&link.span_context)?;
-        let attributes = clean(&raw_fields(&link.attributes), None);
-        Some((to.trace, to.span, attributes))
+        Some(((to.trace, to.span), clean(&link.attributes)))
     });
     let links: Vec<_> = links.collect();
-    log.amend(id, |span| {
+    log.lock(process).amend(id, |span| {
         span.fields = fields;
         span.describe_other(&name, data.instrumentation_scope.name(), None);
         span.describe_failure(&failure);
         for event in &events {
-            span.note("span_event", &event.note());
+            span.note(SPAN_EVENT, &event.note());
         }
         span.lose_events(data.events.dropped_count as usize);
-        for (trace, id, attributes) in &links {
-            span.link_saying(*trace, *id, attributes);
+        for (link, attributes) in &links {
+            span.link_with(*link, attributes);
         }
     });
     let duration = data.end_time.duration_since(data.start_time);
     let duration = u64::try_from(duration.unwrap_or_default().as_nanos()).unwrap_or(u64::MAX);
-    log.close_after(process, id, outcome, Some(duration));
+    log.close(process, id, outcome, Some(duration));
 }

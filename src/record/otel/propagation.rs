@@ -1,4 +1,4 @@
-//! A context on its way to other processes and from them, by the W3C's headers.
+//! Sends a context to other processes and reads it from them, by the W3C's headers.
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 use opentelemetry::Context;
@@ -21,7 +21,7 @@ impl Injector for Headers<'_> {
 }
 
 impl RemoteContext {
-    /// Says it to whoever the carrier goes to: `traceparent` and `tracestate`.
+    /// Writes it into a carrier: `traceparent` and `tracestate`.
     ///
     /// ```
     /// use std::collections::HashMap;
@@ -39,14 +39,14 @@ impl RemoteContext {
         TraceContextPropagator::new().inject_context(&context, carrier);
     }
 
-    /// What a carrier says, if that is a context. Read by the letter of the W3C's text, which the
-    /// SDK's propagator is not: it takes ids that are too short.
+    /// Reads it from a carrier, if that has one. This follows the W3C's text strictly; the SDK's propagator accepts
+    /// ids that are too short.
     pub fn extract(carrier: &dyn Extractor) -> Option<Self> {
         let traceparent = carrier.get("traceparent")?;
         Self::from_texts(traceparent, carrier.get("tracestate"))
     }
 
-    /// Says it in the headers of a request.
+    /// Writes it into the headers of a request.
     ///
     /// ```
     /// # use spanledger::RemoteContext;
@@ -61,7 +61,7 @@ impl RemoteContext {
         self.inject(&mut Headers(headers));
     }
 
-    /// What the headers of a request say, for the run that answers it.
+    /// Reads it from the headers of a request, for the run that answers it.
     pub fn from_headers(headers: &HeaderMap) -> Option<Self> {
         let text = |name: &str| {
             // A list may be spread over several headers; a context may not.

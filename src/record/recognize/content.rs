@@ -1,4 +1,4 @@
-//! What a span carries of the conversation: taken off the span, told as events.
+//! The part of a conversation that a span carries: removed from the span, recorded as events.
 
 use serde_json::{Map, Value};
 
@@ -11,9 +11,9 @@ pub(crate) struct Content {
     pub system: Option<String>,
     /// The tool catalog, a JSON array.
     pub tools: Option<String>,
-    /// All that the model was told, from the beginning.
+    /// The whole request, from the beginning of the conversation.
     pub input: Vec<Message>,
-    /// What it answered.
+    /// The answers.
     pub output: Vec<Message>,
 }
 
@@ -40,7 +40,7 @@ impl Content {
         true
     }
 
-    /// Why the model stopped, where its answer says so.
+    /// Why the model stopped, if its answer has a reason.
     pub fn finish_reason(&self) -> Option<&str> {
         let reason = self.output.first()?.finish_reason.as_deref()?;
         Some(reason).filter(|reason| !matches!(*reason, "" | "unknown"))
@@ -56,7 +56,7 @@ fn instructions(text: &str) -> String {
     }
 }
 
-/// The tools as a catalog has them: name, description and schema, whatever else is there too.
+/// The tools as a catalog has them: name, description and schema. Other members stay.
 fn definitions(text: &str) -> Option<String> {
     let Ok(Value::Array(tools)) = serde_json::from_str(text) else {
         return None;

@@ -68,7 +68,7 @@ fn our_name(kind: SpanKind, name: &str) -> Option<&'static str> {
     })
 }
 
-/// The operation that goes without saying.
+/// The usual operation of a kind, which need not be recorded.
 const fn usual_operation(kind: SpanKind) -> &'static str {
     match kind {
         SpanKind::Run => "invoke_agent",
@@ -78,7 +78,7 @@ const fn usual_operation(kind: SpanKind) -> &'static str {
     }
 }
 
-/// What is said of how it went, in several attributes.
+/// Outcome and error, which the conventions spread over several attributes.
 #[derive(Default)]
 struct Ending {
     outcome: Outcome,
@@ -86,7 +86,7 @@ struct Ending {
 }
 
 impl Ending {
-    /// `false`: it says nothing of that, or something unheard-of.
+    /// `false`: it is another attribute, or has an unknown value.
     fn take(&mut self, name: &str, text: &str) -> bool {
         let outcome = match (name, text) {
             ("gen_ai.tool.call.outcome", "success") => Outcome::Ok,
@@ -118,7 +118,7 @@ pub(super) fn read(kind: SpanKind, mut raw: RawFields) -> Recognized {
         if known && ending.take(field, text) {
             return Rewrite::Take;
         }
-        // Tells rig's own code, not readers, which span is to be filled.
+        // An internal marker of the library `rig`.
         if field == "rig.completion_parent" {
             return Rewrite::Take;
         }

@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
 use crate::record::raw_fields::RawFields;
+use crate::trace::Kind;
 
 /// One message of a conversation.
 #[derive(Clone, Debug, PartialEq)]
@@ -37,7 +38,7 @@ fn kind(part: &Value) -> &str {
     part["type"].as_str().unwrap_or_default()
 }
 
-fn is_answer_of_a_tool(part: &Value) -> bool {
+fn is_tool_response(part: &Value) -> bool {
     kind(part) == "tool_call_response"
 }
 
@@ -62,8 +63,8 @@ impl Message {
         })
     }
 
-    /// Which message it is, whatever was added when it was sent again: an answer has its reason to
-    /// end only where it was given, and its reasoning is often left out of the history.
+    /// Identifies the message, also when it is sent again: then an answer often has neither its finish reason nor
+    /// its reasoning.
     pub fn digest(&self) -> u128 {
         let mut hash = Sha256::new();
         hash.update(self.role.as_bytes());
@@ -87,28 +88,28 @@ impl Message {
         text_of(&self.parts)
     }
 
-    /// The events that tell it.
-    pub fn events(&self) -> Vec<(&'static str, RawFields)> {
+    /// The events that it is recorded as.
+    pub fn events(&self) -> Vec<(Kind, RawFields)> {
         let mut events = Vec::new();
         let is_reasoning = |part: &&Value| kind(part) == "reasoning";
         let thoughts = self.parts.iter().filter(is_reasoning);
         if let Some(thought) = join(thoughts.filter_map(|part| part["content"].as_str())) {
             let mut fields = RawFields::new();
-            fields.text("content", &thought);
-            events.push(("message_reasoning", fields));
+            fields.text(field!(Message.content), &thought);
+            events.push((Kind::MessageReasoning, fields));
         }
         let parts: Vec<_> = self.parts.iter().filter(|p| !is_reasoning(p)).collect();
         if parts.is_empty() {
             return events;
         }
         let kind_of_line = if self.is_from_model() {
-            "message_assistant"
+            Kind::MessageAssistant
         } else if self.is_system() {
-            "message_system"
-        } else if self.role == "tool" || parts.iter().all(|part| is_answer_of_a_tool(part)) {
-            "message_tool"
+            Kind::MessageSystem
+        } else if self.role == "tool" || parts.iter().all(|part| is_tool_response(part)) {
+            Kind::MessageTool
         } else {
-            "message_user"
+            Kind::MessageUser
         };
         let mut fields = RawFields::new();
         if !matches!(
@@ -118,10 +119,10 @@ impl Message {
             fields.text("role", &self.role);
         }
         if let Some(text) = self.text() {
-            fields.text("content", &text);
+            fields.text(field!(Message.content), &text);
         }
         if parts.iter().any(|part| kind(part) != "text") {
-            fields.json("parts", &parts);
+            fields.json(field!(Message.parts), &parts);
         }
         events.push((kind_of_line, fields));
         events

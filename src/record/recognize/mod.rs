@@ -1,6 +1,6 @@
-//! Spans that other libraries make: what they are here, and what their fields are called.
+//! Spans of other libraries: their kinds here, and our names of their fields.
 //!
-//! A callsite is ours to read if it declares `gen_ai.operation.name`, as the GenAI conventions of
+//! A callsite is recognized if it declares `gen_ai.operation.name`, as the GenAI conventions of
 //! OpenTelemetry ask for, or if a [`Rule`] of the user's matches its metadata. That is decided once
 //! for a callsite. What the span is comes from the operation's value, which may be recorded late:
 //!
@@ -61,13 +61,13 @@ impl Recognizer {
 /// How the spans of a callsite are read.
 #[derive(Clone, Debug)]
 pub(crate) enum Mapping {
-    /// By the conventions: the operation says what it is.
+    /// By the conventions: the operation determines the kind.
     GenAi,
-    /// By a rule of the user's, and by the conventions where that says nothing.
+    /// By a rule of the user's, and by the conventions for fields that it does not name.
     Rule(Arc<Rule>),
 }
 
-/// What a recognized span said, in our words.
+/// The fields of a recognized span under our names.
 #[derive(Debug)]
 pub(crate) struct Recognized {
     pub fields: RawFields,
@@ -76,7 +76,7 @@ pub(crate) struct Recognized {
 }
 
 impl Mapping {
-    /// What the span is, once that is known.
+    /// The kind of the span, once that is known.
     pub fn kind(&self, raw: &RawFields) -> Option<SpanKind> {
         match self {
             Self::GenAi => raw.get(gen_ai::OPERATION).map(gen_ai::kind_of),
@@ -84,12 +84,12 @@ impl Mapping {
         }
     }
 
-    /// What it is if it never said so: by the conventions a span's name begins with its operation.
+    /// The kind of a span that never recorded its operation: by the conventions its name begins with it.
     pub fn kind_by_name(meta: &Metadata<'_>) -> SpanKind {
         gen_ai::kind_of(meta.name().split(' ').next().unwrap_or_default())
     }
 
-    /// The field, by its name there, without which the open line would not say what was opened.
+    /// The field that identifies what was opened, by the library's name.
     pub fn identity(&self, kind: SpanKind) -> Option<&str> {
         let by_rule = match self {
             Self::Rule(rule) => kind.identity().and_then(|ours| rule.theirs(ours)),
@@ -98,7 +98,7 @@ impl Mapping {
         by_rule.or_else(|| gen_ai::identity(kind))
     }
 
-    /// Takes fields apart: content, what says how it went, and the rest under our names.
+    /// Separates fields: content, outcome, and the rest under our names.
     pub fn read(&self, kind: SpanKind, mut raw: RawFields) -> Recognized {
         if let Self::Rule(rule) = self {
             rule.rename(&mut raw);

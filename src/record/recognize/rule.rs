@@ -11,7 +11,7 @@ use crate::trace::SpanKind;
 /// and if need be their target and the fields they declare. All of that is known before a span is
 /// made, so that a rule costs nothing where it doesn't match.
 ///
-/// Fields are renamed as the rule says; the others are understood by the names of the conventions,
+/// Fields that the rule names are renamed; the others are understood by the names of the conventions,
 /// and kept under their own if they have none.
 ///
 /// ```
@@ -43,7 +43,7 @@ pub struct Rule {
 #[derive(Clone, Debug)]
 struct Rename {
     theirs: Cow<'static, str>,
-    /// What stands before the value.
+    /// The text before the value.
     before: Cow<'static, str>,
     ours: Cow<'static, str>,
 }
@@ -86,7 +86,7 @@ impl Rule {
         self
     }
 
-    /// Only those that declare this field. By default whatever they declare.
+    /// Only those that declare this field. By default any.
     pub fn declares(mut self, field: impl Into<Cow<'static, str>>) -> Self {
         self.declares.push(field.into());
         self

@@ -1,4 +1,6 @@
-//! Prompts, tool catalogs and permission rules: stored once a session, named by digest afterwards.
+//! Prompts, tool catalogs and permission rules: stored once in a session, named by digest afterwards.
+
+use crate::trace::Kind;
 
 /// A text that every turn repeats.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -9,35 +11,36 @@ pub(crate) enum ContextAsset {
 }
 
 impl ContextAsset {
+    /// In the order of their discriminants, which index arrays of one value each.
     pub const ALL: [Self; 3] = [Self::SystemPrompt, Self::ToolCatalog, Self::PermissionRules];
 
-    pub fn from_kind(kind: &str) -> Option<Self> {
+    pub fn from_kind(kind: Kind) -> Option<Self> {
         Self::ALL.into_iter().find(|asset| asset.kind() == kind)
     }
 
-    pub const fn kind(self) -> &'static str {
+    pub const fn kind(self) -> Kind {
         match self {
-            Self::SystemPrompt => "system_prompt",
-            Self::ToolCatalog => "tool_catalog",
-            Self::PermissionRules => "permission_rules",
+            Self::SystemPrompt => Kind::SystemPrompt,
+            Self::ToolCatalog => Kind::ToolCatalog,
+            Self::PermissionRules => Kind::PermissionRules,
         }
     }
 
-    /// What it is called on a model call.
+    /// The field of a model call that holds its digest.
     pub const fn stamp(self) -> &'static str {
         match self {
-            Self::SystemPrompt => "system_prompt_digest",
-            Self::ToolCatalog => "tool_catalog_digest",
-            Self::PermissionRules => "permission_rules_digest",
+            Self::SystemPrompt => field!(ModelCall.system_prompt_digest),
+            Self::ToolCatalog => field!(ModelCall.tool_catalog_digest),
+            Self::PermissionRules => field!(ModelCall.permission_rules_digest),
         }
     }
 
-    /// The member that holds the whole text.
+    /// The field of its own line that holds the whole text.
     pub const fn body(self) -> &'static str {
         match self {
-            Self::SystemPrompt => "body",
-            Self::ToolCatalog => "tools",
-            Self::PermissionRules => "rules",
+            Self::SystemPrompt => field!(ContextAsset.body),
+            Self::ToolCatalog => field!(ContextAsset.tools),
+            Self::PermissionRules => field!(ContextAsset.rules),
         }
     }
 }

@@ -1,11 +1,11 @@
 //! Which messages of a conversation a session has recorded already. Libraries send the whole history
 //! with every model call; each message is recorded once.
 //!
-//! Messages are compared by position, not only by text: "yes" said twice is two
+//! Messages are compared by position, not only by text: "yes" sent twice is two
 //! messages. A conversation is a chain of digests, each made of the one before and the message, so
 //! that one digest stands for all messages up to it. A request is looked up by its longest known
 //! prefix. The digests are keyed, and each message's line carries the one up to it as `history`,
-//! so that the next process can go on.
+//! so that the next process can continue.
 
 use std::collections::HashMap;
 
@@ -94,11 +94,11 @@ impl History {
         now
     }
 
-    /// Takes over what earlier lines say, in their order: the tip of each message, and whether the model
+    /// Restores the tips of earlier lines, in their order: the tip of each message, and whether the model
     /// wrote it.
-    pub fn recall(&mut self, said: &[(ChainTip, bool)]) {
+    pub fn recall(&mut self, tips: &[(ChainTip, bool)]) {
         let mut before = None;
-        for (end, from_model) in said {
+        for (end, from_model) in tips {
             if let Some(before) = before.filter(|before| before != end && *from_model) {
                 self.note(before, true);
             }
@@ -108,7 +108,7 @@ impl History {
     }
 
     /// Where the beginning was cut off, as by a window that slides, or begins with other
-    /// instructions, the rest overlaps with what was heard last. One message alone is no overlap:
+    /// instructions, the rest overlaps with the last request. One message alone is no overlap:
     /// another conversation may begin as this one ended.
     fn new_after_overlap(&self, messages: &[MessageKey]) -> Vec<usize> {
         let leading = messages.iter().take_while(|m| m.is_system).count();
@@ -142,104 +142,4 @@ impl History {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// A conversation as a text: capital letters are the model's, `#` is the system's.
-    fn heard(text: &str) -> Vec<MessageKey> {
-        let message = |c: char| MessageKey {
-            digest: c.into(),
-            from_model: c.is_uppercase(),
-            is_system: c == '#',
-        };
-        text.chars().map(message).collect()
-    }
-
-    fn key(bytes: &[u8]) -> u128 {
-        use sha2::{Digest, Sha256};
-        let digest: [u8; 32] = Sha256::digest(bytes).into();
-        u128::from_be_bytes(digest[..16].try_into().unwrap())
-    }
-
-    /// What is new in each of these calls; what follows a colon is the answer. Between two a bar
-    /// stands for another process.
-    fn new_of(calls: &[&str]) -> Vec<String> {
-        let mut history = History::default();
-        let mut lines = Vec::new();
-        let mut all = Vec::new();
-        for call in calls {
-            if *call == "|" {
-                history = History::default();
-                history.recall(&lines);
-                continue;
-            }
-            let (sent, answer) = call.split_once(':').unwrap_or((call, ""));
-            let (sent, answer) = (heard(sent), heard(answer));
-            let (new, end) = history.observe_request(&sent, key);
-            lines.extend(new.iter().map(|(at, end)| (*end, sent[*at].from_model)));
-            if let Some(answer) = answer.first() {
-                lines.push((history.answer(end, answer.digest, key), true));
-            }
-            let chars: Vec<char> = call.chars().collect();
-            all.push(new.into_iter().map(|(at, _)| chars[at]).collect());
-        }
-        all
-    }
-
-    #[test]
-    fn each_call_tells_what_came_since_the_one_before() {
-        assert_eq!(new_of(&["#a:B", "#aBc:D", "#aBcDe:F"]), ["#a", "c", "e"]);
-    }
-
-    #[test]
-    fn a_message_said_twice_is_told_twice() {
-        assert_eq!(new_of(&["y:A", "yAy:A", "yAyAy:A"]), ["y", "y", "y"]);
-    }
-
-    #[test]
-    fn a_call_that_is_tried_again_tells_nothing_new() {
-        assert_eq!(new_of(&["ab", "ab:C", "abCd"]), ["ab", "", "d"]);
-    }
-
-    #[test]
-    fn a_question_asked_anew_after_its_answer_is_told_again() {
-        assert_eq!(new_of(&["xAy:B", "xAy:B"]), ["xAy", "y"]);
-    }
-
-    #[test]
-    fn an_answer_that_nobody_heard_is_told_from_the_history() {
-        assert_eq!(new_of(&["a", "aBc"]), ["a", "Bc"]);
-    }
-
-    #[test]
-    fn conversations_that_take_turns_keep_apart() {
-        let calls = ["a:B", "x:Y", "aBc:D", "xYz:W"];
-        assert_eq!(new_of(&calls), ["a", "x", "c", "z"]);
-    }
-
-    #[test]
-    fn a_conversation_goes_on_from_any_point_of_it() {
-        assert_eq!(new_of(&["a:B", "aBc:D", "aBe:F"]), ["a", "c", "e"]);
-    }
-
-    #[test]
-    fn a_history_that_lost_its_beginning_is_not_told_again() {
-        let calls = ["#aBcDe:F", "#cDeFg:H", "#eFgHi"];
-        assert_eq!(new_of(&calls), ["#aBcDe", "g", "i"]);
-    }
-
-    #[test]
-    fn the_next_process_goes_on_where_the_last_one_ended() {
-        let calls = ["a:B", "aBc:D", "|", "aBcDe:F", "|", "aBcDeFg"];
-        assert_eq!(new_of(&calls), ["a", "c", "e", "g"]);
-        let calls = ["a:B", "|", "a:B"];
-        assert_eq!(new_of(&calls), ["a", "a"], "asked anew");
-        let calls = ["a", "|", "a:B"];
-        assert_eq!(new_of(&calls), ["a", ""], "tried again");
-    }
-
-    #[test]
-    fn a_conversation_that_begins_as_another_ended_is_told() {
-        assert_eq!(new_of(&["aBy", "y:C"]), ["aBy", "y"]);
-    }
-}
+mod tests;

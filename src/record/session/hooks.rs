@@ -1,48 +1,38 @@
-//! What the ledger asks a session while it writes: the lines to write again after a fault, the header, the
+//! What the ledger asks of a session while it writes: the header, the lines to write again after a fault, the
 //! checkpoint.
 
+use serde_json::{Map, Value, json};
+
 use super::context_asset::ContextAsset;
-use super::open_span::write_link;
+use super::resume::ResumeState;
 use super::{Content, SessionLog};
-use crate::ledger::{LineMeta, SessionHeader, SessionHooks};
+use crate::ledger::{LineMeta, SessionHeader, SessionHooks, is_out_of_files};
 use crate::record::process_state::ProcessState;
-use crate::trace::{Ids, hex16, write_string, write_time};
+use crate::trace::{Kind, SpanKind, hex};
 
-/// Close lines that are kept to be written again; more are only counted.
-const MOST_LOST_CLOSES: usize = 1024;
+/// How many lost close lines are kept to be written again; more are only counted.
+pub(super) const MOST_LOST_CLOSES: usize = 1024;
 
-/// A span's close that could not be written: enough to say that it ended, and how.
+/// A short close line that replaces one that could not be written.
 #[derive(Debug)]
 pub(super) struct LostClose {
-    pub kind: &'static str,
-    pub turn: Option<u32>,
-    pub ids: Ids,
-    pub start: u64,
-    pub duration: u64,
-    pub outcome: &'static str,
-    /// What decides whether and how it is sent.
-    pub sending: Vec<u8>,
+    pub meta: LineMeta<'static>,
+    pub payload: Vec<u8>,
 }
 
 impl Content {
-    /// Whether a span is open, or its close still has to be written.
+    /// Whether a span is open, or its close line still has to be written.
     pub fn leaves_open(&self) -> bool {
         self.opening || !self.spans.is_empty() || !self.lost_closes.is_empty()
     }
 
-    pub fn keep_lost_close(&mut self, close: LostClose) {
-        if self.lost_closes.len() < MOST_LOST_CLOSES {
-            self.lost_closes.push_back(close);
-        }
-    }
-
-    /// Marks the open line of a span as lost.
+    /// Marks the open lines as lost that were in segments which are gone.
     fn lose_opens(&mut self, is_there: &dyn Fn(u32) -> bool) {
         let mut lost: Vec<_> = Vec::new();
         for span in self.spans.values_mut() {
             if span.lost || !is_there(span.opened_seg) {
                 (span.lost, span.opened_seg) = (true, 0);
-                lost.push((span.start.steady, span.ids.span));
+                lost.push((span.start.steady, span.at.ids.span));
             }
         }
         lost.sort_unstable();
@@ -57,9 +47,55 @@ pub(super) struct Hooks<'a> {
     pub content: &'a mut Content,
 }
 
+impl Hooks<'_> {
+    /// Reads the state that earlier segments hold, once; again where that failed before anything was read.
+    pub fn read_past(&mut self) {
+        if std::mem::replace(&mut self.content.past_read, true) {
+            return;
+        }
+        let (ledger, dir) = (&self.process.ledger, &self.log.dir);
+        let mut past = ResumeState::read(dir);
+        if let Some((_, error)) = &past.error
+            && ledger.free_descriptors(error)
+        {
+            past = ResumeState::read(dir);
+        }
+        if let Some((path, error)) = &past.error {
+            let message = format!("read {}: {error}", path.display());
+            ledger.counters().note_error(&message);
+            self.content.past_read = path != dir && !is_out_of_files(error);
+        }
+        self.log.history().recall(&past.messages);
+        self.content.resume(past);
+    }
+}
+
+impl Content {
+    fn resume(&mut self, past: ResumeState) {
+        self.next_turn = self.next_turn.max(past.next_turn);
+        self.last_run = self.last_run.or(past.last_run);
+        for (current, before) in self.current.iter_mut().zip(past.current) {
+            *current = current.take().or(before);
+        }
+        self.known.extend(past.known);
+        if !past.started {
+            return;
+        }
+        self.started = true;
+        // A run whose open line waits for the disk was opened as if the session were new.
+        let unwritten = self.spans.values_mut().filter(|span| span.lost);
+        for run in unwritten.filter(|span| span.at.kind == SpanKind::Run) {
+            run.open_kind = Kind::SessionResume;
+            if let Some(last_run) = past.last_run {
+                run.link(last_run);
+            }
+        }
+    }
+}
+
 impl SessionHooks for Hooks<'_> {
     fn header(&mut self, segment: u32) -> SessionHeader {
-        self.log.read_past(self.process, self.content);
+        self.read_past();
         if self.log.again {
             self.content.counts_from.get_or_insert(segment);
         }
@@ -78,30 +114,13 @@ impl SessionHooks for Hooks<'_> {
         while let Some(id) = content.lost_opens.front() {
             if let Some(span) = content.spans.get(id).filter(|span| span.lost) {
                 span.write_open(true, out);
-                return Some(LineMeta {
-                    time: 0,
-                    kind: span.open_kind,
-                    turn: span.turn,
-                    ids: Some(span.ids),
-                });
+                return Some(span.open_meta(0));
             }
             content.lost_opens.pop_front();
         }
         let close = content.lost_closes.front()?;
-        out.extend_from_slice(b"\"start\":\"");
-        write_time(close.start, 9, out);
-        let rest = format!(
-            "\",\"duration_ns\":{},\"outcome\":\"{}\",\"late\":true,",
-            close.duration, close.outcome
-        );
-        out.extend_from_slice(rest.as_bytes());
-        out.extend_from_slice(&close.sending);
-        Some(LineMeta {
-            time: 0,
-            kind: close.kind,
-            turn: close.turn,
-            ids: Some(close.ids),
-        })
+        out.extend_from_slice(&close.payload);
+        Some(close.meta)
     }
 
     fn replayed(&mut self, segment: u32) {
@@ -118,7 +137,7 @@ impl SessionHooks for Hooks<'_> {
 
     fn written(&mut self, line: &[u8]) {
         // Most processes never mask or cut anything: then there is nothing to look for.
-        if self.process.counters().has_marked() {
+        if self.process.counters.has_marked() {
             self.content.marks.count(line);
         }
     }
@@ -137,55 +156,34 @@ impl SessionHooks for Hooks<'_> {
         let content = &*self.content;
         out.extend_from_slice(b"\"totals\":");
         content.totals.write(&content.marks, out);
-        let members = format!(
-            ",\"started\":{},\"next_turn\":{},\"open\":",
-            content.started, content.next_turn
-        );
-        out.extend_from_slice(members.as_bytes());
         let mut open: Vec<_> = content.spans.values().collect();
         open.sort_unstable_by_key(|span| span.start.steady);
-        write_list(b'[', open, b']', out, |span, out| {
-            out.extend_from_slice(b"{\"kind\":\"");
-            out.extend_from_slice(span.open_kind.as_bytes());
-            out.extend_from_slice(b"\",\"span_id\":\"");
-            out.extend_from_slice(&hex16(span.ids.span));
-            out.extend_from_slice(b"\"}");
+        let open = open.into_iter().map(|span| {
+            let id = hex(&span.at.ids.span.to_be_bytes());
+            json!({"kind": span.open_kind.as_str(), "span_id": id})
         });
-        if let Some((trace, span)) = content.last_run {
-            out.extend_from_slice(b",\"last_run\":");
-            write_link(trace, span, out);
-        }
-        out.extend_from_slice(b",\"digests\":");
         let assets = ContextAsset::ALL.iter().zip(&content.current);
-        let current = assets.filter_map(|(asset, digest)| Some((asset.stamp(), digest.as_ref()?)));
-        write_list(b'{', current, b'}', out, |(stamp, digest), out| {
-            write_string(stamp, out);
-            out.push(b':');
-            write_string(digest, out);
+        let digests = assets.filter_map(|(asset, digest)| {
+            let digest = digest.as_deref()?;
+            Some((asset.stamp().to_owned(), digest.into()))
         });
-        out.extend_from_slice(b",\"known_digests\":");
-        write_list(b'[', &content.known, b']', out, |digest, out| {
-            write_string(digest, out);
-        });
+        let mut members = Map::new();
+        let mut insert = |name: &str, value| drop(members.insert(name.to_owned(), value));
+        insert(field!(Checkpoint.started), content.started.into());
+        insert(field!(Checkpoint.next_turn), content.next_turn.into());
+        insert(field!(Checkpoint.open), open.collect());
+        if let Some((trace, span)) = content.last_run {
+            let (trace, span) = (hex(&trace.to_be_bytes()), hex(&span.to_be_bytes()));
+            let last_run = json!({"trace_id": trace, "span_id": span});
+            insert(field!(Checkpoint.last_run), last_run);
+        }
+        insert(field!(Checkpoint.digests), Value::Object(digests.collect()));
+        let known = content.known.iter().map(String::as_str);
+        insert(field!(Checkpoint.known_digests), known.collect());
+        let members = Value::Object(members).to_string();
+        out.push(b',');
+        out.extend_from_slice(&members.as_bytes()[1..members.len() - 1]);
         out.push(b',');
         true
     }
-}
-
-/// Writes items with commas between them.
-fn write_list<T>(
-    open: u8,
-    items: impl IntoIterator<Item = T>,
-    close: u8,
-    out: &mut Vec<u8>,
-    write: impl Fn(T, &mut Vec<u8>),
-) {
-    out.push(open);
-    for (index, item) in items.into_iter().enumerate() {
-        if index > 0 {
-            out.push(b',');
-        }
-        write(item, out);
-    }
-    out.push(close);
 }

@@ -3,15 +3,15 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// KnownSessions kept in memory although nobody holds them any more.
+/// How many sessions stay in memory without another reference to them.
 const IDLE: usize = 4096;
 
 /// Sessions by id. Those without other references that are idle are dropped when there are many.
 #[derive(Debug)]
 pub(crate) struct KnownSessions<T> {
     known: HashMap<Arc<str>, Arc<T>>,
-    /// The number at which idle ones are looked for. Were it fixed, a process with more live ones would look
-    /// at all of them for each new one.
+    /// The number of sessions at which idle ones are searched for. If it were fixed, a process with more live
+    /// sessions would search all of them for each new one.
     look_at: usize,
     forgot: bool,
 }
@@ -53,34 +53,4 @@ impl<T> KnownSessions<T> {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::cell::Cell;
-
-    use super::*;
-
-    #[test]
-    fn live_ones_are_not_looked_at_for_each_new_one() {
-        let (mut sessions, looks) = (KnownSessions::new(), Cell::new(0));
-        let is_idle = |_: &()| {
-            looks.set(looks.get() + 1);
-            false
-        };
-        for n in 0..50_000 {
-            sessions.get_or_make(&n.to_string(), is_idle, |_| ());
-        }
-        assert_eq!(sessions.iter().count(), 50_000);
-        assert!((1..100_000).contains(&looks.get()), "{looks:?}");
-    }
-
-    #[test]
-    fn idle_ones_that_nobody_holds_are_let_go_and_the_next_are_told() {
-        let mut sessions = KnownSessions::new();
-        let mut make = |n: usize| sessions.get_or_make(&n.to_string(), |_| true, |again| again);
-        let held = make(0);
-        let told: Vec<bool> = (1..=IDLE).map(|n| *make(n)).collect();
-        assert!(Arc::ptr_eq(&held, &make(0)));
-        assert!(!told[..IDLE - 1].contains(&true));
-        assert!(told[IDLE - 1]);
-        assert_eq!(sessions.iter().count(), 2);
-    }
-}
+mod tests;

@@ -1,8 +1,8 @@
 //! The state of a session: open spans, turns, totals, stored prompts. Its lines are appended under the mutex
 //! that guards it, which orders them.
 //!
-//! After a fault the open lines that were lost of spans still open are written again, then short close lines of
-//! spans whose close was lost.
+//! After a fault, open lines that were lost are written again if their spans are still open, then short close
+//! lines of the spans whose close line was lost.
 
 mod context_asset;
 mod history;
@@ -24,44 +24,42 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 pub(crate) use context_asset::ContextAsset;
 pub(crate) use history::{ChainTip, MessageKey};
 pub(crate) use known_sessions::KnownSessions;
-pub(crate) use open_span::OpenSpan;
+pub(crate) use open_span::{Note, OpenSpan};
+pub(crate) use spans::Change;
 pub(crate) use trace::{Trace, TraceLimits};
 
 use super::fields::Fields;
 use super::process_state::ProcessState;
-use crate::ledger::{Appended, Ledger, LineMeta, SessionWriter, is_out_of_files};
-use crate::trace::{IdHasher, Ids, Marks, Moment, SpanKind, Totals, Usage, write_string};
+use crate::ledger::{Appended, Ledger, LineMeta, SessionWriter};
+use crate::trace::{IdHasher, Ids, Kind, Marks, Moment, SpanKind, Totals, Usage, write_string};
 use history::History;
 use hooks::{Hooks, LostClose};
-use resume::ResumeState;
-use spans::mark_counted;
+use open_span::write_late;
 use synthetic_turn::SyntheticTurn;
+
+/// The trace id and the span id of a span.
+pub(crate) type Link = (u128, u64);
 
 /// Which span a line belongs to: its ids, and the turn and run around it.
 #[derive(Clone, Debug)]
 pub(crate) struct SpanContext {
     pub ids: Ids,
     pub trace: Arc<Trace>,
-    pub turn: Option<u32>,
     pub kind: SpanKind,
+    pub turn: Option<u32>,
     pub turn_span: Option<u64>,
-    /// The run around it, which may be of an earlier trace.
-    pub run: Option<(u128, u64)>,
+    /// The run around it, which may be of an earlier trace. A run contains itself, except in its own lines.
+    pub run: Option<Link>,
 }
 
-/// How an event is to be noted on its span, beside its own line.
-#[derive(Clone, Copy, Default)]
-pub(crate) struct Note<'a> {
-    /// What it is called there, if not as its line.
-    pub name: Option<&'a str>,
-    /// When it happened, if not now.
-    pub time: Option<u64>,
-    pub level: Option<&'a str>,
-    pub message: Option<&'a [u8]>,
-    /// What OpenTelemetry knows of it, as the members of an object.
-    pub attributes: Option<&'a Fields>,
-    /// Streamed pieces are too many to be events of a span.
-    pub quiet: bool,
+impl SpanContext {
+    pub fn link(&self) -> Link {
+        (self.ids.trace, self.ids.span)
+    }
+
+    pub fn run_span(&self) -> Option<u64> {
+        self.run.map(|(_, id)| id)
+    }
 }
 
 /// A session that this process records.
@@ -71,7 +69,7 @@ pub(crate) struct SessionLog {
     pub dir: PathBuf,
     /// Why the session exists although no run named it.
     implicit: Option<&'static str>,
-    /// This process may have written to the session before, and forgotten what it had counted.
+    /// This process may have written to the session before, and dropped its totals.
     again: bool,
     state: Mutex<State>,
     history: Mutex<History>,
@@ -88,21 +86,21 @@ struct State {
 struct Content {
     past_read: bool,
     started: bool,
-    /// The segment that the totals count from, where it has to be said.
+    /// The segment that the totals count from, where the header has to name it.
     counts_from: Option<u32>,
     /// Spans whose open line was lost and has not been written again, in order. Some may have closed.
     lost_opens: VecDeque<u64>,
     lost_closes: VecDeque<LostClose>,
-    /// By span id. They are too large to be moved about.
+    /// By span id. Boxed, because they are large and a map moves its values.
     spans: HashMap<u64, Box<OpenSpan>, BuildHasherDefault<IdHasher>>,
-    /// A span is about to be one of them.
+    /// The line being appended opens a span that is not in `spans` yet.
     opening: bool,
     totals: Totals,
     marks: Marks,
     next_turn: u32,
-    /// The run that was opened last, here or in an earlier segment.
-    last_run: Option<(u128, u64)>,
-    /// The digests of the assets in force.
+    /// The outermost run that was opened last, here or in an earlier segment.
+    last_run: Option<Link>,
+    /// The digests of the assets in force, by [`ContextAsset`].
     current: [Option<String>; 3],
     /// The digests of the assets whose text the session has.
     known: HashSet<String>,
@@ -129,8 +127,12 @@ impl SessionLog {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    pub fn lock<'a>(&'a self, process: &'a ProcessState) -> LockedSession<'a> {
+        LockedSession {
+            log: self,
+            process,
+            state: self.state.lock().unwrap_or_else(PoisonError::into_inner),
+        }
     }
 
     /// The messages that it has recorded.
@@ -148,214 +150,152 @@ impl SessionLog {
         state.writer.close_file();
     }
 
-    /// Whether nothing would be lost by forgetting what is in memory.
+    /// Whether nothing would be lost if the state in memory were dropped.
     pub fn is_idle(&self) -> bool {
         self.state
             .try_lock()
             .is_ok_and(|state| state.writer.owes_nothing() && !state.content.leaves_open())
     }
+}
 
-    /// Appends a line. Returns its size and its segment; both are 0 if it was lost.
+/// A session whose mutex this thread holds. Everything that reads or changes the session is a method of it.
+pub(crate) struct LockedSession<'a> {
+    log: &'a SessionLog,
+    process: &'a ProcessState,
+    state: MutexGuard<'a, State>,
+}
+
+impl LockedSession<'_> {
+    fn writer_and_hooks(&mut self) -> (&mut SessionWriter, Hooks<'_>) {
+        let State { writer, content } = &mut *self.state;
+        let hooks = Hooks {
+            log: self.log,
+            process: self.process,
+            content,
+        };
+        (writer, hooks)
+    }
+
+    /// Appends a line. `None`: it was lost.
     fn append(
-        &self,
-        process: &ProcessState,
-        state: &mut State,
+        &mut self,
         meta: LineMeta<'_>,
         payload: impl Fn(&mut Vec<u8>, u32),
     ) -> Option<Appended> {
-        let State { writer, content } = state;
-        let mut hooks = Hooks {
-            log: self,
-            process,
-            content,
-        };
+        let (log, process) = (self.log, self.process);
+        let (writer, mut hooks) = self.writer_and_hooks();
         let appended = writer.append(&process.ledger, &mut hooks, meta, &payload)?;
-        if self.implicit.is_some() {
-            process.counters().add_orphaned();
+        if log.implicit.is_some() {
+            process.counters.add_orphaned();
         }
         Some(appended)
     }
 
-    /// Closes what dead writers of this session left open. How many spans that were.
-    pub fn recover(&self, process: &ProcessState) -> usize {
-        let mut state = self.lock();
-        self.read_past(process, &mut state.content);
-        self.recover_locked(process, &mut state)
+    fn read_past(&mut self) {
+        self.writer_and_hooks().1.read_past();
     }
 
-    fn recover_locked(&self, process: &ProcessState, state: &mut State) -> usize {
-        let State { writer, content } = state;
-        let mut hooks = Hooks {
-            log: self,
-            process,
-            content,
-        };
-        writer.recover(&process.ledger, &mut hooks)
+    /// Closes the spans that dead writers of this session left open. Returns how many.
+    pub fn recover(&mut self) -> usize {
+        let ledger = &self.process.ledger;
+        let (writer, mut hooks) = self.writer_and_hooks();
+        hooks.read_past();
+        writer.recover(ledger, &mut hooks)
     }
 
-    /// Tries again to write what is missing. How many lines still are.
-    pub fn flush(&self, process: &ProcessState) -> u64 {
-        let State { writer, content } = &mut *self.lock();
-        let mut hooks = Hooks {
-            log: self,
-            process,
-            content,
-        };
-        writer.flush(&process.ledger, &mut hooks)
+    /// Tries again to write what is missing. Returns how many lines are still missing.
+    pub fn flush(&mut self) -> u64 {
+        let ledger = &self.process.ledger;
+        let (writer, mut hooks) = self.writer_and_hooks();
+        writer.flush(ledger, &mut hooks)
     }
 
-    /// Reads what earlier segments say, once; again where that failed before anything was read.
-    fn read_past(&self, process: &ProcessState, content: &mut Content) {
-        if std::mem::replace(&mut content.past_read, true) {
-            return;
-        }
-        let mut past = ResumeState::read(&self.dir);
-        if let Some((_, error)) = &past.error
-            && process.ledger.free_descriptors(error)
-        {
-            past = ResumeState::read(&self.dir);
-        }
-        if let Some((path, error)) = &past.error {
-            let counters = process.ledger.counters();
-            counters.note_error(&format!("read {}: {error}", path.display()));
-            content.past_read = *path != self.dir && !is_out_of_files(error);
-        }
-        content.next_turn = content.next_turn.max(past.next_turn);
-        content.last_run = content.last_run.or(past.last_run);
-        for (current, before) in content.current.iter_mut().zip(past.current) {
-            *current = current.take().or(before);
-        }
-        content.known.extend(past.known);
-        self.history().recall(&past.messages);
-        if past.started {
-            content.started = true;
-            // A run whose open line waits for the disk took the session for a new one.
-            let unwritten = content.spans.values_mut().filter(|span| span.lost);
-            for run in unwritten.filter(|span| span.kind == SpanKind::Run) {
-                run.open_kind = "session_resume";
-                if let Some((trace, span)) = past.last_run {
-                    run.link(trace, span);
-                }
-            }
-        }
-    }
-
-    /// Appends an event.
-    pub fn event(
-        &self,
-        process: &ProcessState,
-        kind: &str,
-        at: Option<&SpanContext>,
-        fields: &Fields,
-        note: Note<'_>,
-    ) {
-        let mut guard = self.lock();
-        let state = &mut *guard;
-        self.read_past(process, &mut state.content);
+    /// Appends an event, and notes it on its span.
+    pub fn event(&mut self, kind: &str, at: Option<&SpanContext>, fields: &Fields, note: Note<'_>) {
+        self.read_past();
+        let content = &mut self.state.content;
+        let known = Kind::parse(kind);
         let mut late = false;
         if let Some(at) = at {
-            match state.content.spans.get_mut(&at.ids.span) {
-                Some(_) if note.quiet => {}
+            match content.spans.get_mut(&at.ids.span) {
+                // Streamed pieces are too many to be noted.
+                Some(_) if matches!(known, Kind::MessageDelta | Kind::ToolInputDelta) => {}
                 Some(span) => span.note(kind, &note),
                 None => late = true,
             }
         }
-        if kind == "error" {
-            state.content.totals.errors += 1;
+        if known == Kind::Error {
+            content.totals.errors += 1;
         }
-        let ids = at.map(|at| Ids {
-            parent: None,
-            ..at.ids
-        });
-        let meta = line_now(kind, at.and_then(|at| at.turn), ids);
-        self.append(process, state, meta, |out, _| {
-            if late {
-                out.extend_from_slice(b"\"late\":true,");
-            }
+        self.append(event_meta(kind, at), |out, _| {
+            write_late(late, out);
             fields.write_members(out);
         });
     }
 
-    /// A `model_usage` event: counts unless the model call it belongs to says better.
-    pub fn count_usage(&self, at: Option<&SpanContext>, usage: &Usage) {
-        let mut state = self.lock();
-        let state = &mut *state;
-        match at.and_then(|at| state.content.spans.get_mut(&at.ids.span)) {
-            Some(span) if span.kind == SpanKind::Model => {
+    /// Counts a `model_usage` event, unless the model call it belongs to reports its own usage.
+    pub fn count_usage(&mut self, at: Option<&SpanContext>, usage: &Usage) {
+        let content = &mut self.state.content;
+        match at.and_then(|at| content.spans.get_mut(&at.ids.span)) {
+            Some(span) if span.at.kind == SpanKind::Model => {
                 span.event_usage.get_or_insert_default().merge(usage);
             }
             _ => {
-                state.content.totals.add_usage(usage);
+                content.totals.add_usage(usage);
                 if let Some(at) = at {
-                    mark_counted(
-                        &mut state.content,
-                        [Some(at.ids.span), at.turn_span, at.run.map(|(_, id)| id)],
-                    );
+                    content.mark_counted([Some(at.ids.span), at.turn_span, at.run_span()]);
                 }
             }
         }
     }
 
-    /// Appends a prompt, catalog or rule set: in full the first time, by digest afterwards. The one
-    /// that is in force is appended only if it is to be said `again`.
+    /// Appends a prompt, catalog or rule set: in full the first time, by digest afterwards. The one that is in
+    /// force already is appended only with `again`.
     pub fn asset(
-        &self,
-        process: &ProcessState,
-        what: ContextAsset,
+        &mut self,
+        asset: ContextAsset,
         at: Option<&SpanContext>,
         digest: &str,
         fields: &Fields,
         again: bool,
     ) {
-        let mut guard = self.lock();
-        let state = &mut *guard;
-        self.read_past(process, &mut state.content);
-        let slot = ContextAsset::ALL
-            .iter()
-            .position(|d| *d == what)
-            .unwrap_or(0);
-        let before = state.content.current[slot].replace(digest.to_owned());
+        self.read_past();
+        let content = &mut self.state.content;
+        let before = content.current[asset as usize].replace(digest.to_owned());
         if !again && before.as_deref() == Some(digest) {
             return;
         }
-        let known = state.content.known.contains(digest);
-        let ids = at.map(|at| Ids {
-            parent: None,
-            ..at.ids
-        });
-        let turn = at.and_then(|at| at.turn);
-        let meta = line_now(what.kind(), turn, ids);
-        let written = self.append(process, state, meta, |out, _| {
+        let known = content.known.contains(digest);
+        let written = self.append(event_meta(asset.kind().as_str(), at), |out, _| {
             out.extend_from_slice(b"\"digest\":");
             write_string(digest, out);
             out.push(b',');
             if known {
-                fields.write_without(what.body(), out);
+                fields.write_without(asset.body(), out);
             } else {
                 fields.write_members(out);
             }
         });
         if written.is_some() {
-            state.content.known.insert(digest.to_owned());
+            self.state.content.known.insert(digest.to_owned());
         }
     }
 
     /// Whether the text in force has this digest.
-    pub fn is_in_force(&self, what: ContextAsset, digest: &str) -> bool {
-        let slot = ContextAsset::ALL
-            .iter()
-            .position(|d| *d == what)
-            .unwrap_or(0);
-        self.lock().content.current[slot].as_deref() == Some(digest)
+    pub fn is_in_force(&self, asset: ContextAsset, digest: &str) -> bool {
+        self.state.content.current[asset as usize].as_deref() == Some(digest)
     }
 }
 
-/// A line about what happens now.
-fn line_now(kind: &str, turn: Option<u32>, ids: Option<Ids>) -> LineMeta<'_> {
+/// The line of an event that happens now. It carries the span it belongs to, but not that span's parent.
+fn event_meta<'a>(kind: &'a str, at: Option<&SpanContext>) -> LineMeta<'a> {
     LineMeta {
         time: Moment::now().wall,
         kind,
-        turn,
-        ids,
+        turn: at.and_then(|at| at.turn),
+        ids: at.map(|at| Ids {
+            parent: None,
+            ..at.ids
+        }),
     }
 }

@@ -1,37 +1,33 @@
 //! A span between its open and its close line.
 
-use std::sync::Arc;
-
-use super::Note;
-use super::trace::Trace;
+use super::{Link, SpanContext};
+use crate::ledger::LineMeta;
 use crate::record::fields::Fields;
-use crate::trace::number;
-use crate::trace::{Ids, Outcome, SpanKind, Usage, UsageText, hex16, hex32, write_string};
-use crate::trace::{Moment, write_time};
+use crate::trace::{
+    Kind, Moment, Outcome, SpanKind, Usage, UsageText, hex16, hex32, number, write_string,
+    write_time,
+};
 
 /// How many short events a close line carries; more are counted.
-const MAX_EVENTS: usize = 128;
+pub(super) const MAX_EVENTS: usize = 128;
 
-/// What the session's log knows of a span that is open.
+/// The state of an open span in its session.
 #[derive(Debug)]
 pub(crate) struct OpenSpan {
-    pub kind: SpanKind,
-    pub ids: Ids,
-    pub trace: Arc<Trace>,
-    pub turn: Option<u32>,
-    pub turn_span: Option<u64>,
-    pub run_span: Option<u64>,
+    pub at: SpanContext,
     pub start: Moment,
     pub fields: Fields,
-    /// What the OpenTelemetry API said of a span of ours.
+    /// Attributes that the OpenTelemetry API set on an agent span.
     pub attributes: Option<Box<Fields>>,
     pub usage: Option<Box<UsageText>>,
-    /// From `model_usage` events inside it; counts where its own result has none.
+    /// From `model_usage` events inside it; counts where the span has no usage of its own.
     pub event_usage: Option<Box<Usage>>,
     pub outcome: Outcome,
-    /// The last permission decided inside it said no.
+    /// In nanoseconds, set when the span closes.
+    pub duration: u64,
+    /// The last permission decision inside it was a denial.
     pub denied: bool,
-    /// Something inside it has been counted in the totals already.
+    /// The usage of something inside it is in the totals already.
     pub counted: bool,
     /// The segment that holds its open line.
     pub opened_seg: u32,
@@ -41,38 +37,47 @@ pub(crate) struct OpenSpan {
     pub lost: bool,
     /// Its parent was opened by this process in this session.
     pub parent_here: bool,
-    /// Its parent is another process's.
+    /// Its parent belongs to another process.
     pub parent_remote: bool,
-    /// A turn that was made up: it is not sent.
+    /// A turn that the recorder created: it is not sent.
     pub synthetic: bool,
-    /// What OpenTelemetry calls a span that came from there.
+    /// The OpenTelemetry kind of a span of that API.
     pub span_kind: Option<&'static str>,
-    /// Which word its open line begins with: `session_start` or `session_resume`.
-    pub open_kind: &'static str,
-    /// Name, target and level of a span that is none of the six.
-    other: Vec<u8>,
+    /// The kind of its open line.
+    pub open_kind: Kind,
+    /// Name, target and level of a span that is none of the six, as members of the payload.
+    pub(super) other: Vec<u8>,
+    /// The short events, each followed by a comma.
     events: Vec<u8>,
-    event_count: usize,
-    /// The span it goes on from: the only link of most that have one.
-    first_link: Option<(u128, u64)>,
-    links: Vec<u8>,
+    pub(super) event_count: usize,
+    /// The links, each followed by a comma.
+    pub(super) links: Vec<u8>,
+}
+
+/// How an event is noted on its span, beside its own line.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Note<'a> {
+    /// Its name there, if not the kind of its line.
+    pub name: Option<&'a str>,
+    /// When it happened, if not now.
+    pub time: Option<u64>,
+    pub level: Option<&'a str>,
+    pub message: Option<&'a [u8]>,
+    pub attributes: Option<&'a Fields>,
 }
 
 impl OpenSpan {
-    pub fn new(kind: SpanKind, ids: Ids, trace: Arc<Trace>, start: Moment) -> Self {
-        Self {
-            kind,
-            ids,
-            trace,
-            turn: None,
-            turn_span: None,
-            run_span: None,
+    pub fn new(at: SpanContext, start: Moment) -> Box<Self> {
+        Box::new(Self {
+            open_kind: at.kind.opening(),
+            at,
             start,
             fields: Fields::default(),
             attributes: None,
             usage: None,
             event_usage: None,
             outcome: Outcome::Unset,
+            duration: 0,
             denied: false,
             counted: false,
             opened_seg: 0,
@@ -82,50 +87,34 @@ impl OpenSpan {
             parent_remote: false,
             synthetic: false,
             span_kind: None,
-            open_kind: kind.open_kind(),
             other: Vec::new(),
             events: Vec::new(),
             event_count: 0,
-            first_link: None,
             links: Vec::new(),
-        }
+        })
     }
 
-    /// Says what a span is that is none of the six; its fields are kept apart from these.
+    /// Sets name, target and level of a span that is none of the six; its fields are an object beside them.
     pub fn describe_other(&mut self, name: &str, target: &str, level: Option<&str>) {
-        let level = level.map(|level| ("level", level));
-        self.other.clear();
-        for (key, value) in [("name", name), ("target", target)]
-            .into_iter()
-            .chain(level)
-        {
-            write_string(key, &mut self.other);
-            self.other.push(b':');
-            write_string(value, &mut self.other);
-            self.other.push(b',');
+        let out = &mut self.other;
+        out.clear();
+        out.extend_from_slice(b"\"name\":");
+        write_string(name, out);
+        out.extend_from_slice(b",\"target\":");
+        write_string(target, out);
+        if let Some(level) = level {
+            out.extend_from_slice(b",\"level\":");
+            write_string(level, out);
         }
+        out.push(b',');
     }
 
-    /// Says how such a span failed, beside its fields.
-    #[cfg(feature = "mirror")]
-    pub fn describe_failure(&mut self, error: &Fields) {
-        error.write_members(&mut self.other);
-    }
-
-    /// Counts events that were never told.
-    #[cfg(feature = "mirror")]
-    pub fn lose_events(&mut self, count: usize) {
-        if count > 0 {
-            self.event_count = self.event_count.max(MAX_EVENTS) + count;
-        }
-    }
-
-    /// Whether nobody has said yet how it went.
+    /// Whether neither an outcome nor an error has been recorded.
     pub fn is_silent(&self) -> bool {
-        self.outcome == Outcome::Unset && !self.fields.contains("error")
+        self.outcome == Outcome::Unset && !self.fields.contains(field!(ToolCall.error))
     }
 
-    /// Notes something short that happened inside: a name and, for a log event, what it said.
+    /// Notes an event that happened inside.
     pub fn note(&mut self, kind: &str, note: &Note<'_>) {
         self.event_count += 1;
         if self.event_count > MAX_EVENTS {
@@ -147,71 +136,95 @@ impl OpenSpan {
         }
         if let Some(attributes) = note.attributes.filter(|fields| !fields.is_empty()) {
             out.push(b',');
-            write_object("attributes", attributes, out);
+            attributes.write_object(field!(SpanEvent.attributes), out);
             out.pop();
         }
         out.extend_from_slice(b"},");
     }
 
-    /// Takes over what is known of its usage.
-    pub fn add_usage(&mut self, newer: UsageText) {
-        self.usage.get_or_insert_default().merge(newer);
-    }
-
-    /// What it used: by its own word, or, where a model call has none, by the events inside it.
+    /// What it used: by its own report, or, where a model call has none, by the events inside it.
     pub fn used(&self) -> Option<&Usage> {
+        let is_model = self.at.kind == SpanKind::Model;
         match &self.usage {
-            Some(usage) if self.kind != SpanKind::Model || !usage.is_empty() => Some(&usage.usage),
-            _ if self.kind == SpanKind::Model => self.event_usage.as_deref(),
-            _ => None,
+            Some(usage) if !is_model || !usage.is_empty() => Some(&usage.usage),
+            _ => self.event_usage.as_deref().filter(|_| is_model),
         }
     }
 
-    /// A link with what was said of it.
-    #[cfg(feature = "mirror")]
-    pub fn link_saying(&mut self, trace: u128, span: u64, attributes: &Fields) {
-        if attributes.is_empty() {
-            return self.link(trace, span);
-        }
-        write_link(trace, span, &mut self.links);
-        self.links.pop();
-        self.links.push(b',');
-        write_object("attributes", attributes, &mut self.links);
-        self.links.pop();
-        self.links.extend_from_slice(b"},");
+    pub fn link(&mut self, link: Link) {
+        write_link(link, &mut self.links);
     }
 
-    pub fn link(&mut self, trace: u128, span: u64) {
-        if self.first_link.is_none() && self.links.is_empty() {
-            self.first_link = Some((trace, span));
-        } else {
-            write_link(trace, span, &mut self.links);
-            self.links.push(b',');
+    /// Its open line.
+    pub fn open_meta(&self, time: u64) -> LineMeta<'static> {
+        self.meta(self.open_kind, time)
+    }
+
+    /// Its close line.
+    pub fn close_meta(&self, time: u64) -> LineMeta<'static> {
+        self.meta(self.at.kind.closing(), time)
+    }
+
+    fn meta(&self, kind: Kind, time: u64) -> LineMeta<'static> {
+        LineMeta {
+            time,
+            kind: kind.as_str(),
+            turn: self.at.turn,
+            ids: Some(self.at.ids),
         }
     }
 
     /// The members of its open line.
     pub fn write_open(&self, late: bool, out: &mut Vec<u8>) {
-        self.write_start(late, out);
-        self.write_known(out);
-        self.write_links(out);
-    }
-
-    /// The least that an open line says.
-    pub fn write_start(&self, late: bool, out: &mut Vec<u8>) {
         out.extend_from_slice(b"\"start\":\"");
         write_time(self.start.wall, 9, out);
         out.extend_from_slice(b"\",");
-        if late {
-            out.extend_from_slice(b"\"late\":true,");
+        write_late(late, out);
+        self.write_trace(out);
+        self.write_known(out);
+        write_list(field!(Span.links), &self.links, out);
+    }
+
+    /// The members of its close line: the open line's, and its end.
+    pub fn write_close(&self, seg: u32, out: &mut Vec<u8>) {
+        self.write_end(out);
+        if self.opened_seg != seg && self.opened_seg != 0 {
+            out.extend_from_slice(b"\"opened_seg\":");
+            number(self.opened_seg.into(), out);
+            out.push(b',');
         }
+        self.write_trace(out);
+        self.write_known(out);
+        write_list(field!(Span.events), &self.events, out);
+        if let Some(dropped @ 1..) = self.event_count.checked_sub(MAX_EVENTS) {
+            out.extend_from_slice(b"\"events_dropped\":");
+            number(dropped as u64, out);
+            out.push(b',');
+        }
+        write_list(field!(Span.links), &self.links, out);
+    }
+
+    /// The members of a close line that is written again: that it ended, how, and whether it is sent.
+    pub fn write_late_close(&self, out: &mut Vec<u8>) {
+        self.write_end(out);
+        write_late(true, out);
         self.write_trace(out);
     }
 
-    /// What decides whether and how it is sent: on its open line for the sake of a crash, on its
+    fn write_end(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(b"\"start\":\"");
+        write_time(self.start.wall, 9, out);
+        out.extend_from_slice(b"\",\"duration_ns\":");
+        number(self.duration, out);
+        out.extend_from_slice(b",\"outcome\":\"");
+        out.extend_from_slice(self.outcome.as_str().as_bytes());
+        out.extend_from_slice(b"\",");
+    }
+
+    /// The members that decide whether and how it is sent: on its open line for recovery after a crash, on its
     /// close line for the mirror.
-    pub fn write_trace(&self, out: &mut Vec<u8>) {
-        out.extend_from_slice(self.trace.members());
+    fn write_trace(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.at.trace.members);
         if self.parent_remote {
             out.extend_from_slice(b"\"parent_remote\":true,");
         }
@@ -225,73 +238,34 @@ impl OpenSpan {
         }
     }
 
-    /// The members of its close line: the open line's, and how it went.
-    pub fn write_close(&self, seg: u32, duration: u64, outcome: Outcome, out: &mut Vec<u8>) {
-        out.extend_from_slice(b"\"start\":\"");
-        write_time(self.start.wall, 9, out);
-        out.extend_from_slice(b"\",\"duration_ns\":");
-        number(duration, out);
-        out.extend_from_slice(b",\"outcome\":\"");
-        out.extend_from_slice(outcome.as_str().as_bytes());
-        out.extend_from_slice(b"\",");
-        if self.opened_seg != seg && self.opened_seg != 0 {
-            out.extend_from_slice(format!("\"opened_seg\":{},", self.opened_seg).as_bytes());
-        }
-        self.write_trace(out);
-        self.write_known(out);
-        if !self.events.is_empty() {
-            out.extend_from_slice(b"\"events\":[");
-            out.extend_from_slice(&self.events[..self.events.len() - 1]);
-            out.extend_from_slice(b"],");
-        }
-        if self.event_count > MAX_EVENTS {
-            let dropped = self.event_count - MAX_EVENTS;
-            out.extend_from_slice(format!("\"events_dropped\":{dropped},").as_bytes());
-        }
-        self.write_links(out);
-    }
-
     fn write_known(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(&self.other);
-        write_fields(self.kind, &self.fields, true, out);
+        match self.at.kind {
+            SpanKind::Other => self.fields.write_object(field!(OtherSpan.fields), out),
+            _ => self.fields.write_members(out),
+        }
         if let Some(attributes) = &self.attributes {
-            write_object("attributes", attributes, out);
+            attributes.write_object(field!(Span.attributes), out);
         }
-        if let Some(usage) = self.usage.as_ref().filter(|usage| !usage.is_empty()) {
-            out.extend_from_slice(b"\"usage\":{");
-            usage.write_members(out);
-            out.extend_from_slice(b"},");
+        if let Some(usage) = &self.usage {
+            write_usage(usage, out);
         }
     }
 
-    fn write_links(&self, out: &mut Vec<u8>) {
-        if self.first_link.is_none() && self.links.is_empty() {
-            return;
-        }
-        out.extend_from_slice(b"\"links\":[");
-        if let Some((trace, span)) = self.first_link {
-            write_link(trace, span, out);
-            out.push(b',');
-        }
-        out.extend_from_slice(&self.links);
-        out.pop();
-        out.extend_from_slice(b"],");
-    }
-
-    /// The outcome that is the truth when the span ends with `said`: what was said last, else
-    /// what its fields make of it.
-    pub fn final_outcome(&self, said: Outcome) -> Outcome {
-        if said != Outcome::Unset {
-            return said;
+    /// The outcome of a span that closes with `given`: that one, else the one recorded last, else the one that
+    /// its fields imply.
+    pub fn final_outcome(&self, given: Outcome) -> Outcome {
+        if given != Outcome::Unset {
+            return given;
         }
         if self.outcome != Outcome::Unset {
             return self.outcome;
         }
-        if self.fields.contains("error") {
+        if self.fields.contains(field!(ToolCall.error)) {
             return Outcome::Error;
         }
-        match self.kind {
-            SpanKind::Permission => match self.fields.get("action") {
+        match self.at.kind {
+            SpanKind::Permission => match self.fields.get(field!(Permission.action)) {
                 Some(b"\"allow\"") => Outcome::Ok,
                 Some(b"\"deny\"") => Outcome::Denied,
                 _ => Outcome::Unset,
@@ -302,36 +276,38 @@ impl OpenSpan {
     }
 }
 
-/// The fields of a span as members of a payload: all of them, or those to be written at once.
-pub(crate) fn write_fields(kind: SpanKind, fields: &Fields, all: bool, out: &mut Vec<u8>) {
-    if kind != SpanKind::Other {
-        if all {
-            fields.write_members(out);
-        } else {
-            fields.write_at_once(out);
-        }
-    } else {
-        write_object("fields", fields, out);
+/// Marks a line that was written after the time it is about.
+pub(super) fn write_late(late: bool, out: &mut Vec<u8>) {
+    if late {
+        out.extend_from_slice(b"\"late\":true,");
     }
 }
 
-/// Fields as an object of their own, if there are any. The name needs no escapes.
-pub(super) fn write_object(name: &str, fields: &Fields, out: &mut Vec<u8>) {
-    if fields.is_empty() {
-        return;
+/// The `usage` member, unless nothing is known.
+pub(super) fn write_usage(usage: &UsageText, out: &mut Vec<u8>) {
+    if !usage.is_empty() {
+        out.extend_from_slice(b"\"usage\":{");
+        usage.write_members(out);
+        out.extend_from_slice(b"},");
     }
-    out.push(b'"');
-    out.extend_from_slice(name.as_bytes());
-    out.extend_from_slice(b"\":{");
-    fields.write_members(out);
-    out.pop();
-    out.extend_from_slice(b"},");
 }
 
-pub(crate) fn write_link(trace: u128, span: u64, out: &mut Vec<u8>) {
+/// A member that is a list, unless that is empty. Each of the items is followed by a comma.
+pub(super) fn write_list(name: &str, items: &[u8], out: &mut Vec<u8>) {
+    if let Some((_last_comma, items)) = items.split_last() {
+        out.push(b'"');
+        out.extend_from_slice(name.as_bytes());
+        out.extend_from_slice(b"\":[");
+        out.extend_from_slice(items);
+        out.extend_from_slice(b"],");
+    }
+}
+
+/// A link, followed by a comma.
+pub(super) fn write_link((trace, span): Link, out: &mut Vec<u8>) {
     out.extend_from_slice(b"{\"trace_id\":\"");
     out.extend_from_slice(&hex32(trace));
     out.extend_from_slice(b"\",\"span_id\":\"");
     out.extend_from_slice(&hex16(span));
-    out.extend_from_slice(b"\"}");
+    out.extend_from_slice(b"\"},");
 }

@@ -1,34 +1,40 @@
-//! What the OpenTelemetry API says of a span.
+//! What only spans of the OpenTelemetry API have.
 
-use super::open_span::{OpenSpan, write_object};
-use super::{SessionLog, SpanContext, line_now};
+use super::open_span::{MAX_EVENTS, write_link};
+use super::{Link, LockedSession, OpenSpan};
 use crate::record::fields::Fields;
-use crate::record::process_state::ProcessState;
 
-impl SessionLog {
-    /// Takes over what the OpenTelemetry API says of an open span of ours, under the names it gives.
-    pub fn attributes(&self, process: &ProcessState, at: &SpanContext, attributes: &Fields) {
-        let mut guard = self.lock();
-        let state = &mut *guard;
-        let mut late = false;
-        match state.content.spans.get_mut(&at.ids.span) {
-            Some(span) => span.attributes.get_or_insert_default().merge(attributes),
-            None => late = true,
+impl LockedSession<'_> {
+    /// Changes what the close line of an open span will hold.
+    pub fn amend(&mut self, id: u64, change: impl FnOnce(&mut OpenSpan)) {
+        if let Some(span) = self.state.content.spans.get_mut(&id) {
+            change(span);
         }
-        let meta = line_now("span_update", at.turn, Some(at.ids));
-        let appended = self.append(process, state, meta, |out, _| {
-            if late {
-                out.extend_from_slice(b"\"late\":true,");
-            }
-            write_object("attributes", attributes, out);
-        });
-        at.trace.count(appended.unwrap_or_default().size);
+    }
+}
+
+impl OpenSpan {
+    /// Adds the error of a span that is none of the six, beside its fields.
+    pub fn describe_failure(&mut self, error: &Fields) {
+        error.write_members(&mut self.other);
     }
 
-    /// Changes what the close line of an open span will say.
-    pub fn amend(&self, id: u64, change: impl FnOnce(&mut OpenSpan)) {
-        if let Some(span) = self.lock().content.spans.get_mut(&id) {
-            change(span);
+    /// Counts events that the API dropped.
+    pub fn lose_events(&mut self, count: usize) {
+        if count > 0 {
+            self.event_count = self.event_count.max(MAX_EVENTS) + count;
+        }
+    }
+
+    /// Adds a link with attributes.
+    pub fn link_with(&mut self, link: Link, attributes: &Fields) {
+        write_link(link, &mut self.links);
+        if !attributes.is_empty() {
+            self.links.truncate(self.links.len() - "},".len());
+            self.links.push(b',');
+            attributes.write_object(field!(SpanLink.attributes), &mut self.links);
+            self.links.pop();
+            self.links.extend_from_slice(b"},");
         }
     }
 }

@@ -6,17 +6,19 @@ use std::path::{Path, PathBuf};
 
 use memchr::memmem;
 
+use super::Link;
 use super::context_asset::ContextAsset;
 use super::history::ChainTip;
 use crate::ledger::tail;
-use crate::trace::{Line, kind_of, segments, whole_lines};
+use crate::trace::typed::{self, Checkpoint, SpanLink, Turn};
+use crate::trace::{Kind, RawLine, SpanKind, kind_of, segments, whole_lines};
 
 #[derive(Debug, Default)]
 pub(crate) struct ResumeState {
     pub started: bool,
     pub next_turn: u32,
-    /// The run that was opened last: its trace and span.
-    pub last_run: Option<(u128, u64)>,
+    /// The run that was opened last.
+    pub last_run: Option<Link>,
     pub current: [Option<String>; 3],
     pub known: HashSet<String>,
     /// The chain tip of each message, and whether the model wrote it.
@@ -39,75 +41,83 @@ impl ResumeState {
         };
         for (_, path) in found {
             match tail(&path) {
-                Ok(bytes) => state.take(&bytes),
+                Ok(bytes) => state.read_segment(&bytes),
                 Err(error) => state.error = Some((path, error)),
             }
         }
         state
     }
 
-    fn take(&mut self, bytes: &[u8]) {
+    fn read_segment(&mut self, bytes: &[u8]) {
         for bytes in whole_lines(bytes) {
-            let run = match kind_of(bytes) {
-                Some(b"session_start" | b"session_resume") => true,
-                Some(
-                    b"turn_start" | b"checkpoint" | b"system_prompt" | b"tool_catalog"
-                    | b"permission_rules",
-                ) => false,
-                Some(kind) if kind.starts_with(b"message_") => {
-                    let from_model = matches!(kind, b"message_assistant" | b"message_reasoning");
-                    self.messages
-                        .extend(history_of(bytes).map(|end| (end, from_model)));
-                    continue;
+            let kind = kind_of(bytes).map_or(Kind::Other, Kind::parse_bytes);
+            match kind {
+                Kind::SessionStart
+                | Kind::SessionResume
+                | Kind::TurnStart
+                | Kind::Checkpoint
+                | Kind::SystemPrompt
+                | Kind::ToolCatalog
+                | Kind::PermissionRules => {
+                    self.started |= kind.opens() == Some(SpanKind::Run);
+                    if let Ok(line) = RawLine::parse(bytes) {
+                        self.read_line(&line);
+                    }
                 }
-                _ => continue,
-            };
-            self.started |= run;
-            if let Ok(line) = Line::parse(bytes) {
-                self.take_line(&line);
+                Kind::MessageAssistant | Kind::MessageReasoning => {
+                    self.messages
+                        .extend(history_of(bytes).map(|end| (end, true)));
+                }
+                Kind::MessageUser | Kind::MessageSystem | Kind::MessageTool => {
+                    self.messages
+                        .extend(history_of(bytes).map(|end| (end, false)));
+                }
+                _ => {}
             }
         }
     }
 
-    fn take_line(&mut self, line: &Line) {
-        let number = |name: &str| line.payload.get(name).and_then(|v| v.as_u64());
-        let text = |name: &str| line.payload.get(name).and_then(|v| v.as_str());
-        match line.kind.as_str() {
-            "session_start" | "session_resume" => {
-                let ids = line.ids().map(|ids| (ids.trace, ids.span));
-                self.last_run = ids.or(self.last_run);
-            }
-            "turn_start" => {
-                let turn = number("turn_index").and_then(|n| u32::try_from(n).ok());
-                self.next_turn = self.next_turn.max(turn.map_or(0, |n| n.saturating_add(1)));
-            }
-            "checkpoint" => {
-                let next = number("next_turn").and_then(|n| u32::try_from(n).ok());
-                self.next_turn = self.next_turn.max(next.unwrap_or(0));
-                self.started |= line.payload.get("started") == Some(&true.into());
-                let hex = |name: &str| line.payload.get("last_run")?.get(name)?.as_str();
-                let trace = hex("trace_id").and_then(|id| u128::from_str_radix(id, 16).ok());
-                let span = hex("span_id").and_then(|id| u64::from_str_radix(id, 16).ok());
-                self.last_run = trace.zip(span).or(self.last_run);
-                let known = line.payload.get("known_digests").and_then(|v| v.as_array());
-                let known = known.into_iter().flatten().filter_map(|v| v.as_str());
-                self.known.extend(known.map(str::to_owned));
-                for (slot, asset) in self.current.iter_mut().zip(ContextAsset::ALL) {
-                    let digest = line
-                        .payload
-                        .get("digests")
-                        .and_then(|v| v.get(asset.stamp()));
-                    if let Some(digest) = digest.and_then(|v| v.as_str()) {
-                        *slot = Some(digest.to_owned());
-                    }
-                }
-            }
-            kind => {
-                let slot = ContextAsset::ALL.iter().position(|d| d.kind() == kind);
-                if let (Some(slot), Some(digest)) = (slot, text("digest")) {
-                    self.current[slot] = Some(digest.to_owned());
-                    self.known.insert(digest.to_owned());
-                }
+    fn read_line(&mut self, line: &RawLine<'_>) {
+        let kind = line.kind();
+        let index = |number: Option<u64>| number.and_then(|n| u32::try_from(n).ok());
+        if kind.opens() == Some(SpanKind::Run) {
+            let ids = line.ids().map(|ids| (ids.trace, ids.span));
+            self.last_run = ids.or(self.last_run);
+        } else if let Some(turn) = Turn::of(line) {
+            let next = index(turn.turn_index()).map_or(0, |index| index.saturating_add(1));
+            self.next_turn = self.next_turn.max(next);
+        } else if let Some(checkpoint) = Checkpoint::of(line) {
+            let next = index(checkpoint.next_turn()).unwrap_or(0);
+            self.next_turn = self.next_turn.max(next);
+            self.read_checkpoint(&checkpoint);
+        } else if let Some(asset) = ContextAsset::from_kind(kind)
+            && let Some(digest) = typed::ContextAsset::of(line).and_then(|line| line.digest())
+        {
+            self.current[asset as usize] = Some(digest.to_string());
+            self.known.insert(digest.into_owned());
+        }
+    }
+
+    fn read_checkpoint(&mut self, checkpoint: &Checkpoint<'_>) {
+        self.started |= checkpoint.started() == Some(true);
+        if let Some(run) = checkpoint.last_run().map(SpanLink::from) {
+            let trace = run
+                .trace_id()
+                .and_then(|id| u128::from_str_radix(&id, 16).ok());
+            let span = run
+                .span_id()
+                .and_then(|id| u64::from_str_radix(&id, 16).ok());
+            self.last_run = trace.zip(span).or(self.last_run);
+        }
+        let known = checkpoint.known_digests();
+        let known = known.iter().flat_map(|list| list.items());
+        self.known
+            .extend(known.filter_map(|digest| Some(digest.text()?.into_owned())));
+        let digests = checkpoint.digests();
+        for asset in ContextAsset::ALL {
+            let digest = digests.and_then(|digests| digests.get(asset.stamp())?.text());
+            if let Some(digest) = digest {
+                self.current[asset as usize] = Some(digest.into_owned());
             }
         }
     }

@@ -1,248 +1,262 @@
-//! Spans of a session: opened, updated, closed, each by one line.
+//! Spans of a session: opened, changed and closed, each by one line.
 
 use super::context_asset::ContextAsset;
-use super::hooks::LostClose;
-use super::open_span::{OpenSpan, write_fields, write_link};
-use super::{Content, SessionLog, SpanContext, State, line_now, synthetic_turn};
+use super::hooks::{LostClose, MOST_LOST_CLOSES};
+use super::open_span::{OpenSpan, write_late, write_link, write_list, write_usage};
+use super::{Content, Link, LockedSession, SessionLog, SpanContext, synthetic_turn};
 use crate::ledger::{ClosedSpan, LineMeta};
 use crate::record::fields::Fields;
 use crate::record::process_state::ProcessState;
-use crate::record::raw_fields::RawFields;
 use crate::record::sanitize::Sanitizer;
-use crate::trace::{Moment, Outcome, SpanKind, UsageText};
+use crate::trace::{Kind, Moment, Outcome, SpanKind, UsageText};
 
-impl SessionLog {
-    /// Opens a span. Returns the turn it belongs to and that turn's span: for a turn, its own.
-    pub fn open(&self, process: &ProcessState, span: Box<OpenSpan>) -> (Option<u32>, Option<u64>) {
-        let state = &mut *self.lock();
-        if span.kind == SpanKind::Turn {
-            self.end_synthetic_locked(process, state, span.run_span);
+/// What is recorded on a span after it was opened, redacted.
+pub(crate) struct Change<'a> {
+    pub fields: Fields,
+    /// Attributes that the OpenTelemetry API set on an agent span.
+    pub attributes: Option<Fields>,
+    pub usage: Option<Box<UsageText>>,
+    pub outcome: Outcome,
+    pub links: &'a [Link],
+}
+
+impl Change<'_> {
+    /// The members to write now: those that a crash must not lose, or all. The rest waits for the close line.
+    fn members(&self, kind: SpanKind, all: bool) -> Vec<u8> {
+        let mut out = Vec::new();
+        match kind {
+            SpanKind::Other => self.fields.write_object(field!(OtherSpan.fields), &mut out),
+            _ if all => self.fields.write_members(&mut out),
+            _ => self.fields.write_at_once(&mut out),
         }
-        self.open_locked(process, state, span)
+        if let Some(attributes) = &self.attributes {
+            attributes.write_object(field!(Span.attributes), &mut out);
+        }
+        if let Some(usage) = self.usage.as_deref().filter(|_| all) {
+            write_usage(usage, &mut out);
+        }
+        let mut links = Vec::new();
+        for link in self.links {
+            write_link(*link, &mut links);
+        }
+        write_list(field!(Span.links), &links, &mut out);
+        out
     }
 
-    pub(super) fn open_locked(
-        &self,
-        process: &ProcessState,
-        state: &mut State,
-        mut span: Box<OpenSpan>,
-    ) -> (Option<u32>, Option<u64>) {
-        self.read_past(process, &mut state.content);
-        synthetic_turn::join(&state.content, &mut span);
-        match span.kind {
-            SpanKind::Run => {
-                self.recover_locked(process, state);
-                if std::mem::replace(&mut state.content.started, true) {
-                    span.open_kind = "session_resume";
-                    if let Some((trace, id)) = state.content.last_run
-                        && span.run_span.is_none()
-                    {
-                        // Not inside the other: it says which one it goes on from.
-                        span.link(trace, id);
-                    }
-                }
-                if span.run_span.is_none() {
-                    state.content.last_run = Some((span.ids.trace, span.ids.span));
-                }
-            }
-            SpanKind::Turn => {
-                let given = span
-                    .fields
-                    .get("turn_index")
-                    .and_then(|json| std::str::from_utf8(json).ok()?.parse::<u32>().ok());
-                let turn = given.unwrap_or(state.content.next_turn);
-                if given.is_none() {
-                    span.fields.set("turn_index", turn.to_string().as_bytes());
-                }
-                state.content.next_turn = state.content.next_turn.max(turn.saturating_add(1));
-                state.content.totals.turns += 1;
-                span.turn = Some(turn);
-                span.turn_span = Some(span.ids.span);
-            }
-            SpanKind::Model => {
-                for (digested, digest) in ContextAsset::ALL.iter().zip(&state.content.current) {
-                    if let Some(digest) = digest
-                        && !span.fields.contains(digested.stamp())
-                    {
-                        span.fields.set_str(digested.stamp(), digest);
-                    }
-                }
-            }
-            SpanKind::Permission => {
-                if let Some(digest) = &state.content.current[2]
-                    && !span.fields.contains("permission_rules_digest")
-                {
-                    span.fields.set_str("permission_rules_digest", digest);
-                }
-            }
-            _ => {}
+    fn apply(self, span: &mut OpenSpan) {
+        span.fields.merge(&self.fields);
+        if let Some(attributes) = &self.attributes {
+            span.attributes.get_or_insert_default().merge(attributes);
         }
-        let (turn, turn_span) = (span.turn, span.turn_span);
-        let parent = span.ids.parent.filter(|_| span.parent_here);
-        let late = parent.is_some_and(|parent| !state.content.spans.contains_key(&parent));
-        // A microsecond later, which is no more than it took: so a span of which nothing else is
-        // known has not ended before it began.
+        if let Some(usage) = self.usage {
+            span.usage.get_or_insert_default().merge(*usage);
+        }
+        if self.outcome != Outcome::Unset {
+            span.outcome = self.outcome;
+        }
+        for link in self.links {
+            span.link(*link);
+        }
+    }
+}
+
+impl LockedSession<'_> {
+    /// Opens a span. Returns its context as the spans and events inside it see it.
+    pub fn open(&mut self, mut span: Box<OpenSpan>) -> SpanContext {
+        match span.at.kind {
+            SpanKind::Run => self.start_run(&mut span),
+            SpanKind::Turn => self.start_turn(&mut span),
+            kind => {
+                self.read_past();
+                synthetic_turn::join(&self.state.content, &mut span);
+                self.state.content.stamp_assets(kind, &mut span.fields);
+            }
+        }
+        let mut context = span.at.clone();
+        if context.kind == SpanKind::Run {
+            context.run = Some(context.link());
+        }
+        self.append_open(span);
+        context
+    }
+
+    fn start_run(&mut self, run: &mut OpenSpan) {
+        self.recover();
+        let content = &mut self.state.content;
+        let is_outermost = run.at.run.is_none();
+        if std::mem::replace(&mut content.started, true) {
+            run.open_kind = Kind::SessionResume;
+            // A run inside another one has that one as its parent; any other one links to the last run.
+            if let Some(last_run) = content.last_run.filter(|_| is_outermost) {
+                run.link(last_run);
+            }
+        }
+        if is_outermost {
+            content.last_run = Some(run.at.link());
+        }
+    }
+
+    fn start_turn(&mut self, turn: &mut OpenSpan) {
+        self.end_synthetic(turn.at.run_span());
+        self.read_past();
+        let content = &mut self.state.content;
+        let given = turn.fields.get(field!(Turn.turn_index));
+        let given = given.and_then(|json| std::str::from_utf8(json).ok()?.parse::<u32>().ok());
+        let index = given.unwrap_or(content.next_turn);
+        if given.is_none() {
+            let json = index.to_string();
+            turn.fields.set(field!(Turn.turn_index), json.as_bytes());
+        }
+        content.next_turn = content.next_turn.max(index.saturating_add(1));
+        content.totals.turns += 1;
+        turn.at.turn = Some(index);
+        turn.at.turn_span = Some(turn.at.ids.span);
+    }
+
+    fn append_open(&mut self, mut span: Box<OpenSpan>) {
+        let parent = span.at.ids.parent.filter(|_| span.parent_here);
+        let late = parent.is_some_and(|parent| !self.state.content.spans.contains_key(&parent));
+        // A microsecond after its start, which is no more than it took: so a span of which nothing else is
+        // known does not end before it began.
         let just_now = span.start.wall.saturating_add(1_000);
-        let meta = LineMeta {
-            time: state
-                .writer
-                .time_of_line(Some(just_now).filter(|_| span.just_made)),
-            kind: span.open_kind,
-            turn,
-            ids: Some(span.ids),
-        };
-        state.content.opening = true;
-        let appended = self.append(process, state, meta, |out, _| span.write_open(late, out));
-        state.content.opening = false;
+        let time = self
+            .state
+            .writer
+            .time_of_line(span.just_made.then_some(just_now));
+        self.state.content.opening = true;
+        let appended = self.append(span.open_meta(time), |out, _| span.write_open(late, out));
+        let content = &mut self.state.content;
+        content.opening = false;
         match appended {
             Some(appended) => {
-                span.trace.count(appended.size);
+                span.at.trace.count(appended.size);
                 span.opened_seg = appended.segment;
             }
             None => {
                 span.lost = true;
-                state.content.lost_opens.push_back(span.ids.span);
+                content.lost_opens.push_back(span.at.ids.span);
             }
         }
-        state.content.spans.insert(span.ids.span, span);
-        (turn, turn_span)
+        content.spans.insert(span.at.ids.span, span);
     }
 
-    /// Adds fields to an open span that say how it went and ride on its close line. `false`: there
-    /// is more to do than that.
-    pub fn add_outcomes(&self, process: &ProcessState, at: &SpanContext, raw: &RawFields) -> bool {
-        // What is long is cleaned before the lock is taken.
-        raw.is_short(process.limits.inline)
-            && raw.names().all(|name| at.kind.rides_on_close(name))
-            && self.clean_open(process, at, |fields, sanitizer| {
-                fields.add_clean(raw, Some(at.kind), sanitizer);
-            })
-    }
-
-    /// Cleans something short into the fields of a span. `false`: it is not open any more.
-    pub fn clean_open(
-        &self,
-        process: &ProcessState,
+    /// Redacts something short into the fields of an open span. `false`: it is not open any more.
+    pub fn add_fields(
+        &mut self,
         at: &SpanContext,
         add: impl FnOnce(&mut Fields, &mut Sanitizer<'_>),
     ) -> bool {
-        let mut state = self.lock();
-        let Some(span) = state.content.spans.get_mut(&at.ids.span) else {
+        let Some(span) = self.state.content.spans.get_mut(&at.ids.span) else {
             return false;
         };
-        process.sanitize(&self.dir, |sanitizer| add(&mut span.fields, sanitizer));
+        self.process
+            .sanitize(self.log, |sanitizer| add(&mut span.fields, sanitizer));
         true
     }
 
-    /// Takes fields over that were recorded on an open span. `at_once` are those that a crash
-    /// must not lose; the rest rides on the close line.
-    pub fn update(
-        &self,
-        process: &ProcessState,
-        at: &SpanContext,
-        fields: &Fields,
-        usage: Option<Box<UsageText>>,
-        outcome: Outcome,
-        links: &[(u128, u64)],
-    ) {
-        let mut guard = self.lock();
-        let state = &mut *guard;
-        let kind = at.kind;
-        let open = state.content.spans.get_mut(&at.ids.span);
-        // What a span that has ended still says can't ride on its close line any more.
+    /// Changes an open span. A `span_update` line has what a crash must not lose; the rest waits for the close
+    /// line. After the close line, everything is written at once.
+    pub fn update(&mut self, at: &SpanContext, change: Change<'_>) {
+        let open = self.state.content.spans.get_mut(&at.ids.span);
         let late = open.is_none();
-        let all_at_once = open.is_none() || kind.writes_outcomes_at_once();
-        let mut usage_members = Vec::new();
-        if let Some(usage) = &usage
-            && all_at_once
-            && !usage.is_empty()
-        {
-            usage.write_members(&mut usage_members);
-        }
+        let members = change.members(at.kind, late || at.kind.writes_outcomes_at_once());
         if let Some(span) = open {
-            span.fields.merge(fields);
-            if let Some(usage) = usage {
-                span.add_usage(*usage);
-            }
-            if outcome != Outcome::Unset {
-                span.outcome = outcome;
-            }
-            for (trace, id) in links {
-                span.link(*trace, *id);
-            }
+            change.apply(span);
         }
-        let some_at_once = fields.any_at_once() || all_at_once && !fields.is_empty();
-        if !some_at_once && usage_members.is_empty() && links.is_empty() {
+        if members.is_empty() {
             return;
         }
-        let meta = line_now("span_update", at.turn, Some(at.ids));
-        let appended = self.append(process, state, meta, |out, _| {
-            if late {
-                out.extend_from_slice(b"\"late\":true,");
-            }
-            if some_at_once {
-                write_fields(kind, fields, all_at_once, out);
-            }
-            if !usage_members.is_empty() {
-                out.extend_from_slice(b"\"usage\":{");
-                out.extend_from_slice(&usage_members);
-                out.extend_from_slice(b"},");
-            }
-            if !links.is_empty() {
-                out.extend_from_slice(b"\"links\":[");
-                for (index, (trace, id)) in links.iter().enumerate() {
-                    if index > 0 {
-                        out.push(b',');
-                    }
-                    write_link(*trace, *id, out);
-                }
-                out.extend_from_slice(b"],");
-            }
+        let meta = LineMeta {
+            time: Moment::now().wall,
+            kind: Kind::SpanUpdate.as_str(),
+            turn: at.turn,
+            ids: Some(at.ids),
+        };
+        let appended = self.append(meta, |out, _| {
+            write_late(late, out);
+            out.extend_from_slice(&members);
         });
         at.trace.count(appended.unwrap_or_default().size);
     }
 
-    /// Writes the close line, once. The first close wins.
-    pub fn close(&self, process: &ProcessState, id: u64, said: Outcome) {
-        self.close_after(process, id, said, None);
+    /// Writes the close line. Returns the span if the kernel has that line.
+    pub(super) fn close(
+        &mut self,
+        id: u64,
+        given: Outcome,
+        end: Moment,
+        duration: Option<u64>,
+    ) -> Option<Box<OpenSpan>> {
+        let content = &mut self.state.content;
+        let mut span = content.spans.remove(&id)?;
+        synthetic_turn::note_answer(content, &span);
+        let open_for = end.steady.saturating_sub(span.start.steady);
+        span.duration = duration.unwrap_or(open_for);
+        span.outcome = span.final_outcome(given);
+        content.count_close(&span);
+        let mut totals = Vec::new();
+        if matches!(span.at.kind, SpanKind::Run | SpanKind::Turn) {
+            totals.extend_from_slice(b"\"totals\":");
+            content.totals.write(&content.marks, &mut totals);
+        }
+        let meta = span.close_meta(self.state.writer.time_of_line(Some(end.wall)));
+        let appended = self.append(meta, |out, seg| {
+            span.write_close(seg, out);
+            out.extend_from_slice(&totals);
+        });
+        let Some(appended) = appended else {
+            let mut payload = Vec::new();
+            span.write_late_close(&mut payload);
+            let lost = &mut self.state.content.lost_closes;
+            if lost.len() < MOST_LOST_CLOSES {
+                lost.push_back(LostClose { meta, payload });
+            }
+            return None;
+        };
+        span.at.trace.count(appended.size);
+        Some(span)
     }
 
-    /// The same for a span whose duration was measured elsewhere.
-    pub fn close_after(
-        &self,
-        process: &ProcessState,
-        id: u64,
-        said: Outcome,
-        duration: Option<u64>,
-    ) {
+    /// Whether the span is open and has neither an outcome nor an error.
+    pub fn is_silent(&self, span: u64) -> bool {
+        let span = self.state.content.spans.get(&span);
+        span.is_some_and(|span| span.is_silent())
+    }
+}
+
+impl SessionLog {
+    /// Writes the close line of a span, once: the first close wins. `duration` is that of a span that was
+    /// measured elsewhere.
+    pub fn close(&self, process: &ProcessState, id: u64, given: Outcome, duration: Option<u64>) {
         let end = Moment::now();
-        let mut guard = self.lock();
-        let state = &mut *guard;
-        let mut turn = None;
-        if let Some(span) = state.content.spans.get(&id) {
-            match span.kind {
-                SpanKind::Run => self.end_synthetic_locked(process, state, Some(id)),
-                SpanKind::Model => turn = span.turn_span,
-                _ => {}
-            }
+        let mut locked = self.lock(process);
+        let (mut is_run, mut turn) = (false, None);
+        if let Some(span) = locked.state.content.spans.get(&id) {
+            is_run = span.at.kind == SpanKind::Run;
+            turn = (span.at.turn_span).filter(|_| span.at.kind == SpanKind::Model);
         }
-        let closed = self.close_locked(process, state, id, said, (end, duration));
+        if is_run {
+            locked.end_synthetic(Some(id));
+        }
+        let closed = locked.close(id, given, end, duration);
         if let Some(turn) = turn {
-            self.end_late_synthetic(process, state, turn);
+            locked.end_late_synthetic(turn);
         }
-        let Some((span, outcome, duration)) = closed else {
+        let Some(span) = closed else {
             return;
         };
         let listeners = process.ledger.listeners();
         let listens = listeners.iter().any(|listener| listener.wants_spans());
-        let agent = listens.then(|| agent_of(&state.content, &span)).flatten();
-        // The span is dropped when others may go on.
-        drop(guard);
+        let agent = listens
+            .then(|| agent_of(&locked.state.content, &span))
+            .flatten();
+        // Neither a listener nor the drop of the span needs the session.
+        drop(locked);
         if listens {
             let closed = ClosedSpan {
-                kind: span.kind,
-                duration,
-                outcome,
+                kind: span.at.kind,
+                duration: span.duration,
+                outcome: span.outcome,
                 usage: span.used(),
                 agent: agent.as_deref(),
                 field: &|name| span.fields.get(name),
@@ -252,117 +266,75 @@ impl SessionLog {
                 .for_each(|listener| listener.span_closed(&closed));
         }
     }
-
-    /// The end is when it was left, the duration is said only if it was measured elsewhere. What was
-    /// closed, if the kernel has its line, and for how long it was open.
-    pub(super) fn close_locked(
-        &self,
-        process: &ProcessState,
-        state: &mut State,
-        id: u64,
-        said: Outcome,
-        (end, duration): (Moment, Option<u64>),
-    ) -> Option<(Box<OpenSpan>, Outcome, u64)> {
-        let span = state.content.spans.remove(&id)?;
-        synthetic_turn::note_answer(&mut state.content, &span);
-        let duration = duration.unwrap_or_else(|| end.steady.saturating_sub(span.start.steady));
-        let outcome = span.final_outcome(said);
-        count_close(&mut state.content, &span, outcome);
-        if span.kind == SpanKind::Permission
-            && matches!(outcome, Outcome::Denied | Outcome::Ok)
-            && let Some(tool) = span
-                .ids
-                .parent
-                .and_then(|id| state.content.spans.get_mut(&id))
-        {
-            // The last word counts: a person may allow what a rule had denied.
-            tool.denied = outcome == Outcome::Denied;
-        }
-        let totals = matches!(span.kind, SpanKind::Run | SpanKind::Turn).then(|| {
-            let mut out = b"\"totals\":".to_vec();
-            state.content.totals.write(&state.content.marks, &mut out);
-            out
-        });
-        let kind = span.kind.close_kind();
-        let meta = LineMeta {
-            time: state.writer.time_of_line(Some(end.wall)),
-            kind,
-            turn: span.turn,
-            ids: Some(span.ids),
-        };
-        let appended = self.append(process, state, meta, |out, seg| {
-            span.write_close(seg, duration, outcome, out);
-            if let Some(totals) = &totals {
-                out.extend_from_slice(totals);
-            }
-        });
-        let Some(appended) = appended else {
-            let mut sending = Vec::new();
-            span.write_trace(&mut sending);
-            state.content.keep_lost_close(LostClose {
-                kind,
-                turn: span.turn,
-                ids: span.ids,
-                start: span.start.wall,
-                duration,
-                outcome: outcome.as_str(),
-                sending,
-            });
-            return None;
-        };
-        span.trace.count(appended.size);
-        Some((span, outcome, duration))
-    }
-
-    /// Whether the span is open and nobody has said yet how it went.
-    pub fn is_silent(&self, span: u64) -> bool {
-        self.lock()
-            .content
-            .spans
-            .get(&span)
-            .is_some_and(|span| span.is_silent())
-    }
 }
 
 /// The name of the agent whose run a tool call is in, as JSON.
 fn agent_of(content: &Content, span: &OpenSpan) -> Option<Vec<u8>> {
-    let run = span.run_span.filter(|_| span.kind == SpanKind::Tool)?;
-    let agent = content.spans.get(&run)?.fields.get("agent")?;
+    let run = (span.at.run_span()).filter(|_| span.at.kind == SpanKind::Tool)?;
+    let agent = content.spans.get(&run)?.fields.get(field!(Run.agent))?;
     Some(agent.to_vec())
 }
 
-pub(super) fn mark_counted(content: &mut Content, spans: [Option<u64>; 3]) {
-    for id in spans.into_iter().flatten() {
-        if let Some(span) = content.spans.get_mut(&id) {
-            span.counted = true;
+impl Content {
+    /// Sets the digests of the prompt, the catalog and the rules in force, unless the span has its own.
+    fn stamp_assets(&self, kind: SpanKind, fields: &mut Fields) {
+        let assets: &[_] = match kind {
+            SpanKind::Model => &ContextAsset::ALL,
+            SpanKind::Permission => &[ContextAsset::PermissionRules],
+            _ => return,
+        };
+        for asset in assets {
+            if let Some(digest) = &self.current[*asset as usize]
+                && !fields.contains(asset.stamp())
+            {
+                fields.set_str(asset.stamp(), digest);
+            }
         }
     }
-}
 
-/// Counts a span's usage once: what a model call says beats its turn, a turn its run.
-fn count_close(content: &mut Content, span: &OpenSpan, outcome: Outcome) {
-    match span.kind {
-        SpanKind::Model => content.totals.model_calls += 1,
-        SpanKind::Tool => content.totals.tool_calls += 1,
-        _ => {}
-    }
-    if outcome == Outcome::Error {
-        content.totals.errors += 1;
-    }
-    if !matches!(span.kind, SpanKind::Model | SpanKind::Turn | SpanKind::Run) {
-        return;
-    }
-    let usage = span.used().filter(|usage| !usage.is_empty());
-    if usage.is_none() && !span.counted {
-        return;
-    }
-    if let Some(usage) = usage.filter(|_| !span.counted) {
-        content.totals.add_usage(usage);
-        // It was finished before what is inside it, and has spoken for all of that.
-        let id = Some(span.ids.span);
-        for inside in content.spans.values_mut() {
-            inside.counted |= inside.turn_span == id || inside.run_span == id;
+    pub fn mark_counted(&mut self, spans: [Option<u64>; 3]) {
+        for id in spans.into_iter().flatten() {
+            if let Some(span) = self.spans.get_mut(&id) {
+                span.counted = true;
+            }
         }
     }
-    mark_counted(content, [span.turn_span, span.run_span, None]);
+
+    /// Counts a span that closes, and its usage once: a model call's usage beats its turn's, a turn's its run's.
+    fn count_close(&mut self, span: &OpenSpan) {
+        match span.at.kind {
+            SpanKind::Model => self.totals.model_calls += 1,
+            SpanKind::Tool => self.totals.tool_calls += 1,
+            SpanKind::Permission if matches!(span.outcome, Outcome::Denied | Outcome::Ok) => {
+                // The last decision counts: a person may allow what a rule had denied.
+                let tool = (span.at.ids.parent).and_then(|id| self.spans.get_mut(&id));
+                if let Some(tool) = tool {
+                    tool.denied = span.outcome == Outcome::Denied;
+                }
+            }
+            _ => {}
+        }
+        if span.outcome == Outcome::Error {
+            self.totals.errors += 1;
+        }
+        if !matches!(
+            span.at.kind,
+            SpanKind::Model | SpanKind::Turn | SpanKind::Run
+        ) {
+            return;
+        }
+        let usage = span.used().filter(|usage| !usage.is_empty());
+        if usage.is_none() && !span.counted {
+            return;
+        }
+        if let Some(usage) = usage.filter(|_| !span.counted) {
+            self.totals.add_usage(usage);
+            // It closed before the spans inside it, and its usage covers theirs.
+            let id = Some(span.at.ids.span);
+            for inside in self.spans.values_mut() {
+                inside.counted |= inside.at.turn_span == id || inside.at.run_span() == id;
+            }
+        }
+        self.mark_counted([span.at.turn_span, span.at.run_span(), None]);
+    }
 }

@@ -1,13 +1,11 @@
-//! What the spans of one trace share: decided when its root opens, and logged with each of them.
+//! The state that the spans of one trace share: decided when its root opens, and written with each of them.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use crate::record::process_state::ProcessState;
-use crate::redact::Tally;
-use crate::trace::steady_ns;
-use crate::trace::write_string;
+use crate::trace::{steady_ns, write_string};
 
 /// A trace, for as long as anything in it is recorded here.
 #[derive(Debug)]
@@ -15,17 +13,17 @@ pub(crate) struct Trace {
     pub id: u128,
     /// Whether it is sent. The local trace is complete either way.
     pub sampled: bool,
-    /// What goes with its context to other processes.
+    /// Sent with its context to other processes.
     pub tracestate: Option<Arc<str>>,
-    /// What the lines of its spans say of it; nothing in most traces.
-    members: Vec<u8>,
+    /// The members about it in the lines of its spans; none in most traces.
+    pub members: Vec<u8>,
     started: u64,
     bytes: AtomicU64,
-    /// Where it goes on, once it is full.
+    /// The trace that continues it once it is full.
     next: Mutex<Option<Arc<Trace>>>,
 }
 
-/// When a trace has become too long for the backends, which cut it without a word.
+/// When a trace is too long for the backends, which truncate it silently.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct TraceLimits {
     pub bytes: u64,
@@ -53,11 +51,8 @@ impl Trace {
             members.extend_from_slice(b"\"sampled\":false,");
         }
         if let Some(tracestate) = &tracestate {
-            let mut tally = Tally::default();
-            let clean = process.redactor.text(tracestate, &mut tally);
-            process.counters().add(tally);
             members.extend_from_slice(b"\"tracestate\":");
-            write_string(&clean, &mut members);
+            write_string(&process.sanitize_text(tracestate), &mut members);
             members.push(b',');
         }
         Arc::new(Self {
@@ -71,19 +66,14 @@ impl Trace {
         })
     }
 
-    /// The members that each of its spans' lines has for it.
-    pub fn members(&self) -> &[u8] {
-        &self.members
-    }
-
-    /// Counts a line of one of its spans, in whichever session.
+    /// Counts a line of one of its spans, in any session.
     pub fn count(&self, bytes: usize) {
         self.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
     }
 
-    /// The trace for what opens in this one at this time: itself, or, once it is full, the one
-    /// that it goes on in until that is full too; `begin` makes another. One for all: what was in
-    /// one trace side by side stays so.
+    /// The trace of a span that opens in this one at this time: itself, or, once it is full, the one that
+    /// continues it. `begin` makes that one, and another when it is full too. All spans that open share it, so
+    /// siblings stay in one trace.
     pub fn with_room(
         self: &Arc<Self>,
         limits: &TraceLimits,
@@ -100,7 +90,7 @@ impl Trace {
         }
     }
 
-    /// Whether what comes next, at this time of the steady clock, had better go on in another trace.
+    /// Whether a span that opens at this time of the steady clock should be in another trace.
     pub fn is_full(&self, limits: &TraceLimits, now: u64) -> bool {
         self.bytes.load(Ordering::Relaxed) >= limits.bytes
             || u128::from(now.saturating_sub(self.started)) >= limits.time.as_nanos()

@@ -30,12 +30,8 @@ macro_rules! define_builders {
         impl $builder {
             const NAME: &str = $name;
 
-            fn with(required: &[(&'static str, &str)]) -> Self {
-                let mut fields = RawFields::new();
-                for (name, value) in required {
-                    fields.text(*name, value);
-                }
-                Self { fields, parent: None }
+            fn new_span() -> Self {
+                Self { fields: RawFields::new(), parent: None }
             }
 
             setters! { $fields }
@@ -112,10 +108,7 @@ start! {
 /// run.finish(Outcome::Ok);
 /// ```
 pub fn session_run(session_id: impl AsRef<str>, agent: impl AsRef<str>) -> SessionRun {
-    SessionRun::with(&[
-        ("session_id", session_id.as_ref()),
-        ("agent", agent.as_ref()),
-    ])
+    SessionRun::new_span().session_id(session_id).agent(agent)
 }
 
 impl SessionRun {
@@ -124,23 +117,21 @@ impl SessionRun {
         session_run(crate::new_session_id(), agent)
     }
 
-    /// Hangs it from a span of another process.
+    /// Makes it a child of a span of another process.
     pub fn parent(mut self, remote: RemoteContext) -> Self {
         self.parent = Some(ExplicitParent::Remote(remote));
         self
     }
 
-    /// Hangs it from nothing: a trace of its own, whatever the current span.
+    /// Gives it no parent: it starts a trace, even inside another span.
     pub fn detached(mut self) -> Self {
         self.parent = Some(ExplicitParent::Detached);
         self
     }
 
     /// The provider and model it runs on.
-    pub fn model(mut self, provider_id: impl AsRef<str>, model_id: impl AsRef<str>) -> Self {
-        self.fields.text("provider_id", provider_id.as_ref());
-        self.fields.text("model_id", model_id.as_ref());
-        self
+    pub fn model(self, provider_id: impl AsRef<str>, model_id: impl AsRef<str>) -> Self {
+        self.provider_id(provider_id).model_id(model_id)
     }
 }
 
@@ -151,7 +142,7 @@ impl SessionRun {
 /// let turn = spans::session_turn().trigger("user").start();
 /// ```
 pub fn session_turn() -> SessionTurn {
-    SessionTurn::with(&[])
+    SessionTurn::new_span()
 }
 
 /// One request to a model; the span `model.call`. The digests of the system prompt, tool catalog
@@ -164,10 +155,9 @@ pub fn session_turn() -> SessionTurn {
 /// call.finish(Outcome::Ok);
 /// ```
 pub fn model_call(provider_id: impl AsRef<str>, model_id: impl AsRef<str>) -> ModelCall {
-    ModelCall::with(&[
-        ("provider_id", provider_id.as_ref()),
-        ("model_id", model_id.as_ref()),
-    ])
+    ModelCall::new_span()
+        .provider_id(provider_id)
+        .model_id(model_id)
 }
 
 /// One call of a tool; the span `tool.call`.
@@ -180,10 +170,9 @@ pub fn model_call(provider_id: impl AsRef<str>, model_id: impl AsRef<str>) -> Mo
 /// tool.finish(Outcome::Ok);
 /// ```
 pub fn tool_call(tool_id: impl AsRef<str>, tool_call_id: impl AsRef<str>) -> ToolCall {
-    ToolCall::with(&[
-        ("tool_id", tool_id.as_ref()),
-        ("tool_call_id", tool_call_id.as_ref()),
-    ])
+    ToolCall::new_span()
+        .tool_id(tool_id)
+        .tool_call_id(tool_call_id)
 }
 
 /// A permission being decided; the span `permission.evaluate`. It lies inside the `tool.call`
@@ -196,7 +185,7 @@ pub fn tool_call(tool_id: impl AsRef<str>, tool_call_id: impl AsRef<str>) -> Too
 /// permission.set("source", "project");
 /// ```
 pub fn permission_evaluate(tool_id: impl AsRef<str>) -> PermissionEvaluate {
-    PermissionEvaluate::with(&[("tool_id", tool_id.as_ref())])
+    PermissionEvaluate::new_span().tool_id(tool_id)
 }
 
 /// A compaction of the context; the span `compaction.run`.
@@ -208,5 +197,5 @@ pub fn permission_evaluate(tool_id: impl AsRef<str>) -> PermissionEvaluate {
 /// compaction.set("summarized_message_count", 42);
 /// ```
 pub fn compaction_run() -> CompactionRun {
-    CompactionRun::with(&[])
+    CompactionRun::new_span()
 }

@@ -1,17 +1,19 @@
-//! What is recorded on a span after it was made.
+//! Records on a span after it was made.
+
+use std::borrow::Cow;
 
 use serde::Serialize;
 use tracing::Span;
 
 use super::session::Session;
 use super::stream::Stream;
-use crate::record::layer::{Op, on_span, record_scalar};
+use crate::record::layer::{Op, on_span};
 #[cfg(feature = "mirror")]
 use crate::record::otel;
 use crate::record::raw_fields::RawFields;
 use crate::trace::{AsFailure, Failure, Outcome, RemoteContext, Usage};
 
-/// Records on agent spans, past every neighbour: nothing given here becomes a `tracing` field.
+/// Records on agent spans, unseen by other layers: nothing given here becomes a `tracing` field.
 ///
 /// On a span that is no agent span, or that no ledger listens to, all of it does nothing.
 pub trait SpanExt {
@@ -29,7 +31,7 @@ pub trait SpanExt {
     fn record_usage(&self, usage: &Usage);
 
     /// An error, with its type and the chain of its causes; `anyhow::Error` too. Makes the
-    /// outcome `error` unless something else is said at the end.
+    /// outcome `error`, unless [`finish`](Self::finish) sets another one.
     ///
     /// ```
     /// # use spanledger::{SpanExt, spans};
@@ -52,8 +54,8 @@ pub trait SpanExt {
     /// The session the span belongs to, as a handle that can go anywhere.
     fn session(&self) -> Option<Session>;
 
-    /// The span (or the agent span around it) as other processes know it, to be told to them: a
-    /// `traceparent` and a `tracestate`.
+    /// The span (or the agent span around it) as a context for other processes: a `traceparent` and a
+    /// `tracestate`.
     ///
     /// ```
     /// # let dir = tempfile::tempdir()?;
@@ -100,17 +102,15 @@ fn record(span: &Span, fields: RawFields, usage: Option<Box<Usage>>) {
     on_span(span, Op::Record { fields, usage });
 }
 
-fn put<T: Serialize + ?Sized>(span: &Span, name: &str, value: &T) {
+fn put<T: Serialize + ?Sized>(span: &Span, name: impl Into<Cow<'static, str>>, value: &T) {
     let mut fields = RawFields::new();
-    fields.json_unless(name, value, |scalar| record_scalar(span, name, scalar));
-    if !fields.is_empty() {
-        record(span, fields, None);
-    }
+    fields.json(name, value);
+    record(span, fields, None);
 }
 
 impl SpanExt for Span {
     fn record_result<T: Serialize + ?Sized>(&self, result: &T) {
-        put(self, "result", result);
+        put(self, field!(ToolCall.result), result);
     }
 
     fn record_usage(&self, usage: &Usage) {
@@ -123,12 +123,12 @@ impl SpanExt for Span {
 
     fn record_failure(&self, failure: &Failure) {
         let mut fields = RawFields::new();
-        fields.json_text("error", &failure.to_json());
+        fields.failure(field!(ToolCall.error), failure);
         record(self, fields, None);
     }
 
     fn set<T: Serialize>(&self, key: &str, value: T) {
-        put(self, key, &value);
+        put(self, key.to_owned(), &value);
     }
 
     fn finish(&self, outcome: Outcome) {

@@ -15,9 +15,9 @@ use crate::trace::{AsFailure, Failure, Outcome};
 
 /// Gives a future's span its outcome.
 pub trait FutureExt: Future + Sized {
-    /// Runs the future inside `span` and closes the span with the truth: `ok` or `error` from the
+    /// Runs the future inside `span` and closes the span with its outcome: `ok` or `error` from the
     /// `Result`, `cancelled` when the future is dropped unfinished (a timeout, an abort, the
-    /// other branch of a `select!`), and an error that says so when it panics.
+    /// other branch of a `select!`), and `error` with the panic's message when it panics.
     ///
     /// ```
     /// use spanledger::{FutureExt, spans};
@@ -59,7 +59,7 @@ pin_project! {
         fn drop(this: Pin<&mut Self>) {
             let mut this = this.project();
             if !*this.done {
-                // What the future still says while it is torn down belongs inside the span.
+                // Events of the future's destructors belong inside the span.
                 this.span.in_scope(|| this.future.set(None));
                 this.span.finish(Outcome::Cancelled);
             }
@@ -80,7 +80,7 @@ where
         let Some(future) = this.future.as_mut().as_pin_mut() else {
             return Poll::Pending;
         };
-        // The panic goes on as if nobody had looked; only what it said is noted.
+        // The panic continues; only its message is recorded.
         match catch_unwind(AssertUnwindSafe(|| future.poll(cx))) {
             Ok(Poll::Pending) => Poll::Pending,
             Ok(Poll::Ready(result)) => {

@@ -1,10 +1,9 @@
-//! What an agent writes: the six spans, what is recorded on them, and handles to sessions.
+//! The six agent spans, the data that is recorded on them, and handles to sessions.
 //!
 //! Each constructor makes an ordinary [`tracing::Span`], so `.entered()` and `.instrument()` just
-//! work. A plain macro with the same name and fields gives the same lines; what a constructor
-//! adds is that content (arguments, results, messages) never passes through `tracing` fields,
-//! where a neighbouring layer could print or export it. Ids and names do pass, so that a
-//! neighbour's output still says which tool it was.
+//! work. A plain macro with the same name and fields gives the same lines. With a constructor, content
+//! (arguments, results, messages) never passes through `tracing` fields, where another layer could print or
+//! export it. Ids and names do pass, so that the output of other layers still names the tool.
 
 mod construct;
 mod ext;

@@ -67,9 +67,9 @@ impl Session {
     /// Closes the spans that dead processes left open in this session, and returns how many it closed.
     pub fn recover(&self) -> usize {
         let process = &self.recorder.process;
-        if process.is_disabled() || process.is_forked() {
+        if process.disabled || process.ledger.is_forked() {
             return 0;
         }
-        self.target.log.recover(process)
+        self.target.log.lock(process).recover()
     }
 }

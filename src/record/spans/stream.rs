@@ -3,6 +3,7 @@
 use super::session::Session;
 use crate::record::raw_fields::RawFields;
 use crate::redact::StreamState;
+use crate::trace::Kind;
 
 /// A message or a tool's input as it arrives.
 ///
@@ -25,11 +26,11 @@ use crate::redact::StreamState;
 #[must_use = "the message ends when it is dropped"]
 pub struct Stream {
     session: Option<Session>,
-    delta: &'static str,
+    delta: Kind,
     id_key: &'static str,
     id: String,
-    /// The line that the whole becomes, if it becomes one.
-    whole: Option<&'static str>,
+    /// The kind of the line that holds the whole text, if there is one.
+    whole: Option<Kind>,
     text: String,
     /// What of `text` has not been written as deltas yet.
     state: StreamState,
@@ -39,8 +40,8 @@ pub struct Stream {
 impl Stream {
     fn new(
         session: Option<Session>,
-        delta: &'static str,
-        whole: Option<&'static str>,
+        delta: Kind,
+        whole: Option<Kind>,
         id: (&'static str, &str),
     ) -> Self {
         Self {
@@ -56,17 +57,32 @@ impl Stream {
     }
 
     pub(crate) fn message(session: Option<Session>, id: &str) -> Self {
-        let whole = Some("message_assistant");
-        Self::new(session, "message_delta", whole, ("message_id", id))
+        let whole = Some(Kind::MessageAssistant);
+        Self::new(
+            session,
+            Kind::MessageDelta,
+            whole,
+            (field!(Delta.message_id), id),
+        )
     }
 
     pub(crate) fn reasoning(session: Option<Session>, id: &str) -> Self {
-        let whole = Some("message_reasoning");
-        Self::new(session, "message_delta", whole, ("message_id", id))
+        let whole = Some(Kind::MessageReasoning);
+        Self::new(
+            session,
+            Kind::MessageDelta,
+            whole,
+            (field!(Delta.message_id), id),
+        )
     }
 
     pub(crate) fn tool_input(session: Option<Session>, id: &str) -> Self {
-        Self::new(session, "tool_input_delta", None, ("tool_call_id", id))
+        Self::new(
+            session,
+            Kind::ToolInputDelta,
+            None,
+            (field!(Delta.tool_call_id), id),
+        )
     }
 
     /// Which part of the message this is.
@@ -99,9 +115,10 @@ impl Stream {
         let redactor = &session.recorder.process.redactor;
         while let Some(piece) = redactor.next_piece(&mut self.state, &self.text, last) {
             let mut fields = self.named();
-            fields.u64("offset", piece.range.start as u64);
-            fields.redacted("text", &piece.redacted, piece.masked);
-            session.recorder.event(&session.target, self.delta, fields);
+            fields.json(field!(Delta.offset), &piece.range.start);
+            fields.redacted(field!(Delta.text), &piece.redacted, piece.masked);
+            let kind = self.delta.as_str();
+            session.recorder.event(&session.target, kind, fields);
         }
     }
 
@@ -109,7 +126,7 @@ impl Stream {
         let mut fields = RawFields::new();
         fields.text(self.id_key, &self.id);
         if let Some(index) = self.part_index {
-            fields.u64("part_index", index);
+            fields.json(field!(Delta.part_index), &index);
         }
         fields
     }
@@ -121,12 +138,13 @@ impl Stream {
         };
         let Some(whole) = self.whole else { return };
         let mut fields = self.named();
-        fields.text("content", &self.text);
-        fields.bool("complete", complete);
+        fields.text(field!(Message.content), &self.text);
+        fields.json(field!(Message.complete), &complete);
         if let Some(reason) = reason {
-            fields.text("abort_reason", reason);
+            fields.text(field!(Message.abort_reason), reason);
         }
-        session.recorder.event(&session.target, whole, fields);
+        let kind = whole.as_str();
+        session.recorder.event(&session.target, kind, fields);
     }
 }
 
