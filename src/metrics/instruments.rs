@@ -95,7 +95,7 @@ impl Instruments {
             SpanKind::Tool => {
                 attributes.field("gen_ai.tool.name", "tool_id");
                 attributes.field("gen_ai.tool.type", "tool_type");
-                attributes.json("gen_ai.agent.name", closed.agent);
+                attributes.field("gen_ai.agent.name", "agent");
                 attributes.error(closed.outcome);
                 self.tool.record(seconds, &attributes.list);
             }

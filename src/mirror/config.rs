@@ -73,11 +73,12 @@ impl fmt::Debug for Pem {
 /// | [`header`](Self::header) | `OTEL_EXPORTER_OTLP_HEADERS` (`a=1,b=2`, values percent-encoded) | none |
 /// | [`ca_certificate`](Self::ca_certificate) | `OTEL_EXPORTER_OTLP_CERTIFICATE` (a file) | the system's root certificates |
 /// | [`client_certificate`](Self::client_certificate) | `OTEL_EXPORTER_OTLP_CLIENT_CERTIFICATE`, `…_CLIENT_KEY` (files) | none |
-/// | | `HTTPS_PROXY`, `ALL_PROXY`, `NO_PROXY`: an `http://` proxy for `https://` endpoints, except on loopback | no proxy |
+/// | | `HTTPS_PROXY`, `HTTP_PROXY`, `ALL_PROXY`, `NO_PROXY`: an `http://` proxy, except for loopback addresses | no proxy |
 /// | [`compression`](Self::compression) | `OTEL_EXPORTER_OTLP_COMPRESSION` (`none`, `gzip`, `zstd`) | none |
 /// | [`timeout`](Self::timeout) | `OTEL_EXPORTER_OTLP_TIMEOUT` (milliseconds) | 10 s |
 /// | [`linger`](Self::linger) | `OTEL_BSP_SCHEDULE_DELAY` (milliseconds) | 1 s |
 /// | [`content`](Self::content) | `OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT` | not sent |
+/// | [`cache_write_name`](Self::cache_write_name), [`usage_cost`](Self::usage_cost) | | the attributes that most backends read |
 /// | [`value_length_limit`](Self::value_length_limit) | `OTEL_SPAN_ATTRIBUTE_VALUE_LENGTH_LIMIT`, `OTEL_ATTRIBUTE_VALUE_LENGTH_LIMIT` | none |
 /// | [`attribute_limit`](Self::attribute_limit) | `OTEL_SPAN_ATTRIBUTE_COUNT_LIMIT`, `OTEL_ATTRIBUTE_COUNT_LIMIT` | none |
 /// | [`event_limit`](Self::event_limit) | `OTEL_SPAN_EVENT_COUNT_LIMIT` | none |
@@ -100,6 +101,8 @@ pub struct Otlp {
     pub(super) compression: Option<Compression>,
     pub(super) timeout: Option<Duration>,
     pub(super) content: Option<bool>,
+    pub(super) cache_write_name: bool,
+    pub(super) usage_cost: bool,
     pub(super) limits: Limits,
     pub(super) linger: Option<Duration>,
 }
@@ -177,6 +180,31 @@ impl Otlp {
     /// Whether message content, tool arguments and results are sent. By default they are not.
     pub fn content(mut self, sent: bool) -> Self {
         self.content = Some(sent);
+        self
+    }
+
+    /// Whether the tokens written to a provider's cache are called `gen_ai.usage.cache_write.input_tokens`, as in
+    /// the newest conventions. By default they are called `gen_ai.usage.cache_creation.input_tokens`, which more
+    /// backends read: under the new name Phoenix drops them, and Langfuse counts them twice.
+    ///
+    /// ```
+    /// use spanledger::mirror::Otlp;
+    /// let otlp = Otlp::new().endpoint("http://127.0.0.1:4317").cache_write_name(true);
+    /// ```
+    pub fn cache_write_name(mut self, newest: bool) -> Self {
+        self.cache_write_name = newest;
+        self
+    }
+
+    /// Whether the cost of a model call is sent as `gen_ai.usage.cost` too, which is not in the conventions and
+    /// which Langfuse reads. By default only as `agent.cost_usd`.
+    ///
+    /// ```
+    /// use spanledger::mirror::Otlp;
+    /// let otlp = Otlp::new().endpoint("http://127.0.0.1:4317").usage_cost(true);
+    /// ```
+    pub fn usage_cost(mut self, sent: bool) -> Self {
+        self.usage_cost = sent;
         self
     }
 

@@ -66,6 +66,7 @@ pub(super) const METRICS: Signal = signal!("METRICS", PATHS[1], "metrics", "Metr
 pub(super) const INTERVAL: [&str; 1] = ["OTEL_METRIC_EXPORT_INTERVAL"];
 #[cfg(feature = "metrics")]
 pub(super) const TEMPORALITY: [&str; 1] = ["OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE"];
+pub(super) const HTTP_PROXY: [&str; 2] = ["HTTP_PROXY", "http_proxy"];
 pub(super) const HTTPS_PROXY: [&str; 2] = ["HTTPS_PROXY", "https_proxy"];
 pub(super) const ALL_PROXY: [&str; 2] = ["ALL_PROXY", "all_proxy"];
 pub(super) const NO_PROXY: [&str; 2] = ["NO_PROXY", "no_proxy"];

@@ -38,11 +38,11 @@ pub fn span(origin: &Origin, close: &RawLine<'_>) -> Option<Span> {
 
 /// Appends that span as it is sent. Where there is none, nothing is appended.
 pub(super) fn encode(origin: &Origin, close: &RawLine<'_>, out: &mut Vec<u8>) -> Option<()> {
-    let closed = Closed::read(close)?;
+    let policy = origin.policy();
+    let closed = Closed::read(close, policy)?;
     if closed.sampled == Some(false) || closed.is_made_up() {
         return None;
     }
-    let policy = origin.policy();
     let trace_id = id::<16>(close.trace_id)?;
     let span_id = id::<8>(close.span_id)?;
     put_bytes(1, &trace_id, out);
@@ -74,7 +74,7 @@ pub(super) fn encode(origin: &Origin, close: &RawLine<'_>, out: &mut Vec<u8>) ->
 
 /// Whether a line closes a turn that was made up: no backend is to have it.
 pub(super) fn is_synthetic_turn(close: &RawLine<'_>) -> bool {
-    Closed::read(close).is_some_and(|closed| closed.is_made_up())
+    Closed::read(close, &Policy::default()).is_some_and(|closed| closed.is_made_up())
 }
 
 /// What a hexadecimal digit stands for; 255 for what is none.
@@ -140,10 +140,11 @@ struct Closed<'a> {
     span_kind: Option<Cow<'a, str>>,
     /// Everything else, with the conventions' name where they have one.
     rest: Vec<(&'a str, RawValue<'a>, Option<&'static str>)>,
+    policy: &'a Policy,
 }
 
 impl<'a> Closed<'a> {
-    fn read(line: &RawLine<'a>) -> Option<Self> {
+    fn read(line: &RawLine<'a>, policy: &'a Policy) -> Option<Self> {
         let payload = line.payload();
         let kind = if line.kind == "interrupted" {
             let closes = payload.get("closes").and_then(|value| value.text());
@@ -173,6 +174,7 @@ impl<'a> Closed<'a> {
             subject: None,
             span_kind: None,
             rest: Vec::new(),
+            policy,
         };
         let fields = line.fields();
         closed.rest.reserve(fields.len());
@@ -219,7 +221,8 @@ impl<'a> Closed<'a> {
                 if Some(name) == subject_field(self.kind) {
                     self.subject = value.text().filter(|text| !text.is_empty());
                 }
-                self.rest.push((name, value, conventional(self.kind, name)));
+                let key = conventional(self.kind, name, self.policy.is_mapping_1);
+                self.rest.push((name, value, key));
             }
         }
     }
@@ -415,12 +418,20 @@ impl<'a> Closed<'a> {
                 (_, "usage_details") => continue,
                 (_, "cost_usd") => {
                     out.field("cost_usd", value);
+                    if self.policy.usage_cost && self.kind == SpanKind::Model {
+                        out.field_as("gen_ai.usage.cost", "cost_usd", value);
+                    }
                     continue;
                 }
                 (SpanKind::Model, "input_tokens") => "gen_ai.usage.input_tokens",
                 (SpanKind::Model, "output_tokens") => "gen_ai.usage.output_tokens",
                 (SpanKind::Model, "cache_read_tokens") => "gen_ai.usage.cache_read.input_tokens",
-                (SpanKind::Model, "cache_write_tokens") => "gen_ai.usage.cache_write.input_tokens",
+                (SpanKind::Model, "cache_write_tokens") if self.policy.cache_write_name => {
+                    "gen_ai.usage.cache_write.input_tokens"
+                }
+                (SpanKind::Model, "cache_write_tokens") => {
+                    "gen_ai.usage.cache_creation.input_tokens"
+                }
                 (SpanKind::Model, "reasoning_tokens") => "gen_ai.usage.reasoning.output_tokens",
                 _ => {
                     let name = member_name(name);

@@ -18,9 +18,9 @@
 //! |---|---|---|
 //! | `session.run` | `invoke_agent {agent}`; internal | `operation.name`, `agent.name`, `provider.name`, `request.model`, `request.temperature` |
 //! | `session.turn` | `session.turn`; internal | |
-//! | `model.call` | `chat {model}`; client | `operation.name`, `provider.name`, `request.{model,temperature,max_tokens,top_p,top_k,frequency_penalty,presence_penalty,seed,stop_sequences}`, `response.{id,model,finish_reasons}`, `usage.{input_tokens,output_tokens,cache_read.input_tokens,cache_write.input_tokens,reasoning.output_tokens}` |
-//! | `tool.call` | `execute_tool {tool_id}`; internal | `operation.name`, `tool.name`, `tool.call.id`, `tool.type`; content: `tool.call.arguments`, `tool.call.result` |
-//! | `permission.evaluate` | `permission.evaluate`; internal | `tool.name`, `tool.call.id` |
+//! | `model.call` | `chat {model}`; client | `operation.name`, `provider.name`, `request.{model,temperature,max_tokens,top_p,top_k,frequency_penalty,presence_penalty,seed,stop_sequences}`, `response.{id,model,finish_reasons}`, `usage.{input_tokens,output_tokens,cache_read.input_tokens,cache_creation.input_tokens,reasoning.output_tokens}`, `response.time_to_first_chunk` (seconds), `agent.name`, `conversation.compacted`; opt-in: `usage.cost`, and `usage.cache_write.input_tokens` in place of `cache_creation` |
+//! | `tool.call` | `execute_tool {tool_id}`; internal | `operation.name`, `tool.name`, `tool.call.id`, `tool.type`, `agent.name`; content: `tool.call.arguments`, `tool.call.result` |
+//! | `permission.evaluate` | `permission.evaluate`; internal | none: backends count a span with a `gen_ai.tool.…` as a tool call, so it has `agent.tool_id` and `agent.tool_call_id` |
 //! | `compaction.run` | `compaction.run`; internal | |
 //! | any other | its `otel.name` or own name; its `otel.kind` or `span_kind`, else internal | its fields under their own names |
 //!

@@ -8,6 +8,9 @@ use super::wire::{Key, Val};
 use crate::trace::RawValue;
 use crate::trace::SpanKind;
 
+/// In seconds, where the line has milliseconds.
+const TIME_TO_FIRST_CHUNK: &str = "gen_ai.response.time_to_first_chunk";
+
 /// The field that a span is called by.
 pub(super) fn subject_field(kind: SpanKind) -> Option<&'static str> {
     match kind {
@@ -20,7 +23,11 @@ pub(super) fn subject_field(kind: SpanKind) -> Option<&'static str> {
 }
 
 /// The conventions' name of a field, or our own where another field's rule would take it.
-pub(super) fn conventional(kind: SpanKind, field: &str) -> Option<&'static str> {
+pub(super) fn conventional(
+    kind: SpanKind,
+    field: &str,
+    is_mapping_1: bool,
+) -> Option<&'static str> {
     use SpanKind::{Model, Permission, Run, Tool};
     Some(match (kind, field) {
         (Run, "agent") => "gen_ai.agent.name",
@@ -31,6 +38,11 @@ pub(super) fn conventional(kind: SpanKind, field: &str) -> Option<&'static str> 
         (Model, "finish_reason") => "gen_ai.response.finish_reasons",
         (Model, "response_id") => "gen_ai.response.id",
         (Model, "response_model") => "gen_ai.response.model",
+        (Model | Tool, "agent") if !is_mapping_1 => "gen_ai.agent.name",
+        (Model, "compacted") if !is_mapping_1 => "gen_ai.conversation.compacted",
+        (Model, "ttft_ms") if !is_mapping_1 => TIME_TO_FIRST_CHUNK,
+        // Backends count a span with any `gen_ai.tool.…` as a tool call.
+        (Permission, _) if !is_mapping_1 => return None,
         (Tool | Permission, "tool_id") => "gen_ai.tool.name",
         (Tool | Permission, "tool_call_id") => "gen_ai.tool.call.id",
         (Tool, "tool_type") => "gen_ai.tool.type",
@@ -52,6 +64,10 @@ pub(super) fn put_conventional<'a>(
         "gen_ai.response.finish_reasons" => match value.text() {
             Some(reason) => out.put(key, Val::List(vec![Val::Text(reason)])),
             None => out.list_or_field(key, name, value),
+        },
+        TIME_TO_FIRST_CHUNK => match value.u64() {
+            Some(ms) => out.put(key, Val::Double(ms as f64 / 1000.0)),
+            None => out.field(name, value),
         },
         _ => out.field_as(key, name, value),
     }

@@ -16,9 +16,12 @@ use super::wire::Val;
 use crate::trace::typed::{Process, SegmentHeader};
 use crate::trace::{RawLine, RawValue, first_line, segment_name};
 
-/// The version of the mapping from lines to spans. Spans of another version are not sent by this one,
-/// because a resend must have the same bytes.
-pub const MAPPING: u64 = 1;
+/// The version of the mapping from lines to spans that this version of spanledger records.
+///
+/// A resend must have the same bytes, so the segments of mapping 1 are still sent by that mapping, and those
+/// of a newer one are not sent. Mapping 1 had `gen_ai.tool.name` and `gen_ai.tool.call.id` on
+/// `permission.evaluate`, `gen_ai.usage.cache_write.input_tokens`, and `agent.ttft_ms`.
+pub const MAPPING: u64 = 2;
 
 /// How many sessions [`OriginCache`] holds.
 const MAX_SESSIONS: usize = 4096;
@@ -247,9 +250,9 @@ mod tests {
 
     #[test]
     fn a_mapping_of_another_version_is_left_to_others() {
-        let found = origin(r#"{"mirror":{"mapping":2}}"#).unwrap_err();
-        assert_eq!(found, HeaderError::OtherMapping(2));
-        assert!(found.to_string().contains("export format 2"));
+        let found = origin(r#"{"mirror":{"mapping":3}}"#).unwrap_err();
+        assert_eq!(found, HeaderError::OtherMapping(3));
+        assert!(found.to_string().contains("export format 3"));
     }
 
     #[test]

@@ -19,6 +19,13 @@ pub struct Policy {
     pub content: bool,
     /// How much of a span is sent.
     pub limits: Limits,
+    /// Whether cache-write tokens are called `gen_ai.usage.cache_write.input_tokens`, not
+    /// `gen_ai.usage.cache_creation.input_tokens`.
+    pub cache_write_name: bool,
+    /// Whether the cost of a model call is also sent as `gen_ai.usage.cost`.
+    pub usage_cost: bool,
+    /// Whether spans are mapped as by [version 1](super::MAPPING).
+    pub(super) is_mapping_1: bool,
 }
 
 /// How much of a span is sent. Markers say what was left out.
@@ -39,8 +46,10 @@ impl Policy {
     /// Reads the `mirror` member of a segment's header.
     pub(super) fn parse(mirror: RawValue<'_>) -> Result<Self, HeaderError> {
         let mirror = MirrorPolicy::from(mirror);
-        if let Some(found) = mirror.mapping().filter(|found| *found != MAPPING) {
-            return Err(HeaderError::OtherMapping(found));
+        // A segment that was recorded for no endpoint has none.
+        let mapping = mirror.mapping().unwrap_or(MAPPING);
+        if !(1..=MAPPING).contains(&mapping) {
+            return Err(HeaderError::OtherMapping(mapping));
         }
         let limits = mirror.limits();
         let limit = |name| usize::try_from(limits?.get(name)?.u64()?).ok();
@@ -53,6 +62,9 @@ impl Policy {
                 event_count: limit("event_count"),
                 link_count: limit("link_count"),
             },
+            cache_write_name: mapping == 1 || mirror.cache_write_name() == Some(true),
+            usage_cost: mirror.usage_cost() == Some(true),
+            is_mapping_1: mapping == 1,
         })
     }
 }
@@ -69,11 +81,19 @@ impl Resolved {
         let limits = limits
             .into_iter()
             .filter_map(|(name, limit)| Some((name.to_owned(), limit?.into())));
-        json!({
+        let mut policy = json!({
             "endpoint": self.shown(),
             "content": self.content,
             "limits": limits.collect::<Map<_, _>>(),
             "mapping": MAPPING,
-        })
+        });
+        let names = [
+            ("cache_write_name", self.cache_write_name),
+            ("usage_cost", self.usage_cost),
+        ];
+        for (name, _) in names.into_iter().filter(|(_, is_set)| *is_set) {
+            policy[name] = true.into();
+        }
+        policy
     }
 }

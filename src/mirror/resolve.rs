@@ -38,6 +38,10 @@ pub struct Resolved {
     pub content: bool,
     /// How much of a span is sent.
     pub limits: Limits,
+    /// Whether cache-write tokens have the newest convention's name.
+    pub cache_write_name: bool,
+    /// Whether model calls have `gen_ai.usage.cost`.
+    pub usage_cost: bool,
     /// How long a span waits for others to fill a batch.
     pub linger: Duration,
     /// Certificates; only for https.
@@ -131,14 +135,13 @@ impl Otlp {
             protocol: endpoint.protocol,
             headers,
             tls: secure.then(|| self.tls(signal, env)).transpose()?,
-            proxy: secure
-                .then(|| proxy_for(&endpoint.uri, env))
-                .transpose()?
-                .flatten(),
+            proxy: proxy_for(&endpoint.uri, env)?,
             compression: compression.unwrap_or_default(),
             timeout: self.attempt_timeout(signal, env)?,
             content: false,
             limits: Limits::default(),
+            cache_write_name: self.cache_write_name,
+            usage_cost: self.usage_cost,
             linger: DEFAULT_LINGER,
             grpc_path: signal.grpc_path,
             uri: endpoint.uri,
@@ -244,7 +247,7 @@ fn or_else<T>(
     code.map_or_else(env, |value| Ok(Some(value)))
 }
 
-/// The proxy that an https endpoint is reached through. Loopback addresses are reached directly.
+/// The proxy that an endpoint is reached through. Loopback addresses are reached directly.
 fn proxy_for(uri: &Uri, env: &Environment<'_>) -> Result<Option<Intercept>, Error> {
     let host = uri.host().unwrap_or_default();
     let address = host.trim_matches(['[', ']']).parse::<IpAddr>();
@@ -254,14 +257,18 @@ fn proxy_for(uri: &Uri, env: &Environment<'_>) -> Result<Option<Intercept>, Erro
     let value = |names: &[&'static str]| env.first(names).map_or_else(String::new, |v| v.value);
     let matcher = Matcher::builder()
         .all(value(&var::ALL_PROXY))
+        .http(value(&var::HTTP_PROXY))
         .https(value(&var::HTTPS_PROXY))
         .no(value(&var::NO_PROXY))
         .build();
     match matcher.intercept(uri) {
-        Some(proxy) if proxy.uri().scheme() != Some(&Scheme::HTTP) => Err(invalid(
-            var::HTTPS_PROXY[0],
-            "only http:// proxies are supported",
-        )),
+        Some(proxy) if proxy.uri().scheme() != Some(&Scheme::HTTP) => {
+            let names = match uri.scheme() == Some(&Scheme::HTTPS) {
+                true => var::HTTPS_PROXY,
+                false => var::HTTP_PROXY,
+            };
+            Err(invalid(names[0], "only http:// proxies are supported"))
+        }
         proxy => Ok(proxy),
     }
 }

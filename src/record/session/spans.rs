@@ -77,6 +77,7 @@ impl SessionLog {
             }
             _ => {}
         }
+        stamp_for_backends(&mut state.content, &mut span);
         let (turn, turn_span) = (span.turn, span.turn_span);
         let parent = span.ids.parent.filter(|_| span.parent_here);
         let late = parent.is_some_and(|parent| !state.content.spans.contains_key(&parent));
@@ -235,7 +236,6 @@ impl SessionLog {
         };
         let listeners = process.ledger.listeners();
         let listens = listeners.iter().any(|listener| listener.wants_spans());
-        let agent = listens.then(|| agent_of(&state.content, &span)).flatten();
         // The span is dropped when others may go on.
         drop(guard);
         if listens {
@@ -244,7 +244,6 @@ impl SessionLog {
                 duration,
                 outcome,
                 usage: span.used(),
-                agent: agent.as_deref(),
                 field: &|name| span.fields.get(name),
             };
             listeners
@@ -268,6 +267,7 @@ impl SessionLog {
         let duration = duration.unwrap_or_else(|| end.steady.saturating_sub(span.start.steady));
         let outcome = span.final_outcome(said);
         count_close(&mut state.content, &span, outcome);
+        state.content.compacted |= span.kind == SpanKind::Compaction && outcome != Outcome::Error;
         if span.kind == SpanKind::Permission
             && matches!(outcome, Outcome::Denied | Outcome::Ok)
             && let Some(tool) = span
@@ -324,11 +324,23 @@ impl SessionLog {
     }
 }
 
-/// The name of the agent whose run a tool call is in, as JSON.
-fn agent_of(content: &Content, span: &OpenSpan) -> Option<Vec<u8>> {
-    let run = span.run_span.filter(|_| span.kind == SpanKind::Tool)?;
-    let agent = content.spans.get(&run)?.fields.get("agent")?;
-    Some(agent.to_vec())
+/// Stamps what a backend wants on the span itself: the agent around a model or tool call, and that the
+/// context was compacted since the last model call.
+fn stamp_for_backends(content: &mut Content, span: &mut OpenSpan) {
+    if !matches!(span.kind, SpanKind::Model | SpanKind::Tool) {
+        return;
+    }
+    let run = span.run_span.and_then(|run| content.spans.get(&run));
+    if let Some(agent) = run.and_then(|run| run.fields.get("agent"))
+        && !["agent", "gen_ai.agent.name"]
+            .iter()
+            .any(|name| span.fields.contains(name))
+    {
+        span.fields.set("agent", agent);
+    }
+    if span.kind == SpanKind::Model && std::mem::take(&mut content.compacted) {
+        span.fields.set("compacted", b"true");
+    }
 }
 
 pub(super) fn mark_counted(content: &mut Content, spans: [Option<u64>; 3]) {
