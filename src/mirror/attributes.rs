@@ -1,19 +1,19 @@
-//! Attributes of a span: from the values of a line, each under one name, cut where a limit says so.
+//! The attributes of a span, an event or a link: written as protobuf as they come, each name once, within
+//! the limits.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
 
 use super::content::{self, Measure};
 use super::otlp::{AnyValue, KeyValue};
-use super::policy::Limits;
-use super::wire::{Key, Val, put_attribute};
-use super::written::Written;
+use super::policy::Policy;
+use super::wire::{Key, Val, attribute_names, put_attribute};
 use crate::trace::{RawValue, floor_char, has_backslash};
 
-/// How deep objects are taken apart into attributes of their own.
-const DEEPEST: usize = 4;
-/// So many names are compared one by one.
-pub(super) const FEW: usize = 128;
+/// The deepest level at which the members of an object become attributes of their own.
+const MAX_DEPTH: usize = 4;
+/// From this number of attributes on, a set of names is faster than a scan of what was written.
+const MANY: usize = 128;
 
 pub(super) fn key_value(key: impl Into<String>, value: Val<'_>) -> KeyValue {
     let value = Some(value.into_value());
@@ -23,7 +23,7 @@ pub(super) fn key_value(key: impl Into<String>, value: Val<'_>) -> KeyValue {
     }
 }
 
-/// A member's name as it was given.
+/// The name of a JSON member without escapes.
 pub(super) fn member_name(raw: &str) -> Cow<'_, str> {
     if has_backslash(raw.as_bytes())
         && let Ok(name) = serde_json::from_str(&format!("\"{raw}\""))
@@ -33,13 +33,12 @@ pub(super) fn member_name(raw: &str) -> Cow<'_, str> {
     Cow::Borrowed(raw)
 }
 
-/// A count as OTLP can hold it.
+/// An integer, or a text if it exceeds OTLP's signed integers.
 pub(super) fn unsigned<'a>(count: u64) -> Val<'a> {
     i64::try_from(count).map_or_else(|_| Val::Text(count.to_string().into()), Val::Int)
 }
 
-/// A text, a number or a bool. OTLP has no null, and its integers are signed: a number that none
-/// of its types holds as it is goes as the text it is.
+/// A text, a number or a bool. OTLP has no null. A number that fits none of its types becomes a text.
 pub(super) fn scalar(value: RawValue<'_>) -> Option<Val<'_>> {
     let json = value.json();
     Some(match json.as_bytes().first()? {
@@ -66,7 +65,7 @@ fn array(value: RawValue<'_>) -> Option<Val<'_>> {
     Some(Val::List(items?))
 }
 
-/// What needs no opt-in to be sent whole: scalars, lists of them, and of the rest its JSON.
+/// Any value except null: scalars and lists of scalars by type, the rest as JSON.
 pub(super) fn plain(value: RawValue<'_>) -> Option<Val<'_>> {
     match value.json() {
         "null" => None,
@@ -76,69 +75,141 @@ pub(super) fn plain(value: RawValue<'_>) -> Option<Val<'_>> {
     }
 }
 
-/// The attributes of a span, an event or a link, in the order they are given.
-pub(super) struct Attributes<'a> {
-    list: Vec<(Key<'a>, Val<'a>)>,
-    /// How many of them have names that only we give.
-    ours: usize,
-    content: bool,
-    written: Option<Written>,
+/// Writes attributes behind other fields of a message.
+///
+/// An attribute whose name was used before becomes `agent.custom.…`, behind all others: only then are all
+/// names known.
+pub(super) struct Attributes<'p> {
+    policy: &'p Policy,
+    out: Vec<u8>,
+    /// Where the attributes begin in `out`.
+    start: usize,
+    /// The number of their field in the message.
+    number: u8,
+    count: usize,
+    /// One bit for each [mark](Key::mark) of a name so far: most names are new by that.
+    marks: u64,
+    /// The names so far, once there are many.
+    names: HashSet<String>,
+    /// Whether names are still only our own, which are all different.
+    is_ours: bool,
+    /// The attributes whose names were used before.
+    collided: Vec<(String, Val<'static>)>,
+    /// The names that exceed the limit.
+    dropped: Vec<String>,
+    /// The names of truncated attributes, with the number of bytes that are missing.
+    cuts: Vec<(String, usize)>,
 }
 
-impl<'a> Attributes<'a> {
-    pub fn new(content: bool, room: usize) -> Self {
+impl<'p> Attributes<'p> {
+    /// Attributes behind `out`, as field `number`.
+    pub fn behind(out: Vec<u8>, number: u8, policy: &'p Policy) -> Self {
         Self {
-            list: Vec::with_capacity(room),
-            ours: 0,
-            content,
-            written: None,
+            policy,
+            start: out.len(),
+            out,
+            number,
+            count: 0,
+            marks: 0,
+            names: HashSet::new(),
+            is_ours: true,
+            collided: Vec::new(),
+            dropped: Vec::new(),
+            cuts: Vec::new(),
         }
     }
 
-    /// Attributes that nothing limits: each is written behind `out` as it comes, as field `number`
-    /// of a message. Most often that is all there is to do; [`end`](Self::end) tells.
-    pub fn written(content: bool, number: u8, out: Vec<u8>) -> Self {
-        Self {
-            written: Some(Written::behind(out, number)),
-            ..Self::new(content, 0)
-        }
+    /// From here on, names come from the line.
+    pub fn end_ours(&mut self) {
+        self.is_ours = false;
     }
 
-    /// Gives back what was written to. Whether each name was there once: otherwise nothing was
-    /// written, and they have to be listed and named apart.
-    pub fn end(self, out: &mut Vec<u8>) -> bool {
-        match self.written {
-            Some(written) => written.end(out),
-            None => false,
-        }
-    }
-
-    /// From here on names come from the line.
-    pub fn ours_end(&mut self) {
-        self.ours = self.list.len();
-        if let Some(written) = &mut self.written {
-            written.ours_end();
-        }
-    }
-
-    pub fn text(&mut self, key: impl Into<Key<'a>>, text: impl Into<Cow<'a, str>>) {
+    pub fn text<'a>(&mut self, key: impl Into<Key<'a>>, text: impl Into<Cow<'a, str>>) {
         self.put(key, Val::Text(text.into()));
     }
 
-    pub fn count(&mut self, key: impl Into<Key<'a>>, count: u64) {
+    pub fn count<'a>(&mut self, key: impl Into<Key<'a>>, count: u64) {
         self.put(key, unsigned(count));
     }
 
-    pub fn put(&mut self, key: impl Into<Key<'a>>, value: Val<'a>) {
+    pub fn put<'a>(&mut self, key: impl Into<Key<'a>>, value: Val<'a>) {
         let key = key.into();
-        match &mut self.written {
-            Some(written) => written.put(&key, &value),
-            None => self.list.push((key, value)),
+        if !self.is_ours && self.marks & key.mark() != 0 && self.is_used(&key) {
+            self.collided.push((key.to_text(), value.into_owned()));
+        } else {
+            self.write(&key, value);
         }
     }
 
-    /// A field under this very name: scalars as they are, lists of them too, the rest by its digest.
-    pub fn list_or_field(
+    fn write(&mut self, key: &Key<'_>, mut value: Val<'_>) {
+        self.add_name(key);
+        let limits = &self.policy.limits;
+        if limits.attribute_count.is_some_and(|most| self.count > most) {
+            return self.dropped.push(key.to_text());
+        }
+        if let Some(longest) = limits.attribute_length {
+            let cut = cut_value(&mut value, longest);
+            if cut > 0 {
+                self.cuts.push((key.to_text(), cut));
+            }
+        }
+        put_attribute(self.number, key, &value, &mut self.out);
+    }
+
+    fn add_name(&mut self, key: &Key<'_>) {
+        self.count += 1;
+        self.marks |= key.mark();
+        if self.count == MANY {
+            let written = attribute_names(&self.out[self.start..]);
+            let written = written.map(|name| String::from_utf8_lossy(name).into_owned());
+            self.names
+                .extend(written.chain(self.dropped.iter().cloned()));
+        }
+        if self.count >= MANY {
+            self.names.insert(key.to_text());
+        }
+    }
+
+    fn is_used(&self, key: &Key<'_>) -> bool {
+        if self.count >= MANY {
+            return self.names.contains(&key.to_text());
+        }
+        let mut dropped = self.dropped.iter().map(String::as_bytes);
+        attribute_names(&self.out[self.start..]).any(|name| key.is(name))
+            || dropped.any(|name| key.is(name))
+    }
+
+    fn custom_name(&self, key: &str) -> String {
+        let own = key.strip_prefix("agent.").unwrap_or(key);
+        let mut name = format!("agent.custom.{own}");
+        while self.is_used(&Key::from(name.as_str())) {
+            name.insert_str("agent.".len(), "custom.");
+        }
+        name
+    }
+
+    /// Adds collided attributes, and markers for what the limits removed. Returns the buffer and the number of
+    /// dropped attributes.
+    pub fn finish(mut self) -> (Vec<u8>, u32) {
+        for (name, value) in std::mem::take(&mut self.collided) {
+            let name = self.custom_name(&name);
+            self.write(&name.into(), value);
+        }
+        for (name, cut) in self.cuts {
+            let key = Key::from(["agent.cut.", name.as_str()].concat());
+            put_attribute(self.number, &key, &unsigned(cut as u64), &mut self.out);
+        }
+        let dropped = u32::try_from(self.dropped.len()).unwrap_or(u32::MAX);
+        if dropped > 0 {
+            let names = self.dropped.into_iter().map(|name| Val::Text(name.into()));
+            let names = Val::List(names.collect());
+            put_attribute(self.number, &"agent.dropped".into(), &names, &mut self.out);
+        }
+        (self.out, dropped)
+    }
+
+    /// A field under this name: scalars and lists of scalars as they are, the rest as content.
+    pub fn list_or_field<'a>(
         &mut self,
         key: impl Into<Key<'a>>,
         name: impl Into<Cow<'a, str>>,
@@ -150,8 +221,8 @@ impl<'a> Attributes<'a> {
         }
     }
 
-    /// A field of the line, by its own name with our prefix.
-    pub fn field(&mut self, name: impl Into<Cow<'a, str>>, value: RawValue<'a>) {
+    /// A field under its own name with our prefix.
+    pub fn field<'a>(&mut self, name: impl Into<Cow<'a, str>>, value: RawValue<'a>) {
         let name = name.into();
         match scalar(value) {
             Some(value) => self.put(Key::ours(name), value),
@@ -159,8 +230,8 @@ impl<'a> Attributes<'a> {
         }
     }
 
-    /// A field under another name. What is no scalar can hold anything, and is content.
-    pub fn field_as(
+    /// A field under another name. A value that is no scalar may hold anything, so it is content.
+    pub fn field_as<'a>(
         &mut self,
         key: impl Into<Key<'a>>,
         name: impl Into<Cow<'a, str>>,
@@ -172,8 +243,8 @@ impl<'a> Attributes<'a> {
         }
     }
 
-    /// Content: whole where the user said so, and else what it measures.
-    pub fn content(
+    /// Content: the whole if the policy says so, else its length and digest.
+    pub fn content<'a>(
         &mut self,
         key: impl Into<Key<'a>>,
         name: impl Into<Cow<'a, str>>,
@@ -182,18 +253,18 @@ impl<'a> Attributes<'a> {
         if value.json() == "null" {
             return;
         }
-        if self.content {
+        if self.policy.content {
             let text = value.text().unwrap_or(Cow::Borrowed(value.json()));
             self.text(key, text);
         } else {
-            self.measured(name.into(), Measure::of(value));
+            self.measured(&name.into(), Measure::of(value));
         }
     }
 
-    fn measured(&mut self, name: Cow<'a, str>, measure: Measure) {
+    fn measured(&mut self, name: &str, measure: Measure) {
         let key = |after: &'static str| Key {
             after,
-            ..Key::ours(name.clone())
+            ..Key::ours(name.into())
         };
         self.count(key(".bytes"), measure.bytes);
         self.text(key(".sha256"), measure.sha256);
@@ -202,14 +273,14 @@ impl<'a> Attributes<'a> {
         }
     }
 
-    /// The members of an object, each on its own: `name.member`.
-    pub fn flat(&mut self, name: Cow<'a, str>, value: RawValue<'a>) {
+    /// The members of an object as attributes of their own: `name.member`.
+    pub fn flat<'a>(&mut self, name: Cow<'a, str>, value: RawValue<'a>) {
         self.flat_to(name, value, 0);
     }
 
-    fn flat_to(&mut self, name: Cow<'a, str>, value: RawValue<'a>, depth: usize) {
-        let object = value.json().starts_with('{');
-        if !object || depth == DEEPEST || content::is_marker(value) {
+    fn flat_to<'a>(&mut self, name: Cow<'a, str>, value: RawValue<'a>, depth: usize) {
+        let is_object = value.json().starts_with('{');
+        if !is_object || depth == MAX_DEPTH || content::is_marker(value) {
             return self.field(name, value);
         }
         for (member, value) in value.members() {
@@ -217,103 +288,20 @@ impl<'a> Attributes<'a> {
             self.flat_to(inner.into(), value, depth + 1);
         }
     }
-
-    /// Each name once, and no more and no longer than the limits allow. How many were left out.
-    pub fn settle(&mut self, limits: &Limits) -> u32 {
-        self.name_apart();
-        let most = limits.attribute_count.unwrap_or(usize::MAX);
-        let dropped: Vec<_> = self.list.drain(most.min(self.list.len())..).collect();
-        if let Some(longest) = limits.attribute_length {
-            self.cut(longest);
-        }
-        if !dropped.is_empty() {
-            let names = dropped
-                .iter()
-                .map(|(key, _)| Val::Text(key.to_text().into()));
-            self.put("agent.dropped", Val::List(names.collect()));
-        }
-        u32::try_from(dropped.len()).unwrap_or(u32::MAX)
-    }
-
-    /// Writes them, each as field `number` of a message.
-    pub fn write(&self, number: u8, out: &mut Vec<u8>) {
-        for (key, value) in &self.list {
-            put_attribute(number, key, value, out);
-        }
-    }
-
-    /// A field of the user's that has the name of one of ours is called `agent.custom.…`.
-    fn name_apart(&mut self) {
-        let list = &self.list;
-        let mut twice = Vec::new();
-        if list.len() <= FEW {
-            // Which lengths and ends there are so far, one bit each: most names are new by that.
-            let mut met = 0u64;
-            let before = |at: usize| list[..at].iter().any(|(other, _)| *other == list[at].0);
-            for (at, (key, _)) in list.iter().enumerate() {
-                let mark = key.mark();
-                if at >= self.ours && met & mark != 0 && before(at) {
-                    twice.push(at);
-                }
-                met |= mark;
-            }
-        } else {
-            let mut seen = HashSet::with_capacity(list.len());
-            let keys = list.iter().enumerate();
-            let again = keys.filter(|(_, (key, _))| !seen.insert(key.to_text()));
-            twice.extend(again.map(|(at, _)| at));
-        }
-        for at in twice {
-            let key = self.list[at].0.to_text();
-            let own = key.strip_prefix("agent.").unwrap_or(&key);
-            let mut name = format!("agent.custom.{own}");
-            while self
-                .list
-                .iter()
-                .any(|(key, _)| *key == Key::from(name.as_str()))
-            {
-                name.insert_str("agent.".len(), "custom.");
-            }
-            self.list[at].0 = name.into();
-        }
-    }
-
-    fn cut(&mut self, longest: usize) {
-        let mut cuts = Vec::new();
-        for (key, value) in &mut self.list {
-            let cut = match value {
-                Val::Text(text) => cut_cow(text, longest),
-                Val::List(list) => list
-                    .iter_mut()
-                    .map(|value| match value {
-                        Val::Text(text) => cut_cow(text, longest),
-                        _ => 0,
-                    })
-                    .sum(),
-                _ => 0,
-            };
-            if cut > 0 {
-                cuts.push((key.to_text(), cut));
-            }
-        }
-        for (key, cut) in cuts {
-            self.count(["agent.cut.", key.as_str()].concat(), cut as u64);
-        }
-    }
 }
 
-fn cut_cow(text: &mut Cow<'_, str>, longest: usize) -> usize {
-    let (before, keep) = (text.len(), floor_char(text, longest));
-    match text {
-        Cow::Borrowed(text) => *text = &text[..keep],
-        Cow::Owned(text) => text.truncate(keep),
+/// Truncates texts at the end of a character. Returns the number of bytes that were removed.
+fn cut_value(value: &mut Val<'_>, longest: usize) -> usize {
+    match value {
+        Val::Text(text) => {
+            let (before, keep) = (text.len(), floor_char(text, longest));
+            match text {
+                Cow::Borrowed(text) => *text = &text[..keep],
+                Cow::Owned(text) => text.truncate(keep),
+            }
+            before - keep
+        }
+        Val::List(list) => list.iter_mut().map(|item| cut_value(item, longest)).sum(),
+        _ => 0,
     }
-    before - keep
-}
-
-/// Cuts at a character's end. How many bytes went.
-pub(super) fn cut_text(text: &mut String, longest: usize) -> usize {
-    let before = text.len();
-    text.truncate(floor_char(text, longest));
-    before - text.len()
 }

@@ -7,11 +7,11 @@ use super::otlp::Span;
 use super::otlp::any_value::Value;
 use super::otlp::{ArrayValue, KeyValue};
 
-use super::attributes::{cut_text, key_value, unsigned};
+use super::attributes::{key_value, unsigned};
 use super::otlp_json::plain_list;
 use super::wire::{Key, Val};
 use crate::trace::RawValue;
-use crate::trace::hex_digest;
+use crate::trace::{floor_char, hex_digest};
 
 /// Longer texts than this leave a span that is too large, whatever they are.
 const SHORT: usize = 256;
@@ -163,9 +163,10 @@ pub fn without_content(mut span: Span) -> Span {
     }
     span.attributes = shortened(std::mem::take(&mut span.attributes));
     if let Some(status) = &mut span.status {
-        let cut = cut_text(&mut status.message, SHORT);
-        if cut > 0 {
-            let cut = unsigned(cut as u64);
+        let keep = floor_char(&status.message, SHORT);
+        let cut = status.message.split_off(keep);
+        if !cut.is_empty() {
+            let cut = unsigned(cut.len() as u64);
             span.attributes.push(key_value("agent.cut.status", cut));
         }
     }

@@ -1,4 +1,4 @@
-//! What lies inside a span or beside it: its short events and its links.
+//! The events and the links of a span.
 
 use super::attributes::{Attributes, member_name};
 use super::map::id;
@@ -15,7 +15,7 @@ pub(super) struct Events<'a> {
     pub dropped: u32,
 }
 
-/// Writes the first ones, each as field `number`. How many were left out.
+/// Writes the first items of a list, each as field `number`, and returns how many were dropped.
 fn put_first<'a>(
     list: Option<RawValue<'a>>,
     most: Option<usize>,
@@ -49,7 +49,8 @@ pub(super) fn put_events(
     let most = policy.limits.event_count;
     put_first(events.list, most, number, out, |event, out| {
         let (mut time, mut name) = (0, None);
-        let mut attributes = Attributes::new(policy.content, 2);
+        let mut attributes = Attributes::behind(Vec::new(), 3, policy);
+        attributes.end_ours();
         for (member, value) in event.members() {
             match member {
                 "ts" => time = value.text().and_then(|text| parse_time(&text)).unwrap_or(0),
@@ -58,16 +59,16 @@ pub(super) fn put_events(
                 _ => put_said(member_name(member), value, &mut attributes),
             }
         }
-        let dropped = attributes.settle(&policy.limits);
+        let (attributes, dropped) = attributes.finish();
         put_fixed64(1, time, out);
         put_text(2, &name.unwrap_or_default(), out);
-        attributes.write(3, out);
+        out.extend_from_slice(&attributes);
         put_count(4, dropped, out);
         Some(())
     })
 }
 
-/// A link says nothing of whether its span was sampled, unless the line does.
+/// A link has flags only if the line does.
 pub(super) fn put_links(
     links: Option<RawValue<'_>>,
     policy: &Policy,
@@ -77,7 +78,8 @@ pub(super) fn put_links(
     let most = policy.limits.link_count;
     put_first(links, most, number, out, |link, out| {
         let (mut trace, mut span, mut state, mut flags) = (None, None, None, 0u32);
-        let mut attributes = Attributes::new(policy.content, 0);
+        let mut attributes = Attributes::behind(Vec::new(), 4, policy);
+        attributes.end_ours();
         for (member, value) in link.members() {
             match member {
                 "trace_id" => trace = id::<16>(value.text().as_deref()),
@@ -93,11 +95,11 @@ pub(super) fn put_links(
                 _ => attributes.field(member_name(member), value),
             }
         }
-        let dropped = attributes.settle(&policy.limits);
+        let (attributes, dropped) = attributes.finish();
         put_bytes(1, &trace?, out);
         put_bytes(2, &span?, out);
         put_text(3, &state.unwrap_or_default(), out);
-        attributes.write(4, out);
+        out.extend_from_slice(&attributes);
         put_count(5, dropped, out);
         if flags != 0 {
             out.push(6 << 3 | 5);

@@ -1,4 +1,4 @@
-//! From a close line to a span.
+//! Maps a close line to a span.
 
 use std::borrow::Cow;
 
@@ -14,33 +14,29 @@ use super::otlp::span::SpanKind as OtlpKind;
 use super::otlp::status::StatusCode;
 use super::policy::Policy;
 use super::wire::{Key, Val, put_bytes, put_count, put_fixed64, put_head, put_text};
-use crate::trace::SpanKind;
-use crate::trace::parse_time;
-use crate::trace::{RawLine, RawValue};
+use crate::trace::{Kind, Outcome, RawLine, RawValue, SpanKind, parse_time};
 
 /// The context says whether the parent is remote.
 const HAS_IS_REMOTE: u32 = 0x100;
 const IS_REMOTE: u32 = 0x200;
 const SAMPLED: u32 = 1;
 
-/// The span that a close line tells of: nothing else is looked at, so that whoever sends it,
-/// whenever, sends the same bytes. `origin` is that of the segment that opened the span
-/// (`opened_seg`, where the line says so).
+/// The span of a close line. It depends on the line and the origin only, so that a resend by any process has
+/// the same bytes. `origin` is that of the segment that opened the span (`opened_seg`, if the line has it).
 ///
-/// Nothing for a line that closes no span, for a span that was not sampled, and for a turn that was
-/// made up: nothing hangs from it. The first close of a span wins; that a span has one is the
-/// reader's to see to.
+/// `None` for a line that closes no span, for a span that was not sampled, and for a synthetic turn, which
+/// has no children. The first close line of a span counts; the caller has to see to that.
 pub fn span(origin: &Origin, close: &RawLine<'_>) -> Option<Span> {
     let mut bytes = Vec::new();
     encode(origin, close, &mut bytes)?;
     Span::decode(&*bytes).ok()
 }
 
-/// Appends that span as it is sent. Where there is none, nothing is appended.
+/// Appends that span as protobuf. Appends nothing if there is none.
 pub(super) fn encode(origin: &Origin, close: &RawLine<'_>, out: &mut Vec<u8>) -> Option<()> {
     let policy = origin.policy();
     let closed = Closed::read(close, policy)?;
-    if closed.sampled == Some(false) || closed.is_made_up() {
+    if closed.sampled == Some(false) || closed.is_synthetic_turn() {
         return None;
     }
     let trace_id = id::<16>(close.trace_id)?;
@@ -58,7 +54,7 @@ pub(super) fn encode(origin: &Origin, close: &RawLine<'_>, out: &mut Vec<u8>) ->
     let (start, end) = closed.times(close);
     put_fixed64(7, start, out);
     put_fixed64(8, end, out);
-    let dropped = closed.put_attributes(close, policy, out);
+    let dropped = closed.put_attributes(close, out);
     put_count(10, dropped, out);
     let dropped = events_links::put_events(&closed.events, policy, 11, out);
     put_count(12, dropped.saturating_add(closed.events.dropped), out);
@@ -72,12 +68,12 @@ pub(super) fn encode(origin: &Origin, close: &RawLine<'_>, out: &mut Vec<u8>) ->
     Some(())
 }
 
-/// Whether a line closes a turn that was made up: no backend is to have it.
-pub(super) fn is_synthetic_turn(close: &RawLine<'_>) -> bool {
-    Closed::read(close, &Policy::default()).is_some_and(|closed| closed.is_made_up())
+/// Whether a line closes a synthetic turn, which is not sent.
+pub(super) fn closes_synthetic_turn(close: &RawLine<'_>) -> bool {
+    Closed::read(close, &Policy::default()).is_some_and(|closed| closed.is_synthetic_turn())
 }
 
-/// What a hexadecimal digit stands for; 255 for what is none.
+/// The value of a hexadecimal digit; 255 for other bytes.
 static HEX: [u8; 256] = {
     let mut table = [255; 256];
     let mut value = 0;
@@ -89,7 +85,7 @@ static HEX: [u8; 256] = {
     table
 };
 
-/// An id in hexadecimal, unless it is the invalid one.
+/// An id in hexadecimal, unless it is zero, which is invalid.
 pub(super) fn id<const N: usize>(text: Option<&str>) -> Option<[u8; N]> {
     let text = text.filter(|text| text.len() == 2 * N)?.as_bytes();
     let digit = |digit: u8| HEX[usize::from(digit)];
@@ -102,7 +98,7 @@ pub(super) fn id<const N: usize>(text: Option<&str>) -> Option<[u8; N]> {
     (wrong < 16 && id != [0; N]).then_some(id)
 }
 
-/// `session/seg:seq`, which every span says: formatting it the usual way would be seen.
+/// `session/seg:seq`. Every span has it, so it is built without `format!`.
 fn address(line: &RawLine<'_>) -> String {
     let mut text = String::with_capacity(line.session_id.len() + 24);
     text.push_str(&line.session_id);
@@ -113,7 +109,7 @@ fn address(line: &RawLine<'_>) -> String {
     text
 }
 
-/// A close line, taken apart.
+/// The fields of a close line.
 struct Closed<'a> {
     kind: SpanKind,
     start: Option<RawValue<'a>>,
@@ -126,32 +122,32 @@ struct Closed<'a> {
     fields: Option<RawValue<'a>>,
     events: events_links::Events<'a>,
     links: Option<RawValue<'a>>,
-    /// What the OpenTelemetry API said of a span of ours.
+    /// Attributes that were set through the OpenTelemetry API.
     given: Option<RawValue<'a>>,
     sampled: Option<bool>,
     tracestate: Option<RawValue<'a>>,
     parent_remote: bool,
     late: bool,
-    /// What a library called it that follows the conventions, where it isn't the usual.
+    /// The operation that a library named, if it is not the usual one.
     operation: Option<Cow<'a, str>>,
     synthetic: bool,
-    /// What the span is called by: its agent, model, tool or own name.
+    /// The name of its agent, model or tool, or its own.
     subject: Option<Cow<'a, str>>,
     span_kind: Option<Cow<'a, str>>,
-    /// Everything else, with the conventions' name where they have one.
+    /// All other fields, with the name that the conventions have for them.
     rest: Vec<(&'a str, RawValue<'a>, Option<&'static str>)>,
     policy: &'a Policy,
 }
 
 impl<'a> Closed<'a> {
     fn read(line: &RawLine<'a>, policy: &'a Policy) -> Option<Self> {
-        let payload = line.payload();
-        let kind = if line.kind == "interrupted" {
-            let closes = payload.get("closes").and_then(|value| value.text());
-            // Source a kind that a newer version knows: still a span.
-            SpanKind::from_close_kind(closes.as_deref()?).unwrap_or(SpanKind::Other)
-        } else {
-            SpanKind::from_close_kind(&line.kind)?
+        let kind = match line.kind() {
+            Kind::Interrupted => {
+                line.payload().get("closes")?.text()?;
+                // A kind that only a newer version knows is a span all the same.
+                line.closes().unwrap_or(SpanKind::Other)
+            }
+            kind => kind.closes()?,
         };
         let mut closed = Self {
             kind,
@@ -227,7 +223,7 @@ impl<'a> Closed<'a> {
         }
     }
 
-    /// What `tracing` users say to other OpenTelemetry layers.
+    /// Reads the fields with which `tracing` users rename spans for other OpenTelemetry layers.
     fn take_otel_fields(&mut self) {
         let fields = self.fields.into_iter().flat_map(|fields| fields.members());
         for (name, value) in fields {
@@ -239,7 +235,7 @@ impl<'a> Closed<'a> {
         }
     }
 
-    /// Start and end in nanoseconds. A line that lost its start ended when it was written.
+    /// Start and end in nanoseconds. A span without a start ended when its line was written.
     fn times(&self, line: &RawLine<'_>) -> (u64, u64) {
         let written = || parse_time(line.ts).unwrap_or(0);
         let start = self.start.and_then(|value| parse_time(&value.text()?));
@@ -266,8 +262,8 @@ impl<'a> Closed<'a> {
         }
     }
 
-    /// A turn of a library that has none.
-    fn is_made_up(&self) -> bool {
+    /// Whether it is a turn that the recorder created for a library without turns.
+    fn is_synthetic_turn(&self) -> bool {
         self.kind == SpanKind::Turn && self.synthetic
     }
 
@@ -284,17 +280,10 @@ impl<'a> Closed<'a> {
         self.operation.as_deref().or(self.usual_operation())
     }
 
-    /// What the agent called it.
+    /// The name that the agent gave it.
     fn own_name(&self) -> &str {
-        match self.kind {
-            SpanKind::Run => "session.run",
-            SpanKind::Turn => "session.turn",
-            SpanKind::Model => "model.call",
-            SpanKind::Tool => "tool.call",
-            SpanKind::Permission => "permission.evaluate",
-            SpanKind::Compaction => "compaction.run",
-            SpanKind::Other => self.subject.as_deref().unwrap_or("span"),
-        }
+        let name = self.kind.name().or(self.subject.as_deref());
+        name.unwrap_or("span")
     }
 
     fn otlp_kind(&self) -> OtlpKind {
@@ -311,13 +300,18 @@ impl<'a> Closed<'a> {
         }
     }
 
-    /// `ok` is set, since somebody said so. A denial is not an error and neither is a cancellation:
-    /// `agent.outcome` tells them. A span that nobody ended is one: it would look finished otherwise.
+    /// The outcome; `None` for a word that only a newer version knows.
+    fn outcome(&self) -> Option<Outcome> {
+        Outcome::parse(&self.outcome)
+    }
+
+    /// A denial and a cancellation are no errors; `agent.outcome` has them. An interrupted span is one, because
+    /// it would look finished otherwise.
     fn put_status(&self, out: &mut Vec<u8>) {
-        let (code, message) = match &*self.outcome {
-            "ok" => (StatusCode::Ok, Cow::Borrowed("")),
-            "error" => (StatusCode::Error, self.error_message().unwrap_or_default()),
-            "interrupted" => {
+        let (code, message) = match self.outcome() {
+            Some(Outcome::Ok) => (StatusCode::Ok, Cow::Borrowed("")),
+            Some(Outcome::Error) => (StatusCode::Error, self.error_message().unwrap_or_default()),
+            Some(Outcome::Interrupted) => {
                 let reason = self.reason.as_deref().unwrap_or("writer_gone");
                 let message = format!("interrupted: {}", reason.replace('_', " "));
                 (StatusCode::Error, message.into())
@@ -335,24 +329,16 @@ impl<'a> Closed<'a> {
         error.text().or_else(|| error.get("message")?.text())
     }
 
-    /// Writes the attributes. How many were left out.
-    fn put_attributes(&self, line: &RawLine<'a>, policy: &Policy, out: &mut Vec<u8>) -> u32 {
-        if policy.limits.attribute_count.is_none() && policy.limits.attribute_length.is_none() {
-            let mut written = Attributes::written(policy.content, 9, std::mem::take(out));
-            self.attributes(line, &mut written);
-            let apart = written.end(out);
-            if apart {
-                return 0;
-            }
-        }
-        let mut listed = Attributes::new(policy.content, self.rest.len() + 20);
-        self.attributes(line, &mut listed);
-        let dropped = listed.settle(&policy.limits);
-        listed.write(9, out);
+    /// Writes the attributes and returns how many were dropped.
+    fn put_attributes(&self, line: &RawLine<'a>, out: &mut Vec<u8>) -> u32 {
+        let mut attributes = Attributes::behind(std::mem::take(out), 9, self.policy);
+        self.attributes(line, &mut attributes);
+        let dropped;
+        (*out, dropped) = attributes.finish();
         dropped
     }
 
-    fn attributes<'b>(&'b self, line: &'b RawLine<'a>, out: &mut Attributes<'b>) {
+    fn attributes(&self, line: &RawLine<'a>, out: &mut Attributes<'_>) {
         self.put_ours(line, out);
         for (name, value, conventional) in &self.rest {
             if let Some(key) = conventional {
@@ -361,7 +347,7 @@ impl<'a> Closed<'a> {
         }
         self.put_usage(out);
         self.put_error(out);
-        out.ours_end();
+        out.end_ours();
         if let Some(details) = self.usage.and_then(|usage| usage.get("usage_details")) {
             out.flat("usage".into(), details);
         }
@@ -383,8 +369,8 @@ impl<'a> Closed<'a> {
         }
     }
 
-    /// What every span says of itself.
-    fn put_ours<'b>(&'b self, line: &'b RawLine<'a>, out: &mut Attributes<'b>) {
+    /// The attributes that every span has.
+    fn put_ours(&self, line: &RawLine<'a>, out: &mut Attributes<'_>) {
         out.text("agent.span", self.own_name());
         if let Some(operation) = self.operation() {
             out.text("gen_ai.operation.name", operation);
@@ -408,9 +394,9 @@ impl<'a> Closed<'a> {
         }
     }
 
-    /// Tokens. Only a model call says them by the conventions' names: whoever adds up spans must
-    /// not count a turn's, a run's or a compaction's again.
-    fn put_usage<'b>(&'b self, out: &mut Attributes<'b>) {
+    /// Tokens. Only a model call has them under the conventions' names, so that a sum over all spans counts each
+    /// token once.
+    fn put_usage(&self, out: &mut Attributes<'_>) {
         let members = self.usage.into_iter().flat_map(|usage| usage.members());
         for (name, value) in members {
             let ours;
@@ -444,21 +430,20 @@ impl<'a> Closed<'a> {
         }
     }
 
-    fn put_error<'b>(&'b self, out: &mut Attributes<'b>) {
-        let failed = matches!(&*self.outcome, "error" | "interrupted");
+    fn put_error(&self, out: &mut Attributes<'_>) {
         let kind = self.error.and_then(|error| error.get("error_type")?.text());
-        // A span of the OpenTelemetry API may say it by itself.
-        let said = self.fields.and_then(|fields| fields.get("error.type"));
-        match (&*self.outcome, kind) {
-            ("error", None) if said.is_some() => {}
-            ("error", Some(kind)) => out.text("error.type", kind),
-            ("error", None) => out.text("error.type", "_OTHER"),
-            ("interrupted", _) => out.text("error.type", "interrupted"),
+        // A span of the OpenTelemetry API may have this attribute itself.
+        let has_type = self.fields.and_then(|fields| fields.get("error.type"));
+        match (self.outcome(), kind) {
+            (Some(Outcome::Error), Some(kind)) => out.text("error.type", kind),
+            (Some(Outcome::Error), None) if has_type.is_some() => {}
+            (Some(Outcome::Error), None) => out.text("error.type", "_OTHER"),
+            (Some(Outcome::Interrupted), _) => out.text("error.type", "interrupted"),
             (_, Some(kind)) => out.text("agent.error.type", kind),
             (_, None) => {}
         }
-        // The status has it otherwise.
-        if (!failed || self.outcome == "interrupted")
+        // The status of a failed span has the message.
+        if self.outcome() != Some(Outcome::Error)
             && let Some(message) = self.error_message()
         {
             out.text("agent.error.message", message);

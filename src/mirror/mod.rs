@@ -93,6 +93,7 @@ mod resend;
 mod resolve;
 mod resource;
 mod send;
+mod shutdown;
 mod state;
 mod thread;
 mod transport;
@@ -100,7 +101,6 @@ pub mod verify;
 #[cfg(feature = "cli")]
 mod watcher;
 mod wire;
-mod written;
 
 pub use backlog::{Backlog, backlog, backlog_in, backlog_with_state};
 pub use batch::{Batch, DEFAULT_BATCH_BYTES, DEFAULT_BATCH_SPANS, MAX_BATCH_BYTES, Pushed};
@@ -127,6 +127,8 @@ pub(crate) use queue::{Queue, QueueListener};
 pub(crate) use resource::detected;
 #[cfg(feature = "metrics")]
 pub(crate) use resource::sdk_resource;
+#[cfg(feature = "metrics")]
+pub(crate) use shutdown::{Shutdown, lock};
 #[cfg(feature = "metrics")]
 pub(crate) use thread::muted;
 pub(crate) use thread::start;

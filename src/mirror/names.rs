@@ -57,7 +57,7 @@ pub(super) fn put_conventional<'a>(
     key: &'static str,
     name: &'a str,
     value: RawValue<'a>,
-    out: &mut Attributes<'a>,
+    out: &mut Attributes<'_>,
 ) {
     match key {
         "" => {}
@@ -77,7 +77,7 @@ pub(super) fn put_conventional<'a>(
 }
 
 /// What already has the names that it is to be sent under.
-pub(super) fn put_as_given<'a>(object: RawValue<'a>, out: &mut Attributes<'a>) {
+pub(super) fn put_as_given<'a>(object: RawValue<'a>, out: &mut Attributes<'_>) {
     for (name, value) in object.members() {
         let name = member_name(name);
         match content_key(&name) {
@@ -88,7 +88,7 @@ pub(super) fn put_as_given<'a>(object: RawValue<'a>, out: &mut Attributes<'a>) {
 }
 
 /// A field that only we have a name for, or nobody.
-pub(super) fn put_said<'a>(name: Cow<'a, str>, value: RawValue<'a>, out: &mut Attributes<'a>) {
+pub(super) fn put_said<'a>(name: Cow<'a, str>, value: RawValue<'a>, out: &mut Attributes<'_>) {
     if let Some(key) = content_key(&name) {
         let key = key.of(&name);
         return out.content(key, name, value);
@@ -109,7 +109,7 @@ pub(super) fn put_said<'a>(name: Cow<'a, str>, value: RawValue<'a>, out: &mut At
     }
 }
 
-fn put_param<'a>(name: &str, value: RawValue<'a>, out: &mut Attributes<'a>) {
+fn put_param<'a>(name: &str, value: RawValue<'a>, out: &mut Attributes<'_>) {
     let own = format!("params.{name}");
     match name {
         "top_p" | "top_k" | "frequency_penalty" | "presence_penalty" | "seed" => {

@@ -6,10 +6,11 @@
 use std::future::poll_fn;
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::task::{Poll, Waker};
 use std::time::Instant;
 
+use super::shutdown::{Shutdown, lock};
 use crate::ledger::{Listener, SegmentListener, SharedSegment};
 
 /// How the mirror of this process is doing.
@@ -22,7 +23,7 @@ pub struct MirrorHealth {
     pub owed_bytes: u64,
     /// Spans that a server refused for good.
     pub dead_letters: u64,
-    /// What it said to the last of them, secrets masked.
+    /// The server's reason for the last of them, secrets masked.
     pub last_dead: Option<String>,
     /// Why nothing is sent at the moment, although something is left to send.
     pub waiting_for: Option<String>,
@@ -142,34 +143,22 @@ impl Listener for QueueListener {
 pub(crate) struct Queue {
     segments: Mutex<Vec<Arc<QueuedSegment>>>,
     unsaved: Mutex<Vec<Arc<QueuedSegment>>>,
-    /// The sender has looked, found nothing, and sleeps.
+    /// The sender found nothing to send and sleeps.
     idle: AtomicBool,
     waker: Mutex<Option<Waker>>,
     /// Bytes that may be sent, and bytes that were, of this process's segments.
     written: AtomicU64,
     passed: AtomicU64,
-    /// Bytes that are left to send of dead writers' segments, as of the last look.
+    /// Bytes that are left to send of dead writers' segments, as of the last count.
     pub others: AtomicU64,
     pub sent: AtomicU64,
     dead: AtomicU64,
-    /// What the server said to the last of them.
+    /// The server's reason for the last of them.
     last_dead: Mutex<Option<String>>,
-    pub waiting_for: Mutex<Option<String>>,
-    end: Mutex<End>,
-    ended: Condvar,
-    stopping: AtomicBool,
+    waiting_for: Mutex<Option<String>>,
+    pub shutdown: Shutdown,
     /// The sender has ended.
     over: AtomicBool,
-}
-
-#[derive(Debug, Default)]
-struct End {
-    running: bool,
-    deadline: Option<Instant>,
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Queue {
@@ -253,39 +242,26 @@ impl Queue {
     }
 
     pub fn stopping(&self) -> bool {
-        self.stopping.load(Ordering::SeqCst)
-    }
-
-    pub fn deadline(&self) -> Option<Instant> {
-        lock(&self.end).deadline
+        self.shutdown.is_stopping()
     }
 
     /// The sender runs until this is dropped.
     pub fn running(self: &Arc<Self>) -> Running {
-        lock(&self.end).running = true;
+        self.shutdown.start();
         Running(Arc::clone(self))
     }
 
     /// Asks the sender to send what is there and to end, until `deadline`.
     pub fn stop(&self, deadline: Instant) {
-        {
-            let mut end = lock(&self.end);
-            end.deadline = Some(deadline);
-            self.stopping.store(true, Ordering::SeqCst);
-        }
+        self.shutdown.stop(deadline);
         self.wake();
     }
 
-    /// Waits for the sender's end, until `deadline`.
-    pub fn wait(&self, deadline: Instant) {
-        let mut end = lock(&self.end);
-        while end.running {
-            let left = deadline.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                return;
-            }
-            let waited = self.ended.wait_timeout(end, left);
-            end = waited.unwrap_or_else(PoisonError::into_inner).0;
+    /// Reports what the sender waits for; `None` if it sends.
+    pub fn set_waiting_for(&self, what: Option<&str>) {
+        let mut slot = lock(&self.waiting_for);
+        if slot.as_deref() != what {
+            *slot = what.map(str::to_owned);
         }
     }
 
@@ -307,7 +283,7 @@ impl Queue {
     }
 }
 
-/// Says when the sender has ended, however it ended.
+/// Reports the end of the sender when it is dropped.
 pub(crate) struct Running(Arc<Queue>);
 
 impl Drop for Running {
@@ -318,7 +294,6 @@ impl Drop for Running {
         segments.clear();
         drop(segments);
         lock(&self.0.unsaved).clear();
-        lock(&self.0.end).running = false;
-        self.0.ended.notify_all();
+        self.0.shutdown.end();
     }
 }

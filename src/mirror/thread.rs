@@ -2,8 +2,8 @@
 
 use std::io;
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep, sleep_until};
@@ -81,13 +81,13 @@ impl Thread {
             Ok(runtime) => runtime,
             Err(error) => {
                 let why = format!("can't start a runtime: {error}");
-                return report_waiting(&self.queue, Some(&why));
+                return self.queue.set_waiting_for(Some(&why));
             }
         };
         runtime.block_on(async {
             tokio::select! {
                 sent = self.send() => if let Err(error) = sent {
-                    report_waiting(&self.queue, Some(&error.to_string()));
+                    self.queue.set_waiting_for(Some(&error.to_string()));
                 },
                 () = self.shutdown_deadline() => {}
             }
@@ -99,7 +99,7 @@ impl Thread {
 
     async fn shutdown_deadline(&self) {
         self.queue.stopped().await;
-        if let Some(deadline) = self.queue.deadline() {
+        if let Some(deadline) = self.queue.shutdown.deadline() {
             sleep_until(deadline.into()).await;
         }
     }
@@ -114,7 +114,7 @@ impl Thread {
             if waiting.is_some() {
                 save_cursors(queue);
             }
-            report_waiting(queue, waiting);
+            queue.set_waiting_for(waiting);
         };
         let mut sender = Sender::new(transport, &redactor, &mut progress).until_stopped(queue);
         let (mut dead_writers_at, mut saved_at) = (Instant::now(), Instant::now());
@@ -133,7 +133,7 @@ impl Thread {
                 save_cursors(queue);
             }
             if let Err(error) = &done {
-                report_waiting(queue, Some(&error.to_string()));
+                queue.set_waiting_for(Some(&error.to_string()));
                 for source in sender.abandon() {
                     if let Source::Own(queued) = source {
                         queued.requeue();
@@ -282,7 +282,7 @@ impl Thread {
             let sent = self.send_marked_of(&dir, segs, &mut ownership, &mut ledger, sender);
             if let Err(error) = sent.await {
                 match unreadable(&dir).filter(|_| !sender.is_broken()) {
-                    Some(session) => report_waiting(&self.queue, Some(&session.to_string())),
+                    Some(session) => self.queue.set_waiting_for(Some(&session.to_string())),
                     None => return Err(error),
                 }
             }
@@ -349,13 +349,5 @@ fn save_cursors(queue: &Queue) {
             let files = SegmentFiles::beside(queued.segment.session());
             let _ = Cursor { offset, sent }.write(&files, queued.segment.number);
         }
-    }
-}
-
-fn report_waiting(queue: &Queue, what: Option<&str>) {
-    let slot = queue.waiting_for.lock();
-    let mut slot = slot.unwrap_or_else(PoisonError::into_inner);
-    if slot.as_deref() != what {
-        *slot = what.map(str::to_owned);
     }
 }

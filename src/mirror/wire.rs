@@ -1,11 +1,12 @@
-//! Protobuf, written straight from what a line says: no message is built only to be encoded.
+//! Protobuf, written directly from a line. The bytes are those that [`Span`](super::otlp::Span) encodes to: fields
+//! in the order of their numbers, without empty ones.
 //!
-//! Fields come in the order of their numbers and what is empty or nothing is left out, as
-//! generated code does it: the bytes are those that [`Span`](super::otlp::Span) encodes to.
+//! Building a message for each span and encoding it with prost was measured: catching up then takes 180,000
+//! spans per second, against 245,000 with this encoder.
 
 use std::borrow::Cow;
 
-use prost::encoding::encoded_len_varint;
+use prost::encoding::{decode_varint, encoded_len_varint};
 
 use super::otlp::any_value::Value;
 use super::otlp::{AnyValue, ArrayValue};
@@ -35,6 +36,16 @@ impl Val<'_> {
                     values: values.collect(),
                 })
             }
+        }
+    }
+
+    pub fn into_owned(self) -> Val<'static> {
+        match self {
+            Self::Text(text) => Val::Text(Cow::Owned(text.into_owned())),
+            Self::Bool(truth) => Val::Bool(truth),
+            Self::Int(number) => Val::Int(number),
+            Self::Double(number) => Val::Double(number),
+            Self::List(list) => Val::List(list.into_iter().map(Val::into_owned).collect()),
         }
     }
 
@@ -76,7 +87,7 @@ fn list_len(list: &[Val<'_>]) -> usize {
     list.iter().map(|value| field_len(value.len())).sum()
 }
 
-/// The name of an attribute, in parts that need not be put together.
+/// The name of an attribute, in parts, so that a prefix costs no allocation.
 #[derive(Clone, Debug)]
 pub(super) struct Key<'a> {
     pub before: &'static str,
@@ -107,7 +118,7 @@ impl From<String> for Key<'_> {
 }
 
 impl<'a> Key<'a> {
-    /// Under our prefix.
+    /// A name with our prefix.
     pub fn ours(name: Cow<'a, str>) -> Self {
         Self {
             before: "agent.",
@@ -120,7 +131,7 @@ impl<'a> Key<'a> {
         self.before.len() + self.name.len() + self.after.len()
     }
 
-    /// One bit of 64, the same for equal names.
+    /// One bit of 64. Equal names have equal marks.
     pub fn mark(&self) -> u64 {
         let last = self.after.bytes().last();
         let last = last.or(self.name.bytes().last());
@@ -145,7 +156,7 @@ impl<'a> Key<'a> {
 
     fn put(&self, out: &mut Vec<u8>) {
         for part in [self.before, &self.name, self.after] {
-            // Most have one part only.
+            // Most names have one part.
             if !part.is_empty() {
                 out.extend_from_slice(part.as_bytes());
             }
@@ -168,11 +179,11 @@ impl PartialEq for Key<'_> {
 /// An attribute as field `number` of its message.
 pub(super) fn put_attribute(number: u8, key: &Key<'_>, value: &Val<'_>, out: &mut Vec<u8>) {
     let (name_len, value_len) = (key.len(), value.len());
-    // No name at all is left out like any other empty text.
+    // An empty name is left out, like any empty text.
     let key_len = if name_len > 0 { field_len(name_len) } else { 0 };
     let len = key_len + field_len(value_len);
     match value {
-        // Nearly all are short texts, with lengths of one byte each: their heads go together.
+        // Nearly all are short texts, whose lengths take one byte each.
         Val::Text(text) if len < 128 && name_len > 0 => {
             out.reserve(len + 2);
             out.extend_from_slice(&[number << 3 | 2, len as u8, 1 << 3 | 2, name_len as u8]);
@@ -193,7 +204,7 @@ pub(super) fn put_attribute(number: u8, key: &Key<'_>, value: &Val<'_>, out: &mu
     }
 }
 
-/// Seven bits a byte, the lowest first.
+/// Seven bits per byte, the lowest first.
 fn encode_varint(mut value: u64, out: &mut Vec<u8>) {
     while value >= 0x80 {
         out.push(value as u8 | 0x80);
@@ -202,12 +213,12 @@ fn encode_varint(mut value: u64, out: &mut Vec<u8>) {
     out.push(value as u8);
 }
 
-/// A field of bytes with a number below 16: its tag, its length and itself.
+/// The length of a field of bytes with a number below 16: tag, length and content.
 pub(super) fn field_len(bytes: usize) -> usize {
     1 + encoded_len_varint(bytes as u64) + bytes
 }
 
-/// What stands before the bytes of a field with a number below 16.
+/// The tag and the length of a field of bytes with a number below 16.
 pub(super) fn put_head(number: u8, len: usize, out: &mut Vec<u8>) {
     out.push(number << 3 | 2);
     encode_varint(len as u64, out);
@@ -218,7 +229,7 @@ pub(super) fn put_bytes(number: u8, bytes: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(bytes);
 }
 
-/// A text, unless there is none.
+/// A text, unless it is empty.
 pub(super) fn put_text(number: u8, text: &str, out: &mut Vec<u8>) {
     if !text.is_empty() {
         put_bytes(number, text.as_bytes(), out);
@@ -237,4 +248,25 @@ pub(super) fn put_fixed64(number: u8, value: u64, out: &mut Vec<u8>) {
         out.push(number << 3 | 1);
         out.extend_from_slice(&value.to_le_bytes());
     }
+}
+
+/// The names of attributes that were written one behind the other.
+pub(super) fn attribute_names(mut attributes: &[u8]) -> impl Iterator<Item = &[u8]> {
+    std::iter::from_fn(move || {
+        let (_, rest) = attributes.split_first()?;
+        let (mut attribute, rest) = sized(rest)?;
+        attributes = rest;
+        // An empty name is not written.
+        if attribute.first() != Some(&(1 << 3 | 2)) {
+            return Some(&[][..]);
+        }
+        attribute = &attribute[1..];
+        Some(sized(attribute)?.0)
+    })
+}
+
+/// Splits off the bytes behind a length.
+fn sized(mut from: &[u8]) -> Option<(&[u8], &[u8])> {
+    let len = decode_varint(&mut from).ok()?;
+    from.split_at_checked(usize::try_from(len).ok()?)
 }

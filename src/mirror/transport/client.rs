@@ -54,16 +54,9 @@ pub(in crate::mirror) struct Received {
 }
 
 impl Client {
-    /// Must be called within a tokio runtime that has IO and time.
-    pub(in crate::mirror) fn http1(to: &Resolved) -> Result<Self, Error> {
-        Self::new(to, b"http/1.1", false)
-    }
-
-    pub(super) fn http2(to: &Resolved) -> Result<Self, Error> {
-        Self::new(to, b"h2", true)
-    }
-
-    fn new(to: &Resolved, alpn: &[u8], http2: bool) -> Result<Self, Error> {
+    /// A client that speaks HTTP/2 or HTTP/1.1. Must be called within a tokio runtime that has IO and time.
+    pub(in crate::mirror) fn new(to: &Resolved, http2: bool) -> Result<Self, Error> {
+        let alpn: &[u8] = if http2 { b"h2" } else { b"http/1.1" };
         let tls = match &to.tls {
             Some(tls) => tls.client(alpn)?,
             None => tls::unused(),

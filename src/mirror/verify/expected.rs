@@ -138,7 +138,7 @@ impl Index {
                 Some((origin, span))
             });
             let Some((origin, span)) = span else {
-                left_out += u64::from(!map::is_synthetic_turn(&line));
+                left_out += u64::from(!map::closes_synthetic_turn(&line));
                 continue;
             };
             let endpoint = origin.policy().endpoint.as_deref();

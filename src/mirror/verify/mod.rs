@@ -167,7 +167,7 @@ impl Verify {
         let (path, sign) = backend.sign();
         let client = {
             let _within = runtime.enter();
-            Client::http1(&to)?
+            Client::new(&to, false)?
         };
         let fetched = runtime.block_on(get(&client, path, to.timeout));
         let (status, body) = fetched.map_err(&failed)?;
