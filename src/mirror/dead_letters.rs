@@ -29,7 +29,7 @@ pub(super) fn refused(
         "span_id": hex(span_id),
         "reason": why,
     });
-    append(files, at.seg, note)
+    append(files, note)
 }
 
 /// How many spans of a request were rejected. Servers don't say which.
@@ -56,10 +56,10 @@ pub(super) fn rejected(
         "not_counted": count.not_counted,
         "reason": why,
     });
-    append(files, from.seg, note)
+    append(files, note)
 }
 
-fn append(files: &SegmentFiles, seg: u32, note: Value) -> io::Result<()> {
+fn append(files: &SegmentFiles, note: Value) -> io::Result<()> {
     let mut line = json!({"v": 1, "ts": time_text(wall_ns(), 6)});
     if let (Value::Object(line), Value::Object(note)) = (&mut line, note) {
         line.extend(note);
@@ -69,7 +69,7 @@ fn append(files: &SegmentFiles, seg: u32, note: Value) -> io::Result<()> {
     }
     let mut options = OpenOptions::new();
     let options = options.read(true).append(true);
-    files.write(&file_name(seg), options, |mut file| {
+    files.write(&file_name(files.seg), options, |mut file| {
         // A full disk may have left a part of the last note.
         let start = if is_torn(&file)? { "\n" } else { "" };
         file.write_all(format!("{start}{line}\n").as_bytes())
@@ -126,7 +126,7 @@ impl DeadLetter {
     pub(super) fn resolve(&self, files: &SegmentFiles) -> io::Result<()> {
         let (from, to) = (self.from.to_string(), self.to.to_string());
         let note = json!({"resolved": {"from": from, "to": to}});
-        append(files, self.from.seg, note)
+        append(files, note)
     }
 }
 
@@ -141,13 +141,9 @@ pub(super) struct DeadLetters {
 
 /// Reads the dead letters beside the trace and in the state directory: a note in one place may resolve a
 /// letter in the other.
-pub(super) fn read(
-    beside: &SegmentFiles,
-    own: Option<&SegmentFiles>,
-    seg: u32,
-) -> io::Result<DeadLetters> {
-    let beside = read_notes(beside, seg)?;
-    let own = own.map_or_else(|| Ok(Vec::new()), |own| read_notes(own, seg))?;
+pub(super) fn read(beside: &SegmentFiles, own: Option<&SegmentFiles>) -> io::Result<DeadLetters> {
+    let beside = read_notes(beside)?;
+    let own = own.map_or_else(|| Ok(Vec::new()), read_notes)?;
     let mut unresolved: Vec<DeadLetter> = Vec::new();
     // By address, because the same lines can be refused and accepted in either place.
     let mut accepted = HashMap::new();
@@ -184,8 +180,8 @@ fn merge(a: Vec<Value>, b: Vec<Value>) -> impl Iterator<Item = Value> {
     })
 }
 
-fn read_notes(files: &SegmentFiles, seg: u32) -> io::Result<Vec<Value>> {
-    let Some(file) = if_exists(files.open(&file_name(seg)))? else {
+fn read_notes(files: &SegmentFiles) -> io::Result<Vec<Value>> {
+    let Some(file) = if_exists(files.open(&file_name(files.seg)))? else {
         return Ok(Vec::new());
     };
     let mut notes = Vec::new();

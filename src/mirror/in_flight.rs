@@ -1,16 +1,16 @@
 //! The segments that are being sent: how far each was read, and how far it was acknowledged.
 
 use std::collections::BTreeMap;
+use std::fs::File;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::cursor::Cursor;
 use super::ownership::if_exists;
 use super::queue::QueuedSegment;
-use super::state::{self, SegmentFiles};
+use super::state::{Cursor, SegmentFiles, State, identity};
 use crate::ledger::unmark;
-use crate::trace::Address;
+use crate::trace::{Address, SegmentReader};
 
 /// The process that wrote a segment.
 #[derive(Clone, Debug)]
@@ -35,12 +35,12 @@ pub(super) struct SpanRef {
 pub(super) struct SegmentProgress {
     /// Where its cursor and its dead letters are.
     pub files: SegmentFiles,
-    seg: u32,
+    session: PathBuf,
     source: Source,
-    /// The session of another process and the identity of the segment that was read: while a request is
-    /// in flight, the session may be removed and started again under the same name.
-    identity: Option<(PathBuf, String)>,
-    cursor: Cursor,
+    /// The identity of another process's segment: while a request is in flight, the session may be removed and
+    /// started again under the same name.
+    identity: Option<String>,
+    pub cursor: Cursor,
     /// Spans that were read and not answered for.
     pending: u64,
     /// The offset at which reading ended, once it has.
@@ -48,36 +48,56 @@ pub(super) struct SegmentProgress {
 }
 
 impl SegmentProgress {
-    pub fn new(
-        files: SegmentFiles,
+    /// Continues a segment at its cursor. Returns also the offset up to which it is to be sent.
+    pub fn begin(
+        state: &State,
+        session: &Path,
         seg: u32,
         source: Source,
-        identity: Option<(PathBuf, String)>,
-        cursor: Cursor,
-    ) -> Self {
-        Self {
+    ) -> io::Result<(Self, u64)> {
+        let (files, identity, (cursor, until)) = match &source {
+            Source::Own(queued) => (SegmentFiles::beside(session, seg), None, queued.snapshot()),
+            Source::Other(_) => {
+                let identity = identity(session, seg)?;
+                let cursor = state.cursor(session, seg)?;
+                (state.files(session, seg)?, Some(identity), cursor)
+            }
+        };
+        let segment = Self {
             files,
-            seg,
+            session: session.to_owned(),
             source,
             identity,
             cursor,
             pending: 0,
             end: None,
+        };
+        Ok((segment, until))
+    }
+
+    /// Opens the segment for reading.
+    pub fn open(&self, path: &Path) -> io::Result<SegmentReader> {
+        let mut reader = SegmentReader::open(path)?;
+        match &self.source {
+            Source::Own(queued) if !queued.segment.is(&reader.metadata()?) => {
+                return Err(io::ErrorKind::NotFound.into());
+            }
+            Source::Own(_) => {}
+            // The writer may have died before its last lines reached the disk.
+            Source::Other(_) => ignore_unsupported(File::open(path)?.sync_data())?,
         }
+        Ok(reader)
     }
 
     /// Whether the file under its name is still the segment that was read.
     pub fn exists(&self) -> bool {
-        if let Source::Own(queued) = &self.source {
-            return queued.segment.is_there();
-        }
-        let Some((session, identity)) = &self.identity else {
-            return true;
-        };
-        // A segment that can't be read now may be readable later.
-        match if_exists(state::identity(session, self.seg)) {
-            Ok(now) => now.as_ref() == Some(identity),
-            Err(_) => true,
+        match &self.source {
+            Source::Own(queued) => queued.segment.is_there(),
+            // A segment that can't be read now may be readable later.
+            Source::Other(_) => match if_exists(identity(&self.session, self.files.seg)) {
+                Ok(now) => now == self.identity,
+                Err(_) => true,
+            },
         }
     }
 
@@ -85,18 +105,18 @@ impl SegmentProgress {
         match &self.source {
             // In memory; the mirror thread writes it to disk from time to time.
             Source::Own(queued) => {
-                queued.ack(self.cursor.offset, self.cursor.sent);
+                queued.ack(self.cursor);
                 Ok(())
             }
             Source::Other(_) if !self.exists() => Ok(()),
             // A session that was removed needs no cursor.
-            Source::Other(_) => if_exists(self.cursor.write(&self.files, self.seg)).map(drop),
+            Source::Other(_) => if_exists(self.files.write_cursor(self.cursor)).map(drop),
         }
     }
 
-    /// Where reading ended, if everything before that was answered for.
-    fn is_done(&self) -> Option<u64> {
-        self.end.filter(|_| self.pending == 0)
+    /// Whether reading has ended and everything that was read was answered for.
+    fn is_done(&self) -> bool {
+        self.end.is_some() && self.pending == 0
     }
 
     fn remove_marker(&self) -> io::Result<()> {
@@ -105,6 +125,14 @@ impl SegmentProgress {
             Source::Other(Some(marker)) if self.exists() => unmark(marker),
             Source::Other(_) => Ok(()),
         }
+    }
+}
+
+/// Read-only file systems and some others don't support syncing.
+fn ignore_unsupported(synced: io::Result<()>) -> io::Result<()> {
+    match synced {
+        Err(error) if matches!(error.raw_os_error(), Some(libc::EINVAL | libc::EROFS)) => Ok(()),
+        synced => synced,
     }
 }
 
@@ -143,16 +171,11 @@ impl SegmentsInFlight {
             return Ok(());
         };
         segment.end = Some(offset);
-        if segment.is_done().is_none() {
-            return Ok(());
-        }
-        if offset > segment.cursor.offset {
+        if segment.is_done() && offset > segment.cursor.offset {
             segment.cursor.offset = offset;
             segment.save()?;
         }
-        segment.remove_marker()?;
-        self.segments.remove(&number);
-        Ok(())
+        self.remove_done(number)
     }
 
     /// Moves the cursor behind so many spans, the last of which is `last`; `accepted` of them were
@@ -167,10 +190,14 @@ impl SegmentsInFlight {
         segment.pending = segment.pending.saturating_sub(spans);
         segment.cursor.sent += accepted;
         // The lines after the last span of a segment are not sent: they are done with it.
-        let done = segment.is_done();
-        segment.cursor.offset = done.map_or(last.end, |end| end.max(last.end));
+        let end = segment.end.filter(|_| segment.is_done()).unwrap_or(0);
+        segment.cursor.offset = end.max(last.end);
         segment.save()?;
-        if done.is_some() {
+        self.remove_done(number)
+    }
+
+    fn remove_done(&mut self, number: u64) -> io::Result<()> {
+        if let Some(segment) = self.segments.get(&number).filter(|it| it.is_done()) {
             segment.remove_marker()?;
             self.segments.remove(&number);
         }

@@ -65,7 +65,6 @@ mod catch_up;
 pub mod classify;
 mod config;
 mod content;
-mod cursor;
 mod dead_letters;
 mod endpoint;
 mod environment;

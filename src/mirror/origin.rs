@@ -1,6 +1,7 @@
 //! The origin of spans: what a segment's header line says about every span that was opened in it.
 
 use std::collections::HashMap;
+use std::ffi::OsString;
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -175,19 +176,33 @@ fn resource_attributes(
 #[derive(Default)]
 pub(super) struct OriginCache {
     sessions: HashMap<PathBuf, HashMap<u32, Option<Arc<Origin>>>>,
+    /// The origin that was read last: the segments of one process have equal ones, which are shared.
     last: Option<Arc<Origin>>,
+    /// The last question and its answer: most lines have the same origin as the line before.
+    recent: Option<(OsString, u32, Option<Arc<Origin>>)>,
 }
 
 impl OriginCache {
     /// The origin of a segment beside `path`. `None` if its header is unknown or gone.
     pub fn get(&mut self, path: &Path, seg: u32) -> io::Result<Option<Arc<Origin>>> {
+        if let Some((known, known_seg, origin)) = &self.recent
+            && *known_seg == seg
+            && known == path.as_os_str()
+        {
+            return Ok(origin.clone());
+        }
         let session = path.parent().unwrap_or(path);
         let known = self.sessions.get(session);
-        if let Some(known) = known.and_then(|segments| segments.get(&seg)) {
-            return Ok(known.clone());
-        }
+        let origin = match known.and_then(|segments| segments.get(&seg)) {
+            Some(known) => known.clone(),
+            None => self.read(session, seg)?,
+        };
+        self.recent = Some((path.as_os_str().to_owned(), seg, origin.clone()));
+        Ok(origin)
+    }
+
+    fn read(&mut self, session: &Path, seg: u32) -> io::Result<Option<Arc<Origin>>> {
         let read = if_exists(Origin::read(&session.join(segment_name(seg))))?.flatten();
-        // The segments of one process have equal origins.
         let read = read.map(|read| match &self.last {
             Some(last) if **last == read => Arc::clone(last),
             _ => Arc::clone(self.last.insert(Arc::new(read))),
@@ -202,6 +217,7 @@ impl OriginCache {
 
     /// Forgets a session, because another may have its name by now.
     pub fn forget(&mut self, session: &Path) {
+        self.recent = None;
         self.sessions.remove(session);
     }
 }
@@ -215,70 +231,4 @@ pub(super) fn opened_seg(line: &RawLine<'_>) -> u32 {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::mirror::otlp::any_value::Value;
-
-    fn origin(payload: &str) -> Result<Origin, HeaderError> {
-        let line = format!(
-            r#"{{"v":1,"seg":1,"seq":1,"ts":"2026-11-16T00:31:05.123456Z","kind":"segment","session_id":"s","payload":{payload}}}"#
-        );
-        Origin::parse(&RawLine::parse(line.as_bytes()).unwrap())
-    }
-
-    #[test]
-    fn without_a_mirror_member_content_stays_here_and_nothing_is_cut() {
-        let origin = origin(r#"{"resource":null,"scope":{"name":"x","version":"1"}}"#).unwrap();
-        assert_eq!(origin.policy(), &Policy::default());
-        assert!(!origin.policy().content);
-        assert_eq!(origin.scope().name, "x");
-        assert_eq!(origin.scope().version, "1");
-    }
-
-    #[test]
-    fn the_policy_is_read_as_it_was_logged() {
-        let origin = origin(
-            r#"{"mirror":{"endpoint":"http://h:4317","content":true,"limits":{"attribute_length":64,"attribute_count":9,"event_count":null},"mapping":1}}"#,
-        );
-        let policy = origin.unwrap().policy;
-        assert_eq!(policy.endpoint.as_deref(), Some("http://h:4317"));
-        assert!(policy.content);
-        assert_eq!(policy.limits.attribute_length, Some(64));
-        assert_eq!(policy.limits.attribute_count, Some(9));
-        assert_eq!(policy.limits.event_count, None);
-    }
-
-    #[test]
-    fn a_mapping_of_another_version_is_left_to_others() {
-        let found = origin(r#"{"mirror":{"mapping":3}}"#).unwrap_err();
-        assert_eq!(found, HeaderError::OtherMapping(3));
-        assert!(found.to_string().contains("export format 3"));
-    }
-
-    #[test]
-    fn resource_attributes_are_sorted_typed_and_always_name_the_service() {
-        let origin = origin(
-            r#"{"process":{"exe":"/opt/bin/planner"},"resource":{"z":true,"a":3,"list":["x","y"],"f":0.5,"big":18446744073709551615,"none":null}}"#,
-        );
-        let attributes = origin.unwrap().resource.attributes;
-        let keys: Vec<_> = attributes.iter().map(|a| a.key.as_str()).collect();
-        assert_eq!(keys, ["a", "big", "f", "list", "service.name", "z"]);
-        let value = |at: usize| attributes[at].value.clone().unwrap().value.unwrap();
-        assert_eq!(value(0), Value::IntValue(3));
-        assert_eq!(value(1), Value::StringValue(u64::MAX.to_string()));
-        assert_eq!(value(2), Value::DoubleValue(0.5));
-        assert!(matches!(value(3), Value::ArrayValue(list) if list.values.len() == 2));
-        let service = Value::StringValue("unknown_service:planner".into());
-        assert_eq!(value(4), service);
-        assert_eq!(value(5), Value::BoolValue(true));
-    }
-
-    #[test]
-    fn origins_that_differ_in_their_policy_only_send_as_one() {
-        let a = origin(r#"{"resource":{"a":1,"b":2}}"#).unwrap();
-        let b = origin(r#"{"resource":{"b":2,"a":1},"mirror":{"content":true}}"#).unwrap();
-        let c = origin(r#"{"resource":{"a":1,"b":3}}"#).unwrap();
-        assert!(a.sends_as(&b));
-        assert!(!a.sends_as(&c));
-    }
-}
+mod tests;

@@ -11,6 +11,7 @@ use std::task::{Poll, Waker};
 use std::time::Instant;
 
 use super::shutdown::{Shutdown, lock};
+use super::state::{Cursor, SegmentFiles};
 use crate::ledger::{Listener, SegmentListener, SharedSegment};
 
 /// How the mirror of this process is doing.
@@ -58,31 +59,38 @@ impl QueuedSegment {
         }
     }
 
-    /// Where the sender is to begin and end, and how many spans lie before. Lines that are published later
-    /// queue the segment again.
-    pub fn snapshot(&self) -> (u64, u64, u64) {
-        self.queued.store(false, Ordering::SeqCst);
-        let ready = self.ready.load(Ordering::SeqCst);
-        let sent = self.sent.load(Ordering::Relaxed);
-        (sent, ready, self.spans.load(Ordering::Relaxed))
+    fn cursor(&self) -> Cursor {
+        Cursor {
+            offset: self.sent.load(Ordering::Relaxed),
+            sent: self.spans.load(Ordering::Relaxed),
+        }
     }
 
-    /// Everything before `offset` was sent.
-    pub fn ack(self: &Arc<Self>, offset: u64, spans: u64) {
-        let before = self.sent.swap(offset, Ordering::Relaxed);
-        self.spans.store(spans, Ordering::Relaxed);
-        let more = offset.saturating_sub(before);
+    /// Where the sender is to begin and to end. Lines that are published later queue the segment again.
+    pub fn snapshot(&self) -> (Cursor, u64) {
+        self.queued.store(false, Ordering::SeqCst);
+        let ready = self.ready.load(Ordering::SeqCst);
+        (self.cursor(), ready)
+    }
+
+    /// Moves the cursor, in memory.
+    pub fn ack(self: &Arc<Self>, cursor: Cursor) {
+        let before = self.sent.swap(cursor.offset, Ordering::Relaxed);
+        self.spans.store(cursor.sent, Ordering::Relaxed);
+        let more = cursor.offset.saturating_sub(before);
         self.queue.passed.fetch_add(more, Ordering::Relaxed);
         if !self.unsaved.swap(true, Ordering::Relaxed) {
             lock(&self.queue.unsaved).push(Arc::clone(self));
         }
     }
 
-    /// How far it was sent, and how many spans that were, to be saved.
-    pub fn progress(&self) -> (u64, u64) {
+    /// Writes the cursor to disk, unless the segment was removed.
+    fn save(&self) {
         self.unsaved.store(false, Ordering::Relaxed);
-        let sent = self.sent.load(Ordering::Relaxed);
-        (sent, self.spans.load(Ordering::Relaxed))
+        if self.segment.is_there() {
+            let files = SegmentFiles::beside(self.segment.session(), self.segment.number);
+            let _ = files.write_cursor(self.cursor());
+        }
     }
 
     /// Queues it, to be read again.
@@ -195,9 +203,11 @@ impl Queue {
         }
     }
 
-    /// Takes the segments whose cursors have to be written.
-    pub fn take_unsaved(&self) -> Vec<Arc<QueuedSegment>> {
-        std::mem::take(&mut *lock(&self.unsaved))
+    /// Writes the cursors of this process's segments. If it dies before that, what lies in between is sent
+    /// again with the same bytes.
+    pub fn save_cursors(&self) {
+        let unsaved = std::mem::take(&mut *lock(&self.unsaved));
+        unsaved.iter().for_each(|segment| segment.save());
     }
 
     pub fn is_empty(&self) -> bool {

@@ -5,9 +5,8 @@
 //! interrupts the sender, the next one continues from the cursor with the same ids and the same bytes.
 
 use std::collections::BTreeMap;
-use std::fs::File;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -18,17 +17,16 @@ use tokio::time::sleep;
 use super::batch::{Batch, DEFAULT_BATCH_BYTES, DEFAULT_BATCH_SPANS, Pushed};
 use super::classify::{self, Verdict};
 use super::content::without_content;
-use super::cursor::Cursor;
 use super::dead_letters::{self, Rejected};
 use super::in_flight::{SegmentProgress, SegmentsInFlight, Source, SpanRef};
-use super::origin::{Origin, OriginCache, opened_seg};
+use super::origin::{OriginCache, opened_seg};
 use super::ownership::if_exists;
 use super::queue::Queue;
-use super::state::{self, SegmentFiles, State};
+use super::state::State;
 use super::transport::{Answer, Transport};
 use crate::redact::Redactor;
 use crate::session::Unreadable;
-use crate::trace::{Kind, ReadItem, SegmentReader, segment_name};
+use crate::trace::{Kind, RawLine, ReadItem, SegmentReader, segment_name};
 
 const FIRST_BACKOFF: Duration = Duration::from_millis(200);
 const MAX_BACKOFF: Duration = Duration::from_secs(30);
@@ -98,7 +96,7 @@ pub(super) struct Sender<'a> {
     progress: &'a mut dyn FnMut(&Sent, Option<&str>),
 }
 
-pub(super) fn empty_batch() -> Batch<SpanRef> {
+fn empty_batch() -> Batch<SpanRef> {
     Batch::new(DEFAULT_BATCH_BYTES, DEFAULT_BATCH_SPANS)
 }
 
@@ -148,21 +146,16 @@ impl<'a> Sender<'a> {
             return Ok(());
         }
         let path = session.join(segment_name(seg));
-        let (cursor, until, files, identity) = self.begin(session, seg, &path, &source)?;
-        let mut reader = None;
-        if cursor.offset < until {
-            let reader = reader.insert(SegmentReader::open(&path)?);
-            if let Source::Own(queued) = &source
-                && !queued.segment.is(&reader.metadata()?)
-            {
-                return Err(io::ErrorKind::NotFound.into());
-            }
+        if matches!(source, Source::Other(_)) {
+            self.origins.forget(session);
         }
-        let segment = SegmentProgress::new(files, seg, source, identity, cursor);
+        let (segment, until) = SegmentProgress::begin(&self.state, session, seg, source)?;
+        let from = segment.cursor.offset;
+        let reader = (from < until).then(|| segment.open(&path)).transpose()?;
         let number = self.segments.add(segment);
-        let end = match &mut reader {
-            Some(reader) => self.read(reader, number, cursor.offset, until).await?,
-            None => cursor.offset,
+        let end = match reader {
+            Some(reader) => self.read(reader, number, from, until).await?,
+            None => from,
         };
         if self.sent.stopped.is_some() {
             return Ok(());
@@ -170,74 +163,25 @@ impl<'a> Sender<'a> {
         self.segments.end(number, end)
     }
 
-    /// Where to start and to end reading, where progress is stored, and which segment it is.
-    #[allow(clippy::type_complexity)]
-    fn begin(
-        &mut self,
-        session: &Path,
-        seg: u32,
-        path: &Path,
-        source: &Source,
-    ) -> io::Result<(Cursor, u64, SegmentFiles, Option<(PathBuf, String)>)> {
-        if let Source::Own(queued) = source {
-            let (offset, ready, sent) = queued.snapshot();
-            let files = SegmentFiles::beside(session);
-            return Ok((Cursor { offset, sent }, ready, files, None));
-        }
-        let identity = state::identity(session, seg)?;
-        self.origins.forget(session);
-        let (cursor, size) = self.state.cursor(session, seg)?;
-        if cursor.offset < size {
-            // The writer may have died before its last lines reached the disk.
-            ignore_unsupported(File::open(path)?.sync_data())?;
-        }
-        let files = self.state.files(session, seg)?;
-        Ok((cursor, size, files, Some((session.to_owned(), identity))))
-    }
-
     /// Adds the spans of a segment to the batch and returns how far it was read.
     async fn read(
         &mut self,
-        reader: &mut SegmentReader,
+        mut reader: SegmentReader,
         segment: u64,
         from: u64,
         until: u64,
     ) -> io::Result<u64> {
         let path = reader.path().to_owned();
-        // Most lines have the same origin as the line before.
-        let mut last: Option<(u32, Option<Arc<Origin>>)> = None;
         let mut lines = 0;
         reader.seek(from)?;
         while let Some((found, end)) = reader.next_before(until, is_close_line)? {
             let ReadItem::Line(line) = found else {
                 continue;
             };
-            let opened = opened_seg(&line);
-            let origin = match &last {
-                Some((seg, origin)) if *seg == opened => origin,
-                _ => &last.insert((opened, self.origins.get(&path, opened)?)).1,
-            };
-            let Some(origin) = origin else {
-                self.sent.left_out += 1;
-                continue;
-            };
-            let span = SpanRef {
-                segment: Some(segment),
-                address: line.address(),
-                end,
-            };
-            let mut pushed = self.batch.push_line(origin, &line, span);
-            if pushed == Pushed::Full {
-                self.dispatch().await?;
-                if self.sent.stopped.is_some() {
-                    return Ok(from);
-                }
-                // An empty batch accepts any span.
-                pushed = self.batch.push_line(origin, &line, span);
-            }
-            match pushed {
+            match self.push(&path, &line, Some(segment), end).await? {
                 Pushed::Taken => self.segments.add_span(segment),
-                _ => self.sent.left_out += 1,
+                Pushed::NoSpan => self.sent.left_out += 1,
+                Pushed::Full => return Ok(from),
             }
             lines += 1;
             if lines % SPANS_PER_TURN == 0 {
@@ -245,6 +189,35 @@ impl<'a> Sender<'a> {
             }
         }
         Ok(reader.offset())
+    }
+
+    /// Adds the span of a close line to the batch, which is sent first if it is full. `Full`: sending has
+    /// stopped.
+    pub(super) async fn push(
+        &mut self,
+        path: &Path,
+        line: &RawLine<'_>,
+        segment: Option<u64>,
+        end: u64,
+    ) -> io::Result<Pushed> {
+        let Some(origin) = self.origins.get(path, opened_seg(line))? else {
+            return Ok(Pushed::NoSpan);
+        };
+        let span = SpanRef {
+            segment,
+            address: line.address(),
+            end,
+        };
+        let pushed = self.batch.push_line(&origin, line, span);
+        if pushed != Pushed::Full {
+            return Ok(pushed);
+        }
+        self.dispatch().await?;
+        Ok(match self.sent.stopped {
+            Some(_) => Pushed::Full,
+            // An empty batch accepts any span.
+            None => self.batch.push_line(&origin, line, span),
+        })
     }
 
     /// Sends the batch and waits for the answer.
@@ -312,12 +285,6 @@ impl<'a> Sender<'a> {
         }
         self.broken = false;
         self.segments.clear()
-    }
-
-    /// Sends a batch, and its parts where the server refuses it as a whole.
-    pub(super) async fn deliver(&mut self, batch: Batch<SpanRef>) -> io::Result<()> {
-        let verdict = self.request(&batch).await;
-        self.settle(batch, verdict).await
     }
 
     /// Acts on the verdict about a batch; splits it where one span may be the reason.
@@ -454,14 +421,6 @@ fn smaller(batch: Batch<SpanRef>) -> Result<Batch<SpanRef>, Batch<SpanRef>> {
     match less.encoded_len() < batch.encoded_len() {
         true => Ok(less),
         false => Err(batch),
-    }
-}
-
-/// Read-only file systems and some others don't support syncing.
-fn ignore_unsupported(synced: io::Result<()>) -> io::Result<()> {
-    match synced {
-        Err(error) if matches!(error.raw_os_error(), Some(libc::EINVAL | libc::EROFS)) => Ok(()),
-        synced => synced,
     }
 }
 

@@ -4,17 +4,35 @@
 //! header line, which contains the writer, a random number, the time and the segment's number. The path
 //! of a root doesn't identify it: it may be mounted elsewhere tomorrow, and another root in its place. A
 //! cursor of another segment is ignored, so that its spans are sent from the beginning and never skipped.
+//!
+//! A cursor moves only when the server has acknowledged everything before it. If it can't be read, the segment
+//! is sent again from its beginning: delivery is at least once.
 
 use std::fs::{File, OpenOptions};
-use std::io;
-use std::os::unix::fs::MetadataExt;
+use std::io::{self, Read};
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Component, Path, PathBuf};
 
-use super::cursor::Cursor;
+use serde_json::Value;
+
 use super::dead_letters::{self, DeadLetters};
 use super::ownership::MirrorLock;
 use crate::error::Error;
 use crate::trace::{RawLine, first_line, hex_digest, make_dir, open_private, segment_name};
+
+/// Room for the two longest numbers in a cursor's file, so that a write always replaces the whole content.
+const WIDTH: usize = 80;
+/// The same with the identity of the segment.
+const WIDTH_WITH_IDENTITY: usize = 128;
+
+/// How far a segment has been sent.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Cursor {
+    /// Everything before this byte was accepted, or is in the dead letters.
+    pub offset: u64,
+    /// The spans accepted so far.
+    pub sent: u64,
+}
 
 /// The directory of all progress.
 #[derive(Clone, Debug, Default)]
@@ -27,15 +45,18 @@ pub(super) struct State {
 #[derive(Clone, Debug)]
 pub(super) struct SegmentFiles {
     dir: PathBuf,
+    /// The number of the segment.
+    pub seg: u32,
     /// The identity of the segment, in a state directory.
     pub identity: Option<String>,
 }
 
 impl SegmentFiles {
     /// Files beside the trace.
-    pub fn beside(session: &Path) -> Self {
+    pub fn beside(session: &Path, seg: u32) -> Self {
         Self {
             dir: session.to_owned(),
+            seg,
             identity: None,
         }
     }
@@ -64,6 +85,48 @@ impl SegmentFiles {
         };
         let written = opened.and_then(write);
         written.map_err(|error| self.named(&path, error))
+    }
+
+    fn cursor_name(&self) -> String {
+        format!("trace.{:04}.cursor", self.seg)
+    }
+
+    /// The segment's cursor. One that is missing, invalid or of another segment is at the beginning.
+    fn read_cursor(&self) -> Cursor {
+        let read = || -> Option<Cursor> {
+            let mut text = String::new();
+            let file = self.open(&self.cursor_name()).ok()?;
+            file.take(4096).read_to_string(&mut text).ok()?;
+            let value: Value = serde_json::from_str(&text).ok()?;
+            if value.get("segment").and_then(Value::as_str) != self.identity.as_deref() {
+                return None;
+            }
+            Some(Cursor {
+                offset: value.get("offset")?.as_u64()?,
+                sent: value.get("sent")?.as_u64()?,
+            })
+        };
+        read().unwrap_or_default()
+    }
+
+    /// Overwrites the cursor's file in place, in one write that fits into a sector. A new file per write would
+    /// cost more than sending the spans.
+    pub fn write_cursor(&self, Cursor { offset, sent }: Cursor) -> io::Result<()> {
+        let (of, width) = match &self.identity {
+            Some(of) => (format!(",\"segment\":\"{of}\""), WIDTH_WITH_IDENTITY),
+            None => (String::new(), WIDTH),
+        };
+        let text = format!("{{\"v\":1,\"offset\":{offset},\"sent\":{sent}{of}}}");
+        let mut options = OpenOptions::new();
+        options.truncate(false).write(true);
+        self.write(&self.cursor_name(), &mut options, |file| {
+            file.write_all_at(format!("{text:<width$}\n").as_bytes(), 0)?;
+            // A longer file was not written by us.
+            match file.metadata()?.len() > width as u64 + 1 {
+                true => file.set_len(width as u64 + 1),
+                false => Ok(()),
+            }
+        })
     }
 
     /// Adds the path where it is not the session's, which callers add.
@@ -134,11 +197,12 @@ impl State {
     /// Where the progress of a segment is written.
     pub fn files(&self, session: &Path, seg: u32) -> io::Result<SegmentFiles> {
         let Some(dir) = &self.dir else {
-            return Ok(SegmentFiles::beside(session));
+            return Ok(SegmentFiles::beside(session, seg));
         };
         let identity = identity(session, seg)?;
         let name = session.file_name().unwrap_or_default();
         Ok(SegmentFiles {
+            seg,
             dir: dir.join("sessions").join(name),
             identity: Some(identity),
         })
@@ -146,9 +210,9 @@ impl State {
 
     /// How far a segment was sent, by this state or beside the trace, and how long it is.
     pub fn cursor(&self, session: &Path, seg: u32) -> io::Result<(Cursor, u64)> {
-        let beside = Cursor::read(&SegmentFiles::beside(session), seg);
+        let beside = SegmentFiles::beside(session, seg).read_cursor();
         let own = match self.is_separate() {
-            true => Cursor::read(&self.files(session, seg)?, seg),
+            true => self.files(session, seg)?.read_cursor(),
             false => Cursor::default(),
         };
         // Read after the cursors: the segment may be written and sent in the meantime.
@@ -163,11 +227,11 @@ impl State {
 
     /// The dead letters of a segment, in this state and beside the trace.
     pub fn dead_letters(&self, session: &Path, seg: u32) -> io::Result<DeadLetters> {
-        let beside = SegmentFiles::beside(session);
-        match self.is_separate() {
-            true => dead_letters::read(&beside, Some(&self.files(session, seg)?), seg),
-            false => dead_letters::read(&beside, None, seg),
-        }
+        let own = self
+            .is_separate()
+            .then(|| self.files(session, seg))
+            .transpose()?;
+        dead_letters::read(&SegmentFiles::beside(session, seg), own.as_ref())
     }
 }
 

@@ -9,13 +9,12 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep, sleep_until};
 
 use super::classify::message_redactor;
-use super::cursor::Cursor;
 use super::in_flight::Source;
 use super::ownership::{MirrorLock, Owner, Ownership, if_exists, unreadable};
 use super::queue::{Queue, QueuedSegment};
 use super::resolve::Resolved;
 use super::send::{Sender, Sent};
-use super::state::{SegmentFiles, State};
+use super::state::State;
 use super::transport::Transport;
 use crate::ledger::{
     self, Ledger, LedgerConfig, NoopSubscriber, SessionWriter, left_open_in, marked, marker, unmark,
@@ -92,7 +91,7 @@ impl Thread {
                 () = self.shutdown_deadline() => {}
             }
         });
-        save_cursors(&self.queue);
+        self.queue.save_cursors();
         // Doesn't wait for a DNS lookup, which can't be cancelled.
         runtime.shutdown_background();
     }
@@ -112,7 +111,7 @@ impl Thread {
             queue.sent.store(sent.spans, Ordering::Relaxed);
             queue.dead(sent.dead, sent.last_dead.as_deref());
             if waiting.is_some() {
-                save_cursors(queue);
+                queue.save_cursors();
             }
             queue.set_waiting_for(waiting);
         };
@@ -130,7 +129,7 @@ impl Thread {
             let done = self.round(&mut sender, &mut dead_writers_at).await;
             if queue.is_empty() || saved_at.elapsed() >= SAVE_EVERY {
                 saved_at = Instant::now();
-                save_cursors(queue);
+                queue.save_cursors();
             }
             if let Err(error) = &done {
                 queue.set_waiting_for(Some(&error.to_string()));
@@ -214,8 +213,9 @@ impl Thread {
         {
             // The session was removed: nothing of it is left to send.
             Err(error) if error.kind() == io::ErrorKind::NotFound && !sender.is_broken() => {
-                let (offset, ready, spans) = queued.snapshot();
-                queued.ack(ready.max(offset), spans);
+                let (mut cursor, ready) = queued.snapshot();
+                cursor.offset = cursor.offset.max(ready);
+                queued.ack(cursor);
                 queued.release()
             }
             sent => sent,
@@ -337,17 +337,5 @@ impl Thread {
             if_exists(sender.segment(dir, seg, Source::Other(marker)).await)?;
         }
         Ok(())
-    }
-}
-
-/// Writes the cursors of this process's segments. If it dies before that, what lies in between is sent
-/// again with the same bytes.
-fn save_cursors(queue: &Queue) {
-    for queued in queue.take_unsaved() {
-        let (offset, sent) = queued.progress();
-        if queued.segment.is_there() {
-            let files = SegmentFiles::beside(queued.segment.session());
-            let _ = Cursor { offset, sent }.write(&files, queued.segment.number);
-        }
     }
 }
