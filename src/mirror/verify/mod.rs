@@ -279,10 +279,10 @@ impl Verify {
         let first = findings.iter().find(missing)?;
         let bytes: usize = expected.iter().map(|e| e.span.encoded_len()).sum();
         (self.backend == Backend::Tempo && bytes > TEMPO_TRACE).then(|| {
+            let trace = &first.trace_id;
+            let limit = format!("max_bytes_per_trace, {TEMPO_TRACE} by default");
             format!(
-                "trace {} has {bytes} bytes; Tempo silently drops what exceeds its \
-                 max_bytes_per_trace, {TEMPO_TRACE} by default",
-                first.trace_id
+                "trace {trace} has {bytes} bytes; Tempo silently drops what exceeds its {limit}"
             )
         })
     }
