@@ -16,7 +16,7 @@ use prost::Message;
 use tonic::Code;
 
 use super::pipeline::State;
-use crate::mirror::{Answer, MetricsConfig, Transport, lock, muted};
+use crate::mirror::{Answer, MetricsConfig, Transport, lock, muted, runtime};
 
 /// How often an export checks whether the shutdown deadline has passed.
 const TICK: Duration = Duration::from_millis(20);
@@ -39,10 +39,7 @@ impl Exporter {
         if self.state.is_late() {
             return Err("the shutdown deadline has passed".to_owned());
         }
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build()
-            .map_err(|error| format!("can't start a runtime: {error}"))?;
+        let runtime = runtime().map_err(|error| format!("can't start a runtime: {error}"))?;
         let sent = runtime.block_on(async {
             tokio::select! {
                 sent = self.export(metrics) => sent,

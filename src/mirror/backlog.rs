@@ -5,7 +5,7 @@ use std::io;
 use std::path::Path;
 
 use super::dead_letters::{DeadLetter, DeadLetters};
-use super::ownership::{Owner, Ownership, if_exists, unreadable};
+use super::ownership::{Owner, Ownership, if_exists, io_error, unreadable};
 use super::state::State;
 use crate::error::Error;
 use crate::ledger::{marked, marker};
@@ -46,10 +46,7 @@ pub fn backlog(store: &Store, session: &Path) -> io::Result<Backlog> {
 pub fn backlog_with_state(store: &Store, session: &Path, state: &Path) -> Result<Backlog, Error> {
     let state = State::in_dir(state.to_owned());
     state.check(store.root())?;
-    of_session(&state, store, session).map_err(|source| Error::Io {
-        path: session.to_owned(),
-        source,
-    })
+    of_session(&state, store, session).map_err(io_error(session))
 }
 
 fn of_session(state: &State, store: &Store, session: &Path) -> io::Result<Backlog> {

@@ -7,11 +7,12 @@ use std::time::{Duration, Instant};
 
 use super::classify::message_redactor;
 use super::in_flight::Source;
-use super::ownership::{MirrorLock, Owner, Ownership, if_exists, unreadable};
+use super::ownership::{MirrorLock, Owner, Ownership, if_exists, io_error, unreadable};
 use super::resend::resend_dead_letters;
 use super::resolve::Resolved;
 use super::send::{Sender, Sent};
 use super::state::State;
+use super::thread::runtime;
 use super::transport::Transport;
 use crate::error::Error;
 use crate::ledger::{left_open_in, marker};
@@ -164,10 +165,7 @@ impl CatchUp {
             });
         };
         let redactor = message_redactor()?;
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build()
-            .map_err(io_error(path))?;
+        let runtime = runtime().map_err(io_error(path))?;
         let sent = runtime.block_on(async {
             let transport = Transport::connect(&self.to)?;
             let mut sender = Sender::new(transport, &redactor, progress)
@@ -219,11 +217,6 @@ impl CatchUp {
         }
         sender.flush().await.map_err(io_error(path))
     }
-}
-
-fn io_error(path: &Path) -> impl FnOnce(io::Error) -> Error {
-    let path = path.to_owned();
-    move |source| Error::Io { path, source }
 }
 
 /// Sends the segments of a session that no other process sends.

@@ -4,6 +4,7 @@ use std::collections::{BTreeSet, HashSet};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
 
+use super::ownership::io_error;
 use super::watcher::Watcher;
 use crate::error::Error;
 use crate::read::Watch;
@@ -178,8 +179,5 @@ fn modified(dir: &Path) -> Option<SystemTime> {
 
 /// The live writers.
 fn writers(store: &Store, dir: &Path) -> Result<BTreeSet<String>, Error> {
-    store.live_writers().map_err(|source| Error::Io {
-        path: dir.to_owned(),
-        source,
-    })
+    store.live_writers().map_err(io_error(dir))
 }

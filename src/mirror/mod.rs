@@ -128,6 +128,6 @@ pub(crate) use resource::detected;
 pub(crate) use resource::sdk_resource;
 #[cfg(feature = "metrics")]
 pub(crate) use shutdown::{Shutdown, lock};
-#[cfg(feature = "metrics")]
-pub(crate) use thread::muted;
 pub(crate) use thread::start;
+#[cfg(feature = "metrics")]
+pub(crate) use thread::{muted, runtime};

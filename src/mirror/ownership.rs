@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::origin::{HeaderError, Origin};
+use crate::error::Error;
 use crate::ledger::{FileLock, writer_is_alive};
 use crate::session::Unreadable;
 use crate::trace::typed::SegmentHeader;
@@ -153,6 +154,15 @@ pub(super) fn if_exists<T>(result: io::Result<T>) -> io::Result<Option<T>> {
     match result {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         result => result.map(Some),
+    }
+}
+
+/// Names the path that an I/O error is about.
+pub(super) fn io_error(path: &Path) -> impl Fn(io::Error) -> Error {
+    let path = path.to_owned();
+    move |source| Error::Io {
+        path: path.clone(),
+        source,
     }
 }
 

@@ -3,7 +3,9 @@
 use bytes::Bytes;
 
 use super::classify::{self, Verdict, message_redactor};
+use super::environment::invalid;
 use super::resolve::Resolved;
+use super::thread::runtime;
 use super::transport::{Encoding, Transport};
 use crate::error::Error;
 
@@ -17,13 +19,7 @@ use crate::error::Error;
 /// ```
 pub fn probe(to: &Resolved) -> Result<Verdict, Error> {
     let redactor = message_redactor()?;
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build();
-    let runtime = runtime.map_err(|error| Error::Otlp {
-        setting: "Otlp::endpoint",
-        why: error.to_string(),
-    })?;
+    let runtime = runtime().map_err(|error| invalid("Otlp::endpoint", error))?;
     runtime.block_on(async {
         let transport = Transport::connect(to)?;
         // An empty message has no bytes.

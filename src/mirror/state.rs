@@ -16,7 +16,7 @@ use std::path::{Component, Path, PathBuf};
 use serde_json::Value;
 
 use super::dead_letters::{self, DeadLetters};
-use super::ownership::MirrorLock;
+use super::ownership::{MirrorLock, io_error};
 use crate::error::Error;
 use crate::trace::{RawLine, first_line, hex_digest, make_dir, open_private, segment_name};
 
@@ -186,10 +186,7 @@ impl State {
     pub fn create(&self, root: &Path) -> Result<(), Error> {
         self.check(root)?;
         match &self.dir {
-            Some(dir) => make_dir(dir).map_err(|source| Error::Io {
-                path: dir.clone(),
-                source,
-            }),
+            Some(dir) => make_dir(dir).map_err(io_error(dir)),
             None => Ok(()),
         }
     }

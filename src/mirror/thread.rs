@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use tokio::runtime::Runtime;
 use tokio::time::{Instant, sleep, sleep_until};
 
 use super::classify::message_redactor;
@@ -55,6 +56,13 @@ pub(crate) fn start(to: Resolved, recovery: LedgerConfig, queue: Arc<Queue>) -> 
     Ok(())
 }
 
+/// A runtime for one thread.
+pub(crate) fn runtime() -> io::Result<Runtime> {
+    tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+}
+
 /// Runs a function in which nothing is traced.
 pub(crate) fn muted<T>(run: impl FnOnce() -> T) -> T {
     tracing::subscriber::with_default(NoopSubscriber, || {
@@ -73,10 +81,7 @@ struct Thread {
 
 impl Thread {
     fn run(self) {
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build();
-        let runtime = match runtime {
+        let runtime = match runtime() {
             Ok(runtime) => runtime,
             Err(error) => {
                 let why = format!("can't start a runtime: {error}");

@@ -5,7 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-use super::ownership::{Owner, Ownership, if_exists};
+use super::ownership::{Owner, Ownership, if_exists, io_error};
 use crate::error::Error;
 use crate::session::Store;
 use crate::trace::{Root, segment_name, segments};
@@ -52,10 +52,7 @@ impl Watcher {
     pub fn check(&mut self, store: &Store) -> Result<Vec<PathBuf>, Error> {
         let dirs = match &self.session {
             Some(dir) => vec![dir.clone()],
-            None => store.dirs().map_err(|source| Error::Io {
-                path: store.root().to_owned(),
-                source,
-            })?,
+            None => store.dirs().map_err(io_error(store.root()))?,
         };
         let mut before = std::mem::take(&mut self.sessions);
         let mut ownership = Ownership::new(&self.root, None);
