@@ -1,4 +1,4 @@
-//! What of a session or a root was not sent yet.
+//! The backlog: the part of a session or a root that was not sent yet.
 
 use std::collections::HashSet;
 use std::io;
@@ -12,7 +12,7 @@ use crate::ledger::{marked, marker};
 use crate::session::Store;
 use crate::trace::{ReadItem, Root, SegmentReader, about, parse_time, segments};
 
-/// What of a session was not sent yet.
+/// The part of a session that was not sent yet.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Backlog {

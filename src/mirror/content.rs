@@ -1,5 +1,4 @@
-//! What is content, and what stands for it where it isn't sent: its length, its digest, and the
-//! address of the line that has it.
+//! Which fields are content, and what is sent in place of content: its length and its digest.
 
 use std::borrow::Cow;
 
@@ -13,19 +12,19 @@ use super::wire::{Key, Val};
 use crate::trace::RawValue;
 use crate::trace::{floor_char, hex_digest};
 
-/// Longer texts than this leave a span that is too large, whatever they are.
+/// Texts longer than this are removed from a span that is too large.
 const SHORT: usize = 256;
 
-/// What a field that is content is called.
+/// The attribute name of a field that is content.
 pub(super) enum ContentKey {
-    /// By the conventions.
+    /// The name of the conventions.
     Named {
         field: &'static str,
         key: &'static str,
     },
-    /// As it is.
+    /// The field's own name.
     AsIs,
-    /// By its own name with our prefix.
+    /// The field's own name with our prefix.
     Ours,
 }
 
@@ -39,7 +38,7 @@ impl ContentKey {
     }
 }
 
-/// The name under which a field is sent if it is content.
+/// The attribute name of a field, if it is content.
 pub(super) fn content_key(field: &str) -> Option<ContentKey> {
     let named = |field, key| ContentKey::Named { field, key };
     Some(match field {
@@ -80,11 +79,11 @@ fn content_field(key: &str) -> Option<&str> {
     (found == Key::from(key)).then_some(field)
 }
 
-/// The length and the digest of what a line holds or points at.
+/// The length and the digest of content in a line or in a blob.
 pub(super) struct Measure {
     pub bytes: u64,
     pub sha256: String,
-    /// How much of it was never recorded.
+    /// The number of bytes that were not recorded.
     pub cut: Option<u64>,
 }
 
@@ -96,6 +95,14 @@ impl Measure {
         }
     }
 
+    /// The same for content that was to be sent as an attribute.
+    fn of_attribute(text: &str) -> Self {
+        let marker = text.starts_with("{\"$").then(|| RawValue::new(text));
+        marker
+            .and_then(Self::of_marker)
+            .unwrap_or_else(|| Self::of_text(text))
+    }
+
     fn of_text(text: &str) -> Self {
         Self {
             bytes: text.len() as u64,
@@ -104,7 +111,7 @@ impl Measure {
         }
     }
 
-    /// What was moved out of the line or cut says itself how long it was, and its digest.
+    /// The marker of a value that was moved out of the line or truncated has its length and digest.
     fn of_marker(value: RawValue<'_>) -> Option<Self> {
         if !is_marker(value) {
             return None;
@@ -140,9 +147,9 @@ fn digest(value: RawValue<'_>) -> Option<String> {
     is_digest.then(|| text.into_owned())
 }
 
-/// Whether an object stands for a text that was moved, cut or no UTF-8.
+/// Whether an object is the marker of a text that was moved out, truncated, or not UTF-8.
 pub(super) fn is_marker(value: RawValue<'_>) -> bool {
-    // Seen at a glance of nearly all others, before their first member is looked for.
+    // Excludes nearly all values before their first member is parsed.
     let inside = value.json().trim_ascii_start().strip_prefix('{');
     if !inside.is_some_and(|inside| inside.trim_ascii_start().starts_with("\"$")) {
         return false;
@@ -151,9 +158,8 @@ pub(super) fn is_marker(value: RawValue<'_>) -> bool {
     first.is_some_and(|(name, _)| matches!(name, "$blob" | "$cut" | "$lossy"))
 }
 
-/// The span with its content replaced by digests, and any other long text too: for a server that
-/// called it too large by itself. `agent.content_removed` says so, and `agent.trace.address` where
-/// all of it is.
+/// The span with its content and other long texts replaced by digests, for a server that refused its size.
+/// `agent.content_removed` marks it, and `agent.trace.address` is where the whole of it is.
 pub fn without_content(mut span: Span) -> Span {
     for event in &mut span.events {
         event.attributes = shortened(std::mem::take(&mut event.attributes));
@@ -170,14 +176,10 @@ pub fn without_content(mut span: Span) -> Span {
             span.attributes.push(key_value("agent.cut.status", cut));
         }
     }
-    let said = "agent.content_removed";
-    if !span
-        .attributes
-        .iter()
-        .any(|attribute| attribute.key == said)
-    {
+    let removed = "agent.content_removed";
+    if span.attributes.iter().all(|a| a.key != removed) {
         let why = Val::Text("too_large".into());
-        span.attributes.push(key_value(said, why));
+        span.attributes.push(key_value(removed, why));
     }
     span
 }
@@ -189,7 +191,7 @@ fn shortened(attributes: Vec<KeyValue>) -> Vec<KeyValue> {
         let field = content_field(&attribute.key);
         let measure = match value {
             Some(Value::StringValue(text)) if field.is_some() || text.len() > SHORT => {
-                Some(Measure::of_sent(text))
+                Some(Measure::of_attribute(text))
             }
             Some(Value::ArrayValue(list)) if list_bytes(list) > SHORT => {
                 Some(Measure::of_text(&plain_list(list).to_string()))
@@ -221,15 +223,4 @@ fn list_bytes(list: &ArrayValue) -> usize {
         _ => 8,
     });
     bytes.sum()
-}
-
-impl Measure {
-    /// Source content that was to be sent, as it would have been measured from the line.
-    fn of_sent(text: &str) -> Self {
-        let marker = text.starts_with("{\"$").then(|| RawValue::new(text));
-        let marker = marker.filter(|value| is_marker(*value));
-        marker
-            .and_then(Self::of_marker)
-            .unwrap_or_else(|| Self::of_text(text))
-    }
 }

@@ -2,7 +2,7 @@
 
 use super::attributes::{Attributes, member_name};
 use super::map::id;
-use super::names::{put_as_given, put_said};
+use super::names::{put_members, put_other};
 use super::policy::Policy;
 use super::wire::{put_bytes, put_count, put_fixed64, put_text};
 use crate::trace::RawValue;
@@ -55,8 +55,8 @@ pub(super) fn put_events(
             match member {
                 "ts" => time = value.text().and_then(|text| parse_time(&text)).unwrap_or(0),
                 "name" => name = value.text(),
-                "attributes" => put_as_given(value, &mut attributes),
-                _ => put_said(member_name(member), value, &mut attributes),
+                "attributes" => put_members(value, &mut attributes),
+                _ => put_other(member_name(member), value, &mut attributes),
             }
         }
         let (attributes, dropped) = attributes.finish();
@@ -91,7 +91,7 @@ pub(super) fn put_links(
                 "remote" if value.bool().is_some() => {
                     flags |= 0x100 | if value.bool() == Some(true) { 0x200 } else { 0 };
                 }
-                "attributes" => put_as_given(value, &mut attributes),
+                "attributes" => put_members(value, &mut attributes),
                 _ => attributes.field(member_name(member), value),
             }
         }

@@ -7,7 +7,7 @@ use prost::Message;
 use super::attributes::{Attributes, member_name};
 use super::content::content_key;
 use super::events_links;
-use super::names::{conventional, put_as_given, put_conventional, put_said, subject_field};
+use super::names::{conventional, put_conventional, put_members, put_other, subject_field};
 use super::origin::Origin;
 use super::otlp::Span;
 use super::otlp::span::SpanKind as OtlpKind;
@@ -353,11 +353,11 @@ impl<'a> Closed<'a> {
         }
         for (name, value, conventional) in &self.rest {
             if conventional.is_none() {
-                put_said(member_name(name), *value, out);
+                put_other(member_name(name), *value, out);
             }
         }
         if let Some(given) = self.given {
-            put_as_given(given, out);
+            put_members(given, out);
         }
         for (name, value) in self.fields.into_iter().flat_map(|fields| fields.members()) {
             let name = member_name(name);

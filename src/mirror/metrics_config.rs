@@ -24,8 +24,8 @@ pub struct MetricsConfig {
 }
 
 impl Otlp {
-    /// The settings of metrics, or `None` if none are to be sent; `enabled` is what code says about
-    /// that. Variables have `_METRICS_` where those of spans have `_TRACES_`; `http/json` becomes
+    /// The settings of metrics, or `None` if none are to be sent; `enabled` is the
+    /// setting in code. Variables have `_METRICS_` where those of spans have `_TRACES_`; `http/json` becomes
     /// `http/protobuf`.
     ///
     /// ```

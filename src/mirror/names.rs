@@ -1,4 +1,4 @@
-//! What the fields of a line are called as attributes.
+//! The attribute names of fields.
 
 use std::borrow::Cow;
 
@@ -11,7 +11,7 @@ use crate::trace::SpanKind;
 /// In seconds, where the line has milliseconds.
 const TIME_TO_FIRST_CHUNK: &str = "gen_ai.response.time_to_first_chunk";
 
-/// The field that a span is called by.
+/// The field that a span is named after.
 pub(super) fn subject_field(kind: SpanKind) -> Option<&'static str> {
     match kind {
         SpanKind::Run => Some("agent"),
@@ -22,7 +22,7 @@ pub(super) fn subject_field(kind: SpanKind) -> Option<&'static str> {
     }
 }
 
-/// The conventions' name of a field, or our own where another field's rule would take it.
+/// The conventions' name of a field; empty for a field that the line itself has.
 pub(super) fn conventional(
     kind: SpanKind,
     field: &str,
@@ -46,7 +46,6 @@ pub(super) fn conventional(
         (Tool | Permission, "tool_id") => "gen_ai.tool.name",
         (Tool | Permission, "tool_call_id") => "gen_ai.tool.call.id",
         (Tool, "tool_type") => "gen_ai.tool.type",
-        // Said by the line itself.
         (Run | SpanKind::Compaction, "session_id") | (SpanKind::Turn, "turn_index") => "",
         (SpanKind::Other, "name") => "",
         _ => return None,
@@ -76,8 +75,8 @@ pub(super) fn put_conventional<'a>(
     }
 }
 
-/// What already has the names that it is to be sent under.
-pub(super) fn put_as_given<'a>(object: RawValue<'a>, out: &mut Attributes<'_>) {
+/// Adds the members of an object under their own names.
+pub(super) fn put_members<'a>(object: RawValue<'a>, out: &mut Attributes<'_>) {
     for (name, value) in object.members() {
         let name = member_name(name);
         match content_key(&name) {
@@ -87,8 +86,8 @@ pub(super) fn put_as_given<'a>(object: RawValue<'a>, out: &mut Attributes<'_>) {
     }
 }
 
-/// A field that only we have a name for, or nobody.
-pub(super) fn put_said<'a>(name: Cow<'a, str>, value: RawValue<'a>, out: &mut Attributes<'_>) {
+/// Adds a field that the conventions have no name for.
+pub(super) fn put_other<'a>(name: Cow<'a, str>, value: RawValue<'a>, out: &mut Attributes<'_>) {
     if let Some(key) = content_key(&name) {
         let key = key.of(&name);
         return out.content(key, name, value);

@@ -1,5 +1,5 @@
-//! What runs here, as the OpenTelemetry SDK finds it: `OTEL_SERVICE_NAME`,
-//! `OTEL_RESOURCE_ATTRIBUTES` and what every SDK says of itself.
+//! The OpenTelemetry resource of this process: `OTEL_SERVICE_NAME`, `OTEL_RESOURCE_ATTRIBUTES`, and the
+//! attributes that every SDK adds.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -16,7 +16,7 @@ use super::wire::Val;
 #[cfg(feature = "metrics")]
 use crate::trace::RawValue;
 
-/// What is found, sorted, with what code says on top.
+/// The resource, sorted. Code beats the environment.
 pub(crate) fn detected(code: Map<String, Value>) -> Map<String, Value> {
     let mut found = BTreeMap::new();
     for (key, value) in Resource::builder().build().iter() {
@@ -25,14 +25,14 @@ pub(crate) fn detected(code: Map<String, Value>) -> Map<String, Value> {
             found.insert(decoded(key.as_str()).into_owned(), value);
         }
     }
-    // The SDK lets the list beat this; the specification says otherwise, and it is not encoded.
+    // By the specification this beats the list, and it is not encoded; the SDK does it the other way.
     if let Some(name) = std::env::var("OTEL_SERVICE_NAME")
         .ok()
         .filter(|n| !n.is_empty())
     {
         found.insert("service.name".to_owned(), name.into());
     }
-    // The spans are none of the SDK's.
+    // The SDK doesn't make our spans.
     let ours = [
         ("telemetry.sdk.name", env!("CARGO_PKG_NAME")),
         ("telemetry.sdk.version", env!("CARGO_PKG_VERSION")),
@@ -56,8 +56,7 @@ fn json(value: &Otel) -> Option<Value> {
     })
 }
 
-/// What the first lines of segments say runs here, as the SDK has it: value by value what the mirror
-/// sends.
+/// The resource in the header of a segment as the SDK's type, with the values that the mirror sends.
 #[cfg(feature = "metrics")]
 pub(crate) fn sdk_resource(logged: &Value) -> Resource {
     let json = logged.to_string();
@@ -83,7 +82,7 @@ fn sdk_value(value: RawValue<'_>) -> Option<Otel> {
                 Val::Text(text) => Some(text.clone().into_owned().into()),
                 _ => None,
             });
-            // The SDK's lists are of one type; any but texts are told as their JSON.
+            // The SDK's lists have one type; lists of other values than texts become JSON.
             match texts.collect() {
                 Some(texts) => Otel::Array(Array::String(texts)),
                 None => Otel::String(value.json().to_owned().into()),
@@ -92,7 +91,7 @@ fn sdk_value(value: RawValue<'_>) -> Option<Otel> {
     })
 }
 
-/// What isn't text when decoded stays as it was.
+/// Percent-decodes a text, unless the result is not UTF-8.
 fn decoded(text: &str) -> Cow<'_, str> {
     let decoded = percent_decode_str(text).decode_utf8();
     decoded.unwrap_or(Cow::Borrowed(text))

@@ -36,7 +36,7 @@ const MIN_DELAY: Duration = Duration::from_millis(100);
 /// How many spans are read before the request in flight gets CPU time.
 const SPANS_PER_TURN: usize = 64;
 
-/// What was sent, and what was not.
+/// The result of sending.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Sent {

@@ -210,7 +210,7 @@ impl Service<Uri> for Dialer {
     }
 }
 
-/// A connection that says whether requests on it need whole addresses.
+/// A connection that knows whether requests on it need whole addresses.
 #[derive(Debug)]
 struct Stream {
     tcp: TcpStream,

@@ -57,7 +57,7 @@ pub enum Encoding {
     Json,
 }
 
-/// What a request was answered with.
+/// The answer to a request.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Answer {
