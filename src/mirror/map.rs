@@ -13,7 +13,7 @@ use super::otlp::Span;
 use super::otlp::span::SpanKind as OtlpKind;
 use super::otlp::status::StatusCode;
 use super::policy::Policy;
-use super::wire::{Key, Val, put_bytes, put_count, put_fixed64, put_head, put_text};
+use super::wire::{Key, Val, put_bytes, put_count, put_fixed64, put_text};
 use crate::trace::{Kind, Outcome, RawLine, RawValue, SpanKind, parse_time};
 
 /// The context says whether the parent is remote.
@@ -36,14 +36,14 @@ pub fn span(origin: &Origin, close: &RawLine<'_>) -> Option<Span> {
 pub(super) fn encode(origin: &Origin, close: &RawLine<'_>, out: &mut Vec<u8>) -> Option<()> {
     let policy = origin.policy();
     let closed = Closed::read(close, policy)?;
-    if closed.sampled == Some(false) || closed.is_synthetic_turn() {
+    if closed.own.sampled == Some(false) || closed.is_synthetic_turn() {
         return None;
     }
     let trace_id = id::<16>(close.trace_id)?;
     let span_id = id::<8>(close.span_id)?;
     put_bytes(1, &trace_id, out);
     put_bytes(2, &span_id, out);
-    if let Some(state) = closed.tracestate.and_then(|state| state.text()) {
+    if let Some(state) = closed.own.tracestate.and_then(|state| state.text()) {
         put_text(3, &state, out);
     }
     if let Some(parent) = id::<8>(close.parent_span_id) {
@@ -56,12 +56,16 @@ pub(super) fn encode(origin: &Origin, close: &RawLine<'_>, out: &mut Vec<u8>) ->
     put_fixed64(8, end, out);
     let dropped = closed.put_attributes(close, out);
     put_count(10, dropped, out);
-    let dropped = events_links::put_events(&closed.events, policy, 11, out);
-    put_count(12, dropped.saturating_add(closed.events.dropped), out);
-    let dropped = events_links::put_links(closed.links, policy, 13, out);
+    let dropped = events_links::put_events(&closed.own.events, policy, 11, out);
+    put_count(12, dropped.saturating_add(closed.own.events.dropped), out);
+    let dropped = events_links::put_links(closed.own.links, policy, 13, out);
     put_count(14, dropped, out);
     closed.put_status(out);
-    let remote = if closed.parent_remote { IS_REMOTE } else { 0 };
+    let remote = if closed.own.parent_remote {
+        IS_REMOTE
+    } else {
+        0
+    };
     // Field 16, the first whose number takes two bytes.
     out.extend_from_slice(&[0x85, 0x01]);
     out.extend_from_slice(&(HAS_IS_REMOTE | remote | SAMPLED).to_le_bytes());
@@ -73,48 +77,34 @@ pub(super) fn closes_synthetic_turn(close: &RawLine<'_>) -> bool {
     Closed::read(close, &Policy::default()).is_some_and(|closed| closed.is_synthetic_turn())
 }
 
-/// The value of a hexadecimal digit; 255 for other bytes.
-static HEX: [u8; 256] = {
-    let mut table = [255; 256];
-    let mut value = 0;
-    while value < 16 {
-        table[b"0123456789abcdef"[value] as usize] = value as u8;
-        table[b"0123456789ABCDEF"[value] as usize] = value as u8;
-        value += 1;
-    }
-    table
-};
-
 /// An id in hexadecimal, unless it is zero, which is invalid.
 pub(super) fn id<const N: usize>(text: Option<&str>) -> Option<[u8; N]> {
     let text = text.filter(|text| text.len() == 2 * N)?.as_bytes();
-    let digit = |digit: u8| HEX[usize::from(digit)];
-    let (mut id, mut wrong) = ([0; N], 0);
+    let digit = |byte: u8| char::from(byte).to_digit(16);
+    let mut id = [0; N];
     for (byte, two) in id.iter_mut().zip(text.chunks_exact(2)) {
-        let (high, low) = (digit(two[0]), digit(two[1]));
-        *byte = high << 4 | low;
-        wrong |= high | low;
+        *byte = (digit(two[0])? << 4 | digit(two[1])?) as u8;
     }
-    (wrong < 16 && id != [0; N]).then_some(id)
+    (id != [0; N]).then_some(id)
 }
 
-/// `session/seg:seq`. Every span has it, so it is built without `format!`.
-fn address(line: &RawLine<'_>) -> String {
-    let mut text = String::with_capacity(line.session_id.len() + 24);
-    text.push_str(&line.session_id);
-    for (before, number) in [('/', u64::from(line.seg)), (':', line.seq)] {
-        text.push(before);
-        text.push_str(itoa::Buffer::new().format(number));
-    }
-    text
-}
-
-/// The fields of a close line.
+/// A close line and how it is to be mapped.
 struct Closed<'a> {
     kind: SpanKind,
+    policy: &'a Policy,
+    own: OwnFields<'a>,
+    /// The name of its agent, model or tool, or its own.
+    subject: Option<Cow<'a, str>>,
+    /// All other fields, with the name that the conventions have for them.
+    rest: Vec<(&'a str, RawValue<'a>, Option<&'static str>)>,
+}
+
+/// The fields that make the parts of a span and not just attributes.
+#[derive(Default)]
+struct OwnFields<'a> {
     start: Option<RawValue<'a>>,
     duration: Option<u64>,
-    outcome: Cow<'a, str>,
+    outcome: Option<Cow<'a, str>>,
     reason: Option<Cow<'a, str>>,
     error: Option<RawValue<'a>>,
     usage: Option<RawValue<'a>>,
@@ -123,7 +113,7 @@ struct Closed<'a> {
     events: events_links::Events<'a>,
     links: Option<RawValue<'a>>,
     /// Attributes that were set through the OpenTelemetry API.
-    given: Option<RawValue<'a>>,
+    attributes: Option<RawValue<'a>>,
     sampled: Option<bool>,
     tracestate: Option<RawValue<'a>>,
     parent_remote: bool,
@@ -131,12 +121,7 @@ struct Closed<'a> {
     /// The operation that a library named, if it is not the usual one.
     operation: Option<Cow<'a, str>>,
     synthetic: bool,
-    /// The name of its agent, model or tool, or its own.
-    subject: Option<Cow<'a, str>>,
     span_kind: Option<Cow<'a, str>>,
-    /// All other fields, with the name that the conventions have for them.
-    rest: Vec<(&'a str, RawValue<'a>, Option<&'static str>)>,
-    policy: &'a Policy,
 }
 
 impl<'a> Closed<'a> {
@@ -151,26 +136,10 @@ impl<'a> Closed<'a> {
         };
         let mut closed = Self {
             kind,
-            start: None,
-            duration: None,
-            outcome: Cow::Borrowed("unset"),
-            reason: None,
-            error: None,
-            usage: None,
-            fields: None,
-            events: events_links::Events::default(),
-            links: None,
-            given: None,
-            sampled: None,
-            tracestate: None,
-            parent_remote: false,
-            late: false,
-            operation: None,
-            synthetic: false,
-            subject: None,
-            span_kind: None,
-            rest: Vec::new(),
             policy,
+            own: OwnFields::default(),
+            subject: None,
+            rest: Vec::new(),
         };
         let fields = line.fields();
         closed.rest.reserve(fields.len());
@@ -185,34 +154,34 @@ impl<'a> Closed<'a> {
 
     fn take(&mut self, name: &'a str, value: RawValue<'a>) {
         match name {
-            "start" => self.start = Some(value),
-            "duration_ns" => self.duration = value.u64(),
-            "outcome" => self.outcome = value.text().unwrap_or(Cow::Borrowed("unset")),
-            "error" => self.error = Some(value),
-            "usage" => self.usage = Some(value),
-            "events" => self.events.list = Some(value),
+            "start" => self.own.start = Some(value),
+            "duration_ns" => self.own.duration = value.u64(),
+            "outcome" => self.own.outcome = value.text(),
+            "error" => self.own.error = Some(value),
+            "usage" => self.own.usage = Some(value),
+            "events" => self.own.events.list = Some(value),
             "events_dropped" => {
                 let dropped = value.u64().unwrap_or(0);
-                self.events.dropped = u32::try_from(dropped).unwrap_or(u32::MAX);
+                self.own.events.dropped = u32::try_from(dropped).unwrap_or(u32::MAX);
             }
-            "links" => self.links = Some(value),
-            "attributes" => self.given = Some(value),
-            "sampled" => self.sampled = value.bool(),
-            "tracestate" => self.tracestate = Some(value),
-            "parent_remote" => self.parent_remote = value.bool() == Some(true),
-            "late" => self.late = value.bool() == Some(true),
+            "links" => self.own.links = Some(value),
+            "attributes" => self.own.attributes = Some(value),
+            "sampled" => self.own.sampled = value.bool(),
+            "tracestate" => self.own.tracestate = Some(value),
+            "parent_remote" => self.own.parent_remote = value.bool() == Some(true),
+            "late" => self.own.late = value.bool() == Some(true),
             "gen_ai.operation.name" if self.usual_operation().is_some() => {
-                self.operation = value.text();
+                self.own.operation = value.text();
             }
             "synthetic" if self.kind == SpanKind::Turn => {
-                self.synthetic = value.bool() == Some(true);
+                self.own.synthetic = value.bool() == Some(true);
             }
-            "span_kind" => self.span_kind = value.text(),
-            "fields" if self.kind == SpanKind::Other => self.fields = Some(value),
+            "span_kind" => self.own.span_kind = value.text(),
+            "fields" if self.kind == SpanKind::Other => self.own.fields = Some(value),
             "opened_seg" | "closes" => {}
             _ => {
                 if name == "reason" {
-                    self.reason = value.text();
+                    self.own.reason = value.text();
                 }
                 if Some(name) == subject_field(self.kind) {
                     self.subject = value.text().filter(|text| !text.is_empty());
@@ -225,11 +194,15 @@ impl<'a> Closed<'a> {
 
     /// Reads the fields with which `tracing` users rename spans for other OpenTelemetry layers.
     fn take_otel_fields(&mut self) {
-        let fields = self.fields.into_iter().flat_map(|fields| fields.members());
+        let fields = self
+            .own
+            .fields
+            .into_iter()
+            .flat_map(|fields| fields.members());
         for (name, value) in fields {
             match name {
                 "otel.name" => self.subject = value.text().or(self.subject.take()),
-                "otel.kind" => self.span_kind = value.text().or(self.span_kind.take()),
+                "otel.kind" => self.own.span_kind = value.text().or(self.own.span_kind.take()),
                 _ => {}
             }
         }
@@ -238,9 +211,10 @@ impl<'a> Closed<'a> {
     /// Start and end in nanoseconds. A span without a start ended when its line was written.
     fn times(&self, line: &RawLine<'_>) -> (u64, u64) {
         let written = || parse_time(line.ts).unwrap_or(0);
-        let start = self.start.and_then(|value| parse_time(&value.text()?));
-        let start = start.unwrap_or_else(|| written().saturating_sub(self.duration.unwrap_or(0)));
-        let end = match self.duration {
+        let start = self.own.start.and_then(|value| parse_time(&value.text()?));
+        let start =
+            start.unwrap_or_else(|| written().saturating_sub(self.own.duration.unwrap_or(0)));
+        let end = match self.own.duration {
             Some(duration) => start.saturating_add(duration),
             None => written().max(start),
         };
@@ -253,18 +227,13 @@ impl<'a> Closed<'a> {
         };
         match &self.subject {
             None => put_text(5, what, out),
-            Some(subject) => {
-                put_head(5, what.len() + 1 + subject.len(), out);
-                out.extend_from_slice(what.as_bytes());
-                out.push(b' ');
-                out.extend_from_slice(subject.as_bytes());
-            }
+            Some(subject) => put_text(5, &format!("{what} {subject}"), out),
         }
     }
 
     /// Whether it is a turn that the recorder created for a library without turns.
     fn is_synthetic_turn(&self) -> bool {
-        self.kind == SpanKind::Turn && self.synthetic
+        self.kind == SpanKind::Turn && self.own.synthetic
     }
 
     fn usual_operation(&self) -> Option<&'static str> {
@@ -277,7 +246,7 @@ impl<'a> Closed<'a> {
     }
 
     fn operation(&self) -> Option<&str> {
-        self.operation.as_deref().or(self.usual_operation())
+        self.own.operation.as_deref().or(self.usual_operation())
     }
 
     /// The name that the agent gave it.
@@ -287,7 +256,7 @@ impl<'a> Closed<'a> {
     }
 
     fn otlp_kind(&self) -> OtlpKind {
-        match (self.kind, self.span_kind.as_deref()) {
+        match (self.kind, self.own.span_kind.as_deref()) {
             (SpanKind::Model, _) => OtlpKind::Client,
             (SpanKind::Other, Some(said)) => match said.to_ascii_lowercase().as_str() {
                 "server" => OtlpKind::Server,
@@ -302,7 +271,7 @@ impl<'a> Closed<'a> {
 
     /// The outcome; `None` for a word that only a newer version knows.
     fn outcome(&self) -> Option<Outcome> {
-        Outcome::parse(&self.outcome)
+        self.own.outcome.as_deref().and_then(Outcome::parse)
     }
 
     /// A denial and a cancellation are no errors; `agent.outcome` has them. An interrupted span is one, because
@@ -312,7 +281,7 @@ impl<'a> Closed<'a> {
             Some(Outcome::Ok) => (StatusCode::Ok, Cow::Borrowed("")),
             Some(Outcome::Error) => (StatusCode::Error, self.error_message().unwrap_or_default()),
             Some(Outcome::Interrupted) => {
-                let reason = self.reason.as_deref().unwrap_or("writer_gone");
+                let reason = self.own.reason.as_deref().unwrap_or("writer_gone");
                 let message = format!("interrupted: {}", reason.replace('_', " "));
                 (StatusCode::Error, message.into())
             }
@@ -325,7 +294,7 @@ impl<'a> Closed<'a> {
     }
 
     fn error_message(&self) -> Option<Cow<'a, str>> {
-        let error = self.error?;
+        let error = self.own.error?;
         error.text().or_else(|| error.get("message")?.text())
     }
 
@@ -348,7 +317,7 @@ impl<'a> Closed<'a> {
         self.put_usage(out);
         self.put_error(out);
         out.end_ours();
-        if let Some(details) = self.usage.and_then(|usage| usage.get("usage_details")) {
+        if let Some(details) = self.own.usage.and_then(|usage| usage.get("usage_details")) {
             out.flat("usage".into(), details);
         }
         for (name, value, conventional) in &self.rest {
@@ -356,10 +325,15 @@ impl<'a> Closed<'a> {
                 put_other(member_name(name), *value, out);
             }
         }
-        if let Some(given) = self.given {
+        if let Some(given) = self.own.attributes {
             put_members(given, out);
         }
-        for (name, value) in self.fields.into_iter().flat_map(|fields| fields.members()) {
+        for (name, value) in self
+            .own
+            .fields
+            .into_iter()
+            .flat_map(|fields| fields.members())
+        {
             let name = member_name(name);
             match content_key(&name) {
                 Some(key) => out.content(key.of(&name), name, value),
@@ -383,13 +357,16 @@ impl<'a> Closed<'a> {
             out.count("agent.turn_index", turn.into());
         }
         if matches!(self.kind, SpanKind::Turn | SpanKind::Tool)
-            && let Some(duration) = self.duration
+            && let Some(duration) = self.own.duration
         {
             out.count("agent.duration_ms", duration / 1_000_000);
         }
-        out.text("agent.outcome", &*self.outcome);
-        out.text("agent.trace.address", address(line));
-        if self.late {
+        let unset = Outcome::Unset.as_str();
+        let outcome = self.own.outcome.as_deref().unwrap_or(unset);
+        out.text("agent.outcome", outcome);
+        let address = format!("{}/{}", line.session_id, line.address());
+        out.text("agent.trace.address", address);
+        if self.own.late {
             out.put("agent.late", Val::Bool(true));
         }
     }
@@ -397,7 +374,7 @@ impl<'a> Closed<'a> {
     /// Tokens. Only a model call has them under the conventions' names, so that a sum over all spans counts each
     /// token once.
     fn put_usage(&self, out: &mut Attributes<'_>) {
-        let members = self.usage.into_iter().flat_map(|usage| usage.members());
+        let members = self.own.usage.into_iter().flat_map(|usage| usage.members());
         for (name, value) in members {
             let ours;
             let key = match (self.kind, name) {
@@ -431,9 +408,12 @@ impl<'a> Closed<'a> {
     }
 
     fn put_error(&self, out: &mut Attributes<'_>) {
-        let kind = self.error.and_then(|error| error.get("error_type")?.text());
+        let kind = self
+            .own
+            .error
+            .and_then(|error| error.get("error_type")?.text());
         // A span of the OpenTelemetry API may have this attribute itself.
-        let has_type = self.fields.and_then(|fields| fields.get("error.type"));
+        let has_type = self.own.fields.and_then(|fields| fields.get("error.type"));
         match (self.outcome(), kind) {
             (Some(Outcome::Error), Some(kind)) => out.text("error.type", kind),
             (Some(Outcome::Error), None) if has_type.is_some() => {}
@@ -448,7 +428,7 @@ impl<'a> Closed<'a> {
         {
             out.text("agent.error.message", message);
         }
-        let members = self.error.into_iter().flat_map(|error| error.members());
+        let members = self.own.error.into_iter().flat_map(|error| error.members());
         for (name, value) in members {
             match name {
                 "error_type" | "message" => {}
