@@ -57,76 +57,48 @@
 //!
 //! Events and links of the line are events and links of the span; their other members are `agent.<member>`.
 
-mod attributes;
-mod backlog;
-mod batch;
 mod catch_up;
-pub mod classify;
-mod config;
-mod content;
-mod dead_letters;
-mod endpoint;
-mod environment;
-mod events_links;
-#[cfg(feature = "cli")]
-mod follow;
-mod headers;
-mod in_flight;
 mod map;
-#[cfg(feature = "metrics")]
-mod metrics_config;
-mod names;
-mod origin;
 /// The OTLP messages, generated from `proto/otlp_trace.proto`.
 #[rustfmt::skip]
 #[allow(clippy::all, clippy::pedantic, missing_docs)]
 pub mod otlp;
 mod otlp_json;
-mod ownership;
-mod policy;
 #[cfg(feature = "cli")]
 mod probe;
-mod queue;
-mod resend;
-mod resolve;
-mod resource;
+mod progress;
 mod send;
-mod shutdown;
-mod state;
-mod thread;
+mod settings;
 mod transport;
 pub mod verify;
-#[cfg(feature = "cli")]
-mod watcher;
-mod wire;
 
-pub use backlog::{Backlog, backlog, backlog_in, backlog_with_state};
-pub use batch::{Batch, DEFAULT_BATCH_BYTES, DEFAULT_BATCH_SPANS, MAX_BATCH_BYTES, Pushed};
 pub use catch_up::CatchUp;
-pub use classify::Verdict;
-pub use config::{Compression, Otlp, Pem, Protocol};
-pub use content::without_content;
-pub use dead_letters::DeadLetter;
 #[cfg(feature = "cli")]
-pub use follow::{Changed, Follow};
+pub use catch_up::follow::{Changed, Follow};
+pub use map::content::without_content;
+pub use map::origin::{HeaderError, MAPPING, Origin};
+pub use map::policy::{Limits, Policy};
 pub use map::span;
-#[cfg(feature = "metrics")]
-pub use metrics_config::MetricsConfig;
-pub use origin::{HeaderError, MAPPING, Origin};
-pub use policy::{Limits, Policy};
 #[cfg(feature = "cli")]
 pub use probe::probe;
-pub use queue::MirrorHealth;
-pub use resolve::Resolved;
+pub use progress::backlog::{Backlog, backlog, backlog_in, backlog_with_state};
+pub use progress::dead_letters::DeadLetter;
 pub use send::Sent;
+pub use send::batch::{Batch, DEFAULT_BATCH_BYTES, DEFAULT_BATCH_SPANS, MAX_BATCH_BYTES, Pushed};
+pub use send::classify::{self, Verdict};
+pub use send::queue::MirrorHealth;
+pub use settings::config::{Compression, Otlp, Pem, Protocol};
+#[cfg(feature = "metrics")]
+pub use settings::metrics_config::MetricsConfig;
+pub use settings::resolve::Resolved;
 pub use transport::{Answer, Encoding, MAX_ANSWER, Transport};
 
-pub(crate) use queue::{Queue, QueueListener};
-pub(crate) use resource::detected;
+pub(crate) use send::queue::{Queue, QueueListener};
 #[cfg(feature = "metrics")]
-pub(crate) use resource::sdk_resource;
+pub(crate) use send::shutdown::{Shutdown, lock};
+pub(crate) use send::thread::start;
 #[cfg(feature = "metrics")]
-pub(crate) use shutdown::{Shutdown, lock};
-pub(crate) use thread::start;
+pub(crate) use send::thread::{muted, runtime};
+pub(crate) use settings::resource::detected;
 #[cfg(feature = "metrics")]
-pub(crate) use thread::{muted, runtime};
+pub(crate) use settings::resource::sdk_resource;

@@ -2,10 +2,10 @@
 
 use bytes::Bytes;
 
-use super::classify::{self, Verdict, message_redactor};
-use super::environment::invalid;
-use super::resolve::Resolved;
-use super::thread::runtime;
+use super::send::classify::{self, Verdict, message_redactor};
+use super::send::thread::runtime;
+use super::settings::environment::invalid;
+use super::settings::resolve::Resolved;
 use super::transport::{Encoding, Transport};
 use crate::error::Error;
 

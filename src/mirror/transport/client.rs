@@ -23,7 +23,7 @@ use tower_service::Service;
 use super::errors::error_chain;
 use super::tls;
 use crate::error::Error;
-use crate::mirror::resolve::Resolved;
+use crate::mirror::settings::resolve::Resolved;
 
 const USER_AGENT_NAME: &str = concat!("spanledger/", env!("CARGO_PKG_VERSION"));
 
@@ -36,7 +36,7 @@ const MAX_HEADERS: u32 = 1024 * 1024;
 
 /// Connections are opened on demand, kept, and opened again after a failure.
 #[derive(Debug)]
-pub(in crate::mirror) struct Client {
+pub(crate) struct Client {
     hyper: Hyper<HttpsConnector<Dialer>, Full<Bytes>>,
     /// The server, with the path that requests are relative to.
     base: Uri,
@@ -44,7 +44,7 @@ pub(in crate::mirror) struct Client {
 }
 
 /// A response whose body was read to its end, to the limit, or until the connection broke.
-pub(in crate::mirror) struct Received {
+pub(crate) struct Received {
     pub status: StatusCode,
     pub headers: HeaderMap,
     pub body: Bytes,
@@ -55,7 +55,7 @@ pub(in crate::mirror) struct Received {
 
 impl Client {
     /// A client that speaks HTTP/2 or HTTP/1.1. Must be called within a tokio runtime that has IO and time.
-    pub(in crate::mirror) fn new(to: &Resolved, http2: bool) -> Result<Self, Error> {
+    pub(crate) fn new(to: &Resolved, http2: bool) -> Result<Self, Error> {
         let alpn: &[u8] = if http2 { b"h2" } else { b"http/1.1" };
         let tls = match &to.tls {
             Some(tls) => tls.client(alpn)?,
@@ -86,7 +86,7 @@ impl Client {
     }
 
     /// A request without a body: the configured headers, and a path below the server's address.
-    pub(in crate::mirror) fn request(
+    pub(crate) fn request(
         &self,
         method: Method,
         path: &str,
@@ -104,7 +104,7 @@ impl Client {
     }
 
     /// Sends a request once and reads at most `limit` bytes of the body of the response.
-    pub(in crate::mirror) async fn send(
+    pub(crate) async fn send(
         &self,
         head: request::Parts,
         body: Bytes,

@@ -1,6 +1,6 @@
 //! Sends one request and returns the answer, over gRPC or HTTP.
 //!
-//! The answer is returned as it came; [`classify`](super::classify) decides what it means. Nothing here
+//! The answer is returned as it came; [`classify`](super::send::classify) decides what it means. Nothing here
 //! retries, and no redirect is followed. Both protocols share one client: the same TCP options, proxy and
 //! TLS configuration.
 
@@ -20,10 +20,10 @@ use http::{HeaderMap, HeaderValue, Method, StatusCode, request};
 pub(super) use self::client::{Client, Received};
 use self::errors::{grpc_hint, http_hint};
 pub(super) use self::tls::Tls;
-use super::config::{Compression, Protocol};
-use super::environment::invalid;
 use super::otlp::ExportTraceServiceResponse;
-use super::resolve::Resolved;
+use super::settings::config::{Compression, Protocol};
+use super::settings::environment::invalid;
+use super::settings::resolve::Resolved;
 use crate::error::Error;
 
 /// How much of a response body is read. OTLP responses have a few bytes, or a few spans where the server

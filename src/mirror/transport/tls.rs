@@ -10,22 +10,22 @@ use rustls::sign::{CertifiedKey, SingleCertAndKey};
 use rustls::{ClientConfig, ConfigBuilder, RootCertStore, WantsVerifier};
 
 use crate::error::Error;
-use crate::mirror::config::Pem;
-use crate::mirror::environment::invalid;
+use crate::mirror::settings::config::Pem;
+use crate::mirror::settings::environment::invalid;
 
 /// PEM text and the setting that it came from.
 type Setting = (&'static str, Pem);
 
 /// Certificates that were read and are usable.
 #[derive(Clone)]
-pub(in crate::mirror) struct Tls {
+pub(crate) struct Tls {
     authorities: Vec<CertificateDer<'static>>,
     client: Option<Arc<CertifiedKey>>,
 }
 
 impl Tls {
     /// Reads all of them, so that errors show before anything is sent.
-    pub(in crate::mirror) fn read(
+    pub(crate) fn read(
         ca: Option<Setting>,
         client: Option<(Setting, Setting)>,
     ) -> Result<Self, Error> {

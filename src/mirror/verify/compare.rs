@@ -7,8 +7,8 @@ use serde_json::Value as Json;
 
 use super::finding::{Finding, What};
 use super::stored::StoredSpan;
-use crate::mirror::content::without_content;
-use crate::mirror::origin::Origin;
+use crate::mirror::map::content::without_content;
+use crate::mirror::map::origin::Origin;
 use crate::mirror::otlp::any_value::Value;
 use crate::mirror::otlp::span::{Event, Link, SpanKind};
 use crate::mirror::otlp::status::StatusCode;

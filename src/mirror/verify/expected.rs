@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 
 use super::compare::Expected;
 use crate::mirror::map;
-use crate::mirror::origin::{OriginCache, opened_seg};
-use crate::mirror::state::State;
+use crate::mirror::map::origin::{OriginCache, opened_seg};
+use crate::mirror::progress::state::State;
 use crate::trace::{Damage, RawLine, ReadItem, SegmentReader, parse_time, segment_name, segments};
 
 /// Where the close lines of a session are, per trace. The lines themselves are read when their trace is

@@ -13,9 +13,9 @@ use super::config::{Compression, Otlp, Pem, Protocol};
 use super::endpoint::{self, EndpointSetting};
 use super::environment::{self as var, Environment, Signal, TRACES, Variable, invalid};
 use super::headers::{header_of, headers_of};
-use super::policy::Limits;
-use super::transport::Tls;
 use crate::error::Error;
+use crate::mirror::map::policy::Limits;
+use crate::mirror::transport::Tls;
 
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(10);
 const DEFAULT_LINGER: Duration = Duration::from_secs(1);
@@ -45,10 +45,10 @@ pub struct Resolved {
     /// How long a span waits for others to fill a batch.
     pub linger: Duration,
     /// Certificates; only for https.
-    pub(super) tls: Option<Tls>,
-    pub(super) proxy: Option<Intercept>,
+    pub(crate) tls: Option<Tls>,
+    pub(crate) proxy: Option<Intercept>,
     /// The gRPC method of the signal.
-    pub(super) grpc_path: &'static str,
+    pub(crate) grpc_path: &'static str,
 }
 
 impl Resolved {
@@ -104,7 +104,7 @@ impl Otlp {
     }
 
     /// The settings of one signal. Without an endpoint it goes to this machine.
-    pub(super) fn resolve_signal(
+    pub(crate) fn resolve_signal(
         &self,
         signal: &'static Signal,
         setting: Option<EndpointSetting>,
@@ -164,7 +164,7 @@ impl Otlp {
     }
 
     /// The endpoint that code or environment sets for a signal.
-    pub(super) fn endpoint_setting(
+    pub(crate) fn endpoint_setting(
         &self,
         signal: &'static Signal,
         env: &Environment<'_>,
@@ -275,14 +275,14 @@ fn proxy_for(uri: &Uri, env: &Environment<'_>) -> Result<Option<Intercept>, Erro
 
 /// What the variable that lists a signal's exporters asks for.
 #[derive(PartialEq, Eq)]
-pub(super) enum Exporters {
+pub(crate) enum Exporters {
     Otlp,
     Others,
 }
 
 impl Exporters {
     /// `None` if the variable is not set.
-    pub(super) fn of(signal: &Signal, env: &Environment<'_>) -> Option<Result<Self, Error>> {
+    pub(crate) fn of(signal: &Signal, env: &Environment<'_>) -> Option<Result<Self, Error>> {
         env.first(&signal.exporter).map(Self::parse)
     }
 

@@ -4,7 +4,7 @@
 use serde_json::{Map, Value, json};
 
 use super::origin::{HeaderError, MAPPING};
-use super::resolve::Resolved;
+use crate::mirror::settings::resolve::Resolved;
 use crate::trace::RawValue;
 use crate::trace::typed::MirrorPolicy;
 
@@ -24,8 +24,8 @@ pub struct Policy {
     pub cache_write_name: bool,
     /// Whether the cost of a model call is also sent as `gen_ai.usage.cost`.
     pub usage_cost: bool,
-    /// Whether spans are mapped as by [version 1](super::MAPPING).
-    pub(super) is_mapping_1: bool,
+    /// Whether spans are mapped as by [version 1](crate::mirror::MAPPING).
+    pub(crate) is_mapping_1: bool,
 }
 
 /// How much of a span is sent. Markers say what was left out.
@@ -44,7 +44,7 @@ pub struct Limits {
 
 impl Policy {
     /// Reads the `mirror` member of a segment's header.
-    pub(super) fn parse(mirror: RawValue<'_>) -> Result<Self, HeaderError> {
+    pub(crate) fn parse(mirror: RawValue<'_>) -> Result<Self, HeaderError> {
         let mirror = MirrorPolicy::from(mirror);
         // A segment that was recorded for no endpoint has none.
         let mapping = mirror.mapping().unwrap_or(MAPPING);

@@ -10,9 +10,9 @@ use percent_encoding::percent_decode_str;
 use serde_json::{Map, Value};
 
 #[cfg(feature = "metrics")]
-use super::attributes::{member_name, plain};
+use crate::mirror::map::attributes::{member_name, plain};
 #[cfg(feature = "metrics")]
-use super::wire::Val;
+use crate::mirror::map::wire::Val;
 #[cfg(feature = "metrics")]
 use crate::trace::RawValue;
 

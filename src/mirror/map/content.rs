@@ -2,13 +2,13 @@
 
 use std::borrow::Cow;
 
-use super::otlp::Span;
-use super::otlp::any_value::Value;
-use super::otlp::{ArrayValue, KeyValue};
+use crate::mirror::otlp::Span;
+use crate::mirror::otlp::any_value::Value;
+use crate::mirror::otlp::{ArrayValue, KeyValue};
 
 use super::attributes::{key_value, unsigned};
-use super::otlp_json::plain_list;
 use super::wire::{Key, Val};
+use crate::mirror::otlp_json::plain_list;
 use crate::trace::RawValue;
 use crate::trace::{floor_char, hex_digest};
 
@@ -16,7 +16,7 @@ use crate::trace::{floor_char, hex_digest};
 const SHORT: usize = 256;
 
 /// The attribute name of a field that is content.
-pub(super) enum ContentKey {
+pub(crate) enum ContentKey {
     /// The name of the conventions.
     Named {
         field: &'static str,
@@ -39,7 +39,7 @@ impl ContentKey {
 }
 
 /// The attribute name of a field, if it is content.
-pub(super) fn content_key(field: &str) -> Option<ContentKey> {
+pub(crate) fn content_key(field: &str) -> Option<ContentKey> {
     let named = |field, key| ContentKey::Named { field, key };
     Some(match field {
         "args" | "gen_ai.tool.call.arguments" => named("args", "gen_ai.tool.call.arguments"),
@@ -80,7 +80,7 @@ fn content_field(key: &str) -> Option<&str> {
 }
 
 /// The length and the digest of content in a line or in a blob.
-pub(super) struct Measure {
+pub(crate) struct Measure {
     pub bytes: u64,
     pub sha256: String,
     /// The number of bytes that were not recorded.
@@ -148,7 +148,7 @@ fn digest(value: RawValue<'_>) -> Option<String> {
 }
 
 /// Whether an object is the marker of a text that was moved out, truncated, or not UTF-8.
-pub(super) fn is_marker(value: RawValue<'_>) -> bool {
+pub(crate) fn is_marker(value: RawValue<'_>) -> bool {
     // Excludes nearly all values before their first member is parsed.
     let inside = value.json().trim_ascii_start().strip_prefix('{');
     if !inside.is_some_and(|inside| inside.trim_ascii_start().starts_with("\"$")) {

@@ -3,15 +3,15 @@
 use std::io;
 use std::path::Path;
 
+use super::Sender;
 use super::batch::Pushed;
-use super::dead_letters::DeadLetter;
-use super::ownership::Ownership;
-use super::send::Sender;
+use crate::mirror::progress::dead_letters::DeadLetter;
+use crate::mirror::progress::ownership::Ownership;
 use crate::trace::{ReadItem, SegmentReader, segment_name, segments};
 
 /// Sends the dead letters of a session again. Segments of live writers are included, because no cursor
 /// moves.
-pub(super) async fn resend_dead_letters(
+pub(crate) async fn resend_dead_letters(
     dir: &Path,
     ownership: &mut Ownership<'_>,
     sender: &mut Sender<'_>,

@@ -5,8 +5,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-use super::ownership::{Owner, Ownership, if_exists, io_error};
 use crate::error::Error;
+use crate::mirror::progress::ownership::{Owner, Ownership, if_exists, io_error};
 use crate::session::Store;
 use crate::trace::{Root, segment_name, segments};
 

@@ -5,9 +5,9 @@ use std::borrow::Cow;
 use std::collections::HashSet;
 
 use super::content::{self, Measure};
-use super::otlp::{AnyValue, KeyValue};
 use super::policy::Policy;
 use super::wire::{Key, Val, attribute_names, put_attribute};
+use crate::mirror::otlp::{AnyValue, KeyValue};
 use crate::trace::{RawValue, floor_char, has_backslash};
 
 /// The deepest level at which the members of an object become attributes of their own.
@@ -15,7 +15,7 @@ const MAX_DEPTH: usize = 4;
 /// From this number of attributes on, a set of names is faster than a scan of what was written.
 const MANY: usize = 128;
 
-pub(super) fn key_value(key: impl Into<String>, value: Val<'_>) -> KeyValue {
+pub(crate) fn key_value(key: impl Into<String>, value: Val<'_>) -> KeyValue {
     let value = Some(value.into_value());
     KeyValue {
         key: key.into(),
@@ -24,7 +24,7 @@ pub(super) fn key_value(key: impl Into<String>, value: Val<'_>) -> KeyValue {
 }
 
 /// The name of a JSON member without escapes.
-pub(super) fn member_name(raw: &str) -> Cow<'_, str> {
+pub(crate) fn member_name(raw: &str) -> Cow<'_, str> {
     if has_backslash(raw.as_bytes())
         && let Ok(name) = serde_json::from_str(&format!("\"{raw}\""))
     {
@@ -34,12 +34,12 @@ pub(super) fn member_name(raw: &str) -> Cow<'_, str> {
 }
 
 /// An integer, or a text if it exceeds OTLP's signed integers.
-pub(super) fn unsigned<'a>(count: u64) -> Val<'a> {
+pub(crate) fn unsigned<'a>(count: u64) -> Val<'a> {
     i64::try_from(count).map_or_else(|_| Val::Text(count.to_string().into()), Val::Int)
 }
 
 /// A text, a number or a bool. OTLP has no null. A number that fits none of its types becomes a text.
-pub(super) fn scalar(value: RawValue<'_>) -> Option<Val<'_>> {
+pub(crate) fn scalar(value: RawValue<'_>) -> Option<Val<'_>> {
     let json = value.json();
     Some(match json.as_bytes().first()? {
         b'"' => Val::Text(value.text()?),
@@ -66,7 +66,7 @@ fn array(value: RawValue<'_>) -> Option<Val<'_>> {
 }
 
 /// Any value except null: scalars and lists of scalars by type, the rest as JSON.
-pub(super) fn plain(value: RawValue<'_>) -> Option<Val<'_>> {
+pub(crate) fn plain(value: RawValue<'_>) -> Option<Val<'_>> {
     match value.json() {
         "null" => None,
         json => scalar(value)
@@ -79,7 +79,7 @@ pub(super) fn plain(value: RawValue<'_>) -> Option<Val<'_>> {
 ///
 /// An attribute whose name was used before becomes `agent.custom.…`, behind all others: only then are all
 /// names known.
-pub(super) struct Attributes<'p> {
+pub(crate) struct Attributes<'p> {
     policy: &'p Policy,
     out: Vec<u8>,
     /// Where the attributes begin in `out`.

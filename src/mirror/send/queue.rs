@@ -11,8 +11,8 @@ use std::task::{Poll, Waker};
 use std::time::Instant;
 
 use super::shutdown::{Shutdown, lock};
-use super::state::{Cursor, SegmentFiles};
 use crate::ledger::{Listener, SegmentListener, SharedSegment};
+use crate::mirror::progress::state::{Cursor, SegmentFiles};
 
 /// How the mirror of this process is doing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -1,19 +1,26 @@
 //! Maps a close line to a span.
 
+pub(super) mod attributes;
+pub(super) mod content;
+mod events_links;
+mod names;
+pub(super) mod origin;
+pub(super) mod policy;
+pub(super) mod wire;
+
 use std::borrow::Cow;
 
 use prost::Message;
 
-use super::attributes::{Attributes, member_name};
-use super::content::content_key;
-use super::events_links;
-use super::names::{conventional, put_conventional, put_members, put_other, subject_field};
-use super::origin::Origin;
-use super::otlp::Span;
-use super::otlp::span::SpanKind as OtlpKind;
-use super::otlp::status::StatusCode;
-use super::policy::Policy;
-use super::wire::{Key, Val, put_bytes, put_count, put_fixed64, put_text};
+use self::attributes::{Attributes, member_name};
+use self::content::content_key;
+use self::names::{conventional, put_conventional, put_members, put_other, subject_field};
+use self::origin::Origin;
+use self::policy::Policy;
+use self::wire::{Key, Val, put_bytes, put_count, put_fixed64, put_text};
+use crate::mirror::otlp::Span;
+use crate::mirror::otlp::span::SpanKind as OtlpKind;
+use crate::mirror::otlp::status::StatusCode;
 use crate::trace::{Kind, Outcome, RawLine, RawValue, SpanKind, parse_time};
 
 /// The context says whether the parent is remote.
@@ -33,7 +40,7 @@ pub fn span(origin: &Origin, close: &RawLine<'_>) -> Option<Span> {
 }
 
 /// Appends that span as protobuf. Appends nothing if there is none.
-pub(super) fn encode(origin: &Origin, close: &RawLine<'_>, out: &mut Vec<u8>) -> Option<()> {
+pub(crate) fn encode(origin: &Origin, close: &RawLine<'_>, out: &mut Vec<u8>) -> Option<()> {
     let policy = origin.policy();
     let closed = Closed::read(close, policy)?;
     if closed.own.sampled == Some(false) || closed.is_synthetic_turn() {
@@ -73,12 +80,12 @@ pub(super) fn encode(origin: &Origin, close: &RawLine<'_>, out: &mut Vec<u8>) ->
 }
 
 /// Whether a line closes a synthetic turn, which is not sent.
-pub(super) fn closes_synthetic_turn(close: &RawLine<'_>) -> bool {
+pub(crate) fn closes_synthetic_turn(close: &RawLine<'_>) -> bool {
     Closed::read(close, &Policy::default()).is_some_and(|closed| closed.is_synthetic_turn())
 }
 
 /// An id in hexadecimal, unless it is zero, which is invalid.
-pub(super) fn id<const N: usize>(text: Option<&str>) -> Option<[u8; N]> {
+pub(crate) fn id<const N: usize>(text: Option<&str>) -> Option<[u8; N]> {
     let text = text.filter(|text| text.len() == 2 * N)?.as_bytes();
     let digit = |byte: u8| char::from(byte).to_digit(16);
     let mut id = [0; N];

@@ -1,7 +1,7 @@
 //! The events and the links of a span.
 
 use super::attributes::{Attributes, member_name};
-use super::map::id;
+use super::id;
 use super::names::{put_members, put_other};
 use super::policy::Policy;
 use super::wire::{put_bytes, put_count, put_fixed64, put_text};
@@ -10,7 +10,7 @@ use crate::trace::parse_time;
 
 /// The events of a close line, and how many more there were.
 #[derive(Default)]
-pub(super) struct Events<'a> {
+pub(crate) struct Events<'a> {
     pub list: Option<RawValue<'a>>,
     pub dropped: u32,
 }
@@ -40,7 +40,7 @@ fn put_first<'a>(
     left_out
 }
 
-pub(super) fn put_events(
+pub(crate) fn put_events(
     events: &Events<'_>,
     policy: &Policy,
     number: u8,
@@ -69,7 +69,7 @@ pub(super) fn put_events(
 }
 
 /// A link has flags only if the line does.
-pub(super) fn put_links(
+pub(crate) fn put_links(
     links: Option<RawValue<'_>>,
     policy: &Policy,
     number: u8,

@@ -12,7 +12,7 @@ use crate::trace::SpanKind;
 const TIME_TO_FIRST_CHUNK: &str = "gen_ai.response.time_to_first_chunk";
 
 /// The field that a span is named after.
-pub(super) fn subject_field(kind: SpanKind) -> Option<&'static str> {
+pub(crate) fn subject_field(kind: SpanKind) -> Option<&'static str> {
     match kind {
         SpanKind::Run => Some("agent"),
         SpanKind::Model => Some("model_id"),
@@ -23,7 +23,7 @@ pub(super) fn subject_field(kind: SpanKind) -> Option<&'static str> {
 }
 
 /// The conventions' name of a field; empty for a field that the line itself has.
-pub(super) fn conventional(
+pub(crate) fn conventional(
     kind: SpanKind,
     field: &str,
     is_mapping_1: bool,
@@ -52,7 +52,7 @@ pub(super) fn conventional(
     })
 }
 
-pub(super) fn put_conventional<'a>(
+pub(crate) fn put_conventional<'a>(
     key: &'static str,
     name: &'a str,
     value: RawValue<'a>,
@@ -76,7 +76,7 @@ pub(super) fn put_conventional<'a>(
 }
 
 /// Adds the members of an object under their own names.
-pub(super) fn put_members<'a>(object: RawValue<'a>, out: &mut Attributes<'_>) {
+pub(crate) fn put_members<'a>(object: RawValue<'a>, out: &mut Attributes<'_>) {
     for (name, value) in object.members() {
         let name = member_name(name);
         match content_key(&name) {
@@ -87,7 +87,7 @@ pub(super) fn put_members<'a>(object: RawValue<'a>, out: &mut Attributes<'_>) {
 }
 
 /// Adds a field that the conventions have no name for.
-pub(super) fn put_other<'a>(name: Cow<'a, str>, value: RawValue<'a>, out: &mut Attributes<'_>) {
+pub(crate) fn put_other<'a>(name: Cow<'a, str>, value: RawValue<'a>, out: &mut Attributes<'_>) {
     if let Some(key) = content_key(&name) {
         let key = key.of(&name);
         return out.content(key, name, value);

@@ -7,7 +7,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::policy::Limits;
+use crate::mirror::map::policy::Limits;
 
 /// The protocol that spans are sent with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,7 +36,7 @@ pub enum Compression {
 
 impl Compression {
     /// Its name in headers.
-    pub(super) const fn name(self) -> Option<&'static str> {
+    pub(crate) const fn name(self) -> Option<&'static str> {
         match self {
             Self::None => None,
             Self::Gzip => Some("gzip"),
@@ -93,18 +93,18 @@ impl fmt::Debug for Pem {
 #[derive(Clone, Default)]
 #[must_use = "pass it to the builder"]
 pub struct Otlp {
-    pub(super) endpoint: Option<String>,
-    pub(super) protocol: Option<Protocol>,
-    pub(super) headers: Vec<(String, String)>,
-    pub(super) ca: Option<Pem>,
-    pub(super) client: Option<(Pem, Pem)>,
-    pub(super) compression: Option<Compression>,
-    pub(super) timeout: Option<Duration>,
-    pub(super) content: Option<bool>,
-    pub(super) cache_write_name: bool,
-    pub(super) usage_cost: bool,
-    pub(super) limits: Limits,
-    pub(super) linger: Option<Duration>,
+    pub(crate) endpoint: Option<String>,
+    pub(crate) protocol: Option<Protocol>,
+    pub(crate) headers: Vec<(String, String)>,
+    pub(crate) ca: Option<Pem>,
+    pub(crate) client: Option<(Pem, Pem)>,
+    pub(crate) compression: Option<Compression>,
+    pub(crate) timeout: Option<Duration>,
+    pub(crate) content: Option<bool>,
+    pub(crate) cache_write_name: bool,
+    pub(crate) usage_cost: bool,
+    pub(crate) limits: Limits,
+    pub(crate) linger: Option<Duration>,
 }
 
 impl fmt::Debug for Otlp {

@@ -23,9 +23,9 @@ use serde_json::{Map, Value};
 use tonic::{Code, Status};
 use tonic_types::{RpcStatusExt, StatusExt, pb};
 
-use super::otlp::{ExportTracePartialSuccess, ExportTraceServiceResponse};
-use super::transport::Answer;
 use crate::error::Error;
+use crate::mirror::otlp::{ExportTracePartialSuccess, ExportTraceServiceResponse};
+use crate::mirror::transport::Answer;
 use crate::redact::{MaskKey, Redaction, Redactor, Tally};
 use crate::trace::{RawValue, floor_char, random_bytes};
 
@@ -73,7 +73,7 @@ pub enum Verdict {
 }
 
 /// What an answer means.
-pub(super) fn answer(answer: &Answer, is_grpc: bool, redactor: &Redactor) -> Verdict {
+pub(crate) fn answer(answer: &Answer, is_grpc: bool, redactor: &Redactor) -> Verdict {
     match answer {
         Answer::Grpc(Ok(response)) => accepted(response, redactor),
         Answer::Grpc(Err(status)) => grpc(status, redactor),
@@ -97,7 +97,7 @@ pub(super) fn answer(answer: &Answer, is_grpc: bool, redactor: &Redactor) -> Ver
 }
 
 /// A redactor for the texts of servers. Its masks are not compared with others.
-pub(super) fn message_redactor() -> Result<Redactor, Error> {
+pub(crate) fn message_redactor() -> Result<Redactor, Error> {
     let key = MaskKey::new(random_bytes());
     Ok(Redactor::new(&Redaction::new(), key)?)
 }

@@ -1,21 +1,28 @@
 //! Sends everything under a root that no other process sends.
 
+#[cfg(feature = "cli")]
+pub(super) mod follow;
+#[cfg(feature = "cli")]
+mod watcher;
+
 use std::collections::BTreeSet;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use super::classify::message_redactor;
-use super::in_flight::Source;
-use super::ownership::{MirrorLock, Owner, Ownership, if_exists, io_error, unreadable};
-use super::resend::resend_dead_letters;
-use super::resolve::Resolved;
-use super::send::{Sender, Sent};
-use super::state::State;
-use super::thread::runtime;
-use super::transport::Transport;
 use crate::error::Error;
 use crate::ledger::{left_open_in, marker};
+use crate::mirror::progress::ownership::{
+    MirrorLock, Owner, Ownership, if_exists, io_error, unreadable,
+};
+use crate::mirror::progress::state::State;
+use crate::mirror::send::classify::message_redactor;
+use crate::mirror::send::in_flight::Source;
+use crate::mirror::send::resend::resend_dead_letters;
+use crate::mirror::send::thread::runtime;
+use crate::mirror::send::{Sender, Sent};
+use crate::mirror::settings::resolve::Resolved;
+use crate::mirror::transport::Transport;
 use crate::session::Store;
 use crate::trace::{Root, segments};
 

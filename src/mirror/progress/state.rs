@@ -36,14 +36,14 @@ pub(crate) struct Cursor {
 
 /// The directory of all progress.
 #[derive(Clone, Debug, Default)]
-pub(super) struct State {
+pub(crate) struct State {
     /// `None` for beside the trace.
     dir: Option<PathBuf>,
 }
 
 /// The cursor and the dead letters of one segment, as files.
 #[derive(Clone, Debug)]
-pub(super) struct SegmentFiles {
+pub(crate) struct SegmentFiles {
     dir: PathBuf,
     /// The number of the segment.
     pub seg: u32,
@@ -233,7 +233,7 @@ impl State {
 }
 
 /// Identifies the segment that has this name now.
-pub(super) fn identity(session: &Path, seg: u32) -> io::Result<String> {
+pub(crate) fn identity(session: &Path, seg: u32) -> io::Result<String> {
     let digest = |line: &RawLine<'_>| hex_digest(&[line.as_bytes(), b"\n"].concat());
     let first = first_line(&session.join(segment_name(seg)), digest)?;
     // A segment without a line has nothing to send, so no progress is stored for it.

@@ -7,9 +7,9 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::origin::{HeaderError, Origin};
 use crate::error::Error;
 use crate::ledger::{FileLock, writer_is_alive};
+use crate::mirror::map::origin::{HeaderError, Origin};
 use crate::session::Unreadable;
 use crate::trace::typed::SegmentHeader;
 use crate::trace::{Root, first_line, segments};
@@ -20,7 +20,7 @@ const YOUNG: Duration = Duration::from_secs(60);
 
 /// Held by the one process that sends the segments of others. The file holds its process id.
 #[derive(Debug)]
-pub(super) struct MirrorLock {
+pub(crate) struct MirrorLock {
     _lock: FileLock,
 }
 
@@ -47,7 +47,7 @@ impl MirrorLock {
 
 /// Who is responsible for sending a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Owner {
+pub(crate) enum Owner {
     /// Its writer, which is alive.
     LiveWriter,
     /// Its writer is alive and has no endpoint: `spanledger mirror` sends what is written so far.
@@ -61,7 +61,7 @@ pub(super) enum Owner {
 }
 
 /// Finds the owners of segments. Caches which writers are alive.
-pub(super) struct Ownership<'a> {
+pub(crate) struct Ownership<'a> {
     root: &'a Root,
     /// The endpoint that is sent to; any if `None`.
     endpoint: Option<&'a str>,
@@ -69,7 +69,7 @@ pub(super) struct Ownership<'a> {
 }
 
 /// The first line of a segment.
-pub(super) struct Header {
+pub(crate) struct Header {
     pub session_id: String,
     pub writer: String,
     origin: Result<Origin, HeaderError>,
@@ -150,7 +150,7 @@ impl<'a> Ownership<'a> {
 }
 
 /// `None` if the file was removed in the meantime.
-pub(super) fn if_exists<T>(result: io::Result<T>) -> io::Result<Option<T>> {
+pub(crate) fn if_exists<T>(result: io::Result<T>) -> io::Result<Option<T>> {
     match result {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         result => result.map(Some),
@@ -158,7 +158,7 @@ pub(super) fn if_exists<T>(result: io::Result<T>) -> io::Result<Option<T>> {
 }
 
 /// Names the path that an I/O error is about.
-pub(super) fn io_error(path: &Path) -> impl Fn(io::Error) -> Error {
+pub(crate) fn io_error(path: &Path) -> impl Fn(io::Error) -> Error {
     let path = path.to_owned();
     move |source| Error::Io {
         path: path.clone(),
@@ -167,7 +167,7 @@ pub(super) fn io_error(path: &Path) -> impl Fn(io::Error) -> Error {
 }
 
 /// Why a session can't be read, if it can't.
-pub(super) fn unreadable(dir: &Path) -> Option<Unreadable> {
+pub(crate) fn unreadable(dir: &Path) -> Option<Unreadable> {
     let read = || -> io::Result<()> {
         for (_, path) in segments(dir)? {
             // Some files can be opened and not be read.

@@ -18,7 +18,7 @@ fn file_name(seg: u32) -> String {
 }
 
 /// Notes that one span was refused.
-pub(super) fn refused(
+pub(crate) fn refused(
     files: &SegmentFiles,
     at: Address,
     span_id: &[u8],
@@ -34,7 +34,7 @@ pub(super) fn refused(
 
 /// How many spans of a request were rejected. Servers don't say which.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Rejected {
+pub(crate) struct Rejected {
     pub rejected: u64,
     pub of: u64,
     /// How many of them are attributed to this segment and not counted there as sent.
@@ -42,7 +42,7 @@ pub(super) struct Rejected {
 }
 
 /// Notes that a request was accepted except for some of its spans, which are in a range of lines.
-pub(super) fn rejected(
+pub(crate) fn rejected(
     files: &SegmentFiles,
     (from, to): (Address, Address),
     count: Rejected,
@@ -123,7 +123,7 @@ impl DeadLetter {
     }
 
     /// Notes that a server has accepted it.
-    pub(super) fn resolve(&self, files: &SegmentFiles) -> io::Result<()> {
+    pub(crate) fn resolve(&self, files: &SegmentFiles) -> io::Result<()> {
         let (from, to) = (self.from.to_string(), self.to.to_string());
         let note = json!({"resolved": {"from": from, "to": to}});
         append(files, note)
@@ -132,7 +132,7 @@ impl DeadLetter {
 
 /// The dead letters of a segment.
 #[derive(Debug, Default)]
-pub(super) struct DeadLetters {
+pub(crate) struct DeadLetters {
     /// In the order in which they were written.
     pub unresolved: Vec<DeadLetter>,
     /// Spans that were refused, so that no cursor counts them, and accepted later.
@@ -141,7 +141,7 @@ pub(super) struct DeadLetters {
 
 /// Reads the dead letters beside the trace and in the state directory: a note in one place may resolve a
 /// letter in the other.
-pub(super) fn read(beside: &SegmentFiles, own: Option<&SegmentFiles>) -> io::Result<DeadLetters> {
+pub(crate) fn read(beside: &SegmentFiles, own: Option<&SegmentFiles>) -> io::Result<DeadLetters> {
     let beside = read_notes(beside)?;
     let own = own.map_or_else(|| Ok(Vec::new()), read_notes)?;
     let mut unresolved: Vec<DeadLetter> = Vec::new();

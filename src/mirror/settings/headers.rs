@@ -19,7 +19,7 @@ const RESERVED: [HeaderName; 8] = [
 ];
 
 /// `name=value,name=value`, values percent-encoded.
-pub(super) fn headers_of(variable: &Variable) -> Result<HeaderMap, Error> {
+pub(crate) fn headers_of(variable: &Variable) -> Result<HeaderMap, Error> {
     let mut headers = HeaderMap::new();
     let items = variable.value.split(',').map(str::trim);
     for (at, item) in items.enumerate().filter(|(_, item)| !item.is_empty()) {
@@ -35,7 +35,7 @@ pub(super) fn headers_of(variable: &Variable) -> Result<HeaderMap, Error> {
 }
 
 /// A header that a user may set. Its value is never shown.
-pub(super) fn header_of(
+pub(crate) fn header_of(
     setting: &'static str,
     name: &[u8],
     value: &[u8],

@@ -6,15 +6,15 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::ownership::if_exists;
 use super::queue::QueuedSegment;
-use super::state::{Cursor, SegmentFiles, State, identity};
 use crate::ledger::unmark;
+use crate::mirror::progress::ownership::if_exists;
+use crate::mirror::progress::state::{Cursor, SegmentFiles, State, identity};
 use crate::trace::{Address, SegmentReader};
 
 /// The process that wrote a segment.
 #[derive(Clone, Debug)]
-pub(super) enum Source {
+pub(crate) enum Source {
     /// This process.
     Own(Arc<QueuedSegment>),
     /// Another process; with the marker to remove when all of the segment was sent.
@@ -23,7 +23,7 @@ pub(super) enum Source {
 
 /// Where a span in a batch came from.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct SpanRef {
+pub(crate) struct SpanRef {
     /// The number of its segment in [`SegmentsInFlight`]; `None` for a dead letter that is sent again.
     pub segment: Option<u64>,
     pub address: Address,
@@ -32,7 +32,7 @@ pub(super) struct SpanRef {
 }
 
 /// A segment that is being sent.
-pub(super) struct SegmentProgress {
+pub(crate) struct SegmentProgress {
     /// Where its cursor and its dead letters are.
     pub files: SegmentFiles,
     session: PathBuf,
@@ -138,7 +138,7 @@ fn ignore_unsupported(synced: io::Result<()>) -> io::Result<()> {
 
 /// All segments that are being sent. The last one may still be being read.
 #[derive(Default)]
-pub(super) struct SegmentsInFlight {
+pub(crate) struct SegmentsInFlight {
     segments: BTreeMap<u64, SegmentProgress>,
     next: u64,
 }

@@ -1,4 +1,4 @@
-//! Protobuf, written directly from a line. The bytes are those that [`Span`](super::otlp::Span) encodes to: fields
+//! Protobuf, written directly from a line. The bytes are those that [`Span`](crate::mirror::otlp::Span) encodes to: fields
 //! in the order of their numbers, without empty ones.
 //!
 //! Building a message for each span and encoding it with prost was measured: catching up then takes 180,000
@@ -8,12 +8,12 @@ use std::borrow::Cow;
 
 use prost::encoding::{decode_varint, encoded_len_varint};
 
-use super::otlp::any_value::Value;
-use super::otlp::{AnyValue, ArrayValue};
+use crate::mirror::otlp::any_value::Value;
+use crate::mirror::otlp::{AnyValue, ArrayValue};
 
 /// The value of an attribute, as far as it can be borrowed from the line.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Val<'a> {
+pub(crate) enum Val<'a> {
     Text(Cow<'a, str>),
     Bool(bool),
     Int(i64),
@@ -89,7 +89,7 @@ fn list_len(list: &[Val<'_>]) -> usize {
 
 /// The name of an attribute, in parts, so that a prefix costs no allocation.
 #[derive(Clone, Debug)]
-pub(super) struct Key<'a> {
+pub(crate) struct Key<'a> {
     pub before: &'static str,
     pub name: Cow<'a, str>,
     pub after: &'static str,
@@ -177,7 +177,7 @@ impl PartialEq for Key<'_> {
 }
 
 /// An attribute as field `number` of its message.
-pub(super) fn put_attribute(number: u8, key: &Key<'_>, value: &Val<'_>, out: &mut Vec<u8>) {
+pub(crate) fn put_attribute(number: u8, key: &Key<'_>, value: &Val<'_>, out: &mut Vec<u8>) {
     let (name_len, value_len) = (key.len(), value.len());
     // An empty name is left out, like any empty text.
     let key_len = if name_len > 0 { field_len(name_len) } else { 0 };
@@ -214,36 +214,36 @@ fn encode_varint(mut value: u64, out: &mut Vec<u8>) {
 }
 
 /// The length of a field of bytes with a number below 16: tag, length and content.
-pub(super) fn field_len(bytes: usize) -> usize {
+pub(crate) fn field_len(bytes: usize) -> usize {
     1 + encoded_len_varint(bytes as u64) + bytes
 }
 
 /// The tag and the length of a field of bytes with a number below 16.
-pub(super) fn put_head(number: u8, len: usize, out: &mut Vec<u8>) {
+pub(crate) fn put_head(number: u8, len: usize, out: &mut Vec<u8>) {
     out.push(number << 3 | 2);
     encode_varint(len as u64, out);
 }
 
-pub(super) fn put_bytes(number: u8, bytes: &[u8], out: &mut Vec<u8>) {
+pub(crate) fn put_bytes(number: u8, bytes: &[u8], out: &mut Vec<u8>) {
     put_head(number, bytes.len(), out);
     out.extend_from_slice(bytes);
 }
 
 /// A text, unless it is empty.
-pub(super) fn put_text(number: u8, text: &str, out: &mut Vec<u8>) {
+pub(crate) fn put_text(number: u8, text: &str, out: &mut Vec<u8>) {
     if !text.is_empty() {
         put_bytes(number, text.as_bytes(), out);
     }
 }
 
-pub(super) fn put_count(number: u8, count: u32, out: &mut Vec<u8>) {
+pub(crate) fn put_count(number: u8, count: u32, out: &mut Vec<u8>) {
     if count != 0 {
         out.push(number << 3);
         encode_varint(count.into(), out);
     }
 }
 
-pub(super) fn put_fixed64(number: u8, value: u64, out: &mut Vec<u8>) {
+pub(crate) fn put_fixed64(number: u8, value: u64, out: &mut Vec<u8>) {
     if value != 0 {
         out.push(number << 3 | 1);
         out.extend_from_slice(&value.to_le_bytes());
@@ -251,7 +251,7 @@ pub(super) fn put_fixed64(number: u8, value: u64, out: &mut Vec<u8>) {
 }
 
 /// The names of attributes that were written one behind the other.
-pub(super) fn attribute_names(mut attributes: &[u8]) -> impl Iterator<Item = &[u8]> {
+pub(crate) fn attribute_names(mut attributes: &[u8]) -> impl Iterator<Item = &[u8]> {
     std::iter::from_fn(move || {
         let (_, rest) = attributes.split_first()?;
         let (mut attribute, rest) = sized(rest)?;

@@ -5,23 +5,23 @@
 use super::endpoint::PATHS;
 use crate::error::Error;
 
-pub(super) const SDK_DISABLED: [&str; 1] = ["OTEL_SDK_DISABLED"];
+pub(crate) const SDK_DISABLED: [&str; 1] = ["OTEL_SDK_DISABLED"];
 
 /// The variables and paths of one signal.
-pub(super) struct Signal {
+pub(crate) struct Signal {
     /// What OTLP over HTTP appends to the server's address.
-    pub(super) path: &'static str,
-    pub(super) grpc_path: &'static str,
-    pub(super) exporter: [&'static str; 1],
-    pub(super) endpoint: [&'static str; 2],
-    pub(super) protocol: [&'static str; 2],
-    pub(super) headers: [&'static str; 2],
-    pub(super) timeout: [&'static str; 2],
-    pub(super) compression: [&'static str; 2],
-    pub(super) insecure: [&'static str; 2],
-    pub(super) certificate: [&'static str; 2],
-    pub(super) client_certificate: [&'static str; 2],
-    pub(super) client_key: [&'static str; 2],
+    pub(crate) path: &'static str,
+    pub(crate) grpc_path: &'static str,
+    pub(crate) exporter: [&'static str; 1],
+    pub(crate) endpoint: [&'static str; 2],
+    pub(crate) protocol: [&'static str; 2],
+    pub(crate) headers: [&'static str; 2],
+    pub(crate) timeout: [&'static str; 2],
+    pub(crate) compression: [&'static str; 2],
+    pub(crate) insecure: [&'static str; 2],
+    pub(crate) certificate: [&'static str; 2],
+    pub(crate) client_certificate: [&'static str; 2],
+    pub(crate) client_key: [&'static str; 2],
 }
 
 macro_rules! signal {
@@ -58,47 +58,47 @@ macro_rules! both {
     };
 }
 
-pub(super) const TRACES: Signal = signal!("TRACES", PATHS[0], "trace", "TraceService");
+pub(crate) const TRACES: Signal = signal!("TRACES", PATHS[0], "trace", "TraceService");
 #[cfg(feature = "metrics")]
-pub(super) const METRICS: Signal = signal!("METRICS", PATHS[1], "metrics", "MetricsService");
+pub(crate) const METRICS: Signal = signal!("METRICS", PATHS[1], "metrics", "MetricsService");
 
 #[cfg(feature = "metrics")]
-pub(super) const INTERVAL: [&str; 1] = ["OTEL_METRIC_EXPORT_INTERVAL"];
+pub(crate) const INTERVAL: [&str; 1] = ["OTEL_METRIC_EXPORT_INTERVAL"];
 #[cfg(feature = "metrics")]
-pub(super) const TEMPORALITY: [&str; 1] = ["OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE"];
-pub(super) const HTTP_PROXY: [&str; 2] = ["HTTP_PROXY", "http_proxy"];
-pub(super) const HTTPS_PROXY: [&str; 2] = ["HTTPS_PROXY", "https_proxy"];
-pub(super) const ALL_PROXY: [&str; 2] = ["ALL_PROXY", "all_proxy"];
-pub(super) const NO_PROXY: [&str; 2] = ["NO_PROXY", "no_proxy"];
-pub(super) const LINGER: [&str; 1] = ["OTEL_BSP_SCHEDULE_DELAY"];
-pub(super) const CONTENT: [&str; 1] = ["OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"];
-pub(super) const VALUE_LENGTH: [&str; 2] = [
+pub(crate) const TEMPORALITY: [&str; 1] = ["OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE"];
+pub(crate) const HTTP_PROXY: [&str; 2] = ["HTTP_PROXY", "http_proxy"];
+pub(crate) const HTTPS_PROXY: [&str; 2] = ["HTTPS_PROXY", "https_proxy"];
+pub(crate) const ALL_PROXY: [&str; 2] = ["ALL_PROXY", "all_proxy"];
+pub(crate) const NO_PROXY: [&str; 2] = ["NO_PROXY", "no_proxy"];
+pub(crate) const LINGER: [&str; 1] = ["OTEL_BSP_SCHEDULE_DELAY"];
+pub(crate) const CONTENT: [&str; 1] = ["OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"];
+pub(crate) const VALUE_LENGTH: [&str; 2] = [
     "OTEL_SPAN_ATTRIBUTE_VALUE_LENGTH_LIMIT",
     "OTEL_ATTRIBUTE_VALUE_LENGTH_LIMIT",
 ];
-pub(super) const ATTRIBUTE_COUNT: [&str; 2] = [
+pub(crate) const ATTRIBUTE_COUNT: [&str; 2] = [
     "OTEL_SPAN_ATTRIBUTE_COUNT_LIMIT",
     "OTEL_ATTRIBUTE_COUNT_LIMIT",
 ];
-pub(super) const EVENT_COUNT: [&str; 1] = ["OTEL_SPAN_EVENT_COUNT_LIMIT"];
-pub(super) const LINK_COUNT: [&str; 1] = ["OTEL_SPAN_LINK_COUNT_LIMIT"];
+pub(crate) const EVENT_COUNT: [&str; 1] = ["OTEL_SPAN_EVENT_COUNT_LIMIT"];
+pub(crate) const LINK_COUNT: [&str; 1] = ["OTEL_SPAN_LINK_COUNT_LIMIT"];
 
 /// Reads variables: those of the process, or those of a test.
-pub(super) struct Environment<'a>(&'a dyn Fn(&str) -> Option<String>);
+pub(crate) struct Environment<'a>(&'a dyn Fn(&str) -> Option<String>);
 
 /// A variable that is set and not empty.
-pub(super) struct Variable {
-    pub(super) name: &'static str,
-    pub(super) value: String,
+pub(crate) struct Variable {
+    pub(crate) name: &'static str,
+    pub(crate) value: String,
 }
 
 impl<'a> Environment<'a> {
-    pub(super) fn new(read: &'a dyn Fn(&str) -> Option<String>) -> Self {
+    pub(crate) fn new(read: &'a dyn Fn(&str) -> Option<String>) -> Self {
         Self(read)
     }
 
     /// The first of them that is set and not empty.
-    pub(super) fn first(&self, names: &[&'static str]) -> Option<Variable> {
+    pub(crate) fn first(&self, names: &[&'static str]) -> Option<Variable> {
         names.iter().find_map(|&name| {
             let value = (self.0)(name)?.trim().to_owned();
             (!value.is_empty()).then_some(Variable { name, value })
@@ -106,7 +106,7 @@ impl<'a> Environment<'a> {
     }
 
     /// The parsed value of the first of them that is set.
-    pub(super) fn parsed<T>(
+    pub(crate) fn parsed<T>(
         &self,
         names: &[&'static str],
         expected: &'static str,
@@ -122,20 +122,20 @@ impl<'a> Environment<'a> {
         })
     }
 
-    pub(super) fn is_true(&self, names: &[&'static str]) -> Result<bool, Error> {
+    pub(crate) fn is_true(&self, names: &[&'static str]) -> Result<bool, Error> {
         let flag = self.parsed(names, "true or false", |value| {
             value.to_ascii_lowercase().parse().ok()
         })?;
         Ok(flag.unwrap_or(false))
     }
 
-    pub(super) fn count(&self, names: &[&'static str]) -> Result<Option<usize>, Error> {
+    pub(crate) fn count(&self, names: &[&'static str]) -> Result<Option<usize>, Error> {
         self.parsed(names, "a number", |value| value.parse().ok())
     }
 }
 
 /// A setting that can't be used.
-pub(super) fn invalid(setting: &'static str, why: impl ToString) -> Error {
+pub(crate) fn invalid(setting: &'static str, why: impl ToString) -> Error {
     Error::Otlp {
         setting,
         why: why.to_string(),

@@ -11,15 +11,15 @@ use tokio::time::{Instant, sleep, sleep_until};
 
 use super::classify::message_redactor;
 use super::in_flight::Source;
-use super::ownership::{MirrorLock, Owner, Ownership, if_exists, unreadable};
 use super::queue::{Queue, QueuedSegment};
-use super::resolve::Resolved;
-use super::send::{Sender, Sent};
-use super::state::State;
-use super::transport::Transport;
+use super::{Sender, Sent};
 use crate::ledger::{
     self, Ledger, LedgerConfig, NoopSubscriber, SessionWriter, left_open_in, marked, marker, unmark,
 };
+use crate::mirror::progress::ownership::{MirrorLock, Owner, Ownership, if_exists, unreadable};
+use crate::mirror::progress::state::State;
+use crate::mirror::settings::resolve::Resolved;
+use crate::mirror::transport::Transport;
 use crate::trace::{Root, segment_name};
 
 /// A batch is sent at once when this many bytes wait.

@@ -10,10 +10,10 @@ use std::sync::Arc;
 use prost::Message;
 
 use super::attributes::{key_value, member_name, plain};
-use super::otlp::{InstrumentationScope, KeyValue, Resource};
-use super::ownership::if_exists;
 use super::policy::Policy;
 use super::wire::Val;
+use crate::mirror::otlp::{InstrumentationScope, KeyValue, Resource};
+use crate::mirror::progress::ownership::if_exists;
 use crate::trace::typed::{Process, SegmentHeader};
 use crate::trace::{RawLine, RawValue, first_line, segment_name};
 
@@ -111,7 +111,7 @@ impl Origin {
     }
 
     /// The origin of a segment's file.
-    pub(super) fn read(path: &Path) -> io::Result<Option<Self>> {
+    pub(crate) fn read(path: &Path) -> io::Result<Option<Self>> {
         Ok(first_line(path, |line| Self::parse(line).ok())?.flatten())
     }
 
@@ -137,11 +137,11 @@ impl Origin {
                 && self.scope_bytes == other.scope_bytes)
     }
 
-    pub(super) fn resource_bytes(&self) -> &[u8] {
+    pub(crate) fn resource_bytes(&self) -> &[u8] {
         &self.resource_bytes
     }
 
-    pub(super) fn scope_bytes(&self) -> &[u8] {
+    pub(crate) fn scope_bytes(&self) -> &[u8] {
         &self.scope_bytes
     }
 }
@@ -174,7 +174,7 @@ fn resource_attributes(
 
 /// The origins of segments, each read once.
 #[derive(Default)]
-pub(super) struct OriginCache {
+pub(crate) struct OriginCache {
     sessions: HashMap<PathBuf, HashMap<u32, Option<Arc<Origin>>>>,
     /// The origin that was read last: the segments of one process have equal ones, which are shared.
     last: Option<Arc<Origin>>,
@@ -223,7 +223,7 @@ impl OriginCache {
 }
 
 /// The segment that opened the span of a close line.
-pub(super) fn opened_seg(line: &RawLine<'_>) -> u32 {
+pub(crate) fn opened_seg(line: &RawLine<'_>) -> u32 {
     let fields = line.fields();
     let opened = fields.iter().find(|(name, _)| *name == "opened_seg");
     let opened = opened.and_then(|(_, seg)| u32::try_from(seg.u64()?).ok());

@@ -4,6 +4,14 @@
 //! read. A cursor moves only when everything before it was accepted or became a dead letter. Whatever
 //! interrupts the sender, the next one continues from the cursor with the same ids and the same bytes.
 
+pub(super) mod batch;
+pub mod classify;
+pub(super) mod in_flight;
+pub(super) mod queue;
+pub(super) mod resend;
+pub(super) mod shutdown;
+pub(super) mod thread;
+
 use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
@@ -14,16 +22,16 @@ use bytes::Bytes;
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
 
-use super::batch::{Batch, DEFAULT_BATCH_BYTES, DEFAULT_BATCH_SPANS, Pushed};
-use super::classify::{self, Verdict};
-use super::content::without_content;
-use super::dead_letters::{self, Rejected};
-use super::in_flight::{SegmentProgress, SegmentsInFlight, Source, SpanRef};
-use super::origin::{OriginCache, opened_seg};
-use super::ownership::if_exists;
-use super::queue::Queue;
-use super::state::State;
-use super::transport::{Answer, Transport};
+use self::batch::{Batch, DEFAULT_BATCH_BYTES, DEFAULT_BATCH_SPANS, Pushed};
+use self::classify::Verdict;
+use self::in_flight::{SegmentProgress, SegmentsInFlight, Source, SpanRef};
+use self::queue::Queue;
+use crate::mirror::map::content::without_content;
+use crate::mirror::map::origin::{OriginCache, opened_seg};
+use crate::mirror::progress::dead_letters::{self, Rejected};
+use crate::mirror::progress::ownership::if_exists;
+use crate::mirror::progress::state::State;
+use crate::mirror::transport::{Answer, Transport};
 use crate::redact::Redactor;
 use crate::session::Unreadable;
 use crate::trace::{Kind, RawLine, ReadItem, SegmentReader, segment_name};
@@ -77,22 +85,22 @@ struct Attempt {
 }
 
 /// Sends segments to one endpoint.
-pub(super) struct Sender<'a> {
+pub(crate) struct Sender<'a> {
     transport: Arc<Transport>,
     redactor: &'a Redactor,
     /// How long to retry while the server accepts nothing; for ever if `None`.
     patience: Option<Duration>,
     /// The queue of the agent, which may ask to stop.
     queue: Option<&'a Queue>,
-    pub(super) state: State,
-    pub(super) origins: OriginCache,
+    pub(crate) state: State,
+    pub(crate) origins: OriginCache,
     segments: SegmentsInFlight,
     batch: Batch<SpanRef>,
     in_flight: Option<InFlight>,
     /// The outcome of a request could not be stored: nothing that was read after it may be
     /// acknowledged.
     broken: bool,
-    pub(super) sent: Sent,
+    pub(crate) sent: Sent,
     progress: &'a mut dyn FnMut(&Sent, Option<&str>),
 }
 
@@ -193,7 +201,7 @@ impl<'a> Sender<'a> {
 
     /// Adds the span of a close line to the batch, which is sent first if it is full. `Full`: sending has
     /// stopped.
-    pub(super) async fn push(
+    pub(crate) async fn push(
         &mut self,
         path: &Path,
         line: &RawLine<'_>,

@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use prost::Message;
 
-use super::map;
-use super::origin::Origin;
-use super::otlp::{ExportTraceServiceRequest, ResourceSpans, ScopeSpans, Span};
-use super::transport::Encoding;
-use super::wire::{field_len, put_bytes, put_head};
+use crate::mirror::map;
+use crate::mirror::map::origin::Origin;
+use crate::mirror::map::wire::{field_len, put_bytes, put_head};
+use crate::mirror::otlp::{ExportTraceServiceRequest, ResourceSpans, ScopeSpans, Span};
+use crate::mirror::transport::Encoding;
 use crate::trace::RawLine;
 
 /// The largest request. A collector accepts 4 MiB over gRPC by default.

@@ -11,34 +11,34 @@ use super::environment::invalid;
 use crate::error::Error;
 
 /// What OTLP over HTTP appends to the server's address, per signal.
-pub(super) const PATHS: [&str; 2] = ["/v1/traces", "/v1/metrics"];
+pub(crate) const PATHS: [&str; 2] = ["/v1/traces", "/v1/metrics"];
 /// The standard port of OTLP over gRPC, which implies the protocol.
 const GRPC_PORT: u16 = 4317;
 
 /// An endpoint as a user wrote it.
-pub(super) struct EndpointSetting {
-    pub(super) text: String,
+pub(crate) struct EndpointSetting {
+    pub(crate) text: String,
     /// The variable or setter that it came from.
-    pub(super) setting: &'static str,
+    pub(crate) setting: &'static str,
     /// Whether nothing is appended to it.
-    pub(super) is_complete: bool,
+    pub(crate) is_complete: bool,
     /// What is appended otherwise.
-    pub(super) path: &'static str,
+    pub(crate) path: &'static str,
 }
 
 /// An endpoint that requests can be sent to.
-pub(super) struct Endpoint {
+pub(crate) struct Endpoint {
     /// Without credentials.
-    pub(super) uri: Uri,
-    pub(super) protocol: Protocol,
+    pub(crate) uri: Uri,
+    pub(crate) protocol: Protocol,
     /// The credentials of the address as a header.
-    pub(super) authorization: Option<HeaderValue>,
+    pub(crate) authorization: Option<HeaderValue>,
 }
 
 impl EndpointSetting {
     /// `insecure` is called only if it matters. Errors never repeat the address, which may hold a
     /// password.
-    pub(super) fn parse(
+    pub(crate) fn parse(
         &self,
         protocol: Option<Protocol>,
         insecure: impl FnOnce() -> Result<bool, Error>,
@@ -139,7 +139,7 @@ fn basic(credentials: &str) -> HeaderValue {
 }
 
 /// An endpoint without credentials and query, for logs.
-pub(super) fn shown(uri: &Uri) -> String {
+pub(crate) fn shown(uri: &Uri) -> String {
     let scheme = uri.scheme_str().unwrap_or("http");
     let authority = uri.authority().map_or("", Authority::as_str);
     let path = match uri.path() {

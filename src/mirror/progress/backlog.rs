@@ -19,7 +19,7 @@ pub struct Backlog {
     /// Bytes of its segments that were not sent.
     pub bytes: u64,
     /// How many of these were recorded with no endpoint configured;
-    /// [`CatchUp`](super::CatchUp) sends them too.
+    /// [`CatchUp`](crate::mirror::CatchUp) sends them too.
     pub no_endpoint: u64,
     /// Spans that servers accepted, at once or when sent again.
     pub sent: u64,
@@ -42,7 +42,7 @@ pub fn backlog(store: &Store, session: &Path) -> io::Result<Backlog> {
 }
 
 /// The backlog of a session for a mirror with a state directory, see
-/// [`CatchUp::state`](super::CatchUp::state).
+/// [`CatchUp::state`](crate::mirror::CatchUp::state).
 pub fn backlog_with_state(store: &Store, session: &Path, state: &Path) -> Result<Backlog, Error> {
     let state = State::in_dir(state.to_owned());
     state.check(store.root())?;

@@ -4,9 +4,9 @@ use std::collections::{BTreeSet, HashSet};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
 
-use super::ownership::io_error;
 use super::watcher::Watcher;
 use crate::error::Error;
+use crate::mirror::progress::ownership::io_error;
 use crate::read::Watch;
 use crate::session::Store;
 
@@ -24,7 +24,7 @@ pub enum Changed {
     Sessions(Vec<PathBuf>),
 }
 
-/// Waits until [`CatchUp`](super::CatchUp) has something to send.
+/// Waits until [`CatchUp`](crate::mirror::CatchUp) has something to send.
 ///
 /// ```no_run
 /// use spanledger::mirror::{CatchUp, Changed, Follow, Otlp};
