@@ -58,6 +58,7 @@
 //! Events and links of the line are events and links of the span; their other members are `agent.<member>`.
 
 mod catch_up;
+mod io_errors;
 mod map;
 /// The OTLP messages, generated from `proto/otlp_trace.proto`.
 #[rustfmt::skip]

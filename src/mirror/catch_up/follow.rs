@@ -6,7 +6,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use super::watcher::Watcher;
 use crate::error::Error;
-use crate::mirror::progress::ownership::io_error;
+use crate::mirror::io_errors::io_error;
 use crate::read::Watch;
 use crate::session::Store;
 

@@ -12,9 +12,8 @@ use std::time::{Duration, Instant};
 
 use crate::error::Error;
 use crate::ledger::{left_open_in, marker};
-use crate::mirror::progress::ownership::{
-    MirrorLock, Owner, Ownership, if_exists, io_error, unreadable,
-};
+use crate::mirror::io_errors::{if_exists, io_error};
+use crate::mirror::progress::ownership::{MirrorLock, Owner, Ownership, unreadable};
 use crate::mirror::progress::state::State;
 use crate::mirror::send::classify::message_redactor;
 use crate::mirror::send::in_flight::Source;

@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use crate::error::Error;
-use crate::mirror::progress::ownership::{Owner, Ownership, if_exists, io_error};
+use crate::mirror::io_errors::{if_exists, io_error};
+use crate::mirror::progress::ownership::{Owner, Ownership};
 use crate::session::Store;
 use crate::trace::{Root, segment_name, segments};
 

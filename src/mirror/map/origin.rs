@@ -12,8 +12,8 @@ use prost::Message;
 use super::attributes::{key_value, member_name, plain};
 use super::policy::Policy;
 use super::wire::Val;
+use crate::mirror::io_errors::if_exists;
 use crate::mirror::otlp::{InstrumentationScope, KeyValue, Resource};
-use crate::mirror::progress::ownership::if_exists;
 use crate::trace::typed::{Process, SegmentHeader};
 use crate::trace::{RawLine, RawValue, first_line, segment_name};
 

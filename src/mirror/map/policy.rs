@@ -1,10 +1,7 @@
 //! What may be sent of a session: recorded in each segment's header, so that every process that sends a
 //! span sends the same bytes.
 
-use serde_json::{Map, Value, json};
-
 use super::origin::{HeaderError, MAPPING};
-use crate::mirror::settings::resolve::Resolved;
 use crate::trace::RawValue;
 use crate::trace::typed::MirrorPolicy;
 
@@ -66,34 +63,5 @@ impl Policy {
             usage_cost: mirror.usage_cost() == Some(true),
             is_mapping_1: mapping == 1,
         })
-    }
-}
-
-impl Resolved {
-    /// The `mirror` member of a segment's header.
-    pub(crate) fn policy(&self) -> Value {
-        let limits = [
-            ("attribute_length", self.limits.attribute_length),
-            ("attribute_count", self.limits.attribute_count),
-            ("event_count", self.limits.event_count),
-            ("link_count", self.limits.link_count),
-        ];
-        let limits = limits
-            .into_iter()
-            .filter_map(|(name, limit)| Some((name.to_owned(), limit?.into())));
-        let mut policy = json!({
-            "endpoint": self.shown(),
-            "content": self.content,
-            "limits": limits.collect::<Map<_, _>>(),
-            "mapping": MAPPING,
-        });
-        let names = [
-            ("cache_write_name", self.cache_write_name),
-            ("usage_cost", self.usage_cost),
-        ];
-        for (name, _) in names.into_iter().filter(|(_, is_set)| *is_set) {
-            policy[name] = true.into();
-        }
-        policy
     }
 }

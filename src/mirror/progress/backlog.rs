@@ -5,10 +5,11 @@ use std::io;
 use std::path::Path;
 
 use super::dead_letters::{DeadLetter, DeadLetters};
-use super::ownership::{Owner, Ownership, if_exists, io_error, unreadable};
+use super::ownership::{Owner, Ownership, unreadable};
 use super::state::State;
 use crate::error::Error;
 use crate::ledger::{marked, marker};
+use crate::mirror::io_errors::{if_exists, io_error};
 use crate::session::Store;
 use crate::trace::{ReadItem, Root, SegmentReader, about, parse_time, segments};
 

@@ -9,8 +9,8 @@ use std::os::unix::fs::FileExt;
 
 use serde_json::{Value, json};
 
-use super::ownership::if_exists;
 use super::state::SegmentFiles;
+use crate::mirror::io_errors::if_exists;
 use crate::trace::{Address, hex, parse_time, time_text, wall_ns};
 
 fn file_name(seg: u32) -> String {

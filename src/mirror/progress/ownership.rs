@@ -7,8 +7,8 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use crate::error::Error;
 use crate::ledger::{FileLock, writer_is_alive};
+use crate::mirror::io_errors::if_exists;
 use crate::mirror::map::origin::{HeaderError, Origin};
 use crate::session::Unreadable;
 use crate::trace::typed::SegmentHeader;
@@ -146,23 +146,6 @@ impl<'a> Ownership<'a> {
             (false, false) => Owner::OtherEndpoint,
         };
         Ok((owner, Some(header)))
-    }
-}
-
-/// `None` if the file was removed in the meantime.
-pub(crate) fn if_exists<T>(result: io::Result<T>) -> io::Result<Option<T>> {
-    match result {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        result => result.map(Some),
-    }
-}
-
-/// Names the path that an I/O error is about.
-pub(crate) fn io_error(path: &Path) -> impl Fn(io::Error) -> Error {
-    let path = path.to_owned();
-    move |source| Error::Io {
-        path: path.clone(),
-        source,
     }
 }
 

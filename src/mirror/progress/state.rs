@@ -16,8 +16,9 @@ use std::path::{Component, Path, PathBuf};
 use serde_json::Value;
 
 use super::dead_letters::{self, DeadLetters};
-use super::ownership::{MirrorLock, io_error};
+use super::ownership::MirrorLock;
 use crate::error::Error;
+use crate::mirror::io_errors::io_error;
 use crate::trace::{RawLine, first_line, hex_digest, make_dir, open_private, segment_name};
 
 /// Room for the two longest numbers in a cursor's file, so that a write always replaces the whole content.

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use super::queue::QueuedSegment;
 use crate::ledger::unmark;
-use crate::mirror::progress::ownership::if_exists;
+use crate::mirror::io_errors::if_exists;
 use crate::mirror::progress::state::{Cursor, SegmentFiles, State, identity};
 use crate::trace::{Address, SegmentReader};
 

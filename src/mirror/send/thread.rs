@@ -16,7 +16,8 @@ use super::{Sender, Sent};
 use crate::ledger::{
     self, Ledger, LedgerConfig, NoopSubscriber, SessionWriter, left_open_in, marked, marker, unmark,
 };
-use crate::mirror::progress::ownership::{MirrorLock, Owner, Ownership, if_exists, unreadable};
+use crate::mirror::io_errors::if_exists;
+use crate::mirror::progress::ownership::{MirrorLock, Owner, Ownership, unreadable};
 use crate::mirror::progress::state::State;
 use crate::mirror::settings::resolve::Resolved;
 use crate::mirror::transport::Transport;

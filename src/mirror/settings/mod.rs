@@ -10,3 +10,4 @@ mod headers;
 pub(super) mod metrics_config;
 pub(super) mod resolve;
 pub(super) mod resource;
+pub(super) mod tls;

@@ -8,14 +8,16 @@ use http::Uri;
 use http::header::{AUTHORIZATION, HeaderMap};
 use http::uri::Scheme;
 use hyper_util::client::proxy::matcher::{Intercept, Matcher};
+use serde_json::{Map, Value, json};
 
 use super::config::{Compression, Otlp, Pem, Protocol};
 use super::endpoint::{self, EndpointSetting};
 use super::environment::{self as var, Environment, Signal, TRACES, Variable, invalid};
 use super::headers::{header_of, headers_of};
+use super::tls::Tls;
 use crate::error::Error;
+use crate::mirror::map::origin::MAPPING;
 use crate::mirror::map::policy::Limits;
-use crate::mirror::transport::Tls;
 
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(10);
 const DEFAULT_LINGER: Duration = Duration::from_secs(1);
@@ -55,6 +57,33 @@ impl Resolved {
     /// The endpoint without credentials and query, for logs.
     pub fn shown(&self) -> String {
         endpoint::shown(&self.uri)
+    }
+
+    /// The `mirror` member of a segment's header.
+    pub(crate) fn policy(&self) -> Value {
+        let limits = [
+            ("attribute_length", self.limits.attribute_length),
+            ("attribute_count", self.limits.attribute_count),
+            ("event_count", self.limits.event_count),
+            ("link_count", self.limits.link_count),
+        ];
+        let limits = limits
+            .into_iter()
+            .filter_map(|(name, limit)| Some((name.to_owned(), limit?.into())));
+        let mut policy = json!({
+            "endpoint": self.shown(),
+            "content": self.content,
+            "limits": limits.collect::<Map<_, _>>(),
+            "mapping": MAPPING,
+        });
+        let names = [
+            ("cache_write_name", self.cache_write_name),
+            ("usage_cost", self.usage_cost),
+        ];
+        for (name, _) in names.into_iter().filter(|(_, is_set)| *is_set) {
+            policy[name] = true.into();
+        }
+        policy
     }
 }
 

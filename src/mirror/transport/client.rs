@@ -21,9 +21,9 @@ use tokio::net::TcpStream;
 use tower_service::Service;
 
 use super::errors::error_chain;
-use super::tls;
 use crate::error::Error;
 use crate::mirror::settings::resolve::Resolved;
+use crate::mirror::settings::tls;
 
 const USER_AGENT_NAME: &str = concat!("spanledger/", env!("CARGO_PKG_VERSION"));
 

@@ -7,7 +7,6 @@
 mod client;
 mod errors;
 mod grpc;
-mod tls;
 
 use std::io::{self, Write};
 use std::time::Duration;
@@ -19,7 +18,6 @@ use http::{HeaderMap, HeaderValue, Method, StatusCode, request};
 
 pub(super) use self::client::{Client, Received};
 use self::errors::{grpc_hint, http_hint};
-pub(super) use self::tls::Tls;
 use super::otlp::ExportTraceServiceResponse;
 use super::settings::config::{Compression, Protocol};
 use super::settings::environment::invalid;

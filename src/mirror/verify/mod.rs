@@ -25,7 +25,6 @@ pub use self::compare::{Expected, compare};
 use self::expected::Index;
 pub use self::finding::{Finding, What};
 pub use self::stored::StoredSpan;
-use super::progress::ownership::io_error;
 use super::progress::state::State;
 use super::send::thread::runtime;
 use super::settings::config::{Otlp, Protocol};
@@ -33,6 +32,7 @@ use super::settings::environment::invalid;
 use super::settings::resolve::Resolved;
 use super::transport::Client;
 use crate::error::Error;
+use crate::mirror::io_errors::io_error;
 use crate::trace::{Damage, hex};
 
 /// Tempo's default `max_attribute_bytes`.

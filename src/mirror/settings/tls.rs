@@ -9,9 +9,9 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::sign::{CertifiedKey, SingleCertAndKey};
 use rustls::{ClientConfig, ConfigBuilder, RootCertStore, WantsVerifier};
 
+use super::config::Pem;
+use super::environment::invalid;
 use crate::error::Error;
-use crate::mirror::settings::config::Pem;
-use crate::mirror::settings::environment::invalid;
 
 /// PEM text and the setting that it came from.
 type Setting = (&'static str, Pem);
@@ -51,7 +51,7 @@ impl Tls {
     }
 
     /// The configuration of a connection. The system's root certificates are trusted too.
-    pub(super) fn client(&self, alpn: &[u8]) -> Result<Arc<ClientConfig>, Error> {
+    pub(crate) fn client(&self, alpn: &[u8]) -> Result<Arc<ClientConfig>, Error> {
         let mut roots = RootCertStore::empty();
         // System certificates that can't be parsed are skipped.
         roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
@@ -74,7 +74,7 @@ impl Tls {
 }
 
 /// For endpoints without TLS: trusts nothing.
-pub(super) fn unused() -> Arc<ClientConfig> {
+pub(crate) fn unused() -> Arc<ClientConfig> {
     let mut config = builder()
         .with_root_certificates(RootCertStore::empty())
         .with_no_client_auth();
