@@ -174,9 +174,9 @@ impl CatchUp {
         let runtime = runtime().map_err(io_error(path))?;
         let sent = runtime.block_on(async {
             let transport = Transport::connect(&self.to)?;
-            let mut sender = Sender::new(transport, &redactor, progress)
-                .state(self.state.clone())
-                .patience(self.patience);
+            let mut sender = Sender::new(transport, &redactor, progress);
+            sender.state = self.state.clone();
+            sender.patience = self.patience;
             tokio::select! {
                 done = self.all_sessions(task, &mut sender) => done?,
                 () = self.until_stopped() => sender.sent.stopped = Some("interrupted".to_owned()),

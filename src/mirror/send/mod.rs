@@ -89,9 +89,10 @@ pub(crate) struct Sender<'a> {
     transport: Arc<Transport>,
     redactor: &'a Redactor,
     /// How long to retry while the server accepts nothing; for ever if `None`.
-    patience: Option<Duration>,
+    pub(crate) patience: Option<Duration>,
     /// The queue of the agent, which may ask to stop.
     queue: Option<&'a Queue>,
+    /// Where the progress of other processes' segments is stored.
     pub(crate) state: State,
     pub(crate) origins: OriginCache,
     segments: SegmentsInFlight,
@@ -129,22 +130,6 @@ impl<'a> Sender<'a> {
             sent: Sent::default(),
             progress,
         }
-    }
-
-    pub fn patience(mut self, patience: Option<Duration>) -> Self {
-        self.patience = patience;
-        self
-    }
-
-    /// Where the progress of other processes' segments is stored.
-    pub fn state(mut self, state: State) -> Self {
-        self.state = state;
-        self
-    }
-
-    pub fn until_stopped(mut self, queue: &'a Queue) -> Self {
-        self.queue = Some(queue);
-        self
     }
 
     /// Reads the unsent part of a segment and sends full batches. The rest waits for other segments or

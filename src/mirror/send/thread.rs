@@ -121,7 +121,8 @@ impl Thread {
             }
             queue.set_waiting_for(waiting);
         };
-        let mut sender = Sender::new(transport, &redactor, &mut progress).until_stopped(queue);
+        let mut sender = Sender::new(transport, &redactor, &mut progress);
+        sender.queue = Some(queue);
         let (mut dead_writers_at, mut saved_at) = (Instant::now(), Instant::now());
         loop {
             tokio::select! {

@@ -6,7 +6,7 @@ use opentelemetry_sdk::metrics::Temporality;
 
 use super::config::{Otlp, Protocol};
 use super::environment::{self as var, Environment, METRICS};
-use super::resolve::{Exporters, Resolved};
+use super::resolve::{Resolved, lists_otlp};
 use crate::error::Error;
 
 const DEFAULT_INTERVAL: Duration = Duration::from_secs(60);
@@ -41,10 +41,9 @@ impl Otlp {
         env: impl Fn(&str) -> Option<String>,
     ) -> Result<Option<MetricsConfig>, Error> {
         let env = Environment::new(&env);
-        let enabled = match (enabled, Exporters::of(&METRICS, &env)) {
-            (Some(enabled), _) => enabled,
-            (None, Some(exporters)) => exporters? == Exporters::Otlp,
-            (None, None) => false,
+        let enabled = match enabled {
+            Some(enabled) => enabled,
+            None => lists_otlp(&METRICS, &env)?.unwrap_or(false),
         };
         if !enabled || env.is_true(&var::SDK_DISABLED)? {
             return Ok(None);

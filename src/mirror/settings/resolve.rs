@@ -12,7 +12,7 @@ use serde_json::{Map, Value, json};
 
 use super::config::{Compression, Otlp, Pem, Protocol};
 use super::endpoint::{self, EndpointSetting};
-use super::environment::{self as var, Environment, Signal, TRACES, Variable, invalid};
+use super::environment::{self as var, Environment, Signal, TRACES, invalid};
 use super::headers::{header_of, headers_of};
 use super::tls::Tls;
 use crate::error::Error;
@@ -179,16 +179,16 @@ impl Otlp {
 
     /// Whether there is to be a mirror.
     fn is_wanted(&self, has_endpoint: bool, env: &Environment<'_>) -> Result<bool, Error> {
-        let exporters = Exporters::of(&TRACES, env);
-        if !has_endpoint && !matches!(exporters, Some(Ok(Exporters::Otlp))) {
+        let listed = lists_otlp(&TRACES, env);
+        if !has_endpoint && !matches!(listed, Ok(Some(true))) {
             return Ok(false);
         }
         if env.is_true(&var::SDK_DISABLED)? {
             return Ok(false);
         }
-        match exporters {
-            Some(exporters) if self.endpoint.is_none() => Ok(exporters? == Exporters::Otlp),
-            _ => Ok(true),
+        match self.endpoint {
+            Some(_) => Ok(true),
+            None => Ok(listed?.unwrap_or(true)),
         }
     }
 
@@ -302,37 +302,21 @@ fn proxy_for(uri: &Uri, env: &Environment<'_>) -> Result<Option<Intercept>, Erro
     }
 }
 
-/// What the variable that lists a signal's exporters asks for.
-#[derive(PartialEq, Eq)]
-pub(crate) enum Exporters {
-    Otlp,
-    Others,
-}
-
-impl Exporters {
-    /// `None` if the variable is not set.
-    pub(crate) fn of(signal: &Signal, env: &Environment<'_>) -> Option<Result<Self, Error>> {
-        env.first(&signal.exporter).map(Self::parse)
-    }
-
-    fn parse(Variable { name, value }: Variable) -> Result<Self, Error> {
+/// Whether the variable that lists a signal's exporters has OTLP. `None` if the variable is not set.
+pub(crate) fn lists_otlp(signal: &Signal, env: &Environment<'_>) -> Result<Option<bool>, Error> {
+    let expected = "otlp, none or other exporters of OpenTelemetry";
+    env.parsed(&signal.exporter, expected, |value| {
         let mut otlp = false;
         for word in value.split(',').map(str::trim) {
             match word.to_ascii_lowercase().as_str() {
                 "otlp" => otlp = true,
-                "none" => return Ok(Self::Others),
+                "none" => return Some(false),
                 "" | "console" | "logging" | "zipkin" | "jaeger" | "prometheus" => {}
-                _ => {
-                    return Err(Error::Environment {
-                        name,
-                        value,
-                        expected: "otlp, none or other exporters of OpenTelemetry",
-                    });
-                }
+                _ => return None,
             }
         }
-        Ok(if otlp { Self::Otlp } else { Self::Others })
-    }
+        Some(otlp)
+    })
 }
 
 /// The endpoint of an exporter that was asked for without one.
