@@ -62,19 +62,12 @@ impl fmt::Display for HeaderError {
         match self {
             Self::OtherKind(kind) => write!(f, "a `{kind}` line is not a segment header"),
             Self::OtherMapping(found) => {
-                let which = if *found > MAPPING {
-                    "a newer"
-                } else {
-                    "an older"
+                let (which, hint) = match *found > MAPPING {
+                    true => ("a newer", ": update to export it"),
+                    false => ("an older", ""),
                 };
-                write!(
-                    f,
-                    "recorded by {which} spanledger (export format {found}, this one knows {MAPPING})"
-                )?;
-                match *found > MAPPING {
-                    true => f.write_str(": update to export it"),
-                    false => Ok(()),
-                }
+                let known = format!("export format {found}, this one knows {MAPPING}");
+                write!(f, "recorded by {which} spanledger ({known}){hint}")
             }
         }
     }
