@@ -40,8 +40,6 @@ pub(crate) struct ClosedSpan<'a> {
     pub duration: u64,
     pub outcome: Outcome,
     pub usage: Option<&'a Usage>,
-    /// The name of the agent around it, as JSON.
-    pub agent: Option<&'a [u8]>,
     /// Finds a field of it, as redacted JSON.
     pub field: &'a dyn Fn(&str) -> Option<&'a [u8]>,
 }

@@ -1,7 +1,7 @@
 //! Sends metrics with `opentelemetry-otlp` through the mirror's transport.
 
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -16,7 +16,7 @@ use prost::Message;
 use tonic::Code;
 
 use super::pipeline::State;
-use crate::mirror::{Answer, MetricsConfig, Transport, muted};
+use crate::mirror::{Answer, MetricsConfig, Transport, lock, muted, runtime};
 
 /// How often an export checks whether the shutdown deadline has passed.
 const TICK: Duration = Duration::from_millis(20);
@@ -39,10 +39,7 @@ impl Exporter {
         if self.state.is_late() {
             return Err("the shutdown deadline has passed".to_owned());
         }
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build()
-            .map_err(|error| format!("can't start a runtime: {error}"))?;
+        let runtime = runtime().map_err(|error| format!("can't start a runtime: {error}"))?;
         let sent = runtime.block_on(async {
             tokio::select! {
                 sent = self.export(metrics) => sent,
@@ -71,7 +68,7 @@ impl Exporter {
             .build()
             .map_err(|error| error.to_string())?;
         exporter.export(metrics).await.map_err(|error| {
-            let why = why.lock().unwrap_or_else(PoisonError::into_inner).take();
+            let why = lock(&why).take();
             why.unwrap_or_else(|| error.to_string())
         })
     }
@@ -150,7 +147,7 @@ impl HttpClient for Client {
             ),
             Answer::Failed { why } => (None, why),
         };
-        *self.why.lock().unwrap_or_else(PoisonError::into_inner) = Some(why.clone());
+        *lock(&self.why) = Some(why.clone());
         let status = answer.ok_or(why)?;
         let mut response = Response::new(Bytes::new());
         *response.status_mut() = status;

@@ -3,16 +3,31 @@
 use std::sync::Arc;
 
 use opentelemetry::KeyValue;
-use opentelemetry::metrics::{AsyncInstrument, Histogram, Meter};
+use opentelemetry::metrics::{Histogram, Meter};
 
 use crate::ledger::{ClosedSpan, Counters};
 use crate::mirror::{MirrorHealth, Queue};
-use crate::trace::RawValue;
-use crate::trace::{Outcome, SpanKind};
+use crate::trace::{Outcome, RawValue, SpanKind};
 
 /// Longer names are replaced, to bound the number of time series.
 const MAX_NAME: usize = 256;
 const OTHER: &str = "_OTHER";
+
+/// The attributes of each histogram, and the fields that they come from.
+const MODEL_ATTRIBUTES: [(&str, &str); 3] = [
+    ("gen_ai.provider.name", "provider_id"),
+    ("gen_ai.request.model", "model_id"),
+    ("gen_ai.response.model", "response_model"),
+];
+const TOOL_ATTRIBUTES: [(&str, &str); 3] = [
+    ("gen_ai.tool.name", "tool_id"),
+    ("gen_ai.tool.type", "tool_type"),
+    ("gen_ai.agent.name", "agent"),
+];
+const RUN_ATTRIBUTES: [(&str, &str); 2] = [
+    ("gen_ai.agent.name", "agent"),
+    ("gen_ai.request.model", "model_id"),
+];
 
 /// The instruments for spans.
 #[derive(Debug)]
@@ -61,52 +76,36 @@ impl Instruments {
     }
 
     pub(super) fn record(&self, closed: &ClosedSpan<'_>) {
-        if !matches!(
-            closed.kind,
-            SpanKind::Model | SpanKind::Tool | SpanKind::Run
-        ) {
-            return;
-        }
-        let seconds = closed.duration as f64 / 1e9;
+        type Names = [(&'static str, &'static str)];
+        let (duration, names): (_, &Names) = match closed.kind {
+            SpanKind::Model => (&self.operation, &MODEL_ATTRIBUTES),
+            SpanKind::Tool => (&self.tool, &TOOL_ATTRIBUTES),
+            SpanKind::Run => (&self.agent, &RUN_ATTRIBUTES),
+            _ => return,
+        };
         let mut attributes = Attributes {
             field: closed.field,
             list: Vec::with_capacity(6),
         };
-        match closed.kind {
-            SpanKind::Model => {
-                attributes.put("gen_ai.operation.name", "chat");
-                attributes.field("gen_ai.provider.name", "provider_id");
-                attributes.field("gen_ai.request.model", "model_id");
-                attributes.field("gen_ai.response.model", "response_model");
-                let usage = closed.usage;
-                let used = [
-                    ("input", usage.and_then(|usage| usage.input_tokens)),
-                    ("output", usage.and_then(|usage| usage.output_tokens)),
-                ];
-                for (kind, count) in used {
-                    let Some(count) = count else { continue };
-                    attributes.put("gen_ai.token.type", kind);
-                    self.tokens.record(count, &attributes.list);
-                    attributes.list.pop();
-                }
-                attributes.error(closed.outcome);
-                self.operation.record(seconds, &attributes.list);
-            }
-            SpanKind::Tool => {
-                attributes.field("gen_ai.tool.name", "tool_id");
-                attributes.field("gen_ai.tool.type", "tool_type");
-                attributes.json("gen_ai.agent.name", closed.agent);
-                attributes.error(closed.outcome);
-                self.tool.record(seconds, &attributes.list);
-            }
-            SpanKind::Run => {
-                attributes.field("gen_ai.agent.name", "agent");
-                attributes.field("gen_ai.request.model", "model_id");
-                attributes.error(closed.outcome);
-                self.agent.record(seconds, &attributes.list);
-            }
-            _ => {}
+        if closed.kind == SpanKind::Model {
+            attributes.put("gen_ai.operation.name", "chat");
         }
+        for (key, field) in names {
+            attributes.field(key, field);
+        }
+        if let Some(usage) = closed.usage.filter(|_| closed.kind == SpanKind::Model) {
+            for (kind, count) in [
+                ("input", usage.input_tokens),
+                ("output", usage.output_tokens),
+            ] {
+                let Some(count) = count else { continue };
+                attributes.put("gen_ai.token.type", kind);
+                self.tokens.record(count, &attributes.list);
+                attributes.list.pop();
+            }
+        }
+        attributes.error(closed.outcome);
+        duration.record(closed.duration as f64 / 1e9, &attributes.list);
     }
 }
 
@@ -155,55 +154,56 @@ impl Attributes<'_> {
     }
 }
 
-/// How recording and sending go, read when it is asked for.
+/// Observes recording and sending when metrics are exported.
 pub(super) fn observe(meter: &Meter, counters: &Arc<Counters>, queue: Option<&Arc<Queue>>) {
-    let count = |name, unit, what| {
+    let written: fn(&Counters) -> u64 = Counters::written;
+    for (name, description, read) in [
+        (
+            "spanledger.events.written",
+            "Events whose line is in the trace.",
+            written,
+        ),
+        (
+            "spanledger.events.failed",
+            "Events whose line could not be written.",
+            Counters::failed,
+        ),
+    ] {
+        let counters = Arc::clone(counters);
         meter
             .u64_observable_counter(name)
-            .with_unit(unit)
-            .with_description(what)
-    };
-    let of_ledger = |read: fn(&Counters) -> u64| {
-        let counters = Arc::clone(counters);
-        move |to: &dyn AsyncInstrument<u64>| to.observe(read(&counters), &[])
-    };
-    count(
-        "spanledger.events.written",
-        "{event}",
-        "Events whose line is in the trace.",
-    )
-    .with_callback(of_ledger(Counters::written))
-    .build();
-    count(
-        "spanledger.events.failed",
-        "{event}",
-        "Events whose line could not be written.",
-    )
-    .with_callback(of_ledger(Counters::failed))
-    .build();
+            .with_unit("{event}")
+            .with_description(description)
+            .with_callback(move |to| to.observe(read(&counters), &[]))
+            .build();
+    }
     let Some(queue) = queue else { return };
-    let of_mirror = |read: fn(MirrorHealth) -> u64| {
+    let sent: fn(MirrorHealth) -> u64 = |mirror| mirror.sent;
+    for (name, description, read) in [
+        (
+            "spanledger.mirror.spans.sent",
+            "Spans that a server accepted.",
+            sent,
+        ),
+        (
+            "spanledger.mirror.dead_letters",
+            "Spans that a server refused for good.",
+            |mirror| mirror.dead_letters,
+        ),
+    ] {
         let queue = Arc::clone(queue);
-        move |to: &dyn AsyncInstrument<u64>| to.observe(read(queue.health()), &[])
-    };
-    count(
-        "spanledger.mirror.spans.sent",
-        "{span}",
-        "Spans that a server accepted.",
-    )
-    .with_callback(of_mirror(|mirror| mirror.sent))
-    .build();
-    count(
-        "spanledger.mirror.dead_letters",
-        "{span}",
-        "Spans that a server refused for good.",
-    )
-    .with_callback(of_mirror(|mirror| mirror.dead_letters))
-    .build();
+        meter
+            .u64_observable_counter(name)
+            .with_unit("{span}")
+            .with_description(description)
+            .with_callback(move |to| to.observe(read(queue.health()), &[]))
+            .build();
+    }
+    let queue = Arc::clone(queue);
     meter
         .u64_observable_gauge("spanledger.mirror.lag")
         .with_unit("By")
         .with_description("Bytes of the trace that are not sent yet.")
-        .with_callback(of_mirror(|mirror| mirror.owed_bytes))
+        .with_callback(move |to| to.observe(queue.health().owed_bytes, &[]))
         .build();
 }

@@ -1,7 +1,7 @@
 //! Connects the instruments to the exporter: the SDK's meter provider, its reader's thread, and shutdown.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use opentelemetry::InstrumentationScope;
@@ -12,7 +12,7 @@ use serde_json::Value;
 use super::exporter::Exporter;
 use super::instruments::{Instruments, observe};
 use crate::ledger::{ClosedSpan, Counters, Listener};
-use crate::mirror::{MetricsConfig, Queue, muted, sdk_resource};
+use crate::mirror::{MetricsConfig, Queue, Shutdown, lock, muted, sdk_resource};
 
 /// How the metrics of this process are doing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -48,35 +48,18 @@ pub(super) struct State {
     pub(super) sent: AtomicU64,
     pub(super) failed: AtomicU64,
     last_error: Mutex<Option<String>>,
-    stopping: AtomicBool,
-    end: Mutex<End>,
-    ended: Condvar,
-}
-
-#[derive(Debug, Default)]
-struct End {
-    deadline: Option<Instant>,
-    done: bool,
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+    shutdown: Shutdown,
 }
 
 impl State {
     /// Whether the shutdown deadline has passed.
     pub(super) fn is_late(&self) -> bool {
-        let deadline = lock(&self.end).deadline;
+        let deadline = self.shutdown.deadline();
         deadline.is_some_and(|deadline| deadline <= Instant::now())
     }
 
     pub(super) fn set_error(&self, error: Option<String>) {
         *lock(&self.last_error) = error;
-    }
-
-    fn done(&self) {
-        lock(&self.end).done = true;
-        self.ended.notify_all();
     }
 }
 
@@ -110,7 +93,7 @@ impl Pipeline {
 
 impl Listener for Pipeline {
     fn wants_spans(&self) -> bool {
-        !self.state.stopping.load(Ordering::Relaxed)
+        !self.state.shutdown.is_stopping()
     }
 
     fn span_closed(&self, span: &ClosedSpan<'_>) {
@@ -123,35 +106,28 @@ impl Listener for Pipeline {
 impl Pipeline {
     /// Exports once more what was measured, until `deadline`, without waiting for that.
     pub(crate) fn stop(&self, deadline: Instant) {
-        lock(&self.state.end).deadline = Some(deadline);
-        if self.state.stopping.swap(true, Ordering::SeqCst) {
+        let shutdown = &self.state.shutdown;
+        if shutdown.stop(deadline) {
             return;
         }
+        shutdown.start();
         // The SDK's shutdown may block longer than the agent waits.
         let (provider, state) = (self.provider.clone(), Arc::clone(&self.state));
         let ending = std::thread::Builder::new().name("spanledger-metrics".into());
         let spawned = ending.spawn(move || {
             let _ = muted(|| provider.shutdown());
-            state.done();
+            state.shutdown.end();
         });
         if spawned.is_err() {
             // Dropping the last handle would wait for the export.
             std::mem::forget(self.provider.clone());
-            self.state.done();
+            shutdown.end();
         }
     }
 
     /// Waits for the end of that, until `deadline`.
     pub(crate) fn wait(&self, deadline: Instant) {
-        let mut end = lock(&self.state.end);
-        while !end.done {
-            let left = deadline.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                return;
-            }
-            let waited = self.state.ended.wait_timeout(end, left);
-            end = waited.unwrap_or_else(PoisonError::into_inner).0;
-        }
+        self.state.shutdown.wait(deadline);
     }
 
     pub(crate) fn health(&self) -> MetricsHealth {

@@ -1,34 +1,33 @@
-//! The mirror: what the local trace says, sent over OTLP.
+//! The mirror: reads the local trace and sends its spans over OTLP.
 //!
-//! It reads close lines, never live spans. What a line maps to, how spans are put into requests, and
-//! what an answer means are functions of their arguments alone, so that a span sent again, by
-//! whomever, has the same bytes. Around these: [`Otlp`], where to and how; [`Transport`], one request
-//! and its answer; [`CatchUp`], all that a root owes. An agent that names an endpoint sends what it
-//! records by itself, see [`Builder::otlp`](crate::Builder::otlp).
+//! It reads close lines, never live spans. A span is a function of its close line and its segment's header line,
+//! so a resend by any process has the same bytes. An agent with an endpoint sends its own trace, see
+//! [`Builder::otlp`](crate::Builder::otlp); [`CatchUp`] sends everything under a root that was not sent yet.
 //!
-//! - [`Origin`]: what the first line of a segment fixes for the spans opened in it;
-//! - [`span`]: the span that a close line tells of, and [`without_content`] for a server that
-//!   calls it too large;
-//! - [`Batch`]: spans in one request, below a number of bytes and of spans;
-//! - [`classify`]: what a server's answer means for what was sent.
+//! - [`Otlp`]: the settings, and [`Transport`]: one request and its answer;
+//! - [`Origin`]: the resource, scope and policy in the header line of a segment;
+//! - [`span`]: maps a close line to a span, and [`without_content`] makes it smaller for a server that refuses
+//!   its size;
+//! - [`Batch`]: the spans of one request, within a number of bytes and of spans;
+//! - [`classify`]: what a server's answer means for the request.
 //!
-//! # What a span is called
+//! # Names of spans
 //!
-//! | span | name; kind | of the conventions, `gen_ai.…` |
+//! | span | name; kind | attributes of the conventions, `gen_ai.…` |
 //! |---|---|---|
 //! | `session.run` | `invoke_agent {agent}`; internal | `operation.name`, `agent.name`, `provider.name`, `request.model`, `request.temperature` |
 //! | `session.turn` | `session.turn`; internal | |
-//! | `model.call` | `chat {model}`; client | `operation.name`, `provider.name`, `request.{model,temperature,max_tokens,top_p,top_k,frequency_penalty,presence_penalty,seed,stop_sequences}`, `response.{id,model,finish_reasons}`, `usage.{input_tokens,output_tokens,cache_read.input_tokens,cache_write.input_tokens,reasoning.output_tokens}` |
-//! | `tool.call` | `execute_tool {tool_id}`; internal | `operation.name`, `tool.name`, `tool.call.id`, `tool.type`; content: `tool.call.arguments`, `tool.call.result` |
-//! | `permission.evaluate` | `permission.evaluate`; internal | `tool.name`, `tool.call.id` |
+//! | `model.call` | `chat {model}`; client | `operation.name`, `provider.name`, `request.{model,temperature,max_tokens,top_p,top_k,frequency_penalty,presence_penalty,seed,stop_sequences}`, `response.{id,model,finish_reasons}`, `usage.{input_tokens,output_tokens,cache_read.input_tokens,cache_creation.input_tokens,reasoning.output_tokens}`, `response.time_to_first_chunk` (seconds), `agent.name`, `conversation.compacted`; opt-in: `usage.cost`, and `usage.cache_write.input_tokens` in place of `cache_creation` |
+//! | `tool.call` | `execute_tool {tool_id}`; internal | `operation.name`, `tool.name`, `tool.call.id`, `tool.type`, `agent.name`; content: `tool.call.arguments`, `tool.call.result` |
+//! | `permission.evaluate` | `permission.evaluate`; internal | none: backends count a span with a `gen_ai.tool.…` as a tool call, so it has `agent.tool_id` and `agent.tool_call_id` |
 //! | `compaction.run` | `compaction.run`; internal | |
 //! | any other | its `otel.name` or own name; its `otel.kind` or `span_kind`, else internal | its fields under their own names |
 //!
 //! Each has `gen_ai.conversation.id`, the session's id.
 //!
-//! # Attributes of our own
+//! # Our own attributes
 //!
-//! | attribute | on | says |
+//! | attribute | on | value |
 //! |---|---|---|
 //! | `agent.span` | all | the span's own name: `tool.call`, … |
 //! | `agent.outcome` | all | ok, error, denied, cancelled, interrupted, unset |
@@ -37,96 +36,70 @@
 //! | `agent.session_id` | run, compaction | the session |
 //! | `agent.provider_id` | run, model call | the provider, beside the conventions' name |
 //! | `agent.duration_ms` | turn, tool call | whole milliseconds |
-//! | `agent.late` | where so | written after a fault, and short |
+//! | `agent.late` | close lines that were written after a fault | true; the line is short |
 //! | `agent.tokens.{input,input_uncached,output,output_text,reasoning,cache_read,cache_write,total}` | run, turn; on a model call those without a conventional name | tokens |
-//! | `agent.cost_usd`, `agent.usage.…` | run, turn, model call | cost; what the provider said besides |
+//! | `agent.cost_usd`, `agent.usage.…` | run, turn, model call | cost; other data of the provider |
 //! | `error.type` | outcome error, interrupted | the error's type, `_OTHER`, `interrupted` |
-//! | `agent.error.{stack,source,guardrail,threshold,actual,…}` | with an error | the rest of it; also `type` and `message` where the status can't have them |
-//! | `agent.{process,totals,rule,tags,external_ids,branched_from,params}.…` | where the line has them | members of objects that are known to hold no content |
-//! | as given | where said through the OpenTelemetry API | `attributes` of a line, of its events and its links |
+//! | `agent.error.{stack,source,guardrail,threshold,actual,…}` | with an error | its other fields; also `type` and `message` if the span's status has no error |
+//! | `agent.{process,totals,rule,tags,external_ids,branched_from,params}.…` | where the line has them | members of objects that hold no content |
+//! | any | if set through the OpenTelemetry API | `attributes` of a line, of its events and its links |
 //! | `agent.<field>` | all | any other scalar field: `stop_reason`, `truncated`, `pattern`, `action`, `source`, `summarized_message_count`, `input_tokens`, … |
-//! | `agent.<field>.{bytes,sha256,cut}` | where content isn't sent | its length, its digest, and what of it was never recorded |
-//! | `agent.cut.<attribute>` | where a limit cut it | how many bytes went |
-//! | `agent.dropped` | where a limit left attributes out | which; the markers of cuts come on top of the limit |
+//! | `agent.<field>.{bytes,sha256,cut}` | where content isn't sent | its length, its digest, and the number of bytes that were not recorded |
+//! | `agent.cut.<attribute>` | if a limit truncated it | the number of bytes that are missing |
+//! | `agent.dropped` | if a limit dropped attributes | their names; such markers don't count towards the limit |
 //! | `agent.content_removed` | after "too large" | `too_large` |
-//! | `agent.custom.<field>` | where a field has the name of one of these | the field |
+//! | `agent.custom.<field>` | if a field has the name of one of these | the field |
 //!
 //! Content is: `args`, `result`, `command`, `stdout`, `stderr`, `title`, `summary`, `content`, `prompt`,
 //! `completion`, `messages`, `parts`, the conventions' names for these, and any object or list that is
-//! not named above. It is sent as it stands in the line, where a value that was moved out or cut is
-//! the marker that says so.
+//! not named above. It is sent as it is in the line, where a marker replaces a value that was moved out or
+//! truncated.
 //!
-//! An event of the line is an event of the span, its other members as `agent.<member>`; a link a link.
+//! Events and links of the line are events and links of the span; their other members are `agent.<member>`.
 
-mod attributes;
-mod backlog;
-mod batch;
 mod catch_up;
-pub mod classify;
-mod config;
-mod content;
-mod cursor;
-mod dead_letters;
-mod endpoint;
-mod environment;
-mod events_links;
-#[cfg(feature = "cli")]
-mod follow;
-mod headers;
-mod in_flight;
+mod io_errors;
 mod map;
-#[cfg(feature = "metrics")]
-mod metrics_config;
-mod names;
-mod origin;
 /// The OTLP messages, generated from `proto/otlp_trace.proto`.
 #[rustfmt::skip]
 #[allow(clippy::all, clippy::pedantic, missing_docs)]
 pub mod otlp;
 mod otlp_json;
-mod ownership;
-mod policy;
 #[cfg(feature = "cli")]
 mod probe;
-mod queue;
-mod resend;
-mod resolve;
-mod resource;
+mod progress;
 mod send;
-mod state;
-mod thread;
+mod settings;
 mod transport;
 pub mod verify;
-#[cfg(feature = "cli")]
-mod watcher;
-mod wire;
-mod written;
 
-pub use backlog::{Backlog, backlog, backlog_in, backlog_with_state};
-pub use batch::{Batch, DEFAULT_BATCH_BYTES, DEFAULT_BATCH_SPANS, MAX_BATCH_BYTES, Pushed};
 pub use catch_up::CatchUp;
-pub use classify::Verdict;
-pub use config::{Compression, Otlp, Pem, Protocol};
-pub use content::without_content;
-pub use dead_letters::DeadLetter;
 #[cfg(feature = "cli")]
-pub use follow::{Changed, Follow};
+pub use catch_up::follow::{Changed, Follow};
+pub use map::content::without_content;
+pub use map::origin::{HeaderError, MAPPING, Origin};
+pub use map::policy::{Limits, Policy};
 pub use map::span;
-#[cfg(feature = "metrics")]
-pub use metrics_config::MetricsConfig;
-pub use origin::{HeaderError, MAPPING, Origin};
-pub use policy::{Limits, Policy};
 #[cfg(feature = "cli")]
 pub use probe::probe;
-pub use queue::MirrorHealth;
-pub use resolve::Resolved;
+pub use progress::backlog::{Backlog, backlog, backlog_in, backlog_with_state};
+pub use progress::dead_letters::DeadLetter;
 pub use send::Sent;
+pub use send::batch::{Batch, DEFAULT_BATCH_BYTES, DEFAULT_BATCH_SPANS, MAX_BATCH_BYTES, Pushed};
+pub use send::classify::{self, Verdict};
+pub use send::queue::MirrorHealth;
+pub use settings::config::{Compression, Otlp, Pem, Protocol};
+#[cfg(feature = "metrics")]
+pub use settings::metrics_config::MetricsConfig;
+pub use settings::resolve::Resolved;
 pub use transport::{Answer, Encoding, MAX_ANSWER, Transport};
 
-pub(crate) use queue::{Queue, QueueListener};
-pub(crate) use resource::detected;
+pub(crate) use send::queue::{Queue, QueueListener};
 #[cfg(feature = "metrics")]
-pub(crate) use resource::sdk_resource;
+pub(crate) use send::shutdown::{Shutdown, lock};
+pub(crate) use send::thread::start;
 #[cfg(feature = "metrics")]
-pub(crate) use thread::muted;
-pub(crate) use thread::start;
+pub(crate) use send::thread::{muted, runtime};
+pub(crate) use settings::resource::detected;
+#[cfg(feature = "metrics")]
+pub(crate) use settings::resource::sdk_resource;

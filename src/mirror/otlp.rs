@@ -6,27 +6,27 @@ pub struct ExportTraceServiceRequest {
     #[prost(message, repeated, tag = "1")]
     pub resource_spans: ::prost::alloc::vec::Vec<ResourceSpans>,
 }
-/// What became of a request that was taken.
+/// The response to an accepted request.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct ExportTraceServiceResponse {
-    /// What was refused of it. Some servers send one that says nothing.
+    /// The rejected part. Some servers always send an empty one.
     #[prost(message, optional, tag = "1")]
     pub partial_success: ::core::option::Option<ExportTracePartialSuccess>,
 }
-/// A request that was taken in part.
+/// The rejected part of a request.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct ExportTracePartialSuccess {
-    /// How many spans were refused.
+    /// The number of rejected spans.
     #[prost(int64, tag = "1")]
     pub rejected_spans: i64,
-    /// Why.
+    /// The reason.
     #[prost(string, tag = "2")]
     pub error_message: ::prost::alloc::string::String,
 }
 /// The spans of one resource.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct ResourceSpans {
-    /// Who recorded them.
+    /// The program that recorded them.
     #[prost(message, optional, tag = "1")]
     pub resource: ::core::option::Option<Resource>,
     /// One for each scope.
@@ -39,7 +39,7 @@ pub struct ResourceSpans {
 /// The spans of one scope.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct ScopeSpans {
-    /// What recorded them.
+    /// The library that recorded them.
     #[prost(message, optional, tag = "1")]
     pub scope: ::core::option::Option<InstrumentationScope>,
     /// The spans.
@@ -49,29 +49,29 @@ pub struct ScopeSpans {
     #[prost(string, tag = "3")]
     pub schema_url: ::prost::alloc::string::String,
 }
-/// Who recorded.
+/// The program that records.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct Resource {
-    /// What is known of it.
+    /// Its attributes.
     #[prost(message, repeated, tag = "1")]
     pub attributes: ::prost::alloc::vec::Vec<KeyValue>,
-    /// How many more there were.
+    /// The number of dropped attributes.
     #[prost(uint32, tag = "2")]
     pub dropped_attributes_count: u32,
 }
-/// What recorded.
+/// The library that records.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct InstrumentationScope {
-    /// A library.
+    /// Its name.
     #[prost(string, tag = "1")]
     pub name: ::prost::alloc::string::String,
     /// Its version.
     #[prost(string, tag = "2")]
     pub version: ::prost::alloc::string::String,
-    /// What else is known of it.
+    /// Its attributes.
     #[prost(message, repeated, tag = "3")]
     pub attributes: ::prost::alloc::vec::Vec<KeyValue>,
-    /// How many more there were.
+    /// The number of dropped attributes.
     #[prost(uint32, tag = "4")]
     pub dropped_attributes_count: u32,
 }
@@ -84,68 +84,68 @@ pub struct Span {
     /// 8 bytes.
     #[prost(bytes = "vec", tag = "2")]
     pub span_id: ::prost::alloc::vec::Vec<u8>,
-    /// What goes with its context, as W3C writes it.
+    /// The W3C trace state.
     #[prost(string, tag = "3")]
     pub trace_state: ::prost::alloc::string::String,
     /// 8 bytes, or none for a root.
     #[prost(bytes = "vec", tag = "4")]
     pub parent_span_id: ::prost::alloc::vec::Vec<u8>,
-    /// W3C's flags in the lowest byte; bit 8: whether the parent is another process's is known; bit 9: it is.
+    /// W3C's flags in the lowest byte; bit 8: bit 9 is valid; bit 9: the parent is of another process.
     #[prost(fixed32, tag = "16")]
     pub flags: u32,
-    /// What it is called.
+    /// Its name.
     #[prost(string, tag = "5")]
     pub name: ::prost::alloc::string::String,
     /// Its kind.
     #[prost(enumeration = "span::SpanKind", tag = "6")]
     pub kind: i32,
-    /// When it began, in nanoseconds since 1970.
+    /// Its start, in nanoseconds since 1970.
     #[prost(fixed64, tag = "7")]
     pub start_time_unix_nano: u64,
-    /// When it ended.
+    /// Its end.
     #[prost(fixed64, tag = "8")]
     pub end_time_unix_nano: u64,
-    /// What is known of it.
+    /// Its attributes.
     #[prost(message, repeated, tag = "9")]
     pub attributes: ::prost::alloc::vec::Vec<KeyValue>,
-    /// How many more there were.
+    /// The number of dropped attributes.
     #[prost(uint32, tag = "10")]
     pub dropped_attributes_count: u32,
-    /// What happened inside it.
+    /// The events inside it.
     #[prost(message, repeated, tag = "11")]
     pub events: ::prost::alloc::vec::Vec<span::Event>,
-    /// How many more there were.
+    /// The number of dropped events.
     #[prost(uint32, tag = "12")]
     pub dropped_events_count: u32,
-    /// The spans that it has to do with.
+    /// References to related spans.
     #[prost(message, repeated, tag = "13")]
     pub links: ::prost::alloc::vec::Vec<span::Link>,
-    /// How many more there were.
+    /// The number of dropped links.
     #[prost(uint32, tag = "14")]
     pub dropped_links_count: u32,
-    /// How it ended.
+    /// Its status.
     #[prost(message, optional, tag = "15")]
     pub status: ::core::option::Option<Status>,
 }
 /// Nested message and enum types in `Span`.
 pub mod span {
-    /// Something that happened inside it.
+    /// A short event inside a span.
     #[derive(Clone, PartialEq, ::prost::Message)]
     pub struct Event {
-        /// When, in nanoseconds since 1970.
+        /// Its time, in nanoseconds since 1970.
         #[prost(fixed64, tag = "1")]
         pub time_unix_nano: u64,
-        /// What.
+        /// Its name.
         #[prost(string, tag = "2")]
         pub name: ::prost::alloc::string::String,
-        /// What is known of it.
+        /// Its attributes.
         #[prost(message, repeated, tag = "3")]
         pub attributes: ::prost::alloc::vec::Vec<super::KeyValue>,
-        /// How many more there were.
+        /// The number of dropped attributes.
         #[prost(uint32, tag = "4")]
         pub dropped_attributes_count: u32,
     }
-    /// Another span that it has to do with.
+    /// A reference to a related span.
     #[derive(Clone, PartialEq, ::prost::Message)]
     pub struct Link {
         /// 16 bytes.
@@ -154,20 +154,20 @@ pub mod span {
         /// 8 bytes.
         #[prost(bytes = "vec", tag = "2")]
         pub span_id: ::prost::alloc::vec::Vec<u8>,
-        /// What goes with that span's context.
+        /// That span's W3C trace state.
         #[prost(string, tag = "3")]
         pub trace_state: ::prost::alloc::string::String,
-        /// What is known of the link.
+        /// Its attributes.
         #[prost(message, repeated, tag = "4")]
         pub attributes: ::prost::alloc::vec::Vec<super::KeyValue>,
-        /// How many more there were.
+        /// The number of dropped attributes.
         #[prost(uint32, tag = "5")]
         pub dropped_attributes_count: u32,
-        /// As a span's.
+        /// The same as of a span.
         #[prost(fixed32, tag = "6")]
         pub flags: u32,
     }
-    /// How a span stands to its parent and its children.
+    /// The relation of a span to its parent and its children.
     #[derive(
         Clone,
         Copy,
@@ -181,7 +181,7 @@ pub mod span {
     )]
     #[repr(i32)]
     pub enum SpanKind {
-        /// Not said.
+        /// Unknown.
         Unspecified = 0,
         /// Inside one process.
         Internal = 1,
@@ -191,7 +191,7 @@ pub mod span {
         Client = 3,
         /// Sends a message.
         Producer = 4,
-        /// Takes a message.
+        /// Receives a message.
         Consumer = 5,
     }
     impl SpanKind {
@@ -223,13 +223,13 @@ pub mod span {
         }
     }
 }
-/// How a span ended.
+/// The status of a span.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Status {
-    /// Why it failed.
+    /// The message of an error.
     #[prost(string, tag = "2")]
     pub message: ::prost::alloc::string::String,
-    /// Whether it did.
+    /// Whether it succeeded.
     #[prost(enumeration = "status::StatusCode", tag = "3")]
     pub code: i32,
 }
@@ -249,9 +249,9 @@ pub mod status {
     )]
     #[repr(i32)]
     pub enum StatusCode {
-        /// Nobody said.
+        /// Unknown.
         Unset = 0,
-        /// Somebody said that it did.
+        /// It succeeded.
         Ok = 1,
         /// It failed.
         Error = 2,
@@ -292,22 +292,22 @@ pub struct KeyValue {
 /// The value of an attribute.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct AnyValue {
-    /// What it is; nothing where there is none.
+    /// The value, of one of the types.
     #[prost(oneof = "any_value::Value", tags = "1, 2, 3, 4, 5, 6, 7")]
     pub value: ::core::option::Option<any_value::Value>,
 }
 /// Nested message and enum types in `AnyValue`.
 pub mod any_value {
-    /// What it is; nothing where there is none.
+    /// The value, of one of the types.
     #[derive(Clone, PartialEq, ::prost::Oneof)]
     pub enum Value {
         /// A text.
         #[prost(string, tag = "1")]
         StringValue(::prost::alloc::string::String),
-        /// A truth.
+        /// A boolean.
         #[prost(bool, tag = "2")]
         BoolValue(bool),
-        /// A whole number.
+        /// An integer.
         #[prost(int64, tag = "3")]
         IntValue(i64),
         /// Any other number.

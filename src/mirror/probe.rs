@@ -2,8 +2,10 @@
 
 use bytes::Bytes;
 
-use super::classify::{self, Verdict, message_redactor};
-use super::resolve::Resolved;
+use super::send::classify::{self, Verdict, message_redactor};
+use super::send::thread::runtime;
+use super::settings::environment::invalid;
+use super::settings::resolve::Resolved;
 use super::transport::{Encoding, Transport};
 use crate::error::Error;
 
@@ -17,13 +19,7 @@ use crate::error::Error;
 /// ```
 pub fn probe(to: &Resolved) -> Result<Verdict, Error> {
     let redactor = message_redactor()?;
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build();
-    let runtime = runtime.map_err(|error| Error::Otlp {
-        setting: "Otlp::endpoint",
-        why: error.to_string(),
-    })?;
+    let runtime = runtime().map_err(|error| invalid("Otlp::endpoint", error))?;
     runtime.block_on(async {
         let transport = Transport::connect(to)?;
         // An empty message has no bytes.

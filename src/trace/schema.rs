@@ -92,6 +92,8 @@ spans {
         input text permission_rules_digest: "The digest of the `permission_rules` in force.";
         input bool stream: "Whether the answer is streamed.";
         input u64 context_window: "The size of the model's context window, in tokens.";
+        stamped text agent: "The agent of the run around it.";
+        stamped bool compacted: "The context was compacted after the call before this one.";
         outcome usage usage: "Tokens and cost.";
         outcome text finish_reason: "Why the model stopped.";
         outcome text stop_reason: "The same, under the name that a turn has for it.";
@@ -118,6 +120,7 @@ spans {
         input text message_id: "The message that asked for the call.";
         input u64 part_index: "The index of the part of that message.";
         input text model_span_id: "The span id of the model call that asked for it.";
+        stamped text agent: "The agent of the run around it.";
         outcome json result: "Its result, JSON or text.";
         outcome any stdout: "What it wrote to standard output.";
         outcome any stderr: "What it wrote to standard error.";
@@ -470,6 +473,8 @@ pieces {
         own text endpoint: "The endpoint, without credentials.";
         own bool content: "Whether messages, arguments and results are sent.";
         own object limits: "Limits on a span: `{attribute_length, attribute_count, event_count, link_count}`.";
+        own bool cache_write_name: "Whether cache-write tokens have the newest convention's name.";
+        own bool usage_cost: "Whether model calls have `gen_ai.usage.cost`.";
         own u64 mapping: "The version of the mapping from lines to spans.";
     }
 

@@ -119,6 +119,15 @@ macro_rules! define_spans {
                 }
             }
 
+            /// The name of such an agent span.
+            #[cfg(feature = "mirror")]
+            pub(crate) const fn name(self) -> Option<&'static str> {
+                match self {
+                    $( Self::$span => Some($name), )*
+                    Self::Other => None,
+                }
+            }
+
             /// The kind of its open line. A run opens as [`Kind::SessionStart`], or as
             /// [`Kind::SessionResume`] where the session has had one.
             pub const fn opening(self) -> Kind {
@@ -187,11 +196,6 @@ impl SpanKind {
     /// The name of [`closing`](Self::closing).
     pub(crate) const fn close_kind(self) -> &'static str {
         self.closing().as_str()
-    }
-
-    #[cfg(feature = "mirror")]
-    pub(crate) fn from_close_kind(kind: &str) -> Option<Self> {
-        Kind::parse(kind).closes()
     }
 
     const fn has_usage(self) -> bool {

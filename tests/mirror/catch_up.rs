@@ -111,7 +111,7 @@ fn unaccepted_spans_are_resent_byte_identical() {
 fn next_pass_resumes_at_the_failed_request() {
     // While one is under way the next is being read; the last is read before its turn.
     for taken in 0..3 {
-        let root = recorded(5_000);
+        let root = recorded(4_500);
         let mut script = vec![Reply::Ok; taken];
         script.push(Reply::grpc(Code::Unavailable, "full"));
         let failing = OtlpServer::scripted(script);

@@ -29,7 +29,7 @@ fn generated_code_matches_the_proto_file() {
     assert!(
         fs::read_to_string(&checked_in).unwrap() == made,
         "src/mirror/otlp.rs is not what proto/otlp_trace.proto says: \
-         SPANLEDGER_BLESS=1 cargo test --all-features --test proto makes it anew"
+         run SPANLEDGER_BLESS=1 cargo test --all-features --test mirror proto"
     );
 }
 

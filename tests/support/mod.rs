@@ -14,6 +14,8 @@ pub mod metrics;
 pub mod mount;
 #[cfg(feature = "mirror")]
 pub mod otlp_server;
+#[cfg(feature = "mirror")]
+pub mod proxy;
 pub mod rig;
 pub mod rig_spans;
 pub mod secrets;

@@ -1,27 +1,29 @@
 //! An HTTP client for one server: TCP, an optional proxy, TLS, and the limits on what is read.
 
 use std::error::Error as StdError;
+use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::{HeaderMap, HeaderValue, USER_AGENT};
-use http::uri::PathAndQuery;
+use http::header::{HeaderMap, HeaderValue, PROXY_AUTHORIZATION, USER_AGENT};
+use http::uri::{PathAndQuery, Scheme};
 use http::{Method, Request, StatusCode, Uri, request};
 use http_body_util::{BodyExt, Full};
 use hyper_rustls::HttpsConnector;
 use hyper_util::client::legacy::Client as Hyper;
-use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::client::legacy::connect::proxy::Tunnel;
+use hyper_util::client::legacy::connect::{Connected, Connection, HttpConnector};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tower_service::Service;
 
 use super::errors::error_chain;
-use super::tls;
 use crate::error::Error;
-use crate::mirror::resolve::Resolved;
+use crate::mirror::settings::resolve::Resolved;
+use crate::mirror::settings::tls;
 
 const USER_AGENT_NAME: &str = concat!("spanledger/", env!("CARGO_PKG_VERSION"));
 
@@ -34,7 +36,7 @@ const MAX_HEADERS: u32 = 1024 * 1024;
 
 /// Connections are opened on demand, kept, and opened again after a failure.
 #[derive(Debug)]
-pub(in crate::mirror) struct Client {
+pub(crate) struct Client {
     hyper: Hyper<HttpsConnector<Dialer>, Full<Bytes>>,
     /// The server, with the path that requests are relative to.
     base: Uri,
@@ -42,7 +44,7 @@ pub(in crate::mirror) struct Client {
 }
 
 /// A response whose body was read to its end, to the limit, or until the connection broke.
-pub(in crate::mirror) struct Received {
+pub(crate) struct Received {
     pub status: StatusCode,
     pub headers: HeaderMap,
     pub body: Bytes,
@@ -52,21 +54,16 @@ pub(in crate::mirror) struct Received {
 }
 
 impl Client {
-    /// Must be called within a tokio runtime that has IO and time.
-    pub(in crate::mirror) fn http1(to: &Resolved) -> Result<Self, Error> {
-        Self::new(to, b"http/1.1", false)
-    }
-
-    pub(super) fn http2(to: &Resolved) -> Result<Self, Error> {
-        Self::new(to, b"h2", true)
-    }
-
-    fn new(to: &Resolved, alpn: &[u8], http2: bool) -> Result<Self, Error> {
+    /// A client that speaks HTTP/2 or HTTP/1.1. Must be called within a tokio runtime that has IO and time.
+    pub(crate) fn new(to: &Resolved, http2: bool) -> Result<Self, Error> {
+        let alpn: &[u8] = if http2 { b"h2" } else { b"http/1.1" };
         let tls = match &to.tls {
             Some(tls) => tls.client(alpn)?,
             None => tls::unused(),
         };
-        let connector = HttpsConnector::from((Dialer::new(to), tls));
+        // An HTTP/1.1 request without TLS is forwarded by the proxy. Anything else needs a tunnel.
+        let is_forwarded = !http2 && to.uri.scheme() == Some(&Scheme::HTTP);
+        let connector = HttpsConnector::from((Dialer::new(to, is_forwarded), tls));
         let hyper = Hyper::builder(TokioExecutor::new())
             .timer(TokioTimer::new())
             .pool_timer(TokioTimer::new())
@@ -77,6 +74,10 @@ impl Client {
             .build(connector);
         let mut headers = to.headers.clone();
         headers.insert(USER_AGENT, HeaderValue::from_static(USER_AGENT_NAME));
+        let auth = to.proxy.as_ref().and_then(|proxy| proxy.basic_auth());
+        if let Some(auth) = auth.filter(|_| is_forwarded) {
+            headers.insert(PROXY_AUTHORIZATION, auth.clone());
+        }
         Ok(Self {
             hyper,
             base: to.uri.clone(),
@@ -85,7 +86,7 @@ impl Client {
     }
 
     /// A request without a body: the configured headers, and a path below the server's address.
-    pub(in crate::mirror) fn request(
+    pub(crate) fn request(
         &self,
         method: Method,
         path: &str,
@@ -103,7 +104,7 @@ impl Client {
     }
 
     /// Sends a request once and reads at most `limit` bytes of the body of the response.
-    pub(in crate::mirror) async fn send(
+    pub(crate) async fn send(
         &self,
         head: request::Parts,
         body: Bytes,
@@ -140,15 +141,24 @@ impl Client {
     }
 }
 
-/// Opens TCP connections, directly or through a proxy that supports CONNECT.
+/// Opens TCP connections, directly or to a proxy.
 #[derive(Clone, Debug)]
 struct Dialer {
     tcp: HttpConnector,
-    proxy: Option<Tunnel<HttpConnector>>,
+    route: Route,
+}
+
+#[derive(Clone, Debug)]
+enum Route {
+    Direct,
+    /// To this proxy, which reads whole addresses from the requests.
+    Forward(Uri),
+    /// Through a proxy that supports CONNECT.
+    Tunnel(Tunnel<HttpConnector>),
 }
 
 impl Dialer {
-    fn new(to: &Resolved) -> Self {
+    fn new(to: &Resolved, is_forwarded: bool) -> Self {
         let mut tcp = HttpConnector::new();
         tcp.enforce_http(false);
         tcp.set_nodelay(true);
@@ -158,21 +168,25 @@ impl Dialer {
         // A peer that vanished fails the request in flight and not the ones after it.
         #[cfg(any(target_os = "android", target_os = "fuchsia", target_os = "linux"))]
         tcp.set_tcp_user_timeout(Some(to.timeout));
-        let proxy = to.proxy.as_ref().map(|proxy| {
-            let tunnel = Tunnel::new(proxy.uri().clone(), tcp.clone());
-            match proxy.basic_auth() {
-                Some(auth) => tunnel.with_auth(auth.clone()),
-                None => tunnel,
+        let route = match &to.proxy {
+            None => Route::Direct,
+            Some(proxy) if is_forwarded => Route::Forward(proxy.uri().clone()),
+            Some(proxy) => {
+                let tunnel = Tunnel::new(proxy.uri().clone(), tcp.clone());
+                Route::Tunnel(match proxy.basic_auth() {
+                    Some(auth) => tunnel.with_auth(auth.clone()),
+                    None => tunnel,
+                })
             }
-        });
-        Self { tcp, proxy }
+        };
+        Self { tcp, route }
     }
 }
 
 type BoxError = Box<dyn StdError + Send + Sync>;
 
 impl Service<Uri> for Dialer {
-    type Response = TokioIo<TcpStream>;
+    type Response = TokioIo<Stream>;
     type Error = BoxError;
     type Future = Pin<Box<dyn Future<Output = Result<Self::Response, BoxError>> + Send>>;
 
@@ -181,15 +195,58 @@ impl Service<Uri> for Dialer {
     }
 
     fn call(&mut self, to: Uri) -> Self::Future {
-        match &mut self.proxy {
-            Some(proxy) => {
-                let connecting = proxy.call(to);
-                Box::pin(async { Ok(connecting.await?) })
-            }
-            None => {
-                let connecting = self.tcp.call(to);
-                Box::pin(async { Ok(connecting.await?) })
-            }
-        }
+        let mut dialer = self.clone();
+        Box::pin(async move {
+            let tcp = match &mut dialer.route {
+                Route::Direct => dialer.tcp.call(to).await?,
+                Route::Forward(proxy) => dialer.tcp.call(proxy.clone()).await?,
+                Route::Tunnel(tunnel) => tunnel.call(to).await?,
+            };
+            Ok(TokioIo::new(Stream {
+                tcp: tcp.into_inner(),
+                is_forwarded: matches!(dialer.route, Route::Forward(_)),
+            }))
+        })
+    }
+}
+
+/// A connection that knows whether requests on it need whole addresses.
+#[derive(Debug)]
+struct Stream {
+    tcp: TcpStream,
+    is_forwarded: bool,
+}
+
+impl Connection for Stream {
+    fn connected(&self) -> Connected {
+        self.tcp.connected().proxy(self.is_forwarded)
+    }
+}
+
+impl AsyncRead for Stream {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        to: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.tcp).poll_read(cx, to)
+    }
+}
+
+impl AsyncWrite for Stream {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        from: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.tcp).poll_write(cx, from)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.tcp).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.tcp).poll_shutdown(cx)
     }
 }

@@ -1,4 +1,4 @@
-//! Texts for what goes wrong between us and a server.
+//! Texts of connection errors.
 
 use std::error::Error as StdError;
 use std::io;

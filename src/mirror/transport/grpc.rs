@@ -4,82 +4,37 @@
 //! body) into a status, as if the server had refused the spans. Here only a status that a gRPC server
 //! sent becomes [`Answer::Grpc`].
 
+use std::io;
+
 use bytes::Bytes;
-use http::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, TE};
-use http::{Method, StatusCode, request};
+use http::header::{self, HeaderMap, HeaderName};
+use http::{HeaderValue, StatusCode};
 use prost::Message;
 use tonic::{Code, Status};
 
-use super::client::{Client, Received};
-use super::errors::grpc_hint;
-use super::{Answer, MAX_ANSWER, compress, failed};
-use crate::error::Error;
-use crate::mirror::config::Compression;
+use super::{Answer, Received, failed};
 use crate::mirror::otlp::ExportTraceServiceResponse;
-use crate::mirror::resolve::Resolved;
 
-const CONTENT: &str = "application/grpc";
-const GRPC_ENCODING: HeaderName = HeaderName::from_static("grpc-encoding");
-const GRPC_STATUS: &str = "grpc-status";
+pub(super) const CONTENT_TYPE: &str = "application/grpc";
+pub(super) const ENCODING: HeaderName = HeaderName::from_static("grpc-encoding");
+const STATUS: &str = "grpc-status";
 
-#[derive(Debug)]
-pub(super) struct Grpc {
-    client: Client,
-    head: request::Parts,
-    compression: Compression,
+/// A flag for compression and the length, then the message.
+pub(super) fn frame(message: &[u8], is_compressed: bool) -> io::Result<Bytes> {
+    let len = u32::try_from(message.len()).map_err(io::Error::other)?;
+    let mut frame = Vec::with_capacity(5 + message.len());
+    frame.push(u8::from(is_compressed));
+    frame.extend_from_slice(&len.to_be_bytes());
+    frame.extend_from_slice(message);
+    Ok(frame.into())
 }
 
-impl Grpc {
-    pub(super) fn new(to: &Resolved) -> Result<Self, Error> {
-        let client = Client::http2(to)?;
-        let mut head = client
-            .request(Method::POST, to.grpc_path)
-            .map_err(super::unusable)?;
-        let content = HeaderValue::from_static(CONTENT);
-        head.headers.insert(CONTENT_TYPE, content);
-        head.headers
-            .insert(TE, HeaderValue::from_static("trailers"));
-        if let Some(name) = to.compression.name() {
-            let name = HeaderValue::from_static(name);
-            head.headers.insert(GRPC_ENCODING, name);
-        }
-        Ok(Self {
-            client,
-            head,
-            compression: to.compression,
-        })
-    }
-
-    pub(super) async fn send(&self, message: Bytes) -> Answer {
-        let frame =
-            match compress(self.compression, message).and_then(|message| self.frame(&message)) {
-                Ok(frame) => frame,
-                Err(error) => return failed(format!("the request can't be compressed: {error}")),
-            };
-        let sent = self.client.send(self.head.clone(), frame, MAX_ANSWER).await;
-        match sent {
-            Ok(received) => answer(received),
-            Err(why) => failed(grpc_hint(why)),
-        }
-    }
-
-    /// A flag for compression and the length, then the message.
-    fn frame(&self, message: &[u8]) -> std::io::Result<Bytes> {
-        let len = u32::try_from(message.len()).map_err(std::io::Error::other)?;
-        let mut frame = Vec::with_capacity(5 + message.len());
-        frame.push(u8::from(self.compression != Compression::None));
-        frame.extend_from_slice(&len.to_be_bytes());
-        frame.extend_from_slice(message);
-        Ok(frame.into())
-    }
-}
-
-fn answer(received: Received) -> Answer {
+pub(super) fn answer(received: Received) -> Answer {
     let is_grpc = received.status == StatusCode::OK
-        && received.headers.get(CONTENT_TYPE).is_some_and(|kind| {
-            let start = kind.as_bytes().get(..CONTENT.len());
-            start.is_some_and(|start| start.eq_ignore_ascii_case(CONTENT.as_bytes()))
-        });
+        && received
+            .headers
+            .get(header::CONTENT_TYPE)
+            .is_some_and(is_grpc_type);
     let headers = [received.trailers.as_ref(), Some(&received.headers)];
     let status = headers.into_iter().flatten().find_map(grpc_status);
     match status {
@@ -101,9 +56,14 @@ fn answer(received: Received) -> Answer {
     }
 }
 
+fn is_grpc_type(found: &HeaderValue) -> bool {
+    let start = found.as_bytes().get(..CONTENT_TYPE.len());
+    start.is_some_and(|start| start.eq_ignore_ascii_case(CONTENT_TYPE.as_bytes()))
+}
+
 /// The status that these headers or trailers hold, if it is a number.
 fn grpc_status(headers: &HeaderMap) -> Option<Status> {
-    let code = headers.get(GRPC_STATUS)?.to_str().ok()?;
+    let code = headers.get(STATUS)?.to_str().ok()?;
     code.parse::<u8>().ok()?;
     Status::from_header_map(headers)
 }

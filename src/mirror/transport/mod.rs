@@ -1,33 +1,31 @@
 //! Sends one request and returns the answer, over gRPC or HTTP.
 //!
-//! The answer is returned as it came; [`classify`](super::classify) decides what it means. Nothing here
+//! The answer is returned as it came; [`classify`](super::send::classify) decides what it means. Nothing here
 //! retries, and no redirect is followed. Both protocols share one client: the same TCP options, proxy and
 //! TLS configuration.
 
 mod client;
 mod errors;
 mod grpc;
-mod http;
-mod tls;
 
 use std::io::{self, Write};
 use std::time::Duration;
 
-use ::http::{HeaderMap, StatusCode};
 use bytes::Bytes;
 use flate2::write::GzEncoder;
+use http::header::{ACCEPT, CONTENT_ENCODING, CONTENT_TYPE, TE};
+use http::{HeaderMap, HeaderValue, Method, StatusCode, request};
 
-pub(super) use self::client::Client;
-use self::grpc::Grpc;
-use self::http::Http;
-pub(super) use self::tls::Tls;
-use super::config::{Compression, Protocol};
+pub(super) use self::client::{Client, Received};
+use self::errors::{grpc_hint, http_hint};
 use super::otlp::ExportTraceServiceResponse;
-use super::resolve::Resolved;
+use super::settings::config::{Compression, Protocol};
+use super::settings::environment::invalid;
+use super::settings::resolve::Resolved;
 use crate::error::Error;
 
 /// How much of a response body is read. OTLP responses have a few bytes, or a few spans where the server
-/// echoes what it refused; longer bodies are somebody else's web page.
+/// echoes what it refused; longer bodies are the web page of another program.
 pub const MAX_ANSWER: usize = 1024 * 1024;
 
 /// What opentelemetry's exporters use for gzip, and zstd's default.
@@ -37,9 +35,14 @@ const ZSTD_LEVEL: i32 = 3;
 /// A client for one endpoint. Connections are opened on demand, kept, and opened again after a failure.
 #[derive(Debug)]
 pub struct Transport {
-    client: OtlpClient,
-    encoding: Encoding,
+    client: Client,
+    /// Everything of a request but its body.
+    head: request::Parts,
+    protocol: Protocol,
+    compression: Compression,
     timeout: Duration,
+    /// The endpoint as error messages name it.
+    shown: String,
 }
 
 /// How a request is encoded.
@@ -52,13 +55,7 @@ pub enum Encoding {
     Json,
 }
 
-#[derive(Debug)]
-enum OtlpClient {
-    Grpc(Box<Grpc>),
-    Http(Box<Http>),
-}
-
-/// What a request was answered with.
+/// The answer to a request.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Answer {
@@ -84,59 +81,98 @@ impl Transport {
     /// Prepares a client without connecting. Must be called within a tokio runtime that has IO and time.
     pub fn connect(to: &Resolved) -> Result<Self, Error> {
         if tokio::runtime::Handle::try_current().is_err() {
-            return Err(Error::Otlp {
-                setting: "Transport::connect",
-                why: "it must be called within a tokio runtime".to_owned(),
-            });
+            let why = "it must be called within a tokio runtime";
+            return Err(invalid("Transport::connect", why));
         }
-        let client = match to.protocol {
-            Protocol::Grpc => OtlpClient::Grpc(Box::new(Grpc::new(to)?)),
-            _ => OtlpClient::Http(Box::new(Http::new(to)?)),
+        let is_grpc = to.protocol == Protocol::Grpc;
+        let client = Client::new(to, is_grpc)?;
+        let path = if is_grpc { to.grpc_path } else { "" };
+        let mut head = client
+            .request(Method::POST, path)
+            .map_err(|error| invalid("Otlp::endpoint", error))?;
+        let content_type = HeaderValue::from_static(match to.protocol {
+            Protocol::Grpc => grpc::CONTENT_TYPE,
+            Protocol::HttpProtobuf => "application/x-protobuf",
+            Protocol::HttpJson => "application/json",
+        });
+        head.headers.insert(CONTENT_TYPE, content_type.clone());
+        let encoding = match is_grpc {
+            true => {
+                head.headers
+                    .insert(TE, HeaderValue::from_static("trailers"));
+                grpc::ENCODING
+            }
+            false => {
+                head.headers.insert(ACCEPT, content_type);
+                CONTENT_ENCODING
+            }
         };
-        let encoding = match to.protocol {
-            Protocol::HttpJson => Encoding::Json,
-            _ => Encoding::Protobuf,
-        };
+        if let Some(name) = to.compression.name() {
+            head.headers
+                .insert(encoding, HeaderValue::from_static(name));
+        }
         Ok(Self {
             client,
-            encoding,
+            head,
+            protocol: to.protocol,
+            compression: to.compression,
             timeout: to.timeout,
+            shown: to.shown(),
         })
     }
 
     /// Whether it speaks gRPC. Then an HTTP answer, whatever its status, did not come from a collector.
     pub fn is_grpc(&self) -> bool {
-        matches!(self.client, OtlpClient::Grpc(_))
+        self.protocol == Protocol::Grpc
     }
 
     /// How requests must be encoded.
     pub fn encoding(&self) -> Encoding {
-        self.encoding
+        match self.protocol {
+            Protocol::HttpJson => Encoding::Json,
+            _ => Encoding::Protobuf,
+        }
     }
 
     /// Sends a request once, encoded as [`encoding`](Self::encoding) says.
     pub async fn send(&self, request: Bytes) -> Answer {
-        let sent = async {
-            match &self.client {
-                OtlpClient::Grpc(grpc) => grpc.send(request).await,
-                OtlpClient::Http(http) => http.send(request).await,
-            }
+        let sent = tokio::time::timeout(self.timeout, self.attempt(request)).await;
+        sent.unwrap_or_else(|_| failed(format!("no answer within {:?}", self.timeout)))
+    }
+
+    async fn attempt(&self, request: Bytes) -> Answer {
+        let body = compress(self.compression, request).and_then(|body| match self.is_grpc() {
+            true => grpc::frame(&body, self.compression != Compression::None),
+            false => Ok(body),
+        });
+        let body = match body {
+            Ok(body) => body,
+            Err(error) => return failed(format!("the request can't be compressed: {error}")),
         };
-        let answer = tokio::time::timeout(self.timeout, sent).await;
-        answer.unwrap_or_else(|_| failed(format!("no answer within {:?}", self.timeout)))
+        let sent = self.client.send(self.head.clone(), body, MAX_ANSWER).await;
+        match sent {
+            Ok(received) if self.is_grpc() => grpc::answer(received),
+            Ok(received) => http_answer(received),
+            Err(why) if self.is_grpc() => failed(grpc_hint(why)),
+            Err(why) => failed(http_hint(why, &self.shown)),
+        }
+    }
+}
+
+fn http_answer(received: Received) -> Answer {
+    match received.broken {
+        // The missing half of an OK may name rejected spans; half an error is enough.
+        Some(why) if received.status.is_success() => failed(why),
+        _ => Answer::Http {
+            status: received.status,
+            headers: received.headers,
+            body: received.body,
+        },
     }
 }
 
 fn failed(why: String) -> Answer {
     Answer::Failed { why }
-}
-
-/// An endpoint that a request can't be made for.
-fn unusable(error: ::http::Error) -> Error {
-    Error::Otlp {
-        setting: "Otlp::endpoint",
-        why: error.to_string(),
-    }
 }
 
 fn compress(compression: Compression, plain: Bytes) -> io::Result<Bytes> {

@@ -1,17 +1,18 @@
 //! Compares the spans that were sent with those that a backend has stored.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
 
-use serde_json::{Value as Json, json};
+use serde_json::Value as Json;
 
 use super::finding::{Finding, What};
-use super::stored::{KINDS, STATUS_CODES, StoredSpan};
-use crate::mirror::content::without_content;
-use crate::mirror::origin::Origin;
+use super::stored::StoredSpan;
+use crate::mirror::map::content::without_content;
+use crate::mirror::map::origin::Origin;
 use crate::mirror::otlp::any_value::Value;
-use crate::mirror::otlp::span::{Event, Link};
-use crate::mirror::otlp::{KeyValue, Span};
+use crate::mirror::otlp::span::{Event, Link, SpanKind};
+use crate::mirror::otlp::status::StatusCode;
+use crate::mirror::otlp::{InstrumentationScope, KeyValue, Resource, Span};
 use crate::mirror::otlp_json::plain_json;
 use crate::trace::{floor_char, hex};
 
@@ -103,15 +104,16 @@ fn compare_span(
             copies: copies.len(),
         });
     }
+    let origin = &expected.origin;
+    let origin = origin_fields(origin.resource(), origin.scope());
     for stored in copies {
-        let mut span = Comparison::new(cut_at);
-        span.span(&expected.span, &stored.span);
-        let mut origin = Comparison::new(cut_at);
-        origin.origin(&expected.origin, stored);
+        let of_span = compare_spans(&expected.span, &stored.span, cut_at);
+        let stored_origin = origin_fields(&stored.resource, &stored.scope);
         // Many spans have the same resource: its differences are reported once.
         let new = |what: &What| reported_origins.insert(format!("{what:?}"));
-        let of_origin = origin.found.into_iter().filter(new);
-        for what in span.found.into_iter().chain(of_origin) {
+        let of_origin = compare_fields(&origin, &stored_origin, cut_at);
+        let of_origin = of_origin.into_iter().filter(new);
+        for what in of_span.into_iter().chain(of_origin) {
             if !found.contains(&what) {
                 found.push(what);
             }
@@ -141,198 +143,168 @@ fn address_of(span: &Span) -> Option<&str> {
 }
 
 /// The differences between a span that was sent and one that is stored.
-struct Comparison {
-    cut_at: Option<usize>,
-    found: Vec<What>,
-}
-
-impl Comparison {
-    const fn new(cut_at: Option<usize>) -> Self {
-        Self {
-            cut_at,
-            found: Vec::new(),
+fn compare_spans(sent: &Span, stored: &Span, cut_at: Option<usize>) -> Vec<What> {
+    let mut found = Vec::new();
+    let mut attributes = stored.attributes.iter();
+    let reduced;
+    let sent = match attributes.any(|a| a.key == "agent.content_removed") {
+        true => {
+            found.push(What::ContentRemoved);
+            reduced = without_content(sent.clone());
+            &reduced
         }
-    }
-
-    fn span(&mut self, sent: &Span, stored: &Span) {
-        let mut attributes = stored.attributes.iter();
-        let reduced;
-        let sent = match attributes.any(|a| a.key == "agent.content_removed") {
-            true => {
-                self.found.push(What::ContentRemoved);
-                reduced = without_content(sent.clone());
-                &reduced
-            }
-            false => sent,
-        };
-        self.same("trace_id", hex(&sent.trace_id), hex(&stored.trace_id));
-        self.same(
-            "parent_span_id",
-            hex(&sent.parent_span_id),
-            hex(&stored.parent_span_id),
-        );
-        self.same("name", &sent.name, &stored.name);
-        let kind = |number| name_of(number, &KINDS);
-        self.same("kind", kind(sent.kind), kind(stored.kind));
-        self.times(sent, stored);
-        self.same("trace_state", &sent.trace_state, &stored.trace_state);
-        let status = |span: &Span| span.status.clone().unwrap_or_default();
-        let (was, is) = (status(sent), status(stored));
-        let code = |number| name_of(number, &STATUS_CODES);
-        self.same("status.code", code(was.code), code(is.code));
-        self.same("status.message", was.message, is.message);
-        self.attributes("attributes", &sent.attributes, &stored.attributes);
-        self.events(&sent.events, &stored.events);
-        self.links(&sent.links, &stored.links);
-        for (name, sent, stored) in [
-            (
-                "dropped_attributes_count",
-                sent.dropped_attributes_count,
-                stored.dropped_attributes_count,
-            ),
-            (
-                "dropped_events_count",
-                sent.dropped_events_count,
-                stored.dropped_events_count,
-            ),
-            (
-                "dropped_links_count",
-                sent.dropped_links_count,
-                stored.dropped_links_count,
-            ),
-        ] {
-            self.same(name, sent, stored);
-        }
-    }
-
-    fn times(&mut self, sent: &Span, stored: &Span) {
-        let (start, end) = (sent.start_time_unix_nano, sent.end_time_unix_nano);
-        self.same("start", start, stored.start_time_unix_nano);
-        if end <= start && stored.end_time_unix_nano == start + 1 {
-            self.found.push(What::Stretched);
-        } else {
-            self.same("end", end, stored.end_time_unix_nano);
-        }
-    }
-
-    fn origin(&mut self, sent: &Origin, stored: &StoredSpan) {
-        let resource = &sent.resource().attributes;
-        self.attributes("resource", resource, &stored.resource.attributes);
-        let (was, is) = (sent.scope(), &stored.scope);
-        self.same("scope.name", &was.name, &is.name);
-        self.same("scope.version", &was.version, &is.version);
-    }
-
-    fn events(&mut self, sent: &[Event], stored: &[Event]) {
-        if !self.same("events", sent.len(), stored.len()) {
-            return;
-        }
-        let key = |event: &Event| (event.time_unix_nano, event.name.clone());
-        for (at, (sent, stored)) in pairs(sent, stored, key).enumerate() {
-            let field = |name: &str| format!("events.{at}.{name}");
-            self.same(&field("time"), sent.time_unix_nano, stored.time_unix_nano);
-            self.same(&field("name"), &sent.name, &stored.name);
-            self.attributes(&field("attributes"), &sent.attributes, &stored.attributes);
-        }
-    }
-
-    fn links(&mut self, sent: &[Link], stored: &[Link]) {
-        if !self.same("links", sent.len(), stored.len()) {
-            return;
-        }
-        let key = |link: &Link| (link.trace_id.clone(), link.span_id.clone());
-        for (at, (sent, stored)) in pairs(sent, stored, key).enumerate() {
-            let field = |name: &str| format!("links.{at}.{name}");
-            self.same(
-                &field("trace_id"),
-                hex(&sent.trace_id),
-                hex(&stored.trace_id),
-            );
-            self.same(&field("span_id"), hex(&sent.span_id), hex(&stored.span_id));
-            self.same(
-                &field("trace_state"),
-                &sent.trace_state,
-                &stored.trace_state,
-            );
-            self.attributes(&field("attributes"), &sent.attributes, &stored.attributes);
-        }
-    }
-
-    fn attributes(&mut self, place: &str, sent: &[KeyValue], stored: &[KeyValue]) {
-        fn find<'a>(list: &'a [KeyValue], key: &str) -> Option<&'a KeyValue> {
-            list.iter().find(|attribute| attribute.key == key)
-        }
-        fn value(attribute: &KeyValue) -> Option<&Value> {
-            attribute.value.as_ref()?.value.as_ref()
-        }
-        let json = |attribute: &KeyValue| plain_json(attribute.value.as_ref());
-        for attribute in sent {
-            let field = format!("{place}.{}", attribute.key);
-            let stored = find(stored, &attribute.key);
-            match (value(attribute), stored.and_then(value)) {
-                (was, is) if stored.is_some() && was == is => {}
-                (Some(Value::StringValue(was)), Some(Value::StringValue(is))) => {
-                    self.text(&field, was, is);
-                }
-                _ => self.differs(field, Some(json(attribute)), stored.map(json)),
-            }
-        }
-        for attribute in stored {
-            let is_comment = attribute.key.starts_with(JAEGER_COMMENT);
-            if !is_comment && find(sent, &attribute.key).is_none() {
-                let field = format!("{place}.{}", attribute.key);
-                self.differs(field, None, Some(json(attribute)));
-            }
-        }
-    }
-
-    fn same<T: PartialEq + serde::Serialize>(&mut self, field: &str, sent: T, stored: T) -> bool {
-        let same = sent == stored;
-        if !same {
-            self.differs(field.to_owned(), Some(json!(sent)), Some(json!(stored)));
-        }
-        same
-    }
-
-    /// Compares two texts, of which the stored one may be truncated.
-    fn text(&mut self, field: &str, sent: &str, stored: &str) {
-        // A character that was cut in two is read as replacement characters.
-        let whole = stored.trim_end_matches(char::REPLACEMENT_CHARACTER);
-        let cut = self.cut_at.filter(|&at| {
-            sent.len() > at && sent.starts_with(whole) && floor_char(sent, at) == whole.len()
-        });
-        match cut {
-            Some(left) if sent != stored => self.found.push(What::Cut {
-                field: field.to_owned(),
-                left,
-                of: sent.len(),
-            }),
-            _ => {
-                self.same(field, sent, stored);
-            }
-        }
-    }
-
-    fn differs(&mut self, field: String, sent: Option<Json>, held: Option<Json>) {
-        self.found.push(What::Differs { field, sent, held });
-    }
-}
-
-/// Both lists in the order of a key.
-fn pairs<'a, T, K: Ord>(
-    sent: &'a [T],
-    stored: &'a [T],
-    key: fn(&T) -> K,
-) -> impl Iterator<Item = (&'a T, &'a T)> {
-    let sorted = |list: &'a [T]| {
-        let mut list: Vec<&T> = list.iter().collect();
-        list.sort_by_key(|item| key(item));
-        list
+        false => sent,
     };
-    sorted(sent).into_iter().zip(sorted(stored))
+    let (mut was, is) = (fields_of(sent), fields_of(stored));
+    let start = sent.start_time_unix_nano;
+    if sent.end_time_unix_nano <= start && stored.end_time_unix_nano == start + 1 {
+        found.push(What::Stretched);
+        was.insert("end".to_owned(), (start + 1).into());
+    }
+    found.extend(compare_fields(&was, &is, cut_at));
+    found
 }
 
-fn name_of(number: i32, names: &[&str]) -> String {
-    let name = usize::try_from(number).ok().and_then(|at| names.get(at));
-    name.map_or_else(|| number.to_string(), |name| name.to_ascii_lowercase())
+/// The parts of a span or of its origin by name, such as `events.0.name`, as plain JSON.
+type Fields = BTreeMap<String, Json>;
+
+fn fields_of(span: &Span) -> Fields {
+    let status = span.status.clone().unwrap_or_default();
+    let kind = SpanKind::try_from(span.kind).ok().map(|k| k.as_str_name());
+    let code = StatusCode::try_from(status.code)
+        .ok()
+        .map(|c| c.as_str_name());
+    let mut fields = named([
+        ("trace_id", hex(&span.trace_id).into()),
+        ("parent_span_id", hex(&span.parent_span_id).into()),
+        ("name", span.name.as_str().into()),
+        ("kind", short_name(kind, "SPAN_KIND_", span.kind).into()),
+        ("start", span.start_time_unix_nano.into()),
+        ("end", span.end_time_unix_nano.into()),
+        ("trace_state", span.trace_state.as_str().into()),
+        (
+            "status.code",
+            short_name(code, "STATUS_CODE_", status.code).into(),
+        ),
+        ("status.message", status.message.into()),
+        ("events", span.events.len().into()),
+        ("links", span.links.len().into()),
+        (
+            "dropped_attributes_count",
+            span.dropped_attributes_count.into(),
+        ),
+        ("dropped_events_count", span.dropped_events_count.into()),
+        ("dropped_links_count", span.dropped_links_count.into()),
+    ]);
+    add_attributes(&mut fields, "attributes", &span.attributes);
+    let key = |event: &Event| (event.time_unix_nano, event.name.clone());
+    for (at, event) in sorted(&span.events, key).enumerate() {
+        fields.insert(format!("events.{at}.time"), event.time_unix_nano.into());
+        fields.insert(format!("events.{at}.name"), event.name.as_str().into());
+        add_attributes(
+            &mut fields,
+            &format!("events.{at}.attributes"),
+            &event.attributes,
+        );
+    }
+    let key = |link: &Link| (link.trace_id.clone(), link.span_id.clone());
+    for (at, link) in sorted(&span.links, key).enumerate() {
+        fields.insert(format!("links.{at}.trace_id"), hex(&link.trace_id).into());
+        fields.insert(format!("links.{at}.span_id"), hex(&link.span_id).into());
+        fields.insert(
+            format!("links.{at}.trace_state"),
+            link.trace_state.as_str().into(),
+        );
+        add_attributes(
+            &mut fields,
+            &format!("links.{at}.attributes"),
+            &link.attributes,
+        );
+    }
+    fields
+}
+
+fn origin_fields(resource: &Resource, scope: &InstrumentationScope) -> Fields {
+    let mut fields = named([
+        ("scope.name", scope.name.as_str().into()),
+        ("scope.version", scope.version.as_str().into()),
+    ]);
+    add_attributes(&mut fields, "resource", &resource.attributes);
+    fields
+}
+
+fn named<const N: usize>(fields: [(&str, Json); N]) -> Fields {
+    let fields = fields.into_iter();
+    fields
+        .map(|(name, value)| (name.to_owned(), value))
+        .collect()
+}
+
+/// Adds attributes, the first one of a name.
+fn add_attributes(fields: &mut Fields, place: &str, attributes: &[KeyValue]) {
+    let own = attributes.iter();
+    for attribute in own.filter(|a| !a.key.starts_with(JAEGER_COMMENT)) {
+        let name = format!("{place}.{}", attribute.key);
+        let field = fields.entry(name);
+        field.or_insert_with(|| plain_json(attribute.value.as_ref()));
+    }
+}
+
+/// The differences, by the names of the fields.
+fn compare_fields(sent: &Fields, stored: &Fields, cut_at: Option<usize>) -> Vec<What> {
+    let names: BTreeSet<&String> = sent.keys().chain(stored.keys()).collect();
+    let is_counted = |name: &str| {
+        // The items of lists of different lengths can't be compared.
+        let list = ["events", "links"].into_iter().find(|list| {
+            let item = name.strip_prefix(list);
+            item.is_some_and(|item| item.starts_with('.'))
+        });
+        list.is_none_or(|list| sent.get(list) == stored.get(list))
+    };
+    let mut found = Vec::new();
+    for name in names.into_iter().filter(|name| is_counted(name)) {
+        let (was, is) = (sent.get(name), stored.get(name));
+        if was == is {
+            continue;
+        }
+        let field = name.clone();
+        let is_attribute = name.starts_with("resource.") || name.contains("attributes.");
+        found.push(match (was, is, cut_at) {
+            (Some(Json::String(was)), Some(Json::String(is)), Some(at))
+                if is_attribute && is_cut(was, is, at) =>
+            {
+                What::Cut {
+                    field,
+                    left: at,
+                    of: was.len(),
+                }
+            }
+            _ => What::Differs {
+                field,
+                sent: was.cloned(),
+                held: is.cloned(),
+            },
+        });
+    }
+    found
+}
+
+/// Whether a stored text is the one that was sent, truncated at a length.
+fn is_cut(sent: &str, stored: &str, at: usize) -> bool {
+    // A character that was cut in two is read as replacement characters.
+    let whole = stored.trim_end_matches(char::REPLACEMENT_CHARACTER);
+    sent.len() > at && sent.starts_with(whole) && floor_char(sent, at) == whole.len()
+}
+
+/// A list in the order of a key, because backends don't keep the order.
+fn sorted<T, K: Ord>(list: &[T], key: fn(&T) -> K) -> impl Iterator<Item = &T> {
+    let mut list: Vec<&T> = list.iter().collect();
+    list.sort_by_key(|item| key(item));
+    list.into_iter()
+}
+
+/// The short name of an enum's value, or its number.
+fn short_name(name: Option<&str>, prefix: &str, number: i32) -> String {
+    let name = name.and_then(|name| name.strip_prefix(prefix));
+    name.map_or_else(|| number.to_string(), str::to_ascii_lowercase)
 }

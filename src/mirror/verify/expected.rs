@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 
 use super::compare::Expected;
 use crate::mirror::map;
-use crate::mirror::origin::{OriginCache, opened_seg};
-use crate::mirror::state::State;
+use crate::mirror::map::origin::{OriginCache, opened_seg};
+use crate::mirror::progress::state::State;
 use crate::trace::{Damage, RawLine, ReadItem, SegmentReader, parse_time, segment_name, segments};
 
 /// Where the close lines of a session are, per trace. The lines themselves are read when their trace is
@@ -138,7 +138,7 @@ impl Index {
                 Some((origin, span))
             });
             let Some((origin, span)) = span else {
-                left_out += u64::from(!map::is_synthetic_turn(&line));
+                left_out += u64::from(!map::closes_synthetic_turn(&line));
                 continue;
             };
             let endpoint = origin.policy().endpoint.as_deref();

@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use http::header::ACCEPT;
+use http::uri::InvalidUri;
 use http::{HeaderValue, Method, StatusCode};
 use prost::Message;
 use serde_json::Value as Json;
@@ -24,11 +25,14 @@ pub use self::compare::{Expected, compare};
 use self::expected::Index;
 pub use self::finding::{Finding, What};
 pub use self::stored::StoredSpan;
-use super::config::{Otlp, Protocol};
-use super::resolve::Resolved;
-use super::state::State;
+use super::progress::state::State;
+use super::send::thread::runtime;
+use super::settings::config::{Otlp, Protocol};
+use super::settings::environment::invalid;
+use super::settings::resolve::Resolved;
 use super::transport::Client;
 use crate::error::Error;
+use crate::mirror::io_errors::io_error;
 use crate::trace::{Damage, hex};
 
 /// Tempo's default `max_attribute_bytes`.
@@ -151,23 +155,17 @@ impl Verify {
         let base = base.strip_suffix("/v1/traces").unwrap_or(&base);
         to.uri = base
             .parse()
-            .map_err(|error: http::uri::InvalidUri| Error::Otlp {
-                setting: "Otlp::endpoint",
-                why: error.to_string(),
-            })?;
+            .map_err(|error: InvalidUri| invalid("Otlp::endpoint", error))?;
         let shown = to.shown();
         let failed = |why: String| Error::Backend {
             url: shown.clone(),
             why,
         };
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build()
-            .map_err(|error| failed(error.to_string()))?;
+        let runtime = runtime().map_err(|error| failed(error.to_string()))?;
         let (path, sign) = backend.sign();
         let client = {
             let _within = runtime.enter();
-            Client::http1(&to)?
+            Client::new(&to, false)?
         };
         let fetched = runtime.block_on(get(&client, path, to.timeout));
         let (status, body) = fetched.map_err(&failed)?;
@@ -224,14 +222,12 @@ impl Verify {
         dir: impl AsRef<Path>,
         progress: &mut dyn FnMut(u64, u64),
     ) -> Result<Report, Error> {
-        let failed = |source| Error::Io {
-            path: dir.as_ref().to_owned(),
-            source,
-        };
-        if let Some(root) = dir.as_ref().ancestors().nth(2) {
+        let dir = dir.as_ref();
+        let failed = io_error(dir);
+        if let Some(root) = dir.ancestors().nth(2) {
             self.state.check(root)?;
         }
-        let mut index = Index::read(dir.as_ref(), &self.state).map_err(failed)?;
+        let mut index = Index::read(dir, &self.state).map_err(&failed)?;
         let traces = std::mem::take(&mut index.traces);
         let mut report = Report {
             session_id: index.session_id.clone(),
@@ -242,7 +238,7 @@ impl Verify {
         };
         for (done, (trace, places)) in traces.iter().enumerate() {
             progress(done as u64, report.traces);
-            let (expected, left_out) = index.expected(places).map_err(failed)?;
+            let (expected, left_out) = index.expected(places).map_err(&failed)?;
             report.left_out += left_out;
             let (findings, note) = self.trace(&report.session_id, trace, &expected)?;
             report.notes.extend(note);
@@ -279,10 +275,10 @@ impl Verify {
         let first = findings.iter().find(missing)?;
         let bytes: usize = expected.iter().map(|e| e.span.encoded_len()).sum();
         (self.backend == Backend::Tempo && bytes > TEMPO_TRACE).then(|| {
+            let trace = &first.trace_id;
+            let limit = format!("max_bytes_per_trace, {TEMPO_TRACE} by default");
             format!(
-                "trace {} has {bytes} bytes; Tempo silently drops what exceeds its \
-                 max_bytes_per_trace, {TEMPO_TRACE} by default",
-                first.trace_id
+                "trace {trace} has {bytes} bytes; Tempo silently drops what exceeds its {limit}"
             )
         })
     }
@@ -366,8 +362,6 @@ fn resolve(at: Otlp) -> Result<Resolved, Error> {
         _ => None,
     };
     let at = at.protocol(Protocol::HttpProtobuf);
-    Otlp::resolve(Some(at), allowed)?.ok_or_else(|| Error::Otlp {
-        setting: "Otlp::endpoint",
-        why: "the address is missing".to_owned(),
-    })
+    Otlp::resolve(Some(at), allowed)?
+        .ok_or_else(|| invalid("Otlp::endpoint", "the address is missing"))
 }

@@ -10,7 +10,8 @@ use serde_json::Value as Json;
 
 use crate::mirror::map;
 use crate::mirror::otlp::any_value::Value;
-use crate::mirror::otlp::span::{Event, Link};
+use crate::mirror::otlp::span::{Event, Link, SpanKind};
+use crate::mirror::otlp::status::StatusCode;
 use crate::mirror::otlp::{
     AnyValue, ArrayValue, InstrumentationScope, KeyValue, KeyValueList, Resource, Span, Status,
 };
@@ -68,16 +69,6 @@ impl StoredSpan {
     }
 }
 
-pub(super) const KINDS: [&str; 6] = [
-    "UNSPECIFIED",
-    "INTERNAL",
-    "SERVER",
-    "CLIENT",
-    "PRODUCER",
-    "CONSUMER",
-];
-pub(super) const STATUS_CODES: [&str; 3] = ["UNSET", "OK", "ERROR"];
-
 fn span(json: &Json) -> Span {
     Span {
         trace_id: id(&json["traceId"], 16),
@@ -86,7 +77,9 @@ fn span(json: &Json) -> Span {
         parent_span_id: id(&json["parentSpanId"], 8),
         flags: count(&json["flags"]),
         name: text(&json["name"]),
-        kind: named(&json["kind"], "SPAN_KIND_", &KINDS),
+        kind: number_of(&json["kind"], |name| {
+            SpanKind::from_str_name(name).map(i32::from)
+        }),
         start_time_unix_nano: nanos(&json["startTimeUnixNano"]),
         end_time_unix_nano: nanos(&json["endTimeUnixNano"]),
         attributes: attributes(&json["attributes"]),
@@ -97,7 +90,9 @@ fn span(json: &Json) -> Span {
         dropped_links_count: count(&json["droppedLinksCount"]),
         status: Some(Status {
             message: text(&json["status"]["message"]),
-            code: named(&json["status"]["code"], "STATUS_CODE_", &STATUS_CODES),
+            code: number_of(&json["status"]["code"], |name| {
+                StatusCode::from_str_name(name).map(i32::from)
+            }),
         }),
     }
 }
@@ -141,13 +136,12 @@ fn nanos(json: &Json) -> u64 {
     text.or(json.as_u64()).unwrap_or(0)
 }
 
-fn named(json: &Json, prefix: &str, names: &[&str]) -> i32 {
-    let by_name = json.as_str().and_then(|name| {
-        let name = name.strip_prefix(prefix).unwrap_or(name);
-        names.iter().position(|known| *known == name)
-    });
-    let number = json.as_i64().or(by_name.map(|at| at as i64));
-    number.and_then(|n| i32::try_from(n).ok()).unwrap_or(0)
+/// An enum, by number or by name.
+fn number_of(json: &Json, by_name: fn(&str) -> Option<i32>) -> i32 {
+    let number = json.as_i64().and_then(|number| i32::try_from(number).ok());
+    number
+        .or_else(|| by_name(json.as_str()?))
+        .unwrap_or_default()
 }
 
 fn id(json: &Json, bytes: usize) -> Vec<u8> {

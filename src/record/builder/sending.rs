@@ -218,7 +218,7 @@ impl Senders {
 
     fn wait(&self, deadline: Instant) {
         if let Some(queue) = self.queue() {
-            queue.wait(deadline);
+            queue.shutdown.wait(deadline);
         }
     }
 

@@ -104,6 +104,8 @@ struct Content {
     current: [Option<String>; 3],
     /// The digests of the assets whose text the session has.
     known: HashSet<String>,
+    /// The context was compacted, and no model call has opened since.
+    compacted: bool,
     /// Turns of libraries that report none.
     synthetic_turns: Vec<SyntheticTurn>,
 }

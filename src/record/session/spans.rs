@@ -70,6 +70,7 @@ impl LockedSession<'_> {
                 self.read_past();
                 synthetic_turn::join(&self.state.content, &mut span);
                 self.state.content.stamp_assets(kind, &mut span.fields);
+                self.state.content.stamp_for_backends(&mut span);
             }
         }
         let mut context = span.at.clone();
@@ -247,9 +248,6 @@ impl SessionLog {
         };
         let listeners = process.ledger.listeners();
         let listens = listeners.iter().any(|listener| listener.wants_spans());
-        let agent = listens
-            .then(|| agent_of(&locked.state.content, &span))
-            .flatten();
         // Neither a listener nor the drop of the span needs the session.
         drop(locked);
         if listens {
@@ -258,7 +256,6 @@ impl SessionLog {
                 duration: span.duration,
                 outcome: span.outcome,
                 usage: span.used(),
-                agent: agent.as_deref(),
                 field: &|name| span.fields.get(name),
             };
             listeners
@@ -266,13 +263,6 @@ impl SessionLog {
                 .for_each(|listener| listener.span_closed(&closed));
         }
     }
-}
-
-/// The name of the agent whose run a tool call is in, as JSON.
-fn agent_of(content: &Content, span: &OpenSpan) -> Option<Vec<u8>> {
-    let run = (span.at.run_span()).filter(|_| span.at.kind == SpanKind::Tool)?;
-    let agent = content.spans.get(&run)?.fields.get(field!(Run.agent))?;
-    Some(agent.to_vec())
 }
 
 impl Content {
@@ -292,6 +282,25 @@ impl Content {
         }
     }
 
+    /// Sets what a backend wants on the span itself: the agent around a model or tool call, and that the
+    /// context was compacted since the last model call.
+    fn stamp_for_backends(&mut self, span: &mut OpenSpan) {
+        let kind = span.at.kind;
+        if !matches!(kind, SpanKind::Model | SpanKind::Tool) {
+            return;
+        }
+        let run = (span.at.run_span()).and_then(|run| self.spans.get(&run));
+        if let Some(agent) = run.and_then(|run| run.fields.get(field!(Run.agent)))
+            && !span.fields.contains(field!(ToolCall.agent))
+            && !span.fields.contains("gen_ai.agent.name")
+        {
+            span.fields.set(field!(ToolCall.agent), agent);
+        }
+        if kind == SpanKind::Model && std::mem::take(&mut self.compacted) {
+            span.fields.set(field!(ModelCall.compacted), b"true");
+        }
+    }
+
     pub fn mark_counted(&mut self, spans: [Option<u64>; 3]) {
         for id in spans.into_iter().flatten() {
             if let Some(span) = self.spans.get_mut(&id) {
@@ -305,6 +314,7 @@ impl Content {
         match span.at.kind {
             SpanKind::Model => self.totals.model_calls += 1,
             SpanKind::Tool => self.totals.tool_calls += 1,
+            SpanKind::Compaction => self.compacted |= span.outcome != Outcome::Error,
             SpanKind::Permission if matches!(span.outcome, Outcome::Denied | Outcome::Ok) => {
                 // The last decision counts: a person may allow what a rule had denied.
                 let tool = (span.at.ids.parent).and_then(|id| self.spans.get_mut(&id));

@@ -31,10 +31,21 @@ fn has_endpoint_and_limits_without_password() {
         "endpoint": "http://127.0.0.1:1/here/v1/traces",
         "content": true,
         "limits": {"attribute_length": 100},
-        "mapping": 1,
+        "mapping": 2,
     });
     assert_eq!(line["mirror"], expected);
     assert!(!line.to_string().contains("hunter2"));
+}
+
+#[test]
+fn has_the_settings_of_attribute_names() {
+    let otlp = Otlp::new()
+        .endpoint("http://127.0.0.1:1")
+        .cache_write_name(true)
+        .usage_cost(true);
+    let line = first_line(|builder| builder.otlp(otlp));
+    assert_eq!(line["mirror"]["cache_write_name"], true);
+    assert_eq!(line["mirror"]["usage_cost"], true);
 }
 
 #[test]

@@ -1,9 +1,9 @@
 //! Mapping of recorded sessions to spans and requests, and of answers to actions.
-//! the answers mean.
 
 mod answers;
 mod batches;
 mod content;
+mod conventions;
 mod limits;
 mod outcomes;
 mod recognized;

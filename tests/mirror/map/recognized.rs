@@ -44,7 +44,10 @@ fn library_parents_are_kept_without_synthetic_turns() {
     assert_eq!(sent_attributes["gen_ai.operation.name"], "chat");
     assert_eq!(sent_attributes["gen_ai.provider.name"], "openai");
     assert_eq!(sent_attributes["gen_ai.usage.input_tokens"], 100);
-    assert_eq!(sent_attributes["gen_ai.usage.cache_write.input_tokens"], 8);
+    assert_eq!(
+        sent_attributes["gen_ai.usage.cache_creation.input_tokens"],
+        8
+    );
     assert_eq!(sent_attributes["agent.turn_index"], 1);
     let sent_attributes = attributes(&tool.attributes);
     assert_eq!(sent_attributes["gen_ai.tool.call.arguments"], r#"{"x":1}"#);

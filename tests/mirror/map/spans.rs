@@ -37,6 +37,7 @@ pub fn session() {
             model.record_usage(&usage);
             model.set("finish_reason", "tool_use");
             model.set("response_id", "r1");
+            model.set("ttft_ms", 850);
             model.finish(Outcome::Ok);
 
             let tool = spans::tool_call("bash", "c1")
@@ -212,12 +213,14 @@ fn model_call_has_conventional_usage() {
             "gen_ai.request.top_p": 0.9,
             "gen_ai.request.stop_sequences": ["END"],
             "agent.params.odd": true,
+            "gen_ai.agent.name": "planner",
             "gen_ai.response.id": "r1",
+            "gen_ai.response.time_to_first_chunk": 0.85,
             "gen_ai.response.finish_reasons": ["tool_use"],
             "gen_ai.usage.input_tokens": 900,
             "gen_ai.usage.output_tokens": 40,
             "gen_ai.usage.cache_read.input_tokens": 800,
-            "gen_ai.usage.cache_write.input_tokens": 7,
+            "gen_ai.usage.cache_creation.input_tokens": 7,
             "gen_ai.usage.reasoning.output_tokens": 12,
             "agent.tokens.input_uncached": 93,
             "agent.cost_usd": 0.1 + 0.2,
@@ -239,6 +242,7 @@ fn tool_call_has_tool_and_sizes() {
             "agent.span": "tool.call",
             "gen_ai.operation.name": "execute_tool",
             "gen_ai.conversation.id": "ses_1",
+            "gen_ai.agent.name": "planner",
             "gen_ai.tool.name": "bash",
             "gen_ai.tool.call.id": "c1",
             "gen_ai.tool.type": "function",
@@ -263,8 +267,8 @@ fn permission_has_the_deciding_rule() {
         json!({
             "agent.span": "permission.evaluate",
             "gen_ai.conversation.id": "ses_1",
-            "gen_ai.tool.name": "bash",
-            "gen_ai.tool.call.id": "c1",
+            "agent.tool_id": "bash",
+            "agent.tool_call_id": "c1",
             "agent.pattern": "ls *",
             "agent.action": "allow",
             "agent.source": "project",

@@ -1,8 +1,8 @@
 //! One request and its answer over each protocol, against a scripted server.
-//! way, against a server that does as it is told.
 
 mod answers;
 mod failures;
+mod proxy;
 mod requests;
 mod tls;
 

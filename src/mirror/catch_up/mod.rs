@@ -1,0 +1,267 @@
+//! Sends everything under a root that no other process sends.
+
+#[cfg(feature = "cli")]
+pub(super) mod follow;
+#[cfg(feature = "cli")]
+mod watcher;
+
+use std::collections::BTreeSet;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use crate::error::Error;
+use crate::ledger::{left_open_in, marker};
+use crate::mirror::io_errors::{if_exists, io_error};
+use crate::mirror::progress::ownership::{MirrorLock, Owner, Ownership, unreadable};
+use crate::mirror::progress::state::State;
+use crate::mirror::send::classify::message_redactor;
+use crate::mirror::send::in_flight::Source;
+use crate::mirror::send::resend::resend_dead_letters;
+use crate::mirror::send::thread::runtime;
+use crate::mirror::send::{Sender, Sent};
+use crate::mirror::settings::resolve::Resolved;
+use crate::mirror::transport::Transport;
+use crate::session::Store;
+use crate::trace::{Root, segments};
+
+/// How often a waiting process checks the lock and whether it is to stop.
+const POLL_EVERY: Duration = Duration::from_millis(50);
+
+/// Sends the segments of dead writers, and what live writers without an endpoint have written so far.
+/// Live writers with an endpoint send their own segments.
+///
+/// ```no_run
+/// use spanledger::mirror::{CatchUp, Otlp};
+/// let to = Otlp::resolve(None, |name| std::env::var(name).ok())?.expect("an endpoint");
+/// let sent = CatchUp::new("./traces", to).run(&mut |_, _| {})?;
+/// println!("{} spans", sent.spans);
+/// # Ok::<(), spanledger::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct CatchUp {
+    store: Store,
+    to: Resolved,
+    /// Only these sessions; all if `None`.
+    sessions: Option<Vec<PathBuf>>,
+    state: State,
+    patience: Option<Duration>,
+    any_endpoint: bool,
+    /// Whether to end before everything was sent.
+    stop: Option<fn() -> bool>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Task {
+    SendNew,
+    ResendDeadLetters,
+}
+
+impl CatchUp {
+    /// All sessions under a root.
+    pub fn new(root: impl Into<PathBuf>, to: Resolved) -> Self {
+        Self {
+            store: Store::new(root),
+            to,
+            sessions: None,
+            state: State::default(),
+            patience: None,
+            any_endpoint: false,
+            stop: None,
+        }
+    }
+
+    /// Only this session, by its directory.
+    pub fn session(self, dir: impl Into<PathBuf>) -> Self {
+        self.sessions(vec![dir.into()])
+    }
+
+    /// Only these sessions, by their directories.
+    pub fn sessions(mut self, dirs: Vec<PathBuf>) -> Self {
+        self.sessions = Some(dirs);
+        self
+    }
+
+    /// Stores progress in this directory instead of beside the trace, and writes nothing into the root:
+    /// for a read-only root. Progress beside the trace counts too.
+    ///
+    /// Agents that write beside the trace don't know this directory: what they recorded for an endpoint
+    /// stays unsent for them, and the agent's next start sends it again, with the same ids and bytes.
+    ///
+    /// ```no_run
+    /// # use spanledger::mirror::{CatchUp, Otlp};
+    /// # let to = Otlp::resolve(None, |name| std::env::var(name).ok())?.expect("an endpoint");
+    /// let catch_up = CatchUp::new("/mnt/agent/traces", to).state("/var/lib/mirror");
+    /// # Ok::<(), spanledger::Error>(())
+    /// ```
+    pub fn state(mut self, dir: impl Into<PathBuf>) -> Self {
+        self.state = State::in_dir(dir.into());
+        self
+    }
+
+    /// How long to retry while the server accepts nothing, and to wait for another process that sends
+    /// from here. By default for ever.
+    pub fn patience(mut self, patience: Duration) -> Self {
+        self.patience = Some(patience);
+        self
+    }
+
+    /// Also sends what was recorded for another endpoint. By default that is skipped.
+    pub fn any_endpoint(mut self, any: bool) -> Self {
+        self.any_endpoint = any;
+        self
+    }
+
+    /// Ends when `stop`, which is called from time to time, returns true. A request in flight is
+    /// dropped; the next process sends it again with the same bytes.
+    pub fn until(mut self, stop: fn() -> bool) -> Self {
+        self.stop = Some(stop);
+        self
+    }
+
+    fn is_stopped(&self) -> bool {
+        self.stop.is_some_and(|stop| stop())
+    }
+
+    /// Sends what was recorded for this endpoint or for none, and reports progress and what it waits for.
+    pub fn run(&self, progress: &mut dyn FnMut(&Sent, Option<&str>)) -> Result<Sent, Error> {
+        self.perform(Task::SendNew, progress)
+    }
+
+    /// Sends dead letters again and marks those as resolved that the server accepts. Where a server had
+    /// rejected some spans of a request without saying which, all of them are sent again.
+    ///
+    /// [`Sent::dead`] counts the spans that were refused again.
+    pub fn resend(&self, progress: &mut dyn FnMut(&Sent, Option<&str>)) -> Result<Sent, Error> {
+        self.perform(Task::ResendDeadLetters, progress)
+    }
+
+    /// Waits for other processes that send from here.
+    fn lock(
+        &self,
+        path: &Path,
+        progress: &mut dyn FnMut(&Sent, Option<&str>),
+    ) -> io::Result<Option<MirrorLock>> {
+        let started = Instant::now();
+        loop {
+            let lock = MirrorLock::take(path)?;
+            let late = self.patience.is_some_and(|most| started.elapsed() >= most);
+            if lock.is_some() || late || self.is_stopped() {
+                return Ok(lock);
+            }
+            let why = "another process is exporting this directory";
+            progress(&Sent::default(), Some(why));
+            std::thread::sleep(POLL_EVERY);
+        }
+    }
+
+    fn perform(
+        &self,
+        task: Task,
+        progress: &mut dyn FnMut(&Sent, Option<&str>),
+    ) -> Result<Sent, Error> {
+        let path = self.store.root();
+        self.state.create(path)?;
+        let lock_path = self.state.lock(path);
+        let lock = self.lock(&lock_path, progress);
+        let Some(_lock) = lock.map_err(io_error(&lock_path))? else {
+            return Err(Error::MirrorBusy {
+                pid: MirrorLock::holder(&lock_path),
+                lock: lock_path,
+            });
+        };
+        let redactor = message_redactor()?;
+        let runtime = runtime().map_err(io_error(path))?;
+        let sent = runtime.block_on(async {
+            let transport = Transport::connect(&self.to)?;
+            let mut sender = Sender::new(transport, &redactor, progress);
+            sender.state = self.state.clone();
+            sender.patience = self.patience;
+            tokio::select! {
+                done = self.all_sessions(task, &mut sender) => done?,
+                () = self.until_stopped() => sender.sent.stopped = Some("interrupted".to_owned()),
+            }
+            Ok(sender.sent)
+        });
+        runtime.shutdown_background();
+        sent
+    }
+
+    async fn until_stopped(&self) {
+        while !self.is_stopped() {
+            tokio::time::sleep(POLL_EVERY).await;
+        }
+    }
+
+    async fn all_sessions(&self, task: Task, sender: &mut Sender<'_>) -> Result<(), Error> {
+        let path = self.store.root();
+        let dirs = match &self.sessions {
+            Some(dirs) => dirs.clone(),
+            None => {
+                let mut dirs = self.store.dirs().map_err(io_error(path))?;
+                dirs.sort();
+                dirs
+            }
+        };
+        let root = Root::new(path.to_owned());
+        let endpoint = self.to.shown();
+        let endpoint = (!self.any_endpoint).then_some(endpoint.as_str());
+        let mut ownership = Ownership::new(&root, endpoint);
+        for dir in &dirs {
+            let sent = match task {
+                Task::ResendDeadLetters => resend_dead_letters(dir, &mut ownership, sender).await,
+                Task::SendNew => send_session(dir, &root, &mut ownership, sender).await,
+            };
+            // A session that can't be read doesn't stop the others. Any other error, such as a
+            // cursor that can't be written, would happen to them too.
+            if let Err(error) = if_exists(sent) {
+                match unreadable(dir).filter(|_| !sender.is_broken()) {
+                    Some(session) => sender.sent.unreadable.push(session),
+                    None => return Err(io_error(dir)(error)),
+                }
+            }
+        }
+        sender.flush().await.map_err(io_error(path))
+    }
+}
+
+/// Sends the segments of a session that no other process sends.
+async fn send_session(
+    dir: &Path,
+    root: &Root,
+    ownership: &mut Ownership<'_>,
+    sender: &mut Sender<'_>,
+) -> io::Result<()> {
+    let mut open = None;
+    let mut other_endpoints = BTreeSet::new();
+    for (seg, path) in segments(dir)? {
+        // A marker means that something beside the trace was not sent.
+        let marker =
+            marker(root, dir, seg).filter(|marker| !sender.state.is_separate() && marker.exists());
+        let (cursor, size) = sender.state.cursor(dir, seg)?;
+        if cursor.offset == size && marker.is_none() {
+            continue;
+        }
+        let (owner, header) = ownership.owner_of(&path)?;
+        match owner {
+            Owner::LiveWriter | Owner::NoHeader => {}
+            Owner::LiveUnassigned => sender.segment(dir, seg, Source::Other(None)).await?,
+            Owner::OtherEndpoint => {
+                sender.sent.elsewhere += 1;
+                other_endpoints.extend(header.and_then(|header| header.endpoint()));
+            }
+            Owner::ThisEndpoint => {
+                let open = match &open {
+                    Some(open) => open,
+                    None => open.insert(left_open_in(root, dir)?),
+                };
+                let marker = marker.filter(|_| !open.contains(&seg));
+                sender.segment(dir, seg, Source::Other(marker)).await?;
+            }
+        }
+    }
+    for endpoint in other_endpoints {
+        *sender.sent.other_endpoints.entry(endpoint).or_default() += 1;
+    }
+    Ok(())
+}

@@ -1,0 +1,7 @@
+//! Progress on disk: how far each segment was sent, which spans were refused, and which process is responsible
+//! for the rest.
+
+pub(super) mod backlog;
+pub(super) mod dead_letters;
+pub(super) mod ownership;
+pub(super) mod state;

@@ -1,0 +1,303 @@
+//! What a server's answer means for the request: pure functions, based on what servers really answer.
+//!
+//! | verdict | gRPC | HTTP |
+//! |---|---|---|
+//! | [`Accepted`](Verdict::Accepted) | Ok, perhaps with a count of rejected spans | 2xx with an OTLP body or none |
+//! | [`Retry`](Verdict::Retry) | Cancelled, DeadlineExceeded, Aborted, OutOfRange, Unavailable, DataLoss, ResourceExhausted | 408, 425, 429, 5xx |
+//! | [`Split`](Verdict::Split) | ResourceExhausted or OutOfRange about the size of a message | 413; 400 about the size of the body |
+//! | [`Wait`](Verdict::Wait) | Unauthenticated, PermissionDenied, Unimplemented, NotFound, FailedPrecondition | 1xx, 3xx, any other 4xx, 2xx with another body |
+//! | [`Dead`](Verdict::Dead) | InvalidArgument, AlreadyExists, Internal, Unknown | 400, 422 |
+//!
+//! OTLP calls ResourceExhausted without a `RetryInfo` permanent; Tempo's rate limit answers just that, so
+//! it is retried. Answers that are not listed concern the endpoint and not the data: they wait, and
+//! nothing is given up.
+//!
+//! Servers echo what they were sent, so their texts are masked and truncated here.
+
+use std::time::{Duration, SystemTime};
+
+use http::HeaderMap;
+use http::header::{CONTENT_TYPE, DATE, RETRY_AFTER};
+use prost::Message;
+use serde_json::{Map, Value};
+use tonic::{Code, Status};
+use tonic_types::{RpcStatusExt, StatusExt, pb};
+
+use crate::error::Error;
+use crate::mirror::otlp::{ExportTracePartialSuccess, ExportTraceServiceResponse};
+use crate::mirror::transport::Answer;
+use crate::redact::{MaskKey, Redaction, Redactor, Tally};
+use crate::trace::{RawValue, floor_char, random_bytes};
+
+/// The longest text of a server that is stored, in bytes.
+const MAX_TEXT: usize = 512;
+const TOO_LARGE: [&str; 3] = [
+    "larger than max",
+    "exceeds maximum size",
+    "message length too large",
+];
+
+/// What to do after an answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// The server has the spans, except for `rejected` ones. OTLP forbids to send those again
+    /// automatically.
+    Accepted {
+        /// How many spans it refused. Some servers always answer a partial success of 0.
+        rejected: u64,
+        /// Why, or a warning if none was refused.
+        message: String,
+    },
+    /// Send the same request again later.
+    Retry {
+        /// The delay that the server asks for.
+        after: Option<Duration>,
+        /// The server's reason.
+        why: String,
+    },
+    /// The endpoint refuses everything: wait and report it.
+    Wait {
+        /// The server's reason.
+        why: String,
+    },
+    /// The request is too large: split it.
+    Split {
+        /// The server's reason.
+        why: String,
+    },
+    /// The server calls the request invalid.
+    Dead {
+        /// The server's reason.
+        why: String,
+    },
+}
+
+/// What an answer means.
+pub(crate) fn answer(answer: &Answer, is_grpc: bool, redactor: &Redactor) -> Verdict {
+    match answer {
+        Answer::Grpc(Ok(response)) => accepted(response, redactor),
+        Answer::Grpc(Err(status)) => grpc(status, redactor),
+        Answer::Http {
+            status,
+            headers,
+            body,
+        } => {
+            let classify = match is_grpc {
+                true => http_from_grpc,
+                false => http,
+            };
+            let now = SystemTime::now();
+            classify(status.as_u16(), headers, body, now, redactor)
+        }
+        Answer::Failed { why } => Verdict::Retry {
+            after: None,
+            why: why.clone(),
+        },
+    }
+}
+
+/// A redactor for the texts of servers. Its masks are not compared with others.
+pub(crate) fn message_redactor() -> Result<Redactor, Error> {
+    let key = MaskKey::new(random_bytes());
+    Ok(Redactor::new(&Redaction::new(), key)?)
+}
+
+/// A server's text, masked and truncated.
+fn sanitize(text: &str, redactor: &Redactor) -> String {
+    let mut text = redactor.text(text, &mut Tally::default()).into_owned();
+    if text.len() > MAX_TEXT {
+        text.truncate(floor_char(&text, MAX_TEXT));
+        text.push('…');
+    }
+    text
+}
+
+/// The verdict of a response to an accepted request.
+pub fn accepted(response: &ExportTraceServiceResponse, redactor: &Redactor) -> Verdict {
+    let partial = response.partial_success.clone().unwrap_or_default();
+    Verdict::Accepted {
+        rejected: u64::try_from(partial.rejected_spans).unwrap_or(0),
+        message: sanitize(&partial.error_message, redactor),
+    }
+}
+
+/// The verdict of a status that a gRPC server sent.
+pub fn grpc(status: &Status, redactor: &Redactor) -> Verdict {
+    let (code, message) = (status.code(), status.message());
+    let why = sanitize(&format!("{code:?}: {message}"), redactor);
+    match code {
+        Code::Ok => accepted(&ExportTraceServiceResponse::default(), redactor),
+        Code::ResourceExhausted | Code::OutOfRange if is_about_size(message) => {
+            Verdict::Split { why }
+        }
+        Code::Cancelled
+        | Code::DeadlineExceeded
+        | Code::Aborted
+        | Code::OutOfRange
+        | Code::Unavailable
+        | Code::DataLoss
+        | Code::ResourceExhausted => Verdict::Retry {
+            after: status
+                .get_details_retry_info()
+                .and_then(|info| info.retry_delay),
+            why,
+        },
+        Code::Unauthenticated
+        | Code::PermissionDenied
+        | Code::Unimplemented
+        | Code::NotFound
+        | Code::FailedPrecondition => Verdict::Wait { why },
+        Code::InvalidArgument | Code::AlreadyExists | Code::Internal | Code::Unknown => {
+            Verdict::Dead { why }
+        }
+    }
+}
+
+/// Whether a message is one of those that gRPC libraries use for messages that are too large.
+fn is_about_size(message: &str) -> bool {
+    let message = message.to_ascii_lowercase();
+    TOO_LARGE.iter().any(|words| message.contains(words))
+}
+
+/// The verdict of an HTTP answer that came at `now`.
+pub fn http(
+    status: u16,
+    headers: &HeaderMap,
+    body: &[u8],
+    now: SystemTime,
+    redactor: &Redactor,
+) -> Verdict {
+    if (200..300).contains(&status) {
+        return http_ok(status, headers, body, redactor);
+    }
+    let (message, after) = read_error(headers, body);
+    let text = format!("HTTP {status}: {message}");
+    let why = sanitize(text.trim_end_matches(": "), redactor);
+    match status {
+        408 | 425 | 429 | 500..=599 => Verdict::Retry {
+            after: retry_after(headers, now).or(after),
+            why,
+        },
+        413 => Verdict::Split { why },
+        400 | 422 if message.contains("body too large") => Verdict::Split { why },
+        400 | 422 => Verdict::Dead { why },
+        _ => Verdict::Wait { why },
+    }
+}
+
+/// The verdict of an HTTP answer from a gRPC endpoint: a proxy or another program answered, so that it
+/// says nothing about the spans.
+pub fn http_from_grpc(
+    status: u16,
+    headers: &HeaderMap,
+    body: &[u8],
+    now: SystemTime,
+    redactor: &Redactor,
+) -> Verdict {
+    match http(status, headers, body, now, redactor) {
+        Verdict::Accepted { .. } => Verdict::Wait {
+            why: format!("HTTP {status}, which is not a gRPC answer"),
+        },
+        Verdict::Dead { why } => Verdict::Wait { why },
+        verdict => verdict,
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum ContentType {
+    Protobuf,
+    Json,
+    Missing,
+    Other,
+}
+
+impl ContentType {
+    fn of(headers: &HeaderMap) -> Self {
+        let value = headers.get(CONTENT_TYPE).map_or(&[][..], |v| v.as_bytes());
+        let value = String::from_utf8_lossy(value).to_ascii_lowercase();
+        match value.split(';').next().unwrap_or("").trim() {
+            "application/x-protobuf" | "application/protobuf" => Self::Protobuf,
+            "application/json" => Self::Json,
+            "" => Self::Missing,
+            _ => Self::Other,
+        }
+    }
+}
+
+fn http_ok(status: u16, headers: &HeaderMap, body: &[u8], redactor: &Redactor) -> Verdict {
+    let protobuf = || ExportTraceServiceResponse::decode(body).ok();
+    let response = match ContentType::of(headers) {
+        _ if body.is_empty() => Some(ExportTraceServiceResponse::default()),
+        ContentType::Protobuf => protobuf(),
+        ContentType::Json => read_json(body),
+        ContentType::Missing => protobuf().or_else(|| read_json(body)),
+        ContentType::Other => None,
+    };
+    match response {
+        Some(response) => accepted(&response, redactor),
+        None => {
+            let start = String::from_utf8_lossy(&body[..body.len().min(MAX_TEXT)]);
+            let text = format!("HTTP {status} with a body that is not OTLP's: {start}");
+            Verdict::Wait {
+                why: sanitize(&text, redactor),
+            }
+        }
+    }
+}
+
+/// A JSON response. Integers may be texts, and names may be in either spelling.
+fn read_json(body: &[u8]) -> Option<ExportTraceServiceResponse> {
+    fn either<'a>(map: &'a Map<String, Value>, a: &str, b: &str) -> Option<&'a Value> {
+        map.get(a).or_else(|| map.get(b))
+    }
+    let answer: Map<String, Value> = serde_json::from_slice(body).ok()?;
+    let partial_success = match either(&answer, "partialSuccess", "partial_success") {
+        Some(Value::Object(partial)) => {
+            let rejected = either(partial, "rejectedSpans", "rejected_spans");
+            let rejected = rejected.and_then(|value| match value {
+                Value::String(text) => text.parse().ok(),
+                other => other.as_i64(),
+            });
+            let message = either(partial, "errorMessage", "error_message");
+            Some(ExportTracePartialSuccess {
+                rejected_spans: rejected.unwrap_or(0),
+                error_message: message.and_then(Value::as_str).unwrap_or("").to_owned(),
+            })
+        }
+        Some(Value::Null) => None,
+        None if answer.is_empty() => None,
+        // The answer of some other program.
+        _ => return None,
+    };
+    Some(ExportTraceServiceResponse { partial_success })
+}
+
+/// The message and the delay of an error: from a `google.rpc.Status`, or just the text.
+fn read_error(headers: &HeaderMap, body: &[u8]) -> (String, Option<Duration>) {
+    if ContentType::of(headers) == ContentType::Protobuf
+        && let Ok(status) = pb::Status::decode(body)
+    {
+        let info = status.get_details_retry_info();
+        return (status.message, info.and_then(|info| info.retry_delay));
+    }
+    let json = std::str::from_utf8(body).ok().map(str::trim);
+    let message = json.and_then(|json| RawValue::new(json).get("message")?.text());
+    let text = || String::from_utf8_lossy(&body[..body.len().min(4 * MAX_TEXT)]).into_owned();
+    (
+        message.map_or_else(text, |message| message.into_owned()),
+        None,
+    )
+}
+
+/// `Retry-After`: seconds, or a date, compared with the server's own clock if it sends that.
+fn retry_after(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
+    let value = headers.get(RETRY_AFTER)?.to_str().ok()?.trim();
+    if let Ok(seconds) = value.parse() {
+        return Some(Duration::from_secs(seconds));
+    }
+    let then = httpdate::parse_http_date(value).ok()?;
+    let date = headers.get(DATE).and_then(|date| date.to_str().ok());
+    let date = date.and_then(|date| httpdate::parse_http_date(date).ok());
+    // A date in the past means at once.
+    Some(then.duration_since(date.unwrap_or(now)).unwrap_or_default())
+}

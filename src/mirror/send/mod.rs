@@ -1,0 +1,423 @@
+//! The send loop: from a segment's cursor to the server's acknowledgment.
+//!
+//! One request is in flight at a time, with spans of as many segments as fit, while the next one is
+//! read. A cursor moves only when everything before it was accepted or became a dead letter. Whatever
+//! interrupts the sender, the next one continues from the cursor with the same ids and the same bytes.
+
+pub(super) mod batch;
+pub mod classify;
+pub(super) mod in_flight;
+pub(super) mod queue;
+pub(super) mod resend;
+pub(super) mod shutdown;
+pub(super) mod thread;
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use tokio::task::JoinHandle;
+use tokio::time::sleep;
+
+use self::batch::{Batch, DEFAULT_BATCH_BYTES, DEFAULT_BATCH_SPANS, Pushed};
+use self::classify::Verdict;
+use self::in_flight::{SegmentProgress, SegmentsInFlight, Source, SpanRef};
+use self::queue::Queue;
+use crate::mirror::io_errors::if_exists;
+use crate::mirror::map::content::without_content;
+use crate::mirror::map::origin::{OriginCache, opened_seg};
+use crate::mirror::progress::dead_letters::{self, Rejected};
+use crate::mirror::progress::state::State;
+use crate::mirror::transport::{Answer, Transport};
+use crate::redact::Redactor;
+use crate::session::Unreadable;
+use crate::trace::{Kind, RawLine, ReadItem, SegmentReader, segment_name};
+
+const FIRST_BACKOFF: Duration = Duration::from_millis(200);
+const MAX_BACKOFF: Duration = Duration::from_secs(30);
+/// Bounds for the delay that a server asks for.
+const MAX_DELAY: Duration = Duration::from_secs(300);
+const MIN_DELAY: Duration = Duration::from_millis(100);
+/// How many spans are read before the request in flight gets CPU time.
+const SPANS_PER_TURN: usize = 64;
+
+/// The result of sending.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Sent {
+    /// Spans that the server accepted.
+    pub spans: u64,
+    /// Requests, including retries.
+    pub requests: u64,
+    /// Spans that the server refused for good.
+    pub dead: u64,
+    /// The server's reason for the last of them.
+    pub last_dead: Option<String>,
+    /// Close lines that make no span: not sampled, or of an unknown kind.
+    pub left_out: u64,
+    /// Segments that were skipped, because they were recorded for another endpoint or by a version
+    /// whose spans this one can't make.
+    pub elsewhere: u64,
+    /// How many sessions were skipped for each of the other endpoints.
+    pub other_endpoints: BTreeMap<String, u64>,
+    /// Sessions that can't be read, or not completely.
+    pub unreadable: Vec<Unreadable>,
+    /// Why sending stopped before everything was sent.
+    pub stopped: Option<String>,
+}
+
+/// A request without an answer.
+struct InFlight {
+    batch: Batch<SpanRef>,
+    request: Bytes,
+    attempt: Attempt,
+    answer: JoinHandle<Answer>,
+}
+
+#[derive(Clone, Copy)]
+struct Attempt {
+    started: Instant,
+    /// Whether the agent was shutting down already.
+    is_last: bool,
+}
+
+/// Sends segments to one endpoint.
+pub(crate) struct Sender<'a> {
+    transport: Arc<Transport>,
+    redactor: &'a Redactor,
+    /// How long to retry while the server accepts nothing; for ever if `None`.
+    pub(crate) patience: Option<Duration>,
+    /// The queue of the agent, which may ask to stop.
+    queue: Option<&'a Queue>,
+    /// Where the progress of other processes' segments is stored.
+    pub(crate) state: State,
+    pub(crate) origins: OriginCache,
+    segments: SegmentsInFlight,
+    batch: Batch<SpanRef>,
+    in_flight: Option<InFlight>,
+    /// The outcome of a request could not be stored: nothing that was read after it may be
+    /// acknowledged.
+    broken: bool,
+    pub(crate) sent: Sent,
+    progress: &'a mut dyn FnMut(&Sent, Option<&str>),
+}
+
+fn empty_batch() -> Batch<SpanRef> {
+    Batch::new(DEFAULT_BATCH_BYTES, DEFAULT_BATCH_SPANS)
+}
+
+impl<'a> Sender<'a> {
+    /// A sender that reports its progress and what it waits for.
+    pub fn new(
+        transport: Transport,
+        redactor: &'a Redactor,
+        progress: &'a mut dyn FnMut(&Sent, Option<&str>),
+    ) -> Self {
+        Self {
+            transport: Arc::new(transport),
+            redactor,
+            patience: None,
+            queue: None,
+            state: State::default(),
+            origins: OriginCache::default(),
+            segments: SegmentsInFlight::default(),
+            batch: empty_batch(),
+            in_flight: None,
+            broken: false,
+            sent: Sent::default(),
+            progress,
+        }
+    }
+
+    /// Reads the unsent part of a segment and sends full batches. The rest waits for other segments or
+    /// for [`flush`](Self::flush).
+    pub async fn segment(&mut self, session: &Path, seg: u32, source: Source) -> io::Result<()> {
+        if self.sent.stopped.is_some() {
+            return Ok(());
+        }
+        let path = session.join(segment_name(seg));
+        if matches!(source, Source::Other(_)) {
+            self.origins.forget(session);
+        }
+        let (segment, until) = SegmentProgress::begin(&self.state, session, seg, source)?;
+        let from = segment.cursor.offset;
+        let reader = (from < until).then(|| segment.open(&path)).transpose()?;
+        let number = self.segments.add(segment);
+        let end = match reader {
+            Some(reader) => self.read(reader, number, from, until).await?,
+            None => from,
+        };
+        if self.sent.stopped.is_some() {
+            return Ok(());
+        }
+        self.segments.end(number, end)
+    }
+
+    /// Adds the spans of a segment to the batch and returns how far it was read.
+    async fn read(
+        &mut self,
+        mut reader: SegmentReader,
+        segment: u64,
+        from: u64,
+        until: u64,
+    ) -> io::Result<u64> {
+        let path = reader.path().to_owned();
+        let mut lines = 0;
+        reader.seek(from)?;
+        while let Some((found, end)) = reader.next_before(until, is_close_line)? {
+            let ReadItem::Line(line) = found else {
+                continue;
+            };
+            match self.push(&path, &line, Some(segment), end).await? {
+                Pushed::Taken => self.segments.add_span(segment),
+                Pushed::NoSpan => self.sent.left_out += 1,
+                Pushed::Full => return Ok(from),
+            }
+            lines += 1;
+            if lines % SPANS_PER_TURN == 0 {
+                tokio::task::yield_now().await;
+            }
+        }
+        Ok(reader.offset())
+    }
+
+    /// Adds the span of a close line to the batch, which is sent first if it is full. `Full`: sending has
+    /// stopped.
+    pub(crate) async fn push(
+        &mut self,
+        path: &Path,
+        line: &RawLine<'_>,
+        segment: Option<u64>,
+        end: u64,
+    ) -> io::Result<Pushed> {
+        let Some(origin) = self.origins.get(path, opened_seg(line))? else {
+            return Ok(Pushed::NoSpan);
+        };
+        let span = SpanRef {
+            segment,
+            address: line.address(),
+            end,
+        };
+        let pushed = self.batch.push_line(&origin, line, span);
+        if pushed != Pushed::Full {
+            return Ok(pushed);
+        }
+        self.dispatch().await?;
+        Ok(match self.sent.stopped {
+            Some(_) => Pushed::Full,
+            // An empty batch accepts any span.
+            None => self.batch.push_line(&origin, line, span),
+        })
+    }
+
+    /// Sends the batch and waits for the answer.
+    pub async fn flush(&mut self) -> io::Result<()> {
+        self.dispatch().await?;
+        self.finish().await
+    }
+
+    /// Sends the batch once the request before it is answered.
+    async fn dispatch(&mut self) -> io::Result<()> {
+        self.finish().await?;
+        if self.batch.is_empty() || self.sent.stopped.is_some() {
+            self.batch = empty_batch();
+            return Ok(());
+        }
+        let batch = std::mem::replace(&mut self.batch, empty_batch());
+        let request = Bytes::from(batch.encode_as(self.transport.encoding()));
+        let attempt = self.attempt();
+        let (transport, body) = (Arc::clone(&self.transport), request.clone());
+        self.in_flight = Some(InFlight {
+            answer: tokio::spawn(async move { transport.send(body).await }),
+            batch,
+            request,
+            attempt,
+        });
+        Ok(())
+    }
+
+    fn attempt(&mut self) -> Attempt {
+        self.sent.requests += 1;
+        Attempt {
+            started: Instant::now(),
+            is_last: self.queue.is_some_and(Queue::stopping),
+        }
+    }
+
+    /// Waits for the answer to the request in flight and acts on it.
+    async fn finish(&mut self) -> io::Result<()> {
+        let Some(in_flight) = self.in_flight.take() else {
+            return Ok(());
+        };
+        let answer = in_flight
+            .answer
+            .await
+            .unwrap_or_else(|error| Answer::Failed {
+                why: error.to_string(),
+            });
+        let (request, attempt) = (in_flight.request, in_flight.attempt);
+        let verdict = self.retry(request, attempt, answer).await;
+        let settled = self.settle(in_flight.batch, verdict).await;
+        self.broken |= settled.is_err();
+        settled
+    }
+
+    /// Whether everything that was read must be dropped and read again.
+    pub fn is_broken(&self) -> bool {
+        self.broken
+    }
+
+    /// Drops everything that was read and not sent, and returns the segments that it came from.
+    pub fn abandon(&mut self) -> Vec<Source> {
+        self.batch = empty_batch();
+        if let Some(in_flight) = self.in_flight.take() {
+            in_flight.answer.abort();
+        }
+        self.broken = false;
+        self.segments.clear()
+    }
+
+    /// Acts on the verdict about a batch; splits it where one span may be the reason.
+    async fn settle(&mut self, batch: Batch<SpanRef>, verdict: Verdict) -> io::Result<()> {
+        let mut verdict = Some(verdict);
+        let mut stack = vec![batch];
+        while let Some(batch) = stack.pop() {
+            let verdict = match verdict.take() {
+                Some(verdict) => verdict,
+                None => self.request(&batch).await,
+            };
+            match verdict {
+                Verdict::Accepted { rejected, message } => {
+                    self.accepted(&batch, rejected, &message)?;
+                }
+                Verdict::Split { .. } | Verdict::Dead { .. } if batch.len() > 1 => {
+                    if let Ok((first, second)) = batch.split() {
+                        stack.extend([second, first]);
+                    }
+                }
+                Verdict::Split { why } => match smaller(batch) {
+                    Ok(batch) => stack.push(batch),
+                    Err(batch) => self.refused(&batch, &why)?,
+                },
+                Verdict::Dead { why } => self.refused(&batch, &why)?,
+                Verdict::Retry { why, .. } | Verdict::Wait { why } => {
+                    (self.progress)(&self.sent, Some(&why));
+                    self.sent.stopped = Some(why);
+                    return Ok(());
+                }
+            }
+            (self.progress)(&self.sent, None);
+        }
+        Ok(())
+    }
+
+    /// Sends a batch until there is a final verdict or patience runs out.
+    async fn request(&mut self, batch: &Batch<SpanRef>) -> Verdict {
+        let request = Bytes::from(batch.encode_as(self.transport.encoding()));
+        let attempt = self.attempt();
+        let answer = self.transport.send(request.clone()).await;
+        self.retry(request, attempt, answer).await
+    }
+
+    /// Sends a request again while its answers ask for that and patience is left.
+    async fn retry(&mut self, request: Bytes, mut attempt: Attempt, mut answer: Answer) -> Verdict {
+        let started = attempt.started;
+        let mut backoff = FIRST_BACKOFF;
+        loop {
+            let verdict = classify::answer(&answer, self.transport.is_grpc(), self.redactor);
+            let (after, why) = match &verdict {
+                Verdict::Retry { after, why } => (*after, why),
+                Verdict::Wait { why } => (None, why),
+                _ => return verdict,
+            };
+            // Half of the delay is random, so that clients that failed together spread out.
+            let jittered = backoff / 2 + backoff.mul_f64(fastrand::f64() / 2.0);
+            let delay = after.unwrap_or(jittered).clamp(MIN_DELAY, MAX_DELAY);
+            let late = |most| started.elapsed() + delay > most;
+            if attempt.is_last || self.patience.is_some_and(late) {
+                return verdict;
+            }
+            (self.progress)(&self.sent, Some(why));
+            match self.queue {
+                // At shutdown there is one more attempt: the server may be back.
+                Some(queue) => tokio::select! {
+                    () = sleep(delay) => {}
+                    () = queue.stopped() => {}
+                },
+                None => sleep(delay).await,
+            }
+            backoff = (backoff * 2).min(MAX_BACKOFF);
+            attempt = self.attempt();
+            answer = self.transport.send(request.clone()).await;
+        }
+    }
+
+    /// Moves the cursors behind an accepted batch.
+    fn accepted(&mut self, batch: &Batch<SpanRef>, rejected: u64, why: &str) -> io::Result<()> {
+        let of = batch.len() as u64;
+        self.sent.spans += of.saturating_sub(rejected);
+        self.sent.dead += rejected.min(of);
+        if rejected > 0 {
+            self.sent.last_dead = Some(why.to_owned());
+        }
+        let mut remaining = rejected;
+        let spans: Vec<SpanRef> = batch.tags().copied().collect();
+        // The spans of one segment are adjacent.
+        for spans in spans.chunk_by(|a, b| a.segment == b.segment) {
+            let (first, last) = (spans[0], spans[spans.len() - 1]);
+            let count = spans.len() as u64;
+            // The server doesn't say which spans it rejected; only the sum is known.
+            let not_counted = remaining.min(count);
+            remaining -= not_counted;
+            if rejected > 0
+                && let Some(segment) = self.segments.existing(first)
+            {
+                let note = Rejected {
+                    rejected,
+                    of,
+                    not_counted,
+                };
+                let range = (first.address, last.address);
+                let noted = dead_letters::rejected(&segment.files, range, note, why);
+                if_exists(noted)?;
+            }
+            let accepted = count - not_counted;
+            self.segments.acknowledge(last, count, accepted)?;
+        }
+        Ok(())
+    }
+
+    /// Writes a dead letter for a span that the server refused, and moves the cursor behind it.
+    fn refused(&mut self, batch: &Batch<SpanRef>, why: &str) -> io::Result<()> {
+        for (span, at) in batch.spans() {
+            if let Some(segment) = self.segments.existing(*at) {
+                let noted = dead_letters::refused(&segment.files, at.address, &span.span_id, why);
+                if_exists(noted)?;
+            }
+            self.segments.acknowledge(*at, 1, 0)?;
+            self.sent.dead += 1;
+            self.sent.last_dead = Some(why.to_owned());
+        }
+        Ok(())
+    }
+}
+
+/// The same span without its content, or the batch itself if that is not smaller.
+fn smaller(batch: Batch<SpanRef>) -> Result<Batch<SpanRef>, Batch<SpanRef>> {
+    let mut less = empty_batch();
+    for (origin, span, at) in batch.clone().into_spans() {
+        let _ = less.push(&origin, &without_content(span), at);
+    }
+    match less.encoded_len() < batch.encoded_len() {
+        true => Ok(less),
+        false => Err(batch),
+    }
+}
+
+/// Whether a line closes a span. Other lines aren't parsed.
+fn is_close_line(line: &[u8]) -> bool {
+    Kind::of_line(line).is_close()
+}

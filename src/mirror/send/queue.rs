@@ -1,0 +1,309 @@
+//! The send queue: the segments that this process writes and has to send.
+//!
+//! A writer publishes a line with two atomic operations. Only a segment that the sender has read to its end
+//! is queued again, and only a sleeping sender is woken.
+
+use std::future::poll_fn;
+use std::io;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::task::{Poll, Waker};
+use std::time::Instant;
+
+use super::shutdown::{Shutdown, lock};
+use crate::ledger::{Listener, SegmentListener, SharedSegment};
+use crate::mirror::progress::state::{Cursor, SegmentFiles};
+
+/// How the mirror of this process is doing.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct MirrorHealth {
+    /// Spans that a server accepted.
+    pub sent: u64,
+    /// Bytes of the trace that were not sent yet: this process's, and what it found of dead ones.
+    pub owed_bytes: u64,
+    /// Spans that a server refused for good.
+    pub dead_letters: u64,
+    /// The server's reason for the last of them, secrets masked.
+    pub last_dead: Option<String>,
+    /// Why nothing is sent at the moment, although something is left to send.
+    pub waiting_for: Option<String>,
+}
+
+/// A segment of this process, as its sender sees it.
+#[derive(Debug)]
+pub(crate) struct QueuedSegment {
+    pub segment: Arc<SharedSegment>,
+    queue: Arc<Queue>,
+    /// How much of it may be sent: what the kernel has, or the disk.
+    ready: AtomicU64,
+    /// How much of it was sent, and how many spans that were.
+    sent: AtomicU64,
+    spans: AtomicU64,
+    queued: AtomicBool,
+    /// How far it was sent is not on the disk yet.
+    unsaved: AtomicBool,
+}
+
+impl QueuedSegment {
+    /// Publishes that the first `size` bytes may be sent.
+    ///
+    /// The order of these operations and of those in [`snapshot`](Self::snapshot) ensures that
+    /// either the sender reads the new size or the segment is queued again.
+    fn publish(self: &Arc<Self>, size: u64) {
+        let before = self.ready.swap(size, Ordering::SeqCst);
+        let more = size.saturating_sub(before);
+        self.queue.written.fetch_add(more, Ordering::Relaxed);
+        if !self.queued.load(Ordering::SeqCst) {
+            self.requeue();
+        }
+    }
+
+    fn cursor(&self) -> Cursor {
+        Cursor {
+            offset: self.sent.load(Ordering::Relaxed),
+            sent: self.spans.load(Ordering::Relaxed),
+        }
+    }
+
+    /// Where the sender is to begin and to end. Lines that are published later queue the segment again.
+    pub fn snapshot(&self) -> (Cursor, u64) {
+        self.queued.store(false, Ordering::SeqCst);
+        let ready = self.ready.load(Ordering::SeqCst);
+        (self.cursor(), ready)
+    }
+
+    /// Moves the cursor, in memory.
+    pub fn ack(self: &Arc<Self>, cursor: Cursor) {
+        let before = self.sent.swap(cursor.offset, Ordering::Relaxed);
+        self.spans.store(cursor.sent, Ordering::Relaxed);
+        let more = cursor.offset.saturating_sub(before);
+        self.queue.passed.fetch_add(more, Ordering::Relaxed);
+        if !self.unsaved.swap(true, Ordering::Relaxed) {
+            lock(&self.queue.unsaved).push(Arc::clone(self));
+        }
+    }
+
+    /// Writes the cursor to disk, unless the segment was removed.
+    fn save(&self) {
+        self.unsaved.store(false, Ordering::Relaxed);
+        if self.segment.is_there() {
+            let files = SegmentFiles::beside(self.segment.session(), self.segment.number);
+            let _ = files.write_cursor(self.cursor());
+        }
+    }
+
+    /// Queues it, to be read again.
+    pub fn requeue(self: &Arc<Self>) {
+        if !self.queued.swap(true, Ordering::SeqCst) {
+            self.queue.push(Arc::clone(self));
+        }
+    }
+
+    /// Removes its marker if nothing of it is left to send.
+    pub fn release(&self) -> io::Result<()> {
+        self.segment.release(self.sent.load(Ordering::Relaxed))
+    }
+}
+
+/// Publishes the lines of a segment.
+#[derive(Debug)]
+struct Publisher(Arc<QueuedSegment>);
+
+impl SegmentListener for Publisher {
+    fn appended(&self, size: u64) {
+        self.0.publish(size);
+    }
+
+    fn sealed(&self) {
+        // Its marker may have stayed only for a span that was open.
+        self.0.requeue();
+    }
+}
+
+/// Queues the segments that this process begins, if they are recorded for its endpoint.
+#[derive(Debug)]
+pub(crate) struct QueueListener {
+    pub queue: Arc<Queue>,
+    pub policy: Arc<str>,
+}
+
+impl Listener for QueueListener {
+    fn segment_opened(&self, segment: &Arc<SharedSegment>) -> Option<Box<dyn SegmentListener>> {
+        // Spans of a dead process that recorded for another endpoint are closed in segments for that one.
+        if segment.policy.as_ref() != Some(&self.policy) {
+            return None;
+        }
+        Some(Box::new(Publisher(Arc::new(QueuedSegment {
+            segment: Arc::clone(segment),
+            queue: Arc::clone(&self.queue),
+            ready: AtomicU64::new(0),
+            sent: AtomicU64::new(0),
+            spans: AtomicU64::new(0),
+            queued: AtomicBool::new(false),
+            unsaved: AtomicBool::new(false),
+        }))))
+    }
+}
+
+/// What this process has to send.
+#[derive(Debug, Default)]
+pub(crate) struct Queue {
+    segments: Mutex<Vec<Arc<QueuedSegment>>>,
+    unsaved: Mutex<Vec<Arc<QueuedSegment>>>,
+    /// The sender found nothing to send and sleeps.
+    idle: AtomicBool,
+    waker: Mutex<Option<Waker>>,
+    /// Bytes that may be sent, and bytes that were, of this process's segments.
+    written: AtomicU64,
+    passed: AtomicU64,
+    /// Bytes that are left to send of dead writers' segments, as of the last count.
+    pub others: AtomicU64,
+    pub sent: AtomicU64,
+    dead: AtomicU64,
+    /// The server's reason for the last of them.
+    last_dead: Mutex<Option<String>>,
+    waiting_for: Mutex<Option<String>>,
+    pub shutdown: Shutdown,
+    /// The sender has ended.
+    over: AtomicBool,
+}
+
+impl Queue {
+    fn push(&self, segment: Arc<QueuedSegment>) {
+        let mut segments = lock(&self.segments);
+        // The sender takes nothing out any more.
+        if self.over.load(Ordering::Relaxed) {
+            return;
+        }
+        segments.push(segment);
+        drop(segments);
+        if self.idle.swap(false, Ordering::SeqCst) {
+            self.wake();
+        }
+    }
+
+    fn wake(&self) {
+        let waker = lock(&self.waker).take();
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+
+    /// Takes all segments that have something to send.
+    pub fn take(&self) -> Vec<Arc<QueuedSegment>> {
+        std::mem::take(&mut *lock(&self.segments))
+    }
+
+    /// Puts back segments that were taken and not read.
+    pub fn give_back(&self, unread: impl Iterator<Item = Arc<QueuedSegment>>) {
+        let mut segments = lock(&self.segments);
+        if !self.over.load(Ordering::Relaxed) {
+            segments.extend(unread);
+        }
+    }
+
+    /// Writes the cursors of this process's segments. If it dies before that, what lies in between is sent
+    /// again with the same bytes.
+    pub fn save_cursors(&self) {
+        let unsaved = std::mem::take(&mut *lock(&self.unsaved));
+        unsaved.iter().for_each(|segment| segment.save());
+    }
+
+    pub fn is_empty(&self) -> bool {
+        lock(&self.segments).is_empty()
+    }
+
+    /// How many segments have something to send.
+    pub fn queued(&self) -> u64 {
+        lock(&self.segments).len() as u64
+    }
+
+    /// How many bytes wait to be read and sent.
+    pub fn waiting(&self) -> u64 {
+        let passed = self.passed.load(Ordering::Relaxed);
+        self.written.load(Ordering::Relaxed).saturating_sub(passed)
+    }
+
+    /// Until there is something to send, or it is time to stop.
+    pub async fn wanted(&self) {
+        poll_fn(|context| {
+            *lock(&self.waker) = Some(context.waker().clone());
+            self.idle.store(true, Ordering::SeqCst);
+            if self.is_empty() && !self.stopping() {
+                return Poll::Pending;
+            }
+            self.idle.store(false, Ordering::SeqCst);
+            Poll::Ready(())
+        })
+        .await;
+    }
+
+    /// Until it is time to stop.
+    pub async fn stopped(&self) {
+        poll_fn(|context| {
+            *lock(&self.waker) = Some(context.waker().clone());
+            match self.stopping() {
+                true => Poll::Ready(()),
+                false => Poll::Pending,
+            }
+        })
+        .await;
+    }
+
+    pub fn stopping(&self) -> bool {
+        self.shutdown.is_stopping()
+    }
+
+    /// The sender runs until this is dropped.
+    pub fn running(self: &Arc<Self>) -> Running {
+        self.shutdown.start();
+        Running(Arc::clone(self))
+    }
+
+    /// Asks the sender to send what is there and to end, until `deadline`.
+    pub fn stop(&self, deadline: Instant) {
+        self.shutdown.stop(deadline);
+        self.wake();
+    }
+
+    /// Reports what the sender waits for; `None` if it sends.
+    pub fn set_waiting_for(&self, what: Option<&str>) {
+        let mut slot = lock(&self.waiting_for);
+        if slot.as_deref() != what {
+            *slot = what.map(str::to_owned);
+        }
+    }
+
+    /// So many spans were refused for good, the last for this reason.
+    pub fn dead(&self, spans: u64, why: Option<&str>) {
+        if self.dead.swap(spans, Ordering::Relaxed) != spans {
+            *lock(&self.last_dead) = why.map(str::to_owned);
+        }
+    }
+
+    pub fn health(&self) -> MirrorHealth {
+        MirrorHealth {
+            sent: self.sent.load(Ordering::Relaxed),
+            owed_bytes: self.waiting() + self.others.load(Ordering::Relaxed),
+            dead_letters: self.dead.load(Ordering::Relaxed),
+            last_dead: lock(&self.last_dead).clone(),
+            waiting_for: lock(&self.waiting_for).clone(),
+        }
+    }
+}
+
+/// Reports the end of the sender when it is dropped.
+pub(crate) struct Running(Arc<Queue>);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // Queued segments have references to the queue: both would keep each other.
+        let mut segments = lock(&self.0.segments);
+        self.0.over.store(true, Ordering::Relaxed);
+        segments.clear();
+        drop(segments);
+        lock(&self.0.unsaved).clear();
+        self.0.shutdown.end();
+    }
+}

@@ -1,0 +1,65 @@
+//! The end of a background thread, and the lock helper that its state needs.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+/// Locks a mutex whose value is valid even if a thread panicked while holding it.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Whether a background thread is to end, until when, and whether it has ended.
+#[derive(Debug, Default)]
+pub(crate) struct Shutdown {
+    state: Mutex<State>,
+    ended: Condvar,
+    stopping: AtomicBool,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    running: bool,
+    deadline: Option<Instant>,
+}
+
+impl Shutdown {
+    /// The thread has started.
+    pub fn start(&self) {
+        lock(&self.state).running = true;
+    }
+
+    /// Asks the thread to end until `deadline`. Returns whether it was asked before.
+    pub fn stop(&self, deadline: Instant) -> bool {
+        let mut state = lock(&self.state);
+        state.deadline = Some(deadline);
+        self.stopping.swap(true, Ordering::SeqCst)
+    }
+
+    pub fn is_stopping(&self) -> bool {
+        self.stopping.load(Ordering::SeqCst)
+    }
+
+    pub fn deadline(&self) -> Option<Instant> {
+        lock(&self.state).deadline
+    }
+
+    /// The thread has ended.
+    pub fn end(&self) {
+        lock(&self.state).running = false;
+        self.ended.notify_all();
+    }
+
+    /// Waits for the thread's end, until `deadline`.
+    pub fn wait(&self, deadline: Instant) {
+        let mut state = lock(&self.state);
+        while state.running {
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return;
+            }
+            let waited = self.ended.wait_timeout(state, left);
+            state = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+}

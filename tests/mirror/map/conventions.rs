@@ -1,0 +1,122 @@
+//! What backends read: settings for the names of attributes, and the names of an older mapping.
+
+use serde_json::{Value, json};
+use spanledger::{Outcome, SpanExt, spans};
+
+use crate::map::setup::{attributes, named, one, sent};
+use crate::map::spans::session;
+
+const CACHE_CREATION: &str = "gen_ai.usage.cache_creation.input_tokens";
+const CACHE_WRITE: &str = "gen_ai.usage.cache_write.input_tokens";
+
+fn model_call(policy: Value) -> Value {
+    let payload = json!({
+        "model_id": "m",
+        "ttft_ms": 1250,
+        "usage": {"cache_write_tokens": 7, "cost_usd": 0.25},
+    });
+    let span = one(policy, "model_result", payload).unwrap();
+    attributes(&span.attributes)
+}
+
+#[test]
+fn cache_tokens_have_one_of_two_names() {
+    let usual = model_call(json!({}));
+    assert_eq!(usual[CACHE_CREATION], 7);
+    assert_eq!(usual.get(CACHE_WRITE), None);
+    let newest = model_call(json!({"cache_write_name": true}));
+    assert_eq!(newest[CACHE_WRITE], 7);
+    assert_eq!(newest.get(CACHE_CREATION), None);
+}
+
+#[test]
+fn cost_is_sent_once_more_if_asked_for() {
+    assert_eq!(model_call(json!({})).get("gen_ai.usage.cost"), None);
+    let policy = json!({"usage_cost": true});
+    let sent_attributes = model_call(policy.clone());
+    assert_eq!(sent_attributes["gen_ai.usage.cost"], 0.25);
+    assert_eq!(sent_attributes["agent.cost_usd"], 0.25);
+    // The sum over all spans is the cost.
+    let spans = sent(Some(policy), session);
+    let with_cost = spans.iter().filter(|span| {
+        let mut keys = span.attributes.iter().map(|attribute| &attribute.key);
+        keys.any(|key| key == "gen_ai.usage.cost")
+    });
+    assert_eq!(with_cost.count(), 1);
+}
+
+#[test]
+fn time_to_first_chunk_is_in_seconds() {
+    let sent_attributes = model_call(json!({}));
+    let key = "gen_ai.response.time_to_first_chunk";
+    assert_eq!(sent_attributes[key], 1.25);
+    assert_eq!(sent_attributes.get("agent.ttft_ms"), None);
+    let odd = one(json!({}), "model_result", json!({"ttft_ms": "soon"}));
+    let odd = attributes(&odd.unwrap().attributes);
+    assert_eq!(odd["agent.ttft_ms"], "soon");
+}
+
+#[test]
+fn only_tool_calls_are_tool_calls() {
+    let spans = sent(None, session);
+    let tools = spans.iter().filter(|span| {
+        let mut keys = span.attributes.iter().map(|attribute| &attribute.key);
+        keys.any(|key| key.starts_with("gen_ai.tool."))
+    });
+    let names: Vec<_> = tools.map(|span| span.name.as_str()).collect();
+    assert_eq!(names, ["execute_tool bash"]);
+}
+
+#[test]
+fn first_call_after_a_compaction_says_so() {
+    let spans = sent(None, || {
+        let run = spans::session_run("ses_1", "planner").start();
+        run.in_scope(|| {
+            spans::model_call("p", "before").start().finish(Outcome::Ok);
+            let compaction = spans::compaction_run().start();
+            compaction.in_scope(|| {
+                spans::model_call("p", "summarizer")
+                    .start()
+                    .finish(Outcome::Ok)
+            });
+            compaction.finish(Outcome::Ok);
+            spans::model_call("p", "first").start().finish(Outcome::Ok);
+            spans::model_call("p", "second").start().finish(Outcome::Ok);
+            spans::compaction_run().start().finish(Outcome::Error);
+            spans::model_call("p", "third").start().finish(Outcome::Ok);
+        });
+    });
+    let compacted = |model: &str| {
+        let span = named(&spans, &format!("chat {model}"));
+        attributes(&span.attributes)
+            .get("gen_ai.conversation.compacted")
+            .cloned()
+    };
+    assert_eq!(compacted("first"), Some(true.into()));
+    for model in ["before", "summarizer", "second", "third"] {
+        assert_eq!(compacted(model), None, "{model}");
+    }
+}
+
+#[test]
+fn interrupted_tool_has_its_agent() {
+    let payload = json!({"closes": "tool_result", "tool_id": "bash", "agent": "planner"});
+    let span = one(json!({}), "interrupted", payload).unwrap();
+    assert_eq!(attributes(&span.attributes)["gen_ai.agent.name"], "planner");
+}
+
+#[test]
+fn segments_of_mapping_1_keep_its_names() {
+    let old = json!({"mapping": 1});
+    let model = model_call(old.clone());
+    assert_eq!(model[CACHE_WRITE], 7);
+    assert_eq!(model["agent.ttft_ms"], 1250);
+    let payload = json!({"tool_id": "bash", "tool_call_id": "c1", "agent": "custom"});
+    for kind in ["permission_evaluate", "tool_result"] {
+        let span = one(old.clone(), kind, payload.clone()).unwrap();
+        let found = attributes(&span.attributes);
+        assert_eq!(found["gen_ai.tool.name"], "bash");
+        assert_eq!(found["gen_ai.tool.call.id"], "c1");
+        assert_eq!(found["agent.agent"], "custom");
+    }
+}
