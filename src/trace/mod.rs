@@ -19,8 +19,6 @@ mod line;
 mod marker;
 mod outcome;
 mod raw_line;
-#[cfg(test)]
-mod reference;
 mod remote;
 mod schema;
 mod segment_reader;

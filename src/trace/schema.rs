@@ -532,3 +532,6 @@ own_lines {
     } };
 }
 pub(crate) use schema;
+
+#[cfg(test)]
+mod tests;
