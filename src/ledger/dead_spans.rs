@@ -11,8 +11,8 @@ use serde_json::{Map, Value, json};
 
 use crate::trace::typed::{Checkpoint, SegmentHeader};
 use crate::trace::{
-    Ids, Kind, RawLine, RawValue, ReadItem, SegmentReader, SpanKind, TailReader, last_checkpoint,
-    parse_time, segments, time_text, wall_ns, whole_lines,
+    Ids, Kind, RawLine, RawValue, ReadItem, SegmentReader, SpanKind, TailReader, if_exists,
+    last_checkpoint, parse_time, segments, time_text, wall_ns, whole_lines,
 };
 
 /// A span whose writer is gone.
@@ -109,11 +109,7 @@ fn dead_with_open(
     session: &Path,
     own: Option<u32>,
 ) -> io::Result<Vec<(u32, PathBuf, HashSet<u64>)>> {
-    let found = match segments(session) {
-        Ok(found) => found,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-        Err(error) => return Err(error),
-    };
+    let found = if_exists(segments(session))?.unwrap_or_default();
     let mut dead = Vec::new();
     for (number, path) in found {
         if Some(number) == own || writer_of(&path)?.is_some_and(|id| alive(&id)) {

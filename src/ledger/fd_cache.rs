@@ -2,10 +2,11 @@
 //! needs it.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 
 use rustix::process::{Resource, getrlimit};
 
+use super::lock;
 use super::segment::SharedSegment;
 
 #[derive(Debug)]
@@ -28,7 +29,7 @@ impl FdCache {
     /// Adds a segment that has opened its file, and closes others if there are too many. While holding a
     /// segment's lock, this only tries those of other segments.
     pub fn admit(&self, segment: &Arc<SharedSegment>) {
-        let mut queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut queue = lock(&self.queue);
         let new = Arc::downgrade(segment);
         if !queue.iter().any(|known| known.ptr_eq(&new)) {
             queue.push_back(new);
@@ -42,7 +43,7 @@ impl FdCache {
 
     /// Closes a few, since the process has no descriptor left. Whether any was closed.
     pub fn close_some(&self) -> bool {
-        let mut queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut queue = lock(&self.queue);
         let before = queue.len();
         for _ in 0..before.min(8) {
             close_oldest(&mut queue, true);

@@ -54,7 +54,7 @@ mod writer;
 mod tests;
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, LazyLock, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use rustix::io::Errno;
 use serde_json::Value;
@@ -82,10 +82,11 @@ pub(crate) use recovery::left_open_in;
 pub(crate) use recovery::lock_file;
 #[cfg(feature = "mirror")]
 pub(crate) use segment::SharedSegment;
-pub(crate) use session_writer::{Appended, LineMeta, SessionHeader, SessionHooks, SessionWriter};
+pub(crate) use session_writer::{Appended, Context, SessionHeader, SessionHooks, SessionWriter};
 pub(crate) use storage::{Disk, Storage};
 pub(crate) use writer::is_alive as writer_is_alive;
 
+pub(crate) use crate::trace::LineMeta;
 use crate::trace::{Root, fork_generation};
 use fd_cache::FdCache;
 use sync::Syncer;
@@ -203,7 +204,7 @@ impl Ledger {
 
     /// Takes the writer's lock, or takes it again where its file was removed.
     fn ensure_writer(&self) -> std::io::Result<()> {
-        let mut writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut writer = lock(&self.writer);
         match &*writer {
             Some(lock) if lock.is_named() => Ok(()),
             _ => {
@@ -257,6 +258,11 @@ impl Drop for Ledger {
             syncer.stop();
         }
     }
+}
+
+/// Locks a mutex. What it guards stays usable after a panic of another thread.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Whether the process, or the system, has no descriptor left.

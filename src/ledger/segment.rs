@@ -7,14 +7,14 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
 
 use rustix::io::Errno;
 
 use super::listener::SegmentListener;
 use super::storage::Storage;
-use super::{Ledger, SyncPolicy, marker};
-use crate::trace::{make_dir, open_private, segment_name, segments};
+use super::{Ledger, SyncPolicy, lock, marker};
+use crate::trace::{if_exists, make_dir, open_private, segment_name, segments};
 
 /// A segment as its writer sees it.
 #[derive(Debug)]
@@ -91,10 +91,9 @@ impl Segment {
         let shared = Arc::new(SharedSegment {
             number,
             path,
-            marker: match policy {
-                Some(_) => marker::marker(&ledger.root, session, number),
-                None => None,
-            },
+            marker: policy
+                .as_ref()
+                .and_then(|_| marker::marker(&ledger.root, session, number)),
             policy,
             inode: (meta.dev(), meta.ino()),
             removed: AtomicBool::new(false),
@@ -251,7 +250,7 @@ fn append(storage: &dyn Storage, file: &mut File, line: &[u8]) -> (usize, Option
 
 impl SharedSegment {
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 
     /// Notes that its file was removed, before another one can be created.
@@ -282,19 +281,17 @@ impl SharedSegment {
         if state.file.is_some() {
             return Ok(true);
         }
-        match open_private(&self.path, OpenOptions::new().append(true)) {
-            Ok(file) => {
-                let meta = file.metadata()?;
-                if (meta.dev(), meta.ino()) != self.inode {
-                    return Ok(false);
-                }
-                state.file = Some(file);
-                self.is_open.store(true, Ordering::Relaxed);
-                Ok(true)
-            }
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
-            Err(error) => Err(error),
+        let opened = open_private(&self.path, OpenOptions::new().append(true));
+        let Some(file) = if_exists(opened)? else {
+            return Ok(false);
+        };
+        let meta = file.metadata()?;
+        if (meta.dev(), meta.ino()) != self.inode {
+            return Ok(false);
         }
+        state.file = Some(file);
+        self.is_open.store(true, Ordering::Relaxed);
+        Ok(true)
     }
 
     fn take_file(&self, state: &mut State) -> Option<File> {
@@ -357,11 +354,11 @@ impl SharedSegment {
         if !removed && (state.leaves_open || state.size != sent) {
             return Ok(());
         }
-        match self.path.metadata() {
+        if let Some(file) = if_exists(self.path.metadata())?
+            && (!self.is(&file) || file.len() > sent)
+        {
             // The marker may be another segment's by now.
-            Ok(file) if !self.is(&file) || file.len() > sent => return Ok(()),
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-            _ => {}
+            return Ok(());
         }
         if let Some(marker) = &self.marker {
             marker::unmark(marker)?;

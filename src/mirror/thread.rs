@@ -18,7 +18,8 @@ use super::send::{Sender, Sent};
 use super::state::{SegmentFiles, State};
 use super::transport::Transport;
 use crate::ledger::{
-    self, Ledger, LedgerConfig, NoopSubscriber, SessionWriter, left_open_in, marked, marker, unmark,
+    self, Context, Ledger, LedgerConfig, NoopSubscriber, SessionWriter, left_open_in, marked,
+    marker, unmark,
 };
 use crate::trace::{Root, segment_name};
 
@@ -326,7 +327,7 @@ impl Thread {
                 Some(ledger) => ledger,
                 None => ledger.insert(Ledger::new(self.recovery.clone())),
             };
-            SessionWriter::new(ledger, &id).recover(ledger, &mut ());
+            SessionWriter::new(ledger, &id).recover(&mut Context::new(ledger, &mut ()));
             open = left_open_in(&self.root, dir)?;
         }
         for seg in ours {

@@ -1,4 +1,4 @@
-//! A line as bytes: its head taken apart, its payload left as it is until somebody asks.
+//! A line as bytes: the members before the payload are parsed, the payload is not.
 //!
 //! Parsing every payload into values would cost most of the time that reading a long trace
 //! takes, and most of it is never looked at.
@@ -7,15 +7,27 @@ use std::borrow::Cow;
 use std::sync::LazyLock;
 
 use memchr::memmem;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::address::Address;
-#[cfg(feature = "mirror")]
-use super::json_scan::object;
-use super::json_scan::{Expect, Member, Members, has_backslash, value_end};
-use super::json_string::unescape;
-use crate::trace::{Ids, Kind, SpanKind};
-use crate::trace::{Line, LineError, VERSION};
+use super::json::{
+    Member, Members, has_backslash, object, quote_or_backslash, unescape, value_end,
+};
+use super::{Ids, Kind, Line, LineError, SpanKind, VERSION};
+
+/// The members of a line before its payload.
+const HEAD: [&str; 10] = [
+    "v",
+    "seg",
+    "seq",
+    "ts",
+    "kind",
+    "session_id",
+    "turn",
+    "trace_id",
+    "span_id",
+    "parent_span_id",
+];
 
 /// A line whose payload has not been parsed yet.
 ///
@@ -48,117 +60,43 @@ pub struct RawLine<'a> {
     /// 16 hex digits.
     pub parent_span_id: Option<&'a str>,
     known: Kind,
-    payload: Payload<'a>,
+    payload: RawValue<'a>,
     /// The payload's members, if they were looked for.
     #[cfg_attr(not(feature = "mirror"), allow(dead_code))]
     fields: Option<Vec<Member<'a>>>,
     bytes: &'a [u8],
 }
 
+fn damaged(why: &str) -> LineError {
+    LineError::Damaged(why.to_owned())
+}
+
 impl<'a> RawLine<'a> {
-    /// Takes a line apart, with or without its newline. Its structure is checked as far as its
-    /// members go; what stands inside nested values is checked when they are asked for.
+    /// Reads a line, with or without its newline. Its structure is checked as far as its members go; nested
+    /// values are checked when they are read.
     pub fn parse(bytes: &'a [u8]) -> Result<Self, LineError> {
-        Self::read(bytes, |text, at| {
-            Some((None, value_end(text.as_bytes(), at)?))
-        })
+        Self::read(bytes, false)
     }
 
-    /// The same for those who want all of its fields: one way through the payload finds its end and
-    /// its members.
+    /// The same for a caller that reads all fields: they are found while the payload's end is looked for.
     #[cfg(feature = "mirror")]
     pub(crate) fn parse_all(bytes: &'a [u8]) -> Result<Self, LineError> {
-        Self::read(bytes, |text, at| {
-            let (fields, end) = object(text, at)?;
-            Some((Some(fields), end))
-        })
+        Self::read(bytes, true)
     }
 
-    /// `payload` finds where the payload ends, and maybe its members.
-    fn read(
-        bytes: &'a [u8],
-        payload: impl Fn(&'a str, usize) -> Option<(Option<Vec<Member<'a>>>, usize)>,
-    ) -> Result<Self, LineError> {
+    fn read(bytes: &'a [u8], with_fields: bool) -> Result<Self, LineError> {
         let bytes = bytes.strip_suffix(b"\n").unwrap_or(bytes);
-        let damaged = |why: &str| LineError::Damaged(why.to_owned());
         let text = std::str::from_utf8(bytes).map_err(|_| damaged("not UTF-8"))?;
-        if let Some(line) = Self::usual(text, payload) {
-            return Ok(line);
+        match Self::usual(text, with_fields) {
+            Some(line) => Ok(line),
+            None => Self::unusual(text),
         }
-        let members = Members::of(text).ok_or_else(|| damaged("not a JSON object"))?;
-        let mut line = Self {
-            seg: 0,
-            seq: 0,
-            ts: "",
-            kind: Cow::Borrowed(""),
-            session_id: Cow::Borrowed(""),
-            turn: None,
-            trace_id: None,
-            span_id: None,
-            parent_span_id: None,
-            known: Kind::Other,
-            payload: Payload { text: "" },
-            fields: None,
-            bytes,
-        };
-        // Which of the members that every line has were there.
-        let mut seen = 0u8;
-        for member in members {
-            let (key, value) = member.ok_or_else(|| damaged("not a JSON object"))?;
-            let wrong = || LineError::Damaged(format!("no valid `{key}`"));
-            let small = || u32::try_from(value.u64()?).ok();
-            match key {
-                "v" => match value.u64().ok_or_else(wrong)? {
-                    VERSION => seen |= 1,
-                    found => return Err(LineError::Newer { found }),
-                },
-                "seg" => {
-                    line.seg = small().ok_or_else(wrong)?;
-                    seen |= 2;
-                }
-                "seq" => {
-                    line.seq = value.u64().ok_or_else(wrong)?;
-                    seen |= 4;
-                }
-                "ts" => {
-                    line.ts = value.plain().ok_or_else(wrong)?;
-                    seen |= 8;
-                }
-                "kind" => {
-                    line.kind = value.text().ok_or_else(wrong)?;
-                    line.known = Kind::parse(&line.kind);
-                    seen |= 16;
-                }
-                "session_id" => {
-                    line.session_id = value.text().ok_or_else(wrong)?;
-                    seen |= 32;
-                }
-                "turn" => line.turn = small(),
-                "trace_id" => line.trace_id = value.plain(),
-                "span_id" => line.span_id = value.plain(),
-                "parent_span_id" => line.parent_span_id = value.plain(),
-                "payload" if value.text.starts_with('{') => {
-                    line.payload = Payload { text: value.text };
-                    seen |= 64;
-                }
-                _ => {}
-            }
-        }
-        if seen != 127 {
-            let names = ["v", "seg", "seq", "ts", "kind", "session_id", "payload"];
-            let missing = (0..7).find(|bit| seen & (1 << bit) == 0).unwrap_or(0);
-            return Err(damaged(&format!("no valid `{}`", names[missing])));
-        }
-        Ok(line)
     }
 
-    /// A line as our writers write them: these members, in this order, with nothing to unescape.
-    /// Any other line, damaged or not, is none of these.
-    fn usual(
-        text: &'a str,
-        payload: impl Fn(&'a str, usize) -> Option<(Option<Vec<Member<'a>>>, usize)>,
-    ) -> Option<Self> {
-        let mut rest = Expect { text, at: 0 };
+    /// A line as our writers write them: these members, in this order, with nothing to unescape. `None` for
+    /// any other line, damaged or not.
+    fn usual(text: &'a str, with_fields: bool) -> Option<Self> {
+        let mut rest = Cursor { text, at: 0 };
         rest.pass("{\"v\":")?;
         if rest.number() != Some(VERSION) {
             return None;
@@ -185,7 +123,10 @@ impl<'a> RawLine<'a> {
         let span_id = id(",\"span_id\":")?;
         let parent_span_id = id(",\"parent_span_id\":")?;
         rest.pass(",\"payload\":")?;
-        let (fields, end) = payload(text, rest.at)?;
+        let (fields, end) = match with_fields {
+            true => object(text, rest.at).map(|(fields, end)| (Some(fields), end))?,
+            false => (None, value_end(text.as_bytes(), rest.at)?),
+        };
         let payload = &text[rest.at..end];
         if !payload.starts_with('{') || &text[end..] != "}" {
             return None;
@@ -201,8 +142,54 @@ impl<'a> RawLine<'a> {
             span_id,
             parent_span_id,
             known: Kind::parse(kind),
-            payload: Payload { text: payload },
+            payload: RawValue::new(payload),
             fields,
+            bytes: text.as_bytes(),
+        })
+    }
+
+    /// A line in any other form. The last of several members of one name counts.
+    fn unusual(text: &'a str) -> Result<Self, LineError> {
+        let json = text.trim_ascii();
+        let whole = object(json, 0).filter(|(_, end)| *end == json.len());
+        let (members, _) = whole.ok_or_else(|| damaged("not a JSON object"))?;
+        let get = |name: &str| {
+            let (_, value) = members.iter().rev().find(|(key, _)| *key == name)?;
+            Some(*value)
+        };
+        let missing = |name: &str| damaged(&format!("no valid `{name}`"));
+        let number = |name: &str| {
+            let number = get(name).and_then(|value| value.u64());
+            number.ok_or_else(|| missing(name))
+        };
+        let text_of = |name: &str| {
+            let text = get(name).and_then(|value| value.text());
+            text.ok_or_else(|| missing(name))
+        };
+        let id = |name: &str| get(name).and_then(|value| value.plain());
+        match number("v")? {
+            VERSION => {}
+            found => return Err(LineError::Newer { found }),
+        }
+        let seg = u32::try_from(number("seg")?).map_err(|_| missing("seg"))?;
+        let seq = number("seq")?;
+        let ts = id("ts").ok_or_else(|| missing("ts"))?;
+        let kind = text_of("kind")?;
+        let session_id = text_of("session_id")?;
+        let payload = get("payload").filter(|value| value.text.starts_with('{'));
+        Ok(Self {
+            seg,
+            seq,
+            ts,
+            known: Kind::parse(&kind),
+            kind,
+            session_id,
+            turn: number("turn").ok().and_then(|turn| turn.try_into().ok()),
+            trace_id: id("trace_id"),
+            span_id: id("span_id"),
+            parent_span_id: id("parent_span_id"),
+            payload: payload.ok_or_else(|| missing("payload"))?,
+            fields: None,
             bytes: text.as_bytes(),
         })
     }
@@ -239,12 +226,12 @@ impl<'a> RawLine<'a> {
         })
     }
 
-    /// Its fields, not parsed yet.
-    pub fn payload(&self) -> Payload<'a> {
+    /// Its fields: an object.
+    pub fn payload(&self) -> RawValue<'a> {
         self.payload
     }
 
-    /// Its fields, by their names as they stand in the line.
+    /// Its fields, by their names as they are spelled in the line.
     #[cfg(feature = "mirror")]
     pub(crate) fn fields(&self) -> Cow<'_, [Member<'a>]> {
         match &self.fields {
@@ -255,7 +242,26 @@ impl<'a> RawLine<'a> {
 
     /// The whole line, parsed.
     pub fn to_line(&self) -> Result<Line, LineError> {
-        Line::parse(self.bytes)
+        let parsed = serde_json::from_slice(self.bytes);
+        let mut unknown: Map<String, Value> = parsed.map_err(|e| damaged(&e.to_string()))?;
+        let payload = match unknown.shift_remove("payload") {
+            Some(Value::Object(payload)) => payload,
+            _ => return Err(damaged("no valid `payload`")),
+        };
+        unknown.retain(|name, _| !HEAD.contains(&name.as_str()));
+        Ok(Line {
+            seg: self.seg,
+            seq: self.seq,
+            ts: self.ts.to_owned(),
+            kind: self.kind.clone().into_owned(),
+            session_id: self.session_id.clone().into_owned(),
+            turn: self.turn,
+            trace_id: self.trace_id.map(str::to_owned),
+            span_id: self.span_id.map(str::to_owned),
+            parent_span_id: self.parent_span_id.map(str::to_owned),
+            payload,
+            unknown,
+        })
     }
 
     /// The line's bytes, without the newline.
@@ -264,46 +270,39 @@ impl<'a> RawLine<'a> {
     }
 }
 
-/// The fields of a line, as JSON text.
-#[derive(Clone, Copy, Debug)]
-pub struct Payload<'a> {
+/// Reads a text from its beginning, as long as it is what is expected.
+struct Cursor<'a> {
     text: &'a str,
+    at: usize,
 }
 
-impl<'a> Payload<'a> {
-    pub(crate) fn new(text: &'a str) -> Self {
-        Self { text }
+impl<'a> Cursor<'a> {
+    /// Passes these bytes.
+    fn pass(&mut self, what: &str) -> Option<()> {
+        let found = self.text.as_bytes()[self.at..].starts_with(what.as_bytes());
+        found.then(|| self.at += what.len())
     }
 
-    /// A field by its name. For several fields of one line, [`members`](Self::members) is one pass.
-    pub fn get(&self, name: &str) -> Option<RawValue<'a>> {
-        self.members()
-            .find(|(key, _)| *key == name)
-            .map(|(_, value)| value)
+    /// A string that needs no unescaping.
+    fn plain(&mut self) -> Option<&'a str> {
+        self.pass("\"")?;
+        let bytes = self.text.as_bytes();
+        let end = self.at + quote_or_backslash(&bytes[self.at..])?;
+        let plain = &self.text[self.at..end];
+        self.at = end;
+        self.pass("\"")?;
+        Some(plain)
     }
 
-    /// The fields in order. Names are as they stand in the line; those of our own kinds need no
-    /// unescaping.
-    pub fn members(&self) -> impl Iterator<Item = (&'a str, RawValue<'a>)> + use<'a> {
-        // `parse` has been over these members already.
-        Members::of(self.text)
-            .into_iter()
-            .flatten()
-            .map_while(|member| member)
-    }
-
-    /// The JSON text.
-    pub fn as_str(&self) -> &'a str {
-        self.text
-    }
-
-    /// The fields, parsed.
-    pub fn as_value(&self) -> Option<Value> {
-        serde_json::from_str(self.text).ok()
+    fn number<T: std::str::FromStr>(&mut self) -> Option<T> {
+        let rest = &self.text[self.at..];
+        let digits = &rest[..rest.bytes().position(|b| !b.is_ascii_digit())?];
+        self.at += digits.len();
+        digits.parse().ok()
     }
 }
 
-/// A value inside a payload, as JSON text.
+/// A payload or a value inside it, as JSON text.
 #[derive(Clone, Copy, Debug)]
 pub struct RawValue<'a> {
     text: &'a str,
@@ -352,12 +351,15 @@ impl<'a> RawValue<'a> {
         self.text.parse().ok()
     }
 
-    /// A member of an object.
+    /// A member of an object. For several members of one object, [`members`](Self::members) is one pass.
     pub fn get(&self, name: &str) -> Option<RawValue<'a>> {
-        Payload { text: self.text }.get(name)
+        let mut members = self.members();
+        members
+            .find(|(key, _)| *key == name)
+            .map(|(_, value)| value)
     }
 
-    /// The items of an array; none of what is no array.
+    /// The items of an array; none of another value.
     pub fn items(&self) -> impl Iterator<Item = RawValue<'a>> + use<'a> {
         let inner = self
             .text
@@ -378,9 +380,11 @@ impl<'a> RawValue<'a> {
         })
     }
 
-    /// The members of an object; none of what is no object.
+    /// The members of an object, in order; none of another value. Names are as they are spelled in the line; those
+    /// of our own kinds need no unescaping.
     pub fn members(&self) -> impl Iterator<Item = (&'a str, RawValue<'a>)> + use<'a> {
-        Payload { text: self.text }.members()
+        let members = Members::of(self.text).into_iter().flatten();
+        members.map_while(|member| member)
     }
 
     /// The value, parsed.

@@ -18,9 +18,9 @@ use std::borrow::Cow;
 use std::cell::RefCell;
 use std::fmt;
 
-use super::json_scan::{Member, Members};
+use super::json::{Member, Members};
 use super::schema::schema;
-use super::{Kind, Outcome, Payload, RawLine, RawValue, SpanKind, Usage, parse_time};
+use super::{Kind, Outcome, RawLine, RawValue, SpanKind, Usage, parse_time};
 
 /// The fields of a payload or an object, found as they are asked for.
 #[derive(Clone)]
@@ -86,12 +86,6 @@ impl fmt::Debug for Fields<'_> {
                     .map(|(name, value)| (name, value.json())),
             )
             .finish_non_exhaustive()
-    }
-}
-
-impl<'a> From<Payload<'a>> for Fields<'a> {
-    fn from(payload: Payload<'a>) -> Self {
-        Self::new(payload.as_str())
     }
 }
 

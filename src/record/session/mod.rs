@@ -29,7 +29,7 @@ pub(crate) use trace::{Trace, TraceLimits};
 
 use super::fields::Fields;
 use super::process_state::ProcessState;
-use crate::ledger::{Appended, Ledger, LineMeta, SessionWriter, is_out_of_files};
+use crate::ledger::{Appended, Context, Ledger, LineMeta, SessionWriter, is_out_of_files};
 use crate::trace::{IdHasher, Ids, Marks, Moment, SpanKind, Totals, Usage, write_string};
 use history::History;
 use hooks::{Hooks, LostClose};
@@ -169,7 +169,11 @@ impl SessionLog {
             process,
             content,
         };
-        let appended = writer.append(&process.ledger, &mut hooks, meta, &payload)?;
+        let appended = writer.append(
+            &mut Context::new(&process.ledger, &mut hooks),
+            meta,
+            &payload,
+        )?;
         if self.implicit.is_some() {
             process.counters().add_orphaned();
         }
@@ -190,7 +194,7 @@ impl SessionLog {
             process,
             content,
         };
-        writer.recover(&process.ledger, &mut hooks)
+        writer.recover(&mut Context::new(&process.ledger, &mut hooks))
     }
 
     /// Tries again to write what is missing. How many lines still are.
@@ -201,7 +205,7 @@ impl SessionLog {
             process,
             content,
         };
-        writer.flush(&process.ledger, &mut hooks)
+        writer.flush(&mut Context::new(&process.ledger, &mut hooks))
     }
 
     /// Reads what earlier segments say, once; again where that failed before anything was read.

@@ -2,8 +2,6 @@
 
 use std::fmt::Write;
 
-use super::schema;
-
 const INTRODUCTION: &str = "\
 # Kinds and fields
 
