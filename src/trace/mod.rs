@@ -42,11 +42,11 @@ pub(crate) use json::{floor_char, string_end, unescape_lossy, value_end, write_s
 pub(crate) use kind::event_kind;
 pub(crate) use layout::{Root, if_exists, make_dir, open_private, segment_name, segments};
 pub(crate) use line::{LineMeta, finish_line, number};
-pub(crate) use raw_line::{kind_of, whole_lines};
+pub(crate) use raw_line::{kind_of, ts_of, whole_lines};
 pub(crate) use schema::schema;
-pub(crate) use segment_reader::about;
 #[cfg(feature = "cli")]
 pub(crate) use segment_reader::line_start;
+pub(crate) use segment_reader::{FoundLine, about};
 
 pub use failure::{AsFailure, Failure, ViaDeref, ViaError, ViaType};
 pub use ids::new_session_id;

@@ -6,7 +6,7 @@
 use std::borrow::Cow;
 use std::sync::LazyLock;
 
-use memchr::memmem;
+use memchr::memmem::Finder;
 use serde_json::{Map, Value};
 
 use super::address::Address;
@@ -78,16 +78,11 @@ impl<'a> RawLine<'a> {
         Self::read(bytes, false)
     }
 
-    /// The same for a caller that reads all fields: they are found while the payload's end is looked for.
-    #[cfg(feature = "mirror")]
-    pub(crate) fn parse_all(bytes: &'a [u8]) -> Result<Self, LineError> {
-        Self::read(bytes, true)
-    }
-
-    fn read(bytes: &'a [u8], with_fields: bool) -> Result<Self, LineError> {
+    /// The same. With `all_fields`, the fields are found while the payload's end is looked for.
+    pub(super) fn read(bytes: &'a [u8], all_fields: bool) -> Result<Self, LineError> {
         let bytes = bytes.strip_suffix(b"\n").unwrap_or(bytes);
         let text = std::str::from_utf8(bytes).map_err(|_| damaged("not UTF-8"))?;
-        match Self::usual(text, with_fields) {
+        match Self::usual(text, all_fields) {
             Some(line) => Ok(line),
             None => Self::unusual(text),
         }
@@ -95,35 +90,23 @@ impl<'a> RawLine<'a> {
 
     /// A line as our writers write them: these members, in this order, with nothing to unescape. `None` for
     /// any other line, damaged or not.
-    fn usual(text: &'a str, with_fields: bool) -> Option<Self> {
+    fn usual(text: &'a str, all_fields: bool) -> Option<Self> {
         let mut rest = Cursor { text, at: 0 };
-        rest.pass("{\"v\":")?;
-        if rest.number() != Some(VERSION) {
+        if rest.number("{\"v\":") != Some(VERSION) {
             return None;
         }
-        rest.pass(",\"seg\":")?;
-        let seg = rest.number()?;
-        rest.pass(",\"seq\":")?;
-        let seq = rest.number()?;
-        rest.pass(",\"ts\":")?;
-        let ts = rest.plain()?;
-        rest.pass(",\"kind\":")?;
-        let kind = rest.plain()?;
-        rest.pass(",\"session_id\":")?;
-        let session_id = rest.plain()?;
-        let turn = match rest.pass(",\"turn\":") {
-            Some(()) => Some(rest.number()?),
-            None => None,
-        };
-        let mut id = |name| match rest.pass(name) {
-            Some(()) => Some(Some(rest.plain()?)),
-            None => Some(None),
-        };
-        let trace_id = id(",\"trace_id\":")?;
-        let span_id = id(",\"span_id\":")?;
-        let parent_span_id = id(",\"parent_span_id\":")?;
+        let seg = rest.number(",\"seg\":")?;
+        let seq = rest.number(",\"seq\":")?;
+        let ts = rest.plain(",\"ts\":\"")?;
+        let kind = rest.plain(",\"kind\":\"")?;
+        let session_id = rest.plain(",\"session_id\":\"")?;
+        // A member that is malformed is read as one that is missing, and the payload does not follow then.
+        let turn = rest.number(",\"turn\":");
+        let trace_id = rest.plain(",\"trace_id\":\"");
+        let span_id = rest.plain(",\"span_id\":\"");
+        let parent_span_id = rest.plain(",\"parent_span_id\":\"");
         rest.pass(",\"payload\":")?;
-        let (fields, end) = match with_fields {
+        let (fields, end) = match all_fields {
             true => object(text, rest.at).map(|(fields, end)| (Some(fields), end))?,
             false => (None, value_end(text.as_bytes(), rest.at)?),
         };
@@ -283,18 +266,18 @@ impl<'a> Cursor<'a> {
         found.then(|| self.at += what.len())
     }
 
-    /// A string that needs no unescaping.
-    fn plain(&mut self) -> Option<&'a str> {
-        self.pass("\"")?;
-        let bytes = self.text.as_bytes();
-        let end = self.at + quote_or_backslash(&bytes[self.at..])?;
-        let plain = &self.text[self.at..end];
-        self.at = end;
+    /// The text of a string that needs no unescaping. `name` includes the opening quote.
+    fn plain(&mut self, name: &str) -> Option<&'a str> {
+        self.pass(name)?;
+        let rest = &self.text[self.at..];
+        let plain = &rest[..quote_or_backslash(rest.as_bytes())?];
+        self.at += plain.len();
         self.pass("\"")?;
         Some(plain)
     }
 
-    fn number<T: std::str::FromStr>(&mut self) -> Option<T> {
+    fn number<T: std::str::FromStr>(&mut self, name: &str) -> Option<T> {
+        self.pass(name)?;
         let rest = &self.text[self.at..];
         let digits = &rest[..rest.bytes().position(|b| !b.is_ascii_digit())?];
         self.at += digits.len();
@@ -399,10 +382,6 @@ pub(crate) fn whole_lines(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
     bytes[..end].split_inclusive(|b| *b == b'\n')
 }
 
-/// Every line that is read is asked for its kind.
-static KIND: LazyLock<memmem::Finder<'static>> =
-    LazyLock::new(|| memmem::Finder::new(b",\"kind\":\""));
-
 impl Kind {
     /// The kind of a line, without parsing the line.
     pub(crate) fn of_line(line: &[u8]) -> Self {
@@ -410,10 +389,22 @@ impl Kind {
     }
 }
 
-/// The kind of a line, without parsing it. Nothing a user wrote can stand before it.
+/// The kind of a line, without parsing it.
 pub(crate) fn kind_of(line: &[u8]) -> Option<&[u8]> {
+    static KIND: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(b",\"kind\":\""));
+    text_after(&KIND, line)
+}
+
+/// The `ts` of a line, without parsing it: its text sorts as the times do.
+pub(crate) fn ts_of(line: &[u8]) -> Option<&[u8]> {
+    static TS: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(b",\"ts\":\""));
+    text_after(&TS, line)
+}
+
+/// The text of a member of a line, by its name. No text of a user's comes before it.
+fn text_after<'a>(name: &Finder<'_>, line: &'a [u8]) -> Option<&'a [u8]> {
     let head = &line[..line.len().min(200)];
-    let start = KIND.find(head)? + KIND.needle().len();
+    let start = name.find(head)? + name.needle().len();
     let len = memchr::memchr(b'"', &head[start..])?;
     Some(&head[start..start + len])
 }

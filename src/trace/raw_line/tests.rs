@@ -33,7 +33,7 @@ fn a_line_cut_anywhere_is_damaged() {
         assert!(RawLine::parse(&LINE.as_bytes()[..end]).is_err(), "{end}");
         #[cfg(feature = "mirror")]
         assert!(
-            RawLine::parse_all(&LINE.as_bytes()[..end]).is_err(),
+            RawLine::read(&LINE.as_bytes()[..end], true).is_err(),
             "{end}"
         );
     }
@@ -72,14 +72,14 @@ fn a_line_in_another_form_says_the_same() {
         );
         #[cfg(feature = "mirror")]
         assert_eq!(
-            shown(RawLine::parse_all(other.as_bytes()).unwrap()),
+            shown(RawLine::read(other.as_bytes(), true).unwrap()),
             expected,
             "{other}"
         );
     }
     #[cfg(feature = "mirror")]
     for text in [LINE, &usual] {
-        let line = RawLine::parse_all(text.as_bytes()).unwrap();
+        let line = RawLine::read(text.as_bytes(), true).unwrap();
         let fields: Vec<_> = line.fields().iter().map(|(n, v)| (*n, v.json())).collect();
         let members: Vec<_> = line
             .payload()
