@@ -23,7 +23,6 @@ pub enum Error {
         expected: &'static str,
     },
     /// A setting of the mirror that can't be used. It never repeats a value that may be secret.
-    #[cfg(feature = "mirror")]
     Otlp {
         /// Which: a variable of the environment, or a setter of [`Otlp`](crate::mirror::Otlp).
         setting: &'static str,
@@ -31,7 +30,6 @@ pub enum Error {
         why: String,
     },
     /// Another process is exporting this root.
-    #[cfg(feature = "mirror")]
     MirrorBusy {
         /// The lock that it holds.
         lock: PathBuf,
@@ -39,7 +37,6 @@ pub enum Error {
         pid: Option<u32>,
     },
     /// A directory can't be used as the mirror's state.
-    #[cfg(feature = "mirror")]
     MirrorState {
         /// Which.
         dir: PathBuf,
@@ -47,7 +44,6 @@ pub enum Error {
         why: &'static str,
     },
     /// A backend can't be asked what it holds.
-    #[cfg(feature = "mirror")]
     Backend {
         /// Where, without credentials.
         url: String,
@@ -55,7 +51,6 @@ pub enum Error {
         why: String,
     },
     /// A file of the trace can't be read or written.
-    #[cfg(feature = "mirror")]
     Io {
         /// Which.
         path: PathBuf,
@@ -98,31 +93,22 @@ impl fmt::Display for Error {
                 value,
                 expected,
             } => write!(f, "{name}={value:?} can't be understood: expected {expected}"),
-            #[cfg(feature = "mirror")]
             Self::MirrorBusy { lock, pid } => {
-                match pid {
-                    Some(pid) => write!(f, "another spanledger process (pid {pid})")?,
-                    None => f.write_str("another spanledger process")?,
-                }
+                let pid = pid.map_or(String::new(), |pid| format!(" (pid {pid})"));
                 let lock = lock.display();
-                write!(f, " is already exporting this directory: it holds {lock}")
+                write!(f, "another spanledger process{pid} is already exporting this directory: it holds {lock}")
             }
-            #[cfg(feature = "mirror")]
             Self::MirrorState { dir, why } => {
                 write!(f, "{} can't be used as --state: {why}", dir.display())
             }
-            #[cfg(feature = "mirror")]
             Self::Backend { url, why } => write!(f, "{url}: {why}"),
             // An error of something below it names that itself.
-            #[cfg(feature = "mirror")]
             Self::Io { path, source }
                 if source.to_string().starts_with(&*path.to_string_lossy()) =>
             {
                 source.fmt(f)
             }
-            #[cfg(feature = "mirror")]
             Self::Io { path, source } => write!(f, "{}: {source}", path.display()),
-            #[cfg(feature = "mirror")]
             Self::Otlp { setting, why } => write!(f, "{setting} can't be used: {why}"),
             Self::AlreadyInitialized => f.write_str(
                 "this process has a global subscriber already; add the layer of \
@@ -150,7 +136,6 @@ impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             Self::Pattern(error) => Some(error),
-            #[cfg(feature = "mirror")]
             Self::Io { source, .. } => Some(source),
             _ => None,
         }

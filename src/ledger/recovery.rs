@@ -13,26 +13,20 @@ use super::{Ledger, writer};
 use crate::trace::Root;
 use crate::trace::{Kind, LineMeta, Moment, steady_ns};
 
-/// Spans to close. The session's lock is held for as long as this lives.
-struct Found {
-    spans: Vec<DeadSpan>,
-    _lock: Option<FileLock>,
-}
-
-/// Finds what dead writers left open. Looks at the ends of their segments first: a session that
-/// ended well costs no more than that.
-fn find(ledger: &Ledger, session: &Path, own: Option<u32>) -> io::Result<Found> {
-    let nothing = || Found {
-        spans: Vec::new(),
-        _lock: None,
-    };
+/// Finds what dead writers left open, and locks the session. `None` if there is nothing to close, or another
+/// process is recovering or removing the session. Looks at the ends of the segments first: a session that ended
+/// well costs no more than that.
+fn find(
+    ledger: &Ledger,
+    session: &Path,
+    own: Option<u32>,
+) -> io::Result<Option<(FileLock, Vec<DeadSpan>)>> {
     let alive = |id: &str| ledger.writer_id() == Some(id) || writer::is_alive(&ledger.root, id);
     if left_behind(&alive, session, own)?.dead.is_empty() {
-        return Ok(nothing());
+        return Ok(None);
     }
     let Some(lock) = FileLock::try_new(&lock_path(session))? else {
-        // Another process is recovering or removing it.
-        return Ok(nothing());
+        return Ok(None);
     };
     let LeftBehind { dead, closed } = left_behind(&alive, session, own)?;
     let mut spans = Vec::new();
@@ -40,10 +34,7 @@ fn find(ledger: &Ledger, session: &Path, own: Option<u32>) -> io::Result<Found> 
         spans.extend(left_open(*number, path)?);
     }
     spans.retain(|span| !closed.contains(&span.ids.span));
-    Ok(Found {
-        spans,
-        _lock: Some(lock),
-    })
+    Ok(Some((lock, spans)))
 }
 
 /// Opens the file that is locked while a session is recovered: the first that a recovery writes.
@@ -68,22 +59,22 @@ impl SessionWriter {
     pub fn recover(&mut self, cx: &mut Context<'_>) -> usize {
         self.recover_at = None;
         let own = self.segment.as_ref().map(|s| s.shared.number);
-        let found = match find(cx.ledger, self.dir(), own) {
-            Ok(found) => found,
+        let (_lock, spans) = match find(cx.ledger, self.dir(), own) {
+            Ok(Some(found)) => found,
+            Ok(None) => return 0,
             Err(error) => {
                 self.recover_later();
-                cx.ledger
-                    .note_error(&format!("recover {}: {error}", self.dir().display()));
+                let error = format!("recover {}: {error}", self.dir().display());
+                cx.ledger.note_error(&error);
                 return 0;
             }
         };
         let mut closed = 0;
-        for spans in found.spans.chunk_by(|a, b| a.policy == b.policy) {
-            closed += match spans.first() {
-                Some(span) if span.policy != cx.ledger.config.policy => {
-                    self.close_apart(cx, span.policy.clone(), spans)
-                }
-                _ => self.close_dead(cx, spans),
+        for spans in spans.chunk_by(|a, b| a.policy == b.policy) {
+            let policy = &spans[0].policy;
+            closed += match *policy == cx.ledger.config.policy {
+                true => self.close_dead(cx, spans),
+                false => self.close_apart(cx, policy.clone(), spans),
             };
         }
         closed

@@ -35,13 +35,13 @@ impl std::hash::Hasher for IdHasher {
 }
 
 thread_local! {
-    // A forked child has a copy of its parent's generator and would hand out the same ids
-    // again; the generation it was seeded in says when to seed anew.
+    // A forked child has a copy of its parent's generator and would make the same ids. So it is seeded again
+    // in another generation than the one it was seeded in.
     static RNG: RefCell<(u64, Option<fastrand::Rng>)> = const { RefCell::new((0, None)) };
 }
 
 /// Bytes from the kernel's generator. Falls back to clock and address entropy where the
-/// system call is missing: ids must always be had.
+/// system call is missing: there is always an id.
 pub(crate) fn random_bytes<const N: usize>() -> [u8; N] {
     let mut out = [0u8; N];
     if getrandom::fill(&mut out).is_err() {
@@ -89,12 +89,11 @@ pub fn new_session_id() -> String {
         .duration_since(UNIX_EPOCH)
         .map_or(0, |d| d.as_millis() as u64);
     let now = ms.wrapping_mul(4096) & 0xffff_ffff_ffff;
-    let stamp = LAST
-        .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |last| {
-            Some(if now > last { now } else { last + 1 })
-        })
-        .map_or(now, |last| if now > last { now } else { last + 1 })
-        & 0xffff_ffff_ffff;
+    let next = |last: u64| now.max(last + 1);
+    let update = LAST.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |last| {
+        Some(next(last))
+    });
+    let stamp = update.map_or(now, next) & 0xffff_ffff_ffff;
     let mut id = format!("ses_{stamp:012x}");
     let random: [usize; 14] = with_rng(|rng| std::array::from_fn(|_| rng.usize(..36)));
     id.extend(random.map(|index| BASE36[index] as char));
