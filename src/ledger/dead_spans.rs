@@ -54,7 +54,7 @@ impl DeadSpan {
         let members = format!(
             "\"closes\":\"{}\",\"reason\":\"writer_gone\",\"last_seen\":\"{}\",\"detected_at\":\"{}\",\
              \"start\":\"{}\",\"duration_ns\":{},\"outcome\":\"interrupted\",\"opened_seg\":{},",
-            self.kind.close_kind(),
+            self.kind.closing(),
             time_text(self.last_seen, 6),
             time_text(wall_ns(), 6),
             time_text(self.start, 9),

@@ -82,11 +82,11 @@ pub(crate) use recovery::left_open_in;
 pub(crate) use recovery::lock_file;
 #[cfg(feature = "mirror")]
 pub(crate) use segment::SharedSegment;
-pub(crate) use session_writer::{Appended, Context, SessionHeader, SessionHooks, SessionWriter};
+pub(crate) use session_writer::{Appended, Context, SessionHooks, SessionWriter};
 pub(crate) use storage::{Disk, Storage};
 pub(crate) use writer::is_alive as writer_is_alive;
 
-pub(crate) use crate::trace::LineMeta;
+pub(crate) use crate::trace::{LineMeta, SessionHeader};
 use crate::trace::{Root, fork_generation};
 use fd_cache::FdCache;
 use sync::Syncer;
@@ -96,7 +96,7 @@ use writer::WriterLock;
 pub(crate) type ProcessJson = LazyLock<String, Box<dyn FnOnce() -> String + Send>>;
 
 /// What a ledger is made of.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub(crate) struct LedgerConfig {
     pub root: PathBuf,
     pub sync: SyncPolicy,
@@ -110,15 +110,6 @@ pub(crate) struct LedgerConfig {
     pub listeners: Vec<Arc<dyn Listener>>,
     pub storage: Arc<dyn Storage>,
     pub counters: Arc<Counters>,
-}
-
-impl std::fmt::Debug for LedgerConfig {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("LedgerConfig")
-            .field("root", &self.root)
-            .field("sync", &self.sync)
-            .finish_non_exhaustive()
-    }
 }
 
 /// What the [`SessionWriter`]s of a process share. A child that is forked without an exec does not write with

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use super::dead_spans::{DeadSpan, LeftBehind, left_behind, left_open};
 use super::file_lock::FileLock;
-use super::session_writer::{AppendError, Context, LAST_BACKOFF_NS, SessionWriter};
+use super::session_writer::{Context, LAST_BACKOFF_NS, SessionWriter};
 use super::{Ledger, writer};
 #[cfg(feature = "mirror")]
 use crate::trace::Root;
@@ -123,7 +123,7 @@ impl SessionWriter {
         let now = self.time_of_line(None);
         match self.prepare(cx, now) {
             Ok(()) => true,
-            Err(AppendError(cause)) => {
+            Err(cause) => {
                 self.recover_later();
                 cx.ledger.note_error(&cause);
                 false

@@ -14,8 +14,8 @@ use super::Ledger;
 use super::gap::Gap;
 use super::segment::Segment;
 use crate::trace::{
-    APART_NS, Address, BufferPool, Kind, LARGEST_POOLED, LineMeta, Moment, NewHeader, finish_line,
-    segment_name, steady_ns,
+    APART_NS, Address, BufferPool, Kind, LARGEST_POOLED, LineMeta, Moment, NewHeader,
+    SessionHeader, finish_line, segment_name, steady_ns,
 };
 
 thread_local! {
@@ -40,23 +40,11 @@ pub(crate) struct Appended {
     pub size: usize,
 }
 
-/// Why a line could not be written.
-#[derive(Debug)]
-pub(super) struct AppendError(pub String);
+/// A result of writing; an error says why a line could not be written.
+pub(super) type Written<T = ()> = Result<T, String>;
 
-impl AppendError {
-    fn io(what: &str, path: &Path, error: &std::io::Error) -> Self {
-        Self(format!("{what} {}: {error}", path.display()))
-    }
-}
-
-/// What a segment's header says of its session.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct SessionHeader {
-    /// Why the session exists although no run named it.
-    pub implicit: Option<&'static str>,
-    /// The segment that the totals count from, if not the writer's first one.
-    pub counts_from: Option<u32>,
+fn failed(what: &str, path: &Path, error: &std::io::Error) -> String {
+    format!("{what} {}: {error}", path.display())
 }
 
 /// What the owner of a writer knows of the session's lines and the ledger does not. An owner that has nothing
@@ -206,7 +194,7 @@ impl SessionWriter {
                 self.after_line(cx, meta.time);
                 Some(Appended { segment, size })
             }
-            Err(AppendError(cause)) => {
+            Err(cause) => {
                 self.gap.add(meta.kind, 1, meta.time, &cause);
                 let counters = cx.ledger.counters();
                 counters.count_failed(1);
@@ -240,7 +228,7 @@ impl SessionWriter {
         }
         if self.is_behind(cx) {
             self.retry_at = 0;
-            if let Err(AppendError(cause)) = self.prepare(cx, now) {
+            if let Err(cause) = self.prepare(cx, now) {
                 cx.ledger.note_error(&cause);
             }
         }
@@ -257,7 +245,7 @@ impl SessionWriter {
     }
 
     /// Makes the segment ready for a line: opens or creates it, and writes what has to come first.
-    pub(super) fn prepare(&mut self, cx: &mut Context<'_>, now: u64) -> Result<(), AppendError> {
+    pub(super) fn prepare(&mut self, cx: &mut Context<'_>, now: u64) -> Written {
         self.ensure_open(cx, now)?;
         self.rotate_if_full(cx, now)?;
         if self.segment.is_none() {
@@ -277,7 +265,7 @@ impl SessionWriter {
         self.replay_lost(cx, now)
     }
 
-    fn ensure_open(&mut self, cx: &mut Context<'_>, now: u64) -> Result<(), AppendError> {
+    fn ensure_open(&mut self, cx: &mut Context<'_>, now: u64) -> Written {
         let Some(segment) = &mut self.segment else {
             return Ok(());
         };
@@ -288,13 +276,13 @@ impl SessionWriter {
             return Ok(());
         }
         if self.retry_at > steady_ns() {
-            return Err(AppendError(self.waits_for.clone()));
+            return Err(self.waits_for.clone());
         }
         match segment.shared.open_again(cx.ledger) {
             Ok(true) => {}
             Ok(false) => self.segment_removed(cx, now),
             Err(error) => {
-                let error = AppendError::io("open", &segment.shared.path, &error);
+                let error = failed("open", &segment.shared.path, &error);
                 return Err(self.back_off(error));
             }
         }
@@ -302,7 +290,7 @@ impl SessionWriter {
     }
 
     /// Goes on in another segment. Where none can be created, the full one is written to.
-    fn rotate_if_full(&mut self, cx: &mut Context<'_>, now: u64) -> Result<(), AppendError> {
+    fn rotate_if_full(&mut self, cx: &mut Context<'_>, now: u64) -> Written {
         let is_full = |segment: &mut Segment| segment.size >= cx.ledger.config.segment_size;
         let Some(full) = self.segment.take_if(is_full) else {
             return Ok(());
@@ -318,9 +306,9 @@ impl SessionWriter {
         header
     }
 
-    fn create_segment(&mut self, ledger: &Ledger, now: u64) -> Result<(), AppendError> {
+    fn create_segment(&mut self, ledger: &Ledger, now: u64) -> Written {
         if self.retry_at > steady_ns() {
-            return Err(AppendError(self.waits_for.clone()));
+            return Err(self.waits_for.clone());
         }
         let policy = self.recovering.as_ref().unwrap_or(&ledger.config.policy);
         let create = || {
@@ -344,31 +332,26 @@ impl SessionWriter {
                 Ok(())
             }
             Err(error) => {
-                let error = AppendError::io("create a segment in", &self.dir, &error);
+                let error = failed("create a segment in", &self.dir, &error);
                 Err(self.back_off(error))
             }
         }
     }
 
-    fn write_header(&mut self, cx: &mut Context<'_>, now: u64) -> Result<(), AppendError> {
+    fn write_header(&mut self, cx: &mut Context<'_>, now: u64) -> Written {
         let Some(segment) = self.segment.as_ref().filter(|s| !s.has_header) else {
             return Ok(());
         };
         let (number, policy) = (segment.shared.number, segment.shared.policy.clone());
-        let SessionHeader {
-            implicit,
-            counts_from,
-        } = cx.hooks.header(number);
         let header = NewHeader {
             writer: cx.ledger.writer_id(),
             process: &cx.ledger.config.process,
             resource: &cx.ledger.config.resource,
             mirror: policy.as_deref(),
-            implicit,
-            counts_from,
+            session: cx.hooks.header(number),
         };
-        let out = header.members();
-        self.write_pending(cx, LineMeta::of_segment(Kind::Segment, now), &out)?;
+        let meta = LineMeta::of_segment(Kind::Segment, now);
+        self.write_pending(cx, meta, &header.members())?;
         if let Some(segment) = &mut self.segment {
             segment.has_header = true;
         }
@@ -376,7 +359,7 @@ impl SessionWriter {
     }
 
     /// Writes again what was lost.
-    fn replay_lost(&mut self, cx: &mut Context<'_>, now: u64) -> Result<(), AppendError> {
+    fn replay_lost(&mut self, cx: &mut Context<'_>, now: u64) -> Written {
         let mut out = Vec::new();
         while let Some(meta) = cx.hooks.next_lost(&mut out) {
             let meta = LineMeta { time: now, ..meta };
@@ -391,7 +374,7 @@ impl SessionWriter {
         let mut out = Vec::new();
         if cx.hooks.checkpoint(&mut out) {
             let meta = LineMeta::of_segment(Kind::Checkpoint, now);
-            if let Err(AppendError(cause)) = self.write_pending(cx, meta, &out) {
+            if let Err(cause) = self.write_pending(cx, meta, &out) {
                 // The next checkpoint has the same and more.
                 cx.ledger.note_error(&cause);
             }
@@ -428,7 +411,7 @@ impl SessionWriter {
         cx: &mut Context<'_>,
         meta: LineMeta<'_>,
         payload: &[u8],
-    ) -> Result<(), AppendError> {
+    ) -> Written {
         self.write_line(cx, meta, &|out, _| out.extend_from_slice(payload))
             .map(drop)
     }
@@ -439,9 +422,9 @@ impl SessionWriter {
         cx: &mut Context<'_>,
         meta: LineMeta<'_>,
         payload: Payload<'_>,
-    ) -> Result<usize, AppendError> {
+    ) -> Written<usize> {
         let Some(segment) = &mut self.segment else {
-            return Err(AppendError("no segment".into()));
+            return Err("no segment".into());
         };
         self.last_time = meta.time;
         let mut line = BufferPool::take(&LINES).unwrap_or_else(|| Vec::with_capacity(1024));
@@ -464,12 +447,12 @@ impl SessionWriter {
         }
         match written {
             Ok(()) => Ok(size),
-            Err(error) => Err(AppendError::io("write to", &segment.shared.path, &error)),
+            Err(error) => Err(failed("write to", &segment.shared.path, &error)),
         }
     }
 
-    fn back_off(&mut self, error: AppendError) -> AppendError {
-        self.waits_for.clone_from(&error.0);
+    fn back_off(&mut self, error: String) -> String {
+        self.waits_for.clone_from(&error);
         self.backoff = (self.backoff * 2).clamp(FIRST_BACKOFF_NS, LAST_BACKOFF_NS);
         self.retry_at = steady_ns() + self.backoff;
         error

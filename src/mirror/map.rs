@@ -14,8 +14,8 @@ use super::otlp::span::SpanKind as OtlpKind;
 use super::otlp::status::StatusCode;
 use super::policy::Policy;
 use super::wire::{Key, Val, put_bytes, put_count, put_fixed64, put_head, put_text};
-use crate::trace::SpanKind;
 use crate::trace::parse_time;
+use crate::trace::{Kind, SpanKind};
 use crate::trace::{RawLine, RawValue};
 
 /// The context says whether the parent is remote.
@@ -148,9 +148,11 @@ impl<'a> Closed<'a> {
         let kind = if line.kind == "interrupted" {
             let closes = payload.get("closes").and_then(|value| value.text());
             // Source a kind that a newer version knows: still a span.
-            SpanKind::from_close_kind(closes.as_deref()?).unwrap_or(SpanKind::Other)
+            Kind::parse(closes.as_deref()?)
+                .closes()
+                .unwrap_or(SpanKind::Other)
         } else {
-            SpanKind::from_close_kind(&line.kind)?
+            line.kind().closes()?
         };
         let mut closed = Self {
             kind,

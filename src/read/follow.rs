@@ -226,7 +226,7 @@ impl Follower {
                 continue;
             }
             let root_is_missing = matches!(self.sessions, Some((_, false)));
-            match self.watch.wait(deadline, root_is_missing) {
+            match self.watch.wait_unless(deadline, root_is_missing, || false) {
                 Some(dirty) => self.take(dirty)?,
                 None if looked || self.followed.len() > FEW => return Ok(None),
                 None => {

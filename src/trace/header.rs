@@ -18,7 +18,15 @@ pub(crate) struct NewHeader<'a> {
     pub resource: &'a Value,
     /// Where the segment is sent, as JSON.
     pub mirror: Option<&'a str>,
-    pub implicit: Option<&'a str>,
+    pub session: SessionHeader,
+}
+
+/// What a header says of its session.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct SessionHeader {
+    /// Why the session exists although no run named it.
+    pub implicit: Option<&'static str>,
+    /// The segment that the totals count from, if not the writer's first one.
     pub counts_from: Option<u32>,
 }
 
@@ -34,10 +42,10 @@ impl NewHeader<'_> {
         if let Some(policy) = self.mirror {
             out.push_str(&format!("\"mirror\":{policy},"));
         }
-        if let Some(reason) = self.implicit {
+        if let Some(reason) = self.session.implicit {
             out.push_str(&format!("\"implicit\":{},", json!(reason)));
         }
-        if let Some(seg) = self.counts_from {
+        if let Some(seg) = self.session.counts_from {
             out.push_str(&format!("\"counts_from\":{seg},"));
         }
         out.into_bytes()

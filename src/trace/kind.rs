@@ -40,7 +40,6 @@ macro_rules! define_kinds {
         /// ```
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         #[non_exhaustive]
-        #[repr(u8)]
         pub enum Kind {
             $( $( #[doc = $open_doc] $Open, )+ #[doc = $close_doc] $Close, )*
             #[doc = $other_open_doc] $OtherOpen,
@@ -75,6 +74,19 @@ macro_rules! define_kinds {
                 }
             }
 
+            /// The kind with this name.
+            pub fn parse(name: &str) -> Self {
+                match name {
+                    $( $( stringify!($open) => Self::$Open, )+ stringify!($close) => Self::$Close, )*
+                    stringify!($other_open) => Self::$OtherOpen,
+                    stringify!($other_close) => Self::$OtherClose,
+                    $( $( stringify!($event) => Self::$Event, )+ )*
+                    $( $( stringify!($rest) => Self::$Rest, )+ )*
+                    $( $( stringify!($own) => Self::$Own, )+ )*
+                    _ => Self::Other,
+                }
+            }
+
             /// The kind of span that a line of this kind opens.
             pub const fn opens(self) -> Option<SpanKind> {
                 match self {
@@ -106,53 +118,7 @@ macro_rules! define_kinds {
 }
 schema!(define_kinds);
 
-/// A slot for each hash of a kind's name; the next free one where two kinds have the same hash.
-static SLOTS: [Kind; 256] = {
-    let mut slots = [Kind::Other; 256];
-    let mut index = 0;
-    while index < Kind::ALL.len() {
-        let mut slot = hash(Kind::ALL[index].as_str().as_bytes());
-        while !matches!(slots[slot as usize], Kind::Other) {
-            slot = slot.wrapping_add(1);
-        }
-        slots[slot as usize] = Kind::ALL[index];
-        index += 1;
-    }
-    slots
-};
-
-/// Nearly free of collisions for the known kinds.
-const fn hash(name: &[u8]) -> u8 {
-    let len = name.len();
-    if len == 0 {
-        return 0;
-    }
-    (len as u8)
-        .wrapping_mul(183)
-        .wrapping_add(name[0].wrapping_mul(101))
-        .wrapping_add(name[len / 2].wrapping_mul(123))
-        .wrapping_add(name[len - 1].wrapping_mul(49))
-}
-
 impl Kind {
-    /// The kind with this name.
-    pub fn parse(name: &str) -> Self {
-        Self::parse_bytes(name.as_bytes())
-    }
-
-    // Every line that is read passes through here. A `match` over all names takes about five times as long.
-    #[inline]
-    pub(crate) fn parse_bytes(name: &[u8]) -> Self {
-        let mut slot = hash(name);
-        loop {
-            let kind = SLOTS[usize::from(slot)];
-            if kind == Self::Other || kind.as_str().as_bytes() == name {
-                return kind;
-            }
-            slot = slot.wrapping_add(1);
-        }
-    }
-
     /// Whether a line of this kind closes a span.
     pub const fn is_close(self) -> bool {
         self.closes().is_some() || matches!(self, Self::Interrupted)

@@ -57,9 +57,9 @@ pub use usage::{Marks, Totals, Usage};
 
 pub(crate) use buffer_pool::{BufferPool, LARGEST as LARGEST_POOLED};
 pub(crate) use failure::spelled;
-pub(crate) use header::NewHeader;
 #[cfg(feature = "mirror")]
 pub(crate) use header::first_line;
+pub(crate) use header::{NewHeader, SessionHeader};
 pub(crate) use hex::{hex, hex_digest, hex16, hex32};
 pub(crate) use ids::{IdHasher, Ids, new_span_id, new_trace_id, random_bytes};
 pub(crate) use span::{FieldRole, UsageField, is_json_field};

@@ -385,7 +385,8 @@ pub(crate) fn whole_lines(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
 impl Kind {
     /// The kind of a line, without parsing the line.
     pub(crate) fn of_line(line: &[u8]) -> Self {
-        kind_of(line).map_or(Self::Other, Self::parse_bytes)
+        let name = kind_of(line).and_then(|name| std::str::from_utf8(name).ok());
+        name.map_or(Self::Other, Self::parse)
     }
 }
 

@@ -184,21 +184,6 @@ macro_rules! define_spans {
 schema!(define_spans);
 
 impl SpanKind {
-    /// The name of [`opening`](Self::opening).
-    pub(crate) const fn open_kind(self) -> &'static str {
-        self.opening().as_str()
-    }
-
-    /// The name of [`closing`](Self::closing).
-    pub(crate) const fn close_kind(self) -> &'static str {
-        self.closing().as_str()
-    }
-
-    #[cfg(feature = "mirror")]
-    pub(crate) fn from_close_kind(kind: &str) -> Option<Self> {
-        Kind::parse(kind).closes()
-    }
-
     const fn has_usage(self) -> bool {
         matches!(self, Self::Run | Self::Turn | Self::Model)
     }

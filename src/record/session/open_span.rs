@@ -82,7 +82,7 @@ impl OpenSpan {
             parent_remote: false,
             synthetic: false,
             span_kind: None,
-            open_kind: kind.open_kind(),
+            open_kind: kind.opening().as_str(),
             other: Vec::new(),
             events: Vec::new(),
             event_count: 0,

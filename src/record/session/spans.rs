@@ -283,7 +283,7 @@ impl SessionLog {
             state.content.totals.write(&state.content.marks, &mut out);
             out
         });
-        let kind = span.kind.close_kind();
+        let kind = span.kind.closing().as_str();
         let meta = LineMeta {
             time: state.writer.time_of_line(Some(end.wall)),
             kind,

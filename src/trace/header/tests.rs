@@ -7,8 +7,10 @@ fn a_header_is_read_as_it_was_written() {
         process: r#"{"pid":7}"#,
         resource: &json!({}),
         mirror: Some(r#"{"endpoint":"http://h"}"#),
-        implicit: Some("no run"),
-        counts_from: Some(2),
+        session: SessionHeader {
+            implicit: Some("no run"),
+            counts_from: Some(2),
+        },
     };
     let members = String::from_utf8(new.members()).unwrap();
     let line = format!(
