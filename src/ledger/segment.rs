@@ -48,8 +48,6 @@ pub(crate) struct SharedSegment {
     removed: AtomicBool,
     /// It was used since the cache looked last.
     used: AtomicBool,
-    /// Whether the file is open, without a lock.
-    is_open: AtomicBool,
     state: Mutex<State>,
 }
 
@@ -98,7 +96,6 @@ impl Segment {
             inode: (meta.dev(), meta.ino()),
             removed: AtomicBool::new(false),
             used: AtomicBool::new(true),
-            is_open: AtomicBool::new(true),
             state: Mutex::new(State {
                 file: Some(file),
                 size: 0,
@@ -141,7 +138,7 @@ impl Segment {
             Ok(meta) if (meta.dev(), meta.ino()) == self.shared.inode => meta.nlink() == 0,
             // Other code closed our descriptor, and its number may be another file's now.
             _ => {
-                std::mem::forget(self.shared.take_file(&mut state));
+                std::mem::forget(state.file.take());
                 !matches!(self.shared.reopen(&mut state), Ok(true))
             }
         }
@@ -188,7 +185,7 @@ impl Segment {
             self.next_seq += u64::from(done + 1 == line.len());
         }
         if Errno::from_io_error(&error) == Some(Errno::BADF) {
-            std::mem::forget(self.shared.take_file(state));
+            std::mem::forget(state.file.take());
         }
         Err(error)
     }
@@ -219,7 +216,7 @@ impl Segment {
     pub fn seal(self, next: &Segment) {
         let next_has_marker = next.shared.lock().has_marker;
         let mut state = self.shared.lock();
-        self.shared.take_file(&mut state);
+        state.file = None;
         state.leaves_open &= !next_has_marker;
         drop(state);
         self.listeners.iter().for_each(|listener| listener.sealed());
@@ -259,7 +256,7 @@ impl SharedSegment {
     }
 
     pub fn is_open(&self) -> bool {
-        self.is_open.load(Ordering::Relaxed)
+        self.lock().file.is_some()
     }
 
     /// Opens the file again after it was closed. `Ok(false)`: it is gone.
@@ -290,13 +287,7 @@ impl SharedSegment {
             return Ok(false);
         }
         state.file = Some(file);
-        self.is_open.store(true, Ordering::Relaxed);
         Ok(true)
-    }
-
-    fn take_file(&self, state: &mut State) -> Option<File> {
-        self.is_open.store(false, Ordering::Relaxed);
-        state.file.take()
     }
 
     /// Whether it was used since the last look.
@@ -311,7 +302,7 @@ impl SharedSegment {
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
             Err(TryLockError::WouldBlock) => return false,
         };
-        self.take_file(&mut state);
+        state.file = None;
         true
     }
 

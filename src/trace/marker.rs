@@ -1,10 +1,10 @@
-//! Markers: what stands in place of a value that was moved to a blob, cut, or not UTF-8.
+//! Markers: they replace a value that was moved to a blob, cut, or not UTF-8.
 
 use std::borrow::Cow;
 
 use super::RawValue;
 
-/// A value that is not in the line as it was given.
+/// The replacement of a value that is not in the line as it was given.
 ///
 /// ```
 /// use spanledger::trace::RawLine;
@@ -14,7 +14,7 @@ use super::RawValue;
 /// assert_eq!((marker.blob.as_deref(), marker.bytes), (Some("ab12"), Some(70000)));
 /// # Ok::<(), spanledger::trace::LineError>(())
 /// ```
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Marker<'a> {
     /// The SHA-256 of the blob that holds the value.
@@ -44,18 +44,12 @@ pub struct Cut<'a> {
 impl<'a> RawValue<'a> {
     /// The marker that stands in place of the value.
     pub fn marker(&self) -> Option<Marker<'a>> {
-        // Nearly every value is told apart by its first bytes.
+        // The first bytes are enough for nearly every value.
         let inside = self.json().trim_ascii_start().strip_prefix('{')?;
         if !inside.trim_ascii_start().starts_with("\"$") {
             return None;
         }
-        let mut marker = Marker {
-            blob: None,
-            bytes: None,
-            head: None,
-            cut: None,
-            lossy: false,
-        };
+        let mut marker = Marker::default();
         for (index, (name, value)) in self.members().enumerate() {
             match name {
                 "$blob" => marker.blob = value.text(),

@@ -263,6 +263,18 @@ impl SegmentReader {
         self.seek(low)
     }
 
+    /// Goes to the first line that is not `before`, or to the end.
+    #[cfg_attr(not(feature = "cli"), allow(dead_code))]
+    pub(crate) fn seek_past(&mut self, before: impl Fn(&RawLine<'_>) -> bool) -> io::Result<()> {
+        self.halve(|line| Some(before(line)))?;
+        while let Some(item) = self.next()? {
+            if matches!(item, ReadItem::Line(line) if !before(&line)) {
+                return self.seek(self.line_offset);
+            }
+        }
+        Ok(())
+    }
+
     pub(crate) fn bytes(&self, found: FoundLine) -> &[u8] {
         &self.buf[found.start..found.end]
     }

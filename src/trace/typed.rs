@@ -77,15 +77,9 @@ impl<'a> Fields<'a> {
 
 impl fmt::Debug for Fields<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_map()
-            .entries(
-                self.0
-                    .borrow()
-                    .found
-                    .iter()
-                    .map(|(name, value)| (name, value.json())),
-            )
-            .finish_non_exhaustive()
+        let found = &self.0.borrow().found;
+        let shown = found.iter().map(|(name, value)| (name, value.json()));
+        f.debug_map().entries(shown).finish_non_exhaustive()
     }
 }
 
