@@ -1,4 +1,4 @@
-//! What can go wrong before and after recording. Recording itself never fails: it counts.
+//! Errors before and after recording. Recording itself never fails: it counts lost lines.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -17,9 +17,9 @@ pub enum Error {
     Environment {
         /// Which.
         name: &'static str,
-        /// What it says.
+        /// Its value.
         value: String,
-        /// What it may say.
+        /// The values that it may have.
         expected: &'static str,
     },
     /// A setting of the mirror that can't be used. It never repeats a value that may be secret.
@@ -47,7 +47,7 @@ pub enum Error {
     Backend {
         /// Where, without credentials.
         url: String,
-        /// What it said, or what happened on the way.
+        /// Its answer, or the error on the way to it.
         why: String,
     },
     /// A file of the trace can't be read or written.
@@ -66,9 +66,9 @@ pub enum Error {
     },
     /// A `tracing-opentelemetry` layer beside ours sends agent spans too, under other ids.
     SentTwice,
-    /// Events are missing from the trace, and it could not even be told so.
+    /// Events are missing from the trace, and the trace has no `gap` line about them.
     Lost {
-        /// How many events no `gap` line tells of yet.
+        /// How many events no `gap` line counts yet.
         events: u64,
         /// The root they should be in.
         root: PathBuf,

@@ -40,7 +40,7 @@ impl Ledger {
             let _ = std::fs::remove_file(&unnamed);
             return written;
         }
-        // Its name has to be on the disk before the line that says it.
+        // Its name has to be on the disk before the line that refers to it.
         if sync && let Err(error) = sync_dir(&dir) {
             self.note_error(&format!("sync {}: {error}", dir.display()));
         }

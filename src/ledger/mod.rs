@@ -66,25 +66,22 @@ pub use prune::{
 pub use sync::SyncPolicy;
 
 pub(crate) use dead_spans::tail;
-#[cfg(feature = "mirror")]
-pub(crate) use file_lock::FileLock;
 pub(crate) use health::{Counters, FORKED};
-#[cfg(feature = "mirror")]
-pub(crate) use listener::SegmentListener;
 pub(crate) use listener::{ClosedSpan, Listener};
-#[cfg(feature = "mirror")]
-pub(crate) use marker::{marked, marker, unmark};
-#[cfg(feature = "mirror")]
-pub(crate) use noop_subscriber::NoopSubscriber;
 pub(crate) use prune::dir_size;
-#[cfg(feature = "mirror")]
-pub(crate) use recovery::left_open_in;
 pub(crate) use recovery::lock_file;
-#[cfg(feature = "mirror")]
-pub(crate) use segment::SharedSegment;
 pub(crate) use session_writer::{Appended, Context, SessionHooks, SessionWriter};
 pub(crate) use storage::{Disk, Storage};
 pub(crate) use writer::is_alive as writer_is_alive;
+#[cfg(feature = "mirror")]
+pub(crate) use {
+    file_lock::FileLock,
+    listener::SegmentListener,
+    marker::{marked, marker, unmark},
+    noop_subscriber::NoopSubscriber,
+    recovery::left_open_in,
+    segment::SharedSegment,
+};
 
 pub(crate) use crate::trace::{LineMeta, SessionHeader};
 use crate::trace::{Root, fork_generation};
@@ -95,17 +92,17 @@ use writer::WriterLock;
 /// The description of this process, as JSON, made when it is first needed.
 pub(crate) type ProcessJson = LazyLock<String, Box<dyn FnOnce() -> String + Send>>;
 
-/// What a ledger is made of.
+/// The settings of a ledger, and the parts that it is given.
 #[derive(Clone, Debug)]
 pub(crate) struct LedgerConfig {
     pub root: PathBuf,
     pub sync: SyncPolicy,
-    /// A segment that is longer goes on in another one.
+    /// A session continues in another segment when one is this long.
     pub segment_size: u64,
     pub process: Arc<ProcessJson>,
-    /// The attributes of what runs here.
+    /// The OpenTelemetry resource, as an object.
     pub resource: Arc<Value>,
-    /// The `mirror` member of the headers, as JSON: for whom the trace is recorded.
+    /// The `mirror` member of the headers, as JSON: where the trace is sent.
     pub policy: Option<Arc<str>>,
     pub listeners: Vec<Arc<dyn Listener>>,
     pub storage: Arc<dyn Storage>,
@@ -147,7 +144,7 @@ impl Ledger {
         &self.config.counters
     }
 
-    /// Who has to know of the lines and the spans.
+    /// They are called for lines and closed spans.
     pub fn listeners(&self) -> &[Arc<dyn Listener>] {
         &self.config.listeners
     }
@@ -158,7 +155,7 @@ impl Ledger {
         self.generation != fork_generation()
     }
 
-    /// The same before something is recorded: counts it as lost, and warns once.
+    /// The same, before a line is recorded: counts the line as lost, and warns once.
     pub fn refuses_fork(&self) -> bool {
         let forked = self.is_forked();
         if forked {
@@ -172,7 +169,7 @@ impl Ledger {
         writer::sweep(&self.root);
     }
 
-    /// Syncs what is not synced yet.
+    /// Syncs the lines and blobs that are not synced yet.
     pub fn sync_now(&self) -> std::io::Result<()> {
         match self.syncer.get() {
             Some(Some(syncer)) => syncer.sync_now(),

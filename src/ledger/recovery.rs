@@ -118,7 +118,7 @@ impl SessionWriter {
         closed
     }
 
-    /// Asked before the first line: a recovery that can't be written now is not lost, but done later.
+    /// Prepares the segment before the first close line. If that fails, the recovery is tried again later.
     fn is_ready(&mut self, cx: &mut Context<'_>) -> bool {
         let now = self.time_of_line(None);
         match self.prepare(cx, now) {

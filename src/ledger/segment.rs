@@ -190,7 +190,7 @@ impl Segment {
         Err(error)
     }
 
-    /// Makes a line as durable as it has to be, and tells the listeners of it then.
+    /// Makes a line as durable as it has to be, and then calls the listeners.
     fn publish(&self, ledger: &Ledger, storage: &dyn Storage, file: &File) {
         match ledger.config.sync {
             SyncPolicy::Os => {}
@@ -212,7 +212,7 @@ impl Segment {
         }
     }
 
-    /// The session goes on in `next`, whose marker stands for what is open.
+    /// The session continues in `next`. The marker of `next` covers the spans that are open.
     pub fn seal(self, next: &Segment) {
         let next_has_marker = next.shared.lock().has_marker;
         let mut state = self.shared.lock();

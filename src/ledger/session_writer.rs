@@ -40,7 +40,7 @@ pub(crate) struct Appended {
     pub size: usize,
 }
 
-/// A result of writing; an error says why a line could not be written.
+/// A result of writing. The error is the reason why a line could not be written.
 pub(super) type Written<T = ()> = Result<T, String>;
 
 fn failed(what: &str, path: &Path, error: &std::io::Error) -> String {
@@ -50,7 +50,7 @@ fn failed(what: &str, path: &Path, error: &std::io::Error) -> String {
 /// What the owner of a writer knows of the session's lines and the ledger does not. An owner that has nothing
 /// to add uses `()`.
 pub(crate) trait SessionHooks {
-    /// A segment was created: what its header says of the session.
+    /// A segment was created. Returns the fields of its header about the session.
     fn header(&mut self, _segment: u32) -> SessionHeader {
         SessionHeader::default()
     }
@@ -68,13 +68,13 @@ pub(crate) trait SessionHooks {
     /// That line has been written.
     fn replayed(&mut self, _segment: u32) {}
 
-    /// The kernel has this line, of whatever kind.
+    /// The kernel has this line, which may be of any kind.
     fn written(&mut self, _line: &[u8]) {}
 
     /// A `gap` line has been written that counts so many.
     fn gap_written(&mut self, _lost: u64) {}
 
-    /// The file of a segment was removed, with its lines. The argument tells whether another segment is
+    /// The file of a segment was removed, with its lines. The argument returns whether another segment is
     /// still there.
     fn segment_removed(&mut self, _: &dyn Fn(u32) -> bool) {}
 
@@ -218,7 +218,7 @@ impl SessionWriter {
         }
     }
 
-    /// Tries again to write what is missing, back-off or not. How many lines are still missing.
+    /// Tries again to write the missing lines, back-off or not. Returns how many are still missing.
     pub fn flush(&mut self, cx: &mut Context<'_>) -> u64 {
         let now = self.time_of_line(None);
         if let Some(segment) = &mut self.segment

@@ -21,7 +21,7 @@ pub enum SyncPolicy {
     /// (commonly within 30 seconds): a power cut may lose that much.
     #[default]
     Os,
-    /// A thread of ours syncs what is new this often, once a millisecond at most: a power cut may
+    /// A thread of this crate syncs new lines this often, once a millisecond at most: a power cut may
     /// lose that much.
     Interval(Duration),
     /// Each call waits for the disk. A power cut loses nothing that had returned.
@@ -38,7 +38,7 @@ struct Dirty {
     stop: bool,
 }
 
-/// Collects what is not synced yet; a thread of its own takes it from there.
+/// Collects the files and directories that are not synced yet; its thread syncs them.
 #[derive(Debug, Default)]
 pub(crate) struct Syncer {
     dirty: Mutex<Dirty>,
@@ -102,9 +102,8 @@ impl Syncer {
         self.wake.notify_all();
     }
 
-    /// Syncs what is new: blobs, then the segments that name them, then new directories. When it
-    /// returns, what another thread was syncing is synced, too. Also returns an error of the thread that no
-    /// caller got yet.
+    /// Syncs new blobs, then the segments that name them, then new directories. When it returns, those that
+    /// another thread was syncing are synced too. Also returns an error of the thread that no caller got yet.
     pub fn sync_now(&self) -> std::io::Result<()> {
         let mut syncing = lock(&self.syncing);
         let mut result = syncing.take().map_or(Ok(()), Err);

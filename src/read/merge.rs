@@ -37,7 +37,7 @@ struct Stream {
     reader: SegmentReader,
     /// The highest `ts` so far, the waiting line's included.
     high: Vec<u8>,
-    /// A line is waiting in `reader`, found but not handed out.
+    /// A line in `reader` that was found and not returned yet.
     waiting: Option<FoundLine>,
     /// It was read to its end. Not tried again before all others are, or for each line of a long
     /// segment the ends of all others would be read.
@@ -95,7 +95,7 @@ impl SessionReader {
         Ok(())
     }
 
-    /// Closes what is open if that is too much for one more.
+    /// Closes all files if there are too many to open one more.
     fn make_room(&mut self) {
         let open = self.streams.iter().filter(|s| s.reader.is_open());
         if self.streams.len() >= MANY && open.count() >= MANY {

@@ -21,7 +21,7 @@ pub(crate) struct NewHeader<'a> {
     pub session: SessionHeader,
 }
 
-/// What a header says of its session.
+/// The fields of a header about its session.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct SessionHeader {
     /// Why the session exists although no run named it.

@@ -14,7 +14,7 @@ pub(crate) struct Ids {
     pub parent: Option<u64>,
 }
 
-/// For maps by span id. Ids are random as they are: ours, and those that a user's own tracing gives.
+/// The hasher of maps by span id. Ids are random already.
 #[derive(Default)]
 pub(crate) struct IdHasher(u64);
 

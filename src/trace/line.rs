@@ -12,14 +12,14 @@
 //! |---|---|
 //! | `v` | version of the format: [`VERSION`]. A reader refuses a newer one. |
 //! | `seg`, `seq` | the segment's number and the line's in it, both from 1, `seq` without holes; `seg:seq` is the event's address |
-//! | `ts` | when it was appended, or just before, when the span began or ended that it tells of: wall clock, UTC, microseconds, never less than the line's above unless the clock was set back |
-//! | `kind` | what it says; readers keep kinds they don't know |
-//! | `session_id` | the id as it was given, whatever the directory is called |
+//! | `ts` | when it was appended, or when the span that it opens or closes began or ended just before: wall clock, UTC, microseconds, never less than the previous line's unless the clock was set back |
+//! | `kind` | what the line is about; readers keep kinds that they don't know |
+//! | `session_id` | the id as it was given; the directory may have another name |
 //! | `turn` | the enclosing turn's index, if there is one |
 //! | `trace_id`, `span_id`, `parent_span_id` | lower-case hex, 32 and 16 digits; absent where there is no span |
 //! | `payload` | an object; members that aren't known are left out, members that a reader doesn't know are kept |
 //!
-//! The first line of a segment has kind `segment` and says who writes it: `writer`, `process`,
+//! The first line of a segment has kind `segment` and describes its writer: `writer`, `process`,
 //! `resource`, `scope`, and, where it was recorded to be sent, `mirror` with the `endpoint` (without
 //! credentials), whether `content` goes, the `limits` that were set, and the version of the
 //! `mapping`. A segment has one writer for its whole life. The `totals` in it count from the writer's first
@@ -27,7 +27,7 @@
 //! anew. A line that is not valid JSON is the rest of a write that failed half-way (its event is counted by the next
 //! `gap`), or damage.
 //!
-//! Values inside a payload that were changed on the way say so in place:
+//! A value that was changed before it was written is replaced by a marker:
 //!
 //! | in place of | stands |
 //! |---|---|
@@ -36,14 +36,14 @@
 //! | what was cut | `{"$cut":{"bytes":…,"sha256":"…","rule":"…"},"head":"…"}` |
 //! | bytes that are no UTF-8 | `{"$lossy":{"bytes":…,"replaced":…},"text":"…"}` |
 //!
-//! A span is two lines. The close line repeats what the open line and its `span_update`s said,
+//! A span is two lines. The close line repeats the fields of the open line and of its `span_update`s,
 //! and adds `start` (nanoseconds), `duration_ns`, `outcome`, `events` and `links`; `opened_seg`
 //! names the segment that opened it where that is another one. `late: true` marks a line that
 //! came after its time: an open line written again after a fault, or what was recorded on a
-//! span, or opened inside it, after it had been closed. `sampled: false` says that its trace is not
+//! span, or opened inside it, after it had been closed. `sampled: false` means that its trace is not
 //! sent anywhere, `tracestate` what goes with its context, `parent_remote: true` that its parent is
 //! another process's, `span_kind` what OpenTelemetry calls a span that is none of the six, `attributes`
-//! what was said of one of the six through its API, under the names given there, `synthetic: true`
+//! the attributes of one of the six that were set through its API, `synthetic: true`
 //! that a turn was made up for a library that has none: it is not sent, its calls carry its number and
 //! hang from something else. A field of the user's that has the name of one of these is called `custom.…`.
 //!
@@ -135,7 +135,7 @@ pub struct Line {
     pub seq: u64,
     /// When it was appended.
     pub ts: String,
-    /// What it says.
+    /// What it is about.
     pub kind: String,
     /// The session's id as it was given.
     pub session_id: String,
@@ -147,7 +147,7 @@ pub struct Line {
     pub span_id: Option<String>,
     /// 16 hex digits.
     pub parent_span_id: Option<String>,
-    /// What the kind's fields say, unknown ones included, in the order written.
+    /// The kind's fields, unknown ones included, in the order written.
     pub payload: Map<String, Value>,
     /// Members of the line itself that this version doesn't know.
     pub unknown: Map<String, Value>,
@@ -161,7 +161,7 @@ pub enum LineError {
     Damaged(String),
     /// Written by a newer spanledger.
     Newer {
-        /// The version it says.
+        /// Its version.
         found: u64,
     },
     /// The end of a segment without a newline: its writer died over it.

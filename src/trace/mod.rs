@@ -1,7 +1,7 @@
-//! What a line can say: kinds of spans and events, their fields, ids and usage.
+//! The format of a trace: lines, kinds of spans and events, their fields, ids and usage; segments and where they are.
 //!
-//! Nothing here knows how a line is stored (`ledger`) or where its values come from
-//! (`layer`). Adding a kind or a field is free; removing one never happens.
+//! Nothing here knows how a line is written (`ledger`) or where its values come from
+//! (`record`). Adding a kind or a field is free; removing one never happens.
 
 mod address;
 mod buffer_pool;
@@ -28,16 +28,26 @@ pub mod typed;
 mod usage;
 
 pub use address::{Address, ParseAddressError};
+pub use failure::{AsFailure, Failure, ViaDeref, ViaError, ViaType};
+pub use ids::new_session_id;
 pub use kind::Kind;
 pub use line::{Line, LineError, VERSION};
 pub use marker::{Cut, Marker};
+pub use outcome::Outcome;
 pub use raw_line::{RawLine, RawValue};
+pub use remote::{RemoteContext, RemoteContextError};
 pub use segment_reader::{Damage, ReadItem, SegmentReader};
+pub use span::SpanKind;
+pub use time::{parse_time, time_text};
+pub use usage::{Marks, Totals, Usage};
 
+pub(crate) use buffer_pool::{BufferPool, LARGEST as LARGEST_POOLED};
 pub(crate) use clock::{APART_NS, Moment, steady_ns, wall_ns};
+pub(crate) use failure::spelled;
 pub(crate) use fork::fork_generation;
-#[cfg(feature = "mirror")]
-pub(crate) use json::has_backslash;
+pub(crate) use header::{NewHeader, SessionHeader};
+pub(crate) use hex::{hex, hex_digest, hex16, hex32};
+pub(crate) use ids::{IdHasher, Ids, new_span_id, new_trace_id, random_bytes};
 pub(crate) use json::{floor_char, string_end, unescape_lossy, value_end, write_string};
 pub(crate) use kind::event_kind;
 pub(crate) use layout::{Root, if_exists, make_dir, open_private, segment_name, segments};
@@ -47,26 +57,12 @@ pub(crate) use schema::schema;
 #[cfg(feature = "cli")]
 pub(crate) use segment_reader::line_start;
 pub(crate) use segment_reader::{FoundLine, about};
-
-pub use failure::{AsFailure, Failure, ViaDeref, ViaError, ViaType};
-pub use ids::new_session_id;
-pub use outcome::Outcome;
-pub use remote::{RemoteContext, RemoteContextError};
-pub use span::SpanKind;
-pub use usage::{Marks, Totals, Usage};
-
-pub(crate) use buffer_pool::{BufferPool, LARGEST as LARGEST_POOLED};
-pub(crate) use failure::spelled;
-#[cfg(feature = "mirror")]
-pub(crate) use header::first_line;
-pub(crate) use header::{NewHeader, SessionHeader};
-pub(crate) use hex::{hex, hex_digest, hex16, hex32};
-pub(crate) use ids::{IdHasher, Ids, new_span_id, new_trace_id, random_bytes};
 pub(crate) use span::{FieldRole, UsageField, is_json_field};
 pub(crate) use tail::{TailReader, last_checkpoint};
 pub(crate) use time::write_time;
-pub use time::{parse_time, time_text};
 pub(crate) use usage::UsageText;
+#[cfg(feature = "mirror")]
+pub(crate) use {header::first_line, json::has_backslash};
 
 /// Whether a span is an agent span, or an event one of ours.
 pub(crate) fn is_ours(meta: &tracing::Metadata<'_>) -> bool {

@@ -13,7 +13,7 @@ use std::fmt;
 pub enum Outcome {
     /// It did what it was asked to do.
     Ok,
-    /// It failed; the close line's `error` says how.
+    /// It failed; the close line has the `error`.
     Error,
     /// A permission rule or a person denied it. Not an error.
     Denied,

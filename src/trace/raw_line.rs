@@ -47,7 +47,7 @@ pub struct RawLine<'a> {
     pub seq: u64,
     /// When it was appended.
     pub ts: &'a str,
-    /// What it says.
+    /// What it is about.
     pub kind: Cow<'a, str>,
     /// The session's id as it was given.
     pub session_id: Cow<'a, str>,
@@ -253,7 +253,7 @@ impl<'a> RawLine<'a> {
     }
 }
 
-/// Reads a text from its beginning, as long as it is what is expected.
+/// Reads a text from its beginning, as long as it has the expected form.
 struct Cursor<'a> {
     text: &'a str,
     at: usize,

@@ -204,7 +204,7 @@ impl SegmentReader {
         Ok(found.map(|found| self.parse(found)))
     }
 
-    /// The next line whose bytes are wanted; the others aren't even parsed.
+    /// The next line whose bytes are wanted. The others are not parsed.
     pub fn next_where(&mut self, want: impl Fn(&[u8]) -> bool) -> io::Result<Option<ReadItem<'_>>> {
         // A line that is passed over may have any number.
         self.next_seq = None;
