@@ -6,30 +6,9 @@ use std::fmt;
 use super::schema::schema;
 use super::span::SpanKind;
 
-macro_rules! define_kinds {
-    (
-        spans { $(
-            $span:ident $builder:ident $reader:ident $name:literal: $span_doc:literal
-            opens [$( $open:ident $Open:ident: $open_doc:literal ),+ $(,)?]
-            closes $close:ident $Close:ident: $close_doc:literal { $($fields:tt)* }
-        )* }
-        other_span {
-            $other_reader:ident: $other_doc:literal
-            opens [$other_open:ident $OtherOpen:ident: $other_open_doc:literal]
-            closes $other_close:ident $OtherClose:ident: $other_close_doc:literal { $($other_fields:tt)* }
-        }
-        every_span { $($every_field:tt)* }
-        events { $(
-            $event_reader:ident [$( $event:ident $Event:ident($($args:tt)*): $event_doc:literal ),+ $(,)?] { $($event_fields:tt)* }
-        )* }
-        other_events { $(
-            $rest_reader:ident [$( $rest:ident $Rest:ident(): $rest_doc:literal ),+ $(,)?] { $($rest_fields:tt)* }
-        )* }
-        pieces { $($pieces:tt)* }
-        own_lines { $(
-            $own_reader:ident [$( $own:ident $Own:ident(): $own_doc:literal ),+ $(,)?] { $($own_fields:tt)* }
-        )* }
-    ) => {
+/// The enum and its names, from a list of all kinds.
+macro_rules! kind_enum {
+    ($( $Kind:ident $name:ident $doc:literal, )+) => {
         /// What a line is about. `docs/events.md` describes every kind and its fields.
         ///
         /// ```
@@ -41,35 +20,19 @@ macro_rules! define_kinds {
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         #[non_exhaustive]
         pub enum Kind {
-            $( $( #[doc = $open_doc] $Open, )+ #[doc = $close_doc] $Close, )*
-            #[doc = $other_open_doc] $OtherOpen,
-            #[doc = $other_close_doc] $OtherClose,
-            $( $( #[doc = $event_doc] $Event, )+ )*
-            $( $( #[doc = $rest_doc] $Rest, )+ )*
-            $( $( #[doc = $own_doc] $Own, )+ )*
+            $( #[doc = $doc] $Kind, )+
             /// A kind that this version does not know, or a user's own. The line has its name.
             Other,
         }
 
         impl Kind {
             /// Every known kind.
-            pub const ALL: &[Self] = &[
-                $( $( Self::$Open, )+ Self::$Close, )*
-                Self::$OtherOpen, Self::$OtherClose,
-                $( $( Self::$Event, )+ )*
-                $( $( Self::$Rest, )+ )*
-                $( $( Self::$Own, )+ )*
-            ];
+            pub const ALL: &[Self] = &[$( Self::$Kind, )+];
 
             /// The kind's name in a line; `other` for [`Kind::Other`].
             pub const fn as_str(self) -> &'static str {
                 match self {
-                    $( $( Self::$Open => stringify!($open), )+ Self::$Close => stringify!($close), )*
-                    Self::$OtherOpen => stringify!($other_open),
-                    Self::$OtherClose => stringify!($other_close),
-                    $( $( Self::$Event => stringify!($event), )+ )*
-                    $( $( Self::$Rest => stringify!($rest), )+ )*
-                    $( $( Self::$Own => stringify!($own), )+ )*
+                    $( Self::$Kind => stringify!($name), )+
                     Self::Other => "other",
                 }
             }
@@ -77,16 +40,48 @@ macro_rules! define_kinds {
             /// The kind with this name.
             pub fn parse(name: &str) -> Self {
                 match name {
-                    $( $( stringify!($open) => Self::$Open, )+ stringify!($close) => Self::$Close, )*
-                    stringify!($other_open) => Self::$OtherOpen,
-                    stringify!($other_close) => Self::$OtherClose,
-                    $( $( stringify!($event) => Self::$Event, )+ )*
-                    $( $( stringify!($rest) => Self::$Rest, )+ )*
-                    $( $( stringify!($own) => Self::$Own, )+ )*
+                    $( stringify!($name) => Self::$Kind, )+
                     _ => Self::Other,
                 }
             }
+        }
+    };
+}
 
+macro_rules! define_kinds {
+    (
+        spans { $(
+            $span:ident $builder:ident $reader:ident $name:literal: $span_doc:literal
+            opens [$( $open:ident $Open:ident: $open_doc:literal ),+ $(,)?]
+            closes $close:ident $Close:ident: $close_doc:literal $fields:tt
+        )* }
+        other_span {
+            $other_reader:ident: $other_doc:literal
+            opens [$other_open:ident $OtherOpen:ident: $other_open_doc:literal]
+            closes $other_close:ident $OtherClose:ident: $other_close_doc:literal $other_fields:tt
+        }
+        every_span $every_span:tt
+        events { $(
+            $event_reader:ident [$( $event:ident $Event:ident $args:tt: $event_doc:literal ),+ $(,)?] $event_fields:tt
+        )* }
+        other_events { $(
+            $rest_reader:ident [$( $rest:ident $Rest:ident(): $rest_doc:literal ),+ $(,)?] $rest_fields:tt
+        )* }
+        pieces $pieces:tt
+        own_lines { $(
+            $own_reader:ident [$( $own:ident $Own:ident(): $own_doc:literal ),+ $(,)?] $own_fields:tt
+        )* }
+    ) => {
+        kind_enum! {
+            $( $( $Open $open $open_doc, )+ $Close $close $close_doc, )*
+            $OtherOpen $other_open $other_open_doc,
+            $OtherClose $other_close $other_close_doc,
+            $( $( $Event $event $event_doc, )+ )*
+            $( $( $Rest $rest $rest_doc, )+ )*
+            $( $( $Own $own $own_doc, )+ )*
+        }
+
+        impl Kind {
             /// The kind of span that a line of this kind opens.
             pub const fn opens(self) -> Option<SpanKind> {
                 match self {

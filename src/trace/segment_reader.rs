@@ -120,13 +120,9 @@ impl SegmentReader {
 
     /// Goes to the first line that begins at or after `offset`.
     pub fn seek(&mut self, offset: u64) -> io::Result<()> {
-        self.buf.clear();
-        (self.taken, self.searched, self.skipping) = (0, 0, 0);
         self.next_seq = (offset == 0).then_some(1);
         self.damaged = 0;
-        let from = offset.saturating_sub(1);
-        self.offset = from;
-        self.file()?.seek(SeekFrom::Start(from))?;
+        self.restart(offset.saturating_sub(1))?;
         if offset > 0 {
             // From the byte before: a newline there means that a line begins right here.
             self.line()?;
@@ -134,7 +130,15 @@ impl SegmentReader {
         Ok(())
     }
 
-    /// The file, at what has not been read yet.
+    /// Drops what was read, and continues at `offset`.
+    fn restart(&mut self, offset: u64) -> io::Result<()> {
+        self.buf.clear();
+        (self.taken, self.searched, self.skipping) = (0, 0, 0);
+        self.offset = offset;
+        self.file()?.seek(SeekFrom::Start(offset)).map(drop)
+    }
+
+    /// The file, at the first byte that is not in `buf`.
     fn file(&mut self) -> io::Result<&File> {
         let file = match self.file.take() {
             Some(file) => file,
@@ -372,11 +376,7 @@ impl SegmentReader {
         if self.skipping > 0 && self.file()?.metadata()?.len() >= end {
             return Ok(());
         }
-        self.offset += self.taken as u64 - self.skipping;
-        self.buf.clear();
-        (self.taken, self.searched, self.skipping) = (0, 0, 0);
-        let start = SeekFrom::Start(self.offset);
-        self.file()?.seek(start).map(drop)
+        self.restart(self.offset() - self.skipping)
     }
 }
 

@@ -41,28 +41,8 @@ impl UsageField {
 }
 
 /// Whether a text in a field of this role and form is parsed if it is an object or an array.
-macro_rules! parses_text {
-    (own $form:ident) => {
-        false
-    };
-    (stamped $form:ident) => {
-        false
-    };
-    ($role:ident object) => {
-        true
-    };
-    ($role:ident list) => {
-        true
-    };
-    ($role:ident json) => {
-        true
-    };
-    ($role:ident error) => {
-        true
-    };
-    ($role:ident $form:ident) => {
-        false
-    };
+fn parses_text(role: &str, form: &str) -> bool {
+    !matches!(role, "own" | "stamped") && matches!(form, "object" | "list" | "json" | "error")
 }
 
 macro_rules! define_spans {
@@ -171,13 +151,14 @@ macro_rules! define_spans {
         /// Fields whose text is parsed as JSON if it is an object or an array. The texts of a conversation are
         /// not among them: a message that happens to be JSON stays a text.
         pub(crate) fn is_json_field(name: &str) -> bool {
-            const NAMES: &[(&str, bool)] = &[
-                $( $( (stringify!($field), parses_text!($role $form)), )* )*
-                $( $( (stringify!($event_field), parses_text!($event_role $event_form)), )* )*
-                $( $( (stringify!($rest_field), parses_text!($rest_role $rest_form)), )* )*
-                $( $( (stringify!($part), parses_text!($part_role $part_form)), )* )*
+            const FIELDS: &[(&str, &str, &str)] = &[
+                $( $( (stringify!($field), stringify!($role), stringify!($form)), )* )*
+                $( $( (stringify!($event_field), stringify!($event_role), stringify!($event_form)), )* )*
+                $( $( (stringify!($rest_field), stringify!($rest_role), stringify!($rest_form)), )* )*
+                $( $( (stringify!($part), stringify!($part_role), stringify!($part_form)), )* )*
             ];
-            NAMES.contains(&(name, true))
+            let mut fields = FIELDS.iter();
+            fields.any(|(field, role, form)| *field == name && parses_text(role, form))
         }
     };
 }
