@@ -213,27 +213,22 @@ fn remove(
     meanwhile: impl FnOnce(),
 ) -> io::Result<Removal> {
     let root = Root::new(root.to_owned());
-    let Candidate {
-        name,
-        dir,
-        segments,
-        markers,
-    } = match candidate(&root, session, force)? {
-        Ok(candidate) => candidate,
+    let found = match candidate(&root, session, force)? {
+        Ok(found) => found,
         Err(stays) => return Ok(stays),
     };
-    let Some(_lock) = lock(&dir)? else {
+    let Some(_lock) = lock(&found.dir)? else {
         return Ok(Removal::Locked);
     };
     let hidden = |prefix: &str| {
-        let hidden = format!("{prefix}{name}-{:x}", wall_ns());
+        let hidden = format!("{prefix}{}-{:x}", found.name, wall_ns());
         root.sessions().join(hidden)
     };
     let gone = hidden(GONE);
     meanwhile();
-    std::fs::rename(&dir, &gone)?;
-    if dead_segments(&root, &gone, Some(&segments))?.is_none() {
-        let Err(error) = std::fs::rename(&gone, &dir) else {
+    std::fs::rename(&found.dir, &gone)?;
+    if dead_segments(&root, &gone, Some(&found.segments))?.is_none() {
+        let Err(error) = std::fs::rename(&gone, &found.dir) else {
             return Ok(Removal::Live);
         };
         // The writer has started the session again. Under this name no removal touches the old one.
@@ -244,7 +239,7 @@ fn remove(
         return Err(io::Error::new(error.kind(), why));
     }
     let bytes = dir_size(&gone);
-    for marker in markers {
+    for marker in found.markers {
         let _ = marker::unmark(&marker);
     }
     remove_all(&gone)?;

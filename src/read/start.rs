@@ -5,7 +5,9 @@ use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::trace::{self, Address, ReadItem, SegmentReader, TailReader, kind_of, whole_lines};
+use crate::trace::{
+    self, Address, Kind, ReadItem, SegmentReader, TailReader, kind_of, whole_lines,
+};
 
 /// How far back the last lines are searched for.
 const MAX_REACH: u64 = 256 << 20;
@@ -45,10 +47,9 @@ pub(super) fn since(path: &Path, ts: &str) -> io::Result<u64> {
 
 /// Where the last `count` lines begin that are of these kinds, or of any kind if there are none. Deltas don't count.
 pub(super) fn last(path: &Path, count: usize, kinds: &[String]) -> io::Result<u64> {
-    let counts = |line: &[u8]| match kind_of(line) {
-        Some(b"message_delta" | b"tool_input_delta") => false,
-        Some(kind) => kinds.is_empty() || kinds.iter().any(|wanted| wanted.as_bytes() == kind),
-        None => false,
+    let counts = |line: &[u8]| match (Kind::of_line(line), kind_of(line)) {
+        (Kind::MessageDelta | Kind::ToolInputDelta, _) | (_, None) => false,
+        (_, Some(kind)) => kinds.is_empty() || kinds.iter().any(|name| name.as_bytes() == kind),
     };
     let file = File::open(path)?;
     let size = file.metadata()?.len();

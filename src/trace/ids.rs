@@ -14,6 +14,17 @@ pub(crate) struct Ids {
     pub parent: Option<u64>,
 }
 
+impl Ids {
+    /// From the hex digits of a line, if it has a span.
+    pub fn parse(trace: Option<&str>, span: Option<&str>, parent: Option<&str>) -> Option<Self> {
+        Some(Self {
+            trace: u128::from_str_radix(trace?, 16).ok()?,
+            span: u64::from_str_radix(span?, 16).ok()?,
+            parent: parent.and_then(|parent| u64::from_str_radix(parent, 16).ok()),
+        })
+    }
+}
+
 /// The hasher of maps by span id. Ids are random already.
 #[derive(Default)]
 pub(crate) struct IdHasher(u64);

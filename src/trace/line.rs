@@ -214,11 +214,7 @@ impl Line {
 
     /// The ids as numbers, where the line has a span.
     pub(crate) fn ids(&self) -> Option<Ids> {
-        let hex = |text: &Option<String>| u64::from_str_radix(text.as_deref()?, 16).ok();
-        Some(Ids {
-            trace: u128::from_str_radix(self.trace_id.as_deref()?, 16).ok()?,
-            span: hex(&self.span_id)?,
-            parent: hex(&self.parent_span_id),
-        })
+        let (trace, span) = (self.trace_id.as_deref(), self.span_id.as_deref());
+        Ids::parse(trace, span, self.parent_span_id.as_deref())
     }
 }

@@ -201,12 +201,7 @@ impl<'a> RawLine<'a> {
 
     /// Its ids as numbers, where the line has a span.
     pub(crate) fn ids(&self) -> Option<Ids> {
-        let hex = |text: Option<&str>| u64::from_str_radix(text?, 16).ok();
-        Some(Ids {
-            trace: u128::from_str_radix(self.trace_id?, 16).ok()?,
-            span: hex(self.span_id)?,
-            parent: hex(self.parent_span_id),
-        })
+        Ids::parse(self.trace_id, self.span_id, self.parent_span_id)
     }
 
     /// Its fields: an object.
