@@ -77,32 +77,42 @@ pub enum Error {
     },
 }
 
+const NO_ROOT: &str =
+    "no directory for the trace: set SPANLEDGER_DIR or HOME, or give the builder a root";
+const LEVEL_COMPILED_OUT: &str = "agent spans are compiled out: a dependency turns on a \
+    `max_level_*` feature of `tracing` below INFO";
+const ALREADY_INITIALIZED: &str = "this process has a global subscriber already; add the layer of \
+    `spanledger::builder().build()` to it instead";
+const SENT_TWICE: &str = "a `tracing-opentelemetry` layer beside the ledger sends agent spans too: \
+    give it the filter `spanledger::otel::not_agent_spans()`";
+
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::NoRoot => f.write_str(
-                "no directory for the trace: set SPANLEDGER_DIR or HOME, or give the builder a root",
-            ),
+            Self::NoRoot => f.write_str(NO_ROOT),
             Self::Pattern(error) => error.fmt(f),
-            Self::LevelCompiledOut => f.write_str(
-                "agent spans are compiled out: a dependency turns on a `max_level_*` feature of \
-                 `tracing` below INFO",
-            ),
+            Self::LevelCompiledOut => f.write_str(LEVEL_COMPILED_OUT),
             Self::Environment {
                 name,
                 value,
                 expected,
-            } => write!(f, "{name}={value:?} can't be understood: expected {expected}"),
+            } => write!(
+                f,
+                "{name}={value:?} can't be understood: expected {expected}"
+            ),
             Self::MirrorBusy { lock, pid } => {
                 let pid = pid.map_or(String::new(), |pid| format!(" (pid {pid})"));
                 let lock = lock.display();
-                write!(f, "another spanledger process{pid} is already exporting this directory: it holds {lock}")
+                write!(
+                    f,
+                    "another spanledger process{pid} is already exporting this directory: it holds {lock}"
+                )
             }
             Self::MirrorState { dir, why } => {
                 write!(f, "{} can't be used as --state: {why}", dir.display())
             }
             Self::Backend { url, why } => write!(f, "{url}: {why}"),
-            // An error of something below it names that itself.
+            // The message of an error below this path has the path already.
             Self::Io { path, source }
                 if source.to_string().starts_with(&*path.to_string_lossy()) =>
             {
@@ -110,24 +120,20 @@ impl fmt::Display for Error {
             }
             Self::Io { path, source } => write!(f, "{}: {source}", path.display()),
             Self::Otlp { setting, why } => write!(f, "{setting} can't be used: {why}"),
-            Self::AlreadyInitialized => f.write_str(
-                "this process has a global subscriber already; add the layer of \
-                 `spanledger::builder().build()` to it instead",
-            ),
-            Self::SentTwice => f.write_str(
-                "a `tracing-opentelemetry` layer beside the ledger sends agent spans too: give it \
-                 the filter `spanledger::otel::not_agent_spans()`",
-            ),
+            Self::AlreadyInitialized => f.write_str(ALREADY_INITIALIZED),
+            Self::SentTwice => f.write_str(SENT_TWICE),
             Self::NotRecording { why } => write!(f, "agent spans are not recorded: {why}"),
             Self::Lost {
                 events,
                 root,
                 cause,
-            } => write!(
-                f,
-                "{events} events are missing from the trace in {}: {cause}",
-                root.display()
-            ),
+            } => {
+                let root = root.display();
+                write!(
+                    f,
+                    "{events} events are missing from the trace in {root}: {cause}"
+                )
+            }
         }
     }
 }
