@@ -182,6 +182,14 @@ impl Ledger {
         is_out_of_files(error) && self.fd_cache.close_some()
     }
 
+    /// Opens a file, and tries once more after closing others if no descriptor was left.
+    fn retry_open<T>(&self, open: impl Fn() -> std::io::Result<T>) -> std::io::Result<T> {
+        match open() {
+            Err(error) if self.free_descriptors(&error) => open(),
+            opened => opened,
+        }
+    }
+
     fn note_error(&self, error: &str) {
         self.counters().note_error(error);
     }

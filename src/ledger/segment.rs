@@ -261,13 +261,7 @@ impl SharedSegment {
 
     /// Opens the file again after it was closed. `Ok(false)`: it is gone.
     pub fn open_again(self: &Arc<Self>, ledger: &Ledger) -> io::Result<bool> {
-        let mut opened = self.reopen(&mut self.lock());
-        if opened
-            .as_ref()
-            .is_err_and(|error| ledger.free_descriptors(error))
-        {
-            opened = self.reopen(&mut self.lock());
-        }
+        let opened = ledger.retry_open(|| self.reopen(&mut self.lock()));
         if matches!(opened, Ok(true)) {
             ledger.fd_cache.admit(self);
         }

@@ -311,17 +311,10 @@ impl SessionWriter {
             return Err(self.waits_for.clone());
         }
         let policy = self.recovering.as_ref().unwrap_or(&ledger.config.policy);
-        let create = || {
+        let created = ledger.retry_open(|| {
             ledger.ensure_writer()?;
             Segment::create(ledger, &self.dir, policy.clone(), now)
-        };
-        let mut created = create();
-        if created
-            .as_ref()
-            .is_err_and(|error| ledger.free_descriptors(error))
-        {
-            created = create();
-        }
+        });
         match created {
             Ok(segment) => {
                 ledger.sync_new_entry(&self.dir);
