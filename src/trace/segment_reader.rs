@@ -187,12 +187,18 @@ impl SegmentReader {
     }
 
     /// The bytes after the last newline of the file, as damage: for a segment with a dead writer.
-    pub fn torn_tail(&mut self) -> io::Result<Option<Damage>> {
-        let found = self.file().and_then(|file| {
-            let size = file.metadata()?.len();
-            Ok((line_start(file, size)?, size))
-        });
-        let (offset, size) = found.map_err(about(&self.path))?;
+    pub fn torn_tail(&self) -> io::Result<Option<Damage>> {
+        let opened;
+        let file = match &self.file {
+            Some(file) => file,
+            // Not for longer: a session may have more segments than a process may have open files.
+            None => {
+                opened = File::open(&self.path).map_err(about(&self.path))?;
+                &opened
+            }
+        };
+        let size = file.metadata()?.len();
+        let offset = line_start(file, size)?;
         Ok((offset < size).then(|| Damage {
             path: self.path.clone(),
             offset,
