@@ -31,6 +31,8 @@ const ROOMS: &[(&str, &[&str])] = &[
         ],
     ),
     ("view", &["session", "trace"]),
+    // The pages of `docs/`, as documentation of the library.
+    ("guide", &[]),
     // The program. It uses the library as any other program does.
     ("cli", &[]),
 ];
