@@ -1,4 +1,4 @@
-//! What can go wrong before and after recording. Recording itself never fails: it counts.
+//! Errors before and after recording. Recording itself never fails: it counts lost lines.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -17,13 +17,12 @@ pub enum Error {
     Environment {
         /// Which.
         name: &'static str,
-        /// What it says.
+        /// Its value.
         value: String,
-        /// What it may say.
+        /// The values that it may have.
         expected: &'static str,
     },
     /// A setting of the mirror that can't be used. It never repeats a value that may be secret.
-    #[cfg(feature = "mirror")]
     Otlp {
         /// Which: a variable of the environment, or a setter of [`Otlp`](crate::mirror::Otlp).
         setting: &'static str,
@@ -31,7 +30,6 @@ pub enum Error {
         why: String,
     },
     /// Another process is exporting this root.
-    #[cfg(feature = "mirror")]
     MirrorBusy {
         /// The lock that it holds.
         lock: PathBuf,
@@ -39,7 +37,6 @@ pub enum Error {
         pid: Option<u32>,
     },
     /// A directory can't be used as the mirror's state.
-    #[cfg(feature = "mirror")]
     MirrorState {
         /// Which.
         dir: PathBuf,
@@ -47,15 +44,13 @@ pub enum Error {
         why: &'static str,
     },
     /// A backend can't be asked what it holds.
-    #[cfg(feature = "mirror")]
     Backend {
         /// Where, without credentials.
         url: String,
-        /// What it said, or what happened on the way.
+        /// Its answer, or the error on the way to it.
         why: String,
     },
     /// A file of the trace can't be read or written.
-    #[cfg(feature = "mirror")]
     Io {
         /// Which.
         path: PathBuf,
@@ -71,9 +66,9 @@ pub enum Error {
     },
     /// A `tracing-opentelemetry` layer beside ours sends agent spans too, under other ids.
     SentTwice,
-    /// Events are missing from the trace, and it could not even be told so.
+    /// Events are missing from the trace, and the trace has no `gap` line about them.
     Lost {
-        /// How many events no `gap` line tells of yet.
+        /// How many events no `gap` line counts yet.
         events: u64,
         /// The root they should be in.
         root: PathBuf,
@@ -82,66 +77,63 @@ pub enum Error {
     },
 }
 
+const NO_ROOT: &str =
+    "no directory for the trace: set SPANLEDGER_DIR or HOME, or give the builder a root";
+const LEVEL_COMPILED_OUT: &str = "agent spans are compiled out: a dependency turns on a \
+    `max_level_*` feature of `tracing` below INFO";
+const ALREADY_INITIALIZED: &str = "this process has a global subscriber already; add the layer of \
+    `spanledger::builder().build()` to it instead";
+const SENT_TWICE: &str = "a `tracing-opentelemetry` layer beside the ledger sends agent spans too: \
+    give it the filter `spanledger::otel::not_agent_spans()`";
+
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::NoRoot => f.write_str(
-                "no directory for the trace: set SPANLEDGER_DIR or HOME, or give the builder a root",
-            ),
+            Self::NoRoot => f.write_str(NO_ROOT),
             Self::Pattern(error) => error.fmt(f),
-            Self::LevelCompiledOut => f.write_str(
-                "agent spans are compiled out: a dependency turns on a `max_level_*` feature of \
-                 `tracing` below INFO",
-            ),
+            Self::LevelCompiledOut => f.write_str(LEVEL_COMPILED_OUT),
             Self::Environment {
                 name,
                 value,
                 expected,
-            } => write!(f, "{name}={value:?} can't be understood: expected {expected}"),
-            #[cfg(feature = "mirror")]
+            } => write!(
+                f,
+                "{name}={value:?} can't be understood: expected {expected}"
+            ),
             Self::MirrorBusy { lock, pid } => {
-                match pid {
-                    Some(pid) => write!(f, "another spanledger process (pid {pid})")?,
-                    None => f.write_str("another spanledger process")?,
-                }
+                let pid = pid.map_or(String::new(), |pid| format!(" (pid {pid})"));
                 let lock = lock.display();
-                write!(f, " is already exporting this directory: it holds {lock}")
+                write!(
+                    f,
+                    "another spanledger process{pid} is already exporting this directory: it holds {lock}"
+                )
             }
-            #[cfg(feature = "mirror")]
             Self::MirrorState { dir, why } => {
                 write!(f, "{} can't be used as --state: {why}", dir.display())
             }
-            #[cfg(feature = "mirror")]
             Self::Backend { url, why } => write!(f, "{url}: {why}"),
-            // An error of something below it names that itself.
-            #[cfg(feature = "mirror")]
+            // The message of an error below this path has the path already.
             Self::Io { path, source }
                 if source.to_string().starts_with(&*path.to_string_lossy()) =>
             {
                 source.fmt(f)
             }
-            #[cfg(feature = "mirror")]
             Self::Io { path, source } => write!(f, "{}: {source}", path.display()),
-            #[cfg(feature = "mirror")]
             Self::Otlp { setting, why } => write!(f, "{setting} can't be used: {why}"),
-            Self::AlreadyInitialized => f.write_str(
-                "this process has a global subscriber already; add the layer of \
-                 `spanledger::builder().build()` to it instead",
-            ),
-            Self::SentTwice => f.write_str(
-                "a `tracing-opentelemetry` layer beside the ledger sends agent spans too: give it \
-                 the filter `spanledger::otel::not_agent_spans()`",
-            ),
+            Self::AlreadyInitialized => f.write_str(ALREADY_INITIALIZED),
+            Self::SentTwice => f.write_str(SENT_TWICE),
             Self::NotRecording { why } => write!(f, "agent spans are not recorded: {why}"),
             Self::Lost {
                 events,
                 root,
                 cause,
-            } => write!(
-                f,
-                "{events} events are missing from the trace in {}: {cause}",
-                root.display()
-            ),
+            } => {
+                let root = root.display();
+                write!(
+                    f,
+                    "{events} events are missing from the trace in {root}: {cause}"
+                )
+            }
         }
     }
 }
@@ -150,7 +142,6 @@ impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             Self::Pattern(error) => Some(error),
-            #[cfg(feature = "mirror")]
             Self::Io { source, .. } => Some(source),
             _ => None,
         }

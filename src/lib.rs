@@ -34,8 +34,8 @@ pub use ledger::SyncPolicy;
 pub use record::otel;
 pub use record::{
     Builder, DEFAULT_INLINE_LIMIT, DEFAULT_SEGMENT_SIZE, DEFAULT_TRACE_BYTES, DEFAULT_TRACE_TIME,
-    FutureExt, Guard, Handle, Health, LedgerFilter, LedgerLayer, RecordingLayer, Rule, Session,
-    SpanExt, Stream, events, spans,
+    FutureExt, Guard, Handle, Health, LedgerFilter, LedgerLayer, RecordingLayer, Recovery, Rule,
+    Session, SpanExt, Stream, events, spans,
 };
 pub use redact::Redaction;
 pub use trace::{

@@ -11,10 +11,10 @@ use serde_json::{Value, json};
 use super::context::{Context, Failed, parse_age, resolve_endpoint, warn};
 use super::interrupt;
 use spanledger::Error;
+use spanledger::Recovery;
 use spanledger::mirror::{
     Backlog, CatchUp, Changed, Follow, Resolved, Sent, backlog, backlog_with_state,
 };
-use spanledger::session::Recovery;
 use spanledger::trace::time_text;
 use spanledger::view::text::{cut_id, duration, line, pad, pad_left, plural, size, thousands};
 

@@ -4,7 +4,8 @@ use clap::Args;
 use serde_json::{Value, json};
 
 use super::context::{Context, Failed, warn};
-use spanledger::session::{OpenSpan, Recovery};
+use spanledger::Recovery;
+use spanledger::session::OpenSpan;
 use spanledger::trace::time_text;
 use spanledger::view::text::{line, plural};
 use spanledger::view::{Style, named_span};

@@ -4,7 +4,6 @@ use std::fs::OpenOptions;
 use std::io::{self, Write};
 use std::path::Path;
 
-use super::sync::sync_dir;
 use super::{Ledger, SyncPolicy};
 use crate::trace::{make_dir, new_span_id, open_private, wall_ns};
 
@@ -40,12 +39,9 @@ impl Ledger {
             let _ = std::fs::remove_file(&unnamed);
             return written;
         }
-        // Its name has to be on the disk before the line that says it.
-        if sync && let Err(error) = sync_dir(&dir) {
-            self.note_error(&format!("sync {}: {error}", dir.display()));
-        }
+        // Its name has to be on the disk before the line that refers to it.
+        self.sync_new_entry(&dir);
         if let Some(syncer) = self.syncer() {
-            syncer.dir(&dir);
             syncer.blob(path);
         }
         Ok(())

@@ -11,8 +11,8 @@ use serde_json::{Map, Value, json};
 
 use crate::trace::typed::{Checkpoint, SegmentHeader};
 use crate::trace::{
-    Ids, Kind, RawLine, RawValue, ReadItem, SegmentReader, SpanKind, TailReader, last_checkpoint,
-    parse_time, segments, time_text, wall_ns, whole_lines,
+    Ids, Kind, RawLine, RawValue, ReadItem, SegmentReader, SpanKind, TailReader, if_exists,
+    last_checkpoint, parse_time, segments, time_text, wall_ns, whole_lines,
 };
 
 /// A span whose writer is gone.
@@ -21,7 +21,7 @@ pub(super) struct DeadSpan {
     pub turn: Option<u32>,
     kind: SpanKind,
     opened_seg: u32,
-    /// What the segment that it was opened in says of sending.
+    /// The `mirror` member of the header of the segment with its open line.
     pub policy: Option<Arc<str>>,
     start: u64,
     last_seen: u64,
@@ -29,9 +29,9 @@ pub(super) struct DeadSpan {
 }
 
 impl DeadSpan {
-    /// Takes a `span_update` over as the writer itself did: what has parts is put together.
-    fn update(&mut self, said: Map<String, Value>) {
-        for (key, value) in said {
+    /// Applies a `span_update` as the writer itself did: fields that have parts are merged.
+    fn update(&mut self, fields: Map<String, Value>) {
+        for (key, value) in fields {
             let parts = match key.as_str() {
                 "links" | "attributes" => true,
                 "usage" => matches!(self.kind, SpanKind::Run | SpanKind::Turn | SpanKind::Model),
@@ -54,7 +54,7 @@ impl DeadSpan {
         let members = format!(
             "\"closes\":\"{}\",\"reason\":\"writer_gone\",\"last_seen\":\"{}\",\"detected_at\":\"{}\",\
              \"start\":\"{}\",\"duration_ns\":{},\"outcome\":\"interrupted\",\"opened_seg\":{},",
-            self.kind.close_kind(),
+            self.kind.closing(),
             time_text(self.last_seen, 6),
             time_text(wall_ns(), 6),
             time_text(self.start, 9),
@@ -64,7 +64,7 @@ impl DeadSpan {
         out.extend_from_slice(members.as_bytes());
         for (key, value) in &self.payload {
             let member = match key.as_str() {
-                // Ours above: the user's field gets another name.
+                // These were written above, so the user's field gets another name.
                 "closes" | "reason" | "last_seen" | "detected_at" => {
                     format!("{}:{value},", json!(format!("custom.{key}")))
                 }
@@ -79,43 +79,19 @@ impl DeadSpan {
 pub(super) struct LeftBehind {
     /// The segments of dead writers that leave a span open which no other segment closes.
     pub dead: Vec<(u32, PathBuf)>,
-    /// What was closed in another segment than the one that opened it.
+    /// The spans that were closed in another segment than the one that opened them.
     pub closed: HashSet<u64>,
 }
 
-/// What dead writers left open. A session that was recovered before costs a look at its segments' ends and one
-/// pass over their bytes.
+/// Finds the segments in which dead writers left spans open. For a session that was recovered before this reads
+/// the ends of its segments, and all their bytes once.
 pub(super) fn left_behind(
     alive: &dyn Fn(&str) -> bool,
     session: &Path,
     own: Option<u32>,
 ) -> io::Result<LeftBehind> {
-    let mut dead = dead_with_open(alive, session, own)?;
-    if dead.is_empty() {
-        return Ok(LeftBehind::default());
-    }
-    let closed = closed_elsewhere(session)?;
-    dead.retain(|(_, _, open)| !open.is_subset(&closed));
-    let dead = dead.into_iter().map(|(number, path, _)| (number, path));
-    Ok(LeftBehind {
-        dead: dead.collect(),
-        closed,
-    })
-}
-
-/// The segments of dead writers, and which spans their ends leave open.
-fn dead_with_open(
-    alive: &dyn Fn(&str) -> bool,
-    session: &Path,
-    own: Option<u32>,
-) -> io::Result<Vec<(u32, PathBuf, HashSet<u64>)>> {
-    let found = match segments(session) {
-        Ok(found) => found,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-        Err(error) => return Err(error),
-    };
     let mut dead = Vec::new();
-    for (number, path) in found {
+    for (number, path) in if_exists(segments(session))?.unwrap_or_default() {
         if Some(number) == own || writer_of(&path)?.is_some_and(|id| alive(&id)) {
             continue;
         }
@@ -124,7 +100,16 @@ fn dead_with_open(
             dead.push((number, path, open));
         }
     }
-    Ok(dead)
+    if dead.is_empty() {
+        return Ok(LeftBehind::default());
+    }
+    let closed = closed_elsewhere(session)?;
+    dead.retain(|(.., open)| !open.is_subset(&closed));
+    let dead = dead.into_iter().map(|(number, path, _)| (number, path));
+    Ok(LeftBehind {
+        dead: dead.collect(),
+        closed,
+    })
 }
 
 /// The id of a segment's writer. `None`: the writer died before the header was complete.
@@ -164,7 +149,7 @@ fn span_number(id: &str) -> Option<u64> {
 }
 
 pub(super) fn left_open(number: u32, path: &Path) -> io::Result<Vec<DeadSpan>> {
-    let policy = SegmentHeader::in_file(path, |header| Some(header.mirror()?.json().into()))?;
+    let mut policy: Option<Arc<str>> = None;
     let mut open: HashMap<u64, DeadSpan> = HashMap::new();
     let mut order = Vec::new();
     let mut last_seen = None;
@@ -176,6 +161,9 @@ pub(super) fn left_open(number: u32, path: &Path) -> io::Result<Vec<DeadSpan>> {
     {
         let ReadItem::Line(line) = item else { continue };
         last_seen = last_seen.max(parse_time(line.ts));
+        if let Some(header) = SegmentHeader::of(&line) {
+            policy = header.mirror().map(|mirror| mirror.json().into());
+        }
         let kind = line.kind();
         if kind.opens().is_none() && !kind.is_close() && kind != Kind::SpanUpdate {
             continue;
@@ -219,13 +207,12 @@ pub(super) fn left_open(number: u32, path: &Path) -> io::Result<Vec<DeadSpan>> {
     Ok(spans)
 }
 
-/// The spans that were closed in another segment than the one that opened them. Such a line says
-/// so, or that it is late; the words can also stand in a text, which does no harm.
+/// The spans that were closed in another segment than the one that opened them. Such a close line has
+/// `opened_seg` or `late`; a text can contain these words too, which does no harm.
 fn closed_elsewhere(session: &Path) -> io::Result<HashSet<u64>> {
-    let says = |bytes: &[u8], word: &str| memmem::find(bytes, word.as_bytes()).is_some();
+    let has = |bytes: &[u8], word: &str| memmem::find(bytes, word.as_bytes()).is_some();
     let wanted = |bytes: &[u8]| {
-        Kind::of_line(bytes).is_close()
-            && (says(bytes, "\"opened_seg\"") || says(bytes, "\"late\""))
+        Kind::of_line(bytes).is_close() && (has(bytes, "\"opened_seg\"") || has(bytes, "\"late\""))
     };
     let mut closed = HashSet::new();
     for (_, path) in segments(session)? {

@@ -2,10 +2,11 @@
 //! needs it.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 
 use rustix::process::{Resource, getrlimit};
 
+use super::lock;
 use super::segment::SharedSegment;
 
 #[derive(Debug)]
@@ -15,7 +16,7 @@ pub(crate) struct FdCache {
 }
 
 impl FdCache {
-    /// Half of the descriptors that the process may open stay the agent's.
+    /// Half of the descriptors that the process may open are left to the agent.
     pub fn new() -> Self {
         let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
         let max = usize::try_from(limit / 2).unwrap_or(usize::MAX);
@@ -25,10 +26,10 @@ impl FdCache {
         }
     }
 
-    /// Adds a segment that has opened its file, and closes others if there are too many. While holding a
-    /// segment's lock, this only tries those of other segments.
+    /// Adds a segment that has opened its file, and closes others if there are too many. Only tries to lock the
+    /// others, because the caller may hold the lock of one.
     pub fn admit(&self, segment: &Arc<SharedSegment>) {
-        let mut queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut queue = lock(&self.queue);
         let new = Arc::downgrade(segment);
         if !queue.iter().any(|known| known.ptr_eq(&new)) {
             queue.push_back(new);
@@ -40,9 +41,9 @@ impl FdCache {
         }
     }
 
-    /// Closes a few, since the process has no descriptor left. Whether any was closed.
+    /// Closes a few files because the process has no descriptor left. Whether any was closed.
     pub fn close_some(&self) -> bool {
-        let mut queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut queue = lock(&self.queue);
         let before = queue.len();
         for _ in 0..before.min(8) {
             close_oldest(&mut queue, true);
@@ -51,7 +52,7 @@ impl FdCache {
     }
 }
 
-/// Closes the oldest, unless it was used since the last look. `used_too`: even then.
+/// Closes the oldest, unless it was used since the last call, or even then with `used_too`.
 fn close_oldest(queue: &mut VecDeque<Weak<SharedSegment>>, used_too: bool) {
     let Some(oldest) = queue.pop_front() else {
         return;

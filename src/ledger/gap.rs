@@ -1,10 +1,10 @@
-//! Lines that could not be written, counted until the trace itself can say so.
+//! Lines that could not be written, counted until a `gap` line can be written.
 
 use serde_json::json;
 
 use crate::trace::time_text;
 
-/// How many kinds a gap tells apart.
+/// How many kinds a gap counts separately.
 const MOST_KINDS: usize = 64;
 
 /// What is missing since the last line that was written.

@@ -1,9 +1,11 @@
 //! What the ledger counts, and the one warning.
 
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+use super::lock;
 
 /// Lines written and lost, and the last error. One for each process.
 #[derive(Debug, Default)]
@@ -39,13 +41,11 @@ impl Counters {
     }
 
     pub fn last_error(&self) -> Option<String> {
-        let last = self.last_error.lock();
-        last.unwrap_or_else(PoisonError::into_inner).clone()
+        lock(&self.last_error).clone()
     }
 
     pub fn note_error(&self, error: &str) {
-        let last = self.last_error.lock();
-        *last.unwrap_or_else(PoisonError::into_inner) = Some(error.to_owned());
+        *lock(&self.last_error) = Some(error.to_owned());
     }
 
     /// Counts what a forked child would have recorded, and warns once that it does not.

@@ -9,7 +9,7 @@ use crate::trace::{Outcome, SpanKind, Usage};
 /// Learns of new segments, of their lines, and of closed spans. Everything is called on the agent's threads
 /// and must be quick.
 pub(crate) trait Listener: Debug + Send + Sync {
-    /// This process has created a segment. Returns what is called for each of its lines, if anything.
+    /// This process has created a segment. Returns a listener for its lines, if there is one.
     fn segment_opened(&self, _: &Arc<SharedSegment>) -> Option<Box<dyn SegmentListener>> {
         None
     }

@@ -7,7 +7,7 @@ use std::fs::OpenOptions;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::trace::{Root, make_dir, open_private};
+use crate::trace::{Root, if_exists, make_dir, open_private};
 
 /// The directory of the markers.
 pub(super) fn outbox_dir(root: &Root) -> PathBuf {
@@ -22,9 +22,8 @@ pub(crate) fn marker(root: &Root, session: &Path, seg: u32) -> Option<PathBuf> {
 
 /// Which segments have a marker: the name of the session's directory, and the number.
 pub(crate) fn marked(root: &Root) -> io::Result<Vec<(String, u32)>> {
-    let entries = match std::fs::read_dir(outbox_dir(root)) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-        entries => entries?,
+    let Some(entries) = if_exists(std::fs::read_dir(outbox_dir(root)))? else {
+        return Ok(Vec::new());
     };
     let mut found = Vec::new();
     for entry in entries {
@@ -44,19 +43,14 @@ pub(crate) fn marked(root: &Root) -> io::Result<Vec<(String, u32)>> {
 /// Creates a marker, if it isn't there.
 pub(super) fn mark(marker: &Path) -> io::Result<()> {
     let make = || open_private(marker, OpenOptions::new().create(true).append(true)).map(drop);
-    match make() {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            marker.parent().map_or(Ok(()), make_dir)?;
-            make()
-        }
-        made => made,
+    if if_exists(make())?.is_none() {
+        marker.parent().map_or(Ok(()), make_dir)?;
+        make()?;
     }
+    Ok(())
 }
 
 /// Removes a marker, if it is there.
 pub(crate) fn unmark(marker: &Path) -> io::Result<()> {
-    match std::fs::remove_file(marker) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-        done => done,
-    }
+    if_exists(std::fs::remove_file(marker)).map(drop)
 }

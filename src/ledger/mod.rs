@@ -54,7 +54,7 @@ mod writer;
 mod tests;
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, LazyLock, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use rustix::io::Errno;
 use serde_json::Value;
@@ -66,28 +66,26 @@ pub use prune::{
 pub use sync::SyncPolicy;
 
 pub(crate) use dead_spans::tail;
-#[cfg(feature = "mirror")]
-pub(crate) use file_lock::FileLock;
 #[cfg(not(feature = "mirror"))]
 pub(crate) use health::warn_once;
 pub(crate) use health::{Counters, FORKED};
-#[cfg(feature = "mirror")]
-pub(crate) use listener::SegmentListener;
 pub(crate) use listener::{ClosedSpan, Listener};
-#[cfg(feature = "mirror")]
-pub(crate) use marker::{marked, marker, unmark};
-#[cfg(feature = "mirror")]
-pub(crate) use noop_subscriber::NoopSubscriber;
 pub(crate) use prune::dir_size;
-#[cfg(feature = "mirror")]
-pub(crate) use recovery::left_open_in;
 pub(crate) use recovery::lock_file;
-#[cfg(feature = "mirror")]
-pub(crate) use segment::SharedSegment;
-pub(crate) use session_writer::{Appended, LineMeta, SessionHeader, SessionHooks, SessionWriter};
+pub(crate) use session_writer::{Appended, Context, SessionHooks, SessionWriter};
 pub(crate) use storage::{Disk, Storage};
 pub(crate) use writer::is_alive as writer_is_alive;
+#[cfg(feature = "mirror")]
+pub(crate) use {
+    file_lock::FileLock,
+    listener::SegmentListener,
+    marker::{marked, marker, unmark},
+    noop_subscriber::NoopSubscriber,
+    recovery::left_open_in,
+    segment::SharedSegment,
+};
 
+pub(crate) use crate::trace::{LineMeta, SessionHeader};
 use crate::trace::{Root, fork_generation};
 use fd_cache::FdCache;
 use sync::Syncer;
@@ -96,30 +94,21 @@ use writer::WriterLock;
 /// The description of this process, as JSON, made when it is first needed.
 pub(crate) type ProcessJson = LazyLock<String, Box<dyn FnOnce() -> String + Send>>;
 
-/// What a ledger is made of.
-#[derive(Clone)]
+/// The settings of a ledger, and the parts that it is given.
+#[derive(Clone, Debug)]
 pub(crate) struct LedgerConfig {
     pub root: PathBuf,
     pub sync: SyncPolicy,
-    /// A segment that is longer goes on in another one.
+    /// A session continues in another segment when one is this long.
     pub segment_size: u64,
     pub process: Arc<ProcessJson>,
-    /// The attributes of what runs here.
+    /// The OpenTelemetry resource, as an object.
     pub resource: Arc<Value>,
-    /// The `mirror` member of the headers, as JSON: for whom the trace is recorded.
+    /// The `mirror` member of the headers, as JSON: where the trace is sent.
     pub policy: Option<Arc<str>>,
     pub listeners: Vec<Arc<dyn Listener>>,
     pub storage: Arc<dyn Storage>,
     pub counters: Arc<Counters>,
-}
-
-impl std::fmt::Debug for LedgerConfig {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("LedgerConfig")
-            .field("root", &self.root)
-            .field("sync", &self.sync)
-            .finish_non_exhaustive()
-    }
 }
 
 /// What the [`SessionWriter`]s of a process share. A child that is forked without an exec does not write with
@@ -157,7 +146,7 @@ impl Ledger {
         &self.config.counters
     }
 
-    /// Who has to know of the lines and the spans.
+    /// They are called for lines and closed spans.
     pub fn listeners(&self) -> &[Arc<dyn Listener>] {
         &self.config.listeners
     }
@@ -168,7 +157,7 @@ impl Ledger {
         self.generation != fork_generation()
     }
 
-    /// The same before something is recorded: counts it as lost, and warns once.
+    /// The same, before a line is recorded: counts the line as lost, and warns once.
     pub fn refuses_fork(&self) -> bool {
         let forked = self.is_forked();
         if forked {
@@ -182,7 +171,7 @@ impl Ledger {
         writer::sweep(&self.root);
     }
 
-    /// Syncs what is not synced yet.
+    /// Syncs the lines and blobs that are not synced yet.
     pub fn sync_now(&self) -> std::io::Result<()> {
         match self.syncer.get() {
             Some(Some(syncer)) => syncer.sync_now(),
@@ -195,6 +184,14 @@ impl Ledger {
         is_out_of_files(error) && self.fd_cache.close_some()
     }
 
+    /// Opens a file, and tries once more after closing others if no descriptor was left.
+    fn retry_open<T>(&self, open: impl Fn() -> std::io::Result<T>) -> std::io::Result<T> {
+        match open() {
+            Err(error) if self.free_descriptors(&error) => open(),
+            opened => opened,
+        }
+    }
+
     fn note_error(&self, error: &str) {
         self.counters().note_error(error);
     }
@@ -205,7 +202,7 @@ impl Ledger {
 
     /// Takes the writer's lock, or takes it again where its file was removed.
     fn ensure_writer(&self) -> std::io::Result<()> {
-        let mut writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut writer = lock(&self.writer);
         match &*writer {
             Some(lock) if lock.is_named() => Ok(()),
             _ => {
@@ -259,6 +256,11 @@ impl Drop for Ledger {
             syncer.stop();
         }
     }
+}
+
+/// Locks a mutex. What it guards stays usable after a panic of another thread.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Whether the process, or the system, has no descriptor left.

@@ -1,16 +1,14 @@
-//! Removing whole sessions.
+//! Removes whole sessions.
 //!
-//! Under the session's `lock`, by renaming its directory to a hidden name beside it and removing
-//! that: a reader sees all of a session or none of it, and so does whoever comes after a crash.
-//! What a crash left behind under a hidden name is removed by the next removal.
+//! A removal holds the session's `lock`, renames the directory to a hidden name beside it and removes that. So a
+//! reader sees all of a session or none of it, also after a crash. The next removal removes what a crash left under a
+//! hidden name.
 //!
-//! A writer takes no lock when it begins a segment, so it can come in between the look and the
-//! rename. Then its segment is in the renamed directory, is seen there, and everything is renamed
-//! back.
+//! A writer takes no lock when it creates a segment, so it can do so between the check and the rename. Then the new
+//! segment is found in the renamed directory, and the directory is renamed back.
 //!
-//! Sessions that belong together are looked at all before the first is touched, and go one after
-//! the other, subagents first: locking and renaming them all at once would take a file handle for
-//! each.
+//! All sessions of a family are checked before the first is removed. Then they are removed one after the other,
+//! subagents first: to lock and rename them all at once would take a file descriptor for each.
 
 use std::collections::HashSet;
 use std::io;
@@ -22,12 +20,11 @@ use super::file_lock::FileLock;
 use super::marker;
 use super::recovery::lock_path;
 use super::writer;
-use crate::trace::wall_ns;
-use crate::trace::{Root, segment_name, segments};
+use crate::trace::{Root, if_exists, segment_name, segments, wall_ns};
 
 const GONE: &str = ".gone-";
-/// A segment whose first line isn't whole says nothing of its writer. If it is younger than
-/// this, its writer may be about to write it.
+/// A segment without a whole first line does not name its writer. If it is younger than this, its writer may be
+/// about to write that line.
 const YOUNG: Duration = Duration::from_secs(60);
 
 /// What became of a session that was to be removed.
@@ -46,11 +43,11 @@ pub enum Removal {
         /// How many.
         segments: usize,
     },
-    /// Somebody else holds its lock: a recovery, or another removal.
+    /// Another process holds its lock: a recovery, or another removal.
     Locked,
-    /// Another one stays that it was to go together with.
+    /// It stays because another session of its family stays.
     Family,
-    /// It could not be removed when its turn came.
+    /// Removing it failed.
     Failed {
         /// What went wrong.
         why: String,
@@ -76,13 +73,13 @@ pub fn remove_session(
     remove(root.as_ref(), session.as_ref(), force, || {})
 }
 
-/// Removes sessions that belong together, in the order given: all of them, or none. Give subagents
-/// before what started them, which is then still there if this is cut short. What became of each,
-/// in the same order.
+/// Removes the sessions of a family, in the order given: all of them, or none. Give subagents before the session
+/// that started them, which is then still there if this is interrupted. Returns what became of each, in the
+/// same order.
 ///
-/// All are looked at before the first goes, and the last one again before each: that is the one
-/// that somebody may resume. Should a writer come to any of them in between, or one fail to go
-/// ([`Removal::Failed`], where [`remove_session`] returns the error), what is not gone by then stays.
+/// All are checked before the first is removed, and the last one again before each, because an agent may resume
+/// it. If a writer opens any of them meanwhile, or a removal fails ([`Removal::Failed`], where [`remove_session`]
+/// returns the error), those that are not removed by then stay.
 ///
 /// ```
 /// # let dir = tempfile::tempdir()?;
@@ -99,14 +96,14 @@ pub fn remove_sessions(
     remove_together(root.as_ref(), sessions, force, |_| {})
 }
 
-/// `meanwhile` is what a test lets happen before one goes.
+/// A test changes the sessions in `meanwhile`, before each removal.
 fn remove_together(
     root: &Path,
     sessions: &[impl AsRef<Path>],
     force: bool,
     mut meanwhile: impl FnMut(&Path),
 ) -> io::Result<Vec<Removal>> {
-    // Nothing to look at but itself, which its removal does.
+    // Its removal checks it.
     if let [session] = sessions {
         return Ok(vec![attempt(root, session.as_ref(), force)]);
     }
@@ -135,7 +132,7 @@ fn remove_together(
     let last = sessions.last().and_then(|last| dir(last.as_ref()));
     for at in 0..sessions.len() {
         meanwhile(sessions[at].as_ref());
-        let is_live = |last: &PathBuf| matches!(look(&dirs, last, None), Ok(Look::Live));
+        let is_live = |last: &PathBuf| matches!(dead_segments(&dirs, last, None), Ok(None));
         let resumed = last.as_ref().is_some_and(is_live);
         let (which, removal) = match resumed {
             true => (sessions.len() - 1, Removal::Live),
@@ -151,7 +148,7 @@ fn remove_together(
     Ok(done)
 }
 
-/// What goes wrong is told with what went well before.
+/// Returns an error as [`Removal::Failed`], beside the removals that were done before.
 fn attempt(root: &Path, session: &Path, force: bool) -> Removal {
     remove(root, session, force, || {}).unwrap_or_else(|error| Removal::Failed {
         why: error.to_string(),
@@ -162,7 +159,7 @@ fn stays(removal: &Removal) -> bool {
     !matches!(removal, Removal::Removed { .. } | Removal::NotFound)
 }
 
-/// What could go stays for the sake of those that can't.
+/// Those that could be removed stay because others do.
 fn stay_together(done: &mut [Removal]) {
     let could = |removal: &&mut Removal| matches!(removal, Removal::Removed { .. });
     for removal in done.iter_mut().filter(could) {
@@ -170,7 +167,45 @@ fn stay_together(done: &mut [Removal]) {
     }
 }
 
-/// `meanwhile` is what a test lets happen between the look and the rename.
+/// A session that can be removed.
+struct Candidate<'a> {
+    name: &'a str,
+    dir: PathBuf,
+    segments: HashSet<u32>,
+    /// The markers of what the mirror still has to send of it.
+    markers: Vec<PathBuf>,
+}
+
+/// Looks whether a session can be removed. The inner error is the reason why it stays.
+fn candidate<'a>(
+    root: &Root,
+    session: &'a Path,
+    force: bool,
+) -> io::Result<Result<Candidate<'a>, Removal>> {
+    let Some(name) = name_of(session) else {
+        return Ok(Err(Removal::NotFound));
+    };
+    let dir = root.sessions().join(name);
+    let Some(looked) = if_exists(dead_segments(root, &dir, None))? else {
+        return Ok(Err(Removal::NotFound));
+    };
+    let Some(segments) = looked else {
+        return Ok(Err(Removal::Live));
+    };
+    let markers = unsent(root, &dir);
+    if !markers.is_empty() && !force {
+        let segments = markers.len();
+        return Ok(Err(Removal::Owed { segments }));
+    }
+    Ok(Ok(Candidate {
+        name,
+        dir,
+        segments,
+        markers,
+    }))
+}
+
+/// A test changes the session in `meanwhile`, between the check and the rename.
 fn remove(
     root: &Path,
     session: &Path,
@@ -178,56 +213,40 @@ fn remove(
     meanwhile: impl FnOnce(),
 ) -> io::Result<Removal> {
     let root = Root::new(root.to_owned());
-    let Some(name) = name_of(session) else {
-        return Ok(Removal::NotFound);
+    let found = match candidate(&root, session, force)? {
+        Ok(found) => found,
+        Err(stays) => return Ok(stays),
     };
-    let dir = root.sessions().join(name);
-    let first = match look(&root, &dir, None) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Removal::NotFound),
-        first => first?,
-    };
-    let Look::Dead(before) = first else {
-        return Ok(Removal::Live);
-    };
-    let owed = owed(&root, &dir);
-    if !owed.is_empty() && !force {
-        let segments = owed.len();
-        return Ok(Removal::Owed { segments });
-    }
-    let Some(_lock) = lock(&dir)? else {
+    let Some(_lock) = lock(&found.dir)? else {
         return Ok(Removal::Locked);
     };
-    let gone = root
-        .sessions()
-        .join(format!("{GONE}{name}-{:x}", wall_ns()));
+    let hidden = |prefix: &str| {
+        let hidden = format!("{prefix}{}-{:x}", found.name, wall_ns());
+        root.sessions().join(hidden)
+    };
+    let gone = hidden(GONE);
     meanwhile();
-    std::fs::rename(&dir, &gone)?;
-    if look(&root, &gone, Some(&before))? == Look::Live {
-        return match std::fs::rename(&gone, &dir) {
-            Ok(()) => Ok(Removal::Live),
-            Err(error) => {
-                // The writer has begun the session anew. Under another name nothing removes it.
-                let kept = root
-                    .sessions()
-                    .join(format!(".kept-{name}-{:x}", wall_ns()));
-                std::fs::rename(&gone, &kept)?;
-                let why = format!(
-                    "a writer came back to it; what it had is in {}",
-                    kept.display()
-                );
-                Err(io::Error::new(error.kind(), why))
-            }
+    std::fs::rename(&found.dir, &gone)?;
+    if dead_segments(&root, &gone, Some(&found.segments))?.is_none() {
+        let Err(error) = std::fs::rename(&gone, &found.dir) else {
+            return Ok(Removal::Live);
         };
+        // The writer has started the session again. Under this name no removal touches the old one.
+        let kept = hidden(".kept-");
+        std::fs::rename(&gone, &kept)?;
+        let kept = kept.display();
+        let why = format!("a writer came back to it; what it had is in {kept}");
+        return Err(io::Error::new(error.kind(), why));
     }
     let bytes = dir_size(&gone);
-    for marker in owed {
+    for marker in found.markers {
         let _ = marker::unmark(&marker);
     }
     remove_all(&gone)?;
     Ok(Removal::Removed { bytes })
 }
 
-/// The name of a session's directory. What is hidden is none.
+/// The name of a session's directory. A hidden directory is not a session.
 fn name_of(session: &Path) -> Option<&str> {
     let name = session.file_name()?.to_str()?;
     (!name.starts_with('.')).then_some(name)
@@ -240,21 +259,12 @@ pub fn can_remove_session(
     force: bool,
 ) -> io::Result<Removal> {
     let root = Root::new(root.as_ref().to_owned());
-    let Some(name) = name_of(session.as_ref()) else {
-        return Ok(Removal::NotFound);
-    };
-    let dir = root.sessions().join(name);
-    match look(&root, &dir, None) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Removal::NotFound),
-        Ok(Look::Live) => return Ok(Removal::Live),
-        found => found?,
-    };
-    let segments = owed(&root, &dir).len();
-    Ok(match segments {
-        n if n > 0 && !force => Removal::Owed { segments },
-        _ => Removal::Removed {
+    let found = candidate(&root, session.as_ref(), force)?;
+    Ok(match found {
+        Ok(Candidate { dir, .. }) => Removal::Removed {
             bytes: dir_size(&dir),
         },
+        Err(stays) => stays,
     })
 }
 
@@ -274,12 +284,12 @@ pub fn can_remove_sessions(
     Ok(done)
 }
 
-/// Removes what a removal that was cut short left under hidden names. How many sessions that
-/// were, and their bytes.
+/// Removes what an interrupted removal left under hidden names. Returns how many sessions that were, and their
+/// size in bytes.
 pub fn remove_leftovers(root: impl AsRef<Path>) -> io::Result<(usize, u64)> {
     let (mut count, mut bytes) = (0, 0);
     for dir in leftovers(root.as_ref())? {
-        // One that is being removed right now is its remover's.
+        // Another process is removing it.
         let Ok(Some(_lock)) = lock(&dir) else {
             continue;
         };
@@ -291,56 +301,49 @@ pub fn remove_leftovers(root: impl AsRef<Path>) -> io::Result<(usize, u64)> {
 }
 
 fn leftovers(root: &Path) -> io::Result<Vec<PathBuf>> {
-    let entries = match std::fs::read_dir(Root::new(root.to_owned()).sessions()) {
-        Ok(entries) => entries,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-        Err(error) => return Err(error),
-    };
-    let dirs = entries.flatten().filter(|entry| {
+    let entries = if_exists(std::fs::read_dir(Root::new(root.to_owned()).sessions()))?;
+    let dirs = entries.into_iter().flatten().flatten().filter(|entry| {
         let name = entry.file_name();
         name.to_string_lossy().starts_with(GONE)
     });
     Ok(dirs.map(|entry| entry.path()).collect())
 }
 
-#[derive(Debug, PartialEq)]
-enum Look {
-    Live,
-    /// The segments there are, all of dead writers.
-    Dead(HashSet<u32>),
-}
-
-/// Whether a writer of the session lives. `before`: the segments that were there at the first
-/// look; one that has come since has a writer that lives.
-fn look(root: &Root, dir: &Path, before: Option<&HashSet<u32>>) -> io::Result<Look> {
+/// The segments of a session, if all of their writers are dead. `None`: a writer lives. So does the writer of a
+/// segment that is not among those `before`, if they are given.
+fn dead_segments(
+    root: &Root,
+    dir: &Path,
+    before: Option<&HashSet<u32>>,
+) -> io::Result<Option<HashSet<u32>>> {
     let mut numbers = HashSet::new();
     for (number, path) in segments(dir)? {
-        if before.is_some_and(|before| !before.contains(&number)) {
-            return Ok(Look::Live);
-        }
-        let live = match writer_of(&path)? {
-            Some(id) => writer::is_alive(root, &id),
-            None => {
-                let age = path.metadata()?.modified()?.elapsed();
-                age.is_ok_and(|age| age < YOUNG)
+        let is_new = before.is_some_and(|before| !before.contains(&number));
+        let is_live = || -> io::Result<bool> {
+            match writer_of(&path)? {
+                Some(id) => Ok(writer::is_alive(root, &id)),
+                None => {
+                    let age = path.metadata()?.modified()?.elapsed();
+                    Ok(age.is_ok_and(|age| age < YOUNG))
+                }
             }
         };
-        if live {
-            return Ok(Look::Live);
+        if is_new || is_live()? {
+            return Ok(None);
         }
         numbers.insert(number);
     }
-    Ok(Look::Dead(numbers))
+    Ok(Some(numbers))
 }
 
-/// The session's lock, unless somebody has it.
+/// The session's lock, unless another process holds it.
 fn lock(dir: &Path) -> io::Result<Option<FileLock>> {
     FileLock::try_new(&lock_path(dir))
 }
 
-/// The markers of what the mirror still has to send of a session. One of a segment that is gone
-/// owes nothing.
-fn owed(root: &Root, dir: &Path) -> Vec<PathBuf> {
+/// The markers of what the mirror still has to send of a session. The marker of a segment that is gone does not
+/// count.
+fn unsent(root: &Root, dir: &Path) -> Vec<PathBuf> {
     let marked = marker::marked(root).unwrap_or_default().into_iter();
     let its = marked.filter(|(session, seg)| {
         dir.file_name().is_some_and(|name| name == session.as_str())
@@ -350,12 +353,9 @@ fn owed(root: &Root, dir: &Path) -> Vec<PathBuf> {
         .collect()
 }
 
-/// Gone already is as good.
+/// Removes a directory, if it is there.
 fn remove_all(dir: &Path) -> io::Result<()> {
-    match std::fs::remove_dir_all(dir) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-        done => done,
-    }
+    if_exists(std::fs::remove_dir_all(dir)).map(drop)
 }
 
 /// The size of all files below a directory.
@@ -370,81 +370,4 @@ pub(crate) fn dir_size(dir: &Path) -> u64 {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::fs::File;
-
-    use super::*;
-
-    fn dead_session(root: &Path, id: &str) -> PathBuf {
-        let session = root.join("sessions").join(id);
-        std::fs::create_dir_all(&session).unwrap();
-        let line = format!(
-            "{{\"v\":1,\"seg\":1,\"seq\":1,\"ts\":\"2026-11-16T00:31:05.123456Z\",\
-             \"kind\":\"segment\",\"session_id\":\"{id}\",\"payload\":{{\"writer\":\"w\"}}}}\n"
-        );
-        std::fs::write(session.join("trace.0001.jsonl"), line).unwrap();
-        session
-    }
-
-    #[test]
-    fn a_session_that_is_resumed_while_its_subagents_go_keeps_the_rest() {
-        let root = tempfile::tempdir().unwrap();
-        let [sub1, sub2, main] = ["sub1", "sub2", "main"].map(|id| dead_session(root.path(), id));
-        let resume = |next: &Path| {
-            if next.ends_with("sub2") {
-                File::create(main.join("trace.0002.jsonl")).unwrap();
-            }
-        };
-        let all = ["sub1", "sub2", "main"];
-        let done = remove_together(root.path(), &all, false, resume).unwrap();
-        assert!(matches!(done[0], Removal::Removed { .. }), "{done:?}");
-        assert_eq!(done[1..], [Removal::Family, Removal::Live]);
-        assert!(!sub1.exists() && sub2.exists() && main.exists());
-    }
-
-    #[test]
-    fn what_is_gone_is_told_though_what_started_it_can_not_be_removed() {
-        let root = tempfile::tempdir().unwrap();
-        let [sub, main] = ["sub", "main"].map(|id| dead_session(root.path(), id));
-        let spoil = |next: &Path| {
-            if next.ends_with("main") {
-                std::fs::remove_file(main.join("lock")).unwrap();
-                std::fs::create_dir(main.join("lock")).unwrap();
-            }
-        };
-        let all = ["sub", "main"];
-        let done = remove_together(root.path(), &all, false, spoil).unwrap();
-        assert!(matches!(done[0], Removal::Removed { .. }), "{done:?}");
-        assert!(matches!(done[1], Removal::Failed { .. }), "{done:?}");
-        assert!(!sub.exists() && main.exists());
-    }
-
-    #[test]
-    fn a_subagent_that_comes_back_keeps_what_started_it() {
-        let root = tempfile::tempdir().unwrap();
-        let [sub, main] = ["sub", "main"].map(|id| dead_session(root.path(), id));
-        let come_back = |next: &Path| {
-            if next.ends_with("sub") {
-                File::create(sub.join("trace.0002.jsonl")).unwrap();
-            }
-        };
-        let all = ["sub", "main"];
-        let done = remove_together(root.path(), &all, false, come_back).unwrap();
-        assert_eq!(done, [Removal::Live, Removal::Family]);
-        assert!(sub.exists() && main.exists());
-    }
-
-    #[test]
-    fn a_writer_that_comes_in_between_gets_its_session_back() {
-        let root = tempfile::tempdir().unwrap();
-        let session = dead_session(root.path(), "ses_1");
-        let come_in = || {
-            File::create(session.join("trace.0002.jsonl")).unwrap();
-        };
-        let removal = remove(root.path(), &session, false, come_in).unwrap();
-        assert_eq!(removal, Removal::Live);
-        assert!(session.join("trace.0001.jsonl").exists());
-        assert!(session.join("trace.0002.jsonl").exists());
-        assert!(leftovers(root.path()).unwrap().is_empty());
-    }
-}
+mod tests;

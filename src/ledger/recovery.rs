@@ -7,32 +7,26 @@ use std::sync::Arc;
 
 use super::dead_spans::{DeadSpan, LeftBehind, left_behind, left_open};
 use super::file_lock::FileLock;
-use super::session_writer::{AppendError, LAST_BACKOFF_NS, LineMeta, SessionHooks, SessionWriter};
+use super::session_writer::{Context, LAST_BACKOFF_NS, SessionWriter};
 use super::{Ledger, writer};
 #[cfg(feature = "mirror")]
 use crate::trace::Root;
-use crate::trace::{Moment, steady_ns};
+use crate::trace::{Kind, LineMeta, Moment, steady_ns};
 
-/// Spans to close. The session's lock is held for as long as this lives.
-struct Found {
-    spans: Vec<DeadSpan>,
-    _lock: Option<FileLock>,
-}
-
-/// Finds what dead writers left open. Looks at the ends of their segments first: a session that
-/// ended well costs no more than that.
-fn find(ledger: &Ledger, session: &Path, own: Option<u32>) -> io::Result<Found> {
-    let nothing = || Found {
-        spans: Vec::new(),
-        _lock: None,
-    };
+/// Finds what dead writers left open, and locks the session. `None` if there is nothing to close, or another
+/// process is recovering or removing the session. Looks at the ends of the segments first: a session that ended
+/// well costs no more than that.
+fn find(
+    ledger: &Ledger,
+    session: &Path,
+    own: Option<u32>,
+) -> io::Result<Option<(FileLock, Vec<DeadSpan>)>> {
     let alive = |id: &str| ledger.writer_id() == Some(id) || writer::is_alive(&ledger.root, id);
     if left_behind(&alive, session, own)?.dead.is_empty() {
-        return Ok(nothing());
+        return Ok(None);
     }
     let Some(lock) = FileLock::try_new(&lock_path(session))? else {
-        // Another process is recovering or removing it.
-        return Ok(nothing());
+        return Ok(None);
     };
     let LeftBehind { dead, closed } = left_behind(&alive, session, own)?;
     let mut spans = Vec::new();
@@ -40,10 +34,7 @@ fn find(ledger: &Ledger, session: &Path, own: Option<u32>) -> io::Result<Found> 
         spans.extend(left_open(*number, path)?);
     }
     spans.retain(|span| !closed.contains(&span.ids.span));
-    Ok(Found {
-        spans,
-        _lock: Some(lock),
-    })
+    Ok(Some((lock, spans)))
 }
 
 /// Opens the file that is locked while a session is recovered: the first that a recovery writes.
@@ -65,24 +56,25 @@ pub(crate) fn left_open_in(root: &Root, session: &Path) -> io::Result<Vec<u32>> 
 
 impl SessionWriter {
     /// Closes what dead writers of this session left open. How many spans that were.
-    pub fn recover(&mut self, ledger: &Ledger, hooks: &mut dyn SessionHooks) -> usize {
+    pub fn recover(&mut self, cx: &mut Context<'_>) -> usize {
         self.recover_at = None;
         let own = self.segment.as_ref().map(|s| s.shared.number);
-        let found = match find(ledger, self.dir(), own) {
-            Ok(found) => found,
+        let (_lock, spans) = match find(cx.ledger, self.dir(), own) {
+            Ok(Some(found)) => found,
+            Ok(None) => return 0,
             Err(error) => {
                 self.recover_later();
-                ledger.note_error(&format!("recover {}: {error}", self.dir().display()));
+                let error = format!("recover {}: {error}", self.dir().display());
+                cx.ledger.note_error(&error);
                 return 0;
             }
         };
         let mut closed = 0;
-        for spans in found.spans.chunk_by(|a, b| a.policy == b.policy) {
-            closed += match spans.first() {
-                Some(span) if span.policy != ledger.config.policy => {
-                    self.close_apart(ledger, hooks, span.policy.clone(), spans)
-                }
-                _ => self.close_dead(ledger, hooks, spans),
+        for spans in spans.chunk_by(|a, b| a.policy == b.policy) {
+            let policy = &spans[0].policy;
+            closed += match *policy == cx.ledger.config.policy {
+                true => self.close_dead(cx, spans),
+                false => self.close_apart(cx, policy.clone(), spans),
             };
         }
         closed
@@ -92,54 +84,48 @@ impl SessionWriter {
     /// that policy.
     fn close_apart(
         &mut self,
-        ledger: &Ledger,
-        hooks: &mut dyn SessionHooks,
+        cx: &mut Context<'_>,
         policy: Option<Arc<str>>,
         spans: &[DeadSpan],
     ) -> usize {
         // What this process itself has to write does not belong there.
-        if self.is_behind(hooks) && !self.is_ready(ledger, hooks) {
+        if self.is_behind(cx) && !self.is_ready(cx) {
             return 0;
         }
         let (own, checkpoint_at) = (self.segment.take(), self.checkpoint_at);
         self.recovering = Some(policy);
-        let closed = self.close_dead(ledger, hooks, spans);
+        let closed = self.close_dead(cx, spans);
         self.recovering = None;
         (self.segment, self.checkpoint_at) = (own, checkpoint_at);
         closed
     }
 
-    fn close_dead(
-        &mut self,
-        ledger: &Ledger,
-        hooks: &mut dyn SessionHooks,
-        spans: &[DeadSpan],
-    ) -> usize {
-        if !self.is_ready(ledger, hooks) {
+    fn close_dead(&mut self, cx: &mut Context<'_>, spans: &[DeadSpan]) -> usize {
+        if !self.is_ready(cx) {
             return 0;
         }
         let mut closed = 0;
         for span in spans {
             let meta = LineMeta {
                 time: Moment::now().wall,
-                kind: "interrupted",
+                kind: Kind::Interrupted.as_str(),
                 turn: span.turn,
                 ids: Some(span.ids),
             };
-            let written = self.append(ledger, hooks, meta, &|out, _| span.write(out));
+            let written = self.append(cx, meta, &|out, _| span.write(out));
             closed += usize::from(written.is_some());
         }
         closed
     }
 
-    /// Asked before the first line: a recovery that can't be written now is not lost, but done later.
-    fn is_ready(&mut self, ledger: &Ledger, hooks: &mut dyn SessionHooks) -> bool {
+    /// Prepares the segment before the first close line. If that fails, the recovery is tried again later.
+    fn is_ready(&mut self, cx: &mut Context<'_>) -> bool {
         let now = self.time_of_line(None);
-        match self.prepare(ledger, hooks, now) {
+        match self.prepare(cx, now) {
             Ok(()) => true,
-            Err(AppendError(cause)) => {
+            Err(cause) => {
                 self.recover_later();
-                ledger.note_error(&cause);
+                cx.ledger.note_error(&cause);
                 false
             }
         }

@@ -7,14 +7,14 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
 
 use rustix::io::Errno;
 
 use super::listener::SegmentListener;
 use super::storage::Storage;
-use super::{Ledger, SyncPolicy, marker};
-use crate::trace::{make_dir, open_private, segment_name, segments};
+use super::{Ledger, SyncPolicy, lock, marker};
+use crate::trace::{if_exists, make_dir, open_private, segment_name, segments};
 
 /// A segment as its writer sees it.
 #[derive(Debug)]
@@ -48,8 +48,6 @@ pub(crate) struct SharedSegment {
     removed: AtomicBool,
     /// It was used since the cache looked last.
     used: AtomicBool,
-    /// Whether the file is open, without a lock.
-    is_open: AtomicBool,
     state: Mutex<State>,
 }
 
@@ -91,15 +89,13 @@ impl Segment {
         let shared = Arc::new(SharedSegment {
             number,
             path,
-            marker: match policy {
-                Some(_) => marker::marker(&ledger.root, session, number),
-                None => None,
-            },
+            marker: policy
+                .as_ref()
+                .and_then(|_| marker::marker(&ledger.root, session, number)),
             policy,
             inode: (meta.dev(), meta.ino()),
             removed: AtomicBool::new(false),
             used: AtomicBool::new(true),
-            is_open: AtomicBool::new(true),
             state: Mutex::new(State {
                 file: Some(file),
                 size: 0,
@@ -142,7 +138,7 @@ impl Segment {
             Ok(meta) if (meta.dev(), meta.ino()) == self.shared.inode => meta.nlink() == 0,
             // Other code closed our descriptor, and its number may be another file's now.
             _ => {
-                std::mem::forget(self.shared.take_file(&mut state));
+                std::mem::forget(state.file.take());
                 !matches!(self.shared.reopen(&mut state), Ok(true))
             }
         }
@@ -189,12 +185,12 @@ impl Segment {
             self.next_seq += u64::from(done + 1 == line.len());
         }
         if Errno::from_io_error(&error) == Some(Errno::BADF) {
-            std::mem::forget(self.shared.take_file(state));
+            std::mem::forget(state.file.take());
         }
         Err(error)
     }
 
-    /// Makes a line as durable as it has to be, and tells the listeners of it then.
+    /// Makes a line as durable as it has to be, and then calls the listeners.
     fn publish(&self, ledger: &Ledger, storage: &dyn Storage, file: &File) {
         match ledger.config.sync {
             SyncPolicy::Os => {}
@@ -216,11 +212,11 @@ impl Segment {
         }
     }
 
-    /// The session goes on in `next`, whose marker stands for what is open.
+    /// The session continues in `next`. The marker of `next` covers the spans that are open.
     pub fn seal(self, next: &Segment) {
         let next_has_marker = next.shared.lock().has_marker;
         let mut state = self.shared.lock();
-        self.shared.take_file(&mut state);
+        state.file = None;
         state.leaves_open &= !next_has_marker;
         drop(state);
         self.listeners.iter().for_each(|listener| listener.sealed());
@@ -251,7 +247,7 @@ fn append(storage: &dyn Storage, file: &mut File, line: &[u8]) -> (usize, Option
 
 impl SharedSegment {
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 
     /// Notes that its file was removed, before another one can be created.
@@ -260,18 +256,12 @@ impl SharedSegment {
     }
 
     pub fn is_open(&self) -> bool {
-        self.is_open.load(Ordering::Relaxed)
+        self.lock().file.is_some()
     }
 
     /// Opens the file again after it was closed. `Ok(false)`: it is gone.
     pub fn open_again(self: &Arc<Self>, ledger: &Ledger) -> io::Result<bool> {
-        let mut opened = self.reopen(&mut self.lock());
-        if opened
-            .as_ref()
-            .is_err_and(|error| ledger.free_descriptors(error))
-        {
-            opened = self.reopen(&mut self.lock());
-        }
+        let opened = ledger.retry_open(|| self.reopen(&mut self.lock()));
         if matches!(opened, Ok(true)) {
             ledger.fd_cache.admit(self);
         }
@@ -282,24 +272,16 @@ impl SharedSegment {
         if state.file.is_some() {
             return Ok(true);
         }
-        match open_private(&self.path, OpenOptions::new().append(true)) {
-            Ok(file) => {
-                let meta = file.metadata()?;
-                if (meta.dev(), meta.ino()) != self.inode {
-                    return Ok(false);
-                }
-                state.file = Some(file);
-                self.is_open.store(true, Ordering::Relaxed);
-                Ok(true)
-            }
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
-            Err(error) => Err(error),
+        let opened = open_private(&self.path, OpenOptions::new().append(true));
+        let Some(file) = if_exists(opened)? else {
+            return Ok(false);
+        };
+        let meta = file.metadata()?;
+        if (meta.dev(), meta.ino()) != self.inode {
+            return Ok(false);
         }
-    }
-
-    fn take_file(&self, state: &mut State) -> Option<File> {
-        self.is_open.store(false, Ordering::Relaxed);
-        state.file.take()
+        state.file = Some(file);
+        Ok(true)
     }
 
     /// Whether it was used since the last look.
@@ -314,7 +296,7 @@ impl SharedSegment {
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
             Err(TryLockError::WouldBlock) => return false,
         };
-        self.take_file(&mut state);
+        state.file = None;
         true
     }
 
@@ -357,11 +339,11 @@ impl SharedSegment {
         if !removed && (state.leaves_open || state.size != sent) {
             return Ok(());
         }
-        match self.path.metadata() {
+        if let Some(file) = if_exists(self.path.metadata())?
+            && (!self.is(&file) || file.len() > sent)
+        {
             // The marker may be another segment's by now.
-            Ok(file) if !self.is(&file) || file.len() > sent => return Ok(()),
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-            _ => {}
+            return Ok(());
         }
         if let Some(marker) = &self.marker {
             marker::unmark(marker)?;

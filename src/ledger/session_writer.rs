@@ -1,4 +1,4 @@
-//! Appends the lines of one session, and copes with what the disk does meanwhile.
+//! Appends the lines of one session, and handles faults of the disk.
 //!
 //! - A line is one `write(2)`. `seq` is taken with it, and used up only when the line is whole.
 //! - When [`append`](SessionWriter::append) returns a place, the kernel has the line.
@@ -14,8 +14,8 @@ use super::Ledger;
 use super::gap::Gap;
 use super::segment::Segment;
 use crate::trace::{
-    APART_NS, BufferPool, Head, Ids, LARGEST_POOLED, Moment, NewHeader, PrefixCache, finish_line,
-    segment_name, steady_ns,
+    APART_NS, Address, BufferPool, Kind, LARGEST_POOLED, LineMeta, Moment, NewHeader,
+    SessionHeader, finish_line, segment_name, steady_ns,
 };
 
 thread_local! {
@@ -29,28 +29,6 @@ pub(super) const LAST_BACKOFF_NS: u64 = 1_000_000_000;
 /// About how many bytes lie between two checkpoints.
 const CHECKPOINT_EVERY: u64 = 1 << 20;
 
-/// A line, apart from its payload.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct LineMeta<'a> {
-    /// Nanoseconds since 1970.
-    pub time: u64,
-    pub kind: &'a str,
-    pub turn: Option<u32>,
-    pub ids: Option<Ids>,
-}
-
-impl<'a> LineMeta<'a> {
-    /// A line about the segment it is in.
-    fn of_segment(kind: &'a str, time: u64) -> Self {
-        Self {
-            time,
-            kind,
-            turn: None,
-            ids: None,
-        }
-    }
-}
-
 /// Writes the members of a line's payload, each followed by a comma. Its argument is the segment that the
 /// line goes to.
 pub(crate) type Payload<'a> = &'a dyn Fn(&mut Vec<u8>, u32);
@@ -62,29 +40,17 @@ pub(crate) struct Appended {
     pub size: usize,
 }
 
-/// Why a line could not be written.
-#[derive(Debug)]
-pub(super) struct AppendError(pub String);
+/// A result of writing. The error is the reason why a line could not be written.
+pub(super) type Written<T = ()> = Result<T, String>;
 
-impl AppendError {
-    fn io(what: &str, path: &Path, error: &std::io::Error) -> Self {
-        Self(format!("{what} {}: {error}", path.display()))
-    }
-}
-
-/// What a segment's header says of its session.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct SessionHeader {
-    /// Why the session exists although no run named it.
-    pub implicit: Option<&'static str>,
-    /// The segment that the totals count from, if not the writer's first one.
-    pub counts_from: Option<u32>,
+fn failed(what: &str, path: &Path, error: &std::io::Error) -> String {
+    format!("{what} {}: {error}", path.display())
 }
 
 /// What the owner of a writer knows of the session's lines and the ledger does not. An owner that has nothing
 /// to add uses `()`.
 pub(crate) trait SessionHooks {
-    /// A segment was created: what its header says of the session.
+    /// A segment was created. Returns the fields of its header about the session.
     fn header(&mut self, _segment: u32) -> SessionHeader {
         SessionHeader::default()
     }
@@ -102,13 +68,13 @@ pub(crate) trait SessionHooks {
     /// That line has been written.
     fn replayed(&mut self, _segment: u32) {}
 
-    /// The kernel has this line, of whatever kind.
+    /// The kernel has this line, which may be of any kind.
     fn written(&mut self, _line: &[u8]) {}
 
     /// A `gap` line has been written that counts so many.
     fn gap_written(&mut self, _lost: u64) {}
 
-    /// The file of a segment was removed, with its lines. The argument tells whether another segment is
+    /// The file of a segment was removed, with its lines. The argument returns whether another segment is
     /// still there.
     fn segment_removed(&mut self, _: &dyn Fn(u32) -> bool) {}
 
@@ -120,6 +86,18 @@ pub(crate) trait SessionHooks {
 }
 
 impl SessionHooks for () {}
+
+/// What a writer needs for a call: the ledger, and the hooks of the writer's owner.
+pub(crate) struct Context<'a> {
+    pub ledger: &'a Ledger,
+    pub hooks: &'a mut dyn SessionHooks,
+}
+
+impl<'a> Context<'a> {
+    pub fn new(ledger: &'a Ledger, hooks: &'a mut dyn SessionHooks) -> Self {
+        Self { ledger, hooks }
+    }
+}
 
 /// The writer of a session's lines. Its owner serializes the calls, which orders lines and `seq`.
 #[derive(Debug)]
@@ -136,7 +114,6 @@ pub(crate) struct SessionWriter {
     pub(super) checkpoint_at: u64,
     /// The time of the line that was appended last.
     last_time: u64,
-    prefix: PrefixCache,
     /// When a recovery that failed is tried again.
     pub(super) recover_at: Option<u64>,
     /// The policy of the segment that the spans of a dead writer are closed in.
@@ -156,7 +133,6 @@ impl SessionWriter {
             waits_for: String::new(),
             checkpoint_at: CHECKPOINT_EVERY,
             last_time: 0,
-            prefix: PrefixCache::default(),
             recover_at: None,
             recovering: None,
         }
@@ -179,14 +155,14 @@ impl SessionWriter {
         self.gap.count == 0 && self.recover_at.is_none()
     }
 
-    /// The time of a line about what has just happened, if that is known.
+    /// The time of the next line: `just_now` if it is known and after the last line, else the current time.
     pub fn time_of_line(&self, just_now: Option<u64>) -> u64 {
         let after_last = just_now.filter(|time| *time > self.last_time);
         after_last.unwrap_or_else(|| self.in_order(Moment::now().wall))
     }
 
-    /// Not before the last line's, as far as the clocks of threads are a little apart. A clock that was set
-    /// back stays so.
+    /// A time that is not before the last line's, where the clocks of two threads differ by a little. A clock
+    /// that was set back stays so.
     fn in_order(&self, time: u64) -> u64 {
         match self.last_time.checked_sub(time) {
             Some(behind) if behind <= APART_NS => self.last_time,
@@ -203,25 +179,24 @@ impl SessionWriter {
     /// Appends a line. `None`: it could not be written, and is counted as lost.
     pub fn append(
         &mut self,
-        ledger: &Ledger,
-        hooks: &mut dyn SessionHooks,
+        cx: &mut Context<'_>,
         mut meta: LineMeta<'_>,
         payload: Payload<'_>,
     ) -> Option<Appended> {
         meta.time = self.in_order(meta.time);
         let done = self
-            .prepare(ledger, hooks, meta.time)
-            .and_then(|()| self.write_line(ledger, hooks, meta, payload));
+            .prepare(cx, meta.time)
+            .and_then(|()| self.write_line(cx, meta, payload));
         match done {
             Ok(size) => {
-                ledger.counters().count_written();
+                cx.ledger.counters().count_written();
                 let segment = self.segment_number();
-                self.after_line(ledger, hooks, meta.time);
+                self.after_line(cx, meta.time);
                 Some(Appended { segment, size })
             }
-            Err(AppendError(cause)) => {
+            Err(cause) => {
                 self.gap.add(meta.kind, 1, meta.time, &cause);
-                let counters = ledger.counters();
+                let counters = cx.ledger.counters();
                 counters.count_failed(1);
                 counters.note_error(&cause);
                 counters.warn_once(&format!("can't write the trace: {cause}"));
@@ -230,94 +205,84 @@ impl SessionWriter {
         }
     }
 
-    /// What is due now and then.
-    fn after_line(&mut self, ledger: &Ledger, hooks: &mut dyn SessionHooks, now: u64) {
+    /// Writes a checkpoint or retries a recovery, where one is due.
+    fn after_line(&mut self, cx: &mut Context<'_>, now: u64) {
         if let Some(segment) = &mut self.segment {
             segment.events += 1;
             if segment.size >= self.checkpoint_at {
-                self.write_checkpoint(ledger, hooks, now);
+                self.write_checkpoint(cx, now);
             }
         }
         if self.recover_at.is_some_and(|at| at <= steady_ns()) {
-            self.recover(ledger, hooks);
+            self.recover(cx);
         }
     }
 
-    /// Tries again to write what is missing, back-off or not. How many lines are still missing.
-    pub fn flush(&mut self, ledger: &Ledger, hooks: &mut dyn SessionHooks) -> u64 {
+    /// Tries again to write the missing lines, back-off or not. Returns how many are still missing.
+    pub fn flush(&mut self, cx: &mut Context<'_>) -> u64 {
         let now = self.time_of_line(None);
         if let Some(segment) = &mut self.segment
             && segment.is_removed(now, true)
         {
-            self.segment_removed(ledger, hooks, now);
+            self.segment_removed(cx, now);
         }
-        if self.is_behind(hooks) {
+        if self.is_behind(cx) {
             self.retry_at = 0;
-            if let Err(AppendError(cause)) = self.prepare(ledger, hooks, now) {
-                ledger.note_error(&cause);
+            if let Err(cause) = self.prepare(cx, now) {
+                cx.ledger.note_error(&cause);
             }
         }
         if self.recover_at.is_some() {
             self.retry_at = 0;
-            self.recover(ledger, hooks);
+            self.recover(cx);
         }
         self.gap.count
     }
 
     /// Whether something has to be written before a new line.
-    pub(super) fn is_behind(&self, hooks: &mut dyn SessionHooks) -> bool {
-        self.gap.count > 0 || hooks.next_lost(&mut Vec::new()).is_some()
+    pub(super) fn is_behind(&self, cx: &mut Context<'_>) -> bool {
+        self.gap.count > 0 || cx.hooks.next_lost(&mut Vec::new()).is_some()
     }
 
     /// Makes the segment ready for a line: opens or creates it, and writes what has to come first.
-    pub(super) fn prepare(
-        &mut self,
-        ledger: &Ledger,
-        hooks: &mut dyn SessionHooks,
-        now: u64,
-    ) -> Result<(), AppendError> {
-        self.ensure_open(ledger, hooks, now)?;
-        self.rotate_if_full(ledger, hooks, now)?;
+    pub(super) fn prepare(&mut self, cx: &mut Context<'_>, now: u64) -> Written {
+        self.ensure_open(cx, now)?;
+        self.rotate_if_full(cx, now)?;
         if self.segment.is_none() {
-            self.create_segment(ledger, now)?;
+            self.create_segment(cx.ledger, now)?;
         }
-        self.write_header(ledger, hooks, now)?;
+        self.write_header(cx, now)?;
         if self.gap.count > 0 {
             let mut out = Vec::new();
             self.gap.write(&mut out);
-            self.write_pending(ledger, hooks, LineMeta::of_segment("gap", now), &out)?;
+            self.write_pending(cx, LineMeta::of_segment(Kind::Gap, now), &out)?;
             let lost = std::mem::take(&mut self.gap).count;
-            hooks.gap_written(lost);
+            cx.hooks.gap_written(lost);
             if let Some(segment) = &mut self.segment {
                 segment.gaps += lost;
             }
         }
-        self.replay_lost(ledger, hooks, now)
+        self.replay_lost(cx, now)
     }
 
-    fn ensure_open(
-        &mut self,
-        ledger: &Ledger,
-        hooks: &mut dyn SessionHooks,
-        now: u64,
-    ) -> Result<(), AppendError> {
+    fn ensure_open(&mut self, cx: &mut Context<'_>, now: u64) -> Written {
         let Some(segment) = &mut self.segment else {
             return Ok(());
         };
         if segment.shared.is_open() {
             if segment.is_removed(now, false) {
-                self.segment_removed(ledger, hooks, now);
+                self.segment_removed(cx, now);
             }
             return Ok(());
         }
         if self.retry_at > steady_ns() {
-            return Err(AppendError(self.waits_for.clone()));
+            return Err(self.waits_for.clone());
         }
-        match segment.shared.open_again(ledger) {
+        match segment.shared.open_again(cx.ledger) {
             Ok(true) => {}
-            Ok(false) => self.segment_removed(ledger, hooks, now),
+            Ok(false) => self.segment_removed(cx, now),
             Err(error) => {
-                let error = AppendError::io("open", &segment.shared.path, &error);
+                let error = failed("open", &segment.shared.path, &error);
                 return Err(self.back_off(error));
             }
         }
@@ -325,43 +290,31 @@ impl SessionWriter {
     }
 
     /// Goes on in another segment. Where none can be created, the full one is written to.
-    fn rotate_if_full(
-        &mut self,
-        ledger: &Ledger,
-        hooks: &mut dyn SessionHooks,
-        now: u64,
-    ) -> Result<(), AppendError> {
-        let is_full = |segment: &mut Segment| segment.size >= ledger.config.segment_size;
+    fn rotate_if_full(&mut self, cx: &mut Context<'_>, now: u64) -> Written {
+        let is_full = |segment: &mut Segment| segment.size >= cx.ledger.config.segment_size;
         let Some(full) = self.segment.take_if(is_full) else {
             return Ok(());
         };
-        if self.create_segment(ledger, now).is_err() {
+        if self.create_segment(cx.ledger, now).is_err() {
             self.segment = Some(full);
             return Ok(());
         }
-        let header = self.write_header(ledger, hooks, now);
+        let header = self.write_header(cx, now);
         if let Some(next) = &self.segment {
             full.seal(next);
         }
         header
     }
 
-    fn create_segment(&mut self, ledger: &Ledger, now: u64) -> Result<(), AppendError> {
+    fn create_segment(&mut self, ledger: &Ledger, now: u64) -> Written {
         if self.retry_at > steady_ns() {
-            return Err(AppendError(self.waits_for.clone()));
+            return Err(self.waits_for.clone());
         }
         let policy = self.recovering.as_ref().unwrap_or(&ledger.config.policy);
-        let create = || {
+        let created = ledger.retry_open(|| {
             ledger.ensure_writer()?;
             Segment::create(ledger, &self.dir, policy.clone(), now)
-        };
-        let mut created = create();
-        if created
-            .as_ref()
-            .is_err_and(|error| ledger.free_descriptors(error))
-        {
-            created = create();
-        }
+        });
         match created {
             Ok(segment) => {
                 ledger.sync_new_entry(&self.dir);
@@ -372,36 +325,26 @@ impl SessionWriter {
                 Ok(())
             }
             Err(error) => {
-                let error = AppendError::io("create a segment in", &self.dir, &error);
+                let error = failed("create a segment in", &self.dir, &error);
                 Err(self.back_off(error))
             }
         }
     }
 
-    fn write_header(
-        &mut self,
-        ledger: &Ledger,
-        hooks: &mut dyn SessionHooks,
-        now: u64,
-    ) -> Result<(), AppendError> {
+    fn write_header(&mut self, cx: &mut Context<'_>, now: u64) -> Written {
         let Some(segment) = self.segment.as_ref().filter(|s| !s.has_header) else {
             return Ok(());
         };
         let (number, policy) = (segment.shared.number, segment.shared.policy.clone());
-        let SessionHeader {
-            implicit,
-            counts_from,
-        } = hooks.header(number);
         let header = NewHeader {
-            writer: ledger.writer_id(),
-            process: &ledger.config.process,
-            resource: &ledger.config.resource,
+            writer: cx.ledger.writer_id(),
+            process: &cx.ledger.config.process,
+            resource: &cx.ledger.config.resource,
             mirror: policy.as_deref(),
-            implicit,
-            counts_from,
+            session: cx.hooks.header(number),
         };
-        let out = header.members();
-        self.write_pending(ledger, hooks, LineMeta::of_segment("segment", now), &out)?;
+        let meta = LineMeta::of_segment(Kind::Segment, now);
+        self.write_pending(cx, meta, &header.members())?;
         if let Some(segment) = &mut self.segment {
             segment.has_header = true;
         }
@@ -409,29 +352,24 @@ impl SessionWriter {
     }
 
     /// Writes again what was lost.
-    fn replay_lost(
-        &mut self,
-        ledger: &Ledger,
-        hooks: &mut dyn SessionHooks,
-        now: u64,
-    ) -> Result<(), AppendError> {
+    fn replay_lost(&mut self, cx: &mut Context<'_>, now: u64) -> Written {
         let mut out = Vec::new();
-        while let Some(meta) = hooks.next_lost(&mut out) {
+        while let Some(meta) = cx.hooks.next_lost(&mut out) {
             let meta = LineMeta { time: now, ..meta };
-            self.write_pending(ledger, hooks, meta, &out)?;
-            hooks.replayed(self.segment_number());
+            self.write_pending(cx, meta, &out)?;
+            cx.hooks.replayed(self.segment_number());
             out.clear();
         }
         Ok(())
     }
 
-    fn write_checkpoint(&mut self, ledger: &Ledger, hooks: &mut dyn SessionHooks, now: u64) {
+    fn write_checkpoint(&mut self, cx: &mut Context<'_>, now: u64) {
         let mut out = Vec::new();
-        if hooks.checkpoint(&mut out) {
-            let meta = LineMeta::of_segment("checkpoint", now);
-            if let Err(AppendError(cause)) = self.write_pending(ledger, hooks, meta, &out) {
+        if cx.hooks.checkpoint(&mut out) {
+            let meta = LineMeta::of_segment(Kind::Checkpoint, now);
+            if let Err(cause) = self.write_pending(cx, meta, &out) {
                 // The next checkpoint has the same and more.
-                ledger.note_error(&cause);
+                cx.ledger.note_error(&cause);
             }
         }
         if let Some(segment) = &self.segment {
@@ -440,7 +378,7 @@ impl SessionWriter {
     }
 
     /// The file is gone, and with it every line this process wrote to it.
-    fn segment_removed(&mut self, ledger: &Ledger, hooks: &mut dyn SessionHooks, now: u64) {
+    fn segment_removed(&mut self, cx: &mut Context<'_>, now: u64) {
         let Some(segment) = self.segment.take() else {
             return;
         };
@@ -450,58 +388,50 @@ impl SessionWriter {
         let missing = segment.events + segment.gaps;
         if missing > 0 {
             self.gap.add("unknown", missing, now, &cause);
-            ledger.counters().count_failed(segment.events);
+            cx.ledger.counters().count_failed(segment.events);
         }
-        ledger.note_error(&cause);
-        ledger.counters().warn_once(&cause);
+        cx.ledger.note_error(&cause);
+        cx.ledger.counters().warn_once(&cause);
         let (dir, gone) = (&self.dir, segment.shared.number);
-        hooks.segment_removed(&|number| number != gone && dir.join(segment_name(number)).exists());
+        cx.hooks
+            .segment_removed(&|number| number != gone && dir.join(segment_name(number)).exists());
         self.retry_at = 0;
     }
 
     /// Writes a line that has to come before others.
     fn write_pending(
         &mut self,
-        ledger: &Ledger,
-        hooks: &mut dyn SessionHooks,
+        cx: &mut Context<'_>,
         meta: LineMeta<'_>,
         payload: &[u8],
-    ) -> Result<(), AppendError> {
-        self.write_line(ledger, hooks, meta, &|out, _| {
-            out.extend_from_slice(payload)
-        })
-        .map(drop)
+    ) -> Written {
+        self.write_line(cx, meta, &|out, _| out.extend_from_slice(payload))
+            .map(drop)
     }
 
     /// Writes a line to the segment, which has been made ready for it. Returns its size.
     fn write_line(
         &mut self,
-        ledger: &Ledger,
-        hooks: &mut dyn SessionHooks,
+        cx: &mut Context<'_>,
         meta: LineMeta<'_>,
         payload: Payload<'_>,
-    ) -> Result<usize, AppendError> {
+    ) -> Written<usize> {
         let Some(segment) = &mut self.segment else {
-            return Err(AppendError("no segment".into()));
+            return Err("no segment".into());
         };
         self.last_time = meta.time;
         let mut line = BufferPool::take(&LINES).unwrap_or_else(|| Vec::with_capacity(1024));
         segment.start_line(&mut line);
-        let head = Head {
+        let place = Address {
             seg: segment.shared.number,
             seq: segment.next_seq,
-            ts: meta.time,
-            kind: meta.kind,
-            session: &self.id_json,
-            turn: meta.turn,
-            ids: meta.ids,
         };
-        head.write(&mut self.prefix, &mut line);
+        meta.write_head(place, &self.id_json, &mut line);
         payload(&mut line, segment.shared.number);
         finish_line(&mut line);
-        let written = segment.write(ledger, &line, hooks.leaves_open());
+        let written = segment.write(cx.ledger, &line, cx.hooks.leaves_open());
         if written.is_ok() {
-            hooks.written(&line);
+            cx.hooks.written(&line);
         }
         let size = line.len();
         if line.capacity() <= LARGEST_POOLED {
@@ -510,12 +440,12 @@ impl SessionWriter {
         }
         match written {
             Ok(()) => Ok(size),
-            Err(error) => Err(AppendError::io("write to", &segment.shared.path, &error)),
+            Err(error) => Err(failed("write to", &segment.shared.path, &error)),
         }
     }
 
-    fn back_off(&mut self, error: AppendError) -> AppendError {
-        self.waits_for.clone_from(&error.0);
+    fn back_off(&mut self, error: String) -> String {
+        self.waits_for.clone_from(&error);
         self.backoff = (self.backoff * 2).clamp(FIRST_BACKOFF_NS, LAST_BACKOFF_NS);
         self.retry_at = steady_ns() + self.backoff;
         error

@@ -7,7 +7,9 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
 use super::listener::SegmentListener;
+use super::lock;
 use super::noop_subscriber::NoopSubscriber;
+use crate::trace::if_exists;
 
 /// How much a power cut may cost. `kill -9` costs nothing with any of them.
 ///
@@ -19,7 +21,7 @@ pub enum SyncPolicy {
     /// (commonly within 30 seconds): a power cut may lose that much.
     #[default]
     Os,
-    /// A thread of ours syncs what is new this often, once a millisecond at most: a power cut may
+    /// A thread of this crate syncs new lines this often, once a millisecond at most: a power cut may
     /// lose that much.
     Interval(Duration),
     /// Each call waits for the disk. A power cut loses nothing that had returned.
@@ -36,7 +38,7 @@ struct Dirty {
     stop: bool,
 }
 
-/// Collects what is not synced yet; a thread of its own takes it from there.
+/// Collects the files and directories that are not synced yet; its thread syncs them.
 #[derive(Debug, Default)]
 pub(crate) struct Syncer {
     dirty: Mutex<Dirty>,
@@ -64,15 +66,13 @@ impl Syncer {
 
     fn run(&self, every: Duration) {
         loop {
-            let dirty = self.dirty.lock().unwrap_or_else(PoisonError::into_inner);
+            let dirty = lock(&self.dirty);
             let waited = self
                 .wake
                 .wait_timeout_while(dirty, every, |dirty| !dirty.stop);
-            let (dirty, _) = waited.unwrap_or_else(PoisonError::into_inner);
-            let stop = dirty.stop;
-            drop(dirty);
+            let stop = waited.unwrap_or_else(PoisonError::into_inner).0.stop;
             if let Err(error) = self.sync_now() {
-                *self.syncing.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
+                *lock(&self.syncing) = Some(error);
             }
             if stop {
                 return;
@@ -82,48 +82,37 @@ impl Syncer {
 
     /// The listeners learn what the disk has as soon as it has it.
     pub fn segment(&self, path: &Path, listeners: &Listeners) {
-        let mut dirty = self.dirty.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut dirty = lock(&self.dirty);
         if !dirty.segments.contains_key(path) {
-            dirty
-                .segments
-                .insert(path.to_owned(), Arc::clone(listeners));
+            let listeners = Arc::clone(listeners);
+            dirty.segments.insert(path.to_owned(), listeners);
         }
     }
 
     pub fn blob(&self, path: PathBuf) {
-        let mut dirty = self.dirty.lock().unwrap_or_else(PoisonError::into_inner);
-        dirty.blobs.insert(path);
+        lock(&self.dirty).blobs.insert(path);
     }
 
     pub fn dir(&self, path: &Path) {
-        let mut dirty = self.dirty.lock().unwrap_or_else(PoisonError::into_inner);
-        dirty.dirs.insert(path.to_owned());
+        lock(&self.dirty).dirs.insert(path.to_owned());
     }
 
     pub fn stop(&self) {
-        self.dirty
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .stop = true;
+        lock(&self.dirty).stop = true;
         self.wake.notify_all();
     }
 
-    /// Syncs what is new: blobs, then the segments that name them, then new directories. When it
-    /// returns, what another thread was syncing is synced, too. Also returns an error of the thread that no
-    /// caller got yet.
+    /// Syncs new blobs, then the segments that name them, then new directories. When it returns, those that
+    /// another thread was syncing are synced too. Also returns an error of the thread that no caller got yet.
     pub fn sync_now(&self) -> std::io::Result<()> {
-        let mut syncing = self.syncing.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut syncing = lock(&self.syncing);
         let mut result = syncing.take().map_or(Ok(()), Err);
         let taken = {
-            let mut dirty = self.dirty.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut dirty = lock(&self.dirty);
             let stop = dirty.stop;
-            std::mem::replace(
-                &mut *dirty,
-                Dirty {
-                    stop,
-                    ..Dirty::default()
-                },
-            )
+            let taken = std::mem::take(&mut *dirty);
+            dirty.stop = stop;
+            taken
         };
         for path in &taken.blobs {
             result = result.and(sync_file(path).map(drop));
@@ -152,14 +141,11 @@ impl Syncer {
 
 /// How many bytes of it the disk has at least. What was removed meanwhile needs no sync.
 fn sync_file(path: &Path) -> std::io::Result<Option<u64>> {
-    match File::open(path) {
-        Ok(file) => {
-            let size = file.metadata()?.len();
-            file.sync_data().map(|()| Some(size))
-        }
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(error),
-    }
+    let Some(file) = if_exists(File::open(path))? else {
+        return Ok(None);
+    };
+    let size = file.metadata()?.len();
+    file.sync_data().map(|()| Some(size))
 }
 
 /// A directory and the two above it that the ledger may have made with it.

@@ -134,7 +134,9 @@ impl Scene {
             ids: None,
         };
         let payload = |out: &mut Vec<u8>, _| out.extend_from_slice(b"\"x\":1,");
-        let appended = self.writer.append(&self.ledger, hooks, meta, &payload);
+        let appended = self
+            .writer
+            .append(&mut Context::new(&self.ledger, hooks), meta, &payload);
         appended.is_some()
     }
 
@@ -175,7 +177,7 @@ fn append_takes_time_and_ids_from_its_caller() {
     };
     let appended = scene
         .writer
-        .append(&scene.ledger, &mut (), meta, &|_, _| {})
+        .append(&mut Context::new(&scene.ledger, &mut ()), meta, &|_, _| {})
         .unwrap();
     let line = &scene.lines(1)[1];
     assert_eq!(line["ts"], "2001-09-09T01:46:40.000000Z");
@@ -267,7 +269,12 @@ fn segment_that_could_not_be_created_is_created_later() {
     let mut scene = Scene::new(|_| {});
     scene.faults(|faults| faults.creates = [io::ErrorKind::StorageFull].into());
     assert!(!scene.append("lost"));
-    assert_eq!(scene.writer.flush(&scene.ledger, &mut ()), 0);
+    assert_eq!(
+        scene
+            .writer
+            .flush(&mut Context::new(&scene.ledger, &mut ())),
+        0
+    );
     assert!(scene.append("a"));
     assert_eq!(scene.kinds(1), ["segment", "gap", "a"]);
 }
@@ -375,7 +382,7 @@ fn checkpoint_follows_after_each_mebibyte() {
         let payload = |out: &mut Vec<u8>, _| out.extend_from_slice(big.as_bytes());
         scene
             .writer
-            .append(&scene.ledger, &mut owner, meta, &payload);
+            .append(&mut Context::new(&scene.ledger, &mut owner), meta, &payload);
     }
     let kinds = [
         "segment",

@@ -1,18 +1,16 @@
-//! Who writes: one locked file per process, so that anybody can tell whether a writer lives.
+//! The writers: each process locks one file, so that other processes can find out whether it lives.
 
-use std::fs::{DirEntry, File, Metadata, OpenOptions, TryLockError};
+use std::fs::{DirEntry, File, Metadata, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::OFlags;
 
-use crate::trace::wall_ns;
-use crate::trace::{Root, make_dir, open_private};
-use crate::trace::{fork_generation, random_bytes};
+use crate::trace::{Root, fork_generation, make_dir, open_private, random_bytes, wall_ns};
 
-/// The lock that says this process lives. The kernel frees it, however the process ends, unless a
-/// child that was forked without an exec holds a copy of the descriptor: then when that child ends or execs.
+/// The lock of this process as a writer. The kernel frees it, however the process ends. While a child that was
+/// forked without an exec holds a copy of the descriptor, the lock is free only when that child ends or execs.
 #[derive(Debug)]
 pub(crate) struct WriterLock {
     pub id: String,
@@ -23,7 +21,7 @@ pub(crate) struct WriterLock {
 
 impl WriterLock {
     /// Takes a new id (or the one it had) and locks its file. The file gets its name only when it is locked, so
-    /// that nobody who tidies up can take it for a dead writer's.
+    /// that no sweep removes it as a dead writer's.
     pub fn take(root: &Root, again: Option<&str>) -> io::Result<Self> {
         let dir = root.writers();
         make_dir(&dir)?;
@@ -47,7 +45,7 @@ impl WriterLock {
         })
     }
 
-    /// Whether the file still has its name: without it others take this writer for dead.
+    /// Whether the file still has its name: without it other processes take this writer for dead.
     pub fn is_named(&self) -> bool {
         self.path.exists()
     }
@@ -63,14 +61,14 @@ impl Drop for WriterLock {
     fn drop(&mut self) {
         // A forked child drops a copy: the parent still writes.
         if self.generation == fork_generation() {
-            // A missing file says "dead" just as a free lock does.
+            // A missing file means a dead writer, as a free lock does.
             let _ = std::fs::remove_file(&self.path);
         }
     }
 }
 
-/// Whether a writer lives. Testers share the lock, so that two of them never take each other
-/// for the writer.
+/// Whether a writer lives. The check takes a shared lock, so that two checks at a time never see each other as
+/// the writer.
 pub(crate) fn is_alive(root: &Root, id: &str) -> bool {
     if id.is_empty() || id.contains(['/', '\0']) || id.starts_with('.') {
         return false;
@@ -81,19 +79,12 @@ pub(crate) fn is_alive(root: &Root, id: &str) -> bool {
 fn holds_lock(path: &Path) -> bool {
     // Neither a FIFO without a writer nor a symbolic link may be waited for or followed.
     let flags = OFlags::NONBLOCK | OFlags::NOFOLLOW;
-    match open_private(
-        path,
-        OpenOptions::new()
-            .read(true)
-            .custom_flags(flags.bits() as i32),
-    ) {
-        Ok(file) => match file.try_lock_shared() {
-            Ok(()) => false,
-            Err(TryLockError::WouldBlock) => true,
-            // A file system without locks: better to leave a dead writer's spans open than to
-            // close a living one's.
-            Err(TryLockError::Error(_)) => true,
-        },
+    let mut options = OpenOptions::new();
+    options.read(true).custom_flags(flags.bits() as i32);
+    match open_private(path, &mut options) {
+        // Also where the file system has no locks: better to leave a dead writer's spans open than to close a
+        // living one's.
+        Ok(file) => file.try_lock_shared().is_err(),
         Err(error) => error.kind() != io::ErrorKind::NotFound,
     }
 }
@@ -125,10 +116,8 @@ fn is_own_writer_file(entry: &DirEntry) -> bool {
 /// Whether a name has the shape that `new_id` gives: milliseconds, process id, random digits.
 fn is_writer_id(name: &str) -> bool {
     let is_hex = |part: &str| part.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'));
-    let mut parts = name.split('-');
-    let (Some(ms), Some(pid), Some(random), None) =
-        (parts.next(), parts.next(), parts.next(), parts.next())
-    else {
+    let parts: Vec<_> = name.split('-').collect();
+    let [ms, pid, random] = parts[..] else {
         return false;
     };
     let is_pid = !pid.is_empty() && pid.len() <= 10 && pid.bytes().all(|b| b.is_ascii_digit());
@@ -136,60 +125,4 @@ fn is_writer_id(name: &str) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::os::unix::fs::symlink;
-
-    use super::*;
-
-    #[test]
-    fn sweep_removes_only_files_of_dead_writers() {
-        let dir = tempfile::tempdir().unwrap();
-        let root = Root::new(dir.path().join("root"));
-        let live = WriterLock::take(&root, None).unwrap();
-        let writers = root.writers();
-        let outside = dir.path().join("outside");
-        std::fs::write(&outside, "x").unwrap();
-        let dead = writers.join(new_id());
-        let link = writers.join(new_id());
-        let subdir = writers.join(new_id());
-        let foreign = ["alice.md", "0190aa-1-ff", &format!("{}.bak", new_id())];
-        std::fs::write(&dead, "1").unwrap();
-        symlink(&outside, &link).unwrap();
-        std::fs::create_dir(&subdir).unwrap();
-        for name in foreign {
-            std::fs::write(writers.join(name), "x").unwrap();
-        }
-        sweep(&root);
-        assert!(!dead.exists() && live.is_named() && outside.exists());
-        assert!(link.is_symlink() && subdir.is_dir());
-        assert!(foreign.iter().all(|name| writers.join(name).exists()));
-    }
-
-    #[test]
-    fn sweep_does_not_follow_a_symlinked_directory() {
-        let dir = tempfile::tempdir().unwrap();
-        let elsewhere = dir.path().join("elsewhere");
-        let root = Root::new(dir.path().join("root"));
-        std::fs::create_dir_all(&elsewhere).unwrap();
-        std::fs::create_dir_all(root.path()).unwrap();
-        symlink(&elsewhere, root.writers()).unwrap();
-        let file = elsewhere.join(new_id());
-        std::fs::write(&file, "1").unwrap();
-        sweep(&root);
-        assert!(file.exists());
-    }
-
-    #[test]
-    fn a_fifo_with_a_writer_name_does_not_hang() {
-        let dir = tempfile::tempdir().unwrap();
-        let root = Root::new(dir.path().to_owned());
-        std::fs::create_dir_all(root.writers()).unwrap();
-        let id = new_id();
-        let fifo = root.writers().join(&id);
-        let made = std::process::Command::new("mkfifo").arg(&fifo).status();
-        assert!(made.unwrap().success());
-        sweep(&root);
-        assert!(fifo.exists());
-        is_alive(&root, &id);
-    }
-}
+mod tests;

@@ -8,15 +8,12 @@ use std::time::{Duration, Instant};
 use super::merge::SessionReader;
 use super::start::{last, line_start, moment_of, since};
 use super::watch::{Dirty, Watch};
-use crate::trace::Address;
-use crate::trace::ReadItem;
-use crate::trace::about;
-use crate::trace::{Root, segments};
+use crate::trace::{Address, ReadItem, Root, about, if_exists, segments};
 
 /// More files than this are not kept open. What is closed is opened again where it was.
 const MAX_FILES: usize = 128;
-/// Up to this many sessions are looked at again when a wait ends without news, in case a file
-/// system tells nothing.
+/// Up to this many sessions are looked at again when a wait ends without news, in case the file system
+/// reports nothing.
 const FEW: usize = 256;
 
 /// Where in a session a [`Follower`] starts.
@@ -25,10 +22,10 @@ const FEW: usize = 256;
 pub enum Start {
     /// With the first line.
     Beginning,
-    /// With what is written from now on.
+    /// With the lines that are written from now on.
     Now,
-    /// With this line. Other segments start with what was written no earlier; where there is no
-    /// such line yet, with what is written from now on.
+    /// With this line. Other segments start with the lines that were written no earlier; if the line does not exist
+    /// yet, with those that are written from now on.
     At(Address),
     /// So that the last so many lines are among those that come; pieces of streamed text don't
     /// count, and lines of other kinds don't if kinds are given.
@@ -45,13 +42,13 @@ pub enum Start {
 pub struct Followed<'a> {
     /// The session's directory.
     pub session: &'a Path,
-    /// A line, or what is damaged.
+    /// A line, or damage.
     pub found: ReadItem<'a>,
 }
 
 /// Follows sessions as they grow, woken by the file system's notifications: new lines, new
 /// segments (a writer that resumes, a second one that joins) and new sessions. Each line comes
-/// once and each segment in order, whatever happens to its writer.
+/// once and each segment in order, also if its writer dies.
 ///
 /// ```
 /// # let dir = tempfile::tempdir()?;
@@ -83,7 +80,7 @@ pub struct Follower {
     /// Being read.
     active: Vec<usize>,
     open_files: usize,
-    /// Why sessions can't be followed any more, not told yet.
+    /// Errors of sessions that can't be followed any more, not returned yet.
     failed: VecDeque<io::Error>,
 }
 
@@ -129,7 +126,7 @@ impl Follower {
         let there = follower.watch.dir(&sessions);
         follower.sessions = Some((sessions, there));
         for dir in follower.dirs()? {
-            // Known, and not followed: what it says from here on is no new session.
+            // Known and not followed: it is not a new session.
             if let Ok(real) = dir.canonicalize() {
                 follower.known.insert(real, usize::MAX);
             }
@@ -159,7 +156,7 @@ impl Follower {
         if self.known.get(&real).is_some_and(|at| *at != usize::MAX) {
             return Ok(());
         }
-        // Before looking at its files: what is written in between is told twice, not never.
+        // Before looking at its files: a change in between is seen twice, not missed.
         self.watch.dir(&real);
         let mut offsets = BTreeMap::new();
         let found = segments(dir)?;
@@ -202,8 +199,8 @@ impl Follower {
     /// What is there already comes in the order it was written in, as far as the writers' clocks
     /// agree.
     ///
-    /// An error that names a session's files is told once, and that session is followed no more;
-    /// the others are.
+    /// An error about a session's files is returned once, and that session is followed no more; the others
+    /// are.
     pub fn next(&mut self, timeout: Duration) -> io::Result<Option<Followed<'_>>> {
         let deadline = Instant::now() + timeout;
         let mut looked = false;
@@ -226,7 +223,7 @@ impl Follower {
                 continue;
             }
             let root_is_missing = matches!(self.sessions, Some((_, false)));
-            match self.watch.wait(deadline, root_is_missing) {
+            match self.watch.wait_unless(deadline, root_is_missing, || false) {
                 Some(dirty) => self.take(dirty)?,
                 None if looked || self.followed.len() > FEW => return Ok(None),
                 None => {
@@ -242,12 +239,9 @@ impl Follower {
         let Some((sessions, _)) = &self.sessions else {
             return Ok(Vec::new());
         };
-        let entries = match std::fs::read_dir(sessions) {
-            Ok(entries) => entries,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-            Err(error) => return Err(about(sessions)(error)),
-        };
-        let dirs = entries.flatten().map(|entry| entry.path());
+        let entries = if_exists(std::fs::read_dir(sessions)).map_err(about(sessions))?;
+        let entries = entries.into_iter().flatten().flatten();
+        let dirs = entries.map(|entry| entry.path());
         Ok(dirs.filter(|dir| is_session(dir)).collect())
     }
 
@@ -264,30 +258,26 @@ impl Follower {
                 }
             }
             let mut first: Option<(Vec<u8>, usize)> = None;
-            let (mut drained, mut broken) = (Vec::new(), Vec::new());
-            let only = self.active.len() == 1;
-            for (at, index) in self.active.iter().enumerate() {
-                let Some(reader) = &mut self.followed[*index].reader else {
-                    continue;
-                };
-                match reader.peek() {
-                    Err(error) => broken.push((at, error)),
-                    Ok(None) => drained.push(at),
-                    Ok(Some(_)) if only => return Some(*index),
-                    Ok(Some(ts)) if first.as_ref().is_none_or(|(best, _)| ts < best.as_slice()) => {
-                        first = Some((ts.to_owned(), *index));
+            let mut at = 0;
+            while let Some(index) = self.active.get(at).copied() {
+                let Session { reader, busy, .. } = &mut self.followed[index];
+                match reader.as_mut().map_or(Ok(None), SessionReader::peek) {
+                    Ok(Some(_)) if self.active.len() == 1 => return Some(index),
+                    Ok(Some(ts)) => {
+                        if first.as_ref().is_none_or(|(best, _)| ts < best.as_slice()) {
+                            first = Some((ts.to_owned(), index));
+                        }
+                        at += 1;
                     }
-                    Ok(Some(_)) => {}
+                    Ok(None) => {
+                        *busy = false;
+                        self.active.swap_remove(at);
+                    }
+                    Err(error) => {
+                        self.active.swap_remove(at);
+                        self.give_up(index, error);
+                    }
                 }
-            }
-            if let Some((at, error)) = broken.pop() {
-                let index = self.active.swap_remove(at);
-                self.give_up(index, error);
-                continue;
-            }
-            for at in drained.into_iter().rev() {
-                let index = self.active.swap_remove(at);
-                self.followed[index].busy = false;
             }
             if let Some((_, index)) = first {
                 return Some(index);
@@ -384,13 +374,13 @@ impl Follower {
         self.unless_it_failed(&dir, added);
     }
 
-    /// Whether somebody can still hear of a session here.
+    /// Whether a session is followed.
     pub fn follows(&self, dir: impl AsRef<Path>) -> bool {
         let mut followed = self.followed.iter();
         followed.any(|session| session.dir == dir.as_ref() && !session.gone)
     }
 
-    /// One that can't be followed keeps none of the others from it.
+    /// A session that can't be followed does not stop the others.
     fn unless_it_failed(&mut self, dir: &Path, added: io::Result<()>) {
         match added {
             Ok(()) => {}
@@ -405,7 +395,7 @@ impl Follower {
         }
     }
 
-    /// Lets go of a session whose files can't be read.
+    /// Stops following a session whose files can't be read.
     fn give_up(&mut self, index: usize, error: io::Error) {
         let session = &mut self.followed[index];
         self.open_files -= session.close();
@@ -447,7 +437,7 @@ impl Session {
     }
 }
 
-/// What begins with a dot is on its way out.
+/// A directory with a leading dot is being removed.
 fn is_session(dir: &Path) -> bool {
     let name = dir.file_name().map(|name| name.to_string_lossy());
     name.is_some_and(|name| !name.starts_with('.')) && dir.is_dir()

@@ -3,9 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::trace::about;
-use crate::trace::segments;
-use crate::trace::{ReadItem, SegmentReader};
+use crate::trace::{FoundLine, ReadItem, SegmentReader, about, segments, ts_of};
 
 /// Of a session with more segments than this, no more are open at once: each run of a session that
 /// goes on for years adds one.
@@ -39,18 +37,11 @@ struct Stream {
     reader: SegmentReader,
     /// The highest `ts` so far, the waiting line's included.
     high: Vec<u8>,
-    /// A line is waiting in `reader`, found but not handed out.
-    waiting: Option<Waiting>,
+    /// A line in `reader` that was found and not returned yet.
+    waiting: Option<FoundLine>,
     /// It was read to its end. Not tried again before all others are, or for each line of a long
     /// segment the ends of all others would be read.
     dry: bool,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Waiting {
-    start: usize,
-    end: usize,
-    skipped: u64,
 }
 
 impl SessionReader {
@@ -104,7 +95,7 @@ impl SessionReader {
         Ok(())
     }
 
-    /// Closes what is open if that is too much for one more.
+    /// Closes all files if there are too many to open one more.
     fn make_room(&mut self) {
         let open = self.streams.iter().filter(|s| s.reader.is_open());
         if self.streams.len() >= MANY && open.count() >= MANY {
@@ -180,11 +171,10 @@ impl SessionReader {
         let Some(index) = self.oldest()? else {
             return Ok(None);
         };
-        let stream = &mut self.streams[index];
-        Ok(stream
-            .waiting
-            .take()
-            .map(|w| stream.reader.found(w.start, w.end, w.skipped)))
+        let Stream {
+            waiting, reader, ..
+        } = &mut self.streams[index];
+        Ok(waiting.take().map(|found| reader.parse(found)))
     }
 }
 
@@ -205,28 +195,15 @@ impl Stream {
 
     /// Finds the next line.
     fn wait(&mut self) -> io::Result<()> {
-        let found = self.reader.line()?;
-        self.dry = found.is_none();
-        if let Some((start, end, skipped)) = found {
-            let ts = ts_of(self.reader.bytes(start, end));
-            if let Some(ts) = ts.filter(|ts| *ts > self.high.as_slice()) {
-                self.high.clear();
-                self.high.extend_from_slice(ts);
-            }
-            self.waiting = Some(Waiting {
-                start,
-                end,
-                skipped,
-            });
+        self.waiting = self.reader.line()?;
+        self.dry = self.waiting.is_none();
+        if let Some(found) = self.waiting
+            && let Some(ts) = ts_of(self.reader.bytes(found))
+            && ts > self.high.as_slice()
+        {
+            self.high.clear();
+            self.high.extend_from_slice(ts);
         }
         Ok(())
     }
-}
-
-/// The `ts` of a line, without parsing it: its text sorts as the times do.
-fn ts_of(line: &[u8]) -> Option<&[u8]> {
-    let head = &line[..line.len().min(100)];
-    let start = memchr::memmem::find(head, b"\"ts\":\"")? + 6;
-    let len = memchr::memchr(b'"', &head[start..])?;
-    Some(&head[start..start + len])
 }

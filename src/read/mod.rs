@@ -1,4 +1,4 @@
-//! Reading a session's lines: segments one by one or merged, damage told and passed over; and
+//! Reading a session's lines: segments one by one or merged, damage reported and passed over; and
 //! following them as they grow (feature `cli`).
 
 #[cfg(feature = "cli")]
@@ -41,7 +41,7 @@ pub fn lines(session: impl AsRef<Path>) -> io::Result<Vec<Line>> {
     Ok(lines)
 }
 
-/// The directory of a session under a root, whatever its id looks like.
+/// The directory of a session under a root. Any id has one.
 ///
 /// ```
 /// let dir = spanledger::read::session_dir("/traces", "../x");

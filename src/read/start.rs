@@ -1,18 +1,18 @@
-//! Where in a segment to start.
+//! Finds where in a segment a follower starts.
 
 use std::collections::VecDeque;
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::trace::Address;
-use crate::trace::{self, ReadItem, SegmentReader};
-use crate::trace::{TailReader, kind_of, whole_lines};
+use crate::trace::{
+    self, Address, Kind, ReadItem, SegmentReader, TailReader, kind_of, whole_lines,
+};
 
-/// How far back the last lines are looked for.
+/// How far back the last lines are searched for.
 const MAX_REACH: u64 = 256 << 20;
 
-/// Where the line begins that `offset` lies in: a writer may have been half-way through it.
+/// Where the line begins that `offset` lies in: the writer may not have completed it yet.
 pub(super) fn line_start(path: &Path, offset: u64) -> io::Result<u64> {
     let file = File::open(path)?;
     let size = file.metadata()?.len();
@@ -28,36 +28,28 @@ pub(super) fn moment_of(
         return Ok(None);
     };
     let mut reader = SegmentReader::open(path)?;
-    reader.halve(|line| Some(line.seq <= address.seq))?;
-    loop {
-        let ts = match reader.next()? {
-            Some(ReadItem::Line(line)) if line.seq >= address.seq => line.ts.to_owned(),
-            Some(_) => continue,
-            None => return Ok(None),
-        };
-        return Ok(Some((ts, reader.line_offset())));
+    reader.seek_past(|line| line.seq < address.seq)?;
+    let offset = reader.offset();
+    while let Some(item) = reader.next()? {
+        if let ReadItem::Line(line) = item {
+            return Ok(Some((line.ts.to_owned(), offset)));
+        }
     }
+    Ok(None)
 }
 
 /// Where the first line begins that was written no earlier than `ts`.
 pub(super) fn since(path: &Path, ts: &str) -> io::Result<u64> {
     let mut reader = SegmentReader::open(path)?;
-    reader.halve(|line| Some(line.ts < ts))?;
-    loop {
-        match reader.next()? {
-            Some(ReadItem::Line(line)) if line.ts >= ts => return Ok(reader.line_offset()),
-            Some(_) => {}
-            None => return Ok(reader.offset()),
-        }
-    }
+    reader.seek_past(|line| line.ts < ts)?;
+    Ok(reader.offset())
 }
 
-/// Where the last `count` lines begin that count.
+/// Where the last `count` lines begin that are of these kinds, or of any kind if there are none. Deltas don't count.
 pub(super) fn last(path: &Path, count: usize, kinds: &[String]) -> io::Result<u64> {
-    let counts = |line: &[u8]| match kind_of(line) {
-        Some(b"message_delta" | b"tool_input_delta") => false,
-        Some(kind) => kinds.is_empty() || kinds.iter().any(|wanted| wanted.as_bytes() == kind),
-        None => false,
+    let counts = |line: &[u8]| match (Kind::of_line(line), kind_of(line)) {
+        (Kind::MessageDelta | Kind::ToolInputDelta, _) | (_, None) => false,
+        (_, Some(kind)) => kinds.is_empty() || kinds.iter().any(|name| name.as_bytes() == kind),
     };
     let file = File::open(path)?;
     let size = file.metadata()?.len();

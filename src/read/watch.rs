@@ -1,4 +1,4 @@
-//! What changed on disk, as the file system tells it.
+//! Changes on disk, as the file system reports them.
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -7,17 +7,17 @@ use std::time::{Duration, Instant};
 
 use notify::{EventKind, RecommendedWatcher, RecursiveMode, Watcher};
 
-/// How often to look where the file system tells nothing.
+/// How often to look where the file system reports nothing.
 const BLIND: Duration = Duration::from_millis(200);
-/// How often it is asked whether that is enough.
+/// How often `stop` is called.
 const ASK: Duration = Duration::from_millis(100);
 
-/// Directories in which something happened. A set, so that a busy writer costs no memory.
+/// What has changed. A set, so that a busy writer costs no memory.
 #[derive(Debug, Default)]
 pub(crate) struct Dirty {
     /// The files and directories whose parent was watched.
     pub paths: HashSet<PathBuf>,
-    /// Something was missed: look everywhere.
+    /// A change may have been missed: look everywhere.
     pub all: bool,
 }
 
@@ -30,7 +30,7 @@ impl Dirty {
 #[derive(Debug, Default)]
 struct Shared {
     dirty: Mutex<Dirty>,
-    told: Condvar,
+    changed: Condvar,
 }
 
 impl Shared {
@@ -41,13 +41,13 @@ impl Shared {
     fn take(&self, event: notify::Result<notify::Event>) {
         let mut dirty = self.lock();
         match event {
-            // Somebody read: that is us.
+            // A read, which is our own.
             Ok(event) if matches!(event.kind, EventKind::Access(_)) => return,
             Ok(event) if event.need_rescan() => dirty.all = true,
             Ok(event) => dirty.paths.extend(event.paths),
             Err(_) => dirty.all = true,
         }
-        self.told.notify_one();
+        self.changed.notify_one();
     }
 }
 
@@ -55,8 +55,8 @@ impl Shared {
 pub(crate) struct Watch {
     shared: Arc<Shared>,
     watcher: Option<RecommendedWatcher>,
-    /// Some directory can't be watched (a limit, a file system that tells nothing): look now
-    /// and then instead.
+    /// Some directory can't be watched (a limit, a file system that reports nothing): look now and then
+    /// instead.
     blind: bool,
 }
 
@@ -72,7 +72,7 @@ impl Watch {
         }
     }
 
-    /// Watches what happens right inside a directory. Whether it is there.
+    /// Watches the entries of a directory. Whether it is there.
     pub fn dir(&mut self, dir: &Path) -> bool {
         if let Some(watcher) = &mut self.watcher {
             let watched = watcher.watch(dir, RecursiveMode::NonRecursive);
@@ -83,20 +83,16 @@ impl Watch {
         dir.is_dir()
     }
 
-    /// A directory that is gone.
+    /// Stops watching a directory that is gone.
     pub fn forget(&mut self, dir: &Path) {
         if let Some(watcher) = &mut self.watcher {
-            // The system has done so by itself, as a rule.
+            // As a rule the system has done so already.
             let _ = watcher.unwatch(dir);
         }
     }
 
-    /// Waits until something happened, or until `deadline`. `None`: nothing did.
-    pub fn wait(&self, deadline: Instant, blind: bool) -> Option<Dirty> {
-        self.wait_unless(deadline, blind, || false)
-    }
-
-    /// The same, unless `stop` says that it is enough, which is asked now and then.
+    /// Waits for a change until `deadline`, or until `stop`, which is called now and then, returns true. `None`:
+    /// nothing changed.
     pub fn wait_unless(
         &self,
         deadline: Instant,
@@ -117,14 +113,12 @@ impl Watch {
             if self.blind || blind {
                 let until_look = BLIND.saturating_sub(now - started);
                 if until_look.is_zero() {
-                    return Some(Dirty {
-                        all: true,
-                        ..Dirty::default()
-                    });
+                    let paths = HashSet::new();
+                    return Some(Dirty { paths, all: true });
                 }
                 rest = rest.min(until_look);
             }
-            let waited = self.shared.told.wait_timeout(dirty, rest.min(ASK));
+            let waited = self.shared.changed.wait_timeout(dirty, rest.min(ASK));
             dirty = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
     }

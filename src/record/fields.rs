@@ -311,7 +311,7 @@ impl UsageText {
     fn take(&mut self, field: UsageField, text: &str, sanitizer: &mut Sanitizer<'_>) -> bool {
         match field {
             UsageField::Count(index) => match text.trim().parse() {
-                Ok(count) => *self.usage.count_mut(index) = Some(count),
+                Ok(count) => *self.usage.counts_mut()[index] = Some(count),
                 Err(_) => return false,
             },
             UsageField::Cost => match text.trim().parse::<f64>() {

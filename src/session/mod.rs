@@ -75,13 +75,13 @@ mod family;
 mod filter;
 mod find;
 mod item;
+mod left_open;
 mod lookup;
 mod message;
 #[cfg(feature = "cli")]
 mod monitor;
 mod node;
 mod peek;
-mod recover;
 mod retention;
 mod search;
 mod status;
@@ -103,7 +103,6 @@ pub use message::{Part, Role};
 #[cfg(feature = "cli")]
 pub use monitor::{Monitor, MonitorEvent, MonitorStart};
 pub use node::{Node, NodeState};
-pub use recover::Recovery;
 pub use retention::{Pruned, Retention};
 pub use search::{SearchText, Unsearched, texts};
 pub use status::{ErrorRef, OpenSpan, Status, Writer};
@@ -112,3 +111,5 @@ pub use store::{Entry, ResolveError, Store, Survey, Unreadable};
 pub use streamed::{StreamKey, Streamed, Streams, is_delta};
 pub use summary::Summary;
 pub use turns::{Digests, Turn, Turns, each_turn};
+
+pub(crate) use left_open::read_interrupted;

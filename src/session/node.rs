@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::trace::typed::{ErrorInfo, Fields, Log, Message, Span, SpanLink, Subagent};
 use crate::trace::{
-    Address, Kind, Outcome, Payload, RawLine, RawValue, SpanKind, Usage, parse_time, time_text,
+    Address, Kind, Outcome, RawLine, RawValue, SpanKind, Usage, parse_time, time_text,
 };
 
 /// Whether a node is over.
@@ -85,7 +85,7 @@ impl Node {
             start: parse_time(line.ts).unwrap_or(0),
             duration: None,
             other: (kind == Kind::Other).then(|| line.kind.as_ref().into()),
-            payload: line.payload().as_str().into(),
+            payload: line.payload().json().into(),
             updates: Vec::new(),
             streamed: None,
         }
@@ -124,7 +124,7 @@ impl Node {
     pub(super) fn close(&mut self, line: &RawLine<'_>) {
         self.address = line.address();
         self.state = NodeState::Closed;
-        self.payload = line.payload().as_str().into();
+        self.payload = line.payload().json().into();
         self.updates.clear();
         let span: Span<'_> = line.payload().into();
         self.duration = span.duration_ns();
@@ -180,7 +180,7 @@ impl Node {
 
     /// The fields of its most complete line, in order.
     pub fn members(&self) -> impl Iterator<Item = (&str, RawValue<'_>)> {
-        Payload::new(&self.payload).members()
+        RawValue::new(&self.payload).members()
     }
 
     /// All its fields, parsed, with the updates.

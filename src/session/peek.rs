@@ -142,8 +142,8 @@ fn read_head(file: &mut File, bytes: &mut Vec<u8>) -> io::Result<()> {
         let read = file.by_ref().take(HEAD).read_to_end(bytes)?;
         let cut = memchr::memrchr(b'\n', bytes).map_or(0, |at| at + 1);
         let matters = match kind_of(&bytes[cut..]) {
-            Some(kind) => {
-                let kind = Kind::parse_bytes(kind);
+            Some(_) => {
+                let kind = Kind::of_line(&bytes[cut..]);
                 kind == Kind::Segment || kind.opens() == Some(SpanKind::Run)
             }
             // Too short to contain the kind.

@@ -131,7 +131,7 @@ impl Turns {
             Kind::MessageDelta | Kind::ToolInputDelta => self.delta(line),
             Kind::SpanUpdate => {
                 if let Some(node) = self.span(line) {
-                    node.update(line.payload().as_str());
+                    node.update(line.payload().json());
                 }
             }
             _ if kind.is_close() => self.close(line),

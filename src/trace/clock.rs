@@ -1,4 +1,4 @@
-//! Two clocks: the wall for when, one that counts sleep for how long.
+//! Two clocks: the wall clock for times, and one that counts sleep for durations.
 
 use std::cell::Cell;
 
@@ -14,24 +14,21 @@ pub(crate) struct Moment {
 }
 
 thread_local! {
-    /// When the two clocks were last read together, by the steady one, and how far the wall's was
-    /// ahead.
+    /// When both clocks were last read, on the steady one, and how far the wall clock was ahead.
     static AHEAD: Cell<(u64, u64)> = const { Cell::new((0, 0)) };
 }
 
-/// How soon a wall clock that was set is noticed. A look at a clock takes as long as writing a
-/// short text.
+/// How soon a change of the wall clock is noticed. To read a clock takes as long as to write a short text.
 const FRESH_NS: u64 = 1_000_000;
-/// A thread that lost the processor between two looks has not seen one moment.
+/// Two clocks that were read further apart than this were not read at one moment.
 const TOGETHER_NS: u64 = 2_000;
-/// How far the moments of two threads may be from their order: each is that much off, and an open
-/// line's is a microsecond ahead.
+/// How far apart the moments of two threads may be against their order: each is off by that much, and that of an
+/// open line is a microsecond ahead.
 pub(crate) const APART_NS: u64 = 2 * TOGETHER_NS;
 
 impl Moment {
-    /// One look at a clock if this thread has just looked, and otherwise enough of them to be sure
-    /// that both were read at one time: a span whose start was not would seem to end before what
-    /// is inside it.
+    /// Reads one clock if this thread has just read both. Otherwise reads them until both were read at one
+    /// moment: otherwise a span could seem to end before the spans inside it.
     pub fn now() -> Self {
         let steady = steady_ns();
         let (looked, ahead) = AHEAD.get();
@@ -66,8 +63,8 @@ fn look_at_both() -> u64 {
     ahead
 }
 
-/// One moment on the wall's clock and on the steady one. A clock before 1970 reads as 1970, and not as
-/// its first instant: what was a little earlier must not be before that.
+/// How far the wall clock is ahead of the steady one. A clock before 1970 reads as one second after its start, so
+/// that a moment shortly before it does not underflow.
 fn how_far_ahead(wall: u64, steady: u64) -> u64 {
     wall.max(1_000_000_000).wrapping_sub(steady)
 }
@@ -95,18 +92,4 @@ fn read(clock: ClockId) -> u64 {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::trace::time_text;
-
-    #[test]
-    fn what_is_a_little_earlier_than_1970_is_not_in_the_far_future() {
-        let looked_at = 5_000_000_000;
-        let ahead = how_far_ahead(0, looked_at);
-        for earlier in [0, 1, 1_000, 1_000_000] {
-            let wall = (looked_at - earlier).wrapping_add(ahead);
-            assert_eq!(&time_text(wall, 9)[..4], "1970");
-        }
-        assert_eq!(how_far_ahead(looked_at + 7, looked_at), 7);
-    }
-}
+mod tests;

@@ -1,4 +1,4 @@
-//! Errors as the trace tells them: always an object, with the type and the chain of causes.
+//! Errors as lines have them: an object with the type and the chain of causes.
 
 use std::error::Error;
 use std::fmt;
@@ -8,8 +8,8 @@ use serde_json::{Map, Value};
 
 /// An error as a line shows it.
 ///
-/// Made from any error by [`SpanExt::record_error`](crate::SpanExt::record_error); built by hand
-/// for what is no Rust error, such as a guardrail that stopped a run:
+/// [`SpanExt::record_error`](crate::SpanExt::record_error) makes one from any error; build one by hand for an
+/// error that is not a Rust error, such as a guardrail that stopped a run:
 ///
 /// ```
 /// use spanledger::Failure;
@@ -62,15 +62,12 @@ impl Failure {
         self
     }
 
-    /// From an error whose type the compiler knows, or failing that what `Debug` calls it.
+    /// From an error, with the name of its type if the compiler knows it; otherwise `Debug` gives the name.
     pub(crate) fn from_error(error: &(dyn Error + 'static), type_name: Option<&str>) -> Self {
-        let mut chain = Vec::new();
-        let mut next = error.source();
-        // A chain that never ends would be a bug of the error's; it must not become ours.
-        while let Some(source) = next.filter(|_| chain.len() < 64) {
-            chain.push(Value::String(spelled(format_args!("{source}"))));
-            next = source.source();
-        }
+        let causes = causes(error).skip(1);
+        let chain: Vec<_> = causes
+            .map(|cause| spelled(format_args!("{cause}")))
+            .collect();
         let name = std_name(error).or(type_name);
         let name = name.map_or_else(|| name_from_debug(error), str::to_owned);
         let mut failure = Self::new(name, spelled(format_args!("{error}")));
@@ -89,7 +86,7 @@ impl Failure {
     }
 }
 
-/// A text of the user's. What fails has still said what it said so far; `to_string` would panic.
+/// Formats a value of the user's. If that fails, the text so far is returned; `to_string` would panic.
 pub(crate) fn spelled(text: fmt::Arguments<'_>) -> String {
     use fmt::Write;
     let mut out = String::new();
@@ -97,8 +94,8 @@ pub(crate) fn spelled(text: fmt::Arguments<'_>) -> String {
     out
 }
 
-/// What an error of the standard library is called whose `Debug` begins with something else: `Os`,
-/// `NotPresent`, `Timeout`.
+/// The name of an error of the standard library whose `Debug` begins with another word: `Os`, `NotPresent`,
+/// `Timeout`.
 fn std_name(error: &(dyn Error + 'static)) -> Option<&'static str> {
     macro_rules! name {
         ($($error:ty),+) => {
@@ -115,12 +112,15 @@ fn std_name(error: &(dyn Error + 'static)) -> Option<&'static str> {
     None
 }
 
-/// The identifier that a derived `Debug` begins with. Wrappers that only add context (they all
-/// call themselves `Error`) are looked through.
+/// An error and the errors that caused it, the nearest first. A chain may be endless by mistake.
+fn causes<'a>(error: &'a (dyn Error + 'static)) -> impl Iterator<Item = &'a (dyn Error + 'static)> {
+    std::iter::successors(Some(error), |error| (*error).source()).take(65)
+}
+
+/// The identifier that a derived `Debug` begins with. For a wrapper that only adds context (all of them are called
+/// `Error`), the identifier of its cause.
 fn name_from_debug(error: &(dyn Error + 'static)) -> String {
-    let mut next = Some(error);
-    let mut depth = 0;
-    while let Some(current) = next.filter(|_| depth < 64) {
+    for current in causes(error) {
         if let Some(name) = std_name(current) {
             return name.to_owned();
         }
@@ -134,8 +134,6 @@ fn name_from_debug(error: &(dyn Error + 'static)) -> String {
         if named && name != "Error" && name != "ContextError" {
             return name;
         }
-        next = current.source();
-        depth += 1;
     }
     "Error".into()
 }
@@ -148,19 +146,19 @@ pub enum ViaError {}
 #[derive(Debug)]
 pub enum ViaDeref {}
 
-/// Marks what is taken though it is no error: a text, `Box<dyn Error>`.
+/// Marks other types that are accepted: a text, `Box<dyn Error>`.
 #[derive(Debug)]
 pub enum ViaType {}
 
-/// What can be recorded as an error. `M` only keeps the ways apart and is always inferred.
+/// A type that can be recorded as an error. `M` only tells the implementations apart and is always inferred.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` can't be recorded as an error",
-    label = "no error that the trace could tell of",
-    note = "taken are: whatever implements `std::error::Error`, `anyhow::Error` and its likes, boxed errors, `String` and `&str`",
-    note = "anything else is told by `span.record_failure(&Failure::new(type, message))` and `span.finish(Outcome::Error)`"
+    label = "not an error",
+    note = "accepted: types that implement `std::error::Error`, `anyhow::Error` and similar types, boxed errors, `String` and `&str`",
+    note = "for other types use `span.record_failure(&Failure::new(type, message))` and `span.finish(Outcome::Error)`"
 )]
 pub trait AsFailure<M> {
-    /// The error as the trace tells it.
+    /// The error as a line has it.
     fn as_failure(&self) -> Failure;
 }
 
@@ -192,7 +190,7 @@ impl AsFailure<ViaType> for Box<dyn Error + Send> {
     }
 }
 
-/// What a tool says to the model when it fails is often no more than a text.
+/// The error that a tool returns to the model is often only a text.
 impl AsFailure<ViaType> for String {
     fn as_failure(&self) -> Failure {
         Failure::message(self)

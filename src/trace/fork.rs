@@ -1,9 +1,9 @@
 //! Detects that this process was forked without an exec.
 //!
 //! A forked child shares its parent's descriptors and has a copy of its locks, some of which a thread that
-//! does not exist in the child may hold. So a child does not record. A flag set by `pthread_atfork` tells it:
-//! asking for the process id instead is a system call for each line, about 100 ns where a span costs
-//! a few microseconds.
+//! does not exist in the child may hold. So a child does not record. It knows by a
+//! counter that `pthread_atfork` increments: to ask for the process id is a system call for each line, about 100 ns
+//! where a span costs a few microseconds.
 
 use std::sync::Once;
 use std::sync::atomic::{AtomicU64, Ordering};

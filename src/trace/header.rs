@@ -18,7 +18,15 @@ pub(crate) struct NewHeader<'a> {
     pub resource: &'a Value,
     /// Where the segment is sent, as JSON.
     pub mirror: Option<&'a str>,
-    pub implicit: Option<&'a str>,
+    pub session: SessionHeader,
+}
+
+/// The fields of a header about its session.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct SessionHeader {
+    /// Why the session exists although no run named it.
+    pub implicit: Option<&'static str>,
+    /// The segment that the totals count from, if not the writer's first one.
     pub counts_from: Option<u32>,
 }
 
@@ -34,10 +42,10 @@ impl NewHeader<'_> {
         if let Some(policy) = self.mirror {
             out.push_str(&format!("\"mirror\":{policy},"));
         }
-        if let Some(reason) = self.implicit {
+        if let Some(reason) = self.session.implicit {
             out.push_str(&format!("\"implicit\":{},", json!(reason)));
         }
-        if let Some(seg) = self.counts_from {
+        if let Some(seg) = self.session.counts_from {
             out.push_str(&format!("\"counts_from\":{seg},"));
         }
         out.into_bytes()
@@ -70,34 +78,4 @@ impl SegmentHeader<'_> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_header_is_read_as_it_was_written() {
-        let new = NewHeader {
-            writer: Some("w1"),
-            process: r#"{"pid":7}"#,
-            resource: &json!({}),
-            mirror: Some(r#"{"endpoint":"http://h"}"#),
-            implicit: Some("no run"),
-            counts_from: Some(2),
-        };
-        let members = String::from_utf8(new.members()).unwrap();
-        let line = format!(
-            r#"{{"v":1,"seg":3,"seq":1,"ts":"2026-11-16T00:31:05.123456Z","kind":"segment","session_id":"s","payload":{{{}}}}}"#,
-            members.trim_end_matches(',')
-        );
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("trace.0003.jsonl");
-        // A first line that was cut short may stand before it.
-        std::fs::write(&path, format!("{}\n{line}\n", &line[..50])).unwrap();
-        let read = SegmentHeader::in_file(&path, |header| {
-            assert_eq!(header.writer().as_deref(), Some("w1"));
-            assert_eq!(header.implicit().as_deref(), Some("no run"));
-            assert_eq!(header.counts_from(), Some(2));
-            Some(header.mirror()?.json().to_owned())
-        });
-        assert_eq!(read.unwrap().as_deref(), Some(r#"{"endpoint":"http://h"}"#));
-    }
-}
+mod tests;

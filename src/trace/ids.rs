@@ -14,7 +14,18 @@ pub(crate) struct Ids {
     pub parent: Option<u64>,
 }
 
-/// For maps by span id. Ids are random as they are: ours, and those that a user's own tracing gives.
+impl Ids {
+    /// From the hex digits of a line, if it has a span.
+    pub fn parse(trace: Option<&str>, span: Option<&str>, parent: Option<&str>) -> Option<Self> {
+        Some(Self {
+            trace: u128::from_str_radix(trace?, 16).ok()?,
+            span: u64::from_str_radix(span?, 16).ok()?,
+            parent: parent.and_then(|parent| u64::from_str_radix(parent, 16).ok()),
+        })
+    }
+}
+
+/// The hasher of maps by span id. Ids are random already.
 #[derive(Default)]
 pub(crate) struct IdHasher(u64);
 
@@ -35,13 +46,13 @@ impl std::hash::Hasher for IdHasher {
 }
 
 thread_local! {
-    // A forked child has a copy of its parent's generator and would hand out the same ids
-    // again; the generation it was seeded in says when to seed anew.
+    // A forked child has a copy of its parent's generator and would make the same ids. So it is seeded again
+    // in another generation than the one it was seeded in.
     static RNG: RefCell<(u64, Option<fastrand::Rng>)> = const { RefCell::new((0, None)) };
 }
 
 /// Bytes from the kernel's generator. Falls back to clock and address entropy where the
-/// system call is missing: ids must always be had.
+/// system call is missing: there is always an id.
 pub(crate) fn random_bytes<const N: usize>() -> [u8; N] {
     let mut out = [0u8; N];
     if getrandom::fill(&mut out).is_err() {
@@ -89,12 +100,11 @@ pub fn new_session_id() -> String {
         .duration_since(UNIX_EPOCH)
         .map_or(0, |d| d.as_millis() as u64);
     let now = ms.wrapping_mul(4096) & 0xffff_ffff_ffff;
-    let stamp = LAST
-        .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |last| {
-            Some(if now > last { now } else { last + 1 })
-        })
-        .map_or(now, |last| if now > last { now } else { last + 1 })
-        & 0xffff_ffff_ffff;
+    let next = |last: u64| now.max(last + 1);
+    let update = LAST.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |last| {
+        Some(next(last))
+    });
+    let stamp = update.map_or(now, next) & 0xffff_ffff_ffff;
     let mut id = format!("ses_{stamp:012x}");
     let random: [usize; 14] = with_rng(|rng| std::array::from_fn(|_| rng.usize(..36)));
     id.extend(random.map(|index| BASE36[index] as char));

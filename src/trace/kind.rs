@@ -6,30 +6,9 @@ use std::fmt;
 use super::schema::schema;
 use super::span::SpanKind;
 
-macro_rules! define_kinds {
-    (
-        spans { $(
-            $span:ident $builder:ident $reader:ident $name:literal: $span_doc:literal
-            opens [$( $open:ident $Open:ident: $open_doc:literal ),+ $(,)?]
-            closes $close:ident $Close:ident: $close_doc:literal { $($fields:tt)* }
-        )* }
-        other_span {
-            $other_reader:ident: $other_doc:literal
-            opens [$other_open:ident $OtherOpen:ident: $other_open_doc:literal]
-            closes $other_close:ident $OtherClose:ident: $other_close_doc:literal { $($other_fields:tt)* }
-        }
-        every_span { $($every_field:tt)* }
-        events { $(
-            $event_reader:ident [$( $event:ident $Event:ident($($args:tt)*): $event_doc:literal ),+ $(,)?] { $($event_fields:tt)* }
-        )* }
-        other_events { $(
-            $rest_reader:ident [$( $rest:ident $Rest:ident(): $rest_doc:literal ),+ $(,)?] { $($rest_fields:tt)* }
-        )* }
-        pieces { $($pieces:tt)* }
-        own_lines { $(
-            $own_reader:ident [$( $own:ident $Own:ident(): $own_doc:literal ),+ $(,)?] { $($own_fields:tt)* }
-        )* }
-    ) => {
+/// The enum and its names, from a list of all kinds.
+macro_rules! kind_enum {
+    ($( $Kind:ident $name:ident $doc:literal, )+) => {
         /// What a line is about. `docs/events.md` describes every kind and its fields.
         ///
         /// ```
@@ -40,41 +19,69 @@ macro_rules! define_kinds {
         /// ```
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         #[non_exhaustive]
-        #[repr(u8)]
         pub enum Kind {
-            $( $( #[doc = $open_doc] $Open, )+ #[doc = $close_doc] $Close, )*
-            #[doc = $other_open_doc] $OtherOpen,
-            #[doc = $other_close_doc] $OtherClose,
-            $( $( #[doc = $event_doc] $Event, )+ )*
-            $( $( #[doc = $rest_doc] $Rest, )+ )*
-            $( $( #[doc = $own_doc] $Own, )+ )*
+            $( #[doc = $doc] $Kind, )+
             /// A kind that this version does not know, or a user's own. The line has its name.
             Other,
         }
 
         impl Kind {
             /// Every known kind.
-            pub const ALL: &[Self] = &[
-                $( $( Self::$Open, )+ Self::$Close, )*
-                Self::$OtherOpen, Self::$OtherClose,
-                $( $( Self::$Event, )+ )*
-                $( $( Self::$Rest, )+ )*
-                $( $( Self::$Own, )+ )*
-            ];
+            pub const ALL: &[Self] = &[$( Self::$Kind, )+];
 
             /// The kind's name in a line; `other` for [`Kind::Other`].
             pub const fn as_str(self) -> &'static str {
                 match self {
-                    $( $( Self::$Open => stringify!($open), )+ Self::$Close => stringify!($close), )*
-                    Self::$OtherOpen => stringify!($other_open),
-                    Self::$OtherClose => stringify!($other_close),
-                    $( $( Self::$Event => stringify!($event), )+ )*
-                    $( $( Self::$Rest => stringify!($rest), )+ )*
-                    $( $( Self::$Own => stringify!($own), )+ )*
+                    $( Self::$Kind => stringify!($name), )+
                     Self::Other => "other",
                 }
             }
 
+            /// The kind with this name.
+            pub fn parse(name: &str) -> Self {
+                match name {
+                    $( stringify!($name) => Self::$Kind, )+
+                    _ => Self::Other,
+                }
+            }
+        }
+    };
+}
+
+macro_rules! define_kinds {
+    (
+        spans { $(
+            $span:ident $builder:ident $reader:ident $name:literal: $span_doc:literal
+            opens [$( $open:ident $Open:ident: $open_doc:literal ),+ $(,)?]
+            closes $close:ident $Close:ident: $close_doc:literal $fields:tt
+        )* }
+        other_span {
+            $other_reader:ident: $other_doc:literal
+            opens [$other_open:ident $OtherOpen:ident: $other_open_doc:literal]
+            closes $other_close:ident $OtherClose:ident: $other_close_doc:literal $other_fields:tt
+        }
+        every_span $every_span:tt
+        events { $(
+            $event_reader:ident [$( $event:ident $Event:ident $args:tt: $event_doc:literal ),+ $(,)?] $event_fields:tt
+        )* }
+        other_events { $(
+            $rest_reader:ident [$( $rest:ident $Rest:ident(): $rest_doc:literal ),+ $(,)?] $rest_fields:tt
+        )* }
+        pieces $pieces:tt
+        own_lines { $(
+            $own_reader:ident [$( $own:ident $Own:ident(): $own_doc:literal ),+ $(,)?] $own_fields:tt
+        )* }
+    ) => {
+        kind_enum! {
+            $( $( $Open $open $open_doc, )+ $Close $close $close_doc, )*
+            $OtherOpen $other_open $other_open_doc,
+            $OtherClose $other_close $other_close_doc,
+            $( $( $Event $event $event_doc, )+ )*
+            $( $( $Rest $rest $rest_doc, )+ )*
+            $( $( $Own $own $own_doc, )+ )*
+        }
+
+        impl Kind {
             /// The kind of span that a line of this kind opens.
             pub const fn opens(self) -> Option<SpanKind> {
                 match self {
@@ -106,53 +113,7 @@ macro_rules! define_kinds {
 }
 schema!(define_kinds);
 
-/// A slot for each hash of a kind's name; the next free one where two kinds have the same hash.
-static SLOTS: [Kind; 256] = {
-    let mut slots = [Kind::Other; 256];
-    let mut index = 0;
-    while index < Kind::ALL.len() {
-        let mut slot = hash(Kind::ALL[index].as_str().as_bytes());
-        while !matches!(slots[slot as usize], Kind::Other) {
-            slot = slot.wrapping_add(1);
-        }
-        slots[slot as usize] = Kind::ALL[index];
-        index += 1;
-    }
-    slots
-};
-
-/// Nearly free of collisions for the known kinds.
-const fn hash(name: &[u8]) -> u8 {
-    let len = name.len();
-    if len == 0 {
-        return 0;
-    }
-    (len as u8)
-        .wrapping_mul(183)
-        .wrapping_add(name[0].wrapping_mul(101))
-        .wrapping_add(name[len / 2].wrapping_mul(123))
-        .wrapping_add(name[len - 1].wrapping_mul(49))
-}
-
 impl Kind {
-    /// The kind with this name.
-    pub fn parse(name: &str) -> Self {
-        Self::parse_bytes(name.as_bytes())
-    }
-
-    // Every line that is read passes through here. A `match` over all names takes about five times as long.
-    #[inline]
-    pub(crate) fn parse_bytes(name: &[u8]) -> Self {
-        let mut slot = hash(name);
-        loop {
-            let kind = SLOTS[usize::from(slot)];
-            if kind == Self::Other || kind.as_str().as_bytes() == name {
-                return kind;
-            }
-            slot = slot.wrapping_add(1);
-        }
-    }
-
     /// Whether a line of this kind closes a span.
     pub const fn is_close(self) -> bool {
         self.closes().is_some() || matches!(self, Self::Interrupted)
@@ -195,34 +156,4 @@ fn plain_word(name: &str) -> Cow<'_, str> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_name_parses_to_its_kind() {
-        for kind in Kind::ALL {
-            assert_eq!(Kind::parse(kind.as_str()), *kind);
-        }
-        for unknown in ["", "x", "other", "tool_cal", "tool_calls", "Tool_call", "Γ"] {
-            assert_eq!(Kind::parse(unknown), Kind::Other, "{unknown}");
-        }
-    }
-
-    #[test]
-    fn users_events_never_get_the_recorders_kinds() {
-        assert_eq!(event_kind("cache_hit"), "cache_hit");
-        assert_eq!(event_kind("message_user"), "message_user");
-        assert_eq!(event_kind("Cache Hit"), "cache_hit");
-        assert_eq!(event_kind(""), "custom");
-        for own in [
-            "checkpoint",
-            "tool_result",
-            "interrupted",
-            "Segment",
-            "span_update",
-            "gap",
-        ] {
-            assert_eq!(event_kind(own), format!("custom.{}", own.to_lowercase()));
-        }
-    }
-}
+mod tests;

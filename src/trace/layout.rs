@@ -99,6 +99,15 @@ pub(crate) fn open_private(path: &Path, options: &mut OpenOptions) -> io::Result
     Ok(rustix::io::fcntl_dupfd_cloexec(&file, 3)?.into())
 }
 
+/// `None` where a file or directory does not exist.
+pub(crate) fn if_exists<T>(result: io::Result<T>) -> io::Result<Option<T>> {
+    match result {
+        Ok(found) => Ok(Some(found)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
 /// The number in `trace.0001.jsonl`.
 pub(crate) fn segment_number(name: &str) -> Option<u32> {
     let digits = name.strip_prefix("trace.")?.strip_suffix(".jsonl")?;
@@ -126,13 +135,12 @@ pub(crate) fn segments(session: &Path) -> io::Result<Vec<(u32, PathBuf)>> {
     Ok(found)
 }
 
-/// Fails for what can't be opened without waiting for somebody at its other end, or without doing
-/// something to a device.
+/// Fails for a pipe, a socket or a device: opening one may block or change it.
 fn is_no_pipe(entry: &DirEntry) -> io::Result<()> {
     let kind = match entry.file_type()? {
         kind if kind.is_symlink() => match entry.path().metadata() {
             Ok(target) => target.file_type(),
-            // Whoever opens it says why that can't be done.
+            // Opening it reports the reason.
             Err(_) => kind,
         },
         kind => kind,
@@ -146,46 +154,4 @@ fn is_no_pipe(entry: &DirEntry) -> io::Result<()> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn safe_ids_are_their_own_directory_and_others_never_climb_or_collide() {
-        let generated = crate::trace::new_session_id();
-        for id in ["a", "ses_0193c2f0", "9-lives", &"x".repeat(100), &generated] {
-            assert_eq!(session_dir_name(id), id);
-        }
-        let odd = [
-            "",
-            ".",
-            "..",
-            "../x",
-            "a/b",
-            "/etc",
-            "A",
-            "con",
-            "nul",
-            "lpt1",
-            "_a",
-            "-a",
-            "a b",
-            "ü",
-            "a\0b",
-            "~",
-            &"x".repeat(101),
-            &"y".repeat(10_000),
-        ];
-        let mut names: Vec<_> = odd.iter().map(|id| session_dir_name(id)).collect();
-        for name in &names {
-            assert!(name.len() <= 75 && name.contains('~'), "{name}");
-            assert!(
-                name.bytes()
-                    .all(|b| matches!(b, b'a'..=b'z' | b'0'..=b'9' | b'_' | b'-' | b'~'))
-            );
-        }
-        names.sort_unstable();
-        names.dedup();
-        assert_eq!(names.len(), odd.len());
-        assert_ne!(session_dir_name("A"), session_dir_name("a"));
-    }
-}
+mod tests;

@@ -12,14 +12,14 @@
 //! |---|---|
 //! | `v` | version of the format: [`VERSION`]. A reader refuses a newer one. |
 //! | `seg`, `seq` | the segment's number and the line's in it, both from 1, `seq` without holes; `seg:seq` is the event's address |
-//! | `ts` | when it was appended, or just before, when the span began or ended that it tells of: wall clock, UTC, microseconds, never less than the line's above unless the clock was set back |
-//! | `kind` | what it says; readers keep kinds they don't know |
-//! | `session_id` | the id as it was given, whatever the directory is called |
+//! | `ts` | when it was appended, or when the span that it opens or closes began or ended just before: wall clock, UTC, microseconds, never less than the previous line's unless the clock was set back |
+//! | `kind` | what the line is about; readers keep kinds that they don't know |
+//! | `session_id` | the id as it was given; the directory may have another name |
 //! | `turn` | the enclosing turn's index, if there is one |
 //! | `trace_id`, `span_id`, `parent_span_id` | lower-case hex, 32 and 16 digits; absent where there is no span |
 //! | `payload` | an object; members that aren't known are left out, members that a reader doesn't know are kept |
 //!
-//! The first line of a segment has kind `segment` and says who writes it: `writer`, `process`,
+//! The first line of a segment has kind `segment` and describes its writer: `writer`, `process`,
 //! `resource`, `scope`, and, where it was recorded to be sent, `mirror` with the `endpoint` (without
 //! credentials), whether `content` goes, the `limits` that were set, and the version of the
 //! `mapping`. A segment has one writer for its whole life. The `totals` in it count from the writer's first
@@ -27,7 +27,7 @@
 //! anew. A line that is not valid JSON is the rest of a write that failed half-way (its event is counted by the next
 //! `gap`), or damage.
 //!
-//! Values inside a payload that were changed on the way say so in place:
+//! A value that was changed before it was written is replaced by a marker:
 //!
 //! | in place of | stands |
 //! |---|---|
@@ -36,14 +36,14 @@
 //! | what was cut | `{"$cut":{"bytes":…,"sha256":"…","rule":"…"},"head":"…"}` |
 //! | bytes that are no UTF-8 | `{"$lossy":{"bytes":…,"replaced":…},"text":"…"}` |
 //!
-//! A span is two lines. The close line repeats what the open line and its `span_update`s said,
+//! A span is two lines. The close line repeats the fields of the open line and of its `span_update`s,
 //! and adds `start` (nanoseconds), `duration_ns`, `outcome`, `events` and `links`; `opened_seg`
 //! names the segment that opened it where that is another one. `late: true` marks a line that
 //! came after its time: an open line written again after a fault, or what was recorded on a
-//! span, or opened inside it, after it had been closed. `sampled: false` says that its trace is not
+//! span, or opened inside it, after it had been closed. `sampled: false` means that its trace is not
 //! sent anywhere, `tracestate` what goes with its context, `parent_remote: true` that its parent is
 //! another process's, `span_kind` what OpenTelemetry calls a span that is none of the six, `attributes`
-//! what was said of one of the six through its API, under the names given there, `synthetic: true`
+//! the attributes of one of the six that were set through its API, `synthetic: true`
 //! that a turn was made up for a library that has none: it is not sent, its calls carry its number and
 //! hang from something else. A field of the user's that has the name of one of these is called `custom.…`.
 //!
@@ -55,19 +55,18 @@
 use serde_json::{Map, Value};
 
 use super::time::write_time;
-use crate::trace::{Ids, hex16, hex32};
+use super::{Address, Ids, Kind, RawLine, hex16, hex32};
 
 /// The version of the format that this crate writes, and the newest it reads.
 pub const VERSION: u64 = 1;
 
-/// What stands before the payload.
-pub(crate) struct Head<'a> {
-    pub seg: u32,
-    pub seq: u64,
-    pub ts: u64,
+/// A line that is about to be written, apart from its place and its payload.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LineMeta<'a> {
+    /// Nanoseconds since 1970.
+    pub time: u64,
+    /// A plain word.
     pub kind: &'a str,
-    /// The session's id as a JSON string, quotes included.
-    pub session: &'a [u8],
     pub turn: Option<u32>,
     pub ids: Option<Ids>,
 }
@@ -77,80 +76,49 @@ pub(crate) fn number(value: u64, out: &mut Vec<u8>) {
     out.extend_from_slice(itoa::Buffer::new().format(value).as_bytes());
 }
 
-/// What a line has in common with the one before it in its session, mostly.
-#[derive(Debug, Default)]
-pub(crate) struct PrefixCache {
-    seg: u32,
-    /// Up to the number of the line.
-    start: Vec<u8>,
-    turn: Option<u32>,
-    trace: Option<u128>,
-    /// From the kind's end to the id of the span, or to where that would stand.
-    middle: Vec<u8>,
-}
-
-impl PrefixCache {
-    /// Makes it that of this line.
-    #[inline]
-    fn of(&mut self, head: &Head<'_>) -> &Self {
-        let trace = head.ids.map(|ids| ids.trace);
-        let same = self.seg == head.seg && self.turn == head.turn && self.trace == trace;
-        if !same || self.start.is_empty() {
-            self.change(head, trace);
+impl LineMeta<'_> {
+    /// A line about the segment it is in.
+    pub fn of_segment(kind: Kind, time: u64) -> Self {
+        Self {
+            time,
+            kind: kind.as_str(),
+            turn: None,
+            ids: None,
         }
-        self
     }
 
-    fn change(&mut self, head: &Head<'_>, trace: Option<u128>) {
-        (self.seg, self.turn, self.trace) = (head.seg, head.turn, trace);
-        let out = &mut self.start;
-        out.clear();
+    /// Appends everything up to the payload's opening brace. `session` is the session's id as a JSON string.
+    pub fn write_head(&self, place: Address, session: &[u8], out: &mut Vec<u8>) {
         out.extend_from_slice(b"{\"v\":1,\"seg\":");
-        number(head.seg.into(), out);
+        number(place.seg.into(), out);
         out.extend_from_slice(b",\"seq\":");
-        let out = &mut self.middle;
-        out.clear();
+        number(place.seq, out);
+        out.extend_from_slice(b",\"ts\":\"");
+        write_time(self.time, 6, out);
+        out.extend_from_slice(b"\",\"kind\":\"");
+        out.extend_from_slice(self.kind.as_bytes());
         out.extend_from_slice(b"\",\"session_id\":");
-        out.extend_from_slice(head.session);
-        if let Some(turn) = head.turn {
+        out.extend_from_slice(session);
+        if let Some(turn) = self.turn {
             out.extend_from_slice(b",\"turn\":");
             number(turn.into(), out);
         }
-        if let Some(trace) = trace {
-            out.extend_from_slice(b",\"trace_id\":\"");
-            out.extend_from_slice(&hex32(trace));
-            out.extend_from_slice(b"\",\"span_id\":\"");
-        }
-    }
-}
-
-impl Head<'_> {
-    /// Appends everything up to the payload's opening brace. Kinds are checked to be plain
-    /// words before they get here. `common` is that of the lines of this session.
-    pub fn write(&self, common: &mut PrefixCache, out: &mut Vec<u8>) {
-        let PrefixCache { start, middle, .. } = common.of(self);
-        out.extend_from_slice(start);
-        number(self.seq, out);
-        out.extend_from_slice(b",\"ts\":\"");
-        write_time(self.ts, 6, out);
-        out.extend_from_slice(b"\",\"kind\":\"");
-        out.extend_from_slice(self.kind.as_bytes());
-        out.extend_from_slice(middle);
         if let Some(ids) = self.ids {
-            let mut text = *b"                \"";
-            text[..16].copy_from_slice(&hex16(ids.span));
-            out.extend_from_slice(&text);
+            out.extend_from_slice(b",\"trace_id\":\"");
+            out.extend_from_slice(&hex32(ids.trace));
+            out.extend_from_slice(b"\",\"span_id\":\"");
+            out.extend_from_slice(&hex16(ids.span));
             if let Some(parent) = ids.parent {
-                let mut text = *b",\"parent_span_id\":\"                \"";
-                text[19..35].copy_from_slice(&hex16(parent));
-                out.extend_from_slice(&text);
+                out.extend_from_slice(b"\",\"parent_span_id\":\"");
+                out.extend_from_slice(&hex16(parent));
             }
+            out.push(b'"');
         }
         out.extend_from_slice(b",\"payload\":{");
     }
 }
 
-/// Closes payload and line. Members are written each with a comma behind it.
+/// Closes the payload and the line. Each member of the payload was written with a comma behind it.
 pub(crate) fn finish_line(out: &mut Vec<u8>) {
     if out.last() == Some(&b',') {
         out.pop();
@@ -167,7 +135,7 @@ pub struct Line {
     pub seq: u64,
     /// When it was appended.
     pub ts: String,
-    /// What it says.
+    /// What it is about.
     pub kind: String,
     /// The session's id as it was given.
     pub session_id: String,
@@ -179,7 +147,7 @@ pub struct Line {
     pub span_id: Option<String>,
     /// 16 hex digits.
     pub parent_span_id: Option<String>,
-    /// What the kind's fields say, unknown ones included, in the order written.
+    /// The kind's fields, unknown ones included, in the order written.
     pub payload: Map<String, Value>,
     /// Members of the line itself that this version doesn't know.
     pub unknown: Map<String, Value>,
@@ -193,7 +161,7 @@ pub enum LineError {
     Damaged(String),
     /// Written by a newer spanledger.
     Newer {
-        /// The version it says.
+        /// Its version.
         found: u64,
     },
     /// The end of a segment without a newline: its writer died over it.
@@ -236,41 +204,7 @@ impl Line {
     /// # Ok::<(), spanledger::trace::LineError>(())
     /// ```
     pub fn parse(bytes: &[u8]) -> Result<Self, LineError> {
-        let damaged = |why: String| LineError::Damaged(why);
-        let mut map: Map<String, Value> =
-            serde_json::from_slice(bytes).map_err(|e| damaged(e.to_string()))?;
-        let missing = |name: &str| damaged(format!("no valid `{name}`"));
-        let version = map.shift_remove("v").and_then(|v| v.as_u64());
-        match version.ok_or_else(|| missing("v"))? {
-            VERSION => {}
-            found => return Err(LineError::Newer { found }),
-        }
-        let small = |value: Value| value.as_u64().and_then(|n| u32::try_from(n).ok());
-        let text = |value: Value| match value {
-            Value::String(text) => Some(text),
-            _ => None,
-        };
-        let mut take = |name: &str| map.shift_remove(name);
-        Ok(Self {
-            seg: take("seg").and_then(small).ok_or_else(|| missing("seg"))?,
-            seq: take("seq")
-                .and_then(|v| v.as_u64())
-                .ok_or_else(|| missing("seq"))?,
-            ts: take("ts").and_then(text).ok_or_else(|| missing("ts"))?,
-            kind: take("kind").and_then(text).ok_or_else(|| missing("kind"))?,
-            session_id: take("session_id")
-                .and_then(text)
-                .ok_or_else(|| missing("session_id"))?,
-            turn: take("turn").and_then(small),
-            trace_id: take("trace_id").and_then(text),
-            span_id: take("span_id").and_then(text),
-            parent_span_id: take("parent_span_id").and_then(text),
-            payload: match take("payload") {
-                Some(Value::Object(payload)) => payload,
-                _ => return Err(missing("payload")),
-            },
-            unknown: map,
-        })
+        RawLine::parse(bytes)?.to_line()
     }
 
     /// Where it stands in its session: `seg:seq`.
@@ -280,11 +214,7 @@ impl Line {
 
     /// The ids as numbers, where the line has a span.
     pub(crate) fn ids(&self) -> Option<Ids> {
-        let hex = |text: &Option<String>| u64::from_str_radix(text.as_deref()?, 16).ok();
-        Some(Ids {
-            trace: u128::from_str_radix(self.trace_id.as_deref()?, 16).ok()?,
-            span: hex(&self.span_id)?,
-            parent: hex(&self.parent_span_id),
-        })
+        let (trace, span) = (self.trace_id.as_deref(), self.span_id.as_deref());
+        Ids::parse(trace, span, self.parent_span_id.as_deref())
     }
 }

@@ -1,10 +1,10 @@
-//! Markers: what stands in place of a value that was moved to a blob, cut, or not UTF-8.
+//! Markers: they replace a value that was moved to a blob, cut, or not UTF-8.
 
 use std::borrow::Cow;
 
 use super::RawValue;
 
-/// A value that is not in the line as it was given.
+/// The replacement of a value that is not in the line as it was given.
 ///
 /// ```
 /// use spanledger::trace::RawLine;
@@ -14,7 +14,7 @@ use super::RawValue;
 /// assert_eq!((marker.blob.as_deref(), marker.bytes), (Some("ab12"), Some(70000)));
 /// # Ok::<(), spanledger::trace::LineError>(())
 /// ```
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Marker<'a> {
     /// The SHA-256 of the blob that holds the value.
@@ -44,18 +44,12 @@ pub struct Cut<'a> {
 impl<'a> RawValue<'a> {
     /// The marker that stands in place of the value.
     pub fn marker(&self) -> Option<Marker<'a>> {
-        // Nearly every value is told apart by its first bytes.
+        // The first bytes are enough for nearly every value.
         let inside = self.json().trim_ascii_start().strip_prefix('{')?;
         if !inside.trim_ascii_start().starts_with("\"$") {
             return None;
         }
-        let mut marker = Marker {
-            blob: None,
-            bytes: None,
-            head: None,
-            cut: None,
-            lossy: false,
-        };
+        let mut marker = Marker::default();
         for (index, (name, value)) in self.members().enumerate() {
             match name {
                 "$blob" => marker.blob = value.text(),
@@ -81,26 +75,4 @@ impl<'a> RawValue<'a> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn markers_are_read_and_other_objects_are_not() {
-        let marker = |json| RawValue::new(json).marker();
-        let blob = marker(r#"{"$blob":"ab","bytes":9,"media_type":"text/plain","head":"x","$cut":{"bytes":2,"sha256":"cd","rule":"value-limit"}}"#).unwrap();
-        assert_eq!((blob.blob.as_deref(), blob.bytes), (Some("ab"), Some(9)));
-        assert_eq!(blob.head.as_deref(), Some("x"));
-        assert_eq!(blob.cut.unwrap().rule.as_deref(), Some("value-limit"));
-        let lossy = marker(r#"{"$lossy":{"bytes":3,"replaced":1},"text":"a"}"#).unwrap();
-        assert!(lossy.lossy && lossy.bytes == Some(3) && lossy.head.as_deref() == Some("a"));
-        for other in [
-            r#""$blob""#,
-            "{}",
-            r#"{"a":{"$blob":"b"}}"#,
-            r#"{"$ref":"x"}"#,
-            "[]",
-        ] {
-            assert_eq!(marker(other), None, "{other}");
-        }
-    }
-}
+mod tests;

@@ -1,7 +1,7 @@
-//! What a line can say: kinds of spans and events, their fields, ids and usage.
+//! The format of a trace: lines, kinds of spans and events, their fields, ids and usage; segments and where they are.
 //!
-//! Nothing here knows how a line is stored (`ledger`) or where its values come from
-//! (`layer`). Adding a kind or a field is free; removing one never happens.
+//! Nothing here knows how a line is written (`ledger`) or where its values come from
+//! (`record`). Adding a kind or a field is free; removing one never happens.
 
 mod address;
 mod buffer_pool;
@@ -11,16 +11,13 @@ mod fork;
 mod header;
 mod hex;
 mod ids;
-mod json_scan;
-mod json_string;
+mod json;
 mod kind;
 mod layout;
 mod line;
 mod marker;
 mod outcome;
 mod raw_line;
-#[cfg(test)]
-mod reference;
 mod remote;
 mod schema;
 mod segment_reader;
@@ -31,46 +28,41 @@ pub mod typed;
 mod usage;
 
 pub use address::{Address, ParseAddressError};
+pub use failure::{AsFailure, Failure, ViaDeref, ViaError, ViaType};
+pub use ids::new_session_id;
 pub use kind::Kind;
 pub use line::{Line, LineError, VERSION};
 pub use marker::{Cut, Marker};
-pub use raw_line::{Payload, RawLine, RawValue};
-pub use segment_reader::{Damage, ReadItem, SegmentReader};
-
-pub(crate) use clock::{APART_NS, Moment, steady_ns, wall_ns};
-pub(crate) use fork::fork_generation;
-#[cfg(feature = "mirror")]
-pub(crate) use json_scan::has_backslash;
-pub(crate) use json_scan::{string_end, value_end};
-pub(crate) use json_string::{floor_char, unescape_lossy, write_string};
-pub(crate) use kind::event_kind;
-pub(crate) use layout::{Root, make_dir, open_private, segment_name, segments};
-pub(crate) use line::{Head, PrefixCache, finish_line, number};
-pub(crate) use raw_line::{kind_of, whole_lines};
-pub(crate) use schema::schema;
-pub(crate) use segment_reader::about;
-#[cfg(feature = "cli")]
-pub(crate) use segment_reader::line_start;
-
-pub use failure::{AsFailure, Failure, ViaDeref, ViaError, ViaType};
-pub use ids::new_session_id;
 pub use outcome::Outcome;
+pub use raw_line::{RawLine, RawValue};
 pub use remote::{RemoteContext, RemoteContextError};
+pub use segment_reader::{Damage, ReadItem, SegmentReader};
 pub use span::SpanKind;
+pub use time::{parse_time, time_text};
 pub use usage::{Marks, Totals, Usage};
 
 pub(crate) use buffer_pool::{BufferPool, LARGEST as LARGEST_POOLED};
+pub(crate) use clock::{APART_NS, Moment, steady_ns, wall_ns};
 pub(crate) use failure::spelled;
-pub(crate) use header::NewHeader;
-#[cfg(feature = "mirror")]
-pub(crate) use header::first_line;
+pub(crate) use fork::fork_generation;
+pub(crate) use header::{NewHeader, SessionHeader};
 pub(crate) use hex::{hex, hex_digest, hex16, hex32};
 pub(crate) use ids::{IdHasher, Ids, new_span_id, new_trace_id, random_bytes};
+pub(crate) use json::{floor_char, string_end, unescape_lossy, value_end, write_string};
+pub(crate) use kind::event_kind;
+pub(crate) use layout::{Root, if_exists, make_dir, open_private, segment_name, segments};
+pub(crate) use line::{LineMeta, finish_line, number};
+pub(crate) use raw_line::{kind_of, ts_of, whole_lines};
+pub(crate) use schema::schema;
+#[cfg(feature = "cli")]
+pub(crate) use segment_reader::line_start;
+pub(crate) use segment_reader::{FoundLine, about};
 pub(crate) use span::{FieldRole, UsageField, is_json_field};
 pub(crate) use tail::{TailReader, last_checkpoint};
 pub(crate) use time::write_time;
-pub use time::{parse_time, time_text};
 pub(crate) use usage::UsageText;
+#[cfg(feature = "mirror")]
+pub(crate) use {header::first_line, json::has_backslash};
 
 /// Whether a span is an agent span, or an event one of ours.
 pub(crate) fn is_ours(meta: &tracing::Metadata<'_>) -> bool {

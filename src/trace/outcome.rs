@@ -2,9 +2,8 @@ use std::fmt;
 
 /// How a span ended.
 ///
-/// `Unset` is what a span gets when it was dropped and nobody said how it went; it is not a
-/// success. `Interrupted` is never chosen by an agent: recovery writes it for a span whose
-/// process died.
+/// `Unset` is the outcome of a span that was dropped without one; it is not a success. An agent never sets
+/// `Interrupted`: recovery writes it for a span whose process died.
 ///
 /// ```
 /// assert_eq!(spanledger::Outcome::Denied.as_str(), "denied");
@@ -14,15 +13,15 @@ use std::fmt;
 pub enum Outcome {
     /// It did what it was asked to do.
     Ok,
-    /// It failed; the close line's `error` says how.
+    /// It failed; the close line has the `error`.
     Error,
-    /// A permission rule or a person said no. Not an error.
+    /// A permission rule or a person denied it. Not an error.
     Denied,
     /// It was given up before it ended: a dropped future, a timeout, an abort.
     Cancelled,
     /// Its process died or was shut down while it was open.
     Interrupted,
-    /// Nobody said.
+    /// None was recorded.
     #[default]
     Unset,
 }

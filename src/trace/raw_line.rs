@@ -1,4 +1,4 @@
-//! A line as bytes: its head taken apart, its payload left as it is until somebody asks.
+//! A line as bytes: the members before the payload are parsed, the payload is not.
 //!
 //! Parsing every payload into values would cost most of the time that reading a long trace
 //! takes, and most of it is never looked at.
@@ -6,16 +6,28 @@
 use std::borrow::Cow;
 use std::sync::LazyLock;
 
-use memchr::memmem;
-use serde_json::Value;
+use memchr::memmem::Finder;
+use serde_json::{Map, Value};
 
 use super::address::Address;
-#[cfg(feature = "mirror")]
-use super::json_scan::object;
-use super::json_scan::{Expect, Member, Members, has_backslash, value_end};
-use super::json_string::unescape;
-use crate::trace::{Ids, Kind, SpanKind};
-use crate::trace::{Line, LineError, VERSION};
+use super::json::{
+    Member, Members, has_backslash, object, quote_or_backslash, unescape, value_end,
+};
+use super::{Ids, Kind, Line, LineError, SpanKind, VERSION};
+
+/// The members of a line before its payload.
+const HEAD: [&str; 10] = [
+    "v",
+    "seg",
+    "seq",
+    "ts",
+    "kind",
+    "session_id",
+    "turn",
+    "trace_id",
+    "span_id",
+    "parent_span_id",
+];
 
 /// A line whose payload has not been parsed yet.
 ///
@@ -35,7 +47,7 @@ pub struct RawLine<'a> {
     pub seq: u64,
     /// When it was appended.
     pub ts: &'a str,
-    /// What it says.
+    /// What it is about.
     pub kind: Cow<'a, str>,
     /// The session's id as it was given.
     pub session_id: Cow<'a, str>,
@@ -48,144 +60,56 @@ pub struct RawLine<'a> {
     /// 16 hex digits.
     pub parent_span_id: Option<&'a str>,
     known: Kind,
-    payload: Payload<'a>,
+    payload: RawValue<'a>,
     /// The payload's members, if they were looked for.
     #[cfg_attr(not(feature = "mirror"), allow(dead_code))]
     fields: Option<Vec<Member<'a>>>,
     bytes: &'a [u8],
 }
 
+fn damaged(why: &str) -> LineError {
+    LineError::Damaged(why.to_owned())
+}
+
 impl<'a> RawLine<'a> {
-    /// Takes a line apart, with or without its newline. Its structure is checked as far as its
-    /// members go; what stands inside nested values is checked when they are asked for.
+    /// Reads a line, with or without its newline. Its structure is checked as far as its members go; nested
+    /// values are checked when they are read.
     pub fn parse(bytes: &'a [u8]) -> Result<Self, LineError> {
-        Self::read(bytes, |text, at| {
-            Some((None, value_end(text.as_bytes(), at)?))
-        })
+        Self::read(bytes, false)
     }
 
-    /// The same for those who want all of its fields: one way through the payload finds its end and
-    /// its members.
-    #[cfg(feature = "mirror")]
-    pub(crate) fn parse_all(bytes: &'a [u8]) -> Result<Self, LineError> {
-        Self::read(bytes, |text, at| {
-            let (fields, end) = object(text, at)?;
-            Some((Some(fields), end))
-        })
-    }
-
-    /// `payload` finds where the payload ends, and maybe its members.
-    fn read(
-        bytes: &'a [u8],
-        payload: impl Fn(&'a str, usize) -> Option<(Option<Vec<Member<'a>>>, usize)>,
-    ) -> Result<Self, LineError> {
+    /// The same. With `all_fields`, the fields are found while the payload's end is looked for.
+    pub(super) fn read(bytes: &'a [u8], all_fields: bool) -> Result<Self, LineError> {
         let bytes = bytes.strip_suffix(b"\n").unwrap_or(bytes);
-        let damaged = |why: &str| LineError::Damaged(why.to_owned());
         let text = std::str::from_utf8(bytes).map_err(|_| damaged("not UTF-8"))?;
-        if let Some(line) = Self::usual(text, payload) {
-            return Ok(line);
+        match Self::usual(text, all_fields) {
+            Some(line) => Ok(line),
+            None => Self::unusual(text),
         }
-        let members = Members::of(text).ok_or_else(|| damaged("not a JSON object"))?;
-        let mut line = Self {
-            seg: 0,
-            seq: 0,
-            ts: "",
-            kind: Cow::Borrowed(""),
-            session_id: Cow::Borrowed(""),
-            turn: None,
-            trace_id: None,
-            span_id: None,
-            parent_span_id: None,
-            known: Kind::Other,
-            payload: Payload { text: "" },
-            fields: None,
-            bytes,
-        };
-        // Which of the members that every line has were there.
-        let mut seen = 0u8;
-        for member in members {
-            let (key, value) = member.ok_or_else(|| damaged("not a JSON object"))?;
-            let wrong = || LineError::Damaged(format!("no valid `{key}`"));
-            let small = || u32::try_from(value.u64()?).ok();
-            match key {
-                "v" => match value.u64().ok_or_else(wrong)? {
-                    VERSION => seen |= 1,
-                    found => return Err(LineError::Newer { found }),
-                },
-                "seg" => {
-                    line.seg = small().ok_or_else(wrong)?;
-                    seen |= 2;
-                }
-                "seq" => {
-                    line.seq = value.u64().ok_or_else(wrong)?;
-                    seen |= 4;
-                }
-                "ts" => {
-                    line.ts = value.plain().ok_or_else(wrong)?;
-                    seen |= 8;
-                }
-                "kind" => {
-                    line.kind = value.text().ok_or_else(wrong)?;
-                    line.known = Kind::parse(&line.kind);
-                    seen |= 16;
-                }
-                "session_id" => {
-                    line.session_id = value.text().ok_or_else(wrong)?;
-                    seen |= 32;
-                }
-                "turn" => line.turn = small(),
-                "trace_id" => line.trace_id = value.plain(),
-                "span_id" => line.span_id = value.plain(),
-                "parent_span_id" => line.parent_span_id = value.plain(),
-                "payload" if value.text.starts_with('{') => {
-                    line.payload = Payload { text: value.text };
-                    seen |= 64;
-                }
-                _ => {}
-            }
-        }
-        if seen != 127 {
-            let names = ["v", "seg", "seq", "ts", "kind", "session_id", "payload"];
-            let missing = (0..7).find(|bit| seen & (1 << bit) == 0).unwrap_or(0);
-            return Err(damaged(&format!("no valid `{}`", names[missing])));
-        }
-        Ok(line)
     }
 
-    /// A line as our writers write them: these members, in this order, with nothing to unescape.
-    /// Any other line, damaged or not, is none of these.
-    fn usual(
-        text: &'a str,
-        payload: impl Fn(&'a str, usize) -> Option<(Option<Vec<Member<'a>>>, usize)>,
-    ) -> Option<Self> {
-        let mut rest = Expect { text, at: 0 };
-        rest.pass("{\"v\":")?;
-        if rest.number() != Some(VERSION) {
+    /// A line as our writers write them: these members, in this order, with nothing to unescape. `None` for
+    /// any other line, damaged or not.
+    fn usual(text: &'a str, all_fields: bool) -> Option<Self> {
+        let mut rest = Cursor { text, at: 0 };
+        if rest.number("{\"v\":") != Some(VERSION) {
             return None;
         }
-        rest.pass(",\"seg\":")?;
-        let seg = rest.number()?;
-        rest.pass(",\"seq\":")?;
-        let seq = rest.number()?;
-        rest.pass(",\"ts\":")?;
-        let ts = rest.plain()?;
-        rest.pass(",\"kind\":")?;
-        let kind = rest.plain()?;
-        rest.pass(",\"session_id\":")?;
-        let session_id = rest.plain()?;
-        let turn = match rest.pass(",\"turn\":") {
-            Some(()) => Some(rest.number()?),
-            None => None,
-        };
-        let mut id = |name| match rest.pass(name) {
-            Some(()) => Some(Some(rest.plain()?)),
-            None => Some(None),
-        };
-        let trace_id = id(",\"trace_id\":")?;
-        let span_id = id(",\"span_id\":")?;
-        let parent_span_id = id(",\"parent_span_id\":")?;
+        let seg = rest.number(",\"seg\":")?;
+        let seq = rest.number(",\"seq\":")?;
+        let ts = rest.plain(",\"ts\":\"")?;
+        let kind = rest.plain(",\"kind\":\"")?;
+        let session_id = rest.plain(",\"session_id\":\"")?;
+        // A member that is malformed is read as one that is missing, and the payload does not follow then.
+        let turn = rest.number(",\"turn\":");
+        let trace_id = rest.plain(",\"trace_id\":\"");
+        let span_id = rest.plain(",\"span_id\":\"");
+        let parent_span_id = rest.plain(",\"parent_span_id\":\"");
         rest.pass(",\"payload\":")?;
-        let (fields, end) = payload(text, rest.at)?;
+        let (fields, end) = match all_fields {
+            true => object(text, rest.at).map(|(fields, end)| (Some(fields), end))?,
+            false => (None, value_end(text.as_bytes(), rest.at)?),
+        };
         let payload = &text[rest.at..end];
         if !payload.starts_with('{') || &text[end..] != "}" {
             return None;
@@ -201,8 +125,54 @@ impl<'a> RawLine<'a> {
             span_id,
             parent_span_id,
             known: Kind::parse(kind),
-            payload: Payload { text: payload },
+            payload: RawValue::new(payload),
             fields,
+            bytes: text.as_bytes(),
+        })
+    }
+
+    /// A line in any other form. The last of several members of one name counts.
+    fn unusual(text: &'a str) -> Result<Self, LineError> {
+        let json = text.trim_ascii();
+        let whole = object(json, 0).filter(|(_, end)| *end == json.len());
+        let (members, _) = whole.ok_or_else(|| damaged("not a JSON object"))?;
+        let get = |name: &str| {
+            let (_, value) = members.iter().rev().find(|(key, _)| *key == name)?;
+            Some(*value)
+        };
+        let missing = |name: &str| damaged(&format!("no valid `{name}`"));
+        let number = |name: &str| {
+            let number = get(name).and_then(|value| value.u64());
+            number.ok_or_else(|| missing(name))
+        };
+        let text_of = |name: &str| {
+            let text = get(name).and_then(|value| value.text());
+            text.ok_or_else(|| missing(name))
+        };
+        let id = |name: &str| get(name).and_then(|value| value.plain());
+        match number("v")? {
+            VERSION => {}
+            found => return Err(LineError::Newer { found }),
+        }
+        let seg = u32::try_from(number("seg")?).map_err(|_| missing("seg"))?;
+        let seq = number("seq")?;
+        let ts = id("ts").ok_or_else(|| missing("ts"))?;
+        let kind = text_of("kind")?;
+        let session_id = text_of("session_id")?;
+        let payload = get("payload").filter(|value| value.text.starts_with('{'));
+        Ok(Self {
+            seg,
+            seq,
+            ts,
+            known: Kind::parse(&kind),
+            kind,
+            session_id,
+            turn: number("turn").ok().and_then(|turn| turn.try_into().ok()),
+            trace_id: id("trace_id"),
+            span_id: id("span_id"),
+            parent_span_id: id("parent_span_id"),
+            payload: payload.ok_or_else(|| missing("payload"))?,
+            fields: None,
             bytes: text.as_bytes(),
         })
     }
@@ -231,20 +201,15 @@ impl<'a> RawLine<'a> {
 
     /// Its ids as numbers, where the line has a span.
     pub(crate) fn ids(&self) -> Option<Ids> {
-        let hex = |text: Option<&str>| u64::from_str_radix(text?, 16).ok();
-        Some(Ids {
-            trace: u128::from_str_radix(self.trace_id?, 16).ok()?,
-            span: hex(self.span_id)?,
-            parent: hex(self.parent_span_id),
-        })
+        Ids::parse(self.trace_id, self.span_id, self.parent_span_id)
     }
 
-    /// Its fields, not parsed yet.
-    pub fn payload(&self) -> Payload<'a> {
+    /// Its fields: an object.
+    pub fn payload(&self) -> RawValue<'a> {
         self.payload
     }
 
-    /// Its fields, by their names as they stand in the line.
+    /// Its fields, by their names as they are spelled in the line.
     #[cfg(feature = "mirror")]
     pub(crate) fn fields(&self) -> Cow<'_, [Member<'a>]> {
         match &self.fields {
@@ -255,7 +220,26 @@ impl<'a> RawLine<'a> {
 
     /// The whole line, parsed.
     pub fn to_line(&self) -> Result<Line, LineError> {
-        Line::parse(self.bytes)
+        let parsed = serde_json::from_slice(self.bytes);
+        let mut unknown: Map<String, Value> = parsed.map_err(|e| damaged(&e.to_string()))?;
+        let payload = match unknown.shift_remove("payload") {
+            Some(Value::Object(payload)) => payload,
+            _ => return Err(damaged("no valid `payload`")),
+        };
+        unknown.retain(|name, _| !HEAD.contains(&name.as_str()));
+        Ok(Line {
+            seg: self.seg,
+            seq: self.seq,
+            ts: self.ts.to_owned(),
+            kind: self.kind.clone().into_owned(),
+            session_id: self.session_id.clone().into_owned(),
+            turn: self.turn,
+            trace_id: self.trace_id.map(str::to_owned),
+            span_id: self.span_id.map(str::to_owned),
+            parent_span_id: self.parent_span_id.map(str::to_owned),
+            payload,
+            unknown,
+        })
     }
 
     /// The line's bytes, without the newline.
@@ -264,46 +248,39 @@ impl<'a> RawLine<'a> {
     }
 }
 
-/// The fields of a line, as JSON text.
-#[derive(Clone, Copy, Debug)]
-pub struct Payload<'a> {
+/// Reads a text from its beginning, as long as it has the expected form.
+struct Cursor<'a> {
     text: &'a str,
+    at: usize,
 }
 
-impl<'a> Payload<'a> {
-    pub(crate) fn new(text: &'a str) -> Self {
-        Self { text }
+impl<'a> Cursor<'a> {
+    /// Passes these bytes.
+    fn pass(&mut self, what: &str) -> Option<()> {
+        let found = self.text.as_bytes()[self.at..].starts_with(what.as_bytes());
+        found.then(|| self.at += what.len())
     }
 
-    /// A field by its name. For several fields of one line, [`members`](Self::members) is one pass.
-    pub fn get(&self, name: &str) -> Option<RawValue<'a>> {
-        self.members()
-            .find(|(key, _)| *key == name)
-            .map(|(_, value)| value)
+    /// The text of a string that needs no unescaping. `name` includes the opening quote.
+    fn plain(&mut self, name: &str) -> Option<&'a str> {
+        self.pass(name)?;
+        let rest = &self.text[self.at..];
+        let plain = &rest[..quote_or_backslash(rest.as_bytes())?];
+        self.at += plain.len();
+        self.pass("\"")?;
+        Some(plain)
     }
 
-    /// The fields in order. Names are as they stand in the line; those of our own kinds need no
-    /// unescaping.
-    pub fn members(&self) -> impl Iterator<Item = (&'a str, RawValue<'a>)> + use<'a> {
-        // `parse` has been over these members already.
-        Members::of(self.text)
-            .into_iter()
-            .flatten()
-            .map_while(|member| member)
-    }
-
-    /// The JSON text.
-    pub fn as_str(&self) -> &'a str {
-        self.text
-    }
-
-    /// The fields, parsed.
-    pub fn as_value(&self) -> Option<Value> {
-        serde_json::from_str(self.text).ok()
+    fn number<T: std::str::FromStr>(&mut self, name: &str) -> Option<T> {
+        self.pass(name)?;
+        let rest = &self.text[self.at..];
+        let digits = &rest[..rest.bytes().position(|b| !b.is_ascii_digit())?];
+        self.at += digits.len();
+        digits.parse().ok()
     }
 }
 
-/// A value inside a payload, as JSON text.
+/// A payload or a value inside it, as JSON text.
 #[derive(Clone, Copy, Debug)]
 pub struct RawValue<'a> {
     text: &'a str,
@@ -352,12 +329,15 @@ impl<'a> RawValue<'a> {
         self.text.parse().ok()
     }
 
-    /// A member of an object.
+    /// A member of an object. For several members of one object, [`members`](Self::members) is one pass.
     pub fn get(&self, name: &str) -> Option<RawValue<'a>> {
-        Payload { text: self.text }.get(name)
+        let mut members = self.members();
+        members
+            .find(|(key, _)| *key == name)
+            .map(|(_, value)| value)
     }
 
-    /// The items of an array; none of what is no array.
+    /// The items of an array; none of another value.
     pub fn items(&self) -> impl Iterator<Item = RawValue<'a>> + use<'a> {
         let inner = self
             .text
@@ -378,9 +358,11 @@ impl<'a> RawValue<'a> {
         })
     }
 
-    /// The members of an object; none of what is no object.
+    /// The members of an object, in order; none of another value. Names are as they are spelled in the line; those
+    /// of our own kinds need no unescaping.
     pub fn members(&self) -> impl Iterator<Item = (&'a str, RawValue<'a>)> + use<'a> {
-        Payload { text: self.text }.members()
+        let members = Members::of(self.text).into_iter().flatten();
+        members.map_while(|member| member)
     }
 
     /// The value, parsed.
@@ -395,128 +377,33 @@ pub(crate) fn whole_lines(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
     bytes[..end].split_inclusive(|b| *b == b'\n')
 }
 
-/// Every line that is read is asked for its kind.
-static KIND: LazyLock<memmem::Finder<'static>> =
-    LazyLock::new(|| memmem::Finder::new(b",\"kind\":\""));
-
 impl Kind {
     /// The kind of a line, without parsing the line.
     pub(crate) fn of_line(line: &[u8]) -> Self {
-        kind_of(line).map_or(Self::Other, Self::parse_bytes)
+        let name = kind_of(line).and_then(|name| std::str::from_utf8(name).ok());
+        name.map_or(Self::Other, Self::parse)
     }
 }
 
-/// The kind of a line, without parsing it. Nothing a user wrote can stand before it.
+/// The kind of a line, without parsing it.
 pub(crate) fn kind_of(line: &[u8]) -> Option<&[u8]> {
+    static KIND: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(b",\"kind\":\""));
+    text_after(&KIND, line)
+}
+
+/// The `ts` of a line, without parsing it: its text sorts as the times do.
+pub(crate) fn ts_of(line: &[u8]) -> Option<&[u8]> {
+    static TS: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(b",\"ts\":\""));
+    text_after(&TS, line)
+}
+
+/// The text of a member of a line, by its name. No text of a user's comes before it.
+fn text_after<'a>(name: &Finder<'_>, line: &'a [u8]) -> Option<&'a [u8]> {
     let head = &line[..line.len().min(200)];
-    let start = KIND.find(head)? + KIND.needle().len();
+    let start = name.find(head)? + name.needle().len();
     let len = memchr::memchr(b'"', &head[start..])?;
     Some(&head[start..start + len])
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const LINE: &str = r#"{"v":1,"seg":2,"seq":17,"ts":"2026-11-16T00:31:05.123456Z","kind":"tool_call","session_id":"a\"b","turn":2,"trace_id":"00000000000000000000000000000001","span_id":"0000000000000002","payload":{"tool_id":"bash","args":{"a":[1,"]}"]},"n":-1.5e3,"t":true,"z":null,"e":{}}}"#;
-
-    #[test]
-    fn a_raw_line_says_the_same_as_the_parsed_one() {
-        let raw = RawLine::parse(LINE.as_bytes()).unwrap();
-        let line = Line::parse(LINE.as_bytes()).unwrap();
-        assert_eq!(raw.address().to_string(), line.address());
-        assert_eq!(raw.session_id, line.session_id);
-        assert_eq!(raw.span_id, line.span_id.as_deref());
-        for (key, value) in raw.payload().members() {
-            assert_eq!(value.value().as_ref(), line.payload.get(key), "{key}");
-        }
-        assert_eq!(raw.payload().members().count(), line.payload.len());
-    }
-
-    #[test]
-    fn the_items_of_an_array_come_in_order_and_of_nothing_else() {
-        let items = |text| -> Vec<_> { RawValue { text }.items().map(|v| v.json()).collect() };
-        assert_eq!(
-            items(r#"[1, "a,]" ,{"b":[2,3]},[],null]"#),
-            ["1", r#""a,]""#, r#"{"b":[2,3]}"#, "[]", "null"]
-        );
-        for none in ["[]", "{}", "3", r#""[1]""#, "[", "]", ""] {
-            assert!(items(none).is_empty(), "{none}");
-        }
-    }
-
-    #[test]
-    fn a_line_cut_anywhere_is_damaged() {
-        for end in 0..LINE.len() {
-            assert!(RawLine::parse(&LINE.as_bytes()[..end]).is_err(), "{end}");
-            #[cfg(feature = "mirror")]
-            assert!(
-                RawLine::parse_all(&LINE.as_bytes()[..end]).is_err(),
-                "{end}"
-            );
-        }
-    }
-
-    /// Another order, blanks, escapes and members that nobody knows cost time and change nothing.
-    #[test]
-    fn a_line_in_another_form_says_the_same() {
-        let shown = |line: RawLine<'_>| {
-            let payload: Vec<_> = line
-                .payload()
-                .members()
-                .map(|(n, v)| (n, v.json()))
-                .collect();
-            let head = (line.seg, line.seq, line.ts, line.kind, line.session_id);
-            let ids = (line.turn, line.trace_id, line.span_id, line.parent_span_id);
-            format!("{head:?} {ids:?} {payload:?}")
-        };
-        let usual = LINE.replace(r#"a\"b"#, "ab");
-        let parsed = RawLine::parse(usual.as_bytes()).unwrap();
-        assert!(
-            RawLine::usual(&usual, |text, at| {
-                Some((None, value_end(text.as_bytes(), at)?))
-            })
-            .is_some()
-        );
-        let expected = shown(parsed);
-        let moved = usual.replacen(r#""v":1,"#, "", 1);
-        let moved = format!(r#"{},"v":1}}"#, &moved[..moved.len() - 1]);
-        for other in [
-            moved,
-            usual.replace(r#""ab""#, r#""\u0061b""#),
-            usual.replacen(r#","turn""#, r#" , "new":[1,{}], "turn""#, 1),
-            usual.replacen(r#""turn":2,"#, r#""turn":3,"turn": 2,"#, 1),
-            format!("{},\"new\":{{}}}} ", &usual[..usual.len() - 1]),
-        ] {
-            assert_eq!(
-                shown(RawLine::parse(other.as_bytes()).unwrap()),
-                expected,
-                "{other}"
-            );
-            #[cfg(feature = "mirror")]
-            assert_eq!(
-                shown(RawLine::parse_all(other.as_bytes()).unwrap()),
-                expected,
-                "{other}"
-            );
-        }
-        #[cfg(feature = "mirror")]
-        for text in [LINE, &usual] {
-            let line = RawLine::parse_all(text.as_bytes()).unwrap();
-            let fields: Vec<_> = line.fields().iter().map(|(n, v)| (*n, v.json())).collect();
-            let members: Vec<_> = line
-                .payload()
-                .members()
-                .map(|(n, v)| (n, v.json()))
-                .collect();
-            assert_eq!(fields, members);
-        }
-    }
-
-    #[test]
-    fn a_newer_version_is_told_by_its_number() {
-        let newer = LINE.replacen("\"v\":1", "\"v\":9", 1);
-        let error = RawLine::parse(newer.as_bytes()).unwrap_err();
-        assert_eq!(error, LineError::Newer { found: 9 });
-    }
-}
+mod tests;

@@ -1,4 +1,4 @@
-//! A span as other processes know it: what a `traceparent` says, on its way in and out.
+//! The context of a span as it is passed between processes: `traceparent` and `tracestate`.
 
 use std::fmt;
 use std::process::Command;
@@ -21,7 +21,7 @@ pub struct RemoteContext {
     pub(crate) trace: u128,
     pub(crate) span: u64,
     pub(crate) sampled: bool,
-    /// `false`: a span of this process that is none of ours.
+    /// `false`: a span of this process that is not an agent span.
     pub(crate) remote: bool,
     pub(crate) tracestate: Option<Arc<str>>,
 }
@@ -32,8 +32,8 @@ impl RemoteContext {
         self.sampled
     }
 
-    /// The same with what a `tracestate` header says. One that can't be one (over 512 bytes, or not
-    /// printable) is left out, as W3C allows.
+    /// The same with the value of a `tracestate` header. An invalid one (over 512 bytes, or not printable) is
+    /// left out, as W3C allows.
     ///
     /// ```
     /// # use spanledger::RemoteContext;
@@ -49,12 +49,12 @@ impl RemoteContext {
         self
     }
 
-    /// What goes with it in a `tracestate` header.
+    /// The value of its `tracestate` header.
     pub fn tracestate(&self) -> Option<&str> {
         self.tracestate.as_deref()
     }
 
-    /// The `traceparent` header that says it.
+    /// The value of its `traceparent` header.
     ///
     /// ```
     /// # use spanledger::RemoteContext;
@@ -67,7 +67,7 @@ impl RemoteContext {
         format!("00-{:032x}-{:016x}-{flags:02x}", self.trace, self.span)
     }
 
-    /// What `TRACEPARENT` and `TRACESTATE` say, if whoever started this process set them.
+    /// From the environment variables `TRACEPARENT` and `TRACESTATE`, if they are set.
     ///
     /// ```no_run
     /// let caller = spanledger::RemoteContext::from_env();
@@ -77,7 +77,7 @@ impl RemoteContext {
         Self::from_texts(&header("TRACEPARENT")?, header("TRACESTATE").as_deref())
     }
 
-    /// Says it to a process that is about to be started, as `TRACEPARENT` and `TRACESTATE`.
+    /// Passes it to a process that is about to be started, as `TRACEPARENT` and `TRACESTATE`.
     ///
     /// ```
     /// # let dir = tempfile::tempdir()?;
@@ -97,12 +97,12 @@ impl RemoteContext {
         command.env("TRACEPARENT", self.traceparent());
         match &self.tracestate {
             Some(tracestate) => command.env("TRACESTATE", &**tracestate),
-            // One that this process was given belongs to another trace.
+            // The one that this process was given belongs to another trace.
             None => command.env_remove("TRACESTATE"),
         };
     }
 
-    /// Says it to an MCP server, in the `params._meta` of a request.
+    /// Passes it to an MCP server, in the `params._meta` of a request.
     ///
     /// ```
     /// # use spanledger::RemoteContext;
@@ -122,7 +122,7 @@ impl RemoteContext {
         }
     }
 
-    /// What an MCP client says in the `params._meta` of a request.
+    /// From the `params._meta` of an MCP client's request.
     pub fn from_meta(meta: &Map<String, Value>) -> Option<Self> {
         let header = |name| meta.get(name).and_then(Value::as_str);
         Self::from_texts(header("traceparent")?, header("tracestate"))
@@ -152,12 +152,11 @@ impl std::str::FromStr for RemoteContext {
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let parse = || {
             let lower_hex = |s: &str| s.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'));
-            let mut parts = text.trim().split('-');
-            let (version, trace, span, flags) =
-                (parts.next()?, parts.next()?, parts.next()?, parts.next()?);
+            let parts: Vec<_> = text.trim().split('-').collect();
+            let (&[version, trace, span, flags], more) = parts.split_first_chunk()?;
             let sizes = [version.len(), trace.len(), span.len(), flags.len()] == [2, 32, 16, 2];
             // Version 00 has four parts exactly; later versions may have more.
-            let shape = version != "ff" && (version != "00" || parts.next().is_none());
+            let shape = version != "ff" && (version != "00" || more.is_empty());
             if !sizes || !shape || ![version, trace, span, flags].into_iter().all(lower_hex) {
                 return None;
             }

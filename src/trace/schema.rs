@@ -537,3 +537,6 @@ own_lines {
     } };
 }
 pub(crate) use schema;
+
+#[cfg(test)]
+mod tests;

@@ -1,21 +1,30 @@
 //! One segment, line by line, from any offset, also while it grows.
 
-use std::fs::File;
-use std::fs::Metadata;
+use std::fs::{File, Metadata};
 use std::io::{self, Read, Seek, SeekFrom};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use super::LineError;
 use super::raw_line::RawLine;
 
-/// A line longer than this is damage: no writer makes one, and a reader must not be made to hold
-/// whatever a broken file says.
+/// A line longer than this is damage: no writer makes one, and a broken file must not fill the memory.
 const MAX_LINE: usize = 256 << 20;
 const CHUNK: usize = 1 << 18;
 /// How much is read first: often only the first line is wanted.
 const FIRST_CHUNK: usize = 1 << 14;
-/// Below this much, looking for a place costs more than reading on.
+/// Below this much, searching for a place costs more than reading on.
 const NEAR: u64 = 256 * 1024;
+
+/// A line in a reader's buffer, found and not parsed yet.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct FoundLine {
+    pub start: usize,
+    /// After the newline.
+    end: usize,
+    /// How many bytes before `start` were skipped because the line is too long to hold.
+    pub skipped: u64,
+}
 
 /// What stands at one place of a segment.
 #[derive(Clone, Debug)]
@@ -65,33 +74,34 @@ impl std::fmt::Display for Damage {
 #[derive(Debug)]
 pub struct SegmentReader {
     path: PathBuf,
-    /// None while it is closed for the sake of others: it is opened again where it was.
+    /// `None` while it is closed to save descriptors. It is opened again where it was.
     file: Option<File>,
     buf: Vec<u8>,
-    /// What of `buf` has been handed out.
+    /// How much of `buf` has been returned.
     taken: usize,
-    /// What of `buf` has been searched for a newline.
+    /// How much of `buf` has been searched for a newline.
     searched: usize,
     /// Where `buf` begins in the file.
     offset: u64,
     /// Bytes of a line too long to hold, passed over so far.
     skipping: u64,
-    /// Where the line that was handed out last begins.
+    /// Where the line that was returned last begins.
     line_offset: u64,
     /// The number that the next line should have, where that is known.
     next_seq: Option<u64>,
-    /// How many times in a row something that is no line was handed out. Each may have been one.
+    /// How many damaged lines were returned in a row. Each may have had a number.
     damaged: u64,
-    /// The end was met within a line. Its writer may truncate that and write another one there.
+    /// The file ended within a line. Its writer may truncate that and write another one there.
     at_end: bool,
 }
 
 impl SegmentReader {
     /// Opens a segment at its beginning.
     pub fn open(path: impl AsRef<Path>) -> io::Result<Self> {
+        let path = path.as_ref();
         Ok(Self {
-            file: Some(File::open(path.as_ref()).map_err(about(path.as_ref()))?),
-            path: path.as_ref().to_owned(),
+            file: Some(File::open(path).map_err(about(path))?),
+            path: path.to_owned(),
             buf: Vec::new(),
             taken: 0,
             searched: 0,
@@ -110,13 +120,9 @@ impl SegmentReader {
 
     /// Goes to the first line that begins at or after `offset`.
     pub fn seek(&mut self, offset: u64) -> io::Result<()> {
-        self.buf.clear();
-        (self.taken, self.searched, self.skipping) = (0, 0, 0);
         self.next_seq = (offset == 0).then_some(1);
         self.damaged = 0;
-        let from = offset.saturating_sub(1);
-        self.offset = from;
-        self.file()?.seek(SeekFrom::Start(from))?;
+        self.restart(offset.saturating_sub(1))?;
         if offset > 0 {
             // From the byte before: a newline there means that a line begins right here.
             self.line()?;
@@ -124,7 +130,15 @@ impl SegmentReader {
         Ok(())
     }
 
-    /// The file, at what has not been read yet.
+    /// Drops what was read, and continues at `offset`.
+    fn restart(&mut self, offset: u64) -> io::Result<()> {
+        self.buf.clear();
+        (self.taken, self.searched, self.skipping) = (0, 0, 0);
+        self.offset = offset;
+        self.file()?.seek(SeekFrom::Start(offset)).map(drop)
+    }
+
+    /// The file, at the first byte that is not in `buf`.
     fn file(&mut self) -> io::Result<&File> {
         let file = match self.file.take() {
             Some(file) => file,
@@ -141,8 +155,8 @@ impl SegmentReader {
         self.file.is_some()
     }
 
-    /// Closes the file and lets go of what was read of it, to go on at `start` of that. Not within a
-    /// line that is passed over.
+    /// Closes the file and drops the buffer. Reading continues at `start` of the buffer, or at the next line.
+    /// Does nothing while a line that is too long is skipped.
     pub(crate) fn close(&mut self, start: Option<usize>) {
         if self.skipping == 0 {
             self.offset += start.unwrap_or(self.taken) as u64;
@@ -157,7 +171,7 @@ impl SegmentReader {
         &self.path
     }
 
-    /// Where the line that was handed out last begins.
+    /// Where the line that was returned last begins.
     pub fn line_offset(&self) -> u64 {
         self.line_offset
     }
@@ -172,21 +186,19 @@ impl SegmentReader {
         (self.buf.len() - self.taken) as u64 + self.skipping
     }
 
-    /// What follows the last newline of the file, as damage: for a segment whose writer is gone.
+    /// The bytes after the last newline of the file, as damage: for a segment with a dead writer.
     pub fn torn_tail(&self) -> io::Result<Option<Damage>> {
         let opened;
-        let mut file = match &self.file {
+        let file = match &self.file {
             Some(file) => file,
+            // Not for longer: a session may have more segments than a process may have open files.
             None => {
                 opened = File::open(&self.path).map_err(about(&self.path))?;
                 &opened
             }
         };
         let size = file.metadata()?.len();
-        let offset = line_start(file, size);
-        // The reader's own place in the file.
-        file.seek(SeekFrom::Start(self.offset + self.buf.len() as u64))?;
-        let offset = offset?;
+        let offset = line_start(file, size)?;
         Ok((offset < size).then(|| Damage {
             path: self.path.clone(),
             offset,
@@ -198,26 +210,24 @@ impl SegmentReader {
     /// The next line. `None`: no whole line is there now.
     #[allow(clippy::should_implement_trait)]
     pub fn next(&mut self) -> io::Result<Option<ReadItem<'_>>> {
-        match self.line()? {
-            Some((start, end, skipped)) => Ok(Some(self.found(start, end, skipped))),
-            None => Ok(None),
-        }
+        let found = self.line()?;
+        Ok(found.map(|found| self.parse(found)))
     }
 
-    /// The next line whose bytes are wanted; the others aren't even parsed.
+    /// The next line whose bytes are wanted. The others are not parsed.
     pub fn next_where(&mut self, want: impl Fn(&[u8]) -> bool) -> io::Result<Option<ReadItem<'_>>> {
-        // What is passed over unread may have any number.
+        // A line that is passed over may have any number.
         self.next_seq = None;
-        while let Some((start, end, skipped)) = self.line()? {
-            if want(&self.buf[start..end]) {
-                return Ok(Some(self.found(start, end, skipped)));
+        while let Some(found) = self.line()? {
+            if want(self.bytes(found)) {
+                return Ok(Some(self.parse(found)));
             }
         }
         Ok(None)
     }
 
-    /// The same among the lines that begin before `until`, and where the line ends in the file. All
-    /// fields of these are wanted.
+    /// The same among the lines that begin before `until`, and where the line ends in the file. Finds
+    /// all fields of the line at once.
     #[cfg(feature = "mirror")]
     pub(crate) fn next_before(
         &mut self,
@@ -226,20 +236,19 @@ impl SegmentReader {
     ) -> io::Result<Option<(ReadItem<'_>, u64)>> {
         self.next_seq = None;
         while self.offset() < until {
-            let Some((start, end, skipped)) = self.line()? else {
+            let Some(found) = self.line()? else {
                 break;
             };
-            if want(&self.buf[start..end]) {
+            if want(self.bytes(found)) {
                 let line_end = self.offset();
-                let found = self.found_by(start, end, skipped, |bytes| RawLine::parse_all(bytes));
-                return Ok(Some((found, line_end)));
+                return Ok(Some((self.parse_with(found, true), line_end)));
             }
         }
         Ok(None)
     }
 
-    /// Goes to a place at or before the first line that is not `before`, by halving. Lines that
-    /// don't tell are passed over.
+    /// Goes to a place at or before the first line that is not `before`, by bisection. Lines for which
+    /// `before` returns `None` are passed over.
     pub(crate) fn halve(
         &mut self,
         before: impl Fn(&RawLine<'_>) -> Option<bool>,
@@ -248,15 +257,15 @@ impl SegmentReader {
         while high - low > NEAR {
             let middle = low + (high - low) / 2;
             self.seek(middle)?;
-            let mut told = None;
-            while told.is_none() && self.offset() < high {
+            let mut known = None;
+            while known.is_none() && self.offset() < high {
                 match self.next()? {
-                    Some(ReadItem::Line(line)) => told = before(&line),
+                    Some(ReadItem::Line(line)) => known = before(&line),
                     Some(ReadItem::Damaged(_)) => {}
                     None => break,
                 }
             }
-            match told {
+            match known {
                 Some(true) => low = middle,
                 _ => high = middle,
             }
@@ -264,28 +273,39 @@ impl SegmentReader {
         self.seek(low)
     }
 
-    pub(crate) fn bytes(&self, start: usize, end: usize) -> &[u8] {
-        &self.buf[start..end]
+    /// Goes to the first line that is not `before`, or to the end.
+    #[cfg_attr(not(feature = "cli"), allow(dead_code))]
+    pub(crate) fn seek_past(&mut self, before: impl Fn(&RawLine<'_>) -> bool) -> io::Result<()> {
+        self.halve(|line| Some(before(line)))?;
+        while let Some(item) = self.next()? {
+            if matches!(item, ReadItem::Line(line) if !before(&line)) {
+                return self.seek(self.line_offset);
+            }
+        }
+        Ok(())
     }
 
-    /// What stands in a range that [`line`](Self::line) found.
-    pub(crate) fn found(&mut self, start: usize, end: usize, skipped: u64) -> ReadItem<'_> {
-        self.found_by(start, end, skipped, |bytes| RawLine::parse(bytes))
+    pub(crate) fn bytes(&self, found: FoundLine) -> &[u8] {
+        &self.buf[found.start..found.end]
     }
 
-    fn found_by(
-        &mut self,
-        start: usize,
-        end: usize,
-        skipped: u64,
-        parse: impl for<'b> Fn(&'b [u8]) -> Result<RawLine<'b>, LineError>,
-    ) -> ReadItem<'_> {
+    /// Parses what [`line`](Self::line) found.
+    pub(crate) fn parse(&mut self, found: FoundLine) -> ReadItem<'_> {
+        self.parse_with(found, false)
+    }
+
+    fn parse_with(&mut self, found: FoundLine, all_fields: bool) -> ReadItem<'_> {
+        let FoundLine {
+            start,
+            end,
+            skipped,
+        } = found;
         self.line_offset = self.offset + start as u64 - skipped;
         let bytes = &self.buf[start..end];
         let parsed = if skipped > 0 {
             Err(LineError::Damaged(format!("longer than {MAX_LINE} bytes")))
         } else {
-            parse(bytes)
+            RawLine::read(bytes, all_fields)
         };
         let (bytes, why) = match parsed {
             Ok(line) => {
@@ -296,7 +316,7 @@ impl SegmentReader {
                 if !hole {
                     return ReadItem::Line(line);
                 }
-                // First the hole; the line comes again when asked for the next.
+                // First the hole; the next call returns the line.
                 let to = line.seq - 1;
                 (self.taken, self.searched) = (start, start);
                 (0, LineError::Missing { from: due, to })
@@ -314,8 +334,8 @@ impl SegmentReader {
         })
     }
 
-    /// The range in `buf` of the next line, newline included, and what was passed over before it.
-    pub(crate) fn line(&mut self) -> io::Result<Option<(usize, usize, u64)>> {
+    /// Finds the next line. `None`: no whole line is there now.
+    pub(crate) fn line(&mut self) -> io::Result<Option<FoundLine>> {
         if std::mem::take(&mut self.at_end) {
             self.forget_tail()?;
         }
@@ -323,7 +343,12 @@ impl SegmentReader {
             if let Some(found) = memchr::memchr(b'\n', &self.buf[self.searched..]) {
                 let (start, end) = (self.taken, self.searched + found + 1);
                 (self.taken, self.searched) = (end, end);
-                return Ok(Some((start, end, std::mem::take(&mut self.skipping))));
+                let skipped = std::mem::take(&mut self.skipping);
+                return Ok(Some(FoundLine {
+                    start,
+                    end,
+                    skipped,
+                }));
             }
             self.searched = self.buf.len();
             if self.buf.len() - self.taken > MAX_LINE {
@@ -350,33 +375,26 @@ impl SegmentReader {
         }
     }
 
-    /// Lets go of the part of a line that was read last, so that it is read again; of one too long to
-    /// hold only where the file has become shorter.
+    /// Drops the part of a line that was read last, so that it is read again; of a line that is too long to
+    /// hold only if the file has become shorter.
     fn forget_tail(&mut self) -> io::Result<()> {
         let end = self.offset + self.buf.len() as u64;
         if self.skipping > 0 && self.file()?.metadata()?.len() >= end {
             return Ok(());
         }
-        self.offset += self.taken as u64 - self.skipping;
-        self.buf.clear();
-        (self.taken, self.searched, self.skipping) = (0, 0, 0);
-        let start = SeekFrom::Start(self.offset);
-        self.file()?.seek(start).map(drop)
+        self.restart(self.offset() - self.skipping)
     }
 }
 
-/// Where the line begins that `offset` lies in: a writer may have been half-way through it. However
-/// long that is, a piece of it is held.
-pub(crate) fn line_start(mut file: &File, offset: u64) -> io::Result<u64> {
+/// Where the line begins that `offset` lies in. Holds only a piece of the line.
+pub(crate) fn line_start(file: &File, offset: u64) -> io::Result<u64> {
     let mut end = offset;
-    let mut piece = Vec::new();
+    let mut piece = [0; 1 << 14];
     while end > 0 {
-        // One byte tells, as a rule.
-        let len = if end == offset { 1 } else { end.min(1 << 16) };
-        piece.clear();
-        file.seek(SeekFrom::Start(end - len))?;
-        file.take(len).read_to_end(&mut piece)?;
-        if let Some(newline) = memchr::memrchr(b'\n', &piece) {
+        // One byte is enough, as a rule.
+        let len = if end == offset { 1 } else { end.min(1 << 14) };
+        let read = file.read_at(&mut piece[..len as usize], end - len)?;
+        if let Some(newline) = memchr::memrchr(b'\n', &piece[..read]) {
             return Ok(end - len + newline as u64 + 1);
         }
         end -= len;
@@ -384,43 +402,10 @@ pub(crate) fn line_start(mut file: &File, offset: u64) -> io::Result<u64> {
     Ok(0)
 }
 
-/// Lets an error say what it is about: the system's own words name no file.
+/// Adds the path to an error: the system's message has none.
 pub(crate) fn about(path: &Path) -> impl FnOnce(io::Error) -> io::Error + '_ {
     move |error| io::Error::new(error.kind(), format!("{}: {error}", path.display()))
 }
 
 #[cfg(test)]
-mod tests {
-    use std::io::Write;
-
-    use super::*;
-
-    #[test]
-    fn reads_a_line_that_replaces_a_truncated_one() {
-        let line = |seq: u64, kind: &str| {
-            format!(
-                "{{\"v\":1,\"seg\":1,\"seq\":{seq},\"ts\":\"2026-01-01T00:00:00Z\",\"session_id\":\"s\",\"kind\":\"{kind}\",\"payload\":{{}}}}\n"
-            )
-        };
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("trace.0001.jsonl");
-        let mut file = File::options()
-            .append(true)
-            .create(true)
-            .open(&path)
-            .unwrap();
-        file.write_all(line(1, "a").as_bytes()).unwrap();
-        let whole = file.metadata().unwrap().len();
-        file.write_all(&line(2, "a line cut short").as_bytes()[..90])
-            .unwrap();
-        let mut reader = SegmentReader::open(&path).unwrap();
-        let mut next = || match reader.next().unwrap() {
-            Some(ReadItem::Line(line)) => line.kind.to_string(),
-            other => format!("{other:?}"),
-        };
-        assert_eq!((next(), next()), ("a".into(), "None".into()));
-        file.set_len(whole).unwrap();
-        file.write_all(line(2, "b").as_bytes()).unwrap();
-        assert_eq!((next(), next()), ("b".into(), "None".into()));
-    }
-}
+mod tests;

@@ -41,28 +41,8 @@ impl UsageField {
 }
 
 /// Whether a text in a field of this role and form is parsed if it is an object or an array.
-macro_rules! parses_text {
-    (own $form:ident) => {
-        false
-    };
-    (stamped $form:ident) => {
-        false
-    };
-    ($role:ident object) => {
-        true
-    };
-    ($role:ident list) => {
-        true
-    };
-    ($role:ident json) => {
-        true
-    };
-    ($role:ident error) => {
-        true
-    };
-    ($role:ident $form:ident) => {
-        false
-    };
+fn parses_text(role: &str, form: &str) -> bool {
+    !matches!(role, "own" | "stamped") && matches!(form, "object" | "list" | "json" | "error")
 }
 
 macro_rules! define_spans {
@@ -180,24 +160,20 @@ macro_rules! define_spans {
         /// Fields whose text is parsed as JSON if it is an object or an array. The texts of a conversation are
         /// not among them: a message that happens to be JSON stays a text.
         pub(crate) fn is_json_field(name: &str) -> bool {
-            const NAMES: &[(&str, bool)] = &[
-                $( $( (stringify!($field), parses_text!($role $form)), )* )*
-                $( $( (stringify!($event_field), parses_text!($event_role $event_form)), )* )*
-                $( $( (stringify!($rest_field), parses_text!($rest_role $rest_form)), )* )*
-                $( $( (stringify!($part), parses_text!($part_role $part_form)), )* )*
+            const FIELDS: &[(&str, &str, &str)] = &[
+                $( $( (stringify!($field), stringify!($role), stringify!($form)), )* )*
+                $( $( (stringify!($event_field), stringify!($event_role), stringify!($event_form)), )* )*
+                $( $( (stringify!($rest_field), stringify!($rest_role), stringify!($rest_form)), )* )*
+                $( $( (stringify!($part), stringify!($part_role), stringify!($part_form)), )* )*
             ];
-            NAMES.contains(&(name, true))
+            let mut fields = FIELDS.iter();
+            fields.any(|(field, role, form)| *field == name && parses_text(role, form))
         }
     };
 }
 schema!(define_spans);
 
 impl SpanKind {
-    /// The name of [`closing`](Self::closing).
-    pub(crate) const fn close_kind(self) -> &'static str {
-        self.closing().as_str()
-    }
-
     const fn has_usage(self) -> bool {
         matches!(self, Self::Run | Self::Turn | Self::Model)
     }
@@ -226,38 +202,4 @@ impl SpanKind {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn fields_have_the_role_of_their_span() {
-        use FieldRole::{Error, Input, Outcome, Usage};
-        for (span, field, role) in [
-            (SpanKind::Tool, "args", Input),
-            (SpanKind::Tool, "result", Outcome),
-            (SpanKind::Tool, "error", Error),
-            (SpanKind::Tool, "input_tokens", Input),
-            (SpanKind::Compaction, "input_tokens", Outcome),
-            (SpanKind::Model, "input_tokens", Usage(UsageField::Count(0))),
-            (SpanKind::Model, "usage", Usage(UsageField::Whole)),
-            (SpanKind::Model, "my_own", Input),
-            (SpanKind::Other, "error", Input),
-        ] {
-            assert_eq!(span.role(field), role, "{span:?} {field}");
-        }
-        assert!(SpanKind::Turn.owns("synthetic") && !SpanKind::Run.owns("synthetic"));
-        assert!(SpanKind::Other.owns("start") && !SpanKind::Other.owns("name"));
-    }
-
-    #[test]
-    fn texts_of_a_conversation_are_not_json_fields() {
-        for field in ["args", "result", "parts", "error", "details", "decision"] {
-            assert!(is_json_field(field), "{field}");
-        }
-        for field in [
-            "content", "text", "body", "final", "id", "source", "process", "fields",
-        ] {
-            assert!(!is_json_field(field), "{field}");
-        }
-    }
-}
+mod tests;

@@ -36,46 +36,45 @@ pub struct Usage {
     pub total_tokens: Option<u64>,
     /// What it cost, in US dollars.
     pub cost_usd: Option<f64>,
-    /// What the provider said, verbatim.
+    /// What the provider reported, verbatim.
     pub usage_details: Option<Value>,
 }
 
-impl Usage {
-    pub(crate) const COUNTS: [&'static str; 8] = [
-        "input_tokens",
-        "input_uncached_tokens",
-        "output_tokens",
-        "output_text_tokens",
-        "reasoning_tokens",
-        "cache_read_tokens",
-        "cache_write_tokens",
-        "total_tokens",
-    ];
+/// The counts, in the order in which they are written.
+macro_rules! define_counts {
+    ($($count:ident),+) => {
+        impl Usage {
+            pub(crate) const COUNTS: [&'static str; 8] = [$( stringify!($count) ),+];
 
-    pub(crate) fn counts(&self) -> [Option<u64>; 8] {
-        [
-            self.input_tokens,
-            self.input_uncached_tokens,
-            self.output_tokens,
-            self.output_text_tokens,
-            self.reasoning_tokens,
-            self.cache_read_tokens,
-            self.cache_write_tokens,
-            self.total_tokens,
-        ]
-    }
+            pub(crate) fn counts(&self) -> [Option<u64>; 8] {
+                [$( self.$count ),+]
+            }
 
-    pub(crate) fn count_mut(&mut self, index: usize) -> &mut Option<u64> {
-        match index {
-            0 => &mut self.input_tokens,
-            1 => &mut self.input_uncached_tokens,
-            2 => &mut self.output_tokens,
-            3 => &mut self.output_text_tokens,
-            4 => &mut self.reasoning_tokens,
-            5 => &mut self.cache_read_tokens,
-            6 => &mut self.cache_write_tokens,
-            _ => &mut self.total_tokens,
+            pub(crate) fn counts_mut(&mut self) -> [&mut Option<u64>; 8] {
+                [$( &mut self.$count ),+]
+            }
         }
+    };
+}
+define_counts!(
+    input_tokens,
+    input_uncached_tokens,
+    output_tokens,
+    output_text_tokens,
+    reasoning_tokens,
+    cache_read_tokens,
+    cache_write_tokens,
+    total_tokens
+);
+
+impl Usage {
+    /// A usage with these counts, by their names.
+    pub(crate) fn from_counts(count: impl Fn(&str) -> Option<u64>) -> Self {
+        let mut usage = Self::default();
+        for (name, slot) in Self::COUNTS.iter().zip(usage.counts_mut()) {
+            *slot = count(name);
+        }
+        usage
     }
 
     /// Whether nothing is known.
@@ -85,26 +84,21 @@ impl Usage {
             && self.counts().iter().all(Option::is_none)
     }
 
-    /// Takes over what `newer` knows.
+    /// Takes over the values that `newer` has.
     pub(crate) fn merge(&mut self, newer: &Usage) {
-        for (index, count) in newer.counts().into_iter().enumerate() {
-            if count.is_some() {
-                *self.count_mut(index) = count;
-            }
+        for (slot, count) in self.counts_mut().into_iter().zip(newer.counts()) {
+            *slot = count.or(*slot);
         }
-        if newer.cost_usd.is_some() {
-            self.cost_usd = newer.cost_usd;
-        }
+        self.cost_usd = newer.cost_usd.or(self.cost_usd);
         if newer.usage_details.is_some() {
             self.usage_details.clone_from(&newer.usage_details);
         }
     }
 
     pub(crate) fn add(&mut self, other: &Usage) {
-        for (index, count) in other.counts().into_iter().enumerate() {
-            if let Some(n) = count {
-                let sum = self.count_mut(index);
-                *sum = Some(sum.unwrap_or(0).saturating_add(n));
+        for (sum, count) in self.counts_mut().into_iter().zip(other.counts()) {
+            if let Some(count) = count {
+                *sum = Some(sum.unwrap_or(0).saturating_add(count));
             }
         }
         if let Some(cost) = other.cost_usd.filter(|c| c.is_finite()) {
@@ -114,27 +108,23 @@ impl Usage {
 
     /// The usage among these fields. Values that aren't numbers are ignored.
     pub fn of(fields: &Fields<'_>) -> Self {
-        let mut usage = Self::default();
-        for (index, name) in Self::COUNTS.iter().enumerate() {
-            *usage.count_mut(index) = fields.get(name).and_then(|value| value.u64());
+        Self {
+            cost_usd: fields.get("cost_usd").and_then(|value| value.f64()),
+            usage_details: fields.get("usage_details").and_then(|value| value.value()),
+            ..Self::from_counts(|name| fields.get(name)?.u64())
         }
-        usage.cost_usd = fields.get("cost_usd").and_then(|value| value.f64());
-        usage.usage_details = fields.get("usage_details").and_then(|value| value.value());
-        usage
     }
 
-    /// Reads a `usage` object of a line. Fields that aren't numbers are passed over.
+    /// Reads a `usage` object of a line. Values that aren't numbers are ignored.
     pub(crate) fn from_json(map: &Map<String, Value>) -> Self {
-        let mut usage = Self::default();
-        for (index, name) in Self::COUNTS.iter().enumerate() {
-            *usage.count_mut(index) = map.get(*name).and_then(Value::as_u64);
+        Self {
+            cost_usd: map.get("cost_usd").and_then(Value::as_f64),
+            usage_details: map.get("usage_details").cloned(),
+            ..Self::from_counts(|name| map.get(name)?.as_u64())
         }
-        usage.cost_usd = map.get("cost_usd").and_then(Value::as_f64);
-        usage.usage_details = map.get("usage_details").cloned();
-        usage
     }
 
-    /// As an object; what isn't known is null.
+    /// As an object; an unknown value is null.
     pub(crate) fn to_json(&self) -> Value {
         let mut map = Map::new();
         for (name, count) in Self::COUNTS.iter().zip(self.counts()) {
@@ -144,8 +134,7 @@ impl Usage {
         Value::Object(map)
     }
 
-    /// Appends the members (no braces), counts and cost only: what the provider said verbatim
-    /// has been redacted by then and comes as text.
+    /// Appends the members, without braces. `details` are the redacted details, as JSON.
     pub(crate) fn write_members(&self, details: Option<&str>, out: &mut Vec<u8>) {
         let mut comma = false;
         let mut member = |name: &str, value: &str, out: &mut Vec<u8>| {
@@ -195,8 +184,8 @@ impl UsageText {
     }
 }
 
-/// What one writer added to a session so far, over all its segments there. Two processes in one
-/// session never share a counter; a reader adds the writers up.
+/// What one writer added to a session so far, in all its segments there. Two processes in one session never
+/// share a counter; a reader adds up those of all writers.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Totals {
     /// Turns that were opened.
@@ -207,7 +196,7 @@ pub struct Totals {
     pub tool_calls: u64,
     /// Spans closed as an error, and `error` events.
     pub errors: u64,
-    /// Counted once: a model call's usage beats its turn's, a turn's beats its run's.
+    /// Counted once: a model call's usage takes precedence over its turn's, and a turn's over its run's.
     pub usage: Usage,
 }
 
@@ -253,8 +242,8 @@ impl Totals {
     }
 }
 
-/// What lines say was withheld or lost. Told with the totals, so that nobody has to read a whole
-/// trace to know; the line that tells them is not counted in them.
+/// How much lines withhold, or lost. They are written with the totals, so that a reader does not need the whole
+/// trace; the line that has them is not counted in them.
 ///
 /// ```
 /// # let dir = tempfile::tempdir()?;
@@ -272,7 +261,7 @@ pub struct Marks {
     pub cut: u64,
     /// `gap` lines.
     pub gaps: u64,
-    /// Events that they say are missing.
+    /// The events that they count.
     pub missing: u64,
 }
 
@@ -299,7 +288,7 @@ impl Marks {
         self.missing = self.missing.saturating_add(other.missing);
     }
 
-    /// Reads what a line's `totals` tell; older traces don't.
+    /// Reads the marks in a line's `totals`; older traces have none.
     pub(crate) fn from_totals(totals: &Value) -> Option<Self> {
         let marks = totals.get("marks")?;
         let count = |name: &str| marks.get(name)?.as_u64();

@@ -9,6 +9,7 @@ mod events;
 mod follow;
 mod format_compat;
 mod interrupted_spans;
+mod layers;
 mod model;
 mod other_layers;
 mod outcomes;

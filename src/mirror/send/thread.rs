@@ -14,7 +14,8 @@ use super::in_flight::Source;
 use super::queue::{Queue, QueuedSegment};
 use super::{Sender, Sent};
 use crate::ledger::{
-    self, Ledger, LedgerConfig, NoopSubscriber, SessionWriter, left_open_in, marked, marker, unmark,
+    self, Context, Ledger, LedgerConfig, NoopSubscriber, SessionWriter, left_open_in, marked,
+    marker, unmark,
 };
 use crate::mirror::io_errors::if_exists;
 use crate::mirror::progress::ownership::{MirrorLock, Owner, Ownership, unreadable};
@@ -333,7 +334,7 @@ impl Thread {
                 Some(ledger) => ledger,
                 None => ledger.insert(Ledger::new(self.recovery.clone())),
             };
-            SessionWriter::new(ledger, &id).recover(ledger, &mut ());
+            SessionWriter::new(ledger, &id).recover(&mut Context::new(ledger, &mut ()));
             open = left_open_in(&self.root, dir)?;
         }
         for seg in ours {

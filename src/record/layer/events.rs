@@ -123,10 +123,8 @@ impl Recorder {
 
 /// The counts among the flat fields of a `model_usage` event.
 fn flat_usage(raw: &RawFields) -> Usage {
-    let mut usage = Usage::default();
-    for (index, name) in Usage::COUNTS.iter().enumerate() {
-        *usage.count_mut(index) = raw.get(name).and_then(|text| text.parse().ok());
+    Usage {
+        cost_usd: raw.get("cost_usd").and_then(|text| text.parse().ok()),
+        ..Usage::from_counts(|name| raw.get(name)?.parse().ok())
     }
-    usage.cost_usd = raw.get("cost_usd").and_then(|text| text.parse().ok());
-    usage
 }

@@ -30,7 +30,7 @@ pub(crate) use trace::{Trace, TraceLimits};
 
 use super::fields::Fields;
 use super::process_state::ProcessState;
-use crate::ledger::{Appended, Ledger, LineMeta, SessionWriter};
+use crate::ledger::{Appended, Context, Ledger, LineMeta, SessionWriter};
 use crate::trace::{IdHasher, Ids, Kind, Marks, Moment, SpanKind, Totals, Usage, write_string};
 use history::History;
 use hooks::{Hooks, LostClose};
@@ -186,7 +186,8 @@ impl LockedSession<'_> {
     ) -> Option<Appended> {
         let (log, process) = (self.log, self.process);
         let (writer, mut hooks) = self.writer_and_hooks();
-        let appended = writer.append(&process.ledger, &mut hooks, meta, &payload)?;
+        let mut context = Context::new(&process.ledger, &mut hooks);
+        let appended = writer.append(&mut context, meta, &payload)?;
         if log.implicit.is_some() {
             process.counters.add_orphaned();
         }
@@ -202,14 +203,14 @@ impl LockedSession<'_> {
         let ledger = &self.process.ledger;
         let (writer, mut hooks) = self.writer_and_hooks();
         hooks.read_past();
-        writer.recover(ledger, &mut hooks)
+        writer.recover(&mut Context::new(ledger, &mut hooks))
     }
 
     /// Tries again to write what is missing. Returns how many lines are still missing.
     pub fn flush(&mut self) -> u64 {
         let ledger = &self.process.ledger;
         let (writer, mut hooks) = self.writer_and_hooks();
-        writer.flush(ledger, &mut hooks)
+        writer.flush(&mut Context::new(ledger, &mut hooks))
     }
 
     /// Appends an event, and notes it on its span.

@@ -11,7 +11,7 @@ use super::context_asset::ContextAsset;
 use super::history::ChainTip;
 use crate::ledger::tail;
 use crate::trace::typed::{self, Checkpoint, SpanLink, Turn};
-use crate::trace::{Kind, RawLine, SpanKind, kind_of, segments, whole_lines};
+use crate::trace::{Kind, RawLine, SpanKind, segments, whole_lines};
 
 #[derive(Debug, Default)]
 pub(crate) struct ResumeState {
@@ -50,7 +50,7 @@ impl ResumeState {
 
     fn read_segment(&mut self, bytes: &[u8]) {
         for bytes in whole_lines(bytes) {
-            let kind = kind_of(bytes).map_or(Kind::Other, Kind::parse_bytes);
+            let kind = Kind::of_line(bytes);
             match kind {
                 Kind::SessionStart
                 | Kind::SessionResume

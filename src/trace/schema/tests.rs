@@ -1,14 +1,12 @@
-//! `docs/events.md`: the reference page of kinds and fields, made from the [schema](super::schema).
+//! `docs/events.md`: the reference page of kinds and fields, generated from the schema.
 
 use std::fmt::Write;
-
-use super::schema::schema;
 
 const INTRODUCTION: &str = "\
 # Kinds and fields
 
 Every line of a trace has a `kind` and a `payload` with that kind's fields. This page lists them. It is generated from \
-`src/trace/schema.rs`; after a change there run `SPANLEDGER_WRITE_DOCS=1 cargo test --lib trace::reference`.
+`src/trace/schema.rs`; after a change there run `SPANLEDGER_WRITE_DOCS=1 cargo test --lib trace::schema`.
 
 A field that is not known is left out; it is never written as 0 or as an empty text. Readers keep kinds and fields that \
 they do not know. `src/trace/line.rs` describes the members of the line itself.

@@ -1,4 +1,6 @@
-//! Closing the spans that dead processes left open.
+//! Closes the spans that dead processes left open.
+//!
+//! That takes a recorder: the segment with the close lines has a header, which describes this process, redacted.
 
 use std::collections::HashSet;
 use std::io;
@@ -6,31 +8,17 @@ use std::path::Path;
 
 use tracing_subscriber::Registry;
 
-use super::status::OpenSpan;
-use super::store::{Entry, Store};
+use super::{Builder, Guard};
+use crate::error::Error;
 use crate::ledger::lock_file;
-use crate::trace::typed::Span;
-use crate::trace::{Kind, ReadItem, SegmentReader, segments};
-use crate::{Error, Guard, builder};
-
-impl Store {
-    /// The spans that dead processes left open in a session, children first.
-    pub fn left_open(&self, entry: &Entry) -> Vec<OpenSpan> {
-        let open = entry.summary.open.values();
-        let mut left: Vec<_> = open
-            .filter(|span| !self.is_written(&entry.summary, span.seg))
-            .cloned()
-            .collect();
-        left.sort_by(|a, b| (b.since, &b.span_id).cmp(&(a.since, &a.span_id)));
-        left
-    }
-}
+use crate::session::{Entry, OpenSpan, Store, read_interrupted};
+use crate::trace::segments;
 
 /// Closes what [`Store::left_open`] finds, session by session, by appending `interrupted` lines.
 ///
 /// ```
 /// # let dir = tempfile::tempdir()?;
-/// use spanledger::session::{Recovery, Store};
+/// use spanledger::{Recovery, session::Store};
 /// let store = Store::new(dir.path());
 /// let mut recovery = Recovery::new(&store);
 /// for entry in store.list()? {
@@ -113,7 +101,7 @@ impl<'a> Recovery<'a> {
         let mut closed = Vec::new();
         for (number, path) in segments(&entry.dir)? {
             if count > 0 && !before.contains(&number) {
-                read_closed(entry, &path, &mut closed)?;
+                read_interrupted(entry, &path, &mut closed)?;
             }
         }
         Ok(closed)
@@ -121,37 +109,9 @@ impl<'a> Recovery<'a> {
 }
 
 fn ledger(root: &Path) -> io::Result<Guard> {
-    let builder = builder().root(root).disabled(false);
+    let builder = Builder::default().root(root).disabled(false);
     #[cfg(feature = "mirror")]
     let builder = builder.mirror(false);
     let built = builder.build::<Registry>().map_err(io::Error::other);
     built.map(|(_, guard)| guard)
-}
-
-/// The spans that a new segment closes.
-fn read_closed(entry: &Entry, segment: &Path, closed: &mut Vec<OpenSpan>) -> io::Result<()> {
-    let mut reader = SegmentReader::open(segment)?;
-    while let Some(found) = reader.next()? {
-        let ReadItem::Line(line) = found else {
-            continue;
-        };
-        let Some(closes) = line.closes().filter(|_| line.kind() == Kind::Interrupted) else {
-            continue;
-        };
-        let id = line.span_id.unwrap_or_default();
-        let known = entry.summary.open.get(id).cloned();
-        let span = known.unwrap_or_else(|| OpenSpan {
-            span_id: id.to_owned(),
-            address: line.address(),
-            kind: closes.opening(),
-            name: String::new(),
-            input: None,
-            since: 0,
-            seg: line.seg,
-            parent: None,
-        });
-        let since = Span::from(line.payload()).start().unwrap_or(0);
-        closed.push(OpenSpan { since, ..span });
-    }
-    Ok(())
 }

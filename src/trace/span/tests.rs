@@ -1,0 +1,33 @@
+use super::*;
+
+#[test]
+fn fields_have_the_role_of_their_span() {
+    use FieldRole::{Error, Input, Outcome, Usage};
+    for (span, field, role) in [
+        (SpanKind::Tool, "args", Input),
+        (SpanKind::Tool, "result", Outcome),
+        (SpanKind::Tool, "error", Error),
+        (SpanKind::Tool, "input_tokens", Input),
+        (SpanKind::Compaction, "input_tokens", Outcome),
+        (SpanKind::Model, "input_tokens", Usage(UsageField::Count(0))),
+        (SpanKind::Model, "usage", Usage(UsageField::Whole)),
+        (SpanKind::Model, "my_own", Input),
+        (SpanKind::Other, "error", Input),
+    ] {
+        assert_eq!(span.role(field), role, "{span:?} {field}");
+    }
+    assert!(SpanKind::Turn.owns("synthetic") && !SpanKind::Run.owns("synthetic"));
+    assert!(SpanKind::Other.owns("start") && !SpanKind::Other.owns("name"));
+}
+
+#[test]
+fn texts_of_a_conversation_are_not_json_fields() {
+    for field in ["args", "result", "parts", "error", "details", "decision"] {
+        assert!(is_json_field(field), "{field}");
+    }
+    for field in [
+        "content", "text", "body", "final", "id", "source", "process", "fields",
+    ] {
+        assert!(!is_json_field(field), "{field}");
+    }
+}
