@@ -140,7 +140,7 @@ impl Attributes<'_> {
     }
 
     fn error(&mut self, outcome: Outcome) {
-        if outcome != Outcome::Error {
+        if !outcome.is_error() {
             return;
         }
         let before = self.list.len();

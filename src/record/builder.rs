@@ -21,6 +21,7 @@ use crate::error::Error;
 use crate::ledger::SyncPolicy;
 use crate::record::guard::Guard;
 use crate::record::layer::{Choose, LedgerFilter, LedgerLayer, Recorder, RecordingLayer};
+use crate::record::panics::install_hook;
 use crate::record::process_state::{ProcessState, Settings};
 use crate::record::recognize::{Recognizer, Rule};
 use crate::record::session::TraceLimits;
@@ -221,6 +222,9 @@ impl Builder {
             return Err(Error::LevelCompiledOut);
         }
         let disabled = self.disabled.map_or_else(disabled_by_env, Ok)?;
+        if !disabled {
+            install_hook();
+        }
         let root = match self.root.or_else(Root::from_env) {
             Some(root) => root,
             // A disabled ledger needs no root.

@@ -17,6 +17,7 @@ mod health;
 mod layer;
 #[cfg_attr(not(feature = "mirror"), path = "otel_off.rs")]
 pub mod otel;
+mod panics;
 mod process;
 pub(crate) mod process_state;
 pub(crate) mod raw_fields;

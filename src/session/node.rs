@@ -275,10 +275,13 @@ impl Node {
 
     /// Whether this is an error or a gap, or a span that failed.
     pub fn is_failure(&self) -> bool {
-        use Outcome::{Cancelled, Error, Interrupted};
+        use Outcome::{Cancelled, Error, Interrupted, TimedOut};
         let level = || self.view::<Log<'_>>().level();
         matches!(self.kind, Kind::Error | Kind::Gap | Kind::Interrupted)
-            || matches!(self.outcome(), Some(Error | Interrupted | Cancelled))
+            || matches!(
+                self.outcome(),
+                Some(Error | TimedOut | Interrupted | Cancelled)
+            )
             || self.get("error").is_some()
             || (self.kind == Kind::Log && level().as_deref() == Some("ERROR"))
     }

@@ -120,7 +120,7 @@ impl Summary {
             return match ended.and_then(|(outcome, _)| Outcome::parse(outcome)) {
                 _ if !self.open.is_empty() => Status::Interrupted,
                 Some(Outcome::Interrupted) => Status::Interrupted,
-                Some(Outcome::Error) => Status::Error,
+                Some(outcome) if outcome.is_error() => Status::Error,
                 _ => Status::Ended,
             };
         }

@@ -3,6 +3,7 @@
 use std::error::Error;
 use std::fmt;
 use std::ops::Deref;
+use std::panic::Location;
 
 use serde_json::{Map, Value};
 
@@ -17,7 +18,10 @@ use serde_json::{Map, Value};
 ///     .guardrail("max_tool_calls", 50, 51);
 /// ```
 #[derive(Clone, Debug, PartialEq)]
-pub struct Failure(Map<String, Value>);
+pub struct Failure {
+    members: Map<String, Value>,
+    is_timeout: bool,
+}
 
 impl Failure {
     /// An error of a type, with its message.
@@ -25,14 +29,21 @@ impl Failure {
         let mut map = Map::new();
         map.insert("error_type".into(), Value::String(error_type.into()));
         map.insert("message".into(), Value::String(message.into()));
-        Self(map)
+        Self::of(map)
+    }
+
+    fn of(members: Map<String, Value>) -> Self {
+        Self {
+            members,
+            is_timeout: false,
+        }
     }
 
     /// A message whose type is not known.
     pub fn message(message: impl Into<String>) -> Self {
         let mut map = Map::new();
         map.insert("message".into(), Value::String(message.into()));
-        Self(map)
+        Self::of(map)
     }
 
     /// Where it happened: a backtrace or a stack of another language.
@@ -58,12 +69,13 @@ impl Failure {
     }
 
     fn set(mut self, key: &str, value: impl Into<Value>) -> Self {
-        self.0.insert(key.into(), value.into());
+        self.members.insert(key.into(), value.into());
         self
     }
 
     /// From an error, with the name of its type if the compiler knows it; otherwise `Debug` gives the name.
     pub(crate) fn from_error(error: &(dyn Error + 'static), type_name: Option<&str>) -> Self {
+        let timeout = causes(error).any(is_timeout);
         let causes = causes(error).skip(1);
         let chain: Vec<_> = causes
             .map(|cause| spelled(format_args!("{cause}")))
@@ -71,18 +83,33 @@ impl Failure {
         let name = std_name(error).or(type_name);
         let name = name.map_or_else(|| name_from_debug(error), str::to_owned);
         let mut failure = Self::new(name, spelled(format_args!("{error}")));
+        failure.is_timeout = timeout;
         if !chain.is_empty() {
             failure = failure.set("source", chain);
         }
         failure
     }
 
-    pub(crate) fn panic(message: Option<&str>) -> Self {
-        Self::new("panic", message.unwrap_or("the thread panicked"))
+    pub(crate) fn panic(message: Option<&str>, place: Option<&Location<'_>>) -> Self {
+        let failure = Self::new("panic", message.unwrap_or("panic (message not captured)"));
+        match place {
+            Some(place) => failure.stack(format!("at {place}")),
+            None => failure,
+        }
+    }
+
+    /// Whether a time limit was exceeded.
+    pub(crate) fn is_timeout(&self) -> bool {
+        self.is_timeout
+    }
+
+    /// Its message.
+    pub(crate) fn text(&self) -> Option<&str> {
+        self.members.get("message").and_then(Value::as_str)
     }
 
     pub(crate) fn to_json(&self) -> String {
-        serde_json::to_string(&self.0).unwrap_or_else(|_| "{}".into())
+        serde_json::to_string(&self.members).unwrap_or_else(|_| "{}".into())
     }
 }
 
@@ -124,18 +151,44 @@ fn name_from_debug(error: &(dyn Error + 'static)) -> String {
         if let Some(name) = std_name(current) {
             return name.to_owned();
         }
-        let debug = spelled(format_args!("{current:?}"));
-        let name: String = debug
-            .chars()
-            .take_while(|c| c.is_alphanumeric() || matches!(c, '_' | ':'))
-            .take(200)
-            .collect();
-        let named = name.starts_with(|c: char| c.is_ascii_uppercase()) && !name.contains(' ');
+        let name = debug_name(current);
+        let named = name.starts_with(|c: char| c.is_ascii_uppercase());
         if named && name != "Error" && name != "ContextError" {
             return name;
         }
     }
     "Error".into()
+}
+
+/// Whether an error says that a time limit was exceeded: tokio's `Elapsed`, the `TimedOut` of HTTP
+/// clients, `std::io::ErrorKind::TimedOut`.
+fn is_timeout(error: &(dyn Error + 'static)) -> bool {
+    match error.downcast_ref::<std::io::Error>() {
+        Some(error) => error.kind() == std::io::ErrorKind::TimedOut,
+        None => matches!(&*debug_name(error), "Elapsed" | "TimedOut" | "TimeoutError"),
+    }
+}
+
+fn debug_name(error: &(dyn Error + 'static)) -> String {
+    let mut name = Identifier(String::new());
+    let _ = fmt::Write::write_fmt(&mut name, format_args!("{error:?}"));
+    name.0
+}
+
+/// Keeps the identifier that a text begins with, and ends the formatting there: behind it may come a
+/// backtrace, whose symbols take 100 ms to resolve.
+struct Identifier(String);
+
+impl fmt::Write for Identifier {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        for c in text.chars() {
+            if self.0.len() >= 200 || !(c.is_alphanumeric() || matches!(c, '_' | ':')) {
+                return Err(fmt::Error);
+            }
+            self.0.push(c);
+        }
+        Ok(())
+    }
 }
 
 /// Marks errors that implement [`std::error::Error`].
@@ -153,9 +206,9 @@ pub enum ViaType {}
 /// A type that can be recorded as an error. `M` only tells the implementations apart and is always inferred.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` can't be recorded as an error",
-    label = "not an error",
-    note = "accepted: types that implement `std::error::Error`, `anyhow::Error` and similar types, boxed errors, `String` and `&str`",
-    note = "for other types use `span.record_failure(&Failure::new(type, message))` and `span.finish(Outcome::Error)`"
+    label = "this error type can't be recorded",
+    note = "implement `std::error::Error`, or use `anyhow::Error`, `Box<dyn Error>`, `String` or `&str`",
+    note = "or record it by hand: `span.record_failure(&Failure::new(type, message))` and `span.finish(Outcome::Error)`"
 )]
 pub trait AsFailure<M> {
     /// The error as a line has it.

@@ -17,7 +17,9 @@ pub enum Outcome {
     Error,
     /// A permission rule or a person denied it. Not an error.
     Denied,
-    /// It was given up before it ended: a dropped future, a timeout, an abort.
+    /// It did not end within its time limit. An error.
+    TimedOut,
+    /// It was given up before it ended: a dropped future, an abort.
     Cancelled,
     /// Its process died or was shut down while it was open.
     Interrupted,
@@ -33,11 +35,22 @@ impl Outcome {
             "ok" => Self::Ok,
             "error" => Self::Error,
             "denied" => Self::Denied,
+            "timed_out" => Self::TimedOut,
             "cancelled" => Self::Cancelled,
             "interrupted" => Self::Interrupted,
             "unset" => Self::Unset,
             _ => return None,
         })
+    }
+
+    /// Whether it counts as an error: `error` and `timed_out`.
+    ///
+    /// ```
+    /// use spanledger::Outcome;
+    /// assert!(Outcome::TimedOut.is_error() && !Outcome::Denied.is_error());
+    /// ```
+    pub const fn is_error(self) -> bool {
+        matches!(self, Self::Error | Self::TimedOut)
     }
 
     /// The word that stands in the trace.
@@ -46,6 +59,7 @@ impl Outcome {
             Self::Ok => "ok",
             Self::Error => "error",
             Self::Denied => "denied",
+            Self::TimedOut => "timed_out",
             Self::Cancelled => "cancelled",
             Self::Interrupted => "interrupted",
             Self::Unset => "unset",

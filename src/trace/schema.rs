@@ -186,7 +186,7 @@ other_span {
 every_span {
     own time start: "When it started, in nanoseconds.";
     own u64 duration_ns: "How long it took, on a clock that counts sleep and never steps.";
-    own outcome outcome: "How it ended: ok, error, denied, cancelled, interrupted, unset.";
+    own outcome outcome: "How it ended: ok, error, denied, timed_out, cancelled, interrupted, unset.";
     own u64 opened_seg: "The segment with its open line, where that is another one.";
     own list events: "Short events inside it, at most 128.";
     own u64 events_dropped: "How many events were dropped.";

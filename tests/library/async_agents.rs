@@ -3,6 +3,7 @@
 use std::io;
 use std::time::Duration;
 
+use anyhow::Context;
 use spanledger::{FutureExt, Outcome, SpanExt, events, spans};
 use tokio::sync::oneshot;
 use tracing::instrument::WithSubscriber;
@@ -122,6 +123,59 @@ fn future_that_times_out_is_cancelled() {
     });
     let trace = recording.trace();
     assert_eq!(trace.one("tool_result").text("outcome"), "cancelled");
+}
+
+#[test]
+fn timeout_around_a_tool_is_timed_out() {
+    let recording = Recording::new();
+    run_async(&recording, async {
+        let limit = Duration::from_millis(1);
+        let tool = spans::tool_call("slow", "c1").start();
+        let timed = tokio::time::timeout(limit, forever()).recorded(tool).await;
+        assert!(timed.is_err());
+        let turn = spans::session_turn().start();
+        let timed = async {
+            tokio::time::timeout(limit, forever())
+                .await
+                .context("the tool")??;
+            anyhow::Ok(())
+        };
+        timed.recorded(turn).await.unwrap_err();
+    });
+    let trace = recording.trace();
+    for kind in ["tool_result", "turn_end"] {
+        assert_eq!(trace.one(kind).text("outcome"), "timed_out");
+        assert!(trace.one(kind).text("error.message").len() > 3);
+    }
+}
+
+#[test]
+fn error_inside_ok_is_an_error() {
+    async fn tool(fails: bool) -> Result<u8, io::Error> {
+        match fails {
+            true => Err(io::Error::other("disk on fire")),
+            false => Ok(7),
+        }
+    }
+    let recording = Recording::new();
+    run_async(&recording, async {
+        for (name, fails) in [("fails", true), ("works", false)] {
+            let limit = Duration::from_secs(600);
+            let timed = tokio::time::timeout(limit, tool(fails));
+            let _ = timed.recorded(spans::tool_call(name, "c1").start()).await;
+            let spawned = spawn(tool(fails));
+            let _ = spawned.recorded(spans::tool_call(name, "c2").start()).await;
+        }
+    });
+    let trace = recording.trace();
+    let outcomes: Vec<_> = trace
+        .all("tool_result")
+        .iter()
+        .map(|l| l.text("outcome"))
+        .collect();
+    assert_eq!(outcomes, ["error", "error", "ok", "ok"]);
+    let error = trace.all("tool_result")[0].text("error.error_type");
+    assert!(error.contains("io::error::Error"), "{error}");
 }
 
 #[test]

@@ -38,6 +38,31 @@ fn tool_result(agent: impl FnOnce(&tracing::Span)) -> Value {
     Value::Object(recording.trace().one("tool_result").payload.clone())
 }
 
+/// An error whose `Debug` prints a backtrace behind its name, as `anyhow` does.
+struct Traced;
+
+impl fmt::Debug for Traced {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Traced { ")?;
+        panic!("symbols are resolved here");
+    }
+}
+
+impl fmt::Display for Traced {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("it failed")
+    }
+}
+
+impl Error for Traced {}
+
+#[test]
+fn type_name_is_found_without_a_backtrace() {
+    let boxed: Box<dyn Error> = Box::new(Traced);
+    let close = tool_result(|tool| tool.record_error(&boxed));
+    assert_eq!(close["error"]["error_type"], "Traced");
+}
+
 #[test]
 fn finish_writes_one_close_line_at_once() {
     let recording = Recording::new();

@@ -31,6 +31,8 @@ fn panic_in_a_macro_span_is_an_error() {
     let close = trace.one("tool_result");
     assert_eq!(close.text("outcome"), "error");
     assert_eq!(close.get("error.error_type"), "panic");
+    assert_eq!(close.get("error.message"), "the tool broke");
+    assert!(close.text("error.stack").contains("panics.rs:"));
 }
 
 #[test]

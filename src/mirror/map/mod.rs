@@ -286,7 +286,9 @@ impl<'a> Closed<'a> {
     fn put_status(&self, out: &mut Vec<u8>) {
         let (code, message) = match self.outcome() {
             Some(Outcome::Ok) => (StatusCode::Ok, Cow::Borrowed("")),
-            Some(Outcome::Error) => (StatusCode::Error, self.error_message().unwrap_or_default()),
+            Some(Outcome::Error | Outcome::TimedOut) => {
+                (StatusCode::Error, self.error_message().unwrap_or_default())
+            }
             Some(Outcome::Interrupted) => {
                 let reason = self.own.reason.as_deref().unwrap_or("writer_gone");
                 let message = format!("interrupted: {}", reason.replace('_', " "));
@@ -422,15 +424,16 @@ impl<'a> Closed<'a> {
         // A span of the OpenTelemetry API may have this attribute itself.
         let has_type = self.own.fields.and_then(|fields| fields.get("error.type"));
         match (self.outcome(), kind) {
-            (Some(Outcome::Error), Some(kind)) => out.text("error.type", kind),
-            (Some(Outcome::Error), None) if has_type.is_some() => {}
+            (Some(Outcome::Error | Outcome::TimedOut), Some(kind)) => out.text("error.type", kind),
+            (Some(Outcome::Error | Outcome::TimedOut), None) if has_type.is_some() => {}
+            (Some(Outcome::TimedOut), None) => out.text("error.type", "timeout"),
             (Some(Outcome::Error), None) => out.text("error.type", "_OTHER"),
             (Some(Outcome::Interrupted), _) => out.text("error.type", "interrupted"),
             (_, Some(kind)) => out.text("agent.error.type", kind),
             (_, None) => {}
         }
         // The status of a failed span has the message.
-        if self.outcome() != Some(Outcome::Error)
+        if !self.outcome().is_some_and(Outcome::is_error)
             && let Some(message) = self.error_message()
         {
             out.text("agent.error.message", message);

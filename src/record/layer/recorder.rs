@@ -10,12 +10,13 @@ use super::recent_spans::Registrar;
 use super::span_data::{Parent, SpanData, Target};
 use crate::record::fields::Fields;
 use crate::record::otel::OtelBridge;
+use crate::record::panics::last_panic;
 use crate::record::process_state::ProcessState;
 use crate::record::raw_fields::RawFields;
 use crate::record::recognize::Recognized;
 use crate::record::session::{Change, Link, Note, OpenSpan, SessionLog, TraceLimits};
 use crate::record::spans::Session;
-use crate::trace::{Failure, Kind, Outcome, SpanKind, Usage, UsageText, hex};
+use crate::trace::{Kind, Outcome, SpanKind, Usage, UsageText, hex};
 
 /// Records into one ledger, for its layer and its handles.
 #[derive(Debug)]
@@ -226,7 +227,7 @@ impl Recorder {
     /// Closes a span that the registry has dropped.
     pub fn dropped(&self, data: &SpanData) {
         if std::thread::panicking() && !data.made_in_panic {
-            self.record_first_error(data, &Failure::panic(None).to_json());
+            self.record_first_error(data, &last_panic().to_json());
         }
         self.close(data, Outcome::Unset);
         // Even without a close line: the registry may now reuse the id.

@@ -314,7 +314,7 @@ impl Content {
         match span.at.kind {
             SpanKind::Model => self.totals.model_calls += 1,
             SpanKind::Tool => self.totals.tool_calls += 1,
-            SpanKind::Compaction => self.compacted |= span.outcome != Outcome::Error,
+            SpanKind::Compaction => self.compacted |= !span.outcome.is_error(),
             SpanKind::Permission if matches!(span.outcome, Outcome::Denied | Outcome::Ok) => {
                 // The last decision counts: a person may allow what a rule had denied.
                 let tool = (span.at.ids.parent).and_then(|id| self.spans.get_mut(&id));
@@ -324,7 +324,7 @@ impl Content {
             }
             _ => {}
         }
-        if span.outcome == Outcome::Error {
+        if span.outcome.is_error() {
             self.totals.errors += 1;
         }
         if !matches!(

@@ -111,7 +111,7 @@ pub(super) fn note_answer(content: &mut Content, span: &OpenSpan) {
         return;
     }
     let has = |name| span.fields.contains(name);
-    let failed = span.outcome == Outcome::Error || has(field!(ModelCall.error));
+    let failed = span.outcome.is_error() || has(field!(ModelCall.error));
     let answered = span.usage.as_ref().is_some_and(|usage| !usage.is_empty())
         || has(field!(ModelCall.response_id))
         || has(field!(ModelCall.response_model))

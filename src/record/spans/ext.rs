@@ -45,6 +45,71 @@ pub trait SpanExt {
     /// An error that is no Rust error.
     fn record_failure(&self, failure: &Failure);
 
+    /// Why a model stopped: `stop`, `length`, `tool_use`, ….
+    ///
+    /// ```
+    /// # use spanledger::{SpanExt, spans};
+    /// # let call = spans::model_call("anthropic", "claude-sonnet-4-5").start();
+    /// call.record_finish_reason("tool_use");
+    /// call.record_response("msg_01", "claude-sonnet-4-5-20250929");
+    /// ```
+    fn record_finish_reason(&self, reason: &str) {
+        self.set("finish_reason", reason);
+    }
+
+    /// The provider's id of a model's answer, and the model that answered.
+    fn record_response(&self, response_id: &str, response_model: &str) {
+        self.set("response_id", response_id);
+        self.set("response_model", response_model);
+    }
+
+    /// The exit code of a tool's process.
+    ///
+    /// ```
+    /// # use spanledger::{SpanExt, spans};
+    /// # let tool = spans::tool_call("bash", "c1").start();
+    /// tool.record_exit_code(1);
+    /// ```
+    fn record_exit_code(&self, code: i32) {
+        self.set("exit_code", code);
+    }
+
+    /// Why a turn or a run ended: `end_turn`, `max_turns`, ….
+    ///
+    /// ```
+    /// # use spanledger::{SpanExt, spans};
+    /// # let turn = spans::session_turn().start();
+    /// turn.record_stop_reason("end_turn");
+    /// ```
+    fn record_stop_reason(&self, reason: &str) {
+        self.set("stop_reason", reason);
+    }
+
+    /// The summary that a compaction made.
+    fn record_summary(&self, summary: &str) {
+        self.set("summary", summary);
+    }
+
+    /// What a permission's rules said: `allow`, `deny` or `ask`, and where the rule came from: `manifest`,
+    /// `session`, `project`, `hook` or `user`.
+    ///
+    /// ```
+    /// # use spanledger::{SpanExt, spans};
+    /// # let permission = spans::permission_evaluate("bash").start();
+    /// permission.record_action("ask", "project");
+    /// permission.record_decision("allow_once", "ada");
+    /// ```
+    fn record_action(&self, action: &str, source: &str) {
+        self.set("action", action);
+        self.set("source", source);
+    }
+
+    /// What a person, or a program in place of one, answered to a permission that the rules leave open.
+    fn record_decision(&self, decision: &str, decided_by: &str) {
+        self.set("decision", decision);
+        self.set("decided_by", decided_by);
+    }
+
     /// Any field of the span's kind, or one of your own.
     fn set<T: Serialize>(&self, key: &str, value: T);
 

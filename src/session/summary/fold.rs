@@ -9,7 +9,7 @@ use crate::session::item::Item;
 use crate::session::node::message_with_causes;
 use crate::session::status::{ErrorRef, OpenSpan, Writer};
 use crate::trace::typed::{Checkpoint, ErrorInfo, ModelCall, Run, SegmentHeader, ToolCall};
-use crate::trace::{Address, Kind, Marks, Outcome, RawLine, RawValue, Totals, parse_time};
+use crate::trace::{Address, Kind, Marks, RawLine, RawValue, Totals, parse_time};
 
 const SHORT: usize = 200;
 
@@ -224,7 +224,7 @@ impl Summary {
             Item::Turn(turn) => totals = turn.totals(),
             _ => {}
         }
-        if outcome == Outcome::Error {
+        if outcome.is_error() {
             let name = item.name().unwrap_or_else(|| line.kind.clone());
             self.failed(line, name.into_owned());
         }
@@ -241,7 +241,7 @@ impl Summary {
             Item::ToolCall(_) => totals.tool_calls = totals.tool_calls.saturating_add(1),
             _ => {}
         }
-        let errors = u64::from(outcome == Outcome::Error);
+        let errors = u64::from(outcome.is_error());
         totals.errors = totals.errors.saturating_add(errors);
     }
 
