@@ -15,6 +15,7 @@ pub(crate) struct Counters {
     last_error: Mutex<Option<String>>,
     warned: AtomicBool,
     warned_forked: AtomicBool,
+    warned_no_session: AtomicBool,
 }
 
 /// Why a forked child does not record.
@@ -53,6 +54,15 @@ impl Counters {
     pub(super) fn count_forked(&self) {
         self.count_failed(1);
         warn_of_loss(&self.warned_forked, FORKED);
+    }
+
+    /// Warns once that something is recorded outside every session.
+    pub fn warn_no_session(&self, implicit_session: &str) {
+        let message = format!(
+            "something is recorded outside every session and goes to {implicit_session}: give spawned tasks \
+             their span (.instrument(span) or .recorded(span))"
+        );
+        warn_once(&self.warned_no_session, &message);
     }
 
     /// Writes one line to stderr for the process's life. Where that would block, it is left to the next failure.

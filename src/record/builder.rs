@@ -178,8 +178,9 @@ impl Builder {
         self
     }
 
-    /// Up to which level spans of others carry a session on to what happens inside them. By
-    /// default INFO.
+    /// Up to which level spans of other libraries carry a session on to what happens inside them. By
+    /// default TRACE, so that no filter of another layer changes the session of anything. A lower level
+    /// saves the cost of verbose libraries' spans.
     pub fn carry_level(mut self, level: LevelFilter) -> Self {
         self.carry = Some(level);
         self
@@ -250,7 +251,7 @@ impl Builder {
         };
         let filter = LedgerFilter {
             disabled,
-            carry: self.carry.unwrap_or(LevelFilter::INFO),
+            carry: self.carry.unwrap_or(LevelFilter::TRACE),
             spans: self.spans,
             events: self.events,
             recognizer: self.recognizer,

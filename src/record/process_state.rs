@@ -147,10 +147,11 @@ impl ProcessState {
 
     /// The implicit session for spans and events outside all others.
     pub fn process_session(&self) -> Arc<SessionLog> {
-        Arc::clone(
-            self.implicit
-                .get_or_init(|| self.implicit_session("process")),
-        )
+        Arc::clone(self.implicit.get_or_init(|| {
+            let session = self.implicit_session("process");
+            self.ledger.counters().warn_no_session(&session.id);
+            session
+        }))
     }
 
     /// Redacts fields for a session: masks secrets, moves what is too large to blobs, and counts both.

@@ -252,17 +252,62 @@ fn task_under_foreign_span_keeps_its_session() {
 }
 
 #[test]
-fn task_under_debug_span_keeps_session_if_enabled() {
-    let recording = Recording::with(|b| b.carry_level(tracing::level_filters::LevelFilter::DEBUG));
+fn task_under_a_span_of_any_level_keeps_its_session() {
+    let recording = Recording::new();
     run_async(&recording, async {
         let run = spans::session_run("s", "planner").start();
-        let worker = run.in_scope(|| tracing::debug_span!("worker"));
-        let task = async { drop(spans::tool_call("bash", "c1").start()) };
-        spawn(task.instrument(worker)).await.unwrap();
+        let debug = run.in_scope(|| tracing::debug_span!("worker"));
+        let trace = run.in_scope(|| tracing::trace_span!("worker"));
+        for worker in [debug, trace] {
+            let task = async { drop(spans::tool_call("bash", "c1").start()) };
+            spawn(task.instrument(worker)).await.unwrap();
+        }
     });
     let trace = recording.trace();
     let run = trace.one("session_start");
-    assert_eq!(trace.one("tool_call").parent_span_id, run.span_id);
+    assert_eq!(trace.all("tool_call").len(), 2);
+    for tool in trace.all("tool_call") {
+        assert_eq!(tool.parent_span_id, run.span_id);
+    }
+}
+
+#[test]
+fn concurrent_sessions_do_not_mix() {
+    let recording = Recording::new();
+    run_async(&recording, async {
+        let tasks: Vec<_> = (0..4)
+            .map(|user| {
+                let name = format!("user{user}");
+                let run = spans::session_run(&name, "planner").start();
+                let chat = async move {
+                    for n in 0..8 {
+                        tokio::task::yield_now().await;
+                        events::message_user(format!("secret of {name} {n}")).emit();
+                        let tool = async {
+                            tokio::task::yield_now().await;
+                            Ok::<_, io::Error>(())
+                        };
+                        tool.recorded(spans::tool_call("bash", &name).start())
+                            .await?;
+                    }
+                    Ok::<_, io::Error>(())
+                };
+                spawn(chat.recorded(run))
+            })
+            .collect();
+        for task in tasks {
+            task.await.unwrap().unwrap();
+        }
+    });
+    let trace = recording.trace();
+    assert_eq!(trace.all("message_user").len(), 32);
+    for line in trace.all("message_user") {
+        let of = format!("secret of {} ", line.session_id);
+        assert!(line.text("content").starts_with(&of), "{line:?}");
+    }
+    for line in trace.all("tool_result") {
+        assert_eq!(line.text("tool_call_id"), line.session_id);
+    }
 }
 
 #[test]
