@@ -234,7 +234,8 @@ fn close_line_has_128_events_and_counts_the_rest() {
 
 #[test]
 fn event_on_disabled_span_goes_to_current_session() {
-    let recording = Recording::new();
+    let info = tracing::level_filters::LevelFilter::INFO;
+    let recording = Recording::with(|builder| builder.carry_level(info));
     recording.run(|| {
         let _run = spans::session_run("s", "planner").start().entered();
         let off = tracing::trace_span!("off");
