@@ -1,4 +1,4 @@
-//! The real collector, Jaeger, Tempo, jq and DuckDB read what we record and send. They are started once
+//! The real collector, Jaeger, Tempo, jq, DuckDB and secret scanners read what we record and send. They are started once
 //! for this binary; a test whose program is not installed prints that it was skipped.
 
 mod backlog;
@@ -8,6 +8,7 @@ mod killed;
 mod metrics;
 mod recipes;
 mod rig;
+mod secret_scanners;
 #[path = "../support/mod.rs"]
 mod support;
 mod verify;
