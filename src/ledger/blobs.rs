@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use std::path::Path;
 
 use super::{Ledger, SyncPolicy};
-use crate::trace::{make_dir, new_span_id, open_private, wall_ns};
+use crate::trace::{make_dir, make_session_dir, new_span_id, open_private, wall_ns};
 
 impl Ledger {
     /// Stores a blob of a session. A failure is noted, and warned of once.
@@ -23,9 +23,13 @@ impl Ledger {
         let dir = session.join("blobs");
         let path = dir.join(sha256);
         // Only a file of the right size counts: a power cut can leave a shorter one.
-        if std::fs::metadata(&path).is_ok_and(|meta| meta.len() == bytes.len() as u64) {
+        if path
+            .symlink_metadata()
+            .is_ok_and(|meta| meta.is_file() && meta.len() == bytes.len() as u64)
+        {
             return Ok(());
         }
+        make_session_dir(session)?;
         make_dir(&dir)?;
         let sync = self.config.sync == SyncPolicy::Always;
         let unnamed = dir.join(format!(".{:x}-{:016x}", wall_ns(), new_span_id()));

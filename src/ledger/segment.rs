@@ -14,7 +14,7 @@ use rustix::io::Errno;
 use super::listener::SegmentListener;
 use super::storage::Storage;
 use super::{Ledger, SyncPolicy, lock, marker};
-use crate::trace::{if_exists, make_dir, open_private, segment_name, segments};
+use crate::trace::{if_exists, make_session_dir, open_private, segment_name, segments};
 
 /// A segment as its writer sees it.
 #[derive(Debug)]
@@ -73,7 +73,7 @@ impl Segment {
         policy: Option<Arc<str>>,
         now: u64,
     ) -> io::Result<Self> {
-        make_dir(session)?;
+        make_session_dir(session)?;
         let mut last = segments(session)?.last().map_or(0, |(n, _)| *n);
         let (number, path, file) = loop {
             let next = last.checked_add(1);

@@ -2,10 +2,8 @@
 
 use std::fs::{DirEntry, File, Metadata, OpenOptions};
 use std::io::{self, Write};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-
-use rustix::fs::OFlags;
 
 use crate::trace::{Root, fork_generation, make_dir, open_private, random_bytes, wall_ns};
 
@@ -77,11 +75,7 @@ pub(crate) fn is_alive(root: &Root, id: &str) -> bool {
 }
 
 fn holds_lock(path: &Path) -> bool {
-    // Neither a FIFO without a writer nor a symbolic link may be waited for or followed.
-    let flags = OFlags::NONBLOCK | OFlags::NOFOLLOW;
-    let mut options = OpenOptions::new();
-    options.read(true).custom_flags(flags.bits() as i32);
-    match open_private(path, &mut options) {
+    match open_private(path, OpenOptions::new().read(true)) {
         // Also where the file system has no locks: better to leave a dead writer's spans open than to close a
         // living one's.
         Ok(file) => file.try_lock_shared().is_err(),

@@ -2,9 +2,10 @@
 
 use std::fs::OpenOptions;
 use std::io::{self, Read, Write};
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-use crate::trace::{Root, hex, make_dir, open_private, random_bytes};
+use crate::trace::{Root, hex, make_root, open_private, random_bytes};
 
 /// Reads the root's key, or creates it. The file appears whole, by a link, so two processes that
 /// start at once agree on one key.
@@ -14,7 +15,7 @@ pub(crate) fn load_or_create(root: &Root) -> io::Result<[u8; 32]> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
         read => return read,
     }
-    make_dir(root.path())?;
+    make_root(root.path())?;
     let key: [u8; 32] = random_bytes();
     let unnamed = root.path().join(format!(
         ".redaction.key.{}.{:x}",
@@ -37,9 +38,16 @@ pub(crate) fn load_or_create(root: &Root) -> io::Result<[u8; 32]> {
 
 fn read(path: &Path) -> io::Result<[u8; 32]> {
     let mut digits = String::new();
-    open_private(path, OpenOptions::new().read(true))?
-        .take(128)
-        .read_to_string(&mut digits)?;
+    let file = open_private(path, OpenOptions::new().read(true))?;
+    let meta = file.metadata()?;
+    if meta.uid() != rustix::process::geteuid().as_raw() || meta.mode() & 0o077 != 0 {
+        let why = format!(
+            "{} is not private: it must belong to this user, with mode 600",
+            path.display()
+        );
+        return Err(io::Error::new(io::ErrorKind::PermissionDenied, why));
+    }
+    file.take(128).read_to_string(&mut digits)?;
     let digits = digits.trim_end();
     let invalid = || {
         io::Error::new(

@@ -6,6 +6,9 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
+use rustix::fs::OFlags;
+use rustix::io::Errno;
+
 use super::hex::hex_digest;
 
 /// The directory that holds everything.
@@ -84,15 +87,44 @@ fn is_reserved(name: &str) -> bool {
         || matches!(name.as_bytes(), [b'l', b'p', b't', b'0'..=b'9'])
 }
 
-/// Makes a directory and its parents, private to the owner.
-pub(crate) fn make_dir(path: &Path) -> io::Result<()> {
+/// Makes the root and its parents, private to the owner. The root may be a symbolic link.
+pub(crate) fn make_root(path: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o700).create(path)
 }
 
-/// Opens a file private to the owner, close-on-exec, never as descriptor 0, 1 or 2: where an
-/// agent closed its stderr, what others write there must not end up in the trace.
+/// Makes a directory below the root, private to the owner. It must not be a symbolic link: that would lead
+/// out of the root.
+pub(crate) fn make_dir(path: &Path) -> io::Result<()> {
+    make_root(path)?;
+    match path.symlink_metadata()?.is_dir() {
+        true => Ok(()),
+        false => Err(not_ours("a symbolic link, not a directory")),
+    }
+}
+
+/// Makes a session's directory.
+pub(crate) fn make_session_dir(session: &Path) -> io::Result<()> {
+    session.parent().map_or(Ok(()), make_dir)?;
+    make_dir(session)
+}
+
+/// Opens a file of ours: private to the owner, close-on-exec, never as descriptor 0, 1 or 2 (where an
+/// agent closed its stderr, what others write there must not end up in the trace). It must be a regular
+/// file: a symbolic link could lead out of the root, and opening a pipe could wait forever.
 pub(crate) fn open_private(path: &Path, options: &mut OpenOptions) -> io::Result<File> {
-    let file = options.mode(0o600).open(path)?;
+    let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
+    let options = options.mode(0o600).custom_flags(flags.bits() as i32);
+    let file = options
+        .open(path)
+        .map_err(|error| match Errno::from_io_error(&error) {
+            Some(Errno::LOOP) => not_ours("a symbolic link, not a file"),
+            // A pipe without a reader, or a socket.
+            Some(Errno::NXIO) => not_ours("not a regular file"),
+            _ => error,
+        })?;
+    if !file.metadata()?.is_file() {
+        return Err(not_ours("not a regular file"));
+    }
     if file.as_raw_fd() > 2 {
         return Ok(file);
     }
@@ -106,6 +138,11 @@ pub(crate) fn if_exists<T>(result: io::Result<T>) -> io::Result<Option<T>> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(error),
     }
+}
+
+fn not_ours(what: &str) -> io::Error {
+    let why = format!("{what}; remove it, or choose another root");
+    io::Error::new(io::ErrorKind::InvalidInput, why)
 }
 
 /// The number in `trace.0001.jsonl`.

@@ -8,6 +8,7 @@ mod doctor;
 mod find;
 mod follow_killed;
 mod grep;
+mod hostile_root;
 mod list;
 mod mirror;
 mod prune;

@@ -19,7 +19,9 @@ use super::dead_letters::{self, DeadLetters};
 use super::ownership::MirrorLock;
 use crate::error::Error;
 use crate::mirror::io_errors::io_error;
-use crate::trace::{RawLine, first_line, hex_digest, make_dir, open_private, segment_name};
+use crate::trace::{
+    RawLine, first_line, hex_digest, make_dir, make_root, open_private, segment_name,
+};
 
 /// Room for the two longest numbers in a cursor's file, so that a write always replaces the whole content.
 const WIDTH: usize = 80;
@@ -187,7 +189,7 @@ impl State {
     pub fn create(&self, root: &Path) -> Result<(), Error> {
         self.check(root)?;
         match &self.dir {
-            Some(dir) => make_dir(dir).map_err(io_error(dir)),
+            Some(dir) => make_root(dir).map_err(io_error(dir)),
             None => Ok(()),
         }
     }
