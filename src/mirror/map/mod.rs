@@ -193,7 +193,7 @@ impl<'a> Closed<'a> {
                 if Some(name) == subject_field(self.kind) {
                     self.subject = value.text().filter(|text| !text.is_empty());
                 }
-                let key = conventional(self.kind, name, self.policy.is_mapping_1);
+                let key = conventional(self.kind, name);
                 self.rest.push((name, value, key));
             }
         }

@@ -23,12 +23,8 @@ pub(crate) fn subject_field(kind: SpanKind) -> Option<&'static str> {
 }
 
 /// The conventions' name of a field; empty for a field that the line itself has.
-pub(crate) fn conventional(
-    kind: SpanKind,
-    field: &str,
-    is_mapping_1: bool,
-) -> Option<&'static str> {
-    use SpanKind::{Model, Permission, Run, Tool};
+pub(crate) fn conventional(kind: SpanKind, field: &str) -> Option<&'static str> {
+    use SpanKind::{Model, Run, Tool};
     Some(match (kind, field) {
         (Run, "agent") => "gen_ai.agent.name",
         (Run | Model, "provider_id") => "gen_ai.provider.name",
@@ -38,13 +34,12 @@ pub(crate) fn conventional(
         (Model, "finish_reason") => "gen_ai.response.finish_reasons",
         (Model, "response_id") => "gen_ai.response.id",
         (Model, "response_model") => "gen_ai.response.model",
-        (Model | Tool, "agent") if !is_mapping_1 => "gen_ai.agent.name",
-        (Model, "compacted") if !is_mapping_1 => "gen_ai.conversation.compacted",
-        (Model, "ttft_ms") if !is_mapping_1 => TIME_TO_FIRST_CHUNK,
-        // Backends count a span with any `gen_ai.tool.…` as a tool call.
-        (Permission, _) if !is_mapping_1 => return None,
-        (Tool | Permission, "tool_id") => "gen_ai.tool.name",
-        (Tool | Permission, "tool_call_id") => "gen_ai.tool.call.id",
+        (Model | Tool, "agent") => "gen_ai.agent.name",
+        (Model, "compacted") => "gen_ai.conversation.compacted",
+        (Model, "ttft_ms") => TIME_TO_FIRST_CHUNK,
+        // Not on permissions: backends count a span with any `gen_ai.tool.…` as a tool call.
+        (Tool, "tool_id") => "gen_ai.tool.name",
+        (Tool, "tool_call_id") => "gen_ai.tool.call.id",
         (Tool, "tool_type") => "gen_ai.tool.type",
         (Run | SpanKind::Compaction, "session_id") | (SpanKind::Turn, "turn_index") => "",
         (SpanKind::Other, "name") => "",

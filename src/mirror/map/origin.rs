@@ -17,12 +17,9 @@ use crate::mirror::otlp::{InstrumentationScope, KeyValue, Resource};
 use crate::trace::typed::{Process, SegmentHeader};
 use crate::trace::{RawLine, RawValue, first_line, segment_name};
 
-/// The version of the mapping from lines to spans that this version of spanledger records.
-///
-/// A resend must have the same bytes, so the segments of mapping 1 are still sent by that mapping, and those
-/// of a newer one are not sent. Mapping 1 had `gen_ai.tool.name` and `gen_ai.tool.call.id` on
-/// `permission.evaluate`, `gen_ai.usage.cache_write.input_tokens`, and `agent.ttft_ms`.
-pub const MAPPING: u64 = 2;
+/// The version of the mapping from lines to spans. A resend must have the same bytes, so the segments of
+/// another mapping are not sent.
+pub const MAPPING: u64 = 1;
 
 /// How many sessions [`OriginCache`] holds.
 const MAX_SESSIONS: usize = 4096;

@@ -21,8 +21,6 @@ pub struct Policy {
     pub cache_write_name: bool,
     /// Whether the cost of a model call is also sent as `gen_ai.usage.cost`.
     pub usage_cost: bool,
-    /// Whether spans are mapped as by [version 1](crate::mirror::MAPPING).
-    pub(crate) is_mapping_1: bool,
 }
 
 /// How much of a span is sent. Markers say what was left out.
@@ -45,7 +43,7 @@ impl Policy {
         let mirror = MirrorPolicy::from(mirror);
         // A segment that was recorded for no endpoint has none.
         let mapping = mirror.mapping().unwrap_or(MAPPING);
-        if !(1..=MAPPING).contains(&mapping) {
+        if mapping != MAPPING {
             return Err(HeaderError::OtherMapping(mapping));
         }
         let limits = mirror.limits();
@@ -59,9 +57,8 @@ impl Policy {
                 event_count: limit("event_count"),
                 link_count: limit("link_count"),
             },
-            cache_write_name: mapping == 1 || mirror.cache_write_name() == Some(true),
+            cache_write_name: mirror.cache_write_name() == Some(true),
             usage_cost: mirror.usage_cost() == Some(true),
-            is_mapping_1: mapping == 1,
         })
     }
 }

@@ -31,7 +31,7 @@ fn has_endpoint_and_limits_without_password() {
         "endpoint": "http://127.0.0.1:1/here/v1/traces",
         "content": true,
         "limits": {"attribute_length": 100},
-        "mapping": 2,
+        "mapping": 1,
     });
     assert_eq!(line["mirror"], expected);
     assert!(!line.to_string().contains("hunter2"));

@@ -1,4 +1,4 @@
-//! What backends read: settings for the names of attributes, and the names of an older mapping.
+//! What backends read: settings for the names of attributes.
 
 use serde_json::{Value, json};
 use spanledger::{Outcome, SpanExt, spans};
@@ -103,20 +103,4 @@ fn interrupted_tool_has_its_agent() {
     let payload = json!({"closes": "tool_result", "tool_id": "bash", "agent": "planner"});
     let span = one(json!({}), "interrupted", payload).unwrap();
     assert_eq!(attributes(&span.attributes)["gen_ai.agent.name"], "planner");
-}
-
-#[test]
-fn segments_of_mapping_1_keep_its_names() {
-    let old = json!({"mapping": 1});
-    let model = model_call(old.clone());
-    assert_eq!(model[CACHE_WRITE], 7);
-    assert_eq!(model["agent.ttft_ms"], 1250);
-    let payload = json!({"tool_id": "bash", "tool_call_id": "c1", "agent": "custom"});
-    for kind in ["permission_evaluate", "tool_result"] {
-        let span = one(old.clone(), kind, payload.clone()).unwrap();
-        let found = attributes(&span.attributes);
-        assert_eq!(found["gen_ai.tool.name"], "bash");
-        assert_eq!(found["gen_ai.tool.call.id"], "c1");
-        assert_eq!(found["agent.agent"], "custom");
-    }
 }
