@@ -260,7 +260,7 @@ impl Builder {
         let otel = self.sending.bridge(settings.policy.is_some());
         let process = ProcessState::new(settings, |config| Senders::start(endpoints, config))?;
         let recorder = Arc::new(Recorder::new(process, self.trace_limits, otel));
-        let guard = Guard::new(Arc::clone(&recorder), timeout);
+        let guard = Guard::new(Arc::clone(&recorder), filter.carry, timeout);
         let layer = RecordingLayer::new(recorder, filter.clone());
         Ok((layer.with_filter(filter), guard))
     }

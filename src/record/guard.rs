@@ -5,11 +5,19 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tracing::Level;
+use tracing::level_filters::LevelFilter;
 
 use crate::error::Error;
 use crate::record::health::Health;
 use crate::record::layer::{Op, Recorder, Target, on_current};
 use crate::record::spans::Session;
+
+const NOT_INSTALLED: &str = "the layer is not installed: the layer of `build()` was never added to the active \
+     subscriber (`registry().with(layer)`)";
+const FILTERED: &str = "a global filter, or one on spanledger's own layer, disables the target `spanledger`; \
+     filter your fmt layer instead: `fmt::layer().with_filter(..)`";
+const ONLY_OUR_TARGET: &str = "a global filter spares only the target `spanledger`, so your own spans and macros don't \
+     reach the trace and can't carry a session; filter your fmt layer instead: `fmt::layer().with_filter(..)`";
 
 /// Keeps a ledger in order until the end of `main`.
 ///
@@ -19,15 +27,18 @@ use crate::record::spans::Session;
 #[must_use = "bind it to a name: `let _ = …` drops it at once"]
 pub struct Guard {
     recorder: Arc<Recorder>,
+    /// Up to which level foreign spans carry a session.
+    carry: LevelFilter,
     /// How long a shutdown waits for the mirror.
     timeout: Duration,
     done: bool,
 }
 
 impl Guard {
-    pub(crate) fn new(recorder: Arc<Recorder>, timeout: Duration) -> Self {
+    pub(crate) fn new(recorder: Arc<Recorder>, carry: LevelFilter, timeout: Duration) -> Self {
         Self {
             recorder,
+            carry,
             timeout,
             done: false,
         }
@@ -46,8 +57,8 @@ impl Guard {
     }
 
     /// Checks that agent spans made here and now reach this ledger: that the layer is installed,
-    /// that no global filter (a bare `EnvFilter`, say) switches them off, and that nothing has
-    /// been lost so far. With the feature `tracing-opentelemetry`, where agent spans are current for the
+    /// that no global filter (a bare `EnvFilter`, say) switches them or your own spans off, and that nothing
+    /// has been lost so far. With the feature `tracing-opentelemetry`, where agent spans are current for the
     /// OpenTelemetry API, also that no `tracing-opentelemetry` layer was seen to send them once more.
     ///
     /// Where recording is disabled (`SPANLEDGER_DISABLED`), this succeeds.
@@ -63,12 +74,14 @@ impl Guard {
         match on_current(Op::Probe) {
             Some(found) if Arc::ptr_eq(&found.recorder, recorder) => {}
             Some(_) => return not("another ledger's layer is installed here"),
-            None => return not("the layer is not installed here"),
+            None => return not(NOT_INSTALLED),
         }
         if !tracing::span_enabled!(target: "spanledger", Level::INFO) {
-            return not(
-                "a global filter switches the target `spanledger` off; make it a per-layer filter",
-            );
+            return not(FILTERED);
+        }
+        let carries = self.carry >= LevelFilter::INFO;
+        if carries && !tracing::span_enabled!(target: "any_other_target", Level::INFO) {
+            return not(ONLY_OUR_TARGET);
         }
         if recorder.otel.sent_twice() {
             return Err(Error::SentTwice);

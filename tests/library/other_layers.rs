@@ -313,6 +313,18 @@ fn check_fails_under_a_filter_that_disables_our_spans() {
 }
 
 #[test]
+fn check_fails_under_a_filter_that_keeps_only_our_target() {
+    let dir = tempfile::tempdir().unwrap();
+    let (layer, guard) = spanledger::builder().root(dir.path()).build().unwrap();
+    let subscriber = tracing_subscriber::registry()
+        .with(layer)
+        .with(EnvFilter::new("spanledger=info"));
+    let checked = tracing::dispatcher::with_default(&Dispatch::new(subscriber), || guard.check());
+    let error = checked.unwrap_err().to_string();
+    assert!(error.contains("only the target `spanledger`"), "{error}");
+}
+
+#[test]
 fn check_passes_under_a_filter_that_keeps_our_spans() {
     let dir = tempfile::tempdir().unwrap();
     let (layer, guard) = spanledger::builder().root(dir.path()).build().unwrap();
