@@ -94,6 +94,7 @@ spans {
         input u64 context_window: "The size of the model's context window, in tokens.";
         stamped text agent: "The agent of the run around it.";
         stamped bool compacted: "The context was compacted after the call before this one.";
+        stamped u64 timeout_ms: "Its time limit, in milliseconds.";
         outcome usage usage: "Tokens and cost.";
         outcome text finish_reason: "Why the model stopped.";
         outcome text stop_reason: "The same, under the name that a turn has for it.";
@@ -121,6 +122,7 @@ spans {
         input u64 part_index: "The index of the part of that message.";
         input text model_span_id: "The span id of the model call that asked for it.";
         stamped text agent: "The agent of the run around it.";
+        stamped u64 timeout_ms: "Its time limit, in milliseconds.";
         outcome json result: "Its result, JSON or text.";
         outcome any stdout: "What it wrote to standard output.";
         outcome any stderr: "What it wrote to standard error.";

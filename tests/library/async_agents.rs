@@ -126,6 +126,25 @@ fn future_that_times_out_is_cancelled() {
 }
 
 #[test]
+fn recorded_tool_inside_a_timeout_is_timed_out() {
+    let recording = Recording::new();
+    run_async(&recording, async {
+        let limit = Duration::from_millis(1);
+        let tool = spans::tool_call("slow", "c1").timeout(limit).start();
+        let timed = tokio::time::timeout(limit, forever().recorded(tool)).await;
+        assert!(timed.is_err());
+        let patient = spans::tool_call("patient", "c2").timeout(Duration::from_secs(600));
+        drop(forever().recorded(patient.start()));
+    });
+    let trace = recording.trace();
+    let close = trace.find("tool_result", "tool_id", "slow");
+    assert_eq!(close.text("outcome"), "timed_out");
+    assert_eq!(close.get("error.message"), "it did not end within 1 ms");
+    let close = trace.find("tool_result", "tool_id", "patient");
+    assert_eq!(close.text("outcome"), "cancelled");
+}
+
+#[test]
 fn timeout_around_a_tool_is_timed_out() {
     let recording = Recording::new();
     run_async(&recording, async {

@@ -4,7 +4,7 @@ use super::{Link, SpanContext};
 use crate::ledger::LineMeta;
 use crate::record::fields::Fields;
 use crate::trace::{
-    Kind, Moment, Outcome, SpanKind, Usage, UsageText, hex16, hex32, number, write_string,
+    Failure, Kind, Moment, Outcome, SpanKind, Usage, UsageText, hex16, hex32, number, write_string,
     write_time,
 };
 
@@ -249,6 +249,20 @@ impl OpenSpan {
         }
         if let Some(usage) = &self.usage {
             write_usage(usage, out);
+        }
+    }
+
+    /// A span that was given up after its time limit has timed out.
+    pub fn note_timeout(&mut self) {
+        let limit = self.fields.get(field!(ToolCall.timeout_ms));
+        let limit = limit.and_then(|json| std::str::from_utf8(json).ok()?.parse::<u64>().ok());
+        if let Some(limit) = limit.filter(|_| self.outcome == Outcome::Cancelled)
+            && self.duration / 1_000_000 >= limit
+        {
+            self.outcome = Outcome::TimedOut;
+            let message = format!("it did not end within {limit} ms");
+            let error = Failure::new("timeout", message).to_json();
+            self.fields.set(field!(ToolCall.error), error.as_bytes());
         }
     }
 

@@ -194,6 +194,7 @@ impl LockedSession<'_> {
         let open_for = end.steady.saturating_sub(span.start.steady);
         span.duration = duration.unwrap_or(open_for);
         span.outcome = span.final_outcome(given);
+        span.note_timeout();
         content.count_close(&span);
         let mut totals = Vec::new();
         if matches!(span.at.kind, SpanKind::Run | SpanKind::Turn) {

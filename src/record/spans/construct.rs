@@ -1,5 +1,7 @@
 //! Constructors of the six spans.
 
+use std::time::Duration;
+
 use serde::Serialize;
 use tracing::Span;
 
@@ -173,6 +175,40 @@ pub fn tool_call(tool_id: impl AsRef<str>, tool_call_id: impl AsRef<str>) -> Too
     ToolCall::new_span()
         .tool_id(tool_id)
         .tool_call_id(tool_call_id)
+}
+
+impl ModelCall {
+    /// Its time limit, as for [`ToolCall::timeout`].
+    pub fn timeout(mut self, limit: Duration) -> Self {
+        self.fields
+            .json(field!(ToolCall.timeout_ms), &millis(limit));
+        self
+    }
+}
+
+impl ToolCall {
+    /// Its time limit. The limit is only recorded, not enforced: if the call's future is dropped after that
+    /// time, as by `tokio::time::timeout`, the outcome is `timed_out`, not `cancelled`.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use spanledger::{FutureExt, spans};
+    /// # async fn fetch() -> Result<String, std::io::Error> { Ok("done".into()) }
+    /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+    /// let limit = Duration::from_secs(30);
+    /// let tool = spans::tool_call("fetch", "call_1").timeout(limit).start();
+    /// let page = tokio::time::timeout(limit, fetch().recorded(tool)).await??;
+    /// # Ok(()) }
+    /// ```
+    pub fn timeout(mut self, limit: Duration) -> Self {
+        self.fields
+            .json(field!(ToolCall.timeout_ms), &millis(limit));
+        self
+    }
+}
+
+fn millis(limit: Duration) -> u64 {
+    u64::try_from(limit.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// A permission being decided; the span `permission.evaluate`. It lies inside the `tool.call`
