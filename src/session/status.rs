@@ -73,6 +73,9 @@ pub struct ErrorRef {
     pub what: String,
     /// The error's message.
     pub message: String,
+    /// The spans that failed with the same error because it was passed on to them, from the inside out:
+    /// their close lines and names.
+    pub passed_to: Vec<(Address, String)>,
 }
 
 /// A span that no line has closed.
@@ -106,6 +109,8 @@ pub struct Writer {
     pub version: String,
     /// Why the session exists although no run named it.
     pub implicit: Option<String>,
+    /// The endpoint that was configured, without credentials.
+    pub endpoint: Option<String>,
     /// The segment from which its totals count, if that is not its first one.
     pub(super) counts_from: Option<u32>,
 }

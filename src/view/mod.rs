@@ -8,6 +8,7 @@ mod header;
 mod layout;
 mod list;
 mod live;
+mod other_fields;
 mod status;
 mod style;
 mod timeline;

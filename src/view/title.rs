@@ -1,11 +1,16 @@
 //! The title of a turn: start, duration, usage, and the time of models, tools and people.
 
-use super::describe::bad_outcome;
+use super::describe::{UNSET, bad_outcome};
+use super::header::named_span;
 use super::style::Style;
-use super::text::{columns, cost, count, cut, duration, line};
-use crate::session::{Action, Item, Node, NodeState, Turn};
+use super::text::{columns, cost, count, cut, duration, line, wrap};
+use super::timeline::other_lines;
+use crate::session::{Item, Node, NodeState, Turn};
 use crate::trace::typed;
-use crate::trace::{Kind, Usage};
+use crate::trace::{Kind, Outcome, Usage};
+
+/// How many rows the reason of a failed turn has unless everything is wanted.
+const REASON: usize = 2;
 
 /// The last column of the title's rule.
 const RULE: usize = 100;
@@ -22,7 +27,12 @@ pub(super) fn title(turn: &Turn, start: u64, over: bool, style: &Style) -> Vec<S
         Some(node) if node.state == NodeState::Open => {
             parts.push(if over { "left open" } else { "still open" }.into());
         }
-        Some(node) => parts.push(duration(node.duration.unwrap_or(0))),
+        Some(node) => {
+            let unset = node.outcome() == Some(Outcome::Unset);
+            let mark = if unset { UNSET } else { "" };
+            let took = duration(node.duration.unwrap_or(0));
+            parts.push(format!("{took}{mark}"));
+        }
         None => {}
     }
     let failed = span.filter(|span| bad_outcome(span).is_some());
@@ -47,23 +57,71 @@ pub(super) fn title(turn: &Turn, start: u64, over: bool, style: &Style) -> Vec<S
         .map(|(who, ns)| format!("{who} {}", duration(*ns)))
         .collect();
     let (text, split) = (parts.join("  "), split.join(", "));
-    let text = cut(&text, style.width).into_owned();
+    let mut texts = style.rows(&text);
+    let text = texts.pop().unwrap_or_default();
     let used = columns(&text);
     let rule = |used: usize| match style.width.min(RULE).saturating_sub(used + 1) {
         0..3 => String::new(),
         left => format!(" {}", style.dim(&"─".repeat(left))),
     };
     let head = style.bold(&text);
-    match used + 3 + columns(&split) {
+    let mut rows = match used + 3 + columns(&split) {
         _ if split.is_empty() => vec![format!("{head}{}", rule(used))],
         both if both <= style.width => {
             vec![format!("{head}   {}{}", style.dim(&split), rule(both))]
         }
-        _ => vec![
-            format!("{head}{}", rule(used)),
-            style.dim(&cut(&format!("        {split}"), style.width)),
-        ],
+        _ => {
+            let split = style.rows(&format!("        {split}")).into_iter();
+            let split = split.map(|row| style.dim(&row));
+            [format!("{head}{}", rule(used))]
+                .into_iter()
+                .chain(split)
+                .collect()
+        }
+    };
+    let before = texts.iter().map(|text| style.bold(text));
+    rows.splice(..0, before);
+    rows.extend(failure_rows(turn, style));
+    if let Some(span) = span.filter(|_| style.full) {
+        let lines = other_lines(span, style.width.saturating_sub(8), style);
+        rows.extend(lines.into_iter().map(|line| format!("        {line}")));
     }
+    rows
+}
+
+/// Why the turn failed, and where: the call whose error was passed on to it, or the turn itself.
+fn failure_rows(turn: &Turn, style: &Style) -> Vec<String> {
+    let span = turn.span.as_ref();
+    let Some((span, error)) = span.and_then(|span| Some((span, span.error()?))) else {
+        return Vec::new();
+    };
+    let at = match turn.failure_origin() {
+        Some(origin) => {
+            let name = origin.item().name().unwrap_or_default();
+            let named = named_span(origin.kind, &name);
+            format!("from {named} {}", origin.address)
+        }
+        None => span.address.to_string(),
+    };
+    let room = style.width.saturating_sub(10);
+    let mut lines = wrap(&error, room);
+    if !style.full && lines.len() > REASON {
+        lines.truncate(REASON);
+        let last = lines.pop().unwrap_or_default();
+        let left = room.saturating_sub(columns(&at) + 3);
+        let last = cut(&last, left).trim_end_matches('…').to_owned();
+        lines.push(format!("{last}…"));
+    }
+    match lines.last_mut() {
+        Some(last) if columns(last) + 2 + columns(&at) <= room => {
+            last.push_str(&format!("  {at}"));
+        }
+        _ => lines.extend(wrap(&at, room)),
+    }
+    let marks = ["✗"].into_iter().chain(std::iter::repeat(" "));
+    let rows = marks.zip(lines);
+    rows.map(|(mark, text)| style.red(&format!("        {mark} {text}")))
+        .collect()
 }
 
 /// What a turn used. A single model call has it on its own row.
@@ -83,16 +141,11 @@ fn time_split(turn: &Turn) -> [(&'static str, u64); 3] {
         let which = match node.item() {
             Item::ModelCall(_) => 0,
             Item::ToolCall(_) => 1,
-            Item::Permission(permission)
-                if Action::of(&permission) == Some(Action::Ask)
-                    || permission.decided_by().is_some() =>
-            {
-                2
-            }
             _ => continue,
         };
         spans[which].push((node.start, node.end()));
     }
+    spans[2] = turn.waits();
     let person = covered(&mut spans[2]);
     let tool = covered(&mut spans[1]).saturating_sub(person);
     [
