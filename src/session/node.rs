@@ -184,7 +184,7 @@ impl Node {
     }
 
     /// The names and newest values of all its fields, in order.
-    pub(crate) fn view_members(&self) -> Vec<(&str, RawValue<'_>)> {
+    pub fn fields(&self) -> Vec<(&str, RawValue<'_>)> {
         let mut all: Vec<(&str, RawValue<'_>)> = Vec::new();
         for text in [&self.payload].into_iter().chain(&self.updates) {
             for (name, value) in Payload::new(text).members() {

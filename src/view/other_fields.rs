@@ -78,7 +78,7 @@ fn is_shown(node: &Node, name: &str) -> bool {
 
 /// The fields that the row does not show, as `name: value`.
 pub(super) fn other_fields(node: &Node) -> Vec<String> {
-    let fields = node.view_members();
+    let fields = node.fields();
     let others = fields.into_iter().filter(|(name, _)| !is_shown(node, name));
     let text = |(name, value)| format!("{name}: {}", Text::from(value).text);
     others.map(text).collect()
