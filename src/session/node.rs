@@ -187,7 +187,7 @@ impl Node {
     pub fn fields(&self) -> Vec<(&str, RawValue<'_>)> {
         let mut all: Vec<(&str, RawValue<'_>)> = Vec::new();
         for text in [&self.payload].into_iter().chain(&self.updates) {
-            for (name, value) in Payload::new(text).members() {
+            for (name, value) in RawValue::new(text).members() {
                 match all.iter_mut().find(|(known, _)| *known == name) {
                     Some(known) => known.1 = value,
                     None => all.push((name, value)),

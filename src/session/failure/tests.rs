@@ -6,7 +6,7 @@ fn chain(json: &str) -> ErrorChain {
 
 #[test]
 fn context_wraps_the_error_it_was_added_to() {
-    let inner = chain(r#"{"type":"io::Error","message":"no route","source":["timed out"]}"#);
+    let inner = chain(r#"{"error_type":"io::Error","message":"no route","source":["timed out"]}"#);
     let outer = chain(r#"{"message":"turn 3","source":["no route","timed out"]}"#);
     assert!(outer.wraps(&inner) && inner.wraps(&inner));
     assert!(!inner.wraps(&outer));
@@ -15,8 +15,8 @@ fn context_wraps_the_error_it_was_added_to() {
 
 #[test]
 fn type_stands_for_a_missing_message() {
-    let error = chain(r#"{"type":"Timeout"}"#);
-    assert!(error.wraps(&chain(r#"{"type":"Timeout"}"#)));
+    let error = chain(r#"{"error_type":"Timeout"}"#);
+    assert!(error.wraps(&chain(r#"{"error_type":"Timeout"}"#)));
     assert!(!error.wraps(&chain("{}")));
 }
 
