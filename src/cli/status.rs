@@ -82,21 +82,23 @@ impl Status {
             context.lines(&lines)?;
         }
         let damaged = context.report_damage(&checks.damages, &checks.unreadable);
-        match self.stalled_after {
-            Some(age) if stalled > 0 => {
-                // Cron waits for this exit code; the damage is only printed.
-                match damaged {
-                    Err(Failed::Damaged(damage)) => warn(&damage),
-                    other => other?,
-                }
-                Err(Failed::Finding(format!(
-                    "{stalled} of {} live sessions without an event for {} or longer",
-                    live.len(),
-                    view::text::duration(age),
-                )))
-            }
-            _ => damaged,
+        self.end(damaged, stalled, live.len())
+    }
+
+    /// Ends with the stalled sessions, else with the damage.
+    fn end(&self, damaged: Result<(), Failed>, stalled: usize, live: usize) -> Result<(), Failed> {
+        let Some(age) = self.stalled_after.filter(|_| stalled > 0) else {
+            return damaged;
+        };
+        // Cron waits for this exit code; the damage is only printed.
+        match damaged {
+            Err(Failed::Damaged(damage)) => warn(&damage),
+            other => other?,
         }
+        let age = view::text::duration(age);
+        Err(Failed::Finding(format!(
+            "{stalled} of {live} live sessions without an event for {age} or longer"
+        )))
     }
 }
 

@@ -97,7 +97,9 @@ impl Turn {
                 response,
             })
         };
-        self.nodes.iter().filter_map(decision).collect()
+        let permissions = self.nodes.iter();
+        let permissions = permissions.filter(|node| node.kind == Kind::PermissionRequest);
+        permissions.filter_map(decision).collect()
     }
 }
 

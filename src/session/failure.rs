@@ -52,6 +52,9 @@ pub(super) struct OpenFailures {
 impl OpenFailures {
     /// Takes the failure inside a span that closes with the error `chain`, if it closes with the same.
     pub fn close(&mut self, span_id: &str, chain: Option<&ErrorChain>) -> Option<Failure> {
+        if self.inside.is_empty() {
+            return None;
+        }
         let failures = self.inside.remove(span_id)?;
         let mut newest = failures.into_iter().rev();
         newest.find(|inner| chain.is_some_and(|chain| chain.wraps(&inner.chain)))

@@ -90,6 +90,7 @@ mod status;
 mod step;
 mod store;
 mod streamed;
+mod subagents;
 mod summary;
 mod turns;
 
@@ -110,8 +111,9 @@ pub use retention::{Pruned, Retention};
 pub use search::{SearchText, Unsearched, texts};
 pub use status::{ErrorRef, OpenSpan, Status, Writer};
 pub use step::Step;
-pub use store::{Entry, ResolveError, Store, SubagentTotals, Survey, Unreadable};
+pub use store::{Entry, ResolveError, Store, Survey, Unreadable};
 pub use streamed::{StreamKey, Streamed, Streams, is_delta};
+pub use subagents::SubagentTotals;
 pub use summary::Summary;
 pub use turns::{Digests, Turn, Turns, each_turn};
 

@@ -1,7 +1,7 @@
 //! The sessions under a root, found and summarized without reading them whole.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap};
 use std::fmt;
 use std::fs::File;
 use std::io::{self, Read};
@@ -15,7 +15,7 @@ use super::status::Status;
 use super::summary::Summary;
 use crate::ledger::{dir_size, remove_leftovers, writer_is_alive};
 use crate::read::SessionReader;
-use crate::trace::{Damage, RawLine, ReadItem, Root, Totals, about, segments};
+use crate::trace::{Damage, RawLine, ReadItem, Root, about, segments};
 
 /// The sessions under a root.
 ///
@@ -60,23 +60,6 @@ impl Entry {
         object["dir"] = json!(self.dir.to_string_lossy());
         object["bytes"] = json!(self.bytes);
         object
-    }
-}
-
-/// What the subagents of a session, and theirs, add up to.
-#[derive(Clone, Debug, Default, PartialEq)]
-#[non_exhaustive]
-pub struct SubagentTotals {
-    /// How many sessions.
-    pub sessions: u64,
-    /// What their writers counted.
-    pub totals: Totals,
-}
-
-impl SubagentTotals {
-    /// As JSON, with stable names.
-    pub fn to_json(&self) -> Value {
-        json!({"sessions": self.sessions, "usage": self.totals.usage.to_json()})
     }
 }
 
@@ -364,25 +347,6 @@ impl Store {
         let mut entry = self.entry(dir, summary, damages, torn);
         entry.bytes = bytes;
         Ok(entry)
-    }
-
-    /// What the subagents that a session names, and theirs, add up to. One that can't be read is left
-    /// out.
-    pub fn subagent_totals(&self, summary: &Summary) -> SubagentTotals {
-        let mut sum = SubagentTotals::default();
-        let mut known = HashSet::from([summary.session_id.clone()]);
-        let mut next = summary.subagents.clone();
-        while let Some(id) = next.pop() {
-            if !known.insert(id.clone()) {
-                continue;
-            }
-            if let Ok(entry) = self.peek(&self.dir(&id)) {
-                sum.sessions += 1;
-                sum.totals.add(&entry.summary.totals());
-                next.extend(entry.summary.subagents);
-            }
-        }
-        sum
     }
 
     /// A torn tail is damage if its writer is dead. A live writer may still complete the line.

@@ -171,21 +171,7 @@ impl Summary {
     pub fn to_json(&self, status: Status) -> Value {
         let totals = self.totals();
         let time = |ns: u64| (ns > 0).then(|| time_text(ns, 6));
-        let passed_to = |error: &ErrorRef| -> Vec<Value> {
-            let spans = error.passed_to.iter();
-            let spans = spans.map(|(at, what)| json!({"address": at.to_string(), "what": what}));
-            spans.collect()
-        };
-        let error = |error: &Option<ErrorRef>| {
-            error.as_ref().map(|error| {
-                json!({
-                    "address": error.address.to_string(),
-                    "what": error.what,
-                    "message": error.message,
-                    "passed_to": passed_to(error),
-                })
-            })
-        };
+        let error = |error: &Option<ErrorRef>| error.as_ref().map(ErrorRef::to_json);
         let open = self.open.iter().map(|(id, span)| {
             json!({
                 "span_id": id,

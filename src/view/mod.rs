@@ -9,6 +9,7 @@ mod layout;
 mod list;
 mod live;
 mod other_fields;
+mod outcome;
 mod status;
 mod style;
 mod timeline;

@@ -24,20 +24,7 @@ pub fn running(
     let mut out = Vec::new();
     for entry in live {
         let summary = &entry.summary;
-        let writer = live_writer(summary, alive);
-        let pid = writer.and_then(Writer::pid);
-        let agent = summary
-            .agent
-            .as_deref()
-            .map(|agent| line(agent).into_owned());
-        let implicit = || implicit_text(summary).map(|text| format!("implicit, {text}"));
-        let agent = agent.or_else(implicit);
-        let mut parts = vec![agent.unwrap_or_else(|| "(no run)".into())];
-        parts.extend(pid.map(|pid| format!("pid {pid}")));
-        parts.push(format!("last event {} ago", style.ago(summary.last)));
-        if let Some(parent) = &summary.parent_session_id {
-            parts.push(format!("subagent of {}", line(parent)));
-        }
+        let parts = about(summary, alive, style);
         let status = entry.status.as_str();
         let id = line(&summary.session_id).into_owned();
         let rest = cut(
@@ -78,6 +65,21 @@ pub fn running(
         }
     }
     out
+}
+
+/// The agent of a live session, its process and its last event.
+fn about(summary: &Summary, alive: &dyn Fn(&str) -> bool, style: &Style) -> Vec<String> {
+    let agent = summary.agent.as_deref();
+    let agent = agent.map(|agent| line(agent).into_owned());
+    let implicit = || implicit_text(summary).map(|text| format!("implicit, {text}"));
+    let agent = agent.or_else(implicit);
+    let mut parts = vec![agent.unwrap_or_else(|| "(no run)".into())];
+    let pid = live_writer(summary, alive).and_then(Writer::pid);
+    parts.extend(pid.map(|pid| format!("pid {pid}")));
+    parts.push(format!("last event {} ago", style.ago(summary.last)));
+    let parent = summary.parent_session_id.as_ref();
+    parts.extend(parent.map(|parent| format!("subagent of {}", line(parent))));
+    parts
 }
 
 /// The root, its size and its sessions.

@@ -1,7 +1,7 @@
 //! The title of a turn: start, duration, usage, and the time of models, tools and people.
 
-use super::describe::{UNSET, bad_outcome};
 use super::header::named_span;
+use super::outcome::{UNSET, bad_outcome};
 use super::style::Style;
 use super::text::{columns, cost, count, cut, duration, line, wrap};
 use super::timeline::other_lines;
@@ -18,6 +18,40 @@ const RULE: usize = 100;
 /// The title of a turn that began at `start`: one row if it fits, else two. `over`: the session is
 /// over.
 pub(super) fn title(turn: &Turn, start: u64, over: bool, style: &Style) -> Vec<String> {
+    let split = time_split(turn);
+    let split = split.iter().filter(|(_, ns)| *ns > 0);
+    let split = split.map(|(who, ns)| format!("{who} {}", duration(*ns)));
+    let split = split.collect::<Vec<_>>().join(", ");
+    let mut texts = style.rows(&head(turn, start, over, style));
+    let text = texts.pop().unwrap_or_default();
+    let used = columns(&text);
+    let rule = |used: usize| match style.width.min(RULE).saturating_sub(used + 1) {
+        0..3 => String::new(),
+        left => format!(" {}", style.dim(&"─".repeat(left))),
+    };
+    let text = style.bold(&text);
+    let mut rows: Vec<_> = texts.iter().map(|text| style.bold(text)).collect();
+    match used + 3 + columns(&split) {
+        _ if split.is_empty() => rows.push(format!("{text}{}", rule(used))),
+        both if both <= style.width => {
+            rows.push(format!("{text}   {}{}", style.dim(&split), rule(both)));
+        }
+        _ => {
+            rows.push(format!("{text}{}", rule(used)));
+            let split = style.rows(&format!("        {split}"));
+            rows.extend(split.iter().map(|row| style.dim(row)));
+        }
+    }
+    rows.extend(failure_rows(turn, style));
+    if let Some(span) = turn.span.as_ref().filter(|_| style.full) {
+        let lines = other_lines(span, style.width.saturating_sub(8), style);
+        rows.extend(lines.into_iter().map(|line| format!("        {line}")));
+    }
+    rows
+}
+
+/// The turn's index, start, duration, outcome and usage.
+fn head(turn: &Turn, start: u64, over: bool, style: &Style) -> String {
     let mut parts = vec![
         format!("Turn {}", turn.index.unwrap_or(0)),
         style.clock(start),
@@ -51,42 +85,7 @@ pub(super) fn title(turn: &Turn, start: u64, over: bool, style: &Style) -> Vec<S
     if usage.cost_usd.is_some() {
         parts.push(cost(usage.cost_usd));
     }
-    let split = time_split(turn);
-    let split = split.iter().filter(|(_, ns)| *ns > 0);
-    let split: Vec<_> = split
-        .map(|(who, ns)| format!("{who} {}", duration(*ns)))
-        .collect();
-    let (text, split) = (parts.join("  "), split.join(", "));
-    let mut texts = style.rows(&text);
-    let text = texts.pop().unwrap_or_default();
-    let used = columns(&text);
-    let rule = |used: usize| match style.width.min(RULE).saturating_sub(used + 1) {
-        0..3 => String::new(),
-        left => format!(" {}", style.dim(&"─".repeat(left))),
-    };
-    let head = style.bold(&text);
-    let mut rows = match used + 3 + columns(&split) {
-        _ if split.is_empty() => vec![format!("{head}{}", rule(used))],
-        both if both <= style.width => {
-            vec![format!("{head}   {}{}", style.dim(&split), rule(both))]
-        }
-        _ => {
-            let split = style.rows(&format!("        {split}")).into_iter();
-            let split = split.map(|row| style.dim(&row));
-            [format!("{head}{}", rule(used))]
-                .into_iter()
-                .chain(split)
-                .collect()
-        }
-    };
-    let before = texts.iter().map(|text| style.bold(text));
-    rows.splice(..0, before);
-    rows.extend(failure_rows(turn, style));
-    if let Some(span) = span.filter(|_| style.full) {
-        let lines = other_lines(span, style.width.saturating_sub(8), style);
-        rows.extend(lines.into_iter().map(|line| format!("        {line}")));
-    }
-    rows
+    parts.join("  ")
 }
 
 /// Why the turn failed, and where: the call whose error was passed on to it, or the turn itself.

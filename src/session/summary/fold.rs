@@ -266,7 +266,7 @@ impl Summary {
 
     /// A span closes: if it failed with the error of a span inside it, that is the same failure.
     fn failures_closed(&mut self, line: &RawLine<'_>, item: &Item<'_>, failed: bool) {
-        let error = line.payload().get("error").filter(|_| failed);
+        let error = failed.then(|| line.payload().get("error")).flatten();
         let chain = error.map(ErrorChain::of);
         let inner = line
             .span_id
