@@ -89,6 +89,14 @@ fn passed_on_error_counts_once_with_its_path() {
     assert!(done.out.contains(title), "{done:?}");
     let run_ended = done.out.split_once("run ended  ERROR").unwrap().1;
     assert!(run_ended.contains("no relation"), "{done:?}");
+    let errors = show(&recording, &["--errors"]).out;
+    assert!(
+        errors
+            .split_once("run ended  ERROR")
+            .unwrap()
+            .1
+            .contains("no relation")
+    );
     let listed = run(recording.dir.path(), &["list", "--json"]).objects();
     assert_eq!(listed[0]["errors"], 1);
     let path = &listed[0]["first_error"]["passed_to"];
