@@ -124,10 +124,9 @@ pub struct Brief {
 pub fn brief(raw: &RawLine<'_>) -> Brief {
     let node = Node::of_line(raw);
     let described = describe(&node, Verdict::default(), Liveness::Unknown);
-    let failed = matches!(
-        node.outcome(),
-        Some(Outcome::Error | Outcome::Interrupted | Outcome::Denied)
-    );
+    let failed = node.outcome().is_some_and(|outcome| {
+        outcome.is_error() || matches!(outcome, Outcome::Interrupted | Outcome::Denied)
+    });
     Brief {
         text: described.one_line(node.state),
         tone: if failed { Tone::Bad } else { described.tone },
