@@ -6,6 +6,7 @@ use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::rc::Rc;
+use std::str::FromStr;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde_json::{Value, json};
@@ -13,9 +14,9 @@ use serde_json::{Value, json};
 use super::{Common, When};
 use spanledger::mirror::{Otlp, Resolved};
 use spanledger::session::{ResolveError, Store, Survey, Unreadable};
-use spanledger::trace::Damage;
+use spanledger::trace::{Address, Damage, ParseAddressError};
 use spanledger::view::Style;
-use spanledger::view::text::line;
+use spanledger::view::text::{line, safe_json};
 
 /// Why a command did not end with success.
 #[derive(Debug)]
@@ -94,6 +95,8 @@ pub(crate) struct Context {
     pub store: Rc<Store>,
     pub style: Style,
     pub json: bool,
+    /// Whether the user named the root.
+    pub root_given: bool,
     /// Blobs that could not be read, reported at the end.
     pub lost: Vec<io::Error>,
     out: io::BufWriter<io::Stdout>,
@@ -130,6 +133,7 @@ impl Context {
             store: Rc::new(Store::new(root)),
             style,
             json: common.json,
+            root_given: common.root.is_some(),
             lost: Vec::new(),
             out: io::BufWriter::new(io::stdout()),
         })
@@ -145,6 +149,13 @@ impl Context {
             self.store = Rc::new(Store::new(root));
         }
         Ok(dir)
+    }
+
+    /// The session and line of an address as `agent.trace.address` has it, `SESSION/1:17`. None if that
+    /// names no session.
+    pub fn resolve_address(&mut self, text: &str) -> Option<(PathBuf, Address)> {
+        let EventAddress { session, address } = text.parse().ok()?;
+        Some((self.resolve(&session?).ok()?, address))
     }
 
     /// One session by what the user gave, or all.
@@ -191,13 +202,13 @@ impl Context {
 
     /// One JSON document.
     pub fn document(&mut self, value: &Value) -> Result<(), Failed> {
-        serde_json::to_writer_pretty(&mut self.out, value).map_err(io::Error::from)?;
-        self.line("")
+        let json = serde_json::to_string_pretty(value).map_err(io::Error::from)?;
+        self.line(&safe_json(&json))
     }
 
     /// One object of JSON lines.
     pub fn object(&mut self, value: &Value) -> Result<(), Failed> {
-        self.line(&value.to_string())
+        self.line(&safe_json(&value.to_string()))
     }
 
     /// One object with --json, else lines for people.
@@ -250,6 +261,29 @@ impl Context {
         };
         all.iter().for_each(|text| warn(text));
         Err(Failed::Damaged(last))
+    }
+}
+
+/// An address, alone or as the attribute `agent.trace.address` has it, after its session.
+#[derive(Clone, Debug)]
+pub(crate) struct EventAddress {
+    pub session: Option<String>,
+    pub address: Address,
+}
+
+impl FromStr for EventAddress {
+    type Err = ParseAddressError;
+
+    fn from_str(text: &str) -> Result<Self, ParseAddressError> {
+        let (session, address) = match text.rsplit_once('/') {
+            // A bare number would be the name of a directory.
+            Some((session, address)) if address.contains(':') => (Some(session), address),
+            _ => (None, text),
+        };
+        Ok(Self {
+            session: session.map(str::to_owned),
+            address: address.parse()?,
+        })
     }
 }
 

@@ -1,5 +1,6 @@
 //! `demo`: a scripted agent, recorded by the same layer that users add, and its timeline.
 
+use std::rc::Rc;
 use std::thread::sleep;
 use std::time::Duration;
 
@@ -9,6 +10,7 @@ use tracing::{Dispatch, Span};
 use tracing_subscriber::layer::SubscriberExt;
 
 use super::context::{Context, Failed};
+use spanledger::session::Store;
 use spanledger::{Failure, Outcome, SpanExt, Usage, events, new_session_id, spans};
 
 /// Record a scripted agent and show its timeline; no network, no model
@@ -16,6 +18,9 @@ use spanledger::{Failure, Outcome, SpanExt, Usage, events, new_session_id, spans
 /// The agent's session has a bit of everything: prompts, parallel tools, a permission that waits
 /// for a person and one denied, an error and its retry, a compaction, a subagent, streamed text,
 /// an oversize output and a masked secret.
+///
+/// It is recorded apart from other sessions, in the directory `demo` of the default root, unless --root is
+/// given. Nothing is sent, even if an OTLP endpoint is set; `spanledger mirror` sends it on request.
 #[derive(Args, Debug)]
 #[command(
     after_help = "Example:\n  spanledger demo --root ./traces && spanledger show last --root ./traces"
@@ -28,10 +33,17 @@ pub(crate) struct Demo {
 
 impl Demo {
     pub fn run(&self, context: &mut Context) -> Result<(), Failed> {
+        if !context.root_given {
+            // Apart from the user's own sessions: `show last` there is never the demo.
+            let root = context.store.root().join("demo");
+            context.store = Rc::new(Store::new(root));
+        }
         let id = self.session.clone().unwrap_or_else(new_session_id);
         let (layer, guard) = spanledger::builder()
             .root(context.store.root())
             .disabled(false)
+            // Without this, an endpoint in the environment would be used.
+            .mirror(false)
             .resource("service.name", "spanledger-demo")
             .build()?;
         let dispatch = Dispatch::new(tracing_subscriber::registry().with(layer));
@@ -261,11 +273,11 @@ fn edit() {
         .on(&ask)
         .emit();
     work(60);
-    if let Some(session) = ask.session() {
-        session.hitl_response("int_1", "allow_once");
-    }
-    ask.set("decision", "allow_once");
-    ask.set("decided_by", "ada");
+    events::hitl_response("int_1")
+        .decision("allow_once")
+        .decided_by("ada")
+        .on(&ask)
+        .emit();
     ask.finish(Outcome::Ok);
     work(5);
     edit.record_result(&json!({"changed": 1}));

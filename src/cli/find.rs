@@ -1,12 +1,12 @@
 //! `find`: from an id to its session and address.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 use serde_json::{Value, json};
 
 use super::context::{Context, Failed, quoted};
-use spanledger::session::{FindId, IdHits, IdSearch};
+use spanledger::session::{FindId, IdHits, IdSearch, SHORTEST_PREFIX, hits_at};
 use spanledger::trace::{Address, RawLine};
 use spanledger::view::text::{cut, line, pad, plural, size};
 use spanledger::view::{Style, brief};
@@ -14,9 +14,11 @@ use spanledger::view::{Style, brief};
 /// Find the session and address of an id, as copied from Jaeger, Grafana or a log
 ///
 /// Takes a trace id (any case, with or without dashes), a span id, a tool call id, a message id,
-/// an interrupt id, a provider's response id or a session id, or a prefix of at least 4 characters
-/// that only one id has; also the name or path of a session's directory. Of a streamed message, shows the line with the whole text; its deltas only
-/// if there is no such line. Exits 2 if nothing has the id.
+/// an interrupt id, a provider's response id, a session id or the digest of a prompt, tool catalog or
+/// permission rules, or a prefix of at least 4 characters that only one id has; also the name or path of a
+/// session's directory, and an address in a session, as `agent.trace.address` has it. Of a streamed
+/// message, shows the line with the whole text; its deltas only if there is no such line. Exits 2 if
+/// nothing has the id.
 #[derive(Args, Debug)]
 #[command(
     after_help = "Examples:\n  spanledger find 4BF92F35-77B3-4DA6-A3CE-929D0E0E4736\n  spanledger find call_1 --json"
@@ -56,15 +58,26 @@ impl Find {
                 )));
             }
         };
+        if found.hits.is_empty()
+            && let Some((dir, address)) = context.resolve_address(&self.id)
+        {
+            return self.line(context, &dir, address);
+        }
         if found.hits.is_empty() {
             let sessions = plural((dirs.len() - found.unreadable.len()) as u64, "session");
             let bytes = size(context.store.segment_bytes()?);
             let root = context.store.root().display();
-            let kinds = "trace, span, tool call, message, interrupt, response and session";
-            let missing = format!(
+            let kinds = "trace, span, tool call, message, interrupt, response, digest and session";
+            let mut missing = format!(
                 "nothing has the id {:?}: looked for it as a {kinds} in {sessions} ({bytes}) under {root}",
                 self.id,
             );
+            missing.push_str(&match self.id.trim().len() {
+                0..SHORTEST_PREFIX => {
+                    format!("; a prefix needs at least {SHORTEST_PREFIX} characters")
+                }
+                _ => "; no id starts with it either".to_owned(),
+            });
             return Err(context.not_found(missing, &found.damages, &found.unreadable));
         }
         for hits in &found.hits {
@@ -75,6 +88,20 @@ impl Find {
             )?;
         }
         context.report_damage(&found.damages, &found.unreadable)
+    }
+
+    /// The line at an address.
+    fn line(&self, context: &mut Context, dir: &Path, address: Address) -> Result<(), Failed> {
+        let Some(hits) = hits_at(dir, address)? else {
+            let missing = format!("there is no line {address} in {}", dir.display());
+            let damages = context.store.read(dir)?.damages;
+            return Err(context.not_found(missing, &damages, &[]));
+        };
+        let command = context.command();
+        context.print(
+            || to_json(&hits, &self.id),
+            |style| lines(&hits, &command, style),
+        )
     }
 
     fn search(&self, id: &str, dirs: &[PathBuf]) -> IdSearch {

@@ -5,11 +5,16 @@ use std::path::PathBuf;
 use clap::Args;
 use serde_json::json;
 
-use super::context::{Context, Failed, parse_age};
+use super::context::{Context, Failed, parse_age, quoted};
 use spanledger::session::{SessionFilter, Status, Survey, tree};
 use spanledger::view;
+use spanledger::view::text::plural;
 
 /// List sessions, the most recently active first
+///
+/// An implicit session holds spans and events that were recorded outside every run, often because a task was
+/// spawned without a span; its row says which process recorded it. --json has the trace id (`trace_id`), the
+/// directory (`dir`) and `implicit`, too.
 ///
 /// Reads the first and last lines of each session only, so it is quick however long they are.
 ///
@@ -38,6 +43,9 @@ pub(crate) struct List {
     /// Show subagents and branches under their parents
     #[arg(long)]
     tree: bool,
+    /// Show the trace id and the directory of each
+    #[arg(long)]
+    long: bool,
     /// At most this many
     #[arg(short = 'n', long, value_name = "N")]
     limit: Option<usize>,
@@ -61,9 +69,7 @@ impl List {
         entries.truncate(self.limit.unwrap_or(usize::MAX));
         if context.json {
             for entry in &entries {
-                let mut object = entry.summary.to_json(entry.status);
-                object["bytes"] = json!(entry.bytes);
-                context.object(&object)?;
+                context.object(&entry.to_json())?;
             }
             for session in &unreadable {
                 context.object(&json!({"dir": session.dir, "error": session.why}))?;
@@ -75,7 +81,11 @@ impl List {
             match total {
                 0 if !unreadable.is_empty() => {}
                 0 => context.line(&format!("No sessions in {root}. Try `spanledger demo`."))?,
-                n => context.line(&format!("None of the {n} sessions in {root} match."))?,
+                n => {
+                    let (n, filters) = (plural(n as u64, "session"), self.filters());
+                    let text = format!("No session in {root} matches {filters}; there are {n}.");
+                    context.line(&text)?;
+                }
             }
             return context.report_damage(&[], &unreadable);
         }
@@ -83,9 +93,31 @@ impl List {
             true => tree(&entries),
             false => entries.iter().map(|entry| (0, entry)).collect(),
         };
-        let lines = view::list(&rows, &context.style);
+        let lines = view::list(&rows, self.long, &context.style);
         context.lines(&lines)?;
         context.report_damage(&[], &unreadable)
+    }
+
+    /// The filters as the user would type them.
+    fn filters(&self) -> String {
+        let age = |ns: u64| format!("{}s", ns / 1_000_000_000);
+        let workspace = self.workspace.as_ref();
+        let options = [
+            ("--agent", self.agent.clone()),
+            ("--status", self.status.map(|status| status.as_str().into())),
+            (
+                "--workspace",
+                workspace.map(|dir| dir.to_string_lossy().into_owned()),
+            ),
+            ("--since", self.since.map(age)),
+        ];
+        let options = options
+            .into_iter()
+            .filter_map(|(name, value)| Some(format!("{name} {}", quoted(&value?))));
+        let text = self.text.as_ref().map(|text| quoted(text).into_owned());
+        let limit = self.limit.map(|limit| format!("--limit {limit}"));
+        let all: Vec<_> = options.chain(text).chain(limit).collect();
+        all.join(" ")
     }
 }
 

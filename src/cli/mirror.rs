@@ -1,6 +1,6 @@
 //! `mirror`: sends the trace over OTLP.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::io::{self, IsTerminal, Write};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -136,9 +136,11 @@ impl Mirror {
                 None => backlog(&context.store, &entry.dir)?,
             };
             let id = &entry.summary.session_id;
+            let writers = entry.summary.writers.values();
+            let endpoints: BTreeSet<_> = writers.filter_map(|w| w.endpoint.as_deref()).collect();
             context.print(
-                || backlog_json(id, &backlog),
-                |style| backlog_lines(id, &backlog, style.now),
+                || backlog_json(id, &backlog, &endpoints),
+                |style| backlog_lines(id, &backlog, &endpoints, style.now),
             )?;
         }
         context.report_damage(&[], &survey.unreadable)
@@ -409,7 +411,7 @@ fn row([id, unsent, lag, no_endpoint, sent, dead]: [&str; 6]) -> String {
     format!("{id} {unsent} {lag} {no_endpoint} {sent} {dead}")
 }
 
-fn backlog_lines(id: &str, backlog: &Backlog, now: u64) -> Vec<String> {
+fn backlog_lines(id: &str, backlog: &Backlog, endpoints: &BTreeSet<&str>, now: u64) -> Vec<String> {
     let bytes = backlog.bytes - backlog.no_endpoint;
     let since = backlog.since.filter(|_| bytes > 0);
     let lag = since.map(|since| duration(now.saturating_sub(since)));
@@ -421,6 +423,16 @@ fn backlog_lines(id: &str, backlog: &Backlog, now: u64) -> Vec<String> {
         &thousands(backlog.sent),
         &thousands(backlog.dead_letters),
     ])];
+    if bytes > 0 && !endpoints.is_empty() {
+        let endpoints: Vec<_> = endpoints.iter().map(|url| line(url)).collect();
+        let endpoints = endpoints.join(", ");
+        // Why it is not sent.
+        let next = match backlog.live {
+            0 => "`spanledger mirror --once` sends it",
+            _ => "its process is running and sends it",
+        };
+        lines.push(format!("  recorded for {endpoints}; {next}"));
+    }
     if let Some(last) = &backlog.last_dead {
         let (from, reason) = (last.from, line(&last.reason));
         lines.push(format!("  refused for good, the last at {from}: {reason}"));
@@ -428,11 +440,12 @@ fn backlog_lines(id: &str, backlog: &Backlog, now: u64) -> Vec<String> {
     lines
 }
 
-fn backlog_json(id: &str, backlog: &Backlog) -> Value {
+fn backlog_json(id: &str, backlog: &Backlog, endpoints: &BTreeSet<&str>) -> Value {
     let last_dead = backlog.last_dead.as_ref();
     json!({
         "session_id": id,
         "unsent_bytes": backlog.bytes,
+        "endpoints": endpoints,
         "no_endpoint_bytes": backlog.no_endpoint,
         "unsent_since": backlog.since.map(|since| time_text(since, 6)),
         "sent_spans": backlog.sent,

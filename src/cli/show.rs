@@ -3,12 +3,12 @@
 use std::cell::RefCell;
 use std::collections::HashSet;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 use serde_json::{Value, json};
 
-use super::context::{Context, Failed, parse_age};
+use super::context::{Context, EventAddress, Failed, parse_age};
 use spanledger::session::{self, Entry, Turn, TurnFacts, TurnFilter, each_turn};
 use spanledger::trace::{Address, Damage, Kind};
 use spanledger::view::{self, Style, Timeline};
@@ -17,7 +17,8 @@ use spanledger::view::{self, Style, Timeline};
 ///
 /// The header shows the session's status and its first and last error. Then comes each turn as a tree
 /// of messages, calls, permissions and results, with a bar for when and how long. The numbers at the
-/// end of a row are addresses: `--event 1:17` prints that line.
+/// end of a row are addresses: `--event 1:17` prints that line. A `?` after a duration: no outcome was
+/// set, since the span was dropped without one.
 #[derive(Args, Debug, Default)]
 #[command(after_help = "Examples:
   spanledger show                    the most recently active session
@@ -26,17 +27,17 @@ use spanledger::view::{self, Style, Timeline};
   spanledger show last --event 1:17  one line, decoded, with its blob
   spanledger show last --json | jq 'select(.kind == \"tool_call\") | .payload.args'")]
 pub(crate) struct Show {
-    /// The session: its id, a prefix of it, its directory, or `last`
-    #[arg(default_value = "last")]
-    session: String,
+    /// The session: its id, a prefix of it, its directory, or `last`, the default; or an address in a
+    /// session, as `agent.trace.address` has it: shows that line
+    session: Option<String>,
     /// One turn, with everything that was in force in it
     #[arg(long, value_name = "N")]
     turn: Option<u32>,
     /// The system prompt alone: of --turn, else the newest
-    #[arg(long, conflicts_with_all = ["tools", "permissions"])]
+    #[arg(long)]
     prompt: bool,
     /// The tool catalog alone, and which tools were called
-    #[arg(long, conflicts_with = "permissions")]
+    #[arg(long)]
     tools: bool,
     /// The permission rules alone, and each decision
     #[arg(long)]
@@ -45,7 +46,7 @@ pub(crate) struct Show {
     #[arg(long)]
     errors: bool,
     /// Only the N-th run of the session, from 1
-    #[arg(long, value_name = "N", conflicts_with = "turn")]
+    #[arg(long, value_name = "N")]
     run: Option<usize>,
     /// Only what ended since, such as 30m, 2h or 7d, or is open
     #[arg(long, value_name = "AGE", value_parser = parse_age)]
@@ -57,7 +58,7 @@ pub(crate) struct Show {
     #[arg(long, value_name = "ADDRESS", conflicts_with_all = [
         "turn", "prompt", "tools", "permissions", "errors", "run", "since", "around", "recursive",
     ])]
-    event: Option<Address>,
+    event: Option<EventAddress>,
     /// Show each subagent once, inside the turn that started it; with --json its nodes follow the one
     /// that started it, with their own session_id
     #[arg(long)]
@@ -75,15 +76,15 @@ impl Show {
     /// A whole session, as by default.
     pub fn of(session: &str) -> Self {
         Self {
-            session: session.to_owned(),
+            session: Some(session.to_owned()),
             ..Self::default()
         }
     }
 
     pub fn run(&self, context: &mut Context) -> Result<(), Failed> {
-        let dir = context.resolve(&self.session)?;
+        let (dir, event) = self.target(context)?;
         context.style.full = self.full;
-        if let Some(address) = self.event {
+        if let Some(address) = event {
             return show_event(context, &dir, address);
         }
         if self.prompt || self.tools || self.permissions {
@@ -117,10 +118,36 @@ impl Show {
         if shown == 0 && !context.json {
             context.line(match self.errors {
                 true => "Nothing went wrong.",
-                false => "Nothing happened then.",
+                false => "Nothing happened in that time.",
             })?;
         }
         context.report_damage(&entry.damages, &[])
+    }
+
+    /// The session, and the line of it that is wanted alone.
+    fn target(&self, context: &mut Context) -> Result<(PathBuf, Option<Address>), Failed> {
+        let name = self.session.as_deref();
+        let event = self.event.as_ref();
+        let address = event.map(|event| event.address);
+        if let Some(session) = event.and_then(|event| event.session.as_deref()) {
+            let dir = context.resolve(session)?;
+            match name.map(|name| context.resolve(name)).transpose()? {
+                Some(other) if other != dir => {
+                    let why =
+                        format!("--event {session}/… is in another session than the one given");
+                    return Err(Failed::Usage(why));
+                }
+                _ => return Ok((dir, address)),
+            }
+        }
+        let name = name.unwrap_or("last");
+        match context.resolve(name) {
+            Ok(dir) => Ok((dir, address)),
+            Err(failed) => match context.resolve_address(name) {
+                Some((dir, own)) => Ok((dir, address.or(Some(own)))),
+                None => Err(failed),
+            },
+        }
     }
 
     fn filter(&self, style: &Style) -> TurnFilter {
@@ -207,9 +234,9 @@ impl Show {
     fn one_turn(&self, context: &mut Context, dir: &Path, index: u32) -> Result<(), Failed> {
         // The header needs only the first and last lines, so a turn of a long session comes at once.
         let entry = context.store.peek(dir)?;
-        let (turn, damages) = excerpt(&entry, index)?;
+        let (turn, damages) = self.find_turn(&entry, index)?;
         let Some(turn) = turn else {
-            let missing = format!("{} has no turn {index}", entry.summary.session_id);
+            let missing = self.no_turn(&entry, index);
             return Err(context.not_found(missing, &damages, &[]));
         };
         let style = context.style.clone();
@@ -219,7 +246,8 @@ impl Show {
         self.filter(&style).narrow(&mut narrowed);
         self.print(context, &entry, &title, narrowed, &Shown::default())?;
         context.flush()?;
-        let facts = TurnFacts::gather(dir, &turn)?;
+        let mut facts = TurnFacts::gather(dir, &turn)?;
+        facts.complete(&entry.summary);
         if context.json {
             let mut facts = facts.to_json();
             facts["type"] = "turn_facts".into();
@@ -237,42 +265,85 @@ impl Show {
         context.report_damage(&damages, &[])
     }
 
-    /// One of the texts in force, by itself: of a turn, else of the last one that had it.
+    /// A turn by its index, of the wanted run, and the damage on the way.
+    fn find_turn(&self, entry: &Entry, index: u32) -> Result<(Option<Turn>, Vec<Damage>), Failed> {
+        if self.run.is_none() {
+            return Ok(excerpt(entry, index)?);
+        }
+        let mut filter = TurnFilter::default();
+        filter.run = self.run;
+        let mut found = None;
+        let damages = each_turn(&entry.dir, |turn| {
+            let turn = filter.apply(turn);
+            found = found
+                .take()
+                .or(turn.filter(|turn| turn.index == Some(index)));
+            Ok::<(), Failed>(())
+        })?;
+        Ok((found, damages))
+    }
+
+    fn no_turn(&self, entry: &Entry, index: u32) -> String {
+        let run = self.run.map(|run| format!(" in run {run}"));
+        let (id, run) = (&entry.summary.session_id, run.unwrap_or_default());
+        format!("{id} has no turn {index}{run}")
+    }
+
+    /// Some of the texts in force, by themselves: of a turn, else of the last one that had them.
     fn facts(&self, context: &mut Context, dir: &Path) -> Result<(), Failed> {
         let (turn, damages) = match self.turn {
             Some(index) => {
-                let (turn, damages) = excerpt(&context.store.peek(dir)?, index)?;
+                let entry = context.store.peek(dir)?;
+                let (turn, damages) = self.find_turn(&entry, index)?;
                 let Some(turn) = turn else {
-                    let missing = format!("there is no turn {index}");
+                    let missing = self.no_turn(&entry, index);
                     return Err(context.not_found(missing, &damages, &[]));
                 };
                 (turn, damages)
             }
             None => {
                 let mut all = Turn::default();
+                let mut filter = TurnFilter::default();
+                filter.run = self.run;
                 let damages = each_turn(dir, |turn| {
+                    let Some(turn) = filter.apply(turn) else {
+                        return Ok::<(), Failed>(());
+                    };
                     all.digests = turn.digests;
                     all.nodes.extend(turn.nodes.into_iter().filter(|node| {
-                        matches!(node.kind, Kind::ToolCall | Kind::PermissionRequest)
+                        matches!(
+                            node.kind,
+                            Kind::ToolCall
+                                | Kind::PermissionRequest
+                                | Kind::HitlRequest
+                                | Kind::HitlResponse
+                        )
                     }));
-                    Ok::<(), Failed>(())
+                    Ok(())
                 })?;
                 (all, damages)
             }
         };
         let facts = TurnFacts::gather(dir, &turn)?;
         type Lines = fn(&TurnFacts<'_>, &Style) -> Vec<String>;
-        let (names, lines): (&[&str], Lines) = match (self.prompt, self.tools) {
-            (true, _) => (&["system_prompt"], view::prompt),
-            (_, true) => (&["tool_catalog", "tools_called"], view::tools),
-            _ => (&["permission_rules", "decisions"], view::permissions),
-        };
+        let sections: [(bool, &[&str], Lines); 3] = [
+            (self.prompt, &["system_prompt"], view::prompt),
+            (self.tools, &["tool_catalog", "tools_called"], view::tools),
+            (
+                self.permissions,
+                &["permission_rules", "decisions"],
+                view::permissions,
+            ),
+        ];
+        let wanted = || sections.iter().filter(|(wanted, ..)| *wanted);
         if context.json {
             let all = facts.to_json();
-            let picked = names.iter().map(|name| (*name, all[*name].clone()));
+            let names = wanted().flat_map(|(_, names, _)| *names);
+            let picked = names.map(|name| (*name, all[*name].clone()));
             context.document(&picked.collect::<Value>())?;
         } else {
-            context.lines(&lines(&facts, &context.style))?;
+            let lines = wanted().flat_map(|(.., lines)| lines(&facts, &context.style));
+            context.lines(&lines.collect::<Vec<_>>())?;
         }
         context.report_damage(&damages, &[])
     }
@@ -308,13 +379,15 @@ fn timeline<'a>(style: &'a Style, entry: &Entry) -> Timeline<'a> {
 }
 
 fn header(context: &mut Context, entry: &Entry) -> Result<(), Failed> {
+    let subagents = context.store.subagent_totals(&entry.summary);
     if context.json {
-        let mut header = entry.summary.to_json(entry.status);
+        let mut header = entry.to_json();
         header["type"] = "session".into();
         header["whole"] = entry.whole.into();
+        header["subagents"] = subagents.to_json();
         return context.object(&header);
     }
-    context.lines(&view::header(entry, &context.style))?;
+    context.lines(&view::header(entry, &subagents, &context.style))?;
     context.line("")
 }
 

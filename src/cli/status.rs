@@ -1,10 +1,13 @@
 //! `status`: what is running, and whether the traces are whole.
 
+use std::collections::{BTreeSet, HashSet};
+use std::io;
+
 use clap::Args;
 use serde_json::{Value, json};
 
 use super::context::{Context, Failed, damage_json, warn};
-use spanledger::mirror::{Backlog, backlog_in};
+use spanledger::mirror::{Backlog, backlog, backlog_in};
 use spanledger::session::{Checks, Entry, Status as SessionStatus};
 use spanledger::trace::time_text;
 use spanledger::view;
@@ -15,7 +18,8 @@ use spanledger::view::text::plural;
 /// Reads the first and last lines of each session, which count what was masked, truncated and lost in
 /// all of it. --deep reads everything and finds damage in between.
 ///
-/// With --stalled-after, exits 1 if a live session has had no event for that long: for cron. Otherwise
+/// With --stalled-after, exits 1 if a live session has had no event for that long: for cron. One that waits
+/// for a person, itself or in a subagent, is not stalled. Otherwise
 /// exits 3 if what was read is damaged. A last line that a killed process left unfinished is counted,
 /// but is no damage.
 #[derive(Args, Debug)]
@@ -38,13 +42,19 @@ impl Status {
         let entries = survey.entries;
         let live: Vec<_> = entries.iter().filter(|e| e.status.is_live()).collect();
         let now = context.style.now;
+        let waiting = waiting_for_people(&live);
         let is_stalled = |entry: &Entry| {
             let quiet = now.saturating_sub(entry.summary.last);
-            self.stalled_after.is_some_and(|age| quiet >= age)
+            let waits = waiting.contains(entry.summary.session_id.as_str());
+            !waits && self.stalled_after.is_some_and(|age| quiet >= age)
         };
         let stalled = live.iter().filter(|entry| is_stalled(entry)).count();
         let bytes = context.store.bytes()?;
         let mirror = backlog_in(&context.store)?;
+        let endpoints = match mirror.bytes {
+            0 => BTreeSet::new(),
+            _ => unsent_endpoints(context, &entries)?,
+        };
         if context.json {
             let live = live.iter();
             let live = live.map(|entry| live_json(context, entry, is_stalled(entry)));
@@ -56,7 +66,7 @@ impl Status {
                 "by_status": by_status(&entries),
                 "live": live.collect::<Vec<_>>(),
                 "stalled": stalled,
-                "mirror": mirror_json(&mirror),
+                "mirror": mirror_json(&mirror, &endpoints),
                 "checks": checks_json(&checks),
             });
             context.document(&document)?;
@@ -67,27 +77,66 @@ impl Status {
             let root = context.store.root().display().to_string();
             lines.push(String::new());
             lines.extend(view::root(&root, &entries, bytes, &style));
-            lines.extend(mirror_line(&mirror, now));
+            lines.extend(mirror_line(&mirror, &endpoints, now));
             lines.extend(view::checks(&checks, &style));
             context.lines(&lines)?;
         }
         let damaged = context.report_damage(&checks.damages, &checks.unreadable);
-        match self.stalled_after {
-            Some(age) if stalled > 0 => {
-                // Cron waits for this exit code; the damage is only printed.
-                match damaged {
-                    Err(Failed::Damaged(damage)) => warn(&damage),
-                    other => other?,
-                }
-                Err(Failed::Finding(format!(
-                    "{stalled} of {} live sessions without an event for {} or longer",
-                    live.len(),
-                    view::text::duration(age),
-                )))
-            }
-            _ => damaged,
+        self.end(damaged, stalled, live.len())
+    }
+
+    /// Ends with the stalled sessions, else with the damage.
+    fn end(&self, damaged: Result<(), Failed>, stalled: usize, live: usize) -> Result<(), Failed> {
+        let Some(age) = self.stalled_after.filter(|_| stalled > 0) else {
+            return damaged;
+        };
+        // Cron waits for this exit code; the damage is only printed.
+        match damaged {
+            Err(Failed::Damaged(damage)) => warn(&damage),
+            other => other?,
+        }
+        let age = view::text::duration(age);
+        Err(Failed::Finding(format!(
+            "{stalled} of {live} live sessions without an event for {age} or longer"
+        )))
+    }
+}
+
+/// The live sessions that wait for a person, and those whose subagents do.
+fn waiting_for_people<'a>(live: &[&'a Entry]) -> HashSet<&'a str> {
+    let mut waiting = HashSet::new();
+    let waits = live.iter().filter(|e| e.status == SessionStatus::Waiting);
+    let mut next: Vec<&str> = waits.map(|e| e.summary.session_id.as_str()).collect();
+    while let Some(id) = next.pop() {
+        if waiting.insert(id) {
+            let own = live.iter().filter(|e| e.summary.session_id == id);
+            let parents = own.flat_map(|entry| entry.summary.parents());
+            next.extend(parents.map(String::as_str));
         }
     }
+    waiting
+}
+
+/// The endpoints that sessions with unsent lines were recorded for.
+fn unsent_endpoints(context: &Context, entries: &[Entry]) -> Result<BTreeSet<String>, Failed> {
+    let mut endpoints = BTreeSet::new();
+    for entry in entries {
+        let writers = entry.summary.writers.values();
+        let own: Vec<_> = writers
+            .filter_map(|writer| writer.endpoint.clone())
+            .collect();
+        if own.is_empty() {
+            continue;
+        }
+        let unsent = match backlog(&context.store, &entry.dir) {
+            Ok(backlog) => backlog.bytes > backlog.no_endpoint,
+            // Pruned in the meantime.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => false,
+            Err(error) => return Err(error.into()),
+        };
+        endpoints.extend(own.into_iter().filter(|_| unsent));
+    }
+    Ok(endpoints)
 }
 
 fn checks_json(checks: &Checks) -> Value {
@@ -108,10 +157,11 @@ fn checks_json(checks: &Checks) -> Value {
     })
 }
 
-fn mirror_json(backlog: &Backlog) -> Value {
+fn mirror_json(backlog: &Backlog, endpoints: &BTreeSet<String>) -> Value {
     json!({
         "unsent_bytes": backlog.bytes,
         "unsent_since": backlog.since.map(|since| time_text(since, 6)),
+        "endpoints": endpoints,
         "marked_segments": backlog.marked,
         "dead_letters": backlog.dead_letters,
         "last_dead": backlog.last_dead.as_ref().map(|last| &last.reason),
@@ -119,14 +169,17 @@ fn mirror_json(backlog: &Backlog) -> Value {
 }
 
 /// What the mirror has not sent, if there is any.
-fn mirror_line(backlog: &Backlog, now: u64) -> Option<String> {
+fn mirror_line(backlog: &Backlog, endpoints: &BTreeSet<String>, now: u64) -> Option<String> {
     let mut parts = Vec::new();
     if let Some(since) = backlog.since {
         let age = view::text::duration(now.saturating_sub(since));
-        parts.push(format!(
-            "{} not sent yet, the oldest {age} old",
-            view::text::size(backlog.bytes)
-        ));
+        let unsent = view::text::size(backlog.bytes);
+        let mut text = format!("{unsent} not sent yet, the oldest {age} old");
+        if !endpoints.is_empty() {
+            let endpoints: Vec<_> = endpoints.iter().map(|url| view::text::line(url)).collect();
+            text.push_str(&format!(", recorded for {}", endpoints.join(", ")));
+        }
+        parts.push(text);
     }
     if backlog.dead_letters > 0 {
         let letters = plural(backlog.dead_letters, "dead letter");
@@ -164,6 +217,7 @@ fn live_json(context: &Context, entry: &Entry, stalled: bool) -> Value {
         "status": entry.status.as_str(),
         "pid": process.as_ref().and_then(|process| process.pid()),
         "host": process.as_ref().and_then(|process| process.host()),
+        "implicit": summary.implicit(),
         "doing": doing,
         "waiting_for": summary.pending.keys().collect::<Vec<_>>(),
         "last_event": time_text(summary.last, 6),

@@ -13,7 +13,7 @@ use super::context::{Context, Failed, damage_json, warn};
 use super::interrupt;
 use spanledger::session::{Monitor, MonitorEvent, MonitorStart, OpenSpan, Store, Writer, is_delta};
 use spanledger::trace::{Address, Damage, RawLine, time_text};
-use spanledger::view::text::line;
+use spanledger::view::text::{line, safe_json};
 use spanledger::view::{LiveRows, named_span};
 
 /// Follow what happens in a session and its subagents, or in all live sessions
@@ -23,7 +23,9 @@ use spanledger::view::{LiveRows, named_span};
 /// of a session died, or that the session was resumed. Ctrl-C ends it after a whole row, with exit
 /// code 0.
 ///
-/// With --json the trace's lines come as they are, and the other rows as {"notice": …}: writer_died,
+/// With --json the trace's lines come as they are, except that characters which affect a terminal become
+/// `\u` escapes. Of the last events, the deltas of streamed text are left out unless the text is still
+/// arriving. The other rows come as {"notice": …}: writer_died,
 /// resumed, damaged, nothing_live.
 #[derive(Args, Debug)]
 #[command(
@@ -131,11 +133,19 @@ impl Tail {
     }
 }
 
+/// What a row is: only events count as the last ones.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Row {
+    Event,
+    Delta,
+    Notice,
+}
+
 /// Prints rows. Holds back all but the last ones until the past is over.
 struct Rows<'c> {
     live: LiveRows,
-    /// The rows of the past, each with whether it counts.
-    past: Option<VecDeque<(bool, String)>>,
+    /// The rows of the past.
+    past: Option<VecDeque<(Row, String)>>,
     counted: usize,
     limit: usize,
     /// The damage of the past.
@@ -150,7 +160,8 @@ impl Rows<'_> {
                 Ok(raw) if self.context.json => self.json(&raw),
                 Ok(raw) => {
                     let rows = self.live.line(&raw, &self.context.style);
-                    rows.into_iter().try_for_each(|row| self.put(true, row))
+                    rows.into_iter()
+                        .try_for_each(|row| self.put(Row::Event, row))
                 }
                 Err(_) => Ok(()),
             },
@@ -229,7 +240,11 @@ impl Rows<'_> {
         }
         let Err(error) = serde_json::from_slice::<IgnoredAny>(raw.as_bytes()) else {
             let text = String::from_utf8_lossy(raw.as_bytes()).into_owned();
-            return self.put(!is_delta(raw.kind()), text);
+            let row = match is_delta(raw.kind()) {
+                true => Row::Delta,
+                false => Row::Event,
+            };
+            return self.put(row, safe_json(&text).into_owned());
         };
         let (id, address, why) = (
             &raw.session_id,
@@ -240,24 +255,30 @@ impl Rows<'_> {
         let error = io::Error::new(io::ErrorKind::InvalidData, error);
         self.context.lost.push(error);
         let object = json!({"session_id": id, "address": address, "why": why});
-        self.put(false, notice_json("damaged", object))
+        self.put(Row::Notice, notice_json("damaged", object))
     }
 
     /// Reports something that is no line of the trace: with --json an object, else a text.
     fn notice(&mut self, name: &str, text: &str, object: Value) -> Result<(), Failed> {
         if self.context.json {
-            return self.put(false, notice_json(name, object));
+            return self.put(Row::Notice, notice_json(name, object));
         }
         self.settle()?;
         let text = format!("-- {}", line(text));
         let text = self.context.style.yellow(&text);
-        self.put(false, text)
+        self.put(Row::Notice, text)
     }
 
     /// The past is over: prints its last rows. From here on each row is printed at once.
     fn end_past(&mut self) -> Result<(), Failed> {
-        for (_, row) in self.past.take().unwrap_or_default() {
-            self.context.line(&row)?;
+        let past = self.past.take().unwrap_or_default();
+        // An event after a delta has its text, or makes it old. From an address on, every line counts.
+        let last = past.iter().rposition(|(row, _)| *row == Row::Event);
+        let is_old = |at: usize| self.limit != usize::MAX && last.is_some_and(|last| at < last);
+        for (at, (row, text)) in past.iter().enumerate() {
+            if !(*row == Row::Delta && is_old(at)) {
+                self.context.line(text)?;
+            }
         }
         self.context.flush()
     }
@@ -265,20 +286,21 @@ impl Rows<'_> {
     /// Prints the streamed text that is held back.
     fn settle(&mut self) -> Result<(), Failed> {
         let rows = self.live.settle(None, &self.context.style);
-        rows.into_iter().try_for_each(|row| self.put(true, row))
+        rows.into_iter()
+            .try_for_each(|row| self.put(Row::Event, row))
     }
 
-    fn put(&mut self, counts: bool, row: String) -> Result<(), Failed> {
+    fn put(&mut self, kind: Row, row: String) -> Result<(), Failed> {
         let Some(past) = &mut self.past else {
             self.context.line(&row)?;
             return self.context.flush();
         };
-        past.push_back((counts, row));
-        self.counted += usize::from(counts);
+        past.push_back((kind, row));
+        self.counted += usize::from(kind == Row::Event);
         while self.counted > self.limit
-            && let Some((counts, _)) = past.pop_front()
+            && let Some((kind, _)) = past.pop_front()
         {
-            self.counted -= usize::from(counts);
+            self.counted -= usize::from(kind == Row::Event);
         }
         Ok(())
     }
@@ -289,7 +311,7 @@ fn notice_json(name: &str, object: Value) -> String {
     if let (Value::Object(all), Value::Object(fields)) = (&mut notice, object) {
         all.extend(fields);
     }
-    notice.to_string()
+    safe_json(&notice.to_string()).into_owned()
 }
 
 /// Whether the reader of our output is gone. Without rows to write we would not notice.

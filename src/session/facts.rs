@@ -7,11 +7,12 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
+use super::decision::Decision;
 use super::item::Item;
 use super::lookup::body;
 use super::node::Node;
+use super::summary::Summary;
 use super::turns::Turn;
-use crate::trace::typed::Permission;
 use crate::trace::{RawValue, Usage};
 
 /// What was in force in a turn, and what it used: with the timeline, all that explains why the model
@@ -32,8 +33,8 @@ pub struct TurnFacts<'a> {
     pub permission_rules: Option<InForce>,
     /// How often each tool was called.
     pub called: BTreeMap<String, u64>,
-    /// Each permission decision, with the typed fields of its span.
-    pub decisions: Vec<(&'a Node, Permission<'a>)>,
+    /// Each permission decision.
+    pub decisions: Vec<Decision<'a>>,
 }
 
 /// A text in force.
@@ -63,7 +64,7 @@ pub struct Tool<'a> {
 pub struct Rule<'a> {
     /// allow, ask or deny.
     pub action: Option<Cow<'a, str>>,
-    /// The permission that it is about.
+    /// The permission that it is about, or the tool.
     pub permission: Option<Cow<'a, str>>,
     /// The pattern that a call has to match.
     pub pattern: Option<Cow<'a, str>>,
@@ -90,7 +91,7 @@ impl InForce {
             let text = |name: &str| rule.get(name).and_then(|value| value.text());
             Rule {
                 action: text("action"),
-                permission: text("permission"),
+                permission: text("permission").or_else(|| text("tool")),
                 pattern: text("pattern"),
                 source: text("source"),
             }
@@ -132,6 +133,7 @@ impl<'a> TurnFacts<'a> {
             system_prompt: in_force(&turn.digests.system_prompt)?,
             tool_catalog: in_force(&turn.digests.tool_catalog)?,
             permission_rules: in_force(&turn.digests.permission_rules)?,
+            decisions: turn.decisions(),
             ..Self::default()
         };
         for node in &turn.nodes {
@@ -140,7 +142,7 @@ impl<'a> TurnFacts<'a> {
         Ok(facts)
     }
 
-    fn add(&mut self, node: &'a Node) {
+    fn add(&mut self, node: &Node) {
         let own = |text: Option<Cow<'_, str>>| text.map(Cow::into_owned);
         match node.item() {
             Item::ModelCall(call) => {
@@ -158,9 +160,23 @@ impl<'a> TurnFacts<'a> {
                 let tool = own(call.tool_id()).unwrap_or_default();
                 *self.called.entry(tool).or_default() += 1;
             }
-            Item::Permission(permission) => self.decisions.push((node, permission)),
             _ => {}
         }
+    }
+
+    /// Adds what a session says of its model where the calls say nothing.
+    pub fn complete(&mut self, session: &Summary) {
+        for model in &mut self.models {
+            if model.model_id == session.model_id {
+                let own = |text: &mut Option<String>, other: &Option<String>| {
+                    *text = text.take().or_else(|| other.clone());
+                };
+                own(&mut model.provider_id, &session.provider_id);
+                own(&mut model.variant, &session.variant);
+                model.temperature = model.temperature.or(session.temperature);
+            }
+        }
+        self.models.dedup();
     }
 
     /// As JSON, with stable names.
@@ -182,19 +198,7 @@ impl<'a> TurnFacts<'a> {
                 "temperature": model.temperature,
             })
         });
-        let decisions = self.decisions.iter().map(|(node, permission)| {
-            json!({
-                "address": node.address.to_string(),
-                "tool_id": permission.tool_id(),
-                "pattern": permission.pattern(),
-                "action": permission.action(),
-                "source": permission.source(),
-                "decided_by": permission.decided_by(),
-                "decision": permission.decision().and_then(|value| value.value()),
-                "rule": permission.rule().and_then(|value| value.value()),
-                "permission_rules_digest": permission.permission_rules_digest(),
-            })
-        });
+        let decisions = self.decisions.iter().map(Decision::to_json);
         json!({
             "turn": self.turn,
             "usage": self.usage.to_json(),

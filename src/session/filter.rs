@@ -96,7 +96,9 @@ impl TurnFilter {
         }
         self.narrow(&mut turn);
         let narrows = self.since.is_some() || self.around.is_some() || self.errors;
-        (!narrows || !turn.nodes.is_empty()).then_some(turn)
+        let failed = turn.span.as_ref().filter(|_| self.errors);
+        let failed = failed.is_some_and(|span| self.wants(span) && span.is_failure());
+        (!narrows || failed || !turn.nodes.is_empty()).then_some(turn)
     }
 
     /// How many runs the turns so far had. Counted only if one run is wanted.
@@ -104,16 +106,17 @@ impl TurnFilter {
         self.runs
     }
 
+    /// Whether a node is late enough and near enough.
+    fn wants(&self, node: &Node) -> bool {
+        let is_near = |address: Address| {
+            node.address.seg == address.seg && node.address.seq.abs_diff(address.seq) <= AROUND
+        };
+        self.since.is_none_or(|since| node.end() >= since) && self.around.is_none_or(is_near)
+    }
+
     /// Removes the unwanted nodes of a turn.
     pub fn narrow(&self, turn: &mut Turn) {
-        if let Some(since) = self.since {
-            turn.nodes.retain(|node| node.end() >= since);
-        }
-        if let Some(address) = self.around {
-            turn.nodes.retain(|node| {
-                node.address.seg == address.seg && node.address.seq.abs_diff(address.seq) <= AROUND
-            });
-        }
+        turn.nodes.retain(|node| self.wants(node));
         if self.errors {
             keep_errors(turn);
         }

@@ -8,9 +8,9 @@ use std::path::{Path, PathBuf};
 
 use memchr::memmem::Finder;
 
-use super::lookup::find_line;
+use super::lookup::{self, find_line};
 use super::store::Unreadable;
-use crate::trace::typed::{Delta, Hitl, ModelCall};
+use crate::trace::typed::{ContextAsset, Delta, Hitl, ModelCall};
 use crate::trace::{Address, Damage, Kind, RawLine};
 
 /// What an id identifies.
@@ -31,6 +31,10 @@ pub enum IdKind {
     Interrupt,
     /// A provider's response.
     Response,
+    /// A system prompt, tool catalog or permission rules, by the digest of the text.
+    Digest,
+    /// A line, by its address.
+    Line,
 }
 
 impl IdKind {
@@ -44,6 +48,8 @@ impl IdKind {
             Self::Message => "message",
             Self::Interrupt => "interrupt",
             Self::Response => "response",
+            Self::Digest => "digest",
+            Self::Line => "line",
         }
     }
 }
@@ -58,8 +64,8 @@ impl fmt::Display for IdKind {
 const ADDRESSES: usize = 1_000;
 /// How many ids a prefix may match in one session.
 const CANDIDATES: usize = 100;
-/// The shortest prefix that is searched for.
-const SHORTEST_PREFIX: usize = 4;
+/// The shortest prefix that is searched for, in bytes.
+pub const SHORTEST_PREFIX: usize = 4;
 
 /// Searches sessions for an id. It searches bytes before it parses a line, so a session without the id
 /// is read quickly.
@@ -350,6 +356,15 @@ impl FindId {
     }
 }
 
+/// The line at an address of a session, as a search returns it.
+pub fn hits_at(session: impl AsRef<Path>, address: Address) -> io::Result<Option<IdHits>> {
+    lookup::at(session.as_ref(), address, |_, line| {
+        let mut hits = IdHits::new(IdKind::Line, line);
+        hits.add(line, None);
+        Ok(hits)
+    })
+}
+
 /// The ids of a line, the most specific first.
 fn ids_of<'a>(line: &'a RawLine<'_>) -> impl Iterator<Item = (IdKind, Cow<'a, str>)> {
     let span = line.span_id.map(|id| (IdKind::Span, Cow::Borrowed(id)));
@@ -357,11 +372,16 @@ fn ids_of<'a>(line: &'a RawLine<'_>) -> impl Iterator<Item = (IdKind, Cow<'a, st
     // Lines of several kinds have these fields.
     let call: ModelCall<'_> = line.payload().into();
     let hitl: Hitl<'_> = line.payload().into();
+    let asset: ContextAsset<'_> = line.payload().into();
     let fields = [
         (IdKind::ToolCall, hitl.tool_call_id()),
         (IdKind::Message, call.message_id()),
         (IdKind::Interrupt, hitl.interrupt_id()),
         (IdKind::Response, call.response_id()),
+        (IdKind::Digest, asset.digest()),
+        (IdKind::Digest, call.system_prompt_digest()),
+        (IdKind::Digest, call.tool_catalog_digest()),
+        (IdKind::Digest, call.permission_rules_digest()),
     ];
     let fields = fields
         .into_iter()

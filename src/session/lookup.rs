@@ -148,7 +148,21 @@ pub fn blobs(line: &Line) -> impl Iterator<Item = &str> {
 
 /// One line by its address, parsed. One that is there and can't be parsed is an error.
 pub fn line(session: impl AsRef<Path>, address: Address) -> io::Result<Option<Line>> {
-    for (number, path) in segments(session.as_ref())? {
+    at(session.as_ref(), address, |path, line| {
+        line.to_line().map_err(|why| {
+            let why = format!("{}: line {address}: {why}", path.display());
+            io::Error::new(io::ErrorKind::InvalidData, why)
+        })
+    })
+}
+
+/// Passes the line at an address to `read`, with its segment.
+pub(super) fn at<T>(
+    session: &Path,
+    address: Address,
+    read: impl FnOnce(&Path, &RawLine<'_>) -> io::Result<T>,
+) -> io::Result<Option<T>> {
+    for (number, path) in segments(session)? {
         if number != address.seg {
             continue;
         }
@@ -157,11 +171,7 @@ pub fn line(session: impl AsRef<Path>, address: Address) -> io::Result<Option<Li
         while let Some(item) = reader.next()? {
             match item {
                 ReadItem::Line(line) if line.seq == address.seq => {
-                    let why = |why| {
-                        let why = format!("{}: line {address}: {why}", path.display());
-                        io::Error::new(io::ErrorKind::InvalidData, why)
-                    };
-                    return line.to_line().map(Some).map_err(why);
+                    return read(&path, &line).map(Some);
                 }
                 ReadItem::Line(line) if line.seq > address.seq => return Ok(None),
                 _ => {}

@@ -69,8 +69,10 @@
 //! ```
 
 mod check;
+mod decision;
 mod doctor;
 mod facts;
+mod failure;
 mod family;
 mod filter;
 mod find;
@@ -88,15 +90,17 @@ mod status;
 mod step;
 mod store;
 mod streamed;
+mod subagents;
 mod summary;
 mod turns;
 
 pub use check::Checks;
+pub use decision::{Action, Decision};
 pub use doctor::{Diagnosis, Health, diagnose_environment, diagnose_root};
 pub use facts::{InForce, ModelUsed, Rule, Tool, TurnFacts};
 pub use family::{Family, families, tree};
 pub use filter::{SessionFilter, TurnFilter};
-pub use find::{FindId, IdFound, IdHits, IdKind, IdSearch};
+pub use find::{FindId, IdFound, IdHits, IdKind, IdSearch, SHORTEST_PREFIX, hits_at};
 pub use item::Item;
 pub use lookup::{Excerpt, blob, blobs, body, line, turn, whole};
 pub use message::{Part, Role};
@@ -106,9 +110,10 @@ pub use node::{Node, NodeState};
 pub use retention::{Pruned, Retention};
 pub use search::{SearchText, Unsearched, texts};
 pub use status::{ErrorRef, OpenSpan, Status, Writer};
-pub use step::{Action, Decision, Step};
+pub use step::Step;
 pub use store::{Entry, ResolveError, Store, Survey, Unreadable};
 pub use streamed::{StreamKey, Streamed, Streams, is_delta};
+pub use subagents::SubagentTotals;
 pub use summary::Summary;
 pub use turns::{Digests, Turn, Turns, each_turn};
 

@@ -183,6 +183,20 @@ impl Node {
         RawValue::new(&self.payload).members()
     }
 
+    /// The names and newest values of all its fields, in order.
+    pub fn fields(&self) -> Vec<(&str, RawValue<'_>)> {
+        let mut all: Vec<(&str, RawValue<'_>)> = Vec::new();
+        for text in [&self.payload].into_iter().chain(&self.updates) {
+            for (name, value) in RawValue::new(text).members() {
+                match all.iter_mut().find(|(known, _)| *known == name) {
+                    Some(known) => known.1 = value,
+                    None => all.push((name, value)),
+                }
+            }
+        }
+        all
+    }
+
     /// All its fields, parsed, with the updates.
     pub fn payload_json(&self) -> Value {
         let mut all = serde_json::Map::new();

@@ -1,6 +1,6 @@
 //! The status of a session, its open spans, its writers and its errors.
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::trace::typed::Process;
 use crate::trace::{Address, Kind, RawValue};
@@ -73,6 +73,23 @@ pub struct ErrorRef {
     pub what: String,
     /// The error's message.
     pub message: String,
+    /// The spans that failed with the same error because it was passed on to them, from the inside out:
+    /// their close lines and names.
+    pub passed_to: Vec<(Address, String)>,
+}
+
+impl ErrorRef {
+    pub(super) fn to_json(&self) -> Value {
+        let passed_to = self.passed_to.iter();
+        let passed_to =
+            passed_to.map(|(at, what)| json!({"address": at.to_string(), "what": what}));
+        json!({
+            "address": self.address.to_string(),
+            "what": self.what,
+            "message": self.message,
+            "passed_to": passed_to.collect::<Vec<_>>(),
+        })
+    }
 }
 
 /// A span that no line has closed.
@@ -106,6 +123,8 @@ pub struct Writer {
     pub version: String,
     /// Why the session exists although no run named it.
     pub implicit: Option<String>,
+    /// The endpoint that was configured, without credentials.
+    pub endpoint: Option<String>,
     /// The segment from which its totals count, if that is not its first one.
     pub(super) counts_from: Option<u32>,
 }

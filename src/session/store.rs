@@ -8,6 +8,8 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use serde_json::{Value, json};
+
 use super::peek::{HEAD, Peek};
 use super::status::Status;
 use super::summary::Summary;
@@ -49,6 +51,16 @@ pub struct Entry {
     pub damages: Vec<Damage>,
     /// Whether every line was read, and not just the first and last ones.
     pub whole: bool,
+}
+
+impl Entry {
+    /// As JSON, with stable names: the summary, the directory and the size.
+    pub fn to_json(&self) -> Value {
+        let mut object = self.summary.to_json(self.status);
+        object["dir"] = json!(self.dir.to_string_lossy());
+        object["bytes"] = json!(self.bytes);
+        object
+    }
 }
 
 /// The sessions under a root, and those that can't be read at all.

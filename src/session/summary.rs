@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, HashSet};
 
 use serde_json::{Value, json};
 
+use super::failure::OpenFailures;
 use super::status::{ErrorRef, OpenSpan, Status, Writer};
 use crate::trace::{Address, Kind, Marks, Outcome, SpanKind, Totals, time_text};
 
@@ -56,6 +57,10 @@ pub struct Summary {
     pub reported: Option<String>,
     /// How the last run ended: its outcome and stop reason.
     pub ended: Option<(String, Option<String>)>,
+    /// The trace of its newest run; without a run, of its first line that has one.
+    pub trace_id: Option<String>,
+    /// The subagents that it started.
+    pub subagents: Vec<String>,
     /// Its first error.
     pub first_error: Option<ErrorRef>,
     /// Its last error.
@@ -64,6 +69,10 @@ pub struct Summary {
     pub missing: u64,
     /// The gaps that were read, with their causes.
     pub gaps: Vec<(Address, String)>,
+    /// Failures inside spans that are open.
+    failures: OpenFailures,
+    /// How many errors were failures that had been counted for a span inside.
+    passed_on: u64,
     /// By the segment from which a writer counts.
     totals: BTreeMap<u32, Totals>,
     /// By the segment from which a writer counts.
@@ -97,12 +106,21 @@ impl Summary {
         (sum, !self.uncounted && !self.marks_unknown)
     }
 
-    /// What the writers counted, added up.
+    /// Why the session exists although no run named it: `process` for spans and events of a process
+    /// outside all others, `anchor` for those inside a span that is no agent span.
+    pub fn implicit(&self) -> Option<&str> {
+        let writer = self.writer().filter(|_| self.runs == 0)?;
+        writer.implicit.as_deref()
+    }
+
+    /// What the writers counted, added up. A failure that was passed on from span to span is one error,
+    /// if its lines were read.
     pub fn totals(&self) -> Totals {
         let mut sum = Totals::default();
         for totals in self.totals.values() {
             sum.add(totals);
         }
+        sum.errors = sum.errors.saturating_sub(self.passed_on);
         sum
     }
 
@@ -153,15 +171,7 @@ impl Summary {
     pub fn to_json(&self, status: Status) -> Value {
         let totals = self.totals();
         let time = |ns: u64| (ns > 0).then(|| time_text(ns, 6));
-        let error = |error: &Option<ErrorRef>| {
-            error.as_ref().map(|error| {
-                json!({
-                    "address": error.address.to_string(),
-                    "what": error.what,
-                    "message": error.message,
-                })
-            })
-        };
+        let error = |error: &Option<ErrorRef>| error.as_ref().map(ErrorRef::to_json);
         let open = self.open.iter().map(|(id, span)| {
             json!({
                 "span_id": id,
@@ -184,6 +194,8 @@ impl Summary {
             "temperature": self.temperature,
             "title": self.title,
             "workspace_root": self.workspace_root,
+            "trace_id": self.trace_id,
+            "implicit": self.implicit(),
             "parent_session_id": self.parent_session_id,
             "branched_from": self.branched_from,
             "branches": self.branches,

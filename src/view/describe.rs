@@ -2,8 +2,9 @@
 
 use std::borrow::Cow;
 
+use super::outcome::{bad_outcome, how_it_went};
 use super::style::Tone;
-use super::text::{Text, cost, count, duration, line};
+use super::text::{Text, cost, count, duration, line, thousands};
 use super::verdict::Verdict;
 use crate::session::{Action, Item, Node, NodeState, Role};
 use crate::trace::typed::{
@@ -26,6 +27,11 @@ pub struct Description {
     pub subject: String,
     /// Duration, outcome and usage. A layout uses the first wording that fits, else the last.
     pub facts: Vec<String>,
+    /// The rules that decided. A layout uses the first wording of each that fits, or marks that it is left
+    /// out.
+    pub rules: Vec<Vec<String>>,
+    /// Facts that a layout puts on the row, or below it.
+    pub notes: Vec<String>,
     /// Less important facts. A layout uses the first wording of each that fits, or none.
     pub extras: Vec<Vec<String>>,
     /// What the rest of the timeline shows: of use only in one line.
@@ -118,10 +124,9 @@ pub struct Brief {
 pub fn brief(raw: &RawLine<'_>) -> Brief {
     let node = Node::of_line(raw);
     let described = describe(&node, Verdict::default(), Liveness::Unknown);
-    let failed = matches!(
-        node.outcome(),
-        Some(Outcome::Error | Outcome::Interrupted | Outcome::Denied)
-    );
+    let failed = node.outcome().is_some_and(|outcome| {
+        outcome.is_error() || matches!(outcome, Outcome::Interrupted | Outcome::Denied)
+    });
     Brief {
         text: described.one_line(node.state),
         tone: if failed { Tone::Bad } else { described.tone },
@@ -140,7 +145,8 @@ pub fn describe(node: &Node, verdict: Verdict, liveness: Liveness) -> Descriptio
         out.subject = "(so far)".into();
     }
     // Nothing of it may affect the terminal.
-    let texts = out.extras.iter_mut().flatten().chain(&mut out.facts);
+    let texts = out.extras.iter_mut().chain(&mut out.rules).flatten();
+    let texts = texts.chain(&mut out.facts).chain(&mut out.notes);
     let texts = texts.chain(&mut out.context);
     for text in texts.chain([&mut out.subject, &mut out.label, &mut out.owner]) {
         *text = line(text.trim_end()).into_owned();
@@ -153,8 +159,10 @@ impl Description {
     fn one_line(&self, state: NodeState) -> String {
         let mut parts: Vec<Cow<'_, str>> = vec![(&self.owner).into(), (&self.subject).into()];
         parts.extend(self.facts.first().map(|facts| facts.trim_start().into()));
-        let extras = self.extras.iter().filter_map(|extra| extra.first());
-        parts.extend(extras.chain(&self.context).map(|text| text.into()));
+        let extras = self.rules.iter().chain(&self.extras);
+        let extras = extras.filter_map(|extra| extra.first());
+        let others = self.notes.iter().chain(&self.context);
+        parts.extend(extras.chain(others).map(|text| text.into()));
         parts.extend(
             self.message
                 .as_ref()
@@ -193,7 +201,7 @@ impl Description {
             Item::Turn(turn) => self.turn(node, &turn, went()),
             Item::ModelCall(call) => self.model(&call, went()),
             Item::ToolCall(call) => self.tool(&call, went(), verdict),
-            Item::Permission(permission) => self.permission(node, &permission),
+            Item::Permission(permission) => self.permission(node, &permission, &verdict),
             Item::Compaction(compaction) => self.compaction(&compaction, went()),
             Item::OtherSpan(span) => {
                 self.named("span", Tone::Plain, span.name().unwrap_or_default());
@@ -281,7 +289,15 @@ impl Description {
         if let Some(attempt) = call.attempt().filter(|n| *n > 1) {
             went.push_str(&format!("  try {attempt}"));
         }
-        self.facts = with_usage(went, call.usage());
+        let usage = call.usage();
+        let input = usage.as_ref().and_then(|usage| usage.input_tokens);
+        self.facts = with_usage(went, usage);
+        let ttft = call.ttft_ms().map(|ms| ms.saturating_mul(1_000_000));
+        let ttft = ttft.map(|ns| format!("first token {}", duration(ns)));
+        let window = call.context_window();
+        let window =
+            window.map(|window| format!("context {} / {}", count(input), thousands(window)));
+        self.notes.extend(ttft.into_iter().chain(window));
         self.extra(call.variant());
         self.extra(call.finish_reason());
     }
@@ -297,7 +313,8 @@ impl Description {
             went.push_str(&format!("  exit {code}"));
         }
         self.facts = vec![verdict.add_to(went)];
-        self.extras = verdict.extras;
+        self.rules = verdict.rules;
+        self.extras = verdict.patterns.into_iter().map(|one| vec![one]).collect();
         // More is shown of a failure.
         let failed = call.error().is_some() || exit_code.is_some();
         let lines = if failed { 2 } else { 1 };
@@ -307,16 +324,21 @@ impl Description {
         }
     }
 
-    fn permission(&mut self, node: &Node, permission: &Permission<'_>) {
-        let mut text = match permission.action() {
-            Some(action) => action.into_owned(),
-            None => "not decided".into(),
+    fn permission(&mut self, node: &Node, permission: &Permission<'_>, verdict: &Verdict) {
+        let asked = verdict.asked.as_deref();
+        let mut text = match (asked, permission.action()) {
+            (Some(asked), _) => asked.to_owned(),
+            (None, Some(action)) => action.into_owned(),
+            (None, None) => "not decided".into(),
         };
-        let took = node.duration.filter(|ns| *ns >= 1_000_000).map(duration);
+        let took = node
+            .duration
+            .filter(|ns| *ns >= 1_000_000 && asked.is_none());
+        let took = took.map(duration);
         let more = [
             ("  ", permission.pattern()),
             ("  by ", permission.source()),
-            (", ", permission.decided_by()),
+            (", ", permission.decided_by().filter(|_| asked.is_none())),
             ("  ", took.map(Into::into)),
         ];
         for (before, word) in more {
@@ -324,8 +346,9 @@ impl Description {
             text.push_str(&word.unwrap_or_default());
         }
         let tone = match Action::of(permission) {
-            Some(Action::Deny) => Tone::Bad,
             Some(Action::Ask) => Tone::Person,
+            _ if asked.is_some() => Tone::Person,
+            Some(Action::Deny) => Tone::Bad,
             _ => Tone::Quiet,
         };
         self.named("permission", tone, text);
@@ -442,31 +465,4 @@ fn with_usage(went: String, usage: Option<Usage>) -> Vec<String> {
         format!("{went}  {input} in, {output} out{usd}"),
         format!("{went}  {input} → {output}{usd}"),
     ]
-}
-
-/// The outcome in capitals, unless it is ok or unset.
-pub(super) fn bad_outcome(node: &Node) -> Option<String> {
-    let good = [Outcome::Ok, Outcome::Unset].map(Outcome::as_str);
-    let name = node.outcome_name()?;
-    (!good.contains(&&*name)).then(|| name.to_uppercase())
-}
-
-/// How long a span took, and how it ended if not well.
-fn how_it_went(node: &Node, liveness: Liveness) -> String {
-    let mut text = String::new();
-    match (node.state, node.duration) {
-        (NodeState::Open, _) => text.push_str(match liveness {
-            Liveness::Unknown => "",
-            Liveness::Live { .. } => "  still open",
-            Liveness::Over => "  left open",
-        }),
-        // What was denied took no time of its own.
-        _ if node.outcome() == Some(Outcome::Denied) => {}
-        (_, Some(ns)) => text.push_str(&format!("  {}", duration(ns))),
-        _ => {}
-    }
-    if let Some(outcome) = bad_outcome(node) {
-        text.push_str(&format!("  {outcome}"));
-    }
-    text
 }

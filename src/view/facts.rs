@@ -3,8 +3,8 @@
 use std::borrow::Cow;
 
 use super::style::Style;
-use super::text::{columns, cost, count, cut, line, pad, wrap};
-use crate::session::{InForce, TurnFacts};
+use super::text::{columns, cost, count, cut, duration, line, pad, wrap};
+use crate::session::{Decision, InForce, TurnFacts};
 
 /// Everything about a turn but its timeline.
 pub fn facts(facts: &TurnFacts<'_>, style: &Style) -> Vec<String> {
@@ -28,7 +28,7 @@ pub fn facts(facts: &TurnFacts<'_>, style: &Style) -> Vec<String> {
             known(model.variant.as_deref().map(Into::into)),
             model.temperature.map_or("–".into(), |t| t.to_string()),
         );
-        out.push(cut(&text, style.width).into_owned());
+        out.extend(style.rows(&text));
     }
     if facts.models.is_empty() {
         out.push("  no model was called".into());
@@ -65,7 +65,7 @@ pub fn tools(facts: &TurnFacts<'_>, style: &Style) -> Vec<String> {
         let description = tool.description.unwrap_or_default();
         let (shown, description) = (padded(&line(&name)), line(&description));
         let text = format!("  {shown} {called:<16} {description}");
-        out.push(cut(&text, style.width).trim_end().to_owned());
+        out.extend(style.rows(text.trim_end()));
         known.push(name);
     }
     let others = facts.called.iter();
@@ -88,27 +88,40 @@ pub fn permissions(facts: &TurnFacts<'_>, style: &Style) -> Vec<String> {
             known(rule.pattern),
             known(rule.source),
         );
-        out.push(cut(&text, style.width).into_owned());
+        out.extend(style.rows(&text));
     }
-    for (node, permission) in &facts.decisions {
-        let mut text = format!(
-            "  decision  {:<6} {} {} by {}",
-            known(permission.action()),
-            known(permission.tool_id()),
-            known(permission.pattern()),
-            known(permission.source()),
-        );
-        if let Some(who) = permission.decided_by() {
-            text.push_str(&format!(", {}", line(&who)));
-        }
-        if let Some(decision) = permission.decision() {
-            let decision = decision.text().unwrap_or_else(|| decision.json().into());
-            text.push_str(&format!(": {}", line(&decision)));
-        }
-        text.push_str(&format!("  {}", node.address));
-        out.push(cut(&text, style.width).into_owned());
+    for decision in &facts.decisions {
+        out.extend(style.rows(&decision_line(decision)));
     }
     out
+}
+
+/// A decision: the result of the rules, the person's answer, and the rule if it differs from the pattern.
+fn decision_line(decision: &Decision<'_>) -> String {
+    let mut text = format!(
+        "  decision  {:<6} {} {} by {}",
+        known(decision.rule_action()),
+        known(decision.permission.tool_id()),
+        known(decision.pattern()),
+        known(decision.source()),
+    );
+    if decision.is_asked() {
+        let who = decision.decided_by().unwrap_or("a person".into());
+        let answer = decision.answer_text().unwrap_or("no answer".into());
+        text.push_str(&format!(", {}: {}", line(&who), line(&answer)));
+        if let Some(ns) = decision.node.duration {
+            text.push_str(&format!(", {}", duration(ns)));
+        }
+    }
+    if let Some(rule) = decision.permission.rule() {
+        let part = |name: &str| rule.get(name).and_then(|value| value.text());
+        let (pattern, source) = (part("pattern"), part("source"));
+        if pattern != decision.pattern() || source != decision.source() {
+            text.push_str(&format!("  rule {}", line(rule.json())));
+        }
+    }
+    text.push_str(&format!("  {}", decision.node.address));
+    text
 }
 
 /// A safe text, or `–` for what isn't known.

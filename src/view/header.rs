@@ -1,8 +1,8 @@
 //! The top of `show`: the status of a session, and where to look first.
 
 use super::style::Style;
-use super::text::{self, cost, count, cut, duration, line, plural, thousands};
-use crate::session::{Entry, ErrorRef, Status, Summary};
+use super::text::{self, cost, count, cut, duration, line, plural, thousands, wrap};
+use crate::session::{Entry, ErrorRef, Status, SubagentTotals, Summary, Writer};
 use crate::trace::{Kind, Outcome, SpanKind};
 
 /// A status in its color.
@@ -19,34 +19,68 @@ pub(super) fn paint_status(status: Status, text: &str, style: &Style) -> String 
 /// How many gaps have a row of their own.
 const GAPS: usize = 3;
 
-/// The header of a session: agent, status, counts, model and process, and what went wrong.
-pub fn header(entry: &Entry, style: &Style) -> Vec<String> {
+/// The header of a session: agent, status, counts, model and process, where it is, and what went wrong.
+/// `subagents`: what its subagents add up to.
+pub fn header(entry: &Entry, subagents: &SubagentTotals, style: &Style) -> Vec<String> {
     let summary = &entry.summary;
     let agent = summary.agent.as_deref().unwrap_or("(no run)");
     let mut first = format!("{}  {}", line(&summary.session_id), line(agent));
     if let Some(title) = &summary.title {
         first.push_str(&format!("  {}", line(title)));
     }
-    let mut out = vec![cut(&first, style.width).into_owned()];
+    let mut out = style.rows(&first);
+    out.extend(implicit_row(summary, style));
     out.extend(status(entry, style));
     let (counts, tokens) = (counts(summary), tokens(summary));
     out.extend(pair(("counts", &counts), ("tokens", &tokens), style));
-    let process = process_line(entry).unwrap_or_default();
+    if subagents.sessions > 0 {
+        let them = plural(subagents.sessions, "subagent");
+        let [own, theirs] = [summary.totals().usage, subagents.totals.usage.clone()];
+        let [own, theirs] = [own, theirs].map(|usage| cost(usage.cost_usd));
+        let total = format!("{own} + {theirs} in {them}");
+        out.extend(rows("cost", &total, style));
+    }
+    let process = process_line(summary).unwrap_or_default();
     let (model, process) = (model(summary), line(&process));
     out.extend(pair(("model", &line(&model)), ("process", &process), style));
+    let dir = entry.dir.to_string_lossy();
+    let (trace, dir) = (summary.trace_id.as_deref(), line(&dir));
+    let trace = line(trace.unwrap_or("–"));
+    out.extend(pair(("trace", &trace), ("files", &dir), style));
     if let Some(parent) = &summary.parent_session_id {
-        out.push(row(
-            "parent",
-            &format!("subagent of {}", line(parent)),
-            style,
-        ));
+        let parent = format!("subagent of {}", line(parent));
+        out.extend(rows("parent", &parent, style));
     }
     if let Some(from) = &summary.branched_from {
-        out.push(row("branch", &format!("of {}", line(from)), style));
+        out.extend(rows("branch", &format!("of {}", line(from)), style));
     }
-    let wrong = wrong(summary).into_iter();
-    out.extend(wrong.map(|(name, text)| style.red(&row(name, &text, style))));
+    for (name, text) in wrong(summary) {
+        let rows = rows(name, &text, style).into_iter();
+        out.extend(rows.map(|row| style.red(&row)));
+    }
     out
+}
+
+/// Where a session without a run comes from.
+pub(super) fn implicit_text(summary: &Summary) -> Option<String> {
+    let what = match summary.implicit()? {
+        "anchor" => "agent spans inside a span of the program, outside every run",
+        _ => "spans and events outside every run",
+    };
+    let process = summary.writer().map(Writer::process);
+    let process = process.map(|process| {
+        let exe = process.exe().unwrap_or("a process".into());
+        let exe = exe.rsplit('/').next().unwrap_or(&exe).to_owned();
+        let pid = process.pid().map(|pid| format!(" (pid {pid})"));
+        format!("{}{}: ", line(&exe), pid.unwrap_or_default())
+    });
+    Some(format!("{}{what}", process.unwrap_or_default()))
+}
+
+fn implicit_row(summary: &Summary, style: &Style) -> Vec<String> {
+    let rows = implicit_text(summary).map(|text| rows("implicit", &text, style));
+    let painted = rows.into_iter().flatten().map(|row| style.yellow(&row));
+    painted.collect()
 }
 
 fn status(entry: &Entry, style: &Style) -> Vec<String> {
@@ -67,7 +101,11 @@ fn status(entry: &Entry, style: &Style) -> Vec<String> {
 fn wrong(summary: &Summary) -> Vec<(&'static str, String)> {
     let error = |error: &ErrorRef| {
         let (what, message) = (line(&error.what), line(&error.message));
-        format!("{} {what}: {message}", error.address)
+        let mut text = format!("{} {what}: {message}", error.address);
+        for (at, what) in &error.passed_to {
+            text.push_str(&format!(" → {} {at}", line(what)));
+        }
+        text
     };
     let mut out = Vec::new();
     if let Some(first) = &summary.first_error {
@@ -93,19 +131,30 @@ fn wrong(summary: &Summary) -> Vec<(&'static str, String)> {
     out
 }
 
-fn row(name: &str, text: &str, style: &Style) -> String {
-    let text = format!("  {name:<8} {text}");
-    cut(&text, style.width).trim_end().to_owned()
+/// The width of a row's name, with the blanks around it.
+const NAME: usize = 11;
+
+/// A fact: one row, cut, or as many as it needs if nothing may be truncated.
+fn rows(name: &str, text: &str, style: &Style) -> Vec<String> {
+    if !style.full {
+        let text = format!("  {name:<8} {text}");
+        return vec![cut(&text, style.width).trim_end().to_owned()];
+    }
+    let lines = wrap(text, style.width.saturating_sub(NAME));
+    let names = [name].into_iter().chain(std::iter::repeat(""));
+    let rows = names.zip(lines);
+    rows.map(|(name, text)| format!("  {name:<8} {text}").trim_end().to_owned())
+        .collect()
 }
 
 /// Two facts on one row where that is wide enough, else on two.
 fn pair(first: (&str, &str), second: (&str, &str), style: &Style) -> Vec<String> {
-    let row = |(name, text): (&str, &str)| row(name, text, style);
-    let both = format!("{}   {} {}", row(first), second.0, second.1);
+    let rows = |(name, text): (&str, &str)| rows(name, text, style);
+    let both = format!("  {:<8} {}   {} {}", first.0, first.1, second.0, second.1);
     match second.1.is_empty() {
-        true => vec![row(first)],
+        true => rows(first),
         false if text::fits(&both, style.width) => vec![both],
-        false => vec![row(first), row(second)],
+        false => [rows(first), rows(second)].concat(),
     }
 }
 
@@ -190,8 +239,8 @@ pub fn named_span(kind: Kind, name: &str) -> String {
     format!("{what} {}", text::line(name)).trim_end().to_owned()
 }
 
-fn process_line(entry: &Entry) -> Option<String> {
-    let writer = entry.summary.writer()?;
+fn process_line(summary: &Summary) -> Option<String> {
+    let writer = summary.writer()?;
     let process = writer.process();
     let mut parts = Vec::new();
     if let Some(exe) = process.exe() {

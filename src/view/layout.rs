@@ -27,6 +27,8 @@ impl Layout {
             overflow: Vec::new(),
             below: Vec::new(),
         };
+        let reserved = reserved(&described.rules).min(room / 2);
+        row.room -= reserved;
         let facts = row.subject(described.subject, &described.facts);
         let mut details = described.details.into_iter().peekable();
         if let Some(input) = details.next_if(|detail| detail.kind == DetailKind::Input) {
@@ -36,6 +38,14 @@ impl Layout {
             }
         }
         row.text.push_str(&facts);
+        row.room = room;
+        row.rules(&described.rules);
+        for note in described.notes {
+            match text::fits(&note, row.left().saturating_sub(2)) {
+                true => row.push(&note),
+                false => row.overflow.push(note),
+            }
+        }
         for extra in &described.extras {
             let left = row.left().saturating_sub(2);
             match extra.iter().find(|words| text::fits(words, left)) {
@@ -56,6 +66,25 @@ impl Layout {
         row
     }
 
+    /// Puts the rules on the row, each in the first wording that leaves room for the others.
+    fn rules(&mut self, rules: &[Vec<String>]) {
+        for (at, wordings) in rules.iter().enumerate() {
+            let others = reserved(&rules[at + 1..]);
+            let left = self.left().saturating_sub(others + 2);
+            match wordings.iter().find(|words| text::fits(words, left)) {
+                Some(words) => self.push(words),
+                None => {
+                    if self.left() > 2 {
+                        self.push("…");
+                    }
+                    if self.full {
+                        self.overflow.extend(wordings.first().cloned());
+                    }
+                }
+            }
+        }
+    }
+
     /// Puts the subject on the row, cut so that the facts have room. Returns the wording of the facts.
     fn subject(&mut self, subject: String, facts: &[String]) -> String {
         let named = columns(&cut(&subject, self.room + 1));
@@ -65,12 +94,17 @@ impl Layout {
         let facts = fitting.map_or(last, String::as_str);
         let facts = cut(facts, self.room.saturating_sub(named.min(8)));
         let left = self.room.saturating_sub(columns(&facts));
-        self.text = cut(&subject, left).into_owned();
         if self.full {
-            let subject = (!text::fits(&subject, left)).then_some(subject);
+            // The rest of the subject continues below the row.
+            let first = text::wrap(&subject, left).into_iter().next();
+            self.text = first.unwrap_or_default();
+            let rest = subject.strip_prefix(self.text.as_str()).unwrap_or(&subject);
+            let rest = (!rest.trim().is_empty()).then(|| rest.trim().to_owned());
             let is_cut = facts.ends_with('…') && facts != last;
             let facts = is_cut.then(|| last.trim().to_owned());
-            self.overflow.extend(subject.into_iter().chain(facts));
+            self.overflow.extend(rest.into_iter().chain(facts));
+        } else {
+            self.text = cut(&subject, left).into_owned();
         }
         facts.into_owned()
     }
@@ -91,4 +125,9 @@ impl Layout {
         let left = self.left().saturating_sub(beside);
         short && text.text.len() < 8 * self.room && text::fits(&text::line(&text.text), left)
     }
+}
+
+/// How many columns the rules need at least: a mark for each that is left out.
+fn reserved(rules: &[Vec<String>]) -> usize {
+    3 * rules.len()
 }

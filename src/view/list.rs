@@ -1,6 +1,6 @@
 //! The table of `list`.
 
-use super::header::paint_status;
+use super::header::{implicit_text, paint_status};
 use super::style::Style;
 use super::text::{columns, cost, cut, cut_id, line, pad, pad_left, thousands};
 use crate::session::{Entry, Summary};
@@ -8,8 +8,9 @@ use crate::session::{Entry, Summary};
 /// From this width on a session is one row; below, its title and message have a second one.
 const WIDE: usize = 130;
 
-/// Sessions as a table: each entry with how deep it is indented, as a tree of subagents is.
-pub fn list(entries: &[(usize, &Entry)], style: &Style) -> Vec<String> {
+/// Sessions as a table: each entry with how deep it is indented, as a tree of subagents is. `long`: with
+/// a row for the trace id and the directory of each.
+pub fn list(entries: &[(usize, &Entry)], long: bool, style: &Style) -> Vec<String> {
     let wide = style.width >= WIDE;
     let id = |depth: usize, entry: &Entry| {
         format!("{}{}", "  ".repeat(depth), line(&entry.summary.session_id))
@@ -46,6 +47,14 @@ pub fn list(entries: &[(usize, &Entry)], style: &Style) -> Vec<String> {
             let about = cut(&about, style.width.saturating_sub(indent.len()));
             out.push(format!("{indent}{}", style.dim(about.trim_end())));
         }
+        if long {
+            let trace = entry.summary.trace_id.as_deref().unwrap_or("–");
+            let dir = entry.dir.to_string_lossy();
+            let indent = "  ".repeat(depth + 1);
+            for (name, text) in [("trace", trace), ("files", &*dir)] {
+                out.push(style.dim(&format!("{indent}{name} {}", line(text))));
+            }
+        }
     }
     out
 }
@@ -72,7 +81,9 @@ fn about(summary: &Summary) -> String {
     let texts = [&summary.title, &summary.first_message]
         .into_iter()
         .flatten();
-    let texts: Vec<_> = texts.map(|text| line(text)).collect();
+    let texts = texts.map(|text| line(text));
+    let implicit = implicit_text(summary).map(|text| format!("implicit, {text}").into());
+    let texts: Vec<_> = implicit.into_iter().chain(texts).collect();
     words(
         &word(&summary.agent),
         &word(&summary.model_id),

@@ -143,6 +143,7 @@ impl LiveRows {
         }
         let id = match self.names(id) {
             true => self.id_width.max(columns(&short(id))) + 1,
+            false if self.id_width > 0 => self.id_width + 1,
             false => 0,
         };
         let taken = 8 + 1 + id + ADDRESS + 1 + LABEL + 1;
@@ -158,6 +159,9 @@ impl LiveRows {
             self.id_width = self.id_width.max(columns(&id));
             row.push_str(&style.bold(&pad(&id, self.id_width)));
             row.push(' ');
+        } else if self.id_width > 0 {
+            // The columns of all rows begin at the same place.
+            row.push_str(&" ".repeat(self.id_width + 1));
         }
         let address = raw.address().to_string();
         let label = pad(&brief.label, LABEL.max(columns(&brief.label)));

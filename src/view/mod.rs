@@ -8,6 +8,8 @@ mod header;
 mod layout;
 mod list;
 mod live;
+mod other_fields;
+mod outcome;
 mod status;
 mod style;
 mod timeline;

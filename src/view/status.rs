@@ -1,6 +1,6 @@
 //! The output of `status`.
 
-use super::header::{named_span, paint_status};
+use super::header::{implicit_text, named_span, paint_status};
 use super::style::Style;
 use super::text::{cut, line, plural, size, thousands};
 use crate::session::{Checks, Entry, Summary, Writer};
@@ -24,14 +24,7 @@ pub fn running(
     let mut out = Vec::new();
     for entry in live {
         let summary = &entry.summary;
-        let writer = live_writer(summary, alive);
-        let pid = writer.and_then(Writer::pid);
-        let mut parts = vec![line(summary.agent.as_deref().unwrap_or("(no run)")).into_owned()];
-        parts.extend(pid.map(|pid| format!("pid {pid}")));
-        parts.push(format!("last event {} ago", style.ago(summary.last)));
-        if let Some(parent) = &summary.parent_session_id {
-            parts.push(format!("subagent of {}", line(parent)));
-        }
+        let parts = about(summary, alive, style);
         let status = entry.status.as_str();
         let id = line(&summary.session_id).into_owned();
         let rest = cut(
@@ -74,6 +67,21 @@ pub fn running(
     out
 }
 
+/// The agent of a live session, its process and its last event.
+fn about(summary: &Summary, alive: &dyn Fn(&str) -> bool, style: &Style) -> Vec<String> {
+    let agent = summary.agent.as_deref();
+    let agent = agent.map(|agent| line(agent).into_owned());
+    let implicit = || implicit_text(summary).map(|text| format!("implicit, {text}"));
+    let agent = agent.or_else(implicit);
+    let mut parts = vec![agent.unwrap_or_else(|| "(no run)".into())];
+    let pid = live_writer(summary, alive).and_then(Writer::pid);
+    parts.extend(pid.map(|pid| format!("pid {pid}")));
+    parts.push(format!("last event {} ago", style.ago(summary.last)));
+    let parent = summary.parent_session_id.as_ref();
+    parts.extend(parent.map(|parent| format!("subagent of {}", line(parent))));
+    parts
+}
+
 /// The root, its size and its sessions.
 pub fn root(root: &str, entries: &[Entry], bytes: u64, style: &Style) -> Vec<String> {
     let live = entries.iter().filter(|e| e.status.is_live()).count();
@@ -89,6 +97,15 @@ pub fn root(root: &str, entries: &[Entry], bytes: u64, style: &Style) -> Vec<Str
             plural(entries.len() as u64, "session"),
         ),
     ];
+    let implicit = entries.iter().filter(|e| e.summary.implicit().is_some());
+    let implicit = implicit.count() as u64;
+    if implicit > 0 {
+        let sessions = plural(implicit, "session");
+        let have = if implicit == 1 { "has" } else { "have" };
+        out.push(style.yellow(&format!(
+            "  implicit {sessions} {have} spans or events outside every run: `spanledger list` names their processes"
+        )));
+    }
     if dead > 0 {
         out.push(style.yellow(&format!(
             "  open     {} whose process died: `spanledger recover` closes what it left open",

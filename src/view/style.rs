@@ -2,6 +2,8 @@
 
 use jiff::{Timestamp, tz::TimeZone};
 
+use super::text::{cut, wrap};
+
 /// How text looks.
 #[derive(Clone, Debug)]
 pub struct Style {
@@ -26,6 +28,14 @@ impl Style {
             zone: TimeZone::UTC,
             full: false,
             now: 0,
+        }
+    }
+
+    /// A safe text as one row, cut to the width, or as several if nothing may be truncated.
+    pub(super) fn rows(&self, text: &str) -> Vec<String> {
+        match self.full {
+            true => wrap(text, self.width),
+            false => vec![cut(text, self.width).into_owned()],
         }
     }
 

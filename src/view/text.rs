@@ -44,6 +44,32 @@ pub fn line(text: &str) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
+/// JSON that does not affect a terminal: the characters that JSON allows as they are and [`line()`] escapes
+/// become `\\u` escapes. It stays the same JSON.
+///
+/// ```
+/// use spanledger::view::text::safe_json;
+/// assert_eq!(safe_json("{\"a\":\"\u{202e}b\"}"), "{\"a\":\"\\u202eb\"}");
+/// ```
+pub fn safe_json(json: &str) -> Cow<'_, str> {
+    // Pretty JSON has newlines between its values. JSON escapes other ASCII control characters but DEL.
+    let is_unsafe = |c: char| c == '\u{7f}' || (!c.is_ascii() && is_unsafe(c));
+    if !json.contains(is_unsafe) {
+        return Cow::Borrowed(json);
+    }
+    let mut out = String::with_capacity(json.len() + 16);
+    for c in json.chars() {
+        if !is_unsafe(c) {
+            out.push(c);
+            continue;
+        }
+        for unit in c.encode_utf16(&mut [0; 2]) {
+            let _ = write!(out, "\\u{unit:04x}");
+        }
+    }
+    Cow::Owned(out)
+}
+
 /// How many columns a text takes.
 pub fn columns(text: &str) -> usize {
     text.width()

@@ -2,6 +2,7 @@
 
 use super::describe::{Description, Liveness, describe};
 use super::layout::Layout;
+use super::other_fields::other_fields;
 use super::style::Style;
 use super::text::{self, Text, columns, cut, duration, pad, pad_left, wrap};
 use super::title::title;
@@ -17,6 +18,8 @@ const LINES: usize = 2;
 const LONG: usize = 64 * 1024;
 /// The width of the label's column.
 const LABEL: usize = 10;
+/// About how long the note on how much is hidden is.
+const NOTE: usize = 20;
 /// How much of a line is shown at least, before the note on how much is hidden.
 const SOME: usize = 8;
 
@@ -124,8 +127,14 @@ impl<'a> Timeline<'a> {
             false => Liveness::Live { in_open },
         };
         let mut steps = steps.into_iter().peekable();
-        while let Some(Step { node, mut inside }) = steps.next() {
-            let mut verdict = Verdict::default();
+        while let Some(step) = steps.next() {
+            let Step {
+                node,
+                mut inside,
+                decision,
+                ..
+            } = step;
+            let mut verdict = decision.as_ref().map(Verdict::of).unwrap_or_default();
             let mut assets = Vec::new();
             if !self.style.full {
                 if node.kind == Kind::ToolCall {
@@ -140,7 +149,7 @@ impl<'a> Timeline<'a> {
             if !matches!(node.kind, Kind::ModelUsage | Kind::SessionTitle) {
                 let mut described = describe(node, verdict, liveness);
                 if !assets.is_empty() {
-                    let assets = format!(" with {}", assets.join(", "));
+                    let assets = format!("  ({})", assets.join(", "));
                     described.subject.push_str(&assets);
                 }
                 self.row(node, described, depth, span, out);
@@ -202,6 +211,9 @@ impl<'a> Timeline<'a> {
                 more.push(format!("{} {}", paint(&mark.to_string()), paint(&line)));
             }
         }
+        if self.style.full {
+            more.extend(other_lines(node, wide, self.style));
+        }
         out.extend(more.into_iter().map(|line| format!("{blank}{line}")));
         if let (Some(lines), Some(id)) = (self.subagents, node.subagent()) {
             out.extend(lines(&id, depth));
@@ -221,11 +233,11 @@ impl<'a> Timeline<'a> {
             return self.some(&head, room, max);
         }
         let mut lines = wrap(&text.text, room);
-        let all = lines.len();
-        if !self.style.full {
-            lines.truncate(max);
-        }
-        let hidden = (all - lines.len()) as u64;
+        let rest = match self.style.full {
+            true => Vec::new(),
+            false => lines.split_off(lines.len().min(max)),
+        };
+        let hidden = rest.len() as u64;
         if hidden > 0 && text.elsewhere.is_none() {
             // Short lines are joined: they are more useful than their number.
             let joined = wrap(&text::line(text.text.trim_end()), room);
@@ -233,16 +245,26 @@ impl<'a> Timeline<'a> {
                 return joined;
             }
         }
+        // The note on one short line would be as long as the line.
+        if let ([last], None) = (&rest[..], &text.elsewhere)
+            && columns(last) <= NOTE
+        {
+            lines.extend(rest);
+            return lines;
+        }
         let (long, short) = match (&text.elsewhere, hidden) {
             (Some(elsewhere), _) => {
                 let size = elsewhere.split(" in all").next();
                 (elsewhere.clone(), size.unwrap_or_default().to_owned())
             }
             (None, 0) => return lines,
-            (None, n) => {
-                let more = format!("+{}", text::plural(n, "line"));
-                (format!("{more}, {} in all", size()), more)
-            }
+            (None, _) => match hidden_lines(&text.text, room, max) {
+                0 => (format!("{} in all", size()), size()),
+                n => {
+                    let more = format!("+{}", text::plural(n, "line"));
+                    (format!("{more}, {} in all", size()), more)
+                }
+            },
         };
         let more = match columns(&long) + 1 + SOME <= room {
             true => long,
@@ -273,6 +295,24 @@ impl<'a> Timeline<'a> {
         let bar = bar(node, span, width);
         format!("{} {bar} ", pad_left(&offset, OFFSET - 1))
     }
+}
+
+/// How many lines of a text begin after the first `max` rows of so many columns.
+fn hidden_lines(text: &str, room: usize, max: usize) -> u64 {
+    let mut rows = 0;
+    let mut hidden = 0;
+    for line in text.trim_end_matches(['\n', '\r']).split('\n') {
+        hidden += u64::from(rows >= max);
+        rows += wrap(line, room).len();
+    }
+    hidden
+}
+
+/// The fields that a row does not show, wrapped.
+pub(super) fn other_lines(node: &Node, wide: usize, style: &Style) -> Vec<String> {
+    let fields = other_fields(node).into_iter();
+    let lines = fields.flat_map(|field| wrap(&field, wide));
+    lines.map(|line| style.dim(&line)).collect()
 }
 
 /// A bar for the part of the turn that a node took.

@@ -1,11 +1,16 @@
 //! The title of a turn: start, duration, usage, and the time of models, tools and people.
 
-use super::describe::bad_outcome;
+use super::header::named_span;
+use super::outcome::{UNSET, bad_outcome};
 use super::style::Style;
-use super::text::{columns, cost, count, cut, duration, line};
-use crate::session::{Action, Item, Node, NodeState, Turn};
+use super::text::{columns, cost, count, cut, duration, line, wrap};
+use super::timeline::other_lines;
+use crate::session::{Item, Node, NodeState, Turn};
 use crate::trace::typed;
-use crate::trace::{Kind, Usage};
+use crate::trace::{Kind, Outcome, Usage};
+
+/// How many rows the reason of a failed turn has unless everything is wanted.
+const REASON: usize = 2;
 
 /// The last column of the title's rule.
 const RULE: usize = 100;
@@ -13,6 +18,40 @@ const RULE: usize = 100;
 /// The title of a turn that began at `start`: one row if it fits, else two. `over`: the session is
 /// over.
 pub(super) fn title(turn: &Turn, start: u64, over: bool, style: &Style) -> Vec<String> {
+    let split = time_split(turn);
+    let split = split.iter().filter(|(_, ns)| *ns > 0);
+    let split = split.map(|(who, ns)| format!("{who} {}", duration(*ns)));
+    let split = split.collect::<Vec<_>>().join(", ");
+    let mut texts = style.rows(&head(turn, start, over, style));
+    let text = texts.pop().unwrap_or_default();
+    let used = columns(&text);
+    let rule = |used: usize| match style.width.min(RULE).saturating_sub(used + 1) {
+        0..3 => String::new(),
+        left => format!(" {}", style.dim(&"─".repeat(left))),
+    };
+    let text = style.bold(&text);
+    let mut rows: Vec<_> = texts.iter().map(|text| style.bold(text)).collect();
+    match used + 3 + columns(&split) {
+        _ if split.is_empty() => rows.push(format!("{text}{}", rule(used))),
+        both if both <= style.width => {
+            rows.push(format!("{text}   {}{}", style.dim(&split), rule(both)));
+        }
+        _ => {
+            rows.push(format!("{text}{}", rule(used)));
+            let split = style.rows(&format!("        {split}"));
+            rows.extend(split.iter().map(|row| style.dim(row)));
+        }
+    }
+    rows.extend(failure_rows(turn, style));
+    if let Some(span) = turn.span.as_ref().filter(|_| style.full) {
+        let lines = other_lines(span, style.width.saturating_sub(8), style);
+        rows.extend(lines.into_iter().map(|line| format!("        {line}")));
+    }
+    rows
+}
+
+/// The turn's index, start, duration, outcome and usage.
+fn head(turn: &Turn, start: u64, over: bool, style: &Style) -> String {
     let mut parts = vec![
         format!("Turn {}", turn.index.unwrap_or(0)),
         style.clock(start),
@@ -22,7 +61,12 @@ pub(super) fn title(turn: &Turn, start: u64, over: bool, style: &Style) -> Vec<S
         Some(node) if node.state == NodeState::Open => {
             parts.push(if over { "left open" } else { "still open" }.into());
         }
-        Some(node) => parts.push(duration(node.duration.unwrap_or(0))),
+        Some(node) => {
+            let unset = node.outcome() == Some(Outcome::Unset);
+            let mark = if unset { UNSET } else { "" };
+            let took = duration(node.duration.unwrap_or(0));
+            parts.push(format!("{took}{mark}"));
+        }
         None => {}
     }
     let failed = span.filter(|span| bad_outcome(span).is_some());
@@ -41,29 +85,42 @@ pub(super) fn title(turn: &Turn, start: u64, over: bool, style: &Style) -> Vec<S
     if usage.cost_usd.is_some() {
         parts.push(cost(usage.cost_usd));
     }
-    let split = time_split(turn);
-    let split = split.iter().filter(|(_, ns)| *ns > 0);
-    let split: Vec<_> = split
-        .map(|(who, ns)| format!("{who} {}", duration(*ns)))
-        .collect();
-    let (text, split) = (parts.join("  "), split.join(", "));
-    let text = cut(&text, style.width).into_owned();
-    let used = columns(&text);
-    let rule = |used: usize| match style.width.min(RULE).saturating_sub(used + 1) {
-        0..3 => String::new(),
-        left => format!(" {}", style.dim(&"─".repeat(left))),
+    parts.join("  ")
+}
+
+/// Why the turn failed, and where: the call whose error was passed on to it, or the turn itself.
+fn failure_rows(turn: &Turn, style: &Style) -> Vec<String> {
+    let span = turn.span.as_ref();
+    let Some((span, error)) = span.and_then(|span| Some((span, span.error()?))) else {
+        return Vec::new();
     };
-    let head = style.bold(&text);
-    match used + 3 + columns(&split) {
-        _ if split.is_empty() => vec![format!("{head}{}", rule(used))],
-        both if both <= style.width => {
-            vec![format!("{head}   {}{}", style.dim(&split), rule(both))]
+    let at = match turn.failure_origin() {
+        Some(origin) => {
+            let name = origin.item().name().unwrap_or_default();
+            let named = named_span(origin.kind, &name);
+            format!("from {named} {}", origin.address)
         }
-        _ => vec![
-            format!("{head}{}", rule(used)),
-            style.dim(&cut(&format!("        {split}"), style.width)),
-        ],
+        None => span.address.to_string(),
+    };
+    let room = style.width.saturating_sub(10);
+    let mut lines = wrap(&error, room);
+    if !style.full && lines.len() > REASON {
+        lines.truncate(REASON);
+        let last = lines.pop().unwrap_or_default();
+        let left = room.saturating_sub(columns(&at) + 3);
+        let last = cut(&last, left).trim_end_matches('…').to_owned();
+        lines.push(format!("{last}…"));
     }
+    match lines.last_mut() {
+        Some(last) if columns(last) + 2 + columns(&at) <= room => {
+            last.push_str(&format!("  {at}"));
+        }
+        _ => lines.extend(wrap(&at, room)),
+    }
+    let marks = ["✗"].into_iter().chain(std::iter::repeat(" "));
+    let rows = marks.zip(lines);
+    rows.map(|(mark, text)| style.red(&format!("        {mark} {text}")))
+        .collect()
 }
 
 /// What a turn used. A single model call has it on its own row.
@@ -83,16 +140,11 @@ fn time_split(turn: &Turn) -> [(&'static str, u64); 3] {
         let which = match node.item() {
             Item::ModelCall(_) => 0,
             Item::ToolCall(_) => 1,
-            Item::Permission(permission)
-                if Action::of(&permission) == Some(Action::Ask)
-                    || permission.decided_by().is_some() =>
-            {
-                2
-            }
             _ => continue,
         };
         spans[which].push((node.start, node.end()));
     }
+    spans[2] = turn.waits();
     let person = covered(&mut spans[2]);
     let tool = covered(&mut spans[1]).saturating_sub(person);
     [

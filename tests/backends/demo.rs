@@ -272,12 +272,12 @@ fn docs_commands_work() {
     let path = std::env::var("PATH").unwrap();
     for line in &blocks[1] {
         let line = line
+            .replace("./demo-traces", root.path().to_str().unwrap())
             .replace("http://127.0.0.1:4317", &collector.grpc)
             .replace("http://127.0.0.1:16686", &jaeger.url)
             .replace("http://127.0.0.1:3200", &tempo.url);
         let done = std::process::Command::new("sh")
             .args(["-c", &line])
-            .env("SPANLEDGER_DIR", root.path())
             .env(
                 "PATH",
                 format!("{}:{path}", program.parent().unwrap().display()),

@@ -10,7 +10,7 @@ use spanledger::{events, spans};
 use tempfile::TempDir;
 
 use crate::support::Recording;
-use crate::support::cli::{run, spanledger};
+use crate::support::cli::{Done, run, spanledger};
 
 fn fixture() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/v1")
@@ -226,4 +226,42 @@ fn every_command_takes_a_damaged_session_by_name_or_path() {
         let done = run(root.path(), &asked);
         assert!(done.err.contains("connect error"), "{done:?}");
     }
+}
+
+/// DEL, C1 and marks that reverse the reading order are allowed in JSON and affect a terminal.
+#[test]
+fn json_of_every_command_is_safe_for_a_terminal() {
+    const HOSTILE: &str = "a\u{7f}b\u{9b}31mc\u{202e}d\u{2066}e\u{e0041}";
+    let recording = Recording::new();
+    recording.run(|| {
+        let _run = spans::session_run("ses_1", HOSTILE).start().entered();
+        events::message_user(HOSTILE).message_id("msg_1").emit();
+        events::permission_rules(serde_json::json!([{"permission": HOSTILE}])).emit();
+        let _turn = spans::session_turn().start().entered();
+        events::message_user(HOSTILE).emit();
+        let root = recording.dir.path();
+        for args in [
+            &["list"][..],
+            &["show"],
+            &["show", "--turn", "1"],
+            &["show", "--permissions"],
+            &["show", "--event", "1:3"],
+            &["find", "msg_1"],
+            &["grep", "31m"],
+            &["tail", "ses_1", "--no-follow"],
+            &["status"],
+            &["mirror", "--status"],
+            &["recover", "--dry-run"],
+            &["prune", "--keep", "0", "--dry-run"],
+        ] {
+            let done = Done::from(spanledger(root).args(args).arg("--json").output().unwrap());
+            assert_eq!(done.code, 0, "{args:?}: {done:?}");
+            let is_hostile = |c: &char| HOSTILE.contains(*c) && !c.is_ascii_graphic();
+            let found = done.out.chars().find(is_hostile);
+            assert_eq!(found, None, "{args:?}: {done:?}");
+        }
+        // It is the same text.
+        let shown = run(root, &["show", "--event", "1:3", "--json"]).json();
+        assert_eq!(shown["payload"]["content"], HOSTILE);
+    });
 }

@@ -1,5 +1,7 @@
 //! `spanledger demo`: what it records and how that looks in `show`.
 
+use std::path::Path;
+
 use spanledger::view::text::columns;
 use tempfile::TempDir;
 
@@ -13,7 +15,11 @@ fn demo() -> TempDir {
 }
 
 fn show_last(root: &TempDir, width: usize) -> Done {
-    let mut command = spanledger(root.path());
+    show_last_in(root.path(), width)
+}
+
+fn show_last_in(root: &Path, width: usize) -> Done {
+    let mut command = spanledger(root);
     command.env("COLUMNS", width.to_string());
     let done = command.args(["show", "last"]).output().unwrap().into();
     let Done { code: 0, .. } = done else {
@@ -25,7 +31,7 @@ fn show_last(root: &TempDir, width: usize) -> Done {
 #[test]
 fn fits_80_columns_and_wide_terminals() {
     let root = demo();
-    for (width, rows) in [(80, 48), (160, 40)] {
+    for (width, rows) in [(80, 52), (160, 40)] {
         let done = show_last(&root, width);
         let lines = done.lines();
         assert!(
@@ -59,7 +65,7 @@ fn shows_everything_that_happened() {
             "status   ended  ok, end_turn",
             "git ",
             "error    1:44 bash: no output for 30 s",
-            "with prompt 1:4, tools 1:5, rules 1:6",
+            "builder  (prompt 1:4, tools 1:5, rules 1:6)",
             "\nTurn 3",
             "   model ",
             ", person ",
@@ -84,6 +90,37 @@ fn shows_everything_that_happened() {
         }
         assert!(!done.out.contains("tk-9f2b"), "{done:?}");
     }
+}
+
+/// A root of its own, and no request, whatever the environment says.
+#[test]
+fn keeps_apart_and_sends_nothing() {
+    let server = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    server.set_nonblocking(true).unwrap();
+    let endpoint = format!("http://{}", server.local_addr().unwrap());
+    let root = TempDir::new().unwrap();
+    let user = || {
+        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_spanledger"));
+        command.env("SPANLEDGER_DIR", root.path());
+        command
+    };
+    let demo = user()
+        .env("OTEL_EXPORTER_OTLP_ENDPOINT", &endpoint)
+        .arg("demo")
+        .output();
+    let demo = Done::from(demo.unwrap());
+    assert_eq!(demo.code, 0, "{demo:?}");
+    let apart = root.path().join("demo");
+    let named = format!("spanledger --root {} show last", apart.display());
+    assert!(demo.out.contains(&named), "{demo:?}");
+    let last = Done::from(user().args(["show", "last"]).output().unwrap());
+    assert_eq!(last.code, 2, "{last:?}");
+    assert!(last.err.contains("no sessions in"), "{last:?}");
+    assert_eq!(show_last_in(&apart, 80).code, 0);
+    let asked = server.accept().map(drop).unwrap_err();
+    assert_eq!(asked.kind(), std::io::ErrorKind::WouldBlock);
+    let unsent = run(&apart, &["mirror", "--status", "--json"]).objects();
+    assert_eq!(unsent[0]["endpoints"], serde_json::json!([]));
 }
 
 #[test]

@@ -2,8 +2,8 @@
 
 use spanledger::{Outcome, SpanExt, events, spans};
 
-use crate::support::Recording;
 use crate::support::cli::{self, Victim, run};
+use crate::support::{LineExt, Recording};
 
 fn recorded() -> Recording {
     let recording = Recording::new();
@@ -186,4 +186,69 @@ fn streamed_message_is_found_whole_or_by_deltas() {
         lines(&all[0]),
         lines(&found[0]) + found[0]["pieces"].as_u64().unwrap()
     );
+}
+
+/// `agent.trace.address`, as copied from Jaeger.
+#[test]
+fn address_of_a_backend_is_found_and_shown() {
+    let recording = recorded();
+    let root = recording.dir.path();
+    let trace = recording.trace();
+    let line = trace.one("message_user");
+    let address = format!("ses_1/{}:{}", line.seg, line.seq);
+    let found = run(root, &["find", &address]);
+    assert_eq!(found.code, 0, "{found:?}");
+    assert!(found.out.starts_with("line in session ses_1: at 1:"));
+    assert!(found.out.contains("Call call_1 now"), "{found:?}");
+    let found = run(root, &["find", &address, "--json"]).objects();
+    assert_eq!(found[0]["type"], "line");
+    for args in [
+        &["show", &address][..],
+        &["show", "--event", &address],
+        &["show", "ses_1", "--event", &address],
+    ] {
+        let done = run(root, args);
+        assert_eq!(done.code, 0, "{done:?}");
+        assert!(
+            done.out.contains("\"content\": \"Call call_1 now\""),
+            "{done:?}"
+        );
+    }
+    let other = run(root, &["show", "ses_2", "--event", &address]);
+    assert_eq!(other.code, 2, "{other:?}");
+    assert!(other.err.contains("another session"), "{other:?}");
+    let none = run(root, &["find", "ses_1/1:999"]);
+    assert_eq!(none.code, 2, "{none:?}");
+    assert!(none.err.contains("there is no line 1:999"), "{none:?}");
+}
+
+#[test]
+fn answer_explains_prefixes() {
+    let recording = recorded();
+    let root = recording.dir.path();
+    let short = run(root, &["find", "zzz"]);
+    assert!(
+        short.err.contains("a prefix needs at least 4 characters"),
+        "{short:?}"
+    );
+    let long = run(root, &["find", "zzzz"]);
+    assert!(long.err.contains("no id starts with it"), "{long:?}");
+}
+
+#[test]
+fn prompt_by_its_digest() {
+    let recording = Recording::new();
+    recording.run(|| {
+        let _run = spans::session_run("ses_1", "planner").start().entered();
+        events::system_prompt("Be brief.").emit();
+        spans::model_call("acme", "m-1").start().finish(Outcome::Ok);
+    });
+    let trace = recording.trace();
+    let digest = trace.one("system_prompt").text("digest").to_owned();
+    for id in [&digest[..], &digest[..12]] {
+        let found = run(recording.dir.path(), &["find", id, "--json"]).objects();
+        assert_eq!(found[0]["type"], "digest");
+        // The prompt, and the call that used it.
+        assert_eq!(found[0]["lines"], 3);
+    }
 }

@@ -195,3 +195,36 @@ fn long_id_is_cut_in_the_middle() {
     assert!(lines[1].contains("long_name "), "{done:?}");
     assert!(lines[3].contains("name-review "), "{done:?}");
 }
+
+#[test]
+fn trace_and_directory_are_shown() {
+    let recording = recorded();
+    let root = recording.dir.path();
+    let json = run(root, &["list", "--json"]).objects();
+    let long = run(root, &["list", "--long"]);
+    for session in &json {
+        let dir = session["dir"].as_str().unwrap();
+        assert!(std::path::Path::new(dir).is_dir());
+        assert!(long.out.contains(&format!("files {dir}\n")), "{long:?}");
+        let id = session["session_id"].as_str().unwrap();
+        let shown = run(root, &["show", id]);
+        assert!(shown.out.contains(&format!("files {dir}\n")), "{shown:?}");
+        if let Some(trace) = session["trace_id"].as_str() {
+            assert!(long.out.contains(&format!("trace {trace}\n")), "{long:?}");
+            assert!(
+                shown.out.contains(&format!("  trace    {trace}")),
+                "{shown:?}"
+            );
+        }
+    }
+    assert!(json.iter().any(|session| session["trace_id"].is_string()));
+}
+
+#[test]
+fn filter_without_a_match_is_named() {
+    let recording = recorded();
+    let args = ["list", "--agent", "absent", "--since", "2h", "some text"];
+    let done = run(recording.dir.path(), &args);
+    let filters = "matches --agent absent --since 7200s 'some text'; there are ";
+    assert!(done.out.contains(filters), "{done:?}");
+}

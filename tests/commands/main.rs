@@ -3,12 +3,16 @@
 mod common;
 mod completions;
 mod damaged_traces;
+mod decisions;
 mod demo;
 mod doctor;
+mod failures;
 mod find;
 mod follow_killed;
+mod full;
 mod grep;
 mod hostile_root;
+mod implicit;
 mod list;
 mod mirror;
 mod prune;

@@ -267,3 +267,24 @@ fn unreadable_session_is_counted_and_named() {
     assert!(!done.out.contains("torn"), "{done:?}");
     assert!(done.err.contains(segment.to_str().unwrap()), "{done:?}");
 }
+
+#[test]
+fn waiting_for_a_person_is_not_stalled() {
+    let recording = Recording::new();
+    recording.run(|| {
+        let run_span = spans::session_run("ses_1", "planner").start();
+        let child = spans::session_run("ses_2", "worker")
+            .child_of(&run_span)
+            .start();
+        let root = recording.dir.path();
+        let stalled = || run(root, &["status", "--stalled-after", "0s"]);
+        assert!(stalled().err.contains("2 of 2 live sessions"));
+        let tool = spans::tool_call("edit", "call_1").child_of(&child).start();
+        events::hitl_request("int_1").on(&tool).emit();
+        let done = stalled();
+        assert_eq!(done.code, 0, "{done:?}");
+        assert!(!done.out.contains("STALLED"), "{done:?}");
+        events::hitl_response("int_1").on(&tool).emit();
+        assert_eq!(stalled().code, 1);
+    });
+}

@@ -354,3 +354,43 @@ fn ctrl_c_ends_after_a_whole_line() {
         }
     });
 }
+
+#[test]
+fn last_json_lines_leave_out_old_deltas() {
+    let recording = Recording::new();
+    recording.run(|| {
+        let run_span = spans::session_run("ses_1", "planner").start();
+        let mut stream = run_span.stream("msg_1");
+        for piece in 0..20 {
+            stream.push(&format!("piece {piece}\n"));
+        }
+        stream.end();
+        let turn = spans::session_turn().child_of(&run_span).start();
+        turn.finish(Outcome::Ok);
+    });
+    let args = ["tail", "ses_1", "-n", "5", "--no-follow", "--json"];
+    let done = run(recording.dir.path(), &args);
+    assert_eq!(done.lines().len(), 5, "{done:?}");
+}
+
+#[test]
+fn rows_of_a_session_and_its_subagent_are_aligned() {
+    let recording = Recording::new();
+    recording.run(|| {
+        let run_span = spans::session_run("main", "planner").start();
+        let child = spans::session_run("child", "worker")
+            .child_of(&run_span)
+            .start();
+        child.in_scope(|| events::message_user("inside").emit());
+        run_span.in_scope(|| events::message_user("outside").emit());
+    });
+    let args = ["tail", "main", "--no-follow", "-n", "4"];
+    let done = run(recording.dir.path(), &args);
+    let column = |text: &str| {
+        let row = done.out.lines().find(|line| line.ends_with(text));
+        row.unwrap_or_else(|| panic!("{done:?}"))
+            .find(text)
+            .unwrap()
+    };
+    assert_eq!(column("inside"), column("outside"), "{}", done.out);
+}

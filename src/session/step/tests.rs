@@ -1,8 +1,8 @@
 use serde_json::{Value, json};
 
 use super::*;
-use crate::session::Turns;
-use crate::trace::RawLine;
+use crate::session::{Action, Item, Turns};
+use crate::trace::{RawLine, RawValue};
 
 /// A turn of these lines: kind, span, parent and payload.
 fn turn(lines: &[(&str, u64, u64, Value)]) -> Turn {

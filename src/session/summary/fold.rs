@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use serde_json::Value;
 
 use super::Summary;
+use crate::session::failure::{ErrorChain, Failure};
 use crate::session::item::Item;
 use crate::session::node::message_with_causes;
 use crate::session::status::{ErrorRef, OpenSpan, Writer};
@@ -14,7 +15,24 @@ use crate::trace::{Address, Kind, Marks, RawLine, RawValue, Totals, parse_time};
 const SHORT: usize = 200;
 
 fn short(text: &str) -> String {
-    text.chars().take(SHORT).collect()
+    match text.char_indices().nth(SHORT) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
+    }
+}
+
+/// What failed, in a word or two.
+fn what_failed(item: &Item<'_>, line: &RawLine<'_>) -> String {
+    match (item, item.name()) {
+        (Item::Turn(_), _) => match line.turn {
+            Some(index) => format!("turn {index}"),
+            None => "turn".into(),
+        },
+        (Item::Run(_), _) => "run".into(),
+        (Item::ErrorEvent(_), _) => "error".into(),
+        (_, Some(name)) => name.into_owned(),
+        _ => line.kind.clone().into_owned(),
+    }
 }
 
 /// Sets what is known, and keeps what was known otherwise.
@@ -56,6 +74,9 @@ impl Summary {
         let ts = parse_time(line.ts).unwrap_or(0);
         if self.first == 0 {
             self.first = ts;
+        }
+        if self.trace_id.is_none() {
+            self.trace_id = line.trace_id.map(str::to_owned);
         }
         let kind = line.kind();
         // Recovery may write much later; that is no activity of the session.
@@ -133,6 +154,7 @@ impl Summary {
             Item::Run(run) => {
                 self.runs += u64::from(run.late().is_none());
                 self.run_seg = Some(line.seg);
+                self.trace_id = line.trace_id.map(str::to_owned);
                 self.run_opened(run);
             }
             Item::Turn(turn) => {
@@ -224,10 +246,7 @@ impl Summary {
             Item::Turn(turn) => totals = turn.totals(),
             _ => {}
         }
-        if outcome.is_error() {
-            let name = item.name().unwrap_or_else(|| line.kind.clone());
-            self.failed(line, name.into_owned());
-        }
+        self.failures_closed(line, &item, outcome.is_error());
         let totals = totals.and_then(|totals| totals.value());
         if totals.is_some_and(|totals| self.set_totals(seg, line.seg, &totals)) {
             return;
@@ -245,6 +264,39 @@ impl Summary {
         totals.errors = totals.errors.saturating_add(errors);
     }
 
+    /// A span closes: if it failed with the error of a span inside it, that is the same failure.
+    fn failures_closed(&mut self, line: &RawLine<'_>, item: &Item<'_>, failed: bool) {
+        let error = failed.then(|| line.payload().get("error")).flatten();
+        let chain = error.map(ErrorChain::of);
+        let inner = line
+            .span_id
+            .and_then(|id| self.failures.close(id, chain.as_ref()));
+        if !failed {
+            return;
+        }
+        let what = what_failed(item, line);
+        let origin = match inner {
+            Some(inner) => {
+                self.passed_on += 1;
+                let step = (line.address(), what);
+                let known = [&mut self.first_error, &mut self.last_error];
+                for error in known.into_iter().flatten() {
+                    if error.address == inner.origin {
+                        error.passed_to.push(step.clone());
+                    }
+                }
+                inner.origin
+            }
+            None => {
+                self.failed(line, what);
+                line.address()
+            }
+        };
+        if let (Some(parent), Some(chain)) = (line.parent_span_id, chain) {
+            self.failures.add(parent, Failure { chain, origin });
+        }
+    }
+
     fn failed(&mut self, line: &RawLine<'_>, what: String) {
         let error = line.payload().get("error");
         let message = error.and_then(|error| {
@@ -257,6 +309,7 @@ impl Summary {
             address: line.address(),
             what,
             message: short(&message.unwrap_or_default()),
+            passed_to: Vec::new(),
         };
         self.first_error.get_or_insert_with(|| error.clone());
         self.last_error = Some(error);
@@ -297,6 +350,10 @@ impl Summary {
             process: process.into(),
             version: text(header.spanledger()),
             implicit: header.implicit().map(Cow::into_owned),
+            endpoint: header.mirror().and_then(|mirror| {
+                let endpoint = mirror.get("endpoint")?.text()?;
+                Some(endpoint.into_owned())
+            }),
             counts_from: header.counts_from().and_then(|seg| seg.try_into().ok()),
         };
         self.writers.insert(seg, writer);
@@ -334,10 +391,21 @@ impl Summary {
                 let child = branch.child_session_id();
                 self.branches.extend(child.map(Cow::into_owned));
             }
+            Item::Subagent(child) => {
+                let child = child.child_session_id();
+                let is_new = |id: &Cow<'_, str>| !self.subagents.iter().any(|known| known == id);
+                let child = child.filter(is_new).map(Cow::into_owned);
+                self.subagents.extend(child);
+            }
             Item::ErrorEvent(_) => {
                 let totals = self.totals_of(line.seg);
                 totals.errors = totals.errors.saturating_add(1);
                 self.failed(line, "error".into());
+                let chain = line.payload().get("error").map(ErrorChain::of);
+                if let (Some(span), Some(chain)) = (line.span_id, chain) {
+                    let origin = line.address();
+                    self.failures.add(span, Failure { chain, origin });
+                }
             }
             Item::Gap(gap) => {
                 let count = gap.count().unwrap_or(0);

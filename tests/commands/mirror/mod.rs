@@ -337,6 +337,32 @@ fn other_endpoints_spans_are_left_and_counted() {
 }
 
 #[test]
+fn status_names_the_endpoint_it_was_recorded_for() {
+    let recording = Recording::with(|builder| {
+        builder
+            .otlp_endpoint("http://127.0.0.1:1")
+            .shutdown_timeout(std::time::Duration::ZERO)
+    });
+    recording.run(|| {
+        spans::tool_call("bash", "call_1")
+            .start()
+            .finish(Outcome::Ok)
+    });
+    let root = recording.end();
+    let endpoint = "http://127.0.0.1:1/v1/traces";
+    let text = run(root.path(), &["mirror", "--status"]).out;
+    let why = format!("  recorded for {endpoint}; `spanledger mirror --once` sends it\n");
+    assert!(text.contains(&why), "{text}");
+    let json = run(root.path(), &["mirror", "--status", "--json"]).objects();
+    assert_eq!(json[0]["endpoints"], serde_json::json!([endpoint]));
+    let status = run(root.path(), &["status"]).out;
+    assert!(
+        status.contains(&format!(", recorded for {endpoint}\n")),
+        "{status}"
+    );
+}
+
+#[test]
 fn resent_dead_letter_is_resolved() {
     let root = recorded();
     let bad = || Reply::http(400);

@@ -1,0 +1,102 @@
+//! Errors that are one failure: an inner span fails, and `?` passes its error to the spans around it.
+
+use std::borrow::Cow;
+use std::collections::{HashMap, VecDeque};
+
+use super::node::Node;
+use super::turns::Turn;
+use crate::trace::typed::ErrorInfo;
+use crate::trace::{Address, RawValue};
+
+/// How many failures inside one span are remembered.
+const REMEMBERED: usize = 64;
+
+/// The messages of an error and of its causes, the outermost first. An error without a message has its
+/// type.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct ErrorChain(Vec<String>);
+
+impl ErrorChain {
+    pub fn of(error: RawValue<'_>) -> Self {
+        let info = ErrorInfo::from(error);
+        let message = info.message().and_then(|message| message.text());
+        let message = message
+            .or_else(|| info.error_type())
+            .or_else(|| error.text());
+        let causes = info.source().into_iter().flat_map(|causes| causes.items());
+        let causes = causes.filter_map(|cause| cause.text());
+        let chain = message.into_iter().chain(causes);
+        Self(chain.map(Cow::into_owned).collect())
+    }
+
+    /// Whether this is an error with `inner` as its last causes, or the same.
+    pub fn wraps(&self, inner: &Self) -> bool {
+        !inner.0.is_empty() && self.0.ends_with(&inner.0)
+    }
+}
+
+/// A failure, and the line that has it first.
+#[derive(Clone, Debug)]
+pub(super) struct Failure {
+    pub chain: ErrorChain,
+    pub origin: Address,
+}
+
+/// The failures inside spans that are still open.
+#[derive(Clone, Debug, Default)]
+pub(super) struct OpenFailures {
+    /// By the id of the span that contains them, the newest last.
+    inside: HashMap<String, VecDeque<Failure>>,
+}
+
+impl OpenFailures {
+    /// Takes the failure inside a span that closes with the error `chain`, if it closes with the same.
+    pub fn close(&mut self, span_id: &str, chain: Option<&ErrorChain>) -> Option<Failure> {
+        if self.inside.is_empty() {
+            return None;
+        }
+        let failures = self.inside.remove(span_id)?;
+        let mut newest = failures.into_iter().rev();
+        newest.find(|inner| chain.is_some_and(|chain| chain.wraps(&inner.chain)))
+    }
+
+    /// Remembers a failure inside a span.
+    pub fn add(&mut self, span_id: &str, failure: Failure) {
+        let failures = self.inside.entry(span_id.to_owned()).or_default();
+        if failures.len() == REMEMBERED {
+            failures.pop_front();
+        }
+        failures.push_back(failure);
+    }
+}
+
+impl Node {
+    fn error_chain(&self) -> Option<ErrorChain> {
+        self.get("error").map(ErrorChain::of)
+    }
+}
+
+impl Turn {
+    /// The innermost node that failed with the turn's own error. `?` passed its error to the turn.
+    pub fn failure_origin(&self) -> Option<&Node> {
+        let mut outer = self.span.as_ref()?;
+        let mut origin = None;
+        let mut chain = outer.error_chain()?;
+        // Each step goes to a node that ended no later, or to another span: a cycle ends.
+        for _ in 0..REMEMBERED {
+            let inside = self.nodes.iter().filter(|node| {
+                node.within().is_some() && node.within() == outer.span_id && node.span_id.is_some()
+            });
+            let same = inside.filter_map(|node| Some((node, node.error_chain()?)));
+            let same = same.filter(|(_, inner)| chain.wraps(inner));
+            let Some((node, inner)) = same.max_by_key(|(node, _)| node.end()) else {
+                break;
+            };
+            (outer, chain, origin) = (node, inner, Some(node));
+        }
+        origin
+    }
+}
+
+#[cfg(test)]
+mod tests;

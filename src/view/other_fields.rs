@@ -1,0 +1,85 @@
+//! The fields of a node that its row does not show, for `--full`.
+
+use super::text::Text;
+use crate::session::Node;
+use crate::trace::Kind;
+
+/// The fields that the start of a run has, and the totals, which the header shows.
+const RUN_FIELDS: [&str; 17] = [
+    "session_id",
+    "agent",
+    "provider_id",
+    "model_id",
+    "variant",
+    "temperature",
+    "title",
+    "workspace_root",
+    "output_dir",
+    "run_name",
+    "parent_session_id",
+    "branched_from",
+    "external_ids",
+    "metadata",
+    "tags",
+    "process",
+    "totals",
+];
+
+/// The fields that are on the row, in its details or in its tree.
+fn is_shown(node: &Node, name: &str) -> bool {
+    let of_kind: &[&str] = match node.kind {
+        Kind::SessionStart | Kind::SessionResume => &["agent", "session_id"],
+        // The end of a run repeats the fields of its start.
+        Kind::SessionEnd | Kind::Interrupted => &RUN_FIELDS,
+        Kind::TurnStart => &["turn_index", "stop_reason", "totals"],
+        Kind::ModelCall => &[
+            "model_id",
+            "variant",
+            "finish_reason",
+            "context_window",
+            "ttft_ms",
+        ],
+        Kind::ToolCall => &[
+            "tool_id",
+            "args",
+            "command",
+            "result",
+            "stdout",
+            "stderr",
+            "exit_code",
+        ],
+        Kind::PermissionRequest => &["action", "pattern", "source", "decided_by", "decision"],
+        Kind::CompactionStart => &["summarized_message_count", "summary"],
+        Kind::SpanStart => &["name"],
+        Kind::MessageUser
+        | Kind::MessageAssistant
+        | Kind::MessageReasoning
+        | Kind::MessageSystem
+        | Kind::MessageTool => &["content"],
+        Kind::MessageDelta | Kind::ToolInputDelta => &["text"],
+        Kind::HitlRequest => &["interrupt_id"],
+        Kind::HitlResponse => &["decision", "decided_by"],
+        Kind::Subagent => &["agent", "child_session_id"],
+        Kind::Artifact => &["path", "caption"],
+        Kind::Attempt => &["id", "rationale", "metrics"],
+        Kind::SystemPrompt | Kind::ToolCatalog | Kind::PermissionRules => &[],
+        Kind::SessionTitle => &["title"],
+        Kind::SessionStatus => &["status"],
+        Kind::Log => &["level", "message", "fields"],
+        Kind::Gap => &["count", "cause"],
+        Kind::Error => &[],
+        // These rows show all fields.
+        _ => return true,
+    };
+    // The bar and the offset show the times; the events are rows of their own.
+    let of_all = ["start", "duration_ns", "outcome", "error", "events"];
+    of_kind.contains(&name) || of_all.contains(&name)
+}
+
+/// The fields that the row does not show, as `name: value`.
+pub(super) fn other_fields(node: &Node) -> Vec<String> {
+    let fields = node.fields();
+    let others = fields.into_iter().filter(|(name, _)| !is_shown(node, name));
+    let text = |(name, value)| format!("{name}: {}", Text::from(value).text);
+    others.map(text).collect()
+}

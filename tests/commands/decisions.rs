@@ -1,0 +1,131 @@
+//! A person's decision, wherever and however it was recorded.
+
+use serde_json::{Value, json};
+use spanledger::{Outcome, SpanExt, events, spans};
+use tracing::Span;
+
+use crate::support::Recording;
+use crate::support::cli::{Done, run};
+
+/// A tool call whose permission `ask` records.
+fn recorded(ask: impl FnOnce(&Span, &Span)) -> Recording {
+    let recording = Recording::new();
+    recording.run(|| {
+        let run = spans::session_run("ses_1", "planner").start();
+        let _run = run.clone().entered();
+        let turn = spans::session_turn().start();
+        let _turn = turn.clone().entered();
+        let tool = spans::tool_call("send_mail", "call_1").start();
+        let permission = spans::permission_evaluate("send_mail")
+            .pattern("*")
+            .child_of(&tool)
+            .start();
+        permission.set("source", "manifest");
+        ask(&tool, &permission);
+        permission.finish(Outcome::Denied);
+        tool.finish(Outcome::Denied);
+        turn.finish(Outcome::Ok);
+        run.finish(Outcome::Ok);
+    });
+    recording
+}
+
+fn answer(decided_by: &str) -> spanledger::events::HitlResponse {
+    events::hitl_response("int_1")
+        .decision("deny")
+        .decided_by(decided_by)
+}
+
+/// Wherever it is shown, ada denied it.
+#[track_caller]
+fn assert_ada_denied(recording: &Recording) {
+    let show = |args: &[&str]| -> Done {
+        let mut all = vec!["show", "ses_1"];
+        all.extend(args);
+        run(recording.dir.path(), &all)
+    };
+    let done = show(&[]);
+    assert!(done.out.contains("asked ada: deny, "), "{done:?}");
+    assert!(done.out.contains("person "), "{done:?}");
+    assert!(!done.out.contains("DENIED by manifest"), "{done:?}");
+    let full = show(&["--full"]);
+    assert!(
+        full.out.contains("permission asked ada: deny, "),
+        "{full:?}"
+    );
+    let listed = show(&["--permissions"]);
+    let row = "decision  ask    send_mail * by manifest, ada: deny, ";
+    assert!(listed.out.contains(row), "{listed:?}");
+    let json: Value = show(&["--permissions", "--json"]).json();
+    let decision = &json["decisions"][0];
+    assert_eq!(decision["decided_by"], "ada");
+    assert_eq!(decision["decision"], "deny");
+    assert_eq!(decision["asked"], true);
+    assert!(decision["waited_ns"].is_u64());
+}
+
+#[test]
+fn response_inside_the_permission() {
+    assert_ada_denied(&recorded(|_, permission| {
+        permission.set("action", "ask");
+        events::hitl_request("int_1").on(permission).emit();
+        answer("ada").on(permission).emit();
+    }));
+}
+
+#[test]
+fn response_alone_inside_the_permission() {
+    assert_ada_denied(&recorded(|_, permission| {
+        answer("ada").on(permission).emit();
+    }));
+}
+
+#[test]
+fn response_by_interrupt_id_anywhere() {
+    assert_ada_denied(&recorded(|_, permission| {
+        permission.set("interrupt_id", "int_1");
+        answer("ada").emit();
+    }));
+}
+
+#[test]
+fn response_inside_the_tool_call() {
+    assert_ada_denied(&recorded(|tool, _| {
+        events::hitl_request("int_1").on(tool).emit();
+        answer("ada").on(tool).emit();
+    }));
+}
+
+#[test]
+fn action_set_to_the_answer() {
+    assert_ada_denied(&recorded(|_, permission| {
+        events::hitl_request("int_1").on(permission).emit();
+        answer("ada").on(permission).emit();
+        permission.set("action", "deny");
+    }));
+}
+
+#[test]
+fn answer_of_another_question_is_not_taken() {
+    let recording = recorded(|_, permission| {
+        permission.set("interrupt_id", "int_2");
+        answer("bob").emit();
+    });
+    let done = run(recording.dir.path(), &["show", "ses_1", "--permissions"]);
+    assert!(!done.out.contains("bob"), "{done:?}");
+}
+
+#[test]
+fn rule_names_its_tool() {
+    let recording = Recording::new();
+    recording.run(|| {
+        let _run = spans::session_run("ses_1", "planner").start().entered();
+        events::permission_rules(json!([
+            {"tool": "sql", "pattern": "SELECT *", "action": "allow", "source": "project"},
+        ]))
+        .emit();
+    });
+    let done = run(recording.dir.path(), &["show", "ses_1", "--permissions"]);
+    let row = "rule      allow  sql SELECT * (project)";
+    assert!(done.out.contains(row), "{done:?}");
+}

@@ -1,0 +1,151 @@
+//! How the commands show what failed: turns and runs, errors that are passed on, spans without an outcome.
+
+use std::io;
+
+use spanledger::{Failure, FutureExt, Outcome, SpanExt, spans};
+
+use crate::support::Recording;
+use crate::support::cli::{Done, run};
+
+fn show(recording: &Recording, args: &[&str]) -> Done {
+    let mut all = vec!["show", "ses_1"];
+    all.extend(args);
+    let done = run(recording.dir.path(), &all);
+    assert_eq!(done.code, 0, "{done:?}");
+    done
+}
+
+/// A turn that fails by itself, and a run that ends well.
+fn failed_turn() -> Recording {
+    let recording = Recording::new();
+    recording.run(|| {
+        let run = spans::session_run("ses_1", "planner").start();
+        for turn in ["first", "second"] {
+            let span = spans::session_turn().child_of(&run).start();
+            span.record_failure(&Failure::new("Refused", format!("no answer to the {turn}")));
+            span.finish(Outcome::Error);
+        }
+        let fine = spans::session_turn().child_of(&run).start();
+        fine.finish(Outcome::Ok);
+        run.finish(Outcome::Ok);
+    });
+    recording
+}
+
+#[test]
+fn failed_turn_has_its_reason() {
+    let recording = failed_turn();
+    for args in [&[][..], &["--errors"]] {
+        let done = show(&recording, args);
+        let row = "        ✗ Refused: no answer to the first  1:5";
+        assert!(done.lines().contains(&row), "{args:?}: {done:?}");
+        assert!(done.out.contains("✗ Refused: no answer to the second"));
+    }
+    let errors = show(&recording, &["--errors"]);
+    assert!(!errors.out.contains("Turn 3"), "{errors:?}");
+    let json = show(&recording, &["--errors", "--json"]).objects();
+    let turns = json.iter().filter(|node| node["kind"] == "turn_start");
+    let reasons = turns.map(|turn| turn["payload"]["error"]["message"].as_str().unwrap());
+    let reasons: Vec<_> = reasons.collect();
+    assert_eq!(
+        reasons,
+        ["no answer to the first", "no answer to the second"]
+    );
+}
+
+/// A tool fails, and `?` passes its error to the turn and the run.
+fn passed_on() -> Recording {
+    let recording = Recording::new();
+    recording.run(|| {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .build()
+            .unwrap();
+        let run = spans::session_run("ses_1", "planner").start();
+        let turn = spans::session_turn().child_of(&run).start();
+        let tool = spans::tool_call("sql", "call_1").child_of(&turn).start();
+        let work = async {
+            async {
+                let failed = async { Err::<(), _>(io::Error::other("no relation \"x\"")) };
+                failed.recorded(tool).await
+            }
+            .recorded(turn)
+            .await
+        };
+        let ended = runtime.block_on(work.recorded(run));
+        assert!(ended.is_err());
+    });
+    recording
+}
+
+#[test]
+fn passed_on_error_counts_once_with_its_path() {
+    let recording = passed_on();
+    let done = show(&recording, &[]);
+    assert!(done.out.contains("1 tool call, 1 error"), "{done:?}");
+    let header = r#"  error    1:5 sql: no relation "x" → turn 1 1:7 → run 1:9"#;
+    assert!(done.lines().contains(&header), "{done:?}");
+    assert!(!done.out.contains("\n  last "), "{done:?}");
+    let title = r#"✗ Error: no relation "x"  from tool sql 1:5"#;
+    assert!(done.out.contains(title), "{done:?}");
+    let run_ended = done.out.split_once("run ended  ERROR").unwrap().1;
+    assert!(run_ended.contains("no relation"), "{done:?}");
+    let errors = show(&recording, &["--errors"]).out;
+    assert!(
+        errors
+            .split_once("run ended  ERROR")
+            .unwrap()
+            .1
+            .contains("no relation")
+    );
+    let listed = run(recording.dir.path(), &["list", "--json"]).objects();
+    assert_eq!(listed[0]["errors"], 1);
+    let path = &listed[0]["first_error"]["passed_to"];
+    assert_eq!(path[0]["what"], "turn 1");
+    assert_eq!(path[1]["address"], "1:9");
+}
+
+#[test]
+fn equal_errors_of_two_calls_count_twice() {
+    let recording = Recording::new();
+    recording.run(|| {
+        let run = spans::session_run("ses_1", "planner").start();
+        let turn = spans::session_turn().child_of(&run).start();
+        for call in ["call_1", "call_2"] {
+            let tool = spans::tool_call("sql", call).child_of(&turn).start();
+            tool.record_failure(&Failure::new("Timeout", "too slow"));
+            tool.finish(Outcome::Error);
+        }
+        turn.record_failure(&Failure::new("Timeout", "too slow"));
+        turn.finish(Outcome::Error);
+        run.finish(Outcome::Ok);
+    });
+    let done = show(&recording, &[]);
+    assert!(done.out.contains("2 tool calls, 2 errors"), "{done:?}");
+    assert!(done.out.contains("from tool sql 1:7"), "{done:?}");
+}
+
+#[test]
+fn unset_outcome_is_marked() {
+    let recording = Recording::new();
+    recording.run(|| {
+        let run = spans::session_run("ses_1", "planner").start();
+        let turn = spans::session_turn().child_of(&run).start();
+        drop(
+            spans::tool_call("dropped", "call_1")
+                .child_of(&turn)
+                .start(),
+        );
+        let fine = spans::tool_call("fine", "call_2").child_of(&turn).start();
+        fine.finish(Outcome::Ok);
+        drop(turn);
+        run.finish(Outcome::Ok);
+    });
+    let done = show(&recording, &[]);
+    let row = |text: &str| {
+        let row = done.out.lines().find(|line| line.contains(text));
+        row.unwrap_or_else(|| panic!("{text}: {done:?}")).to_owned()
+    };
+    assert!(row("dropped").contains("s ?  1:"), "{done:?}");
+    assert!(!row("fine").contains('?'), "{done:?}");
+    assert!(row("Turn 1").contains("s ?"), "{done:?}");
+}
