@@ -89,6 +89,8 @@ impl LineMeta<'_> {
 
     /// Appends everything up to the payload's opening brace. `session` is the session's id as a JSON string.
     pub fn write_head(&self, place: Address, session: &[u8], out: &mut Vec<u8>) {
+        // The longest head without the session's id.
+        out.reserve(320 + session.len());
         out.extend_from_slice(b"{\"v\":1,\"seg\":");
         number(place.seg.into(), out);
         out.extend_from_slice(b",\"seq\":");

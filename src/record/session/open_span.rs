@@ -254,11 +254,12 @@ impl OpenSpan {
 
     /// A span that was given up after its time limit has timed out.
     pub fn note_timeout(&mut self) {
+        if self.outcome != Outcome::Cancelled {
+            return;
+        }
         let limit = self.fields.get(field!(ToolCall.timeout_ms));
         let limit = limit.and_then(|json| std::str::from_utf8(json).ok()?.parse::<u64>().ok());
-        if let Some(limit) = limit.filter(|_| self.outcome == Outcome::Cancelled)
-            && self.duration / 1_000_000 >= limit
-        {
+        if let Some(limit) = limit.filter(|limit| self.duration / 1_000_000 >= *limit) {
             self.outcome = Outcome::TimedOut;
             let message = format!("it did not end within {limit} ms");
             let error = Failure::new("timeout", message).to_json();
