@@ -58,6 +58,9 @@ impl Counters {
 
     /// Warns once that something is recorded outside every session.
     pub fn warn_no_session(&self, implicit_session: &str) {
+        if self.warned_no_session.load(Ordering::Relaxed) {
+            return;
+        }
         let message = format!(
             "something is recorded outside every session and goes to {implicit_session}: give spawned tasks \
              their span (.instrument(span) or .recorded(span))"

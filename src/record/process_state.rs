@@ -18,6 +18,9 @@ use crate::ledger::{Counters, Disk, FORKED, Ledger, LedgerConfig, ProcessJson, S
 use crate::redact::{Limits, MaskKey, NoStore, Output, PatternError, Redaction, Redactor, Tally};
 use crate::trace::{Root, new_session_id, random_bytes};
 
+/// Why the implicit session of the process exists.
+pub(crate) const OF_PROCESS: &str = "process";
+
 /// The settings of a ledger, resolved from code and environment.
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
@@ -147,11 +150,10 @@ impl ProcessState {
 
     /// The implicit session for spans and events outside all others.
     pub fn process_session(&self) -> Arc<SessionLog> {
-        Arc::clone(self.implicit.get_or_init(|| {
-            let session = self.implicit_session("process");
-            self.ledger.counters().warn_no_session(&session.id);
-            session
-        }))
+        let session = self
+            .implicit
+            .get_or_init(|| self.implicit_session(OF_PROCESS));
+        Arc::clone(session)
     }
 
     /// Redacts fields for a session: masks secrets, moves what is too large to blobs, and counts both.

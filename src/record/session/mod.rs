@@ -29,7 +29,7 @@ pub(crate) use spans::Change;
 pub(crate) use trace::{Trace, TraceLimits};
 
 use super::fields::Fields;
-use super::process_state::ProcessState;
+use super::process_state::{OF_PROCESS, ProcessState};
 use crate::ledger::{Appended, Context, Ledger, LineMeta, SessionWriter};
 use crate::trace::{IdHasher, Ids, Kind, Marks, Moment, SpanKind, Totals, Usage, write_string};
 use history::History;
@@ -188,6 +188,9 @@ impl LockedSession<'_> {
         let (writer, mut hooks) = self.writer_and_hooks();
         let mut context = Context::new(&process.ledger, &mut hooks);
         let appended = writer.append(&mut context, meta, &payload)?;
+        if log.implicit == Some(OF_PROCESS) {
+            process.ledger.counters().warn_no_session(&log.id);
+        }
         if log.implicit.is_some() {
             process.counters.add_orphaned();
         }
