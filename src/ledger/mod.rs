@@ -48,7 +48,7 @@ mod segment;
 mod session_writer;
 mod storage;
 mod sync;
-mod writer;
+mod writer_lock;
 
 #[cfg(test)]
 mod tests;
@@ -74,7 +74,7 @@ pub(crate) use prune::dir_size;
 pub(crate) use recovery::lock_file;
 pub(crate) use session_writer::{Appended, Context, SessionHooks, SessionWriter};
 pub(crate) use storage::{Disk, Storage};
-pub(crate) use writer::is_alive as writer_is_alive;
+pub(crate) use writer_lock::is_alive as writer_is_alive;
 #[cfg(feature = "mirror")]
 pub(crate) use {
     file_lock::FileLock,
@@ -89,7 +89,7 @@ pub(crate) use crate::trace::{LineMeta, SessionHeader};
 use crate::trace::{Root, fork_generation};
 use fd_cache::FdCache;
 use sync::Syncer;
-use writer::WriterLock;
+use writer_lock::WriterLock;
 
 /// The description of this process, as JSON, made when it is first needed.
 pub(crate) type ProcessJson = LazyLock<String, Box<dyn FnOnce() -> String + Send>>;
@@ -168,7 +168,7 @@ impl Ledger {
 
     /// Removes the lock files of dead writers.
     pub fn remove_dead_writers(&self) {
-        writer::sweep(&self.root);
+        writer_lock::sweep(&self.root);
     }
 
     /// Syncs the lines and blobs that are not synced yet.

@@ -19,7 +19,7 @@ use super::dead_spans::writer_of;
 use super::file_lock::FileLock;
 use super::marker;
 use super::recovery::lock_path;
-use super::writer;
+use super::writer_lock;
 use crate::trace::{Root, if_exists, segment_name, segments, wall_ns};
 
 const GONE: &str = ".gone-";
@@ -321,7 +321,7 @@ fn dead_segments(
         let is_new = before.is_some_and(|before| !before.contains(&number));
         let is_live = || -> io::Result<bool> {
             match writer_of(&path)? {
-                Some(id) => Ok(writer::is_alive(root, &id)),
+                Some(id) => Ok(writer_lock::is_alive(root, &id)),
                 None => {
                     let age = path.metadata()?.modified()?.elapsed();
                     Ok(age.is_ok_and(|age| age < YOUNG))

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use super::dead_spans::{DeadSpan, LeftBehind, left_behind, left_open};
 use super::file_lock::FileLock;
 use super::session_writer::{Context, LAST_BACKOFF_NS, SessionWriter};
-use super::{Ledger, writer};
+use super::{Ledger, writer_lock};
 #[cfg(feature = "mirror")]
 use crate::trace::Root;
 use crate::trace::{Kind, LineMeta, Moment, steady_ns};
@@ -21,7 +21,8 @@ fn find(
     session: &Path,
     own: Option<u32>,
 ) -> io::Result<Option<(FileLock, Vec<DeadSpan>)>> {
-    let alive = |id: &str| ledger.writer_id() == Some(id) || writer::is_alive(&ledger.root, id);
+    let alive =
+        |id: &str| ledger.writer_id() == Some(id) || writer_lock::is_alive(&ledger.root, id);
     if left_behind(&alive, session, own)?.dead.is_empty() {
         return Ok(None);
     }
@@ -49,7 +50,7 @@ pub(super) fn lock_path(session: &Path) -> PathBuf {
 /// The segments of dead writers that leave a span open which no other segment closes.
 #[cfg(feature = "mirror")]
 pub(crate) fn left_open_in(root: &Root, session: &Path) -> io::Result<Vec<u32>> {
-    let alive = |id: &str| writer::is_alive(root, id);
+    let alive = |id: &str| writer_lock::is_alive(root, id);
     let left = left_behind(&alive, session, None)?;
     Ok(left.dead.into_iter().map(|(number, _)| number).collect())
 }

@@ -4,9 +4,9 @@ use std::collections::HashSet;
 use std::io;
 use std::path::Path;
 
+use super::cursor::State;
 use super::dead_letters::{DeadLetter, DeadLetters};
 use super::ownership::{Owner, Ownership, unreadable};
-use super::state::State;
 use crate::error::Error;
 use crate::ledger::{marked, marker};
 use crate::mirror::io_errors::{if_exists, io_error};

@@ -9,7 +9,7 @@ use std::os::unix::fs::FileExt;
 
 use serde_json::{Value, json};
 
-use super::state::SegmentFiles;
+use super::cursor::SegmentFiles;
 use crate::mirror::io_errors::if_exists;
 use crate::trace::{Address, hex, parse_time, time_text, wall_ns};
 

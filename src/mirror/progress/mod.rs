@@ -2,6 +2,6 @@
 //! for the rest.
 
 pub(super) mod backlog;
+pub(super) mod cursor;
 pub(super) mod dead_letters;
 pub(super) mod ownership;
-pub(super) mod state;

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use super::queue::QueuedSegment;
 use crate::ledger::unmark;
 use crate::mirror::io_errors::if_exists;
-use crate::mirror::progress::state::{Cursor, SegmentFiles, State, identity};
+use crate::mirror::progress::cursor::{Cursor, SegmentFiles, State, identity};
 use crate::trace::{Address, SegmentReader};
 
 /// The process that wrote a segment.

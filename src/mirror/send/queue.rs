@@ -12,7 +12,7 @@ use std::time::Instant;
 
 use super::shutdown::{Shutdown, lock};
 use crate::ledger::{Listener, SegmentListener, SharedSegment};
-use crate::mirror::progress::state::{Cursor, SegmentFiles};
+use crate::mirror::progress::cursor::{Cursor, SegmentFiles};
 
 /// How the mirror of this process is doing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -18,8 +18,8 @@ use crate::ledger::{
     marker, unmark,
 };
 use crate::mirror::io_errors::if_exists;
+use crate::mirror::progress::cursor::State;
 use crate::mirror::progress::ownership::{MirrorLock, Owner, Ownership, unreadable};
-use crate::mirror::progress::state::State;
 use crate::mirror::settings::resolve::Resolved;
 use crate::mirror::transport::Transport;
 use crate::trace::{Root, segment_name};

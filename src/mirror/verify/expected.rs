@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use super::compare::Expected;
 use crate::mirror::map;
 use crate::mirror::map::origin::{OriginCache, opened_seg};
-use crate::mirror::progress::state::State;
+use crate::mirror::progress::cursor::State;
 use crate::trace::{Damage, RawLine, ReadItem, SegmentReader, parse_time, segment_name, segments};
 
 /// Where the close lines of a session are, per trace. The lines themselves are read when their trace is

@@ -25,7 +25,7 @@ pub use self::compare::{Expected, compare};
 use self::expected::Index;
 pub use self::finding::{Finding, What};
 pub use self::stored::StoredSpan;
-use super::progress::state::State;
+use super::progress::cursor::State;
 use super::send::thread::runtime;
 use super::settings::config::{Otlp, Protocol};
 use super::settings::environment::invalid;
