@@ -106,7 +106,7 @@ impl Redactor {
     /// count only where no small letter follows. What has a secret's shape has it here too.
     pub(super) fn is_clear_json(&self, json: &str) -> bool {
         let bytes = json.as_bytes();
-        let tells = |hit: Hit<Action>| match hit.what {
+        let may_hide_a_secret = |hit: Hit<Action>| match hit.what {
             Action::NameOnlyStem => !bytes
                 .get(hit.literal.end)
                 .is_some_and(u8::is_ascii_lowercase),
@@ -117,7 +117,7 @@ impl Redactor {
         let spells_letters = || memchr::memmem::find(bytes, br"\u").is_some();
         self.user_rules.is_empty()
             && !self.names.tiny
-            && !self.literals.hits(bytes).any(tells)
+            && !self.literals.hits(bytes).any(may_hide_a_secret)
             && !spells_letters()
     }
 

@@ -203,7 +203,7 @@ pub enum ViaDeref {}
 #[derive(Debug)]
 pub enum ViaType {}
 
-/// A type that can be recorded as an error. `M` only tells the implementations apart and is always inferred.
+/// A type that can be recorded as an error. `M` keeps the implementations apart and is always inferred.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` can't be recorded as an error",
     label = "this error type can't be recorded",

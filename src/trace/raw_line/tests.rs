@@ -39,7 +39,7 @@ fn a_line_cut_anywhere_is_damaged() {
     }
 }
 
-/// Another order, blanks, escapes and members that nobody knows cost time and change nothing.
+/// Another order, blanks, escapes and unknown members cost time and change nothing.
 #[test]
 fn a_line_in_another_form_says_the_same() {
     let shown = |line: RawLine<'_>| {
