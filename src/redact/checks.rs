@@ -55,11 +55,14 @@ fn not_example(secret: &[u8]) -> bool {
 fn url_password(secret: &[u8]) -> bool {
     match secret {
         [b'%', digit, _, _, ..] if digit.is_ascii_hexdigit() => true,
-        [] | [b'$' | b'<' | b'{' | b'%', ..] => false,
+        [] | [_] | [b'$' | b'<' | b'{' | b'%', ..] => false,
         // A quote that closes a list's item is not the password's: `['http://a:80','b@c']`.
         _ => {
             let ends_item = |pair: &[u8]| pair[0] == b'\'' && b",)]};:".contains(&pair[1]);
-            !secret.windows(2).any(ends_item)
+            let words: [&[u8]; 4] = [b"pass", b"password", b"passwd", b"pwd"];
+            let is_word = words.iter().any(|word| secret.eq_ignore_ascii_case(word));
+            !is_word
+                && !secret.windows(2).any(ends_item)
                 && !secret.iter().all(|b| matches!(b, b'*' | b'x' | b'.'))
         }
     }

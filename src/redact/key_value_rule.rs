@@ -5,6 +5,7 @@ use std::ops::Range;
 use super::names::{Kind, SensitiveNames, is_listed, list};
 use super::pattern::Pattern;
 use super::placeholders;
+use super::redactor::count_work;
 use super::text::{
     ends_with_any_case, is_name, is_quote, run_end, run_start, starts_with_any_case, token_start,
 };
@@ -14,6 +15,9 @@ use super::value::{self, Extent, Join, Value, quote_at};
 const LONGEST_NAME: usize = 80;
 /// Blanks that may stand between a name, its separator and its value.
 const MOST_BLANKS: usize = 16;
+
+/// How far a value is read that is a secret only if it looks random.
+const LONGEST_GUESS: usize = 128;
 
 /// Where the name and its secret are.
 type NameAndSecret = (Range<usize>, Range<usize>);
@@ -47,11 +51,22 @@ fn read_named(names: &SensitiveNames, text: &str, name: Range<usize>) -> Option<
     let name = start..name.end;
     let before = before(all, start);
     let closed = quote_at(all, name.end).is_some();
+    // `pub token: u32`, `const TOKEN: &str = "…"`, `Error::Token => "…"`: a type or a pattern comes
+    // before the value, if there is one.
+    let declared = join == Join::Colon && !closed && DECLARES.is_match(word_before(all, start));
+    let matched = all[..at].trim_ascii_end().ends_with(b"=>")
+        && (is_camel_case(&text[name.clone()]) || all.get(name.end) == Some(&b')'));
+    let pointer = kind == Kind::Header && all.get(at) == Some(&b'*');
+    if matched || pointer {
+        return None;
+    }
     let mut outer = before.filter(|b| is_quote(*b) && !closed);
     let (mut at, mut extent) = next_line(all, join, at);
     at = skip_wrapper(all, at);
     if join == Join::Tight && matches!(before, Some(b'?' | b'&')) {
         extent = Extent::Query;
+    } else if declared {
+        at = after_type(all, at)?;
     } else if kind == Kind::Header && join != Join::Flag {
         extent = Extent::Line;
         if ends_with_any_case(&all[name.clone()], b"authorization") {
@@ -62,7 +77,17 @@ fn read_named(names: &SensitiveNames, text: &str, name: Range<usize>) -> Option<
             }
         }
     }
-    let value = value::read(all, at, outer, join, extent);
+    // A value that is no secret may hold further names: it is not read to its end for each of them.
+    let near = match kind {
+        Kind::Guess | Kind::Vendor => &all[..all.len().min(at + LONGEST_GUESS)],
+        _ => all,
+    };
+    let mut value = value::read(near, at, outer, join, extent);
+    let is_cut = value.range.end == near.len() && near.len() < all.len();
+    if is_cut && placeholders::looks_random(kind, &near[value.range.clone()]) {
+        value = value::read(all, at, outer, join, extent);
+    }
+    count_work(value.range.end - at.min(value.range.end));
     let is_secret = |value: &Value, join: Join| {
         let name = &text[name.clone()];
         !value.range.is_empty() && !placeholders::is_placeholder(all, value, name, kind, join)
@@ -78,6 +103,25 @@ fn read_named(names: &SensitiveNames, text: &str, name: Range<usize>) -> Option<
     let later = skip_wrapper(all, later);
     let value = value::read(all, later, None, Join::Spaced, Extent::Word);
     (value.quoted && is_secret(&value, Join::Spaced)).then_some((name, value.range))
+}
+
+/// The words that declare a name with its type.
+static DECLARES: Pattern = Pattern::new(r"(?:pub|const|static|let|mut|var|val|readonly)$");
+
+/// The word before the blank that ends at `at`.
+fn word_before(all: &[u8], at: usize) -> &[u8] {
+    let Some(end) = at.checked_sub(1).filter(|end| all[*end] == b' ') else {
+        return &[];
+    };
+    &all[run_start(all, end, 12, |b| b.is_ascii_alphabetic())..end]
+}
+
+/// `ClientSecret`, as types and their variants are named.
+fn is_camel_case(name: &str) -> bool {
+    let name = name.rsplit(':').next().unwrap_or_default();
+    name.starts_with(|c: char| c.is_ascii_uppercase())
+        && name.bytes().any(|b| b.is_ascii_lowercase())
+        && name.bytes().all(|b| b.is_ascii_alphanumeric())
 }
 
 fn before(all: &[u8], at: usize) -> Option<u8> {
@@ -129,7 +173,8 @@ fn separator(all: &[u8], name: &Range<usize>) -> Option<(Join, usize)> {
     let rest = &all[at..];
     let flag = all.get(start) == Some(&b'-');
     // `input[type=password]:focus`, `Password::new`.
-    let selector = quote.is_none() && all[closed - 1] == b']' && rest.starts_with(b":");
+    let code = all.get(after_quote.wrapping_sub(1)) == Some(&b'`');
+    let selector = (quote.is_none() || code) && all[closed - 1] == b']' && rest.starts_with(b":");
     if selector || rest.starts_with(b"::") {
         return None;
     }
@@ -189,7 +234,7 @@ static SETTER: Pattern = Pattern::new(r"(?:[\w.-]*\.)?(?:set|with|use|put|add|PA
 
 /// `name: DB_PASSWORD`, and then `value: …` in the same or the next line.
 static VALUE_LABEL: Pattern =
-    Pattern::new(r#"(?i)[\\"'`]*[,;]?\s+-?\s*[\\"'`]*val(?:ue)?[\\"'`]*\s*[:=]\s*"#);
+    Pattern::new(r#"(?i)[\\"'`]*[,;]?\s*-?\s*[\\"'`]*val(?:ue)?[\\"'`]*\s*[:=]\s*"#);
 
 /// Where the value of a pair starts whose name ends at `end`.
 fn paired_value(all: &[u8], end: usize) -> Option<usize> {
@@ -255,17 +300,19 @@ fn after_reference(all: &[u8], from: usize) -> Option<usize> {
 /// How much the scheme says about the secret after it, and how far that reaches.
 fn skip_scheme(all: &[u8], at: usize) -> (usize, Kind, Extent) {
     #[rustfmt::skip]
-    static SCHEMES: [(Kind, Extent, Pattern); 3] = [
+    static SCHEMES: [(Kind, Extent, Pattern); 4] = [
         (Kind::Token, Extent::Word, Pattern::new(r#"(?i)\\{0,64}["'`]?(?:bearer|basic|token|apikey|bot|negotiate|key)[ \t]{1,16}"#)),
         // Parameters follow, up to the end of the line.
         (Kind::Header, Extent::Line, Pattern::new(r"(?i)(?:digest|aws4-hmac-sha256|oauth|hawk|signature)[ \t]{1,16}")),
+        // A word that is no word of a language (`SSWS`, `GenieKey`), or one before a long last word.
+        (Kind::Password, Extent::Word, Pattern::new(r#"\\{0,64}["'`]?(?:(?:[A-Z]{2,16}|[A-Z][a-z]+[A-Z][A-Za-z]*)[ \t]{1,16}()[\w.~+/=-]{8,256}|[A-Za-z][A-Za-z-]{1,30}[ \t]{1,16}()[\w.~+/=-]{16,256})(?:["'`\\]|[ \t]*(?:[\r\n]|$))"#)),
         // Any other word may be prose.
         (Kind::Weak, Extent::Word, Pattern::new(r#"\\{0,64}["'`]?[A-Za-z][A-Za-z-]{1,30}[ \t]{1,16}"#)),
     ];
     let mut schemes = SCHEMES.iter();
     let scheme = schemes.find_map(|(kind, extent, scheme)| {
-        let after = scheme.end(all, at)?;
-        Some((skip_wrapper(all, after), *kind, *extent))
+        let (_, before_secret) = scheme.find(&all[at..])?;
+        Some((skip_wrapper(all, at + before_secret.end), *kind, *extent))
     });
     scheme.unwrap_or((skip_wrapper(all, at), Kind::Header, Extent::Word))
 }

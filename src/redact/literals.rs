@@ -7,10 +7,13 @@
 
 use std::ops::Range;
 
+/// How many cut triples there are.
+const KEYS: usize = 1 << 15;
+
 /// Literals, each with what it stands for.
 pub(super) struct Literals<T> {
     /// For each cut triple one past the index of the bucket of the literals that start so, or 0.
-    bucket_of: Box<[u16; 1 << 15]>,
+    bucket_of: Box<[u16; KEYS]>,
     buckets: Vec<Vec<Literal<T>>>,
 }
 
@@ -39,14 +42,14 @@ pub(super) const SHORTEST: usize = 3;
 /// The last three bytes of a text cut to five bits each, which folds the case of letters: from
 /// those before the last one, and that.
 fn roll(key: usize, byte: u8) -> usize {
-    key >> 5 | usize::from(byte & 31) << 10
+    (key >> 5 | usize::from(byte) << 10) & (KEYS - 1)
 }
 
 impl<T: Copy> Literals<T> {
     /// Literals shorter than [`SHORTEST`] are left out.
     pub(super) fn new<'a>(literals: impl Iterator<Item = (&'a str, Case, T)>) -> Self {
         let mut all = Self {
-            bucket_of: Box::new([0; 1 << 15]),
+            bucket_of: Box::new([0; KEYS]),
             buckets: Vec::new(),
         };
         for (literal, case, what) in literals {
@@ -95,10 +98,20 @@ impl<T: Copy> Literals<T> {
     fn next_start(&self, text: &[u8], from: usize) -> Option<(usize, &[Literal<T>])> {
         let (two, rest) = text.get(from..)?.split_first_chunk::<2>()?;
         let mut key = roll(roll(0, two[0]), two[1]);
-        let start = rest.iter().position(|byte| {
+        let mut may_start = |byte: &u8| {
             key = roll(key, *byte);
             self.bucket_of[key] != 0
-        })?;
+        };
+        // Eight at a time, without a look for the end after each.
+        let (eights, last) = rest.as_chunks::<8>();
+        let in_eights = eights.iter().enumerate().find_map(|(index, eight)| {
+            let at = eight.iter().position(&mut may_start)?;
+            Some(8 * index + at)
+        });
+        let start = match in_eights {
+            Some(start) => start,
+            None => 8 * eights.len() + last.iter().position(may_start)?,
+        };
         let bucket = usize::from(self.bucket_of[key]) - 1;
         Some((from + start, &self.buckets[bucket]))
     }

@@ -7,7 +7,6 @@
 use std::fmt;
 use std::ops::Range;
 
-use hmac::{Hmac, KeyInit, Mac};
 use sha2::{Digest, Sha256};
 
 use super::pattern::Pattern;
@@ -23,8 +22,8 @@ pub(super) const LONGEST_MASK: usize = 192;
 /// the key) is named in the mask, so that hashes made under different keys are not compared.
 #[derive(Clone)]
 pub struct MaskKey {
-    /// Keyed once; cloned for each mask.
-    hmac: Hmac<Sha256>,
+    /// The inner and the outer hash of HMAC, keyed once and cloned for each mask.
+    keyed: [Sha256; 2],
     id: String,
 }
 
@@ -34,9 +33,9 @@ impl MaskKey {
     pub fn new(secret: [u8; 32]) -> Self {
         let mut block = [0; 64];
         block[..32].copy_from_slice(&secret);
+        let keyed = |pad: u8| Sha256::new_with_prefix(block.map(|byte| byte ^ pad));
         Self {
-            // A key padded with zeros to the block size gives the same HMAC as the bare key.
-            hmac: Hmac::<Sha256>::new(&block.into()),
+            keyed: [keyed(0x36), keyed(0x5c)],
             id: hex(&Sha256::digest(secret)[..4]),
         }
     }
@@ -54,15 +53,25 @@ impl MaskKey {
         format!("{OPENING}{rule} bytes={length} hmac={hash} key={id}]")
     }
 
+    /// The key of the digests that are sent in place of content. It says nothing about this one.
+    pub(crate) fn digest_salt(&self) -> String {
+        self.hmac(b"digests of content")
+    }
+
+    /// HMAC-SHA256 in hexadecimal.
+    pub(crate) fn hmac(&self, bytes: &[u8]) -> String {
+        hex(&self.hash(bytes))
+    }
+
     /// A digest of what may not be guessed from it.
     pub(super) fn digest(&self, bytes: &[u8]) -> u128 {
         u128::from_be_bytes(self.hash(bytes)[..16].try_into().unwrap_or_default())
     }
 
     fn hash(&self, bytes: &[u8]) -> [u8; 32] {
-        let mut hmac = self.hmac.clone();
-        hmac.update(bytes);
-        hmac.finalize().into_bytes().into()
+        let [inner, outer] = self.keyed.clone();
+        let hash = inner.chain_update(bytes).finalize();
+        outer.chain_update(hash).finalize().into()
     }
 }
 

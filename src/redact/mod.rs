@@ -24,6 +24,8 @@ mod checks;
 mod config;
 mod found;
 mod json;
+mod json_stream;
+mod json_walk;
 mod key_value_rule;
 mod limits;
 mod literals;
@@ -34,6 +36,7 @@ mod pattern;
 mod placeholders;
 mod private_keys;
 mod redactor;
+mod root_key;
 mod rules;
 mod stream;
 #[cfg(test)]
@@ -49,4 +52,5 @@ pub use redactor::{Redactor, Tally};
 
 pub(crate) use limits::{Limits, NoStore, Output, Store, StoreFailed};
 pub(crate) use name_cache::FieldName;
+pub(crate) use root_key::load_or_create as load_or_create_key;
 pub(crate) use stream::StreamState;

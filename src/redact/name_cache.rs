@@ -12,7 +12,7 @@ const LONGEST: usize = 32;
 /// The first name that comes to a slot stays there.
 pub(super) struct NameCache([OnceLock<Slot>; 256]);
 
-/// A name, what it announces, and whether it can be written as it is.
+/// A name as the start of a member (`"name":`), what it announces, and whether it can be written so.
 type Slot = (Box<str>, Option<Kind>, bool);
 
 /// The name of a field, and what it announces about the value.
@@ -20,15 +20,11 @@ type Slot = (Box<str>, Option<Kind>, bool);
 pub(crate) struct FieldName<'a> {
     pub(super) text: &'a str,
     pub(super) kind: Option<Kind>,
-    plain: bool,
+    /// The name as the start of a member (`"name":`), if it is known that nothing in it is masked or escaped.
+    pub(crate) member: Option<&'a str>,
 }
 
 impl FieldName<'_> {
-    /// Whether the name can be written as it is: nothing in it has to be masked or escaped.
-    pub(crate) fn is_plain(&self) -> bool {
-        self.plain
-    }
-
     /// Whether the name announces a secret.
     pub(crate) fn is_sensitive(&self) -> bool {
         self.kind.is_some()
@@ -41,9 +37,11 @@ impl NameCache {
     }
 
     fn slot(&self, name: &str) -> &OnceLock<Slot> {
-        let byte = |at: usize| name.as_bytes().get(at).copied().unwrap_or(0);
-        let last = name.len().saturating_sub(1);
-        let key = [name.len() as u8, byte(0), byte(last / 2), byte(last)];
+        let bytes = name.as_bytes();
+        let key = match bytes {
+            [first, .., last] => [bytes.len() as u8, *first, bytes[bytes.len() / 2], *last],
+            _ => [0; 4],
+        };
         // A multiplication mixes into the highest bits.
         let mixed = u32::from_le_bytes(key).wrapping_mul(0x9e37_79b9);
         &self.0[(mixed >> 24) as usize]
@@ -52,19 +50,30 @@ impl NameCache {
 
 impl Redactor {
     /// Looks up the name of a field.
-    pub(crate) fn field<'a>(&self, text: &'a str) -> FieldName<'a> {
+    pub(crate) fn field<'a>(&'a self, text: &'a str) -> FieldName<'a> {
         let slot = self.name_cache.slot(text);
+        if slot.get().is_none() {
+            self.cache(text, slot);
+        }
+        let (kind, member) = match slot.get() {
+            Some((member, kind, clean))
+                if member.as_bytes()[1..member.len() - 2] == *text.as_bytes() =>
+            {
+                (*kind, clean.then_some(&**member))
+            }
+            _ => (self.name_kind(text), None),
+        };
+        FieldName { text, kind, member }
+    }
+
+    #[cold]
+    fn cache(&self, text: &str, slot: &OnceLock<Slot>) {
         // Only plain words are cached: no secret is kept for the life of the process, and
         // names with numbers in them would soon fill the cache.
         let is_word = |byte| matches!(byte, b'a'..=b'z' | b'_' | b'.');
-        if slot.get().is_none() && text.len() <= LONGEST && text.bytes().all(is_word) {
+        if text.len() <= LONGEST && text.bytes().all(is_word) {
             let clean = self.find(text).is_empty();
-            slot.get_or_init(|| (text.into(), self.name_kind(text), clean));
+            slot.get_or_init(|| (format!("\"{text}\":").into(), self.name_kind(text), clean));
         }
-        let (kind, plain) = match slot.get() {
-            Some((known, kind, clean)) if **known == *text => (*kind, *clean),
-            _ => (self.name_kind(text), false),
-        };
-        FieldName { text, kind, plain }
     }
 }

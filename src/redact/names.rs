@@ -51,6 +51,8 @@ pub(super) enum Kind {
     /// Names that some secrets have among much else (`…_KEY`): only a value that is surely random
     /// is masked.
     Guess,
+    /// Names of services (`datadog = …`): only a value that looks like a key is masked.
+    Vendor,
     /// Whole header lines: the value runs to the end of the line.
     Header,
 }
@@ -130,14 +132,29 @@ impl SensitiveNames {
         if self.user.iter().any(is_user) {
             return Some(Kind::Password);
         }
-        let (start, end, kind) = last_match(&words)?;
+        let (start, end, kind) = match last_match(&words) {
+            None | Some((_, _, Kind::Guess)) if names_vendor(name) => return Some(Kind::Vendor),
+            found => found?,
+        };
         let before = if start > 0 { words[start - 1] } else { "" };
         let asks = start > 0 && is_listed(words[0], "asks");
         let describes = words[end..].iter().any(|word| is_listed(word, "describes"));
-        let public = before == "public" || before == "publishable";
+        let public = matches!(before, "public" | "publishable" | "allow");
         let other = words[start] == "token" && is_listed(before, "other_tokens");
         (!asks && !describes && !public && !other).then_some(kind)
     }
+}
+
+/// Whether a name has a vendor in it, and nothing that describes something else of theirs.
+fn names_vendor(name: &str) -> bool {
+    let name = name.to_ascii_lowercase();
+    let mut vendors = list("vendors").iter();
+    vendors
+        .find_map(|vendor| name.split_once(vendor))
+        .is_some_and(|(_, rest)| {
+            let mut words = rest.split(|c: char| !c.is_ascii_alphabetic());
+            !words.any(|word| is_listed(word, "describes"))
+        })
 }
 
 /// The match that ends last, as start, end and kind.

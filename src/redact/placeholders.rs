@@ -4,7 +4,7 @@ use super::checks::strong;
 use super::mask::{self, contains_mask, is_masked};
 use super::names::{Kind, is_listed, list};
 use super::pattern::Pattern;
-use super::text::{Mix, ends_with_any_case, is_name, is_url64};
+use super::text::{Mix, ends_with_any_case, is_base64, is_name, is_url64};
 use super::value::{Join, Value};
 
 /// Longest text taken for a placeholder. Whatever is longer is masked, and then not searched for
@@ -30,6 +30,12 @@ static CALL: Pattern = Pattern::new(r"[A-Za-z_&][\w.:&!]*[(\[]");
 static DOTTED_NAMES: Pattern = Pattern::new(r"[A-Za-z][^.]*(?:\.[A-Za-z][^.]*)+$");
 static IDENTIFIERS: Pattern = Pattern::new(r"[A-Za-z_.?:,;]+$");
 static NUMBER: Pattern = Pattern::new(r"[0-9.,%-]+$");
+/// A number as programs write it, with its type.
+static TYPED_NUMBER: Pattern = Pattern::new(
+    r"-?(?:0[xX][0-9A-Fa-f_]{1,16}|[0-9][0-9_.]{0,19})(?:[iu](?:8|16|32|64|128|size)|f32|f64|[uUlL]{1,3})?;?$",
+);
+static TYPE_NAME: Pattern =
+    Pattern::new(r"(?:&?[iu](?:8|16|32|64)|[A-Z]|[A-Z]?[a-z]{1,11}(?:[A-Z][a-z]{1,11}){0,2})$");
 static WORD: Pattern = Pattern::new(r"[A-Za-z.,'-]+$");
 
 /// Whether `value` is a reference, placeholder, type or word rather than a secret.
@@ -41,7 +47,7 @@ pub(super) fn is_placeholder(
     join: Join,
 ) -> bool {
     let bytes = &text[value.range.clone()];
-    if is_masked(text, value.range.clone()) || kind == Kind::Guess && !is_random(bytes) {
+    if is_masked(text, value.range.clone()) || !looks_random(kind, bytes) {
         return true;
     }
     let begins_like_mask = bytes.starts_with(mask::OPENING.as_bytes());
@@ -56,6 +62,7 @@ pub(super) fn is_placeholder(
         || is_listed(&word, "placeholders")
         || repeats_name(trimmed, name)
         || is_path(bytes)
+        || mix.letters() > 0 && TYPED_NUMBER.is_match(bytes)
         || bytes.len() >= 3 && bytes.iter().all(|b| *b == bytes[0])
     {
         return true;
@@ -64,8 +71,13 @@ pub(super) fn is_placeholder(
         let shortest = if kind == Kind::Password { 4 } else { 16 };
         return mix.digit < shortest;
     }
-    if kind == Kind::Weak && !strong(bytes) {
-        return true;
+    // A cookie has a name and a value; a token is neither a word nor a type.
+    let spaced = matches!(join, Join::Colon | Join::Spaced) && !value.quoted;
+    match kind {
+        Kind::Weak if !strong(bytes) => return true,
+        Kind::Header if spaced && !name.ends_with("ion") && !bytes.contains(&b'=') => return true,
+        Kind::Token if spaced && TYPE_NAME.is_match(bytes) => return true,
+        _ => {}
     }
     match join {
         Join::Comma => !strong(bytes),
@@ -78,9 +90,33 @@ pub(super) fn is_placeholder(
     }
 }
 
+/// Whether a value is as random as it has to be to be a secret under a name of this kind.
+pub(super) fn looks_random(kind: Kind, bytes: &[u8]) -> bool {
+    match kind {
+        Kind::Guess => is_random(bytes),
+        Kind::Vendor => is_key(bytes),
+        _ => true,
+    }
+}
+
+/// Whether a value looks like a service's key: one word, with a part that is no word of a language.
+fn is_key(bytes: &[u8]) -> bool {
+    let escape = bytes.strip_suffix(b"\\n").or(bytes.strip_suffix(b"\\r"));
+    let bytes = escape.unwrap_or(bytes).trim_ascii_end();
+    let one_word = bytes.iter().all(|b| is_base64(*b) || b"_-.:%|".contains(b));
+    let is_url = memchr::memmem::find(bytes, b"://").is_some();
+    let random = |part: &[u8]| {
+        let mix = Mix::of(part);
+        let mixed = mix.letters() > 0 && mix.digit > 0 || mix.lower > 2 && mix.upper > 2;
+        part.len() >= 8 && mixed || mix.digit >= 15
+    };
+    let mut parts = bytes.split(|b| !b.is_ascii_alphanumeric());
+    bytes.len() >= 14 && one_word && !is_url && parts.any(random)
+}
+
 /// Whether a value looks like the output of a random generator: small and capital letters, digits
 /// and nothing else.
-pub(super) fn is_random(bytes: &[u8]) -> bool {
+fn is_random(bytes: &[u8]) -> bool {
     let mix = Mix::of(bytes);
     let least = mix.lower.min(mix.upper).min(mix.digit);
     bytes.len() >= 16 && least >= 2 && bytes.iter().all(|b| is_url64(*b) || *b == b'=')
@@ -115,7 +151,12 @@ fn is_expression(text: &[u8], value: &Value, name: &str, join: Join) -> bool {
 /// Whether the value only repeats the name, or the end of it.
 fn repeats_name(value: &[u8], name: &str) -> bool {
     let name = name.trim_start_matches('-').as_bytes();
-    ends_with_any_case(name, value) && (value.len() >= 3 || value.len() == name.len())
+    let last = value
+        .rsplit(|b| matches!(b, b'.' | b':'))
+        .next()
+        .unwrap_or_default();
+    let field = last.len() < value.len() && last.len() >= 3 && name.ends_with(last);
+    field || ends_with_any_case(name, value) && (value.len() >= 3 || value.len() == name.len())
 }
 
 static ROOTED: Pattern = Pattern::new(r"(?:/|\.{1,2}/|~/|[A-Za-z]:\\)");

@@ -9,7 +9,7 @@ use super::text::{is_base64, run_end};
 /// a prefix to each line, as in a log. A block that goes on for longer is not waited for.
 pub(super) const LONGEST_KEY: usize = 32 * 1024;
 
-pub(super) const BEGIN: &str = "-----BEGIN ";
+pub(super) const BEGIN: &str = "-----BEGIN";
 const END: &[u8] = b"-----END ";
 /// The line before the private part of a PuTTY key file, and the one after it.
 pub(super) const PUTTY_LINES: &str = "Private-Lines: ";
@@ -17,7 +17,7 @@ const MAC: &[u8] = b"Private-MAC: ";
 /// No line that ends a key is longer, a title with its dashes included.
 const LONGEST_TITLE: usize = 80;
 
-static BEGIN_LINE: Pattern = Pattern::new("-----BEGIN [ A-Za-z0-9]{0,63}-----");
+static BEGIN_LINE: Pattern = Pattern::new("(?i)-----BEGIN[ A-Z0-9_-]{0,120}?-----");
 static END_LINE: Pattern = Pattern::new("-----END [ A-Za-z0-9]{0,63}-----");
 
 /// The private key block that starts at `at` with its five dashes.
@@ -26,9 +26,14 @@ static END_LINE: Pattern = Pattern::new("-----END [ A-Za-z0-9]{0,63}-----");
 /// look like the inside of a key. Line ends may be escaped, any number of times.
 pub(super) fn pem_block(text: &[u8], at: usize) -> Option<Range<usize>> {
     let body = BEGIN_LINE.end(text, at)?;
-    memchr::memmem::find(&text[at..body], b"PRIVATE KEY")?;
+    let title = text[at..body].to_ascii_uppercase();
+    memchr::memmem::find(&title, b"PRIVATE KEY")?;
     let next = find_before(text, body, text.len(), BEGIN.as_bytes()).unwrap_or(text.len());
     let end = find_before(text, body, next, END).and_then(|end| END_LINE.end(text, end));
+    // What is left of an END line that lost its beginning.
+    let near = next.min(body + LONGEST_KEY);
+    let torn = || find_before(text, body, near, b"KEY-----").map(|at| at + 8);
+    let end = end.or_else(torn);
     Some(at..end.unwrap_or_else(|| key_lines(text, body, next)))
 }
 

@@ -19,6 +19,7 @@ use super::names::{Kind, SensitiveNames, list};
 use super::placeholders;
 use super::private_keys;
 use super::rules::{RULES, Rule, RuleKind};
+use super::stream::StreamState;
 use crate::error::PatternError;
 
 /// How many values were masked and how many were cut.
@@ -34,6 +35,9 @@ pub struct Tally {
 const SHORTEST: usize = 6;
 /// How often a text is searched again; in practice twice.
 const MOST_ROUNDS: usize = 8;
+/// How many places of one value are looked at. Ordinary texts of 10 MB have fewer; one that is made
+/// of nothing else would keep the agent's thread for minutes.
+pub(super) const MOST_HITS: usize = if cfg!(test) { 1 << 14 } else { 1 << 20 };
 /// Longest part of a key that a mask names.
 const LONGEST_KEY: usize = 40;
 
@@ -114,7 +118,8 @@ impl Redactor {
             _ => true,
         };
         // `\u0070assword` could hide anything.
-        let spells_letters = || memchr::memmem::find(bytes, br"\u").is_some();
+        let spells_letters =
+            || memchr::memchr(b'\\', bytes).is_some_and(|at| json[at..].contains("\\u"));
         self.user_rules.is_empty()
             && !self.names.tiny
             && !self.literals.hits(bytes).any(may_hide_a_secret)
@@ -135,9 +140,8 @@ impl Redactor {
                 shapes_done: 0,
                 shape_start: 0,
             };
-            for hit in self.literals.hits(text.as_bytes()) {
-                search.look_at(hit);
-            }
+            let hits = self.literals.hits(text.as_bytes());
+            hits.for_each(|hit| search.look_at(hit));
             found = search.found;
         }
         self.find_user_rules(text, &mut found);
@@ -153,7 +157,28 @@ impl Redactor {
     /// searched again until nothing more is found: masking it once more never changes anything.
     #[must_use]
     pub fn text<'a>(&self, text: &'a str, tally: &mut Tally) -> Cow<'a, str> {
-        self.text_part(text, 0..text.len(), tally)
+        match self.redact_beginning(text, tally) {
+            Some(redacted) => Cow::Owned(redacted),
+            None => self.text_part(text, 0..text.len(), tally),
+        }
+    }
+
+    /// A text or JSON text with more than [`MOST_HITS`] places where a secret could be: the
+    /// beginning redacted, all the rest under one mask. `None` for any other text.
+    pub(super) fn redact_beginning(&self, text: &str, tally: &mut Tally) -> Option<String> {
+        if text.len() < MOST_HITS {
+            return None;
+        }
+        let hit = self.literals.hits(text.as_bytes()).nth(MOST_HITS)?;
+        let (beginning, rest) = text.split_at(hit.literal.start);
+        let mut redacted = String::new();
+        let mut state = StreamState::default();
+        while let Some(piece) = self.next_piece(&mut state, beginning, true) {
+            redacted += &piece.redacted;
+            tally.masked += piece.masked;
+        }
+        tally.masked += 1;
+        Some(redacted + &self.mask("work-limit", rest))
     }
 
     /// Masks `part` of `text`, searched together with what is around it. Of a secret that reaches
@@ -164,28 +189,27 @@ impl Redactor {
         mut part: Range<usize>,
         tally: &mut Tally,
     ) -> Cow<'a, str> {
-        let mut clean = Cow::Borrowed(text);
+        let mut found = self.find(text);
+        if found.is_empty() {
+            return Cow::Borrowed(&text[part]);
+        }
+        let mut clean = text.to_owned();
         for _ in 0..MOST_ROUNDS {
-            let found = self.find(&clean);
-            if found.is_empty() {
-                break;
-            }
             let mut masked = String::with_capacity(clean.len() + found.len() * 64);
             self.mask_range(&clean, 0..part.start, &found, &mut masked);
             let start = masked.len();
             tally.masked += self.mask_range(&clean, part.clone(), &found, &mut masked);
             let end = masked.len();
             self.mask_range(&clean, part.end..clean.len(), &found, &mut masked);
-            (part, clean) = (start..end, Cow::Owned(masked));
-        }
-        match clean {
-            Cow::Borrowed(text) => Cow::Borrowed(&text[part]),
-            Cow::Owned(mut text) => {
-                text.truncate(part.end);
-                text.drain(..part.start);
-                Cow::Owned(text)
+            (part, clean) = (start..end, masked);
+            found = self.find(&clean);
+            if found.is_empty() {
+                break;
             }
         }
+        clean.truncate(part.end);
+        clean.drain(..part.start);
+        Cow::Owned(clean)
     }
 
     /// Appends `range` of `text` with everything that was found in it masked. How many masks that
@@ -356,7 +380,7 @@ pub(super) fn count_work(_bytes: usize) {
 /// The literals searched for and what each calls for.
 fn literals(names: &SensitiveNames) -> Literals<Action> {
     let rules = RULES.iter().flat_map(|rule| {
-        let case = match rule.is_shape() {
+        let case = match rule.is_shape() && !rule.any_case {
             true => Case::Exact,
             false => Case::Any,
         };
@@ -375,6 +399,7 @@ fn literals(names: &SensitiveNames) -> Literals<Action> {
     let user_stems = names.user_stems();
     let all = rules
         .chain(words("stems", Action::Stem))
+        .chain(words("vendors", Action::Stem))
         .chain(words("text_stems", Action::Stem))
         .chain(user_stems.map(|stem| (stem, Case::Any, Action::Stem)))
         .chain(words("name_only_stems", Action::NameOnlyStem))

@@ -39,6 +39,8 @@ pub(super) struct Rule {
     checks: Vec<Check>,
     lead: &'static str,
     pub(super) kind: RuleKind,
+    /// Whether the case of the literals does not matter, although the rule knows a shape.
+    pub(super) any_case: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Default)]
@@ -62,6 +64,8 @@ const WINDOW: usize = 192;
 const CONTEXT_WINDOW: usize = 1024;
 /// Longest part of a secret before its literal.
 const LONGEST_LEAD: usize = 80;
+/// Longest name of a program.
+const LONGEST_PROGRAM: usize = 16;
 /// Longest command that is searched for arguments.
 const LONGEST_COMMAND: usize = 2048;
 
@@ -73,6 +77,7 @@ impl Rule {
             "literals" => self.literals = values.iter().flat_map(|l| expand(l)).collect(),
             "pattern" => self.pattern = Pattern::new(value),
             "lead" => self.lead = value,
+            "case" => self.any_case = value == "any",
             "check" => self.checks = values.iter().filter_map(|c| checks::named(c)).collect(),
             "kind" => {
                 self.kind = match value {
@@ -173,7 +178,7 @@ impl Rule {
 pub(super) fn is_program(name: &str) -> bool {
     let commands = RULES.iter().filter(|rule| rule.kind == RuleKind::Command);
     let mut programs = commands.flat_map(|rule| &rule.literals);
-    programs.any(|program| program.split(' ').next() == Some(name))
+    name.len() <= LONGEST_PROGRAM && programs.any(|p| p.split(' ').next() == Some(name))
 }
 
 /// Where the command that `from` is inside of ends: its line, unless that is continued.

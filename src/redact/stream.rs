@@ -9,6 +9,8 @@ use std::collections::VecDeque;
 use std::ops::Range;
 
 use super::found::Found;
+use super::json::MOST_NESTED;
+use super::json_stream::JsonStream;
 use super::mask::{self, LONGEST_MASK};
 use super::private_keys::{self, LONGEST_KEY, OpenBlocks};
 use super::redactor::{Redactor, Tally, count_work};
@@ -18,7 +20,7 @@ use crate::trace::floor_char;
 
 /// Beyond this much without a place to cut, it is cut anyway. No less than the longest quoted
 /// value, which is a secret as a whole only once its quote is closed.
-const MAX_HELD: usize = 64 * 1024;
+pub(super) const MAX_HELD: usize = 64 * 1024;
 /// How many words are held back, the last of which may not be complete.
 const HELD_WORDS: usize = 3;
 /// As many with patterns of the user's, which may match over any number of words.
@@ -29,7 +31,7 @@ const CONTEXT: usize = 2048;
 /// The part of itself by which much held text has to grow before it is searched again.
 const GROWTH: usize = 8;
 /// Of a secret too long to be held, this much is masked at a time.
-const MASKED_AT_ONCE: usize = 4096;
+pub(super) const MASKED_AT_ONCE: usize = 4096;
 
 /// The next part of a text that may be written, redacted.
 #[derive(Debug, PartialEq, Eq)]
@@ -57,6 +59,17 @@ pub(crate) struct StreamState {
     /// How long it has to be to be searched again.
     search_at: usize,
     long_secret: Option<LongSecret>,
+    form: Form,
+}
+
+/// What a text is redacted as.
+#[derive(Debug, Default)]
+enum Form {
+    /// There is nothing but white space so far.
+    #[default]
+    Unknown,
+    Text,
+    Json(Box<JsonStream>),
 }
 
 /// A secret too long to be held, of which the beginning was masked.
@@ -71,6 +84,24 @@ struct LongSecret {
 }
 
 impl Redactor {
+    /// Masks a text that arrives in chunks, as a recorded stream does: all that is written of it.
+    #[must_use]
+    pub fn stream(&self, chunks: impl IntoIterator<Item = impl AsRef<str>>) -> String {
+        let (mut state, mut text, mut written) =
+            (StreamState::default(), String::new(), String::new());
+        let mut take = |text: &str, last: bool| {
+            while let Some(piece) = self.next_piece(&mut state, text, last) {
+                written += &piece.redacted;
+            }
+        };
+        for chunk in chunks {
+            text += chunk.as_ref();
+            take(&text, false);
+        }
+        take(&text, true);
+        written
+    }
+
     /// The next piece of `text` that may be written without knowing what comes next; all of it if
     /// this is the `last`. To be called until there is none.
     pub(crate) fn next_piece(
@@ -79,6 +110,35 @@ impl Redactor {
         text: &str,
         last: bool,
     ) -> Option<Piece> {
+        self.piece(state, text, last, 1)
+    }
+
+    /// The same for a text that `nested` strings are around, plus one.
+    pub(super) fn piece(
+        &self,
+        state: &mut StreamState,
+        text: &str,
+        last: bool,
+        nested: usize,
+    ) -> Option<Piece> {
+        state.learn_form(text, nested);
+        if let Form::Json(json) = &mut state.form {
+            let (piece, is_json) = json.next_piece(self, text, state.written, last);
+            if !is_json {
+                state.form = Form::Text;
+            }
+            if let Some(piece) = piece {
+                state.written = piece.range.end;
+                return Some(piece);
+            }
+            if is_json {
+                return None;
+            }
+        }
+        self.text_piece(state, text, last)
+    }
+
+    fn text_piece(&self, state: &mut StreamState, text: &str, last: bool) -> Option<Piece> {
         let fresh = state.read..text.len();
         if !fresh.is_empty() {
             let words = match self.user_rules.is_empty() {
@@ -214,6 +274,21 @@ impl Redactor {
 }
 
 impl StreamState {
+    /// Looks at what a text starts with, once that is there.
+    fn learn_form(&mut self, text: &str, nested: usize) {
+        let Form::Unknown = self.form else { return };
+        let start = text[self.read..].find(|c: char| !c.is_ascii_whitespace());
+        let Some(at) = start.map(|start| self.read + start) else {
+            return;
+        };
+        self.form = match text.as_bytes()[at] {
+            b'{' | b'[' if nested <= MOST_NESTED => {
+                Form::Json(Box::new(JsonStream::new(at, nested)))
+            }
+            _ => Form::Text,
+        };
+    }
+
     /// Where the text begins that is searched for what comes next.
     fn context(&self, text: &str) -> usize {
         floor_char(text, self.written.saturating_sub(CONTEXT)).max(self.floor)

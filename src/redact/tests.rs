@@ -8,6 +8,7 @@ use super::*;
 
 mod everyday;
 mod json;
+mod json_streams;
 mod names;
 mod private_keys;
 mod properties;
@@ -430,5 +431,59 @@ fn a_secret_that_looks_like_a_name_is_not_named_by_a_mask() {
         let output = text(input);
         assert!(!output.contains("hunter2"), "{output}");
         assert!(!streams::streamed(input).contains("hunter2"), "{output}");
+    }
+}
+
+/// What was written of a value, how long the beginning is, and how long the rest that was masked.
+fn cut_by_work(input: &str, write: impl FnOnce(&str, &mut Output<'_>)) -> (usize, usize) {
+    let limits = Limits {
+        inline: usize::MAX,
+        ..Limits::default()
+    };
+    let (line, ..) = written(&limits, Shelf::default(), |output| write(input, output));
+    let written = parsed(&line);
+    let written = written.as_str().expect("a text");
+    let (beginning, mask) = written
+        .rsplit_once("[masked rule=work-limit bytes=")
+        .expect("a mask");
+    let (bytes, _) = mask.split_once(' ').expect("a length");
+    (beginning.len(), bytes.parse().expect("a number"))
+}
+
+#[test]
+fn a_value_with_too_many_places_to_look_at_is_cut() {
+    let most = 4 * redactor::MOST_HITS;
+    let field = || redactor().field("field");
+    for unit in ["sk-", "Password: ", "x_key=", "sk-\n"] {
+        let text = unit.repeat(most / 2);
+        let (beginning, rest) = cut_by_work(&text, |text, output| {
+            redactor().write_str(field(), text, output);
+        });
+        let most = (redactor::MOST_HITS + 1) * unit.len();
+        assert!(beginning <= most, "{unit:?}: {beginning}");
+        assert_eq!(beginning + rest, text.len(), "{unit:?}");
+    }
+    let json = format!("[{}\"\"]", "\"sk-\",".repeat(most / 2));
+    let (beginning, rest) = cut_by_work(&json, |json, output| {
+        let written = redactor().write_json(field(), json, output);
+        written.expect("valid JSON");
+    });
+    assert_eq!(beginning + rest, json.len());
+}
+
+#[test]
+fn a_value_of_names_is_not_read_again_for_each_of_them() {
+    for unit in [
+        "x_key=",
+        "password: ",
+        "\"password\":",
+        "token.password/",
+        "x_key='",
+    ] {
+        let text = unit.repeat(2000);
+        let before = WORK.get();
+        let _ = self::text(&text);
+        let per_byte = (WORK.get() - before) / text.len();
+        assert!(per_byte <= 40, "{unit:?}: each byte {per_byte} times");
     }
 }

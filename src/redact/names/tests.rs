@@ -18,6 +18,7 @@ fn lists_are_complete_and_sorted_for_binary_search() {
         "parser_words",
         "query_names",
         "second_words",
+        "vendors",
     ];
     assert_eq!(LISTS.len(), stems.len() + sorted.len());
     assert!(stems.iter().all(|name| !list(name).is_empty()));

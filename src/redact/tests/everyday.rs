@@ -44,6 +44,30 @@ fn assert_kept<'a>(texts: impl IntoIterator<Item = &'a str>) {
 }
 
 #[test]
+fn authorization_without_digits_is_masked() {
+    for input in [
+        "Authorization: SSWS correcthorsebatterystaple",
+        "Authorization: GenieKey correct-horse-battery",
+        "Authorization: Splunk CorrectHorseBatteryStaple",
+        "curl -H 'Authorization: JWT correcthorsebattery' https://example.com",
+        r#"{"Authorization": "Custom correct-horse-battery-staple"}"#,
+        "Authorization: Whatever correct/horse+battery\r\nHost: x",
+    ] {
+        let output = text(input);
+        assert!(!output.to_lowercase().contains("horse"), "{output}");
+        let streamed = super::streams::streamed(input);
+        assert!(!streamed.to_lowercase().contains("horse"), "{streamed}");
+    }
+    for input in [
+        "Authorization: see the docs for more",
+        "Authorization: JWT required",
+        "Authorization: Requires login",
+    ] {
+        assert_eq!(text(input), input);
+    }
+}
+
+#[test]
 fn authorization_with_any_scheme_is_masked() {
     assert_masked([
         "Authorization: SSWS SECRET",

@@ -35,7 +35,7 @@ fn pieces() -> impl Strategy<Value = String> {
 }
 
 /// JSON values with names and texts that rules look for.
-fn values() -> impl Strategy<Value = serde_json::Value> {
+pub(super) fn values() -> impl Strategy<Value = serde_json::Value> {
     let name = prop_oneof![
         Just("password".to_owned()),
         Just("name".to_owned()),
@@ -74,7 +74,7 @@ fn json_under(limits: &Limits, input: &str) -> String {
     write_any(limits, Shelf::default(), input).0
 }
 
-fn tries() -> ProptestConfig {
+pub(super) fn tries() -> ProptestConfig {
     let cases = std::env::var("PROPTEST_CASES")
         .ok()
         .and_then(|n| n.parse().ok())

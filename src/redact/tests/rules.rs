@@ -68,6 +68,7 @@ fn the_file_says_nothing_that_is_not_understood() {
         let known = match key {
             "[[rule]]" => values.is_empty(),
             "name" | "pattern" | "lead" => values.len() == 1,
+            "case" => values == ["any"],
             "literals" | "matches" | "ignores" => !values.is_empty(),
             "check" => values.iter().all(|name| checks::named(name).is_some()),
             "kind" => ["whole-run", "context", "command"].contains(&values[0]),

@@ -69,6 +69,48 @@ fn mask_has_rule_length_digest_and_key() {
     assert_eq!(recording.guard.health().masked, 3);
 }
 
+/// Session ids that are secrets are masked, and still group what belongs together.
+#[test]
+fn session_id_that_is_a_secret_is_masked() {
+    let recording = Recording::new();
+    let token = |part: &str| format!("{}{}", concat!("gh", "p_"), part.repeat(4));
+    let tokens = [token("A1b2C3d4E5"), token("Z9y8X7w6V5")];
+    for id in [&tokens[0], &tokens[1], &tokens[0]] {
+        recording.run(|| {
+            let run = spans::session_run(id, "agent").start();
+            run.in_scope(|| events::message_user("hi").emit());
+            info_span!("other", session_id = id.as_str()).in_scope(|| warn!("there"));
+        });
+    }
+    let (trace, root) = (recording.trace(), recording.dir.path());
+    for (id, runs) in [(&tokens[0], 2), (&tokens[1], 1)] {
+        let masked = mask(root, "github-pat", id);
+        let lines = trace.session(&masked);
+        let of_kind = |kind: &str| lines.iter().filter(|line| line.kind == kind).count();
+        assert_eq!(of_kind("message_user"), runs, "{:?}", trace.kinds(&masked));
+        let written = String::from_utf8_lossy(&trace.bytes()).into_owned();
+        assert!(!written.contains(id.as_str()));
+    }
+    let names = std::fs::read_dir(root.join("sessions")).unwrap();
+    let names: Vec<_> = names.map(|entry| entry.unwrap().file_name()).collect();
+    let secret = |name: &std::ffi::OsString| name.to_string_lossy().contains("a1b2c3d4e5");
+    assert!(names.len() == 2 && !names.iter().any(secret), "{names:?}");
+}
+
+#[test]
+fn custom_kind_that_is_a_secret_is_masked() {
+    let recording = Recording::new();
+    let token = format!("{}{}", concat!("gh", "p_"), "a1b2c3d4e5".repeat(4));
+    recording.run(|| {
+        let _run = spans::session_run("s", "agent").start().entered();
+        events::custom(&token, json!({"a": 1})).emit();
+    });
+    let trace = recording.trace();
+    let is_masked = |line: &&spanledger::trace::Line| line.kind.contains("masked_rule_github-pat");
+    assert_eq!(trace.lines().filter(is_masked).count(), 1);
+    assert!(!String::from_utf8_lossy(&trace.bytes()).contains(&token));
+}
+
 #[test]
 fn equal_secrets_have_equal_digests() {
     let recording = Recording::new();
