@@ -131,7 +131,7 @@ impl fmt::Display for Error {
                 let root = root.display();
                 write!(
                     f,
-                    "{events} events are missing from the trace in {root}: {cause}"
+                    "{events} events could not be written to the trace in {root}: {cause}"
                 )
             }
         }

@@ -8,12 +8,13 @@ use super::{Ledger, SyncPolicy};
 use crate::trace::{make_dir, make_session_dir, new_span_id, open_private, wall_ns};
 
 impl Ledger {
-    /// Stores a blob of a session. A failure is noted, and warned of once.
+    /// Stores a blob of a session. A failure is counted and noted, and warned of once.
     pub fn store_blob(&self, session: &Path, sha256: &str, bytes: &[u8]) -> io::Result<()> {
         let stored = self.write_blob(session, sha256, bytes);
         if let Err(error) = &stored {
             let error = format!("store a blob in {}: {error}", session.display());
             self.note_error(&error);
+            self.counters().count_failed(1);
             self.counters().warn_once(&error);
         }
         stored

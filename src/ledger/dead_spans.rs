@@ -11,11 +11,12 @@ use serde_json::{Map, Value, json};
 
 use crate::trace::typed::{Checkpoint, SegmentHeader};
 use crate::trace::{
-    Ids, Kind, RawLine, RawValue, ReadItem, SegmentReader, SpanKind, TailReader, if_exists,
-    last_checkpoint, parse_time, segments, time_text, wall_ns, whole_lines,
+    Ids, Kind, RawLine, RawValue, ReadItem, SegmentReader, SpanKind, TailReader, last_checkpoint,
+    parse_time, segments, time_text, wall_ns, whole_lines,
 };
 
 /// A span whose writer is gone.
+#[derive(Debug)]
 pub(super) struct DeadSpan {
     pub ids: Ids,
     pub turn: Option<u32>,
@@ -83,21 +84,21 @@ pub(super) struct LeftBehind {
     pub closed: HashSet<u64>,
 }
 
-/// Finds the segments in which dead writers left spans open. For a session that was recovered before this reads
+/// Finds those of `segments` in which dead writers left spans open. For a session that was recovered before this reads
 /// the ends of its segments, and all their bytes once.
 pub(super) fn left_behind(
     alive: &dyn Fn(&str) -> bool,
     session: &Path,
-    own: Option<u32>,
+    segments: &[(u32, PathBuf)],
 ) -> io::Result<LeftBehind> {
     let mut dead = Vec::new();
-    for (number, path) in if_exists(segments(session))?.unwrap_or_default() {
-        if Some(number) == own || writer_of(&path)?.is_some_and(|id| alive(&id)) {
+    for (number, path) in segments {
+        if writer_of(path)?.is_some_and(|id| alive(&id)) {
             continue;
         }
-        let open = open_at_end(&tail(&path)?);
+        let open = open_at_end(&tail(path, u64::MAX)?.bytes);
         if !open.is_empty() {
-            dead.push((number, path, open));
+            dead.push((*number, path.clone(), open));
         }
     }
     if dead.is_empty() {
@@ -229,19 +230,30 @@ fn closed_elsewhere(session: &Path) -> io::Result<HashSet<u64>> {
     Ok(closed)
 }
 
-/// The end of a segment: from its last checkpoint, or all of it.
-pub(crate) fn tail(path: &Path) -> io::Result<Vec<u8>> {
+/// The end of a segment.
+pub(crate) struct Tail {
+    pub bytes: Vec<u8>,
+    /// It begins with a checkpoint, or is the whole segment.
+    pub has_state: bool,
+}
+
+/// The end of a segment: from its last checkpoint, or all of it; the last `most` bytes, if that is longer.
+pub(crate) fn tail(path: &Path, most: u64) -> io::Result<Tail> {
     let file = File::open(path)?;
     let size = file.metadata()?.len();
-    let mut reader = TailReader::new(&file, size, 0, 2 << 20);
+    let floor = size.saturating_sub(most);
+    let mut reader = TailReader::new(&file, size, floor, 2 << 20);
     loop {
         let mut tail = reader.longer()?;
-        if let Some(at) = last_checkpoint(&tail.bytes) {
-            tail.bytes.drain(..at);
-            return Ok(tail.bytes);
+        let checkpoint = last_checkpoint(&tail.bytes);
+        if checkpoint.is_none() && !tail.whole {
+            continue;
         }
-        if tail.whole {
-            return Ok(tail.bytes);
-        }
+        // The first line may begin before the floor: then it can't be parsed.
+        tail.bytes.drain(..checkpoint.unwrap_or(0));
+        return Ok(Tail {
+            bytes: tail.bytes,
+            has_state: checkpoint.is_some() || floor == 0,
+        });
     }
 }

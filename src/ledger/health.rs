@@ -75,7 +75,7 @@ impl Counters {
 }
 
 fn warn_of_loss(warned: &AtomicBool, message: &str) {
-    let message = format!("{message}; the agent goes on, health() has the count");
+    let message = format!("{message}. The agent continues; health() counts lost events");
     warn_once(warned, &message);
 }
 

@@ -7,7 +7,7 @@ use std::fs::OpenOptions;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::trace::{Root, if_exists, make_dir, open_private};
+use crate::trace::{Root, check_dir, if_exists, make_dir, open_private};
 
 /// The directory of the markers.
 pub(super) fn outbox_dir(root: &Root) -> PathBuf {
@@ -20,8 +20,17 @@ pub(crate) fn marker(root: &Root, session: &Path, seg: u32) -> Option<PathBuf> {
     Some(outbox_dir(root).join(format!("{name}.{seg:04}")))
 }
 
+#[cfg(test)]
+thread_local! {
+    /// How often this thread has listed an outbox.
+    pub(super) static LISTED: std::cell::Cell<u32> = const { std::cell::Cell::new(0) };
+}
+
 /// Which segments have a marker: the name of the session's directory, and the number.
+#[cfg(feature = "mirror")]
 pub(crate) fn marked(root: &Root) -> io::Result<Vec<(String, u32)>> {
+    #[cfg(test)]
+    LISTED.set(LISTED.get() + 1);
     let Some(entries) = if_exists(std::fs::read_dir(outbox_dir(root)))? else {
         return Ok(Vec::new());
     };
@@ -42,15 +51,29 @@ pub(crate) fn marked(root: &Root) -> io::Result<Vec<(String, u32)>> {
 
 /// Creates a marker, if it isn't there.
 pub(super) fn mark(marker: &Path) -> io::Result<()> {
-    let make = || open_private(marker, OpenOptions::new().create(true).append(true)).map(drop);
-    if if_exists(make())?.is_none() {
-        marker.parent().map_or(Ok(()), make_dir)?;
-        make()?;
-    }
-    Ok(())
+    // First, because the directory may be a link that leads out of the root.
+    marker.parent().map_or(Ok(()), make_dir)?;
+    open_private(marker, OpenOptions::new().create(true).append(true)).map(drop)
 }
 
 /// Removes a marker, if it is there.
 pub(crate) fn unmark(marker: &Path) -> io::Result<()> {
-    if_exists(std::fs::remove_file(marker)).map(drop)
+    let checked = marker.parent().map_or(Ok(()), check_dir);
+    if_exists(checked.and_then(|()| std::fs::remove_file(marker))).map(drop)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn marker_is_not_created_through_a_link() {
+        let dir = tempfile::tempdir().unwrap();
+        let (root, outside) = (dir.path().join("root"), dir.path().join("outside"));
+        std::fs::create_dir(&root).unwrap();
+        std::fs::create_dir(&outside).unwrap();
+        std::os::unix::fs::symlink(&outside, root.join("outbox")).unwrap();
+        assert!(mark(&root.join("outbox/s.0001")).is_err());
+        assert_eq!(std::fs::read_dir(&outside).unwrap().count(), 0);
+    }
 }

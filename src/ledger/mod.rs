@@ -65,24 +65,21 @@ pub use prune::{
 };
 pub use sync::SyncPolicy;
 
-pub(crate) use dead_spans::tail;
-#[cfg(not(feature = "mirror"))]
-pub(crate) use health::warn_once;
-pub(crate) use health::{Counters, FORKED};
-pub(crate) use listener::{ClosedSpan, Listener};
+pub(crate) use dead_spans::{Tail, tail};
+pub(crate) use health::{Counters, FORKED, warn_once};
+pub(crate) use listener::{ClosedSpan, Listener, SegmentListener};
+pub(crate) use noop_subscriber::NoopSubscriber;
 pub(crate) use prune::dir_size;
 pub(crate) use recovery::lock_file;
+pub(crate) use segment::SharedSegment;
 pub(crate) use session_writer::{Appended, Context, SessionHooks, SessionWriter};
 pub(crate) use storage::{Disk, Storage};
 pub(crate) use writer_lock::is_alive as writer_is_alive;
 #[cfg(feature = "mirror")]
 pub(crate) use {
     file_lock::FileLock,
-    listener::SegmentListener,
     marker::{marked, marker, unmark},
-    noop_subscriber::NoopSubscriber,
     recovery::left_open_in,
-    segment::SharedSegment,
 };
 
 pub(crate) use crate::trace::{LineMeta, SessionHeader};
@@ -106,6 +103,8 @@ pub(crate) struct LedgerConfig {
     pub resource: Arc<Value>,
     /// The `mirror` member of the headers, as JSON: where the trace is sent.
     pub policy: Option<Arc<str>>,
+    /// The `digest_salt` member of the headers.
+    pub digest_salt: Arc<str>,
     pub listeners: Vec<Arc<dyn Listener>>,
     pub storage: Arc<dyn Storage>,
     pub counters: Arc<Counters>,

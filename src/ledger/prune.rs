@@ -16,11 +16,10 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::dead_spans::writer_of;
-use super::file_lock::FileLock;
 use super::marker;
-use super::recovery::lock_path;
+use super::recovery::lock_session;
 use super::writer_lock;
-use crate::trace::{Root, if_exists, segment_name, segments, wall_ns};
+use crate::trace::{Root, if_exists, segments, wall_ns};
 
 const GONE: &str = ".gone-";
 /// A segment without a whole first line does not name its writer. If it is younger than this, its writer may be
@@ -115,7 +114,7 @@ fn remove_together(
             let Some(dir) = dir(session.as_ref()) else {
                 continue;
             };
-            match lock(&dir) {
+            match lock_session(&dir) {
                 Ok(None) => *done = Removal::Locked,
                 Err(error) if error.kind() != io::ErrorKind::NotFound => {
                     let why = error.to_string();
@@ -192,7 +191,7 @@ fn candidate<'a>(
     let Some(segments) = looked else {
         return Ok(Err(Removal::Live));
     };
-    let markers = unsent(root, &dir);
+    let markers = unsent(root, &dir, &segments);
     if !markers.is_empty() && !force {
         let segments = markers.len();
         return Ok(Err(Removal::Owed { segments }));
@@ -217,7 +216,7 @@ fn remove(
         Ok(found) => found,
         Err(stays) => return Ok(stays),
     };
-    let Some(_lock) = lock(&found.dir)? else {
+    let Some(_lock) = lock_session(&found.dir)? else {
         return Ok(Removal::Locked);
     };
     let hidden = |prefix: &str| {
@@ -290,7 +289,7 @@ pub fn remove_leftovers(root: impl AsRef<Path>) -> io::Result<(usize, u64)> {
     let (mut count, mut bytes) = (0, 0);
     for dir in leftovers(root.as_ref())? {
         // Another process is removing it.
-        let Ok(Some(_lock)) = lock(&dir) else {
+        let Ok(Some(_lock)) = lock_session(&dir) else {
             continue;
         };
         bytes += dir_size(&dir);
@@ -336,21 +335,12 @@ fn dead_segments(
     Ok(Some(numbers))
 }
 
-/// The session's lock, unless another process holds it.
-fn lock(dir: &Path) -> io::Result<Option<FileLock>> {
-    FileLock::try_new(&lock_path(dir))
-}
-
-/// The markers of what the mirror still has to send of a session. The marker of a segment that is gone does not
-/// count.
-fn unsent(root: &Root, dir: &Path) -> Vec<PathBuf> {
-    let marked = marker::marked(root).unwrap_or_default().into_iter();
-    let its = marked.filter(|(session, seg)| {
-        dir.file_name().is_some_and(|name| name == session.as_str())
-            && dir.join(segment_name(*seg)).exists()
-    });
-    its.filter_map(|(_, seg)| marker::marker(root, dir, seg))
-        .collect()
+/// The markers of what the mirror still has to send of these segments.
+fn unsent(root: &Root, dir: &Path, segments: &HashSet<u32>) -> Vec<PathBuf> {
+    let markers = segments
+        .iter()
+        .filter_map(|seg| marker::marker(root, dir, *seg));
+    markers.filter(|marker| marker.exists()).collect()
 }
 
 /// Removes a directory, if it is there.

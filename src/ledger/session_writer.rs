@@ -8,14 +8,13 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use serde_json::json;
-
 use super::Ledger;
 use super::gap::Gap;
+use super::recovery::Recovery;
 use super::segment::Segment;
 use crate::trace::{
     APART_NS, Address, BufferPool, Kind, LARGEST_POOLED, LineMeta, Moment, NewHeader,
-    SessionHeader, finish_line, segment_name, steady_ns,
+    SessionHeader, SessionPart, finish_line, segment_name, steady_ns,
 };
 
 thread_local! {
@@ -26,8 +25,10 @@ thread_local! {
 
 const FIRST_BACKOFF_NS: u64 = 1_000_000;
 pub(super) const LAST_BACKOFF_NS: u64 = 1_000_000_000;
-/// About how many bytes lie between two checkpoints.
+/// At least so many bytes lie between two checkpoints, and so many times the size of the first of the two: a
+/// checkpoint lists every open span, and all checkpoints together stay a fraction of the trace.
 const CHECKPOINT_EVERY: u64 = 1 << 20;
+const CHECKPOINT_SPACING: u64 = 4;
 
 /// Writes the members of a line's payload, each followed by a comma. Its argument is the segment that the
 /// line goes to.
@@ -102,8 +103,7 @@ impl<'a> Context<'a> {
 /// The writer of a session's lines. Its owner serializes the calls, which orders lines and `seq`.
 #[derive(Debug)]
 pub(crate) struct SessionWriter {
-    /// The session's id as a JSON string.
-    id_json: Vec<u8>,
+    session: SessionPart,
     dir: PathBuf,
     pub(super) segment: Option<Segment>,
     pub(super) gap: Gap,
@@ -114,8 +114,10 @@ pub(crate) struct SessionWriter {
     pub(super) checkpoint_at: u64,
     /// The time of the line that was appended last.
     last_time: u64,
-    /// When a recovery that failed is tried again.
+    /// When a recovery goes on, or one that failed is tried again.
     pub(super) recover_at: Option<u64>,
+    /// A recovery that goes on when `recover_at` has come.
+    pub(super) recovery: Option<Recovery>,
     /// The policy of the segment that the spans of a dead writer are closed in.
     pub(super) recovering: Option<Option<Arc<str>>>,
 }
@@ -123,9 +125,14 @@ pub(crate) struct SessionWriter {
 impl SessionWriter {
     /// A writer for the session of this id. It creates nothing before the first line.
     pub fn new(ledger: &Ledger, id: &str) -> Self {
+        Self::at(id, ledger.root.session(id))
+    }
+
+    /// A writer for a session in another directory.
+    pub fn at(id: &str, dir: PathBuf) -> Self {
         Self {
-            id_json: json!(id).to_string().into_bytes(),
-            dir: ledger.root.session(id),
+            session: SessionPart::new(id),
+            dir,
             segment: None,
             gap: Gap::default(),
             backoff: 0,
@@ -134,6 +141,7 @@ impl SessionWriter {
             checkpoint_at: CHECKPOINT_EVERY,
             last_time: 0,
             recover_at: None,
+            recovery: None,
             recovering: None,
         }
     }
@@ -199,7 +207,7 @@ impl SessionWriter {
                 let counters = cx.ledger.counters();
                 counters.count_failed(1);
                 counters.note_error(&cause);
-                counters.warn_once(&format!("can't write the trace: {cause}"));
+                counters.warn_once(&format!("not recording: {cause}"));
                 None
             }
         }
@@ -214,7 +222,7 @@ impl SessionWriter {
             }
         }
         if self.recover_at.is_some_and(|at| at <= steady_ns()) {
-            self.recover(cx);
+            self.recover_some(cx, false);
         }
     }
 
@@ -295,10 +303,12 @@ impl SessionWriter {
         let Some(full) = self.segment.take_if(is_full) else {
             return Ok(());
         };
+        let checkpoint_in = self.checkpoint_at.saturating_sub(full.size);
         if self.create_segment(cx.ledger, now).is_err() {
             self.segment = Some(full);
             return Ok(());
         }
+        self.checkpoint_at = checkpoint_in.max(CHECKPOINT_EVERY);
         let header = self.write_header(cx, now);
         if let Some(next) = &self.segment {
             full.seal(next);
@@ -341,6 +351,7 @@ impl SessionWriter {
             process: &cx.ledger.config.process,
             resource: &cx.ledger.config.resource,
             mirror: policy.as_deref(),
+            digest_salt: &cx.ledger.config.digest_salt,
             session: cx.hooks.header(number),
         };
         let meta = LineMeta::of_segment(Kind::Segment, now);
@@ -373,7 +384,8 @@ impl SessionWriter {
             }
         }
         if let Some(segment) = &self.segment {
-            self.checkpoint_at = segment.size + CHECKPOINT_EVERY;
+            let spacing = CHECKPOINT_SPACING * out.len() as u64;
+            self.checkpoint_at = segment.size + spacing.max(CHECKPOINT_EVERY);
         }
     }
 
@@ -426,7 +438,7 @@ impl SessionWriter {
             seg: segment.shared.number,
             seq: segment.next_seq,
         };
-        meta.write_head(place, &self.id_json, &mut line);
+        meta.write_head(place, &mut self.session, &mut line);
         payload(&mut line, segment.shared.number);
         finish_line(&mut line);
         let written = segment.write(cx.ledger, &line, cx.hooks.leaves_open());

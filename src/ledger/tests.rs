@@ -102,6 +102,7 @@ impl Scene {
             process: Arc::new(LazyLock::new(Box::new(|| "{}".to_owned()))),
             resource: Arc::default(),
             policy: None,
+            digest_salt: Arc::default(),
             listeners: vec![Arc::<Notes>::clone(&notes)],
             storage: Arc::<FaultyDisk>::clone(&disk),
             counters: Arc::default(),

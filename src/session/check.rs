@@ -2,8 +2,7 @@
 
 use std::io;
 
-use super::store::{Store, Survey, Unreadable};
-use crate::session::Entry;
+use super::store::{Entry, Store, Unreadable};
 use crate::trace::{Damage, LineError, Marks};
 
 /// What is damaged, lost, masked and truncated in a root's sessions.
@@ -25,41 +24,45 @@ pub struct Checks {
 }
 
 impl Checks {
-    /// Checks what a survey read. With `deep`, reads the sessions whole that it did not.
+    /// Nothing is checked yet.
     ///
     /// ```
     /// # let dir = tempfile::tempdir()?;
     /// use spanledger::session::{Checks, Store};
     /// let store = Store::new(dir.path());
-    /// let checks = Checks::run(&store, &store.survey()?, true);
+    /// let mut checks = Checks::new();
+    /// for entry in store.newest()? {
+    ///     checks.add(&store, &entry, true);
+    /// }
     /// assert!(checks.damages.is_empty() && checks.whole);
     /// # Ok::<(), std::io::Error>(())
     /// ```
-    pub fn run(store: &Store, survey: &Survey, deep: bool) -> Self {
-        let mut checks = Self {
+    #[allow(clippy::new_without_default)]
+    pub fn new() -> Self {
+        Self {
             whole: true,
             damages: Vec::new(),
             torn: 0,
             marks: Marks::default(),
             at_least: false,
-            unreadable: survey.unreadable.clone(),
-        };
-        for entry in &survey.entries {
-            if !deep || entry.whole {
-                checks.add(entry);
-                continue;
-            }
-            match store.read(&entry.dir) {
-                Ok(entry) => checks.add(&entry),
-                // Pruned in the meantime.
-                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-                Err(error) => checks.unreadable.push(Unreadable::new(&entry.dir, &error)),
-            }
+            unreadable: Vec::new(),
         }
-        checks
     }
 
-    fn add(&mut self, entry: &Entry) {
+    /// Checks a session by what was read of it. With `deep`, reads it whole if that was not done.
+    pub fn add(&mut self, store: &Store, entry: &Entry, deep: bool) {
+        if !deep || entry.whole {
+            return self.add_entry(entry);
+        }
+        match store.read(&entry.dir) {
+            Ok(entry) => self.add_entry(&entry),
+            // Pruned in the meantime.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => self.unreadable.push(Unreadable::new(&entry.dir, &error)),
+        }
+    }
+
+    fn add_entry(&mut self, entry: &Entry) {
         self.whole &= entry.whole;
         for damage in &entry.damages {
             match damage.why {

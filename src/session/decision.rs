@@ -78,18 +78,27 @@ impl Turn {
     }
 
     /// The permission decisions of a turn, in the order they began. The question to a person and the answer
-    /// belong to a permission if they are inside its span, have its `interrupt_id`, or are inside the
-    /// tool call that it guards.
+    /// belong to a permission if they are inside its span, have its `interrupt_id`, are inside the tool call
+    /// that it guards, or if it is the only one that was open then.
     pub fn decisions(&self) -> Vec<Decision<'_>> {
         let (requests, responses) = (self.hitl(Kind::HitlRequest), self.hitl(Kind::HitlResponse));
+        let permissions = || {
+            let nodes = self.nodes.iter();
+            nodes.filter(|node| node.kind == Kind::PermissionRequest)
+        };
+        let open_at = |time| {
+            permissions()
+                .filter(move |node| is_open_at(node, time))
+                .count()
+        };
         let decision = |node| {
             let Item::Permission(permission) = Node::item(node) else {
                 return None;
             };
             let own = permission.interrupt_id();
-            let request = belongs(node, &requests, own.as_deref());
+            let request = belongs(node, &requests, own.as_deref(), open_at);
             let id = own.or_else(|| request.as_ref()?.interrupt_id());
-            let response = belongs(node, &responses, id.as_deref());
+            let response = belongs(node, &responses, id.as_deref(), open_at);
             Some(Decision {
                 node,
                 permission,
@@ -97,15 +106,23 @@ impl Turn {
                 response,
             })
         };
-        let permissions = self.nodes.iter();
-        let permissions = permissions.filter(|node| node.kind == Kind::PermissionRequest);
-        permissions.filter_map(decision).collect()
+        permissions().filter_map(decision).collect()
     }
 }
 
-/// The question or answer that belongs to a permission: one inside it, one with its interrupt id, or one
-/// beside it, inside the same tool call, if no ids contradict that.
-fn belongs<'a>(permission: &Node, all: &[HitlNode<'a>], id: Option<&str>) -> Option<Hitl<'a>> {
+fn is_open_at(node: &Node, time: u64) -> bool {
+    node.start <= time && (node.duration.is_none() || time <= node.end())
+}
+
+/// The question or answer that belongs to a permission: one inside it, one with its interrupt id, or, if no
+/// ids contradict that, one inside the same tool call, or one at a time when no other permission was open.
+/// `open_at` counts the permissions that were open at a time.
+fn belongs<'a>(
+    permission: &Node,
+    all: &[HitlNode<'a>],
+    id: Option<&str>,
+    open_at: impl Fn(u64) -> usize,
+) -> Option<Hitl<'a>> {
     let is_inside =
         |(node, _): &&HitlNode<'_>| node.parent.is_some() && node.parent == permission.span_id;
     let later = || {
@@ -114,12 +131,16 @@ fn belongs<'a>(permission: &Node, all: &[HitlNode<'a>], id: Option<&str>) -> Opt
     };
     let has_id = |(_, its): &&HitlNode<'_>| id.is_some() && its.as_deref() == id;
     let tool = permission.within();
-    let is_beside = |(node, its): &&HitlNode<'_>| {
-        tool.is_some() && node.parent == tool && (id.is_none() || its.is_none())
+    let may_belong = |its: &Option<Cow<'_, str>>| id.is_none() || its.is_none();
+    let is_beside =
+        |(node, its): &&HitlNode<'_>| tool.is_some() && node.parent == tool && may_belong(its);
+    let is_alone = |(node, its): &&HitlNode<'_>| {
+        may_belong(its) && is_open_at(permission, node.start) && open_at(node.start) == 1
     };
     let found = all.iter().find(is_inside);
     let found = found.or_else(|| later().find(has_id));
     let found = found.or_else(|| later().find(is_beside));
+    let found = found.or_else(|| all.iter().find(is_alone));
     found.map(|(node, _)| node.view())
 }
 

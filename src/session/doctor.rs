@@ -9,6 +9,7 @@ use tracing::Level;
 use tracing_subscriber::filter::Targets;
 
 use super::store::Store;
+use crate::trace::exposed;
 
 /// How a check ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -140,7 +141,12 @@ fn writable(root: &Path) -> Diagnosis {
 
 fn permissions(root: &Path) -> Diagnosis {
     let key = root.join("redaction.key");
-    for path in [root, &key] {
+    let exposed = [root, &key].map(|path| exposed(path).ok().flatten());
+    if let Some((found, advice)) = exposed.into_iter().flatten().next() {
+        return Diagnosis::wrong("permissions", found, &advice);
+    }
+    // The key first: an agent refuses one that others can read.
+    for path in [&key, root] {
         match path.metadata() {
             Ok(meta) if meta.mode() & 0o077 != 0 => {
                 let found = format!(
@@ -149,7 +155,10 @@ fn permissions(root: &Path) -> Diagnosis {
                     meta.mode() & 0o777
                 );
                 let advice = format!("chmod go-rwx {}", path.display());
-                return Diagnosis::warning("permissions", found, &advice);
+                return match path == key {
+                    true => Diagnosis::wrong("permissions", found, &advice),
+                    false => Diagnosis::warning("permissions", found, &advice),
+                };
             }
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
                 let found = format!("{}: {error}", path.display());
@@ -204,8 +213,8 @@ fn clock(store: &Store, now: u64) -> Diagnosis {
     if now < RECENT_NS {
         return Diagnosis::wrong("clock", "the clock is before 2024", advice);
     }
-    let entries = store.list().unwrap_or_default();
-    match entries.first().map(|entry| entry.summary.last) {
+    let newest = store.newest().ok().and_then(|mut newest| newest.next());
+    match newest.map(|entry| entry.summary.last) {
         Some(last) if last > now.saturating_add(SKEW_NS) => {
             let seconds = (last - now) / 1_000_000_000;
             let found = format!("the newest line is {seconds} s in the future");

@@ -1,39 +1,13 @@
 //! Errors that are one failure: an inner span fails, and `?` passes its error to the spans around it.
 
-use std::borrow::Cow;
 use std::collections::{HashMap, VecDeque};
 
 use super::node::Node;
 use super::turns::Turn;
-use crate::trace::typed::ErrorInfo;
-use crate::trace::{Address, RawValue};
+use crate::trace::{Address, ErrorChain};
 
 /// How many failures inside one span are remembered.
 const REMEMBERED: usize = 64;
-
-/// The messages of an error and of its causes, the outermost first. An error without a message has its
-/// type.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct ErrorChain(Vec<String>);
-
-impl ErrorChain {
-    pub fn of(error: RawValue<'_>) -> Self {
-        let info = ErrorInfo::from(error);
-        let message = info.message().and_then(|message| message.text());
-        let message = message
-            .or_else(|| info.error_type())
-            .or_else(|| error.text());
-        let causes = info.source().into_iter().flat_map(|causes| causes.items());
-        let causes = causes.filter_map(|cause| cause.text());
-        let chain = message.into_iter().chain(causes);
-        Self(chain.map(Cow::into_owned).collect())
-    }
-
-    /// Whether this is an error with `inner` as its last causes, or the same.
-    pub fn wraps(&self, inner: &Self) -> bool {
-        !inner.0.is_empty() && self.0.ends_with(&inner.0)
-    }
-}
 
 /// A failure, and the line that has it first.
 #[derive(Clone, Debug)]

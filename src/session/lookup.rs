@@ -1,7 +1,10 @@
 //! One turn, one text, one line out of a long session, without reading all of it.
 
-use std::io;
+use std::fs::File;
+use std::io::{self, Read};
 use std::path::Path;
+
+use serde_json::Value;
 
 use super::store::push_damage;
 use super::turns::{Turn, Turns};
@@ -115,35 +118,52 @@ pub(super) fn find_line<T, E: From<io::Error>>(
 
 /// A value in full: a text as it is, other JSON as text, and a value that was moved to a blob from there.
 pub fn whole(session: impl AsRef<Path>, value: RawValue<'_>) -> io::Result<String> {
-    if let Some(sha256) = value.marker().and_then(|marker| marker.blob) {
-        return blob(session, &sha256);
+    let marker = value.marker().unwrap_or_default();
+    if let Some(sha256) = marker.blob {
+        return blob(session, &sha256, marker.bytes);
     }
     let text = value.text().unwrap_or_else(|| value.json().into());
     Ok(text.into_owned())
 }
 
-/// A blob's text, its digest checked.
-pub fn blob(session: impl AsRef<Path>, sha256: &str) -> io::Result<String> {
+/// A blob's text, its digest checked. `size` is what the line that names the blob says of it: a file of any
+/// other size is not read.
+pub fn blob(session: impl AsRef<Path>, sha256: &str, size: Option<u64>) -> io::Result<String> {
     let invalid = |why: String| io::Error::new(io::ErrorKind::InvalidData, why);
     if sha256.len() != 64 || !sha256.bytes().all(|b| b.is_ascii_hexdigit()) {
         return Err(invalid(format!("{sha256:?} is no digest of a blob")));
     }
     let path = session.as_ref().join("blobs").join(sha256);
     // To open a pipe would wait for a writer.
-    if !path.metadata().map_err(about(&path))?.is_file() {
+    let meta = path.metadata().map_err(about(&path))?;
+    if !meta.is_file() {
         return Err(invalid(format!("{}: not a file", path.display())));
     }
-    let bytes = std::fs::read(&path).map_err(about(&path))?;
+    let size = size.unwrap_or(0);
+    if meta.len() != size {
+        let (path, found) = (path.display(), meta.len());
+        let why = format!("{path}: the blob has {found} bytes, its line names {size}");
+        return Err(invalid(why));
+    }
+    let mut bytes = Vec::new();
+    let file = File::open(&path).map_err(about(&path))?;
+    let read = file.take(size).read_to_end(&mut bytes);
+    read.map_err(about(&path))?;
     if hex_digest(&bytes) != sha256 {
         return Err(invalid(format!("{}: blob digest mismatch", path.display())));
     }
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// The digests of the blobs that a line names.
-pub fn blobs(line: &Line) -> impl Iterator<Item = &str> {
-    let values = line.payload.values();
-    values.filter_map(|value| value.get("$blob")?.as_str())
+/// The digests and sizes of the blobs that a line names.
+pub fn blobs(line: &Line) -> impl Iterator<Item = (&str, Option<u64>)> {
+    line.payload.values().filter_map(blob_of)
+}
+
+/// The digest and size of the blob that a value was moved to.
+pub(super) fn blob_of(value: &Value) -> Option<(&str, Option<u64>)> {
+    let size = value.get("bytes").and_then(Value::as_u64);
+    Some((value.get("$blob")?.as_str()?, size))
 }
 
 /// One line by its address, parsed. One that is there and can't be parsed is an error.

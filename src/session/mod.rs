@@ -76,12 +76,14 @@ mod failure;
 mod family;
 mod filter;
 mod find;
+mod implicit;
 mod item;
 mod left_open;
 mod lookup;
 mod message;
 #[cfg(feature = "cli")]
 mod monitor;
+mod newest;
 mod node;
 mod peek;
 mod retention;
@@ -106,6 +108,7 @@ pub use lookup::{Excerpt, blob, blobs, body, line, turn, whole};
 pub use message::{Part, Role};
 #[cfg(feature = "cli")]
 pub use monitor::{Monitor, MonitorEvent, MonitorStart};
+pub use newest::Newest;
 pub use node::{Node, NodeState};
 pub use retention::{Pruned, Retention};
 pub use search::{SearchText, Unsearched, texts};
@@ -118,3 +121,5 @@ pub use summary::Summary;
 pub use turns::{Digests, Turn, Turns, each_turn};
 
 pub(crate) use left_open::read_interrupted;
+#[cfg(feature = "mirror")]
+pub(crate) use node::message_with_causes;

@@ -5,6 +5,7 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
+use super::lookup::blob_of;
 use crate::trace::typed::{ErrorInfo, Fields, Log, Message, Span, SpanLink, Subagent};
 use crate::trace::{
     Address, Kind, Outcome, RawLine, RawValue, SpanKind, Usage, parse_time, time_text,
@@ -89,6 +90,16 @@ impl Node {
             updates: Vec::new(),
             streamed: None,
         }
+    }
+
+    /// A message or a tool input of which only deltas have arrived: from the first one's line.
+    pub(super) fn arriving(line: &RawLine<'_>, text: String) -> Self {
+        let mut node = Self::event(line);
+        if node.kind == Kind::MessageDelta {
+            node.kind = Kind::MessageAssistant;
+        }
+        node.streamed = Some(text);
+        node
     }
 
     /// From the close line of a run.
@@ -201,7 +212,7 @@ impl Node {
     pub fn payload_json(&self) -> Value {
         let mut all = serde_json::Map::new();
         for text in [&self.payload].into_iter().chain(&self.updates) {
-            if let Ok(Value::Object(fields)) = serde_json::from_str(text) {
+            if let Some(Value::Object(fields)) = RawValue::new(text).value() {
                 all.extend(fields);
             }
         }
@@ -219,8 +230,7 @@ impl Node {
             return errors;
         };
         for value in fields.values_mut() {
-            let blob = value.get("$blob").and_then(Value::as_str);
-            match blob.map(|sha256| super::blob(session, sha256)) {
+            match blob_of(value).map(|(sha256, size)| super::blob(session, sha256, size)) {
                 Some(Ok(text)) => *value = text.into(),
                 Some(Err(error)) => errors.push(error),
                 None => {}
@@ -344,7 +354,7 @@ pub(crate) fn error_text(error: RawValue<'_>) -> String {
 }
 
 /// The error's message, and after it those of its causes.
-pub(super) fn message_with_causes(error: &ErrorInfo<'_>) -> Option<String> {
+pub(crate) fn message_with_causes(error: &ErrorInfo<'_>) -> Option<String> {
     let mut text = error.message()?.text()?.into_owned();
     let causes = error.source().into_iter();
     for cause in causes.flat_map(|causes| causes.items()) {

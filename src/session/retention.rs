@@ -1,6 +1,6 @@
 //! Which old sessions to remove.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::io;
 
 use super::family::{Family, families};
@@ -96,10 +96,9 @@ impl Retention {
         let sizes = entries.map(|entry| (&entry.dir, ledger::dir_size(&entry.dir)));
         let sizes: HashMap<_, _> = sizes.collect();
         let size_of = |entry: &Entry| sizes.get(&entry.dir).copied().unwrap_or(0);
-        let is_unreadable = |id: &String| {
-            let dir = store.dir(id);
-            survey.unreadable.iter().any(|session| session.dir == dir)
-        };
+        let unreadable = survey.unreadable.iter();
+        let unreadable: HashSet<_> = unreadable.map(|session| &session.dir).collect();
+        let is_unreadable = |id: &String| unreadable.contains(&store.dir(id));
         for family in self.over(&survey.entries, &size_of, now) {
             let members = family.members();
             let top = &family.top().summary.session_id;

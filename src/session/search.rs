@@ -119,7 +119,7 @@ impl<E, F: FnMut(SearchText<'_>) -> Result<(), E>> Search<'_, F> {
     fn line(&mut self, line: &RawLine<'_>) -> Result<(), E> {
         let closes = line.kind().is_close();
         for (key, value) in line.payload().members() {
-            if closes && matches!(key, "events" | "totals" | "links") {
+            if closes && matches!(key, "events" | "totals" | "links" | "conversation") {
                 continue;
             }
             let mut leaves = Leaves::new(key, value.json());
@@ -133,11 +133,11 @@ impl<E, F: FnMut(SearchText<'_>) -> Result<(), E>> Search<'_, F> {
     fn leaf(&mut self, line: &RawLine<'_>, field: String, leaf: Leaf<'_>) -> Result<(), E> {
         let (text, blob) = match leaf {
             Leaf::Text(text) => (text, None),
-            Leaf::Blob(sha256) => {
+            Leaf::Blob(sha256, size) => {
                 if !self.known_blobs.insert(sha256.to_owned()) {
                     return Ok(());
                 }
-                match blob(self.session, sha256) {
+                match blob(self.session, sha256, size) {
                     Ok(text) => (Cow::Owned(text), Some(sha256)),
                     Err(error) => {
                         self.unsearched.blobs.push(error);
@@ -171,7 +171,8 @@ impl<E, F: FnMut(SearchText<'_>) -> Result<(), E>> Search<'_, F> {
 #[derive(Debug, PartialEq)]
 enum Leaf<'a> {
     Text(Cow<'a, str>),
-    Blob(&'a str),
+    /// Its digest and its size.
+    Blob(&'a str, Option<u64>),
 }
 
 /// How deep a path gets: as deep as `serde_json` parses.
@@ -182,6 +183,8 @@ const DEEP: usize = 128;
 struct Leaves<'a> {
     json: &'a str,
     at: usize,
+    /// Where the innermost object begins, while no inner one has ended.
+    object: usize,
     /// The keys that lead here; none for an array's items.
     path: Vec<Option<&'a str>>,
     /// The depth of a blob marker, whose other members only describe the blob.
@@ -193,6 +196,7 @@ impl<'a> Leaves<'a> {
         Self {
             json,
             at: 0,
+            object: 0,
             path: vec![Some(key)],
             blob: None,
         }
@@ -221,16 +225,19 @@ impl<'a> Leaves<'a> {
                         self.path.pop();
                         let field = self.field();
                         self.path.push(Some("$blob"));
-                        return Some((field, Leaf::Blob(inner)));
+                        let object = RawValue::new(self.json.get(self.object..)?);
+                        let size = object.get("bytes").and_then(|size| size.u64());
+                        return Some((field, Leaf::Blob(inner, size)));
                     }
                     if self.blob.is_none() {
                         let text = RawValue::new(self.json.get(start..self.at)?).text();
-                        // A lone surrogate can't be unescaped, so the text stays as it is.
+                        // An escape that no parser knows stays as it is.
                         let text = text.unwrap_or(Cow::Borrowed(inner));
                         return Some((self.field(), Leaf::Text(text)));
                     }
                 }
                 b'{' | b'[' => {
+                    self.object = start;
                     self.path.push(None);
                     self.at += 1;
                 }

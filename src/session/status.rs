@@ -123,8 +123,6 @@ pub struct Writer {
     pub version: String,
     /// Why the session exists although no run named it.
     pub implicit: Option<String>,
-    /// The endpoint that was configured, without credentials.
-    pub endpoint: Option<String>,
     /// The segment from which its totals count, if that is not its first one.
     pub(super) counts_from: Option<u32>,
 }

@@ -10,12 +10,16 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use serde_json::{Value, json};
 
+use super::newest::Newest;
 use super::peek::{HEAD, Peek};
 use super::status::Status;
 use super::summary::Summary;
 use crate::ledger::{dir_size, remove_leftovers, writer_is_alive};
 use crate::read::SessionReader;
-use crate::trace::{Damage, RawLine, ReadItem, Root, about, segments};
+use crate::trace::{Damage, RawLine, ReadItem, Root, about, if_exists, segments};
+
+/// How many writers the cache holds.
+const MOST_WRITERS: usize = 4096;
 
 /// The sessions under a root.
 ///
@@ -169,27 +173,35 @@ impl Store {
 
     /// The directories of all sessions, in no order. A missing root has none.
     pub fn dirs(&self) -> io::Result<Vec<PathBuf>> {
-        let sessions = self.root.sessions();
-        let entries = match std::fs::read_dir(&sessions) {
-            Ok(entries) => entries,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-            Err(error) => return Err(about(&sessions)(error)),
-        };
         let mut dirs = Vec::new();
-        for entry in entries {
+        self.each_dir(|dir| dirs.push(dir))?;
+        Ok(dirs)
+    }
+
+    /// Calls `take` with the directory of each session.
+    pub(super) fn each_dir(&self, mut take: impl FnMut(PathBuf)) -> io::Result<()> {
+        let sessions = self.sessions();
+        let entries = if_exists(std::fs::read_dir(&sessions)).map_err(about(&sessions))?;
+        for entry in entries.into_iter().flatten() {
             let entry = entry.map_err(about(&sessions))?;
             // A name with a leading dot is a session that is being removed.
             let hidden = entry.file_name().to_string_lossy().starts_with('.');
             if !hidden && entry.file_type()?.is_dir() {
-                dirs.push(entry.path());
+                take(entry.path());
             }
         }
-        Ok(dirs)
+        Ok(())
+    }
+
+    pub(super) fn sessions(&self) -> PathBuf {
+        self.root.sessions()
     }
 
     /// The size of all sessions, with everything in their directories.
     pub fn bytes(&self) -> io::Result<u64> {
-        Ok(self.dirs()?.iter().map(|dir| dir_size(dir)).sum())
+        let mut bytes = 0;
+        self.each_dir(|dir| bytes += dir_size(&dir))?;
+        Ok(bytes)
     }
 
     /// Removes what an interrupted removal left. Returns how many sessions and bytes.
@@ -199,12 +211,13 @@ impl Store {
 
     /// The size of all segments.
     pub fn segment_bytes(&self) -> io::Result<u64> {
-        let dirs = self.dirs()?;
-        let found = dirs
-            .iter()
-            .flat_map(|dir| segments(dir).unwrap_or_default());
-        let sizes = found.filter_map(|(_, path)| path.metadata().ok());
-        Ok(sizes.map(|meta| meta.len()).sum())
+        let mut bytes = 0;
+        self.each_dir(|dir| {
+            let found = segments(&dir).unwrap_or_default().into_iter();
+            let sizes = found.filter_map(|(_, path)| path.metadata().ok());
+            bytes += sizes.map(|meta| meta.len()).sum::<u64>();
+        })?;
+        Ok(bytes)
     }
 
     /// The directory of a session by its exact id.
@@ -217,7 +230,11 @@ impl Store {
         let known = self.writers().get(writer).copied();
         known.unwrap_or_else(|| {
             let alive = writer_is_alive(&self.root, writer);
-            self.writers().insert(writer.to_owned(), alive);
+            let mut writers = self.writers();
+            if writers.len() >= MOST_WRITERS {
+                writers.clear();
+            }
+            writers.insert(writer.to_owned(), alive);
             alive
         })
     }
@@ -271,48 +288,22 @@ impl Store {
     /// # Ok::<(), std::io::Error>(())
     /// ```
     pub fn survey(&self) -> io::Result<Survey> {
-        let dirs = self.dirs()?;
-        let peek_all = |dirs: &[PathBuf]| {
-            let mut survey = Survey::default();
-            dirs.iter().for_each(|dir| self.add(dir, &mut survey));
-            survey
-        };
-        let mut survey = if dirs.len() < 256 {
-            peek_all(&dirs)
-        } else {
-            let (first, second) = dirs.split_at(dirs.len() / 2);
-            std::thread::scope(|scope| {
-                let other = scope.spawn(|| peek_all(second));
-                let mut survey = peek_all(first);
-                let other = other.join().unwrap_or_default();
-                survey.entries.extend(other.entries);
-                survey.unreadable.extend(other.unreadable);
-                survey
-            })
-        };
-        survey.entries.sort_by_cached_key(|entry| {
+        let mut newest = self.newest()?;
+        let mut entries: Vec<_> = newest.by_ref().collect();
+        // Also where a clock was set back and the times of files are misleading.
+        entries.sort_by_cached_key(|entry| {
             let summary = &entry.summary;
             (Reverse(summary.last), summary.session_id.clone())
         });
-        survey.unreadable.sort_by(|a, b| a.dir.cmp(&b.dir));
-        Ok(survey)
+        Ok(Survey {
+            entries,
+            unreadable: newest.into_unreadable(),
+        })
     }
 
-    fn add(&self, dir: &Path, survey: &mut Survey) {
-        let why = match self.peek(dir) {
-            Ok(entry) if entry.summary.last > 0 => return survey.entries.push(entry),
-            // Its writer has created the directory and has not written yet.
-            Ok(entry) if entry.bytes == 0 => return,
-            Ok(entry) => match entry.damages.first() {
-                Some(damage) => damage.to_string(),
-                None => "no line has a time".into(),
-            },
-            // Pruned in the meantime.
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return,
-            Err(error) => return survey.unreadable.push(Unreadable::new(dir, &error)),
-        };
-        let dir = dir.to_owned();
-        survey.unreadable.push(Unreadable { dir, why });
+    /// The sessions, the most recently active first, read as they are asked for.
+    pub fn newest(&self) -> io::Result<Newest<'_>> {
+        Newest::new(self)
     }
 
     /// One session, by its first and last lines.
@@ -421,10 +412,16 @@ impl Store {
     }
 
     fn last(&self) -> Result<PathBuf, ResolveError> {
-        let entries = self.list()?;
-        let is_root = |entry: &&Entry| entry.summary.parent_session_id.is_none();
-        if let Some(last) = entries.iter().find(is_root).or(entries.first()) {
-            return Ok(last.dir.clone());
+        let mut newest = self.newest()?;
+        let mut first = None;
+        for entry in newest.by_ref() {
+            if entry.summary.parent_session_id.is_none() {
+                return Ok(entry.dir);
+            }
+            first.get_or_insert(entry.dir);
+        }
+        if let Some(first) = first {
+            return Ok(first);
         }
         // An unreadable one, if there is one: opening it reports why.
         let unreadable = self.dirs()?.into_iter().max();

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::collections::HashMap;
 
+use super::node::Node;
 use crate::trace::typed::{Delta, Message, ToolCall};
 use crate::trace::{Kind, RawLine, RawValue};
 
@@ -68,6 +69,14 @@ pub struct Streamed {
     number: u64,
 }
 
+impl Streamed {
+    /// The text as the node of an incomplete message or tool input.
+    pub(crate) fn node(self) -> Option<Node> {
+        let line = RawLine::parse(&self.first).ok()?;
+        Some(Node::arriving(&line, self.text))
+    }
+}
+
 /// The texts that have begun to arrive and that no line has whole yet.
 #[derive(Clone, Debug, Default)]
 pub struct Streams {
@@ -113,7 +122,7 @@ impl Streams {
 
     /// Removes the text that a line has whole: a message of the model, or the arguments of a tool
     /// call. Returns it with that line's content.
-    pub(super) fn finish<'a>(
+    pub(crate) fn finish<'a>(
         &mut self,
         line: &RawLine<'a>,
     ) -> Option<(Streamed, Option<RawValue<'a>>)> {
@@ -129,7 +138,7 @@ impl Streams {
     }
 
     /// Removes the texts that an interrupted span had begun, in the order they began.
-    pub(super) fn interrupt(&mut self, span_id: Option<&str>) -> Vec<Streamed> {
+    pub(crate) fn interrupt(&mut self, span_id: Option<&str>) -> Vec<Streamed> {
         let is_its = |_: &StreamKey, streamed: &mut Streamed| {
             span_id.is_some() && streamed.span_id.as_deref() == span_id
         };

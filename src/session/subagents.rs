@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::store::Store;
 use super::summary::Summary;
-use crate::trace::Totals;
+use crate::trace::{Totals, Usage};
 
 /// What the subagents of a session, and theirs, add up to.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -52,5 +52,13 @@ impl Store {
             }
         }
         sum
+    }
+
+    /// What a subagent used, its own subagents included. `None`: its session can't be read.
+    pub fn usage_of(&self, session_id: &str) -> Option<Usage> {
+        let summary = self.peek(&self.dir(session_id)).ok()?.summary;
+        let mut totals = summary.totals();
+        totals.add(&self.subagent_totals(&summary).totals);
+        Some(totals.usage)
     }
 }

@@ -260,11 +260,7 @@ impl Turns {
         let turn = self.turn(line.turn);
         let at = *turn.messages.entry(key).or_insert(turn.nodes.len());
         if at == turn.nodes.len() {
-            let mut node = Node::event(line);
-            if node.kind == Kind::MessageDelta {
-                node.kind = Kind::MessageAssistant;
-            }
-            turn.nodes.push(node);
+            turn.nodes.push(Node::arriving(line, String::new()));
         }
         if let Some(node) = turn.nodes.get_mut(at) {
             let streamed = node.streamed.get_or_insert_default();

@@ -255,3 +255,9 @@ impl AsFailure<ViaType> for &str {
         Failure::message(*self)
     }
 }
+
+impl AsFailure<ViaType> for str {
+    fn as_failure(&self) -> Failure {
+        Failure::message(self)
+    }
+}

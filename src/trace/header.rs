@@ -18,6 +18,7 @@ pub(crate) struct NewHeader<'a> {
     pub resource: &'a Value,
     /// Where the segment is sent, as JSON.
     pub mirror: Option<&'a str>,
+    pub digest_salt: &'a str,
     pub session: SessionHeader,
 }
 
@@ -39,6 +40,7 @@ impl NewHeader<'_> {
              \"resource\":{resource},\"scope\":{{\"name\":\"spanledger\",\"version\":\"{version}\"}},",
             json!(self.writer)
         );
+        out.push_str(&format!("\"digest_salt\":{},", json!(self.digest_salt)));
         if let Some(policy) = self.mirror {
             out.push_str(&format!("\"mirror\":{policy},"));
         }

@@ -2,12 +2,23 @@
 
 use sha2::{Digest, Sha256};
 
+/// The two digits of each byte.
+static DIGITS: [[u8; 2]; 256] = {
+    let mut all = [[0; 2]; 256];
+    let mut byte = 0;
+    while byte < 256 {
+        let digits = b"0123456789abcdef";
+        all[byte] = [digits[byte >> 4], digits[byte & 15]];
+        byte += 1;
+    }
+    all
+};
+
 /// Writes two digits for each byte.
 #[inline]
 fn encode(bytes: &[u8], out: &mut [u8]) {
-    let digit = |four: u8| four + b'0' + u8::from(four > 9) * (b'a' - b'9' - 1);
-    for (two, byte) in out.chunks_exact_mut(2).zip(bytes) {
-        (two[0], two[1]) = (digit(byte >> 4), digit(byte & 15));
+    for (two, byte) in out.as_chunks_mut().0.iter_mut().zip(bytes) {
+        *two = DIGITS[usize::from(*byte)];
     }
 }
 

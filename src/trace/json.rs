@@ -2,6 +2,8 @@
 
 use std::borrow::Cow;
 
+use serde::de::IgnoredAny;
+
 use super::raw_line::RawValue;
 
 /// Writes `text` as a JSON string with its quotes, on one line.
@@ -41,19 +43,28 @@ fn plain_length(bytes: &[u8]) -> usize {
     const ONES: u64 = u64::MAX / 255;
     const TOPS: u64 = ONES << 7;
     let below = |x: u64, limit: u8| x.wrapping_sub(ONES * u64::from(limit));
-    let (eights, rest) = bytes.as_chunks();
-    for (index, eight) in eights.iter().enumerate() {
+    let first_special = |eight: &[u8; 8]| {
         let x = u64::from_le_bytes(*eight);
         // With this bit flipped, the quote follows the control characters.
         let low = below(x ^ (ONES * 2), b' ' + 1);
         let backslash = below(x ^ (ONES * u64::from(b'\\')), 1);
         let special = (low | backslash) & !x & TOPS;
-        if special != 0 {
-            return index * 8 + special.trailing_zeros() as usize / 8;
+        (special != 0).then(|| special.trailing_zeros() as usize / 8)
+    };
+    let (eights, rest) = bytes.as_chunks();
+    for (index, eight) in eights.iter().enumerate() {
+        if let Some(at) = first_special(eight) {
+            return index * 8 + at;
         }
     }
-    let special = |byte: &u8| matches!(byte, 0..0x20 | b'"' | b'\\');
-    bytes.len() - rest.len() + rest.iter().position(special).unwrap_or(rest.len())
+    match bytes.last_chunk() {
+        // The first of these were looked at before.
+        Some(last) => first_special(last).map_or(bytes.len(), |at| bytes.len() - 8 + at),
+        None => {
+            let special = |byte: &u8| matches!(byte, 0..0x20 | b'"' | b'\\');
+            rest.iter().position(special).unwrap_or(rest.len())
+        }
+    }
 }
 
 /// The text of a JSON string, given with its quotes. `None` if it is no JSON string, or has half
@@ -79,7 +90,8 @@ pub(crate) fn unescape_lossy(quoted: &str) -> (Cow<'_, str>, bool) {
     }
 }
 
-fn replace_lone_surrogates(quoted: &str) -> String {
+/// JSON with U+FFFD for each half of a surrogate pair.
+pub(crate) fn replace_lone_surrogates(quoted: &str) -> String {
     let code = |at: usize| {
         let digits = quoted.get(at..)?.strip_prefix("\\u")?.get(..4)?;
         u32::from_str_radix(digits, 16).ok()
@@ -184,6 +196,18 @@ pub(crate) fn value_end(bytes: &[u8], start: usize) -> Option<usize> {
     }
 }
 
+/// Whether a text is exactly one JSON value.
+pub(crate) fn is_json(text: &str) -> bool {
+    serde_json::from_str::<IgnoredAny>(text).is_ok()
+}
+
+fn skip_space(bytes: &[u8], mut at: usize) -> usize {
+    while matches!(bytes.get(at), Some(b' ' | b'\t' | b'\r' | b'\n')) {
+        at += 1;
+    }
+    at
+}
+
 /// A name as it is spelled in an object, and its value.
 pub(super) type Member<'a> = (&'a str, RawValue<'a>);
 
@@ -217,10 +241,7 @@ impl<'a> Members<'a> {
     }
 
     fn skip_space(&mut self) {
-        let bytes = self.text.as_bytes();
-        while matches!(bytes.get(self.at), Some(b' ' | b'\t' | b'\r' | b'\n')) {
-            self.at += 1;
-        }
+        self.at = skip_space(self.text.as_bytes(), self.at);
     }
 
     fn member(&mut self) -> Option<Member<'a>> {

@@ -3,7 +3,7 @@
 use std::fs::{DirBuilder, DirEntry, File, OpenOptions};
 use std::io;
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::OFlags;
@@ -96,6 +96,11 @@ pub(crate) fn make_root(path: &Path) -> io::Result<()> {
 /// out of the root.
 pub(crate) fn make_dir(path: &Path) -> io::Result<()> {
     make_root(path)?;
+    check_dir(path)
+}
+
+/// Fails for a symbolic link in the place of a directory below the root.
+pub(crate) fn check_dir(path: &Path) -> io::Result<()> {
     match path.symlink_metadata()?.is_dir() {
         true => Ok(()),
         false => Err(not_ours("a symbolic link, not a directory")),
@@ -129,6 +134,21 @@ pub(crate) fn open_private(path: &Path, options: &mut OpenOptions) -> io::Result
         return Ok(file);
     }
     Ok(rustix::io::fcntl_dupfd_cloexec(&file, 3)?.into())
+}
+
+/// Why other users can change a file or directory of ours, and what to do about it.
+pub(crate) fn exposed(path: &Path) -> io::Result<Option<(String, String)>> {
+    let meta = path.metadata()?;
+    let (uid, mode, shown) = (meta.uid(), meta.mode() & 0o777, path.display());
+    Ok(if uid != rustix::process::geteuid().as_raw() {
+        let advice = format!("choose another root, or run `chown $(id -u) {shown}`");
+        Some((format!("{shown} belongs to another user: {uid}"), advice))
+    } else if mode & 0o022 != 0 {
+        let found = format!("{shown} can be written by others: {mode:03o}");
+        Some((found, format!("chmod go-w {shown}")))
+    } else {
+        None
+    })
 }
 
 /// `None` where a file or directory does not exist.

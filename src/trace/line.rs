@@ -55,7 +55,7 @@
 use serde_json::{Map, Value};
 
 use super::time::write_time;
-use super::{Address, Ids, Kind, RawLine, hex16, hex32};
+use super::{Address, Ids, Kind, RawLine, hex16, hex32, write_string};
 
 /// The version of the format that this crate writes, and the newest it reads.
 pub const VERSION: u64 = 1;
@@ -87,10 +87,11 @@ impl LineMeta<'_> {
         }
     }
 
-    /// Appends everything up to the payload's opening brace. `session` is the session's id as a JSON string.
-    pub fn write_head(&self, place: Address, session: &[u8], out: &mut Vec<u8>) {
-        // The longest head without the session's id.
-        out.reserve(320 + session.len());
+    /// Appends everything up to the payload's opening brace.
+    pub fn write_head(&self, place: Address, session: &mut SessionPart, out: &mut Vec<u8>) {
+        let session = session.text(self.turn, self.ids.map(|ids| ids.trace));
+        // The longest head without that part.
+        out.reserve(256 + session.len());
         out.extend_from_slice(b"{\"v\":1,\"seg\":");
         number(place.seg.into(), out);
         out.extend_from_slice(b",\"seq\":");
@@ -99,16 +100,9 @@ impl LineMeta<'_> {
         write_time(self.time, 6, out);
         out.extend_from_slice(b"\",\"kind\":\"");
         out.extend_from_slice(self.kind.as_bytes());
-        out.extend_from_slice(b"\",\"session_id\":");
         out.extend_from_slice(session);
-        if let Some(turn) = self.turn {
-            out.extend_from_slice(b",\"turn\":");
-            number(turn.into(), out);
-        }
         if let Some(ids) = self.ids {
-            out.extend_from_slice(b",\"trace_id\":\"");
-            out.extend_from_slice(&hex32(ids.trace));
-            out.extend_from_slice(b"\",\"span_id\":\"");
+            out.extend_from_slice(b",\"span_id\":\"");
             out.extend_from_slice(&hex16(ids.span));
             if let Some(parent) = ids.parent {
                 out.extend_from_slice(b"\",\"parent_span_id\":\"");
@@ -117,6 +111,47 @@ impl LineMeta<'_> {
             out.push(b'"');
         }
         out.extend_from_slice(b",\"payload\":{");
+    }
+}
+
+/// The part of a head that most lines of a session share: the session's id, the turn and the trace. It is
+/// spelled when one of them changes. With it and the table in `hex.rs`, `write_head` itself, without the functions
+/// it calls, takes 700 instructions a span instead of 1,400 (callgrind, on the load of `benches/common/load.rs`).
+#[derive(Debug)]
+pub(crate) struct SessionPart {
+    id: String,
+    /// The turn and the trace that `text` is for.
+    of: Option<(Option<u32>, Option<u128>)>,
+    text: Vec<u8>,
+}
+
+impl SessionPart {
+    pub fn new(id: &str) -> Self {
+        Self {
+            id: id.to_owned(),
+            of: None,
+            text: Vec::new(),
+        }
+    }
+
+    fn text(&mut self, turn: Option<u32>, trace: Option<u128>) -> &[u8] {
+        if self.of != Some((turn, trace)) {
+            self.of = Some((turn, trace));
+            let out = &mut self.text;
+            out.clear();
+            out.extend_from_slice(b"\",\"session_id\":");
+            write_string(&self.id, out);
+            if let Some(turn) = turn {
+                out.extend_from_slice(b",\"turn\":");
+                number(turn.into(), out);
+            }
+            if let Some(trace) = trace {
+                out.extend_from_slice(b",\"trace_id\":\"");
+                out.extend_from_slice(&hex32(trace));
+                out.push(b'"');
+            }
+        }
+        &self.text
     }
 }
 

@@ -6,6 +6,7 @@
 mod address;
 mod buffer_pool;
 mod clock;
+mod error_chain;
 mod failure;
 mod fork;
 mod header;
@@ -43,17 +44,19 @@ pub use usage::{Marks, Totals, Usage};
 
 pub(crate) use buffer_pool::{BufferPool, LARGEST as LARGEST_POOLED};
 pub(crate) use clock::{APART_NS, Moment, steady_ns, wall_ns};
+pub(crate) use error_chain::ErrorChain;
 pub(crate) use failure::spelled;
 pub(crate) use fork::fork_generation;
 pub(crate) use header::{NewHeader, SessionHeader};
 pub(crate) use hex::{hex, hex_digest, hex16, hex32};
 pub(crate) use ids::{IdHasher, Ids, new_span_id, new_trace_id, random_bytes};
-pub(crate) use json::{floor_char, string_end, unescape_lossy, value_end, write_string};
+pub(crate) use json::{floor_char, is_json, string_end, unescape_lossy, value_end, write_string};
 pub(crate) use kind::event_kind;
 pub(crate) use layout::{
-    Root, if_exists, make_dir, make_root, make_session_dir, open_private, segment_name, segments,
+    Root, check_dir, exposed, if_exists, make_dir, make_root, make_session_dir, open_private,
+    segment_name, segments,
 };
-pub(crate) use line::{LineMeta, finish_line, number};
+pub(crate) use line::{LineMeta, SessionPart, finish_line, number};
 pub(crate) use raw_line::{kind_of, ts_of, whole_lines};
 pub(crate) use schema::schema;
 #[cfg(feature = "cli")]

@@ -11,7 +11,8 @@ use serde_json::{Map, Value};
 
 use super::address::Address;
 use super::json::{
-    Member, Members, has_backslash, object, quote_or_backslash, unescape, value_end,
+    Member, Members, has_backslash, object, quote_or_backslash, replace_lone_surrogates,
+    unescape_lossy, value_end,
 };
 use super::{Ids, Kind, Line, LineError, SpanKind, VERSION};
 
@@ -303,12 +304,14 @@ impl<'a> RawValue<'a> {
         (!has_backslash(inner.as_bytes())).then_some(inner)
     }
 
-    /// A string's content.
+    /// A string's content. Half of a surrogate pair becomes U+FFFD.
     pub fn text(&self) -> Option<Cow<'a, str>> {
         if let Some(plain) = self.plain() {
             return Some(Cow::Borrowed(plain));
         }
-        unescape(self.text)
+        self.text
+            .starts_with('"')
+            .then(|| unescape_lossy(self.text).0)
     }
 
     /// A whole number that is not negative.
@@ -365,9 +368,10 @@ impl<'a> RawValue<'a> {
         members.map_while(|member| member)
     }
 
-    /// The value, parsed.
+    /// The value, parsed. Half of a surrogate pair becomes U+FFFD.
     pub fn value(&self) -> Option<Value> {
-        serde_json::from_str(self.text).ok()
+        let parsed = serde_json::from_str(self.text).ok();
+        parsed.or_else(|| serde_json::from_str(&replace_lone_surrogates(self.text)).ok())
     }
 }
 

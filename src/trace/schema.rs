@@ -55,6 +55,7 @@ spans {
         stamped object process: "The process.";
         outcome text stop_reason: "Why the run ended.";
         outcome usage usage: "Tokens and cost, where no model call inside it has them.";
+        own usage used: "Tokens and cost of everything inside it, or of `usage`.";
         own object totals: "What its writer counted in the session so far: `{turns, model_calls, tool_calls, errors, usage, marks}`.";
         outcome error error: "The error that ended it.";
     }
@@ -67,6 +68,7 @@ spans {
         input text message_id: "The message that started it.";
         outcome text stop_reason: "Why the turn ended.";
         outcome usage usage: "Tokens and cost, where no model call inside it has them.";
+        own usage used: "Tokens and cost of everything inside it, or of `usage`.";
         own object totals: "What its writer counted in the session so far: `{turns, model_calls, tool_calls, errors, usage, marks}`.";
         own bool synthetic: "The recorder created this turn for a library that reports none.";
         outcome error error: "The error that ended it.";
@@ -85,6 +87,7 @@ spans {
         input u64 attempt: "The number of this attempt, from 1.";
         input text retry_of: "The span id of the call that this one retries.";
         input list input_message_ids: "The ids of the messages that were sent.";
+        input list input_messages: "The messages that were sent, as the GenAI conventions have them: `[{role, parts: [{type, content}]}]`.";
         input text request_digest: "A digest of the whole request.";
         input any request: "The request body as sent, its messages by digest.";
         input text system_prompt_digest: "The digest of the `system_prompt` in force.";
@@ -101,8 +104,10 @@ spans {
         outcome text response_id: "The provider's id of the answer.";
         outcome text response_model: "The model that answered.";
         outcome text message_id: "The message that holds the answer.";
+        outcome list output_messages: "The answer, as the GenAI conventions have it: `[{role, parts: [{type, content}], finish_reason}]`.";
         outcome u64 ttft_ms: "Milliseconds until the first token.";
         outcome u64 http_status: "The HTTP status of the answer.";
+        own object conversation: "What is sent of the conversation, where content is: `{system_instructions, tool_definitions, input_messages, output_messages}`.";
         outcome any retry_after: "How long the provider asked to wait before a retry, in seconds.";
         outcome error error: "The error that ended it.";
     }
@@ -258,13 +263,13 @@ events {
 
     ContextAsset [
         system_prompt SystemPrompt(long body): "The system prompt in force from now on. The session stores it once; later lines have its digest only, and so has each model call.",
-        tool_catalog ToolCatalog(list tools): "The tools that the model may call from now on, stored once.",
-        permission_rules PermissionRules(list rules): "The permission rules in force from now on, stored once.",
+        tool_catalog ToolCatalog(list tools): "The tools that the model may call from now on, stored once: `[{name, description, schema}]`.",
+        permission_rules PermissionRules(list rules): "The permission rules in force from now on, stored once: `[{permission, pattern, action, source}]`.",
     ] {
         stamped text digest: "SHA-256 of the redacted text.";
         need long body: "The prompt.";
         need list tools: "The tools: `[{name, description, schema}]`.";
-        need list rules: "The rules.";
+        need list rules: "The rules: `[{permission, pattern, action, source, added_at}]`, as `rule` in `permission.evaluate`. `permission` is the name of the tool or of a group of tools; `tool` is read as the same.";
         input any sources: "What the prompt was assembled from.";
     }
 
@@ -474,6 +479,10 @@ pieces {
     MirrorPolicy mirror: "Where a segment is sent, and how much of it." {
         own text endpoint: "The endpoint, without credentials.";
         own bool content: "Whether messages, arguments and results are sent.";
+        own bool error_text: "Whether the texts of errors are sent, if not as `content` says.";
+        own bool log_messages: "Whether log messages are sent, if not as `content` says.";
+        own bool paths: "Whether paths and command lines are sent, if not as `content` says.";
+        own bool custom_fields: "Whether fields of the user's own are sent, if not as `content` says.";
         own object limits: "Limits on a span: `{attribute_length, attribute_count, event_count, link_count}`.";
         own bool cache_write_name: "Whether cache-write tokens have the newest convention's name.";
         own bool usage_cost: "Whether model calls have `gen_ai.usage.cost`.";
@@ -490,7 +499,9 @@ pieces {
         own time ts: "When it happened.";
         own text name: "Its kind, or its name in the OpenTelemetry API.";
         own text level: "Its level, for a log event.";
+        own text target: "The module it comes from, for a log event.";
         own any message: "Its message, for a log event.";
+        own object fields: "Its short fields.";
         own object attributes: "Its attributes.";
     }
 }
@@ -504,11 +515,12 @@ own_lines {
         own object resource: "The OpenTelemetry resource.";
         own object scope: "The instrumentation scope: `{name, version}`.";
         own object mirror: "Where the segment is sent.";
+        own text digest_salt: "The key of the digests that are sent in place of content: derived from the root's key, and never sent.";
         own text implicit: "Why the recorder created the session itself.";
         own u64 counts_from: "The segment from which the writer's `totals` count, where it is not the writer's first.";
     }
 
-    Checkpoint [checkpoint Checkpoint(): "The state of the session, about once per MiB, so that no reader needs the whole segment."] {
+    Checkpoint [checkpoint Checkpoint(): "The state of the session, at most once per MiB, so that no reader needs the whole segment."] {
         own object totals: "What its writer counted in the session so far: `{turns, model_calls, tool_calls, errors, usage, marks}`.";
         own bool started: "Whether the session has had a run.";
         own u64 next_turn: "The index of the next turn.";
@@ -516,6 +528,8 @@ own_lines {
         own object last_run: "The last run that no other run contains: `{trace_id, span_id}`.";
         own object digests: "The digests of the prompt, the catalog and the rules in force.";
         own list known_digests: "The digests that the session has stored.";
+        own bool compacted: "The context was compacted, and no model call has followed.";
+        own list history: "Where conversations ended last, as the `history` of messages: `[{tip, answered}]`.";
     }
 
     SpanUpdate [span_update SpanUpdate(): "Fields that were recorded on an open span."] {}

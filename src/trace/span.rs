@@ -1,7 +1,5 @@
 //! The kinds of spans, and the role of each of their fields.
 
-use std::sync::LazyLock;
-
 use super::Kind;
 use super::schema::schema;
 
@@ -16,6 +14,8 @@ pub(crate) enum FieldRole {
     Usage(UsageField),
     /// The error: always an object.
     Error,
+    /// Written by the recorder itself. A user's field of this name is kept under another one.
+    Own,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,17 +42,19 @@ impl UsageField {
     }
 }
 
-/// Whether a text in a field of this role and form is parsed if it is an object or an array.
-fn parses_text(role: &str, form: &str) -> bool {
-    !matches!(role, "own" | "stamped") && matches!(form, "object" | "list" | "json" | "error")
-}
-
 macro_rules! define_spans {
+    (@role own $form:ident) => { FieldRole::Own };
     (@role $role:ident error) => { FieldRole::Error };
     (@role outcome $form:ident) => { FieldRole::Outcome };
     (@role $role:ident $form:ident) => { FieldRole::Input };
-    (@owns own) => { true };
-    (@owns $role:ident) => { false };
+    // Whether a text in a field of this role and form is parsed if it is an object or an array.
+    (@parsed own $form:ident) => { false };
+    (@parsed stamped $form:ident) => { false };
+    (@parsed $role:ident object) => { true };
+    (@parsed $role:ident list) => { true };
+    (@parsed $role:ident json) => { true };
+    (@parsed $role:ident error) => { true };
+    (@parsed $role:ident $form:ident) => { false };
     (
         spans { $(
             $span:ident $builder:ident $reader:ident $name:literal: $doc:literal
@@ -127,21 +129,6 @@ macro_rules! define_spans {
                 }
             }
 
-            /// Whether the recorder writes this field of such a span.
-            pub(crate) fn owns(self, field: &str) -> bool {
-                match field {
-                    $( stringify!($every) => return true, )*
-                    _ => {}
-                }
-                match self {
-                    $( Self::$span => match field {
-                        $( stringify!($field) => define_spans!(@owns $role), )*
-                        _ => false,
-                    }, )*
-                    Self::Other => false,
-                }
-            }
-
             /// When a field of such a span is written.
             pub(crate) fn role(self, field: &str) -> FieldRole {
                 if self.has_usage()
@@ -151,10 +138,14 @@ macro_rules! define_spans {
                 }
                 match self {
                     $( Self::$span => match field {
-                        $( stringify!($field) => define_spans!(@role $role $form), )*
-                        _ => FieldRole::Input,
+                        $( stringify!($field) => return define_spans!(@role $role $form), )*
+                        _ => {}
                     }, )*
-                    Self::Other => FieldRole::Input,
+                    Self::Other => {}
+                }
+                match field {
+                    $( stringify!($every) => FieldRole::Own, )*
+                    _ => FieldRole::Input,
                 }
             }
         }
@@ -162,19 +153,13 @@ macro_rules! define_spans {
         /// Fields whose text is parsed as JSON if it is an object or an array. The texts of a conversation are
         /// not among them: a message that happens to be JSON stays a text.
         pub(crate) fn is_json_field(name: &str) -> bool {
-            const FIELDS: &[(&str, &str, &str)] = &[
-                $( $( (stringify!($field), stringify!($role), stringify!($form)), )* )*
-                $( $( (stringify!($event_field), stringify!($event_role), stringify!($event_form)), )* )*
-                $( $( (stringify!($rest_field), stringify!($rest_role), stringify!($rest_form)), )* )*
-                $( $( (stringify!($part), stringify!($part_role), stringify!($part_form)), )* )*
-            ];
-            static PARSED: LazyLock<Vec<&str>> = LazyLock::new(|| {
-                let parsed = FIELDS.iter().filter(|(_, role, form)| parses_text(role, form));
-                let mut names: Vec<_> = parsed.map(|(field, ..)| *field).collect();
-                names.sort_unstable();
-                names
-            });
-            PARSED.binary_search(&name).is_ok()
+            match name {
+                $( $( stringify!($field) if define_spans!(@parsed $role $form) => true, )* )*
+                $( $( stringify!($event_field) if define_spans!(@parsed $event_role $event_form) => true, )* )*
+                $( $( stringify!($rest_field) if define_spans!(@parsed $rest_role $rest_form) => true, )* )*
+                $( $( stringify!($part) if define_spans!(@parsed $part_role $part_form) => true, )* )*
+                _ => false,
+            }
         }
     };
 }

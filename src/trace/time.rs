@@ -20,12 +20,12 @@ pub(crate) fn write_time(ns: u64, decimals: usize, out: &mut Vec<u8>) {
     if SECOND.get().0 != secs {
         spell_second(secs);
     }
-    out.extend_from_slice(&SECOND.get().1);
-    // With a digit before it that keeps the zeros at its front.
-    let mut buffer = itoa::Buffer::new();
-    let fraction = buffer.format(1_000_000_000 + nanos).as_bytes();
-    out.extend_from_slice(&fraction[1..=decimals.min(9)]);
-    out.push(b'Z');
+    let mut text = [b'Z'; 30];
+    text[..20].copy_from_slice(&SECOND.get().1);
+    digits(&mut text[20..29], nanos);
+    let end = 20 + decimals.min(9);
+    text[end] = b'Z';
+    out.extend_from_slice(&text[..=end]);
 }
 
 #[cold]

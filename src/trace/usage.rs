@@ -125,7 +125,7 @@ impl Usage {
     }
 
     /// As an object; an unknown value is null.
-    pub(crate) fn to_json(&self) -> Value {
+    pub fn to_json(&self) -> Value {
         let mut map = Map::new();
         for (name, count) in Self::COUNTS.iter().zip(self.counts()) {
             map.insert((*name).to_owned(), count.into());
@@ -194,7 +194,7 @@ pub struct Totals {
     pub model_calls: u64,
     /// Tool calls that were closed.
     pub tool_calls: u64,
-    /// Spans closed as an error, and `error` events.
+    /// Spans closed as an error, and `error` events. An error that `?` passes to the spans around counts once.
     pub errors: u64,
     /// Counted once: a model call's usage takes precedence over its turn's, and a turn's over its run's.
     pub usage: Usage,

@@ -74,3 +74,20 @@ fn a_writer_that_comes_in_between_gets_its_session_back() {
     assert!(session.join("trace.0002.jsonl").exists());
     assert!(leftovers(root.path()).unwrap().is_empty());
 }
+
+#[test]
+fn owed_sessions_are_found_without_listing_the_outbox() {
+    let root = tempfile::tempdir().unwrap();
+    let all = ["one", "two", "three"];
+    for id in all {
+        dead_session(root.path(), id);
+        let marker = format!("outbox/{id}.0001");
+        std::fs::create_dir_all(root.path().join("outbox")).unwrap();
+        std::fs::write(root.path().join(marker), "").unwrap();
+    }
+    // The marker of a segment that is gone does not count.
+    std::fs::write(root.path().join("outbox/one.0002"), "").unwrap();
+    let done = can_remove_sessions(root.path(), &all, false).unwrap();
+    assert_eq!(done, [const { Removal::Owed { segments: 1 } }; 3]);
+    assert_eq!(marker::LISTED.get(), 0);
+}

@@ -6,7 +6,7 @@ fn all(json: &str) -> Vec<String> {
     while let Some((field, leaf)) = leaves.next() {
         out.push(match leaf {
             Leaf::Text(text) => format!("{field}={text}"),
-            Leaf::Blob(sha256) => format!("{field}@{sha256}"),
+            Leaf::Blob(sha256, size) => format!("{field}@{sha256}:{}", size.unwrap_or(0)),
         });
     }
     out
@@ -31,7 +31,7 @@ fn texts_have_their_path_and_are_unescaped() {
 fn a_blob_marker_yields_the_blob_only() {
     assert_eq!(
         all(r#"[{"$blob":"ab","bytes":9,"head":"secret"},"after"]"#),
-        ["args@ab", "args=after"]
+        ["args@ab:9", "args=after"]
     );
 }
 

@@ -5,12 +5,12 @@ use std::borrow::Cow;
 use serde_json::Value;
 
 use super::Summary;
-use crate::session::failure::{ErrorChain, Failure};
+use crate::session::failure::Failure;
 use crate::session::item::Item;
 use crate::session::node::message_with_causes;
 use crate::session::status::{ErrorRef, OpenSpan, Writer};
 use crate::trace::typed::{Checkpoint, ErrorInfo, ModelCall, Run, SegmentHeader, ToolCall};
-use crate::trace::{Address, Kind, Marks, RawLine, RawValue, Totals, parse_time};
+use crate::trace::{Address, ErrorChain, Kind, Marks, RawLine, RawValue, Totals, parse_time};
 
 const SHORT: usize = 200;
 
@@ -246,7 +246,7 @@ impl Summary {
             Item::Turn(turn) => totals = turn.totals(),
             _ => {}
         }
-        self.failures_closed(line, &item, outcome.is_error());
+        let is_new_error = self.failures_closed(line, &item, outcome.is_error());
         let totals = totals.and_then(|totals| totals.value());
         if totals.is_some_and(|totals| self.set_totals(seg, line.seg, &totals)) {
             return;
@@ -260,24 +260,24 @@ impl Summary {
             Item::ToolCall(_) => totals.tool_calls = totals.tool_calls.saturating_add(1),
             _ => {}
         }
-        let errors = u64::from(outcome.is_error());
-        totals.errors = totals.errors.saturating_add(errors);
+        totals.errors = totals.errors.saturating_add(u64::from(is_new_error));
     }
 
-    /// A span closes: if it failed with the error of a span inside it, that is the same failure.
-    fn failures_closed(&mut self, line: &RawLine<'_>, item: &Item<'_>, failed: bool) {
+    /// A span closes. Returns whether it failed, and not with the error of a span inside it, which is the same
+    /// failure.
+    fn failures_closed(&mut self, line: &RawLine<'_>, item: &Item<'_>, failed: bool) -> bool {
         let error = failed.then(|| line.payload().get("error")).flatten();
         let chain = error.map(ErrorChain::of);
         let inner = line
             .span_id
             .and_then(|id| self.failures.close(id, chain.as_ref()));
         if !failed {
-            return;
+            return false;
         }
+        let is_new = inner.is_none();
         let what = what_failed(item, line);
         let origin = match inner {
             Some(inner) => {
-                self.passed_on += 1;
                 let step = (line.address(), what);
                 let known = [&mut self.first_error, &mut self.last_error];
                 for error in known.into_iter().flatten() {
@@ -295,6 +295,7 @@ impl Summary {
         if let (Some(parent), Some(chain)) = (line.parent_span_id, chain) {
             self.failures.add(parent, Failure { chain, origin });
         }
+        is_new
     }
 
     fn failed(&mut self, line: &RawLine<'_>, what: String) {
@@ -350,10 +351,6 @@ impl Summary {
             process: process.into(),
             version: text(header.spanledger()),
             implicit: header.implicit().map(Cow::into_owned),
-            endpoint: header.mirror().and_then(|mirror| {
-                let endpoint = mirror.get("endpoint")?.text()?;
-                Some(endpoint.into_owned())
-            }),
             counts_from: header.counts_from().and_then(|seg| seg.try_into().ok()),
         };
         self.writers.insert(seg, writer);

@@ -7,6 +7,7 @@ fn a_header_is_read_as_it_was_written() {
         process: r#"{"pid":7}"#,
         resource: &json!({}),
         mirror: Some(r#"{"endpoint":"http://h"}"#),
+        digest_salt: "5a5a",
         session: SessionHeader {
             implicit: Some("no run"),
             counts_from: Some(2),
@@ -25,6 +26,7 @@ fn a_header_is_read_as_it_was_written() {
         assert_eq!(header.writer().as_deref(), Some("w1"));
         assert_eq!(header.implicit().as_deref(), Some("no run"));
         assert_eq!(header.counts_from(), Some(2));
+        assert_eq!(header.digest_salt().as_deref(), Some("5a5a"));
         Some(header.mirror()?.json().to_owned())
     });
     assert_eq!(read.unwrap().as_deref(), Some(r#"{"endpoint":"http://h"}"#));

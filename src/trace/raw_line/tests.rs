@@ -96,3 +96,11 @@ fn a_newer_version_is_told_by_its_number() {
     let error = RawLine::parse(newer.as_bytes()).unwrap_err();
     assert_eq!(error, LineError::Newer { found: 9 });
 }
+
+#[test]
+fn half_a_surrogate_pair_loses_nothing_else() {
+    let value = RawValue::new(r#"{"a":"x\ud83d","b":1}"#);
+    assert_eq!(value.get("a").unwrap().text().unwrap(), "x\u{fffd}");
+    let parsed = serde_json::json!({"a": "x\u{fffd}", "b": 1});
+    assert_eq!(value.value(), Some(parsed));
+}

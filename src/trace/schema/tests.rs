@@ -61,7 +61,8 @@ fn span_fields(page: &mut String, list: &[Field]) {
         } else {
             name
         };
-        let at_end = field.role == "outcome" || field.name == "totals";
+        let at_end =
+            field.role == "outcome" || matches!(field.name, "conversation" | "totals" | "used");
         let line = if at_end { "close" } else { "open" };
         let _ = writeln!(page, "| {name} | {} | {line} | {} |", field.form, field.doc);
     }

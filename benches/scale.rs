@@ -1,0 +1,267 @@
+//! What must not grow with the square of the work, nor without a bound.
+//!
+//! ```text
+//! cargo bench --all-features --bench scale                  a table
+//! cargo bench --all-features --bench scale -- --json        one JSON document
+//! cargo bench --all-features --bench scale -- --quick       a twentieth of everything, for trying
+//! ```
+
+#[allow(dead_code)]
+mod common;
+
+use std::fs::{self, File};
+use std::io::Write;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::sync::Barrier;
+use std::time::{Duration, Instant, UNIX_EPOCH};
+
+use serde_json::json;
+use spanledger::trace::time_text;
+use spanledger::{Guard, SpanExt, events, spans};
+use tracing::{Dispatch, dispatcher};
+use tracing_subscriber::layer::SubscriberExt;
+
+use common::{Figure, Target, grouped};
+
+fn main() {
+    let args: Vec<_> = std::env::args().skip(1).collect();
+    let has = |flag: &str| args.iter().any(|arg| arg == flag);
+    let part = if has("--quick") { 20 } else { 1 };
+    let dir = tempfile::tempdir().expect("a directory for the traces");
+    let at = |name: &str| dir.path().join(name);
+    let mut figures = vec![
+        open_spans(&at("open"), 200_000 / part),
+        resume(&at("resume"), 1_600 / part),
+        prune_owed(&at("owed"), 8_000 / part),
+    ];
+    figures.extend(many_sessions(&at("many"), 100_000 / part));
+    figures.extend(threads(&at("threads"), 64));
+    if has("--json") {
+        let figures: Vec<_> = figures.iter().map(Figure::to_json).collect();
+        return println!("{:#}", json!({ "figures": figures }));
+    }
+    figures.iter().for_each(Figure::print);
+}
+
+fn recorder(root: &Path) -> (Dispatch, Guard) {
+    let (layer, guard) = spanledger::builder().root(root).build().expect("a root");
+    let dispatch = Dispatch::new(tracing_subscriber::registry().with(layer));
+    (dispatch, guard)
+}
+
+/// How much all checkpoints take, beside the other lines, while spans open and none closes.
+fn open_spans(root: &Path, count: usize) -> Figure {
+    let (dispatch, _guard) = recorder(root);
+    dispatcher::with_default(&dispatch, || {
+        let run = spans::session_run("s", "planner").start();
+        let open = (0..count).map(|_| spans::tool_call("bash", "c1").child_of(&run).start());
+        drop(open.collect::<Vec<_>>());
+    });
+    let trace = fs::read(root.join("sessions/s/trace.0001.jsonl")).expect("the trace");
+    let is_checkpoint = |line: &&[u8]| {
+        let head = &line[..line.len().min(120)];
+        String::from_utf8_lossy(head).contains("\"kind\":\"checkpoint\"")
+    };
+    let lines = trace.split(|byte| *byte == b'\n');
+    let bytes: usize = lines.filter(is_checkpoint).map(<[u8]>::len).sum();
+    Figure {
+        name: format!("checkpoints of {} open spans, to all lines", grouped(count)),
+        value: bytes as f64 / trace.len() as f64,
+        unit: "",
+        target: Target::AtMost(0.25),
+    }
+}
+
+/// How long `start()` takes in a session whose process was killed.
+fn resume(root: &Path, megabytes: usize) -> Figure {
+    let (dispatch, guard) = recorder(&root.join("killed"));
+    let text = "lorem ipsum ".repeat(800);
+    dispatcher::with_default(&dispatch, || {
+        let _run = spans::session_run("s", "planner").start().entered();
+        let _turn = spans::session_turn().start().entered();
+        let lines = megabytes * 1_000_000 / text.len();
+        (0..lines).for_each(|_| events::message_user(&text).emit());
+        // As it is while the spans are open, and without the writer's lock.
+        let (from, to) = (root.join("killed/sessions/s"), root.join("next/sessions/s"));
+        fs::create_dir_all(&to).expect("a directory");
+        for entry in fs::read_dir(from).expect("the session").flatten() {
+            let path = entry.path();
+            if path
+                .extension()
+                .is_some_and(|extension| extension == "jsonl")
+            {
+                fs::copy(&path, to.join(entry.file_name())).expect("a copy");
+            }
+        }
+    });
+    drop(guard);
+    let (dispatch, _guard) = recorder(&root.join("next"));
+    let took = dispatcher::with_default(&dispatch, || {
+        let begun = Instant::now();
+        let run = spans::session_run("s", "planner").start();
+        let took = begun.elapsed();
+        drop(run);
+        took
+    });
+    Figure {
+        name: format!("start() in a killed session of {megabytes} MB"),
+        value: took.as_secs_f64() * 1e3,
+        unit: "ms",
+        target: Target::AtMost(50.0),
+    }
+}
+
+/// Writes sessions of dead writers, by hand.
+fn write_sessions(root: &Path, count: usize, endpoint: bool) {
+    let mirror = match endpoint {
+        true => r#","mirror":{"endpoint":"http://127.0.0.1:1"}"#,
+        false => "",
+    };
+    fs::create_dir_all(root.join("outbox")).expect("a directory");
+    for n in 0..count {
+        let dir = root.join(format!("sessions/ses_{n}"));
+        fs::create_dir_all(&dir).expect("a directory");
+        let active = Duration::from_secs(1_767_225_600 + 10 * n as u64);
+        let ts = time_text(active.as_nanos() as u64, 6);
+        let head = |seq: u32, kind: &str| {
+            format!(
+                r#"{{"v":1,"seg":1,"seq":{seq},"ts":"{ts}","kind":"{kind}","session_id":"ses_{n}","#
+            )
+        };
+        let process = "x".repeat(4_000);
+        let lines = format!(
+            "{}\"payload\":{{\"writer\":\"w{n}\",\"process\":{{\"argv\":[\"{process}\"]}}{mirror}}}}}\n\
+             {}\"payload\":{{\"content\":\"hello\"}}}}\n",
+            head(1, "segment"),
+            head(2, "message_user"),
+        );
+        let mut file = File::create(dir.join("trace.0001.jsonl")).expect("a segment");
+        file.write_all(lines.as_bytes()).expect("its lines");
+        file.set_modified(UNIX_EPOCH + active).expect("its time");
+        if endpoint {
+            fs::write(root.join(format!("outbox/ses_{n}.0001")), "").expect("a marker");
+        }
+    }
+}
+
+/// How long a command takes, and how much memory, in MB.
+fn run(root: &Path, args: &[&str]) -> (Duration, f64) {
+    let begun = Instant::now();
+    let mut child = Command::new(env!("CARGO_BIN_EXE_spanledger"))
+        .arg("--root")
+        .arg(root)
+        .args(args)
+        .stdout(Stdio::null())
+        .spawn()
+        .expect("the command");
+    let status = format!("/proc/{}/status", child.id());
+    let mut most = 0.0_f64;
+    // Its peak, looked at until it ends.
+    while child.try_wait().expect("it runs").is_none() {
+        let text = fs::read_to_string(&status).unwrap_or_default();
+        let peak = text.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+        let kilobytes = peak.and_then(|peak| peak.trim().strip_suffix(" kB")?.parse().ok());
+        most = most.max(kilobytes.unwrap_or(0.0) / 1e3);
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    (begun.elapsed(), most)
+}
+
+fn prune_owed(root: &Path, count: usize) -> Figure {
+    write_sessions(root, count, true);
+    let (took, _) = run(root, &["prune", "--keep", "0", "--dry-run"]);
+    Figure {
+        name: format!("prune over {} sessions that are owed", grouped(count)),
+        value: took.as_secs_f64() * 1e6 / count as f64,
+        unit: "µs each",
+        target: Target::AtMost(500.0),
+    }
+}
+
+fn many_sessions(root: &Path, count: usize) -> Vec<Figure> {
+    write_sessions(root, count, false);
+    let commands = [
+        &["list"][..],
+        &["list", "-n", "20"],
+        &["status"],
+        &["grep", "-l", "hello"],
+        &["show", "last"],
+    ];
+    let memory = commands.iter().map(|args| Figure {
+        name: format!("`{}`, {} sessions", args.join(" "), grouped(count)),
+        value: run(root, args).1,
+        unit: "MB",
+        target: Target::AtMost(64.0),
+    });
+    memory.collect()
+}
+
+/// How long an event takes while many threads write to one session, and how long the slowest one took. The same for
+/// threads that share nothing: with more threads than processors, that is what the scheduler takes.
+fn threads(root: &Path, count: usize) -> Vec<Figure> {
+    let (dispatch, _guard) = recorder(root);
+    let session = dispatcher::with_default(&dispatch, || {
+        spans::session_run("s", "planner").start().session()
+    });
+    let session = session.expect("a session");
+    let record = || session.status("busy");
+    let compute = || {
+        let sum = (0..4_000_u64).fold(0, |sum: u64, n| sum.wrapping_mul(31).wrapping_add(n));
+        std::hint::black_box(sum);
+    };
+    let works: [(&str, &(dyn Fn() + Sync)); 2] = [
+        ("on one session", &record),
+        ("that share nothing", &compute),
+    ];
+    let mut figures = Vec::new();
+    for (what, work) in works {
+        let (mean, worst) = contend(count, work);
+        let figure = |name: String, value, unit, most| Figure {
+            name,
+            value,
+            unit,
+            target: Target::AtMost(most),
+        };
+        figures.push(figure(
+            format!("{count} threads {what}, each"),
+            mean,
+            "µs",
+            10.0,
+        ));
+        figures.push(figure(
+            format!("{count} threads {what}, worst"),
+            worst,
+            "ms",
+            200.0,
+        ));
+    }
+    figures
+}
+
+/// The time of the work by throughput, in microseconds, and the longest of all calls, in milliseconds.
+fn contend(count: usize, work: &(dyn Fn() + Sync)) -> (f64, f64) {
+    const CALLS: usize = 2_000;
+    let barrier = Barrier::new(count);
+    let begun = Instant::now();
+    let worst = std::thread::scope(|scope| {
+        let each = |_| {
+            scope.spawn(|| {
+                barrier.wait();
+                let call = |_| {
+                    let begun = Instant::now();
+                    work();
+                    begun.elapsed()
+                };
+                (0..CALLS).map(call).max().unwrap_or_default()
+            })
+        };
+        let threads: Vec<_> = (0..count).map(each).collect();
+        let worst = threads
+            .into_iter()
+            .map(|thread| thread.join().unwrap_or_default());
+        worst.max().unwrap_or_default()
+    });
+    let mean = begun.elapsed().as_secs_f64() * 1e6 / (count * CALLS) as f64;
+    (mean, worst.as_secs_f64() * 1e3)
+}
