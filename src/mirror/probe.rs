@@ -18,7 +18,7 @@ use crate::error::Error;
 /// # Ok::<(), spanledger::Error>(())
 /// ```
 pub fn probe(to: &Resolved) -> Result<Verdict, Error> {
-    let redactor = message_redactor()?;
+    let redactor = message_redactor(to)?;
     let runtime = runtime().map_err(|error| invalid("Otlp::endpoint", error))?;
     runtime.block_on(async {
         let transport = Transport::connect(to)?;

@@ -90,7 +90,7 @@ fn closed_spans_are_sent_once() {
     let again = pass(root.path(), &server);
     assert_eq!((again.spans, again.requests), (0, 0));
     let store = Store::new(root.path());
-    let left = backlog(&store, &store.dir("ses_1")).unwrap();
+    let left = backlog(&store, &store.dir("ses_1"), None).unwrap();
     assert_eq!((left.bytes, left.sent, left.dead_letters), (0, 7, 0));
 }
 
@@ -120,7 +120,7 @@ fn next_pass_resumes_at_the_failed_request() {
         let requests = failing.received().len();
         assert_eq!((first.requests, requests), (taken as u64 + 1, taken + 1));
         let store = Store::new(root.path());
-        let left = backlog(&store, &store.dir("ses_1")).unwrap();
+        let left = backlog(&store, &store.dir("ses_1"), None).unwrap();
         assert_eq!(left.sent, first.spans);
         assert!(left.bytes > 0);
 
@@ -292,7 +292,7 @@ fn partial_success_is_recorded_and_not_resent() {
     let letter: serde_json::Value = serde_json::from_str(&letters).unwrap();
     assert_eq!((&letter["rejected"], &letter["of"]), (&1.into(), &4.into()));
     assert_eq!(pass(root.path(), &server).requests, 0);
-    let left = backlog(&Store::new(root.path()), &session).unwrap();
+    let left = backlog(&Store::new(root.path()), &session, None).unwrap();
     assert_eq!((left.sent, left.dead_letters, left.bytes), (3, 1, 0));
 }
 
@@ -337,7 +337,7 @@ fn dead_letter_after_a_torn_line_is_read() {
         let server = OtlpServer::scripted([bad(), bad()]);
         let sent = pass(root.path(), &server);
         assert_eq!((sent.spans, sent.dead), (1, 1));
-        let left = backlog(&store, &session).unwrap();
+        let left = backlog(&store, &session, None).unwrap();
         assert_eq!((left.sent, left.dead_letters), (1, 1));
     }
 }
@@ -394,7 +394,9 @@ fn reused_session_name_has_its_own_progress() {
 
         let store = Store::new(root.path());
         assert_eq!(
-            backlog(&store, &store.dir("ses_1")).unwrap().dead_letters,
+            backlog(&store, &store.dir("ses_1"), None)
+                .unwrap()
+                .dead_letters,
             0
         );
         let server = OtlpServer::start();

@@ -416,6 +416,32 @@ fn zero_timeout_is_refused() {
 // Content and limits.
 
 #[test]
+fn other_texts_follow_content_unless_set() {
+    let texts = |otlp: Otlp, env: &[(&str, &str)]| {
+        let texts = resolve(otlp, &[&[HERE], env].concat()).texts;
+        [
+            texts.error_text,
+            texts.log_messages,
+            texts.paths,
+            texts.custom_fields,
+        ]
+    };
+    assert_eq!(texts(Otlp::new(), &[]), [false; 4]);
+    assert_eq!(texts(Otlp::new().content(true), &[]), [true; 4]);
+    let code = Otlp::new().content(true).error_text(false).paths(false);
+    assert_eq!(texts(code, &[]), [false, true, false, true]);
+    let env = [
+        ("SPANLEDGER_OTLP_ERROR_TEXT", "true"),
+        ("SPANLEDGER_OTLP_LOG_MESSAGES", "TRUE"),
+        ("SPANLEDGER_OTLP_PATHS", "false"),
+        ("SPANLEDGER_OTLP_CUSTOM_FIELDS", "true"),
+    ];
+    assert_eq!(texts(Otlp::new(), &env), [true, true, false, true]);
+    let code = Otlp::new().log_messages(false).custom_fields(false);
+    assert_eq!(texts(code, &env), [true, false, false, false]);
+}
+
+#[test]
 fn content_is_opt_in() {
     let name = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT";
     assert!(!resolve(None, &[HERE]).content);

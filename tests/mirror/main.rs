@@ -3,6 +3,7 @@
 mod catch_up;
 mod config;
 mod context;
+mod export;
 mod live;
 mod map;
 mod metrics;

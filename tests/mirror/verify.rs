@@ -11,7 +11,8 @@ use spanledger::trace::RawLine;
 fn expected(note: &str) -> Expected {
     let head = json!({"v": 1, "seg": 1, "seq": 1, "ts": "2026-11-16T00:31:05.123456Z",
         "kind": "segment", "session_id": "ses/1",
-        "payload": {"resource": {"service.name": "agent"}, "scope": {"name": "spanledger", "version": "1"}}});
+        "payload": {"resource": {"service.name": "agent"}, "scope": {"name": "spanledger", "version": "1"},
+            "mirror": {"content": true}}});
     let head = head.to_string();
     let origin = Origin::parse(&RawLine::parse(head.as_bytes()).unwrap()).unwrap();
     let line = json!({"v": 1, "seg": 1, "seq": 17, "ts": "2026-11-16T00:31:06.5Z",

@@ -5,7 +5,6 @@ pub(super) mod follow;
 #[cfg(feature = "cli")]
 mod watcher;
 
-use std::collections::BTreeSet;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -170,7 +169,7 @@ impl CatchUp {
                 lock: lock_path,
             });
         };
-        let redactor = message_redactor()?;
+        let redactor = message_redactor(&self.to)?;
         let runtime = runtime().map_err(io_error(path))?;
         let sent = runtime.block_on(async {
             let transport = Transport::connect(&self.to)?;
@@ -204,14 +203,18 @@ impl CatchUp {
             }
         };
         let root = Root::new(path.to_owned());
-        let endpoint = self.to.shown();
-        let endpoint = (!self.any_endpoint).then_some(endpoint.as_str());
-        let mut ownership = Ownership::new(&root, endpoint);
+        let mut ownership = Ownership::new(&root, (!self.any_endpoint).then_some(&self.to));
         for dir in &dirs {
+            let mut skipped = Vec::new();
             let sent = match task {
-                Task::ResendDeadLetters => resend_dead_letters(dir, &mut ownership, sender).await,
-                Task::SendNew => send_session(dir, &root, &mut ownership, sender).await,
+                Task::ResendDeadLetters => {
+                    resend_dead_letters(dir, &ownership, sender, &mut skipped).await
+                }
+                Task::SendNew => {
+                    send_session(dir, &root, &mut ownership, sender, &mut skipped).await
+                }
             };
+            sender.sent.add_skipped(dir, skipped);
             // A session that can't be read doesn't stop the others. Any other error, such as a
             // cursor that can't be written, would happen to them too.
             if let Err(error) = if_exists(sent) {
@@ -225,15 +228,15 @@ impl CatchUp {
     }
 }
 
-/// Sends the segments of a session that no other process sends.
+/// Sends the segments of a session that no other process sends. The owners of others are added to `skipped`.
 async fn send_session(
     dir: &Path,
     root: &Root,
     ownership: &mut Ownership<'_>,
     sender: &mut Sender<'_>,
+    skipped: &mut Vec<Owner>,
 ) -> io::Result<()> {
     let mut open = None;
-    let mut other_endpoints = BTreeSet::new();
     for (seg, path) in segments(dir)? {
         // A marker means that something beside the trace was not sent.
         let marker =
@@ -242,14 +245,8 @@ async fn send_session(
         if cursor.offset == size && marker.is_none() {
             continue;
         }
-        let (owner, header) = ownership.owner_of(&path)?;
-        match owner {
-            Owner::LiveWriter | Owner::NoHeader => {}
+        match ownership.owner_of(&path)?.0 {
             Owner::LiveUnassigned => sender.segment(dir, seg, Source::Other(None)).await?,
-            Owner::OtherEndpoint => {
-                sender.sent.elsewhere += 1;
-                other_endpoints.extend(header.and_then(|header| header.endpoint()));
-            }
             Owner::ThisEndpoint => {
                 let open = match &open {
                     Some(open) => open,
@@ -258,10 +255,8 @@ async fn send_session(
                 let marker = marker.filter(|_| !open.contains(&seg));
                 sender.segment(dir, seg, Source::Other(marker)).await?;
             }
+            other => skipped.push(other),
         }
-    }
-    for endpoint in other_endpoints {
-        *sender.sent.other_endpoints.entry(endpoint).or_default() += 1;
     }
     Ok(())
 }

@@ -124,6 +124,10 @@ impl<'p> Attributes<'p> {
         self.is_ours = false;
     }
 
+    pub fn policy(&self) -> &'p Policy {
+        self.policy
+    }
+
     pub fn text<'a>(&mut self, key: impl Into<Key<'a>>, text: impl Into<Cow<'a, str>>) {
         self.put(key, Val::Text(text.into()));
     }
@@ -208,42 +212,61 @@ impl<'p> Attributes<'p> {
         (self.out, dropped)
     }
 
-    /// A field under this name: scalars and lists of scalars as they are, the rest as content.
-    pub fn list_or_field<'a>(
-        &mut self,
-        key: impl Into<Key<'a>>,
-        name: impl Into<Cow<'a, str>>,
-        value: RawValue<'a>,
-    ) {
-        match array(value) {
-            Some(list) => self.put(key, list),
-            None => self.field_as(key, name, value),
+    /// Any value: scalars and lists of scalars by type, the rest as JSON.
+    pub fn put_plain<'a>(&mut self, key: impl Into<Key<'a>>, value: RawValue<'a>) {
+        if let Some(value) = plain(value) {
+            self.put(key, value);
         }
     }
 
     /// A field under its own name with our prefix.
     pub fn field<'a>(&mut self, name: impl Into<Cow<'a, str>>, value: RawValue<'a>) {
         let name = name.into();
-        match scalar(value) {
-            Some(value) => self.put(Key::ours(name), value),
-            None => self.content(Key::ours(name.clone()), name, value),
-        }
+        self.field_as(Key::ours(name.clone()), name, value);
     }
 
-    /// A field under another name. A value that is no scalar may hold anything, so it is content.
+    /// A field under another name: scalars and lists of scalars as they are. Any other value may hold anything,
+    /// so it is content.
     pub fn field_as<'a>(
         &mut self,
         key: impl Into<Key<'a>>,
         name: impl Into<Cow<'a, str>>,
         value: RawValue<'a>,
     ) {
-        match scalar(value) {
+        match scalar(value).or_else(|| array(value)) {
             Some(value) => self.put(key, value),
             None => self.content(key, name, value),
         }
     }
 
-    /// Content: the whole if the policy says so, else its length and digest.
+    /// A field of the user's own: as it is if the policy says so, else its length and digest.
+    pub fn custom<'a>(&mut self, key: Key<'a>, name: impl Into<Cow<'a, str>>, value: RawValue<'a>) {
+        match plain(value) {
+            Some(value) if self.policy.texts.custom_fields => self.put(key, value),
+            Some(_) => self.measured(&name.into(), &Measure::of(value)),
+            None => {}
+        }
+    }
+
+    /// A path, or a list of such, if the policy says so.
+    pub fn path<'a>(&mut self, key: Key<'a>, value: RawValue<'a>) {
+        if self.policy.texts.paths {
+            self.put_plain(key, value);
+        }
+    }
+
+    /// A digest of content: as the trace has it with content, else a keyed digest of it.
+    pub fn digest<'a>(&mut self, name: &str, value: RawValue<'a>) {
+        let Some(digest) = value.text() else { return };
+        if self.policy.content {
+            self.text(["agent.", name].concat(), digest);
+        } else if let Some(key) = &self.policy.digest_key {
+            let keyed = key.digest(digest.as_bytes());
+            self.text(["agent.", name, ".hmac"].concat(), keyed);
+        }
+    }
+
+    /// Content: the whole if the policy says so, else its length and keyed digest.
     pub fn content<'a>(
         &mut self,
         key: impl Into<Key<'a>>,
@@ -257,17 +280,19 @@ impl<'p> Attributes<'p> {
             let text = value.text().unwrap_or(Cow::Borrowed(value.json()));
             self.text(key, text);
         } else {
-            self.measured(&name.into(), Measure::of(value));
+            self.measured(&name.into(), &Measure::of(value));
         }
     }
 
-    fn measured(&mut self, name: &str, measure: Measure) {
+    fn measured(&mut self, name: &str, measure: &Measure<'_>) {
         let key = |after: &'static str| Key {
             after,
             ..Key::ours(name.into())
         };
         self.count(key(".bytes"), measure.bytes);
-        self.text(key(".sha256"), measure.sha256);
+        if let Some(digest_key) = &self.policy.digest_key {
+            self.text(key(".hmac"), measure.hmac(digest_key));
+        }
         if let Some(cut) = measure.cut {
             self.count(key(".cut"), cut);
         }
@@ -286,6 +311,15 @@ impl<'p> Attributes<'p> {
         for (member, value) in value.members() {
             let inner = format!("{name}.{}", member_name(member));
             self.flat_to(inner.into(), value, depth + 1);
+        }
+    }
+
+    /// The members of an object that are numbers or bools, as attributes of their own.
+    pub fn numbers(&mut self, name: &str, value: RawValue<'_>) {
+        for (member, value) in value.members() {
+            if let Some(value @ (Val::Int(_) | Val::Double(_) | Val::Bool(_))) = scalar(value) {
+                self.put(format!("agent.{name}.{}", member_name(member)), value);
+            }
         }
     }
 }

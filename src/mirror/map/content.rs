@@ -1,4 +1,4 @@
-//! Which fields are content, and what is sent in place of content: its length and its digest.
+//! The attribute names of content, and what is sent in place of content: its length and its digest.
 
 use std::borrow::Cow;
 
@@ -7,6 +7,7 @@ use crate::mirror::otlp::any_value::Value;
 use crate::mirror::otlp::{ArrayValue, KeyValue};
 
 use super::attributes::{key_value, unsigned};
+use super::digest_key::DigestKey;
 use super::wire::{Key, Val};
 use crate::mirror::otlp_json::plain_list;
 use crate::trace::RawValue;
@@ -59,7 +60,7 @@ pub(crate) fn content_key(field: &str) -> Option<ContentKey> {
         // Other texts of a conversation, or made from them.
         "gen_ai.completion" | "gen_ai.prompt" => ContentKey::AsIs,
         "command" | "completion" | "content" | "messages" | "parts" | "prompt" | "stderr"
-        | "stdout" | "summary" | "title" => ContentKey::Ours,
+        | "stdout" | "summary" => ContentKey::Ours,
         _ if field.starts_with("gen_ai.prompt.") || field.starts_with("gen_ai.completion.") => {
             ContentKey::AsIs
         }
@@ -79,40 +80,46 @@ fn content_field(key: &str) -> Option<&str> {
     (found == Key::from(key)).then_some(field)
 }
 
-/// The length and the digest of content in a line or in a blob.
-pub(crate) struct Measure {
+/// The length of content in a line or in a blob, and what its digest is made from.
+pub(crate) struct Measure<'a> {
     pub bytes: u64,
-    pub sha256: String,
+    digested: Digested<'a>,
     /// The number of bytes that were not recorded.
     pub cut: Option<u64>,
 }
 
-impl Measure {
-    pub fn of(value: RawValue<'_>) -> Self {
+enum Digested<'a> {
+    Text(Cow<'a, str>),
+    /// The content is elsewhere; its marker has its SHA-256.
+    Sha256(String),
+}
+
+impl<'a> Measure<'a> {
+    pub fn of(value: RawValue<'a>) -> Self {
         match value.text() {
-            Some(text) => Self::of_text(&text),
-            None => Self::of_marker(value).unwrap_or_else(|| Self::of_text(value.json())),
+            Some(text) => Self::of_text(text),
+            None => Self::of_marker(value).unwrap_or_else(|| Self::of_text(value.json().into())),
         }
     }
 
     /// The same for content that was to be sent as an attribute.
-    fn of_attribute(text: &str) -> Self {
+    fn of_attribute(text: &'a str) -> Self {
         let marker = text.starts_with("{\"$").then(|| RawValue::new(text));
         marker
             .and_then(Self::of_marker)
-            .unwrap_or_else(|| Self::of_text(text))
+            .unwrap_or_else(|| Self::of_text(text.into()))
     }
 
-    fn of_text(text: &str) -> Self {
+    fn of_text(text: Cow<'a, str>) -> Self {
         Self {
             bytes: text.len() as u64,
-            sha256: hex_digest(text.as_bytes()),
+            digested: Digested::Text(text),
             cut: None,
         }
     }
 
     /// The marker of a value that was moved out of the line or truncated has its length and digest.
-    fn of_marker(value: RawValue<'_>) -> Option<Self> {
+    fn of_marker(value: RawValue<'a>) -> Option<Self> {
         if !is_marker(value) {
             return None;
         }
@@ -121,14 +128,14 @@ impl Measure {
         if let Some(blob) = value.get("$blob") {
             return Some(Self {
                 bytes: value.get("bytes")?.u64()?,
-                sha256: digest(blob)?,
+                digested: Digested::Sha256(digest(blob)?),
                 cut: cut_bytes,
             });
         }
         if let Some(cut) = cut {
             return Some(Self {
                 bytes: cut_bytes?,
-                sha256: digest(cut.get("sha256")?)?,
+                digested: Digested::Sha256(digest(cut.get("sha256")?)?),
                 cut: cut_bytes,
             });
         }
@@ -136,8 +143,24 @@ impl Measure {
         let text = value.get("text")?;
         Some(Self {
             bytes: lossy,
-            ..Self::of_text(&text.text()?)
+            ..Self::of_text(text.text()?)
         })
+    }
+
+    /// The digest of content that is not sent: keyed, because short content can be guessed from a plain one.
+    pub fn hmac(&self, key: &DigestKey) -> String {
+        key.digest(match &self.digested {
+            Digested::Text(text) => text.as_bytes(),
+            Digested::Sha256(digest) => digest.as_bytes(),
+        })
+    }
+
+    /// The digest of content that may be sent, but is too large.
+    fn sha256(&self) -> String {
+        match &self.digested {
+            Digested::Text(text) => hex_digest(text.as_bytes()),
+            Digested::Sha256(digest) => digest.clone(),
+        }
     }
 }
 
@@ -194,12 +217,12 @@ fn shortened(attributes: Vec<KeyValue>) -> Vec<KeyValue> {
                 Some(Measure::of_attribute(text))
             }
             Some(Value::ArrayValue(list)) if list_bytes(list) > SHORT => {
-                Some(Measure::of_text(&plain_list(list).to_string()))
+                Some(Measure::of_text(plain_list(list).to_string().into()))
             }
             _ => None,
         };
         let Some(measure) = measure else {
-            out.push(attribute);
+            out.push(attribute.clone());
             continue;
         };
         let name = field.unwrap_or_else(|| {
@@ -209,7 +232,7 @@ fn shortened(attributes: Vec<KeyValue>) -> Vec<KeyValue> {
         let mut put =
             |what: &str, value| out.push(key_value(format!("agent.{name}.{what}"), value));
         put("bytes", unsigned(measure.bytes));
-        put("sha256", Val::Text(measure.sha256.into()));
+        put("sha256", Val::Text(measure.sha256().into()));
         if let Some(cut) = measure.cut {
             put("cut", unsigned(cut));
         }

@@ -1,12 +1,15 @@
 //! The events and the links of a span.
 
+use std::borrow::Cow;
+
 use super::attributes::{Attributes, member_name};
 use super::id;
-use super::names::{put_members, put_other};
+use super::names::{put_given, put_other};
 use super::policy::Policy;
 use super::wire::{put_bytes, put_count, put_fixed64, put_text};
-use crate::trace::RawValue;
-use crate::trace::parse_time;
+use crate::session::message_with_causes;
+use crate::trace::typed::ErrorInfo;
+use crate::trace::{Kind, RawValue, parse_time};
 
 /// The events of a close line, and how many more there were.
 #[derive(Default)]
@@ -15,14 +18,14 @@ pub(crate) struct Events<'a> {
     pub dropped: u32,
 }
 
-/// Writes the first items of a list, each as field `number`, and returns how many were dropped.
+/// Writes the first items of a list, each as field `number`, and returns how many were written and dropped.
 fn put_first<'a>(
     list: Option<RawValue<'a>>,
     most: Option<usize>,
     number: u8,
     out: &mut Vec<u8>,
-    write: impl Fn(RawValue<'a>, &mut Vec<u8>) -> Option<()>,
-) -> u32 {
+    mut write: impl FnMut(RawValue<'a>, &mut Vec<u8>) -> Option<()>,
+) -> (usize, u32) {
     let (mut written, mut left_out) = (0, 0u32);
     let mut one = Vec::new();
     for item in list.into_iter().flat_map(|list| list.items()) {
@@ -37,35 +40,109 @@ fn put_first<'a>(
             left_out = left_out.saturating_add(1);
         }
     }
-    left_out
+    (written, left_out)
 }
 
+/// Writes the events of a span and, as the last one, the error that ended it.
 pub(crate) fn put_events(
     events: &Events<'_>,
+    exception: Option<(u64, RawValue<'_>)>,
     policy: &Policy,
     number: u8,
     out: &mut Vec<u8>,
 ) -> u32 {
     let most = policy.limits.event_count;
-    put_first(events.list, most, number, out, |event, out| {
-        let (mut time, mut name) = (0, None);
-        let mut attributes = Attributes::behind(Vec::new(), 3, policy);
-        attributes.end_ours();
-        for (member, value) in event.members() {
-            match member {
-                "ts" => time = value.text().and_then(|text| parse_time(&text)).unwrap_or(0),
-                "name" => name = value.text(),
-                "attributes" => put_members(value, &mut attributes),
-                _ => put_other(member_name(member), value, &mut attributes),
-            }
-        }
-        let (attributes, dropped) = attributes.finish();
-        put_fixed64(1, time, out);
-        put_text(2, &name.unwrap_or_default(), out);
-        out.extend_from_slice(&attributes);
-        put_count(4, dropped, out);
+    let mut has_exception = false;
+    let (written, left_out) = put_first(events.list, most, number, out, |event, out| {
+        let name = event.get("name").and_then(|name| name.text());
+        let name = name.unwrap_or_default();
+        has_exception |= name == "exception";
+        let time = event.get("ts").and_then(|ts| parse_time(&ts.text()?));
+        put_event(time.unwrap_or(0), &name, policy, out, |attributes| {
+            put_event_members(event, &name, attributes);
+        });
         Some(())
-    })
+    });
+    let Some((time, error)) = exception.filter(|_| !has_exception) else {
+        return left_out;
+    };
+    if written >= most.unwrap_or(usize::MAX) {
+        return left_out.saturating_add(1);
+    }
+    let mut one = Vec::new();
+    put_event(time, "exception", policy, &mut one, |attributes| {
+        put_exception(error, attributes);
+    });
+    put_bytes(number, &one, out);
+    left_out
+}
+
+fn put_event<'p>(
+    time: u64,
+    name: &str,
+    policy: &'p Policy,
+    out: &mut Vec<u8>,
+    put: impl FnOnce(&mut Attributes<'p>),
+) {
+    let mut attributes = Attributes::behind(Vec::new(), 3, policy);
+    attributes.end_ours();
+    put(&mut attributes);
+    let (attributes, dropped) = attributes.finish();
+    put_fixed64(1, time, out);
+    put_text(2, name, out);
+    out.extend_from_slice(&attributes);
+    put_count(4, dropped, out);
+}
+
+fn put_event_members(event: RawValue<'_>, name: &str, out: &mut Attributes<'_>) {
+    let is_log = name == Kind::Log.as_str();
+    for (member, value) in event.members() {
+        match member {
+            "ts" | "name" => {}
+            "attributes" => put_given(value.members(), true, out),
+            "message" if out.policy().texts.log_messages => out.field(member, value),
+            "message" => {}
+            "fields" => {
+                for (member, value) in value.members() {
+                    match member {
+                        _ if is_log && !out.policy().texts.log_messages => {}
+                        _ if is_log => {
+                            let key = format!("agent.fields.{}", member_name(member));
+                            out.put_plain(key, value);
+                        }
+                        "error" => put_exception(value, out),
+                        _ => put_other(None, member_name(member), value, out),
+                    }
+                }
+            }
+            _ => put_other(None, member_name(member), value, out),
+        }
+    }
+}
+
+/// An error by the conventions.
+fn put_exception(error: RawValue<'_>, out: &mut Attributes<'_>) {
+    let info = ErrorInfo::from(error);
+    out.text(
+        "exception.type",
+        info.error_type().unwrap_or("_OTHER".into()),
+    );
+    if !out.policy().texts.error_text {
+        return;
+    }
+    if let Some(message) = error_message(error) {
+        out.text("exception.message", message);
+    }
+    if let Some(stack) = info.stack() {
+        let stack = stack.text().unwrap_or_else(|| stack.json().into());
+        out.text("exception.stacktrace", stack);
+    }
+}
+
+/// The message of an error, and after it those of its causes.
+pub(crate) fn error_message(error: RawValue<'_>) -> Option<String> {
+    let message = message_with_causes(&ErrorInfo::from(error));
+    message.or_else(|| error.text().map(Cow::into_owned))
 }
 
 /// A link has flags only if the line does.
@@ -76,7 +153,7 @@ pub(crate) fn put_links(
     out: &mut Vec<u8>,
 ) -> u32 {
     let most = policy.limits.link_count;
-    put_first(links, most, number, out, |link, out| {
+    let (_, left_out) = put_first(links, most, number, out, |link, out| {
         let (mut trace, mut span, mut state, mut flags) = (None, None, None, 0u32);
         let mut attributes = Attributes::behind(Vec::new(), 4, policy);
         attributes.end_ours();
@@ -91,8 +168,8 @@ pub(crate) fn put_links(
                 "remote" if value.bool().is_some() => {
                     flags |= 0x100 | if value.bool() == Some(true) { 0x200 } else { 0 };
                 }
-                "attributes" => put_members(value, &mut attributes),
-                _ => attributes.field(member_name(member), value),
+                "attributes" => put_given(value.members(), true, &mut attributes),
+                _ => put_other(None, member_name(member), value, &mut attributes),
             }
         }
         let (attributes, dropped) = attributes.finish();
@@ -106,5 +183,6 @@ pub(crate) fn put_links(
             out.extend_from_slice(&flags.to_le_bytes());
         }
         Some(())
-    })
+    });
+    left_out
 }

@@ -2,6 +2,7 @@
 
 pub(super) mod attributes;
 pub(super) mod content;
+mod digest_key;
 mod events_links;
 mod names;
 pub(super) mod origin;
@@ -13,8 +14,8 @@ use std::borrow::Cow;
 use prost::Message;
 
 use self::attributes::{Attributes, member_name};
-use self::content::content_key;
-use self::names::{conventional, put_conventional, put_members, put_other, subject_field};
+use self::events_links::error_message;
+use self::names::{conventional, put_conventional, put_given, put_other, subject_field};
 use self::origin::Origin;
 use self::policy::Policy;
 use self::wire::{Key, Val, put_bytes, put_count, put_fixed64, put_text};
@@ -63,7 +64,8 @@ pub(crate) fn encode(origin: &Origin, close: &RawLine<'_>, out: &mut Vec<u8>) ->
     put_fixed64(8, end, out);
     let dropped = closed.put_attributes(close, out);
     put_count(10, dropped, out);
-    let dropped = events_links::put_events(&closed.own.events, policy, 11, out);
+    let exception = closed.exception().map(|error| (end, error));
+    let dropped = events_links::put_events(&closed.own.events, exception, policy, 11, out);
     put_count(12, dropped.saturating_add(closed.own.events.dropped), out);
     let dropped = events_links::put_links(closed.own.links, policy, 13, out);
     put_count(14, dropped, out);
@@ -115,6 +117,8 @@ struct OwnFields<'a> {
     reason: Option<Cow<'a, str>>,
     error: Option<RawValue<'a>>,
     usage: Option<RawValue<'a>>,
+    /// The usage of everything inside a turn or a run.
+    used: Option<RawValue<'a>>,
     /// The fields of a span that is none of the six.
     fields: Option<RawValue<'a>>,
     events: events_links::Events<'a>,
@@ -166,6 +170,9 @@ impl<'a> Closed<'a> {
             "outcome" => self.own.outcome = value.text(),
             "error" => self.own.error = Some(value),
             "usage" => self.own.usage = Some(value),
+            "used" if matches!(self.kind, SpanKind::Run | SpanKind::Turn) => {
+                self.own.used = Some(value);
+            }
             "events" => self.own.events.list = Some(value),
             "events_dropped" => {
                 let dropped = value.u64().unwrap_or(0);
@@ -287,7 +294,8 @@ impl<'a> Closed<'a> {
         let (code, message) = match self.outcome() {
             Some(Outcome::Ok) => (StatusCode::Ok, Cow::Borrowed("")),
             Some(Outcome::Error | Outcome::TimedOut) => {
-                (StatusCode::Error, self.error_message().unwrap_or_default())
+                let text = self.error_text().or_else(|| self.error_type());
+                (StatusCode::Error, text.unwrap_or_default())
             }
             Some(Outcome::Interrupted) => {
                 let reason = self.own.reason.as_deref().unwrap_or("writer_gone");
@@ -302,9 +310,20 @@ impl<'a> Closed<'a> {
         put_bytes(15, &status, out);
     }
 
-    fn error_message(&self) -> Option<Cow<'a, str>> {
-        let error = self.own.error?;
-        error.text().or_else(|| error.get("message")?.text())
+    /// The message of its error and of the causes, if it may be sent.
+    fn error_text(&self) -> Option<Cow<'a, str>> {
+        let error = self.own.error.filter(|_| self.policy.texts.error_text)?;
+        error_message(error).map(Cow::Owned)
+    }
+
+    fn error_type(&self) -> Option<Cow<'a, str>> {
+        self.own.error?.get("error_type")?.text()
+    }
+
+    /// The error that ended it.
+    fn exception(&self) -> Option<RawValue<'a>> {
+        let is_error = matches!(self.outcome(), Some(Outcome::Error | Outcome::TimedOut));
+        self.own.error.filter(|_| is_error)
     }
 
     /// Writes the attributes and returns how many were dropped.
@@ -331,24 +350,18 @@ impl<'a> Closed<'a> {
         }
         for (name, value, conventional) in &self.rest {
             if conventional.is_none() {
-                put_other(member_name(name), *value, out);
+                put_other(Some(self.kind), member_name(name), *value, out);
             }
         }
         if let Some(given) = self.own.attributes {
-            put_members(given, out);
+            put_given(given.members(), true, out);
         }
-        for (name, value) in self
-            .own
-            .fields
-            .into_iter()
-            .flat_map(|fields| fields.members())
-        {
-            let name = member_name(name);
-            match content_key(&name) {
-                Some(key) => out.content(key.of(&name), name, value),
-                None if matches!(&*name, "otel.name" | "otel.kind") => {}
-                None => out.list_or_field(Key::from(name.clone()), name, value),
-            }
+        if let Some(fields) = self.own.fields {
+            let is_used = |name| matches!(name, "otel.name" | "otel.kind");
+            let fields = fields.members().filter(|(name, _)| !is_used(name));
+            // A span of the OpenTelemetry API has no level.
+            let from_api = !self.rest.iter().any(|(name, ..)| *name == "level");
+            put_given(fields, from_api, out);
         }
     }
 
@@ -359,16 +372,8 @@ impl<'a> Closed<'a> {
             out.text("gen_ai.operation.name", operation);
         }
         out.text("gen_ai.conversation.id", &*line.session_id);
-        if matches!(self.kind, SpanKind::Run | SpanKind::Compaction) {
-            out.text("agent.session_id", &*line.session_id);
-        }
         if let Some(turn) = line.turn {
             out.count("agent.turn_index", turn.into());
-        }
-        if matches!(self.kind, SpanKind::Turn | SpanKind::Tool)
-            && let Some(duration) = self.own.duration
-        {
-            out.count("agent.duration_ms", duration / 1_000_000);
         }
         let unset = Outcome::Unset.as_str();
         let outcome = self.own.outcome.as_deref().unwrap_or(unset);
@@ -380,13 +385,17 @@ impl<'a> Closed<'a> {
         }
     }
 
-    /// Tokens. Only a model call has them under the conventions' names, so that a sum over all spans counts each
-    /// token once.
+    /// Tokens of a model call, of everything in a turn or in a run. Turns have them under our names: in the
+    /// conventions there are no turns, so a backend would take them for those of another call.
     fn put_usage(&self, out: &mut Attributes<'_>) {
-        let members = self.own.usage.into_iter().flat_map(|usage| usage.members());
-        for (name, value) in members {
+        let usage = self.own.used.or(self.own.usage);
+        let kind = match self.kind {
+            SpanKind::Run => SpanKind::Model,
+            kind => kind,
+        };
+        for (name, value) in usage.into_iter().flat_map(|usage| usage.members()) {
             let ours;
-            let key = match (self.kind, name) {
+            let key = match (kind, name) {
                 (_, "usage_details") => continue,
                 (_, "cost_usd") => {
                     out.field("cost_usd", value);
@@ -417,13 +426,9 @@ impl<'a> Closed<'a> {
     }
 
     fn put_error(&self, out: &mut Attributes<'_>) {
-        let kind = self
-            .own
-            .error
-            .and_then(|error| error.get("error_type")?.text());
         // A span of the OpenTelemetry API may have this attribute itself.
         let has_type = self.own.fields.and_then(|fields| fields.get("error.type"));
-        match (self.outcome(), kind) {
+        match (self.outcome(), self.error_type()) {
             (Some(Outcome::Error | Outcome::TimedOut), Some(kind)) => out.text("error.type", kind),
             (Some(Outcome::Error | Outcome::TimedOut), None) if has_type.is_some() => {}
             (Some(Outcome::TimedOut), None) => out.text("error.type", "timeout"),
@@ -434,16 +439,22 @@ impl<'a> Closed<'a> {
         }
         // The status of a failed span has the message.
         if !self.outcome().is_some_and(Outcome::is_error)
-            && let Some(message) = self.error_message()
+            && let Some(message) = self.error_text()
         {
             out.text("agent.error.message", message);
         }
         let members = self.own.error.into_iter().flat_map(|error| error.members());
         for (name, value) in members {
             match name {
-                "error_type" | "message" => {}
-                "source" => out.list_or_field("agent.error.source", "error.source", value),
-                _ => out.field(format!("error.{}", member_name(name)), value),
+                // The status or the exception event has them.
+                "error_type" | "message" | "source" | "stack" => {}
+                "guardrail" | "threshold" | "actual" => out.field(format!("error.{name}"), value),
+                "details" if !self.policy.texts.error_text => {}
+                "details" => out.put_plain("agent.error.details", value),
+                _ => {
+                    let name = format!("error.{}", member_name(name));
+                    out.custom(Key::ours(name.clone().into()), name, value);
+                }
             }
         }
     }

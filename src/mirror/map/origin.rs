@@ -1,5 +1,6 @@
 //! The origin of spans: what a segment's header line says about every span that was opened in it.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::ffi::OsString;
 use std::fmt;
@@ -9,7 +10,7 @@ use std::sync::Arc;
 
 use prost::Message;
 
-use super::attributes::{key_value, member_name, plain};
+use super::attributes::{key_value, member_name, plain, unsigned};
 use super::policy::Policy;
 use super::wire::Val;
 use crate::mirror::io_errors::if_exists;
@@ -77,9 +78,7 @@ impl Origin {
     pub fn parse(line: &RawLine<'_>) -> Result<Self, HeaderError> {
         let header =
             SegmentHeader::of(line).ok_or_else(|| HeaderError::OtherKind(line.kind.to_string()))?;
-        let policy = header
-            .mirror()
-            .map_or_else(|| Ok(Policy::default()), Policy::parse)?;
+        let policy = Policy::of(&header)?;
         let resource = Resource {
             attributes: resource_attributes(header.resource(), header.process()),
             ..Resource::default()
@@ -136,7 +135,7 @@ impl Origin {
     }
 }
 
-/// The recorded resource, sorted. Backends find spans by `service.name`; if it is missing, it is the
+/// The recorded resource and the process, sorted. Backends find spans by `service.name`; if it is missing, it is the
 /// specification's default.
 fn resource_attributes(
     resource: Option<RawValue<'_>>,
@@ -146,8 +145,21 @@ fn resource_attributes(
     let mut attributes: Vec<KeyValue> = members
         .filter_map(|(name, value)| Some(key_value(member_name(name).into_owned(), plain(value)?)))
         .collect();
+    let process = process.map(Process::from);
+    let process = process.as_ref();
+    let text = |text: Option<Cow<'_, str>>| text.map(|text| Val::Text(text.into_owned().into()));
+    let known = [
+        ("process.pid", process.and_then(Process::pid).map(unsigned)),
+        ("host.name", text(process.and_then(Process::host))),
+        ("service.version", text(process.and_then(Process::version))),
+    ];
+    for (name, value) in known {
+        if let Some(value) = value.filter(|_| !attributes.iter().any(|a| a.key == name)) {
+            attributes.push(key_value(name, value));
+        }
+    }
     if !attributes.iter().any(|a| a.key == "service.name") {
-        let exe = process.and_then(|process| Process::from(process).exe());
+        let exe = process.and_then(Process::exe);
         let file = exe
             .as_deref()
             .and_then(|exe| exe.rsplit(['/', '\\']).next());

@@ -1,6 +1,6 @@
 //! The backlog: the part of a session or a root that was not sent yet.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::io;
 use std::path::Path;
 
@@ -22,6 +22,8 @@ pub struct Backlog {
     /// How many of these were recorded with no endpoint configured;
     /// [`CatchUp`](crate::mirror::CatchUp) sends them too.
     pub no_endpoint: u64,
+    /// The endpoints that what was not sent was recorded for.
+    pub endpoints: BTreeSet<String>,
     /// Spans that servers accepted, at once or when sent again.
     pub sent: u64,
     /// What servers refused for good.
@@ -37,15 +39,10 @@ pub struct Backlog {
     pub since: Option<u64>,
 }
 
-/// The backlog of a session.
-pub fn backlog(store: &Store, session: &Path) -> io::Result<Backlog> {
-    of_session(&State::default(), store, session)
-}
-
-/// The backlog of a session for a mirror with a state directory, see
-/// [`CatchUp::state`](crate::mirror::CatchUp::state).
-pub fn backlog_with_state(store: &Store, session: &Path, state: &Path) -> Result<Backlog, Error> {
-    let state = State::in_dir(state.to_owned());
+/// The backlog of a session, by its directory; for a mirror with a state directory, see
+/// [`CatchUp::state`](crate::mirror::CatchUp::state), what is left for that one.
+pub fn backlog(store: &Store, session: &Path, state: Option<&Path>) -> Result<Backlog, Error> {
+    let state = state.map_or_else(State::default, |dir| State::in_dir(dir.to_owned()));
     state.check(store.root())?;
     of_session(&state, store, session).map_err(io_error(session))
 }
@@ -62,7 +59,7 @@ fn of_session(state: &State, store: &Store, session: &Path) -> io::Result<Backlo
             unresolved,
             accepted_later,
         } = state.dead_letters(session, seg)?;
-        let owner = ownership.owner_of(&path)?.0;
+        let (owner, header) = ownership.owner_of(&path)?;
         let is_live = matches!(owner, Owner::LiveWriter | Owner::LiveUnassigned);
         let is_marked = marker(&root, session, seg).is_some_and(|marker| marker.exists());
         backlog.bytes += unsent;
@@ -79,6 +76,10 @@ fn of_session(state: &State, store: &Store, session: &Path) -> io::Result<Backlo
             }
         };
         if unsent > 0 {
+            let endpoint = header.as_ref().and_then(|header| header.endpoint().ok());
+            backlog
+                .endpoints
+                .extend(endpoint.flatten().map(str::to_owned));
             *first = earlier(*first, time_of_line_at(&path, cursor.offset)?);
         }
     }
@@ -96,7 +97,9 @@ pub fn backlog_in(store: &Store) -> io::Result<Backlog> {
     for dir in store.dirs()? {
         let name = dir.file_name().unwrap_or_default().to_string_lossy();
         let found = match has_dead_letters(&dir) {
-            Ok(letters) if letters || marked.contains(&*name) => backlog(store, &dir).map(Some),
+            Ok(letters) if letters || marked.contains(&*name) => {
+                of_session(&State::default(), store, &dir).map(Some)
+            }
             other => other.map(|_| None),
         };
         let found = match found {
@@ -106,6 +109,7 @@ pub fn backlog_in(store: &Store) -> io::Result<Backlog> {
         if let Some(found) = found {
             let bytes = found.bytes - found.no_endpoint;
             sum.bytes += bytes;
+            sum.endpoints.extend(found.endpoints);
             sum.sent += found.sent;
             sum.dead_letters += found.dead_letters;
             sum.last_dead = latest(sum.last_dead, found.last_dead);

@@ -10,6 +10,7 @@ use std::time::Duration;
 use crate::ledger::{FileLock, writer_is_alive};
 use crate::mirror::io_errors::if_exists;
 use crate::mirror::map::origin::{HeaderError, Origin};
+use crate::mirror::settings::resolve::Resolved;
 use crate::session::Unreadable;
 use crate::trace::typed::SegmentHeader;
 use crate::trace::{Root, first_line, segments};
@@ -46,14 +47,16 @@ impl MirrorLock {
 }
 
 /// Who is responsible for sending a segment.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Owner {
     /// Its writer, which is alive.
     LiveWriter,
     /// Its writer is alive and has no endpoint: `spanledger mirror` sends what is written so far.
     LiveUnassigned,
-    /// It was recorded for another endpoint, or by a version whose spans this one can't make.
-    OtherEndpoint,
+    /// It was recorded for this other endpoint.
+    OtherEndpoint(String),
+    /// It was recorded by a version whose spans this one can't make.
+    OtherVersion(HeaderError),
     /// It was recorded for this endpoint or for none, by a writer that is dead.
     ThisEndpoint,
     /// Its writer died before it wrote a line.
@@ -64,7 +67,7 @@ pub(crate) enum Owner {
 pub(crate) struct Ownership<'a> {
     root: &'a Root,
     /// The endpoint that is sent to; any if `None`.
-    endpoint: Option<&'a str>,
+    to: Option<&'a Resolved>,
     alive: HashMap<String, bool>,
 }
 
@@ -88,37 +91,30 @@ impl Header {
     }
 
     /// The endpoint that was configured, without credentials.
-    pub fn endpoint(&self) -> Option<String> {
-        self.origin.as_ref().ok()?.policy().endpoint.clone()
-    }
-
-    fn has_no_endpoint(&self) -> bool {
-        let origin = self.origin.as_ref();
-        origin.is_ok_and(|origin| origin.policy().endpoint.is_none())
+    pub fn endpoint(&self) -> Result<Option<&str>, &HeaderError> {
+        let origin = self.origin.as_ref()?;
+        Ok(origin.policy().endpoint.as_deref())
     }
 }
 
 impl<'a> Ownership<'a> {
-    pub fn new(root: &'a Root, endpoint: Option<&'a str>) -> Self {
+    pub fn new(root: &'a Root, to: Option<&'a Resolved>) -> Self {
         Self {
             root,
-            endpoint,
+            to,
             alive: HashMap::new(),
         }
     }
 
-    /// Whether a segment was recorded for this endpoint or for none.
-    pub fn is_for_endpoint(&self, path: &Path) -> io::Result<bool> {
-        Ok(Header::read(path)?.is_some_and(|header| self.matches(&header)))
-    }
-
-    fn matches(&self, header: &Header) -> bool {
-        let Ok(origin) = &header.origin else {
-            return false;
-        };
-        let recorded = origin.policy().endpoint.as_deref();
-        self.endpoint
-            .is_none_or(|wanted| recorded.is_none_or(|recorded| recorded == wanted))
+    /// The owner of a segment whose writer is dead.
+    pub fn after_writer(&self, header: &Header) -> Owner {
+        match (header.endpoint(), self.to) {
+            (Err(why), _) => Owner::OtherVersion(why.clone()),
+            (Ok(Some(recorded)), Some(to)) if !to.is_same_server(recorded) => {
+                Owner::OtherEndpoint(recorded.to_owned())
+            }
+            _ => Owner::ThisEndpoint,
+        }
     }
 
     pub fn is_alive(&mut self, writer: &str) -> bool {
@@ -139,11 +135,10 @@ impl<'a> Ownership<'a> {
             };
             return Ok((owner, None));
         };
-        let owner = match (self.is_alive(&header.writer), self.matches(&header)) {
-            (true, _) if header.has_no_endpoint() => Owner::LiveUnassigned,
-            (true, _) => Owner::LiveWriter,
-            (false, true) => Owner::ThisEndpoint,
-            (false, false) => Owner::OtherEndpoint,
+        let owner = match self.is_alive(&header.writer) {
+            true if header.endpoint() == Ok(None) => Owner::LiveUnassigned,
+            true => Owner::LiveWriter,
+            false => self.after_writer(&header),
         };
         Ok((owner, Some(header)))
     }

@@ -25,12 +25,16 @@ use tonic_types::{RpcStatusExt, StatusExt, pb};
 
 use crate::error::Error;
 use crate::mirror::otlp::{ExportTracePartialSuccess, ExportTraceServiceResponse};
+use crate::mirror::settings::endpoint;
+use crate::mirror::settings::resolve::Resolved;
 use crate::mirror::transport::Answer;
 use crate::redact::{MaskKey, Redaction, Redactor, Tally};
 use crate::trace::{RawValue, floor_char, random_bytes};
 
 /// The longest text of a server that is stored, in bytes.
 const MAX_TEXT: usize = 512;
+/// A shorter part of an address is no secret, and would be found in any text.
+const SECRET: usize = 6;
 const TOO_LARGE: [&str; 3] = [
     "larger than max",
     "exceeds maximum size",
@@ -96,10 +100,14 @@ pub(crate) fn answer(answer: &Answer, is_grpc: bool, redactor: &Redactor) -> Ver
     }
 }
 
-/// A redactor for the texts of servers. Its masks are not compared with others.
-pub(crate) fn message_redactor() -> Result<Redactor, Error> {
-    let key = MaskKey::new(random_bytes());
-    Ok(Redactor::new(&Redaction::new(), key)?)
+/// A redactor for the texts of a server, which may repeat what is secret in its address. Its masks are not
+/// compared with others.
+pub(crate) fn message_redactor(to: &Resolved) -> Result<Redactor, Error> {
+    let hidden = endpoint::hidden(&to.uri).filter(|part| part.len() >= SECRET);
+    let rules = hidden.fold(Redaction::new(), |rules, part| {
+        rules.rule("endpoint", &regex::escape(part))
+    });
+    Ok(Redactor::new(&rules, MaskKey::new(random_bytes()))?)
 }
 
 /// A server's text, masked and truncated.
@@ -194,11 +202,15 @@ pub fn http_from_grpc(
     now: SystemTime,
     redactor: &Redactor,
 ) -> Verdict {
+    let hint = "if this is an OTLP/HTTP port, set OTEL_EXPORTER_OTLP_PROTOCOL=http/protobuf";
     match http(status, headers, body, now, redactor) {
         Verdict::Accepted { .. } => Verdict::Wait {
-            why: format!("HTTP {status}, which is not a gRPC answer"),
+            why: format!("HTTP {status}, which is not a gRPC answer; {hint}"),
         },
         Verdict::Dead { why } => Verdict::Wait { why },
+        Verdict::Wait { why } if matches!(status, 404 | 405 | 415) => Verdict::Wait {
+            why: format!("{why}; {hint}"),
+        },
         verdict => verdict,
     }
 }

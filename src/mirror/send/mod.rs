@@ -12,7 +12,7 @@ pub(super) mod resend;
 pub(super) mod shutdown;
 pub(super) mod thread;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
@@ -31,6 +31,7 @@ use crate::mirror::map::content::without_content;
 use crate::mirror::map::origin::{OriginCache, opened_seg};
 use crate::mirror::progress::cursor::State;
 use crate::mirror::progress::dead_letters::{self, Rejected};
+use crate::mirror::progress::ownership::Owner;
 use crate::mirror::transport::{Answer, Transport};
 use crate::redact::Redactor;
 use crate::session::Unreadable;
@@ -58,15 +59,33 @@ pub struct Sent {
     pub last_dead: Option<String>,
     /// Close lines that make no span: not sampled, or of an unknown kind.
     pub left_out: u64,
-    /// Segments that were skipped, because they were recorded for another endpoint or by a version
-    /// whose spans this one can't make.
-    pub elsewhere: u64,
-    /// How many sessions were skipped for each of the other endpoints.
+    /// The other endpoints that something was recorded for and therefore skipped, with the number of
+    /// sessions.
     pub other_endpoints: BTreeMap<String, u64>,
-    /// Sessions that can't be read, or not completely.
+    /// Sessions that can't be read, or not completely, or whose spans another version has to make.
     pub unreadable: Vec<Unreadable>,
     /// Why sending stopped before everything was sent.
     pub stopped: Option<String>,
+}
+
+impl Sent {
+    /// Counts what was skipped of a session, by its owners.
+    pub(super) fn add_skipped(&mut self, dir: &Path, owners: Vec<Owner>) {
+        let (mut endpoints, mut version) = (BTreeSet::new(), None);
+        for owner in owners {
+            match owner {
+                Owner::OtherEndpoint(endpoint) => drop(endpoints.insert(endpoint)),
+                Owner::OtherVersion(why) => version = Some(why.to_string()),
+                _ => {}
+            }
+        }
+        for endpoint in endpoints {
+            *self.other_endpoints.entry(endpoint).or_default() += 1;
+        }
+        let dir = dir.to_owned();
+        self.unreadable
+            .extend(version.map(|why| Unreadable { dir, why }));
+    }
 }
 
 /// A request without an answer.
@@ -304,14 +323,19 @@ impl<'a> Sender<'a> {
                 },
                 Verdict::Dead { why } => self.refused(&batch, &why)?,
                 Verdict::Retry { why, .. } | Verdict::Wait { why } => {
-                    (self.progress)(&self.sent, Some(&why));
-                    self.sent.stopped = Some(why);
+                    self.sent.stopped = Some(why.clone());
+                    self.report_waiting(&why);
                     return Ok(());
                 }
             }
             (self.progress)(&self.sent, None);
         }
         Ok(())
+    }
+
+    fn report_waiting(&mut self, why: &str) {
+        let waiting = format!("{}: {why}", self.transport.shown);
+        (self.progress)(&self.sent, Some(&waiting));
     }
 
     /// Sends a batch until there is a final verdict or patience runs out.
@@ -340,7 +364,7 @@ impl<'a> Sender<'a> {
             if attempt.is_last || self.patience.is_some_and(late) {
                 return verdict;
             }
-            (self.progress)(&self.sent, Some(why));
+            self.report_waiting(why);
             match self.queue {
                 // At shutdown there is one more attempt: the server may be back.
                 Some(queue) => tokio::select! {

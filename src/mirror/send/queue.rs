@@ -3,16 +3,19 @@
 //! A writer publishes a line with two atomic operations. Only a segment that the sender has read to its end
 //! is queued again, and only a sleeping sender is woken.
 
-use std::future::poll_fn;
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
-use std::task::{Poll, Waker};
 use std::time::Instant;
 
+use tokio::sync::Notify;
+
 use super::shutdown::{Shutdown, lock};
-use crate::ledger::{Listener, SegmentListener, SharedSegment};
+use crate::ledger::{Listener, SegmentListener, SharedSegment, warn_once};
+use crate::mirror::map::policy::Policy;
 use crate::mirror::progress::cursor::{Cursor, SegmentFiles};
+use crate::mirror::settings::resolve::Resolved;
+use crate::trace::RawValue;
 
 /// How the mirror of this process is doing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -125,15 +128,33 @@ impl SegmentListener for Publisher {
 #[derive(Debug)]
 pub(crate) struct QueueListener {
     pub queue: Arc<Queue>,
-    pub policy: Arc<str>,
+    pub to: Resolved,
+}
+
+impl QueueListener {
+    /// Warns if something is left to send after the time that the shutdown allows for it.
+    pub fn warn_unsent(&self) {
+        let MirrorHealth { waiting_for, .. } = self.queue.health();
+        if self.queue.waiting() > 0 {
+            let no_answer = || format!("{}: no answer in time", self.to.shown());
+            self.queue
+                .warn_waiting(&waiting_for.unwrap_or_else(no_answer));
+        }
+    }
+
+    /// Spans of a dead process are closed in segments with that process's policy, which may be for
+    /// another endpoint.
+    fn is_for_endpoint(&self, policy: &str) -> bool {
+        let policy = Policy::parse(RawValue::new(policy));
+        let recorded = policy.ok().and_then(|policy| policy.endpoint);
+        recorded.is_some_and(|recorded| self.to.is_same_server(&recorded))
+    }
 }
 
 impl Listener for QueueListener {
     fn segment_opened(&self, segment: &Arc<SharedSegment>) -> Option<Box<dyn SegmentListener>> {
-        // Spans of a dead process that recorded for another endpoint are closed in segments for that one.
-        if segment.policy.as_ref() != Some(&self.policy) {
-            return None;
-        }
+        let policy = segment.policy.as_deref();
+        policy.filter(|policy| self.is_for_endpoint(policy))?;
         Some(Box::new(Publisher(Arc::new(QueuedSegment {
             segment: Arc::clone(segment),
             queue: Arc::clone(&self.queue),
@@ -153,7 +174,8 @@ pub(crate) struct Queue {
     unsaved: Mutex<Vec<Arc<QueuedSegment>>>,
     /// The sender found nothing to send and sleeps.
     idle: AtomicBool,
-    waker: Mutex<Option<Waker>>,
+    /// Wakes the sender.
+    changed: Notify,
     /// Bytes that may be sent, and bytes that were, of this process's segments.
     written: AtomicU64,
     passed: AtomicU64,
@@ -164,6 +186,7 @@ pub(crate) struct Queue {
     /// The server's reason for the last of them.
     last_dead: Mutex<Option<String>>,
     waiting_for: Mutex<Option<String>>,
+    warned: AtomicBool,
     pub shutdown: Shutdown,
     /// The sender has ended.
     over: AtomicBool,
@@ -179,14 +202,7 @@ impl Queue {
         segments.push(segment);
         drop(segments);
         if self.idle.swap(false, Ordering::SeqCst) {
-            self.wake();
-        }
-    }
-
-    fn wake(&self) {
-        let waker = lock(&self.waker).take();
-        if let Some(waker) = waker {
-            waker.wake();
+            self.changed.notify_waiters();
         }
     }
 
@@ -227,28 +243,26 @@ impl Queue {
 
     /// Until there is something to send, or it is time to stop.
     pub async fn wanted(&self) {
-        poll_fn(|context| {
-            *lock(&self.waker) = Some(context.waker().clone());
+        loop {
+            // It is woken by every change from here on.
+            let changed = self.changed.notified();
             self.idle.store(true, Ordering::SeqCst);
-            if self.is_empty() && !self.stopping() {
-                return Poll::Pending;
+            if !self.is_empty() || self.stopping() {
+                return self.idle.store(false, Ordering::SeqCst);
             }
-            self.idle.store(false, Ordering::SeqCst);
-            Poll::Ready(())
-        })
-        .await;
+            changed.await;
+        }
     }
 
     /// Until it is time to stop.
     pub async fn stopped(&self) {
-        poll_fn(|context| {
-            *lock(&self.waker) = Some(context.waker().clone());
-            match self.stopping() {
-                true => Poll::Ready(()),
-                false => Poll::Pending,
+        loop {
+            let changed = self.changed.notified();
+            if self.stopping() {
+                return;
             }
-        })
-        .await;
+            changed.await;
+        }
     }
 
     pub fn stopping(&self) -> bool {
@@ -264,7 +278,7 @@ impl Queue {
     /// Asks the sender to send what is there and to end, until `deadline`.
     pub fn stop(&self, deadline: Instant) {
         self.shutdown.stop(deadline);
-        self.wake();
+        self.changed.notify_waiters();
     }
 
     /// Reports what the sender waits for; `None` if it sends.
@@ -273,6 +287,17 @@ impl Queue {
         if slot.as_deref() != what {
             *slot = what.map(str::to_owned);
         }
+    }
+
+    /// Writes one line to stderr, in the life of the process, about spans that are not sent.
+    pub fn warn(&self, message: &str) {
+        warn_once(&self.warned, message);
+    }
+
+    /// The same about an endpoint and the reason why it accepts nothing.
+    pub fn warn_waiting(&self, why: &str) {
+        let later = "the trace is kept and sent later, by the next start or `spanledger mirror`";
+        self.warn(&format!("can't send to {why}; {later}"));
     }
 
     /// So many spans were refused for good, the last for this reason.

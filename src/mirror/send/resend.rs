@@ -6,23 +6,25 @@ use std::path::Path;
 use super::Sender;
 use super::batch::Pushed;
 use crate::mirror::progress::dead_letters::DeadLetter;
-use crate::mirror::progress::ownership::Ownership;
+use crate::mirror::progress::ownership::{Header, Owner, Ownership};
 use crate::trace::{ReadItem, SegmentReader, segment_name, segments};
 
 /// Sends the dead letters of a session again. Segments of live writers are included, because no cursor
-/// moves.
+/// moves. The owners of segments that were skipped are added to `skipped`.
 pub(crate) async fn resend_dead_letters(
     dir: &Path,
-    ownership: &mut Ownership<'_>,
+    ownership: &Ownership<'_>,
     sender: &mut Sender<'_>,
+    skipped: &mut Vec<Owner>,
 ) -> io::Result<()> {
     for (seg, path) in segments(dir)? {
         let letters = sender.state.dead_letters(dir, seg)?.unresolved;
         if letters.is_empty() {
             continue;
         }
-        if !ownership.is_for_endpoint(&path)? {
-            sender.sent.elsewhere += 1;
+        let owner = Header::read(&path)?.map(|header| ownership.after_writer(&header));
+        if owner != Some(Owner::ThisEndpoint) {
+            skipped.extend(owner);
             continue;
         }
         for letter in letters {

@@ -1,6 +1,5 @@
 //! The end of a background thread, and the lock helper that its state needs.
 
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
@@ -14,7 +13,6 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 pub(crate) struct Shutdown {
     state: Mutex<State>,
     ended: Condvar,
-    stopping: AtomicBool,
 }
 
 #[derive(Debug, Default)]
@@ -31,13 +29,11 @@ impl Shutdown {
 
     /// Asks the thread to end until `deadline`. Returns whether it was asked before.
     pub fn stop(&self, deadline: Instant) -> bool {
-        let mut state = lock(&self.state);
-        state.deadline = Some(deadline);
-        self.stopping.swap(true, Ordering::SeqCst)
+        lock(&self.state).deadline.replace(deadline).is_some()
     }
 
     pub fn is_stopping(&self) -> bool {
-        self.stopping.load(Ordering::SeqCst)
+        self.deadline().is_some()
     }
 
     pub fn deadline(&self) -> Option<Instant> {
@@ -52,14 +48,10 @@ impl Shutdown {
 
     /// Waits for the thread's end, until `deadline`.
     pub fn wait(&self, deadline: Instant) {
-        let mut state = lock(&self.state);
-        while state.running {
-            let left = deadline.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                return;
-            }
-            let waited = self.ended.wait_timeout(state, left);
-            state = waited.unwrap_or_else(PoisonError::into_inner).0;
-        }
+        let left = deadline.saturating_duration_since(Instant::now());
+        let running = |state: &mut State| state.running;
+        let _ = self
+            .ended
+            .wait_timeout_while(lock(&self.state), left, running);
     }
 }

@@ -93,7 +93,9 @@ impl Thread {
         runtime.block_on(async {
             tokio::select! {
                 sent = self.send() => if let Err(error) = sent {
-                    self.queue.set_waiting_for(Some(&error.to_string()));
+                    let why = format!("{}: {error}", self.to.shown());
+                    self.queue.set_waiting_for(Some(&why));
+                    self.queue.warn_waiting(&why);
                 },
                 () = self.shutdown_deadline() => {}
             }
@@ -112,13 +114,26 @@ impl Thread {
 
     async fn send(&self) -> Result<(), crate::Error> {
         let queue = &*self.queue;
-        let redactor = message_redactor()?;
+        let redactor = message_redactor(&self.to)?;
         let transport = Transport::connect(&self.to)?;
+        let mut failures = 0;
         let mut progress = |sent: &Sent, waiting: Option<&str>| {
             queue.sent.store(sent.spans, Ordering::Relaxed);
             queue.dead(sent.dead, sent.last_dead.as_deref());
-            if waiting.is_some() {
+            failures = waiting.map_or(0, |_| failures + 1);
+            if let Some(why) = waiting {
                 queue.save_cursors();
+                // The first failure may be over in a moment.
+                if failures > 1 || sent.stopped.is_some() {
+                    queue.warn_waiting(why);
+                }
+            }
+            if let Some(why) = &sent.last_dead {
+                let (to, spans) = (self.to.shown(), sent.dead);
+                queue.warn(&format!(
+                    "{to} refused {spans} of the spans for good: {why}; they stay in the trace, and \
+                     `spanledger mirror --resend` sends them again"
+                ));
             }
             queue.set_waiting_for(waiting);
         };
@@ -258,8 +273,7 @@ impl Thread {
 
     /// Reports in health how much dead writers left.
     fn count_dead_writers(&self, marked: &[(String, u32)]) {
-        let endpoint = self.to.shown();
-        let mut ownership = Ownership::new(&self.root, Some(&endpoint));
+        let mut ownership = Ownership::new(&self.root, Some(&self.to));
         let mut unsent = 0;
         for (session, seg) in marked {
             let dir = self.root.sessions().join(session);
@@ -281,8 +295,7 @@ impl Thread {
         marked: &[(String, u32)],
         sender: &mut Sender<'_>,
     ) -> io::Result<bool> {
-        let endpoint = self.to.shown();
-        let mut ownership = Ownership::new(&self.root, Some(&endpoint));
+        let mut ownership = Ownership::new(&self.root, Some(&self.to));
         // A writer of its own, which ends with this function.
         let mut ledger = None;
         for segs in marked.chunk_by(|a, b| a.0 == b.0) {

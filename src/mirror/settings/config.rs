@@ -78,6 +78,10 @@ impl fmt::Debug for Pem {
 /// | [`timeout`](Self::timeout) | `OTEL_EXPORTER_OTLP_TIMEOUT` (milliseconds) | 10 s |
 /// | [`linger`](Self::linger) | `OTEL_BSP_SCHEDULE_DELAY` (milliseconds) | 1 s |
 /// | [`content`](Self::content) | `OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT` | not sent |
+/// | [`error_text`](Self::error_text) | `SPANLEDGER_OTLP_ERROR_TEXT` | as content |
+/// | [`log_messages`](Self::log_messages) | `SPANLEDGER_OTLP_LOG_MESSAGES` | as content |
+/// | [`paths`](Self::paths) | `SPANLEDGER_OTLP_PATHS` | as content |
+/// | [`custom_fields`](Self::custom_fields) | `SPANLEDGER_OTLP_CUSTOM_FIELDS` | as content |
 /// | [`cache_write_name`](Self::cache_write_name), [`usage_cost`](Self::usage_cost) | | the attributes that most backends read |
 /// | [`value_length_limit`](Self::value_length_limit) | `OTEL_SPAN_ATTRIBUTE_VALUE_LENGTH_LIMIT`, `OTEL_ATTRIBUTE_VALUE_LENGTH_LIMIT` | none |
 /// | [`attribute_limit`](Self::attribute_limit) | `OTEL_SPAN_ATTRIBUTE_COUNT_LIMIT`, `OTEL_ATTRIBUTE_COUNT_LIMIT` | none |
@@ -101,6 +105,8 @@ pub struct Otlp {
     pub(crate) compression: Option<Compression>,
     pub(crate) timeout: Option<Duration>,
     pub(crate) content: Option<bool>,
+    /// In the order of `Texts::NAMES`.
+    pub(crate) texts: [Option<bool>; 4],
     pub(crate) cache_write_name: bool,
     pub(crate) usage_cost: bool,
     pub(crate) limits: Limits,
@@ -177,9 +183,43 @@ impl Otlp {
         self
     }
 
-    /// Whether message content, tool arguments and results are sent. By default they are not.
+    /// Whether messages, system instructions, tool definitions, arguments and results are sent. By default they
+    /// are not.
     pub fn content(mut self, sent: bool) -> Self {
         self.content = Some(sent);
+        self
+    }
+
+    /// Whether the messages, causes, details and stacks of errors are sent. By default as
+    /// [`content`](Self::content) is; the types of errors are always sent.
+    ///
+    /// ```
+    /// use spanledger::mirror::Otlp;
+    /// let otlp = Otlp::new().endpoint("http://127.0.0.1:4317").error_text(true).log_messages(true);
+    /// ```
+    pub fn error_text(mut self, sent: bool) -> Self {
+        self.texts[0] = Some(sent);
+        self
+    }
+
+    /// Whether the messages and fields of log events are sent. By default as [`content`](Self::content) is.
+    pub fn log_messages(mut self, sent: bool) -> Self {
+        self.texts[1] = Some(sent);
+        self
+    }
+
+    /// Whether directories, files, the program's path and its arguments are sent. By default as
+    /// [`content`](Self::content) is.
+    pub fn paths(mut self, sent: bool) -> Self {
+        self.texts[2] = Some(sent);
+        self
+    }
+
+    /// Whether fields of your own are sent: those that the schema doesn't know, and the fields of other `tracing`
+    /// spans. By default as [`content`](Self::content) is. Attributes that were set through the OpenTelemetry API
+    /// are always sent.
+    pub fn custom_fields(mut self, sent: bool) -> Self {
+        self.texts[3] = Some(sent);
         self
     }
 

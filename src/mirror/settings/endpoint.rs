@@ -15,6 +15,11 @@ pub(crate) const PATHS: [&str; 2] = ["/v1/traces", "/v1/metrics"];
 /// The standard port of OTLP over gRPC, which implies the protocol.
 const GRPC_PORT: u16 = 4317;
 
+/// Stands for a part of a path that is not shown.
+const MASK: &str = "***";
+/// A longer part of a path may be a token.
+const MAX_WORD: usize = 20;
+
 /// An endpoint as a user wrote it.
 pub(crate) struct EndpointSetting {
     pub(crate) text: String,
@@ -138,13 +143,48 @@ fn basic(credentials: &str) -> HeaderValue {
     value
 }
 
-/// An endpoint without credentials and query, for logs.
+/// The server of a recorded endpoint: its host, and its port unless that is the scheme's default. A
+/// session is sent to the server that it was recorded for, even after its protocol, scheme or path was
+/// corrected. Compare without regard to case.
+pub(crate) fn server(endpoint: &str) -> &str {
+    let (scheme, rest) = endpoint.split_once("://").unwrap_or(("", endpoint));
+    let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
+    let authority = rest[..end].rsplit('@').next().unwrap_or_default();
+    let default_port = match scheme.eq_ignore_ascii_case("https") {
+        true => ":443",
+        false => ":80",
+    };
+    authority.strip_suffix(default_port).unwrap_or(authority)
+}
+
+/// An endpoint without credentials and query, for logs and the trace. Some servers take a token in the
+/// path: parts of it that may be one are masked.
 pub(crate) fn shown(uri: &Uri) -> String {
     let scheme = uri.scheme_str().unwrap_or("http");
     let authority = uri.authority().map_or("", Authority::as_str);
-    let path = match uri.path() {
-        "/" => "",
-        path => path,
-    };
-    format!("{scheme}://{authority}{path}")
+    let parts = uri.path().trim_start_matches('/').split('/');
+    let parts = parts.map(|part| if is_plain(part) { part } else { MASK });
+    let path = parts.collect::<Vec<_>>().join("/");
+    match path.as_str() {
+        "" => format!("{scheme}://{authority}"),
+        path => format!("{scheme}://{authority}/{path}"),
+    }
 }
+
+/// The parts of an endpoint's path and query that are not shown.
+pub(crate) fn hidden(uri: &Uri) -> impl Iterator<Item = &str> {
+    let parts = uri.path().split('/').filter(|part| !is_plain(part));
+    let query = uri.query().unwrap_or_default().split('&');
+    parts.chain(query.filter_map(|pair| Some(pair.split_once('=')?.1)))
+}
+
+/// Whether a part of a path is a word or a version, such as `otlp` or `v1`, and not a token.
+fn is_plain(part: &str) -> bool {
+    let is_letter = |c: char| c.is_ascii_lowercase() || "-_.".contains(c);
+    let version = part.strip_prefix('v').filter(|number| number.len() <= 2);
+    part.len() <= MAX_WORD && part.chars().all(is_letter)
+        || version.is_some_and(|number| number.chars().all(|c| c.is_ascii_digit()))
+}
+
+#[cfg(test)]
+mod tests;

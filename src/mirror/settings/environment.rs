@@ -72,6 +72,12 @@ pub(crate) const ALL_PROXY: [&str; 2] = ["ALL_PROXY", "all_proxy"];
 pub(crate) const NO_PROXY: [&str; 2] = ["NO_PROXY", "no_proxy"];
 pub(crate) const LINGER: [&str; 1] = ["OTEL_BSP_SCHEDULE_DELAY"];
 pub(crate) const CONTENT: [&str; 1] = ["OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"];
+pub(crate) const TEXTS: [&str; 4] = [
+    "SPANLEDGER_OTLP_ERROR_TEXT",
+    "SPANLEDGER_OTLP_LOG_MESSAGES",
+    "SPANLEDGER_OTLP_PATHS",
+    "SPANLEDGER_OTLP_CUSTOM_FIELDS",
+];
 pub(crate) const VALUE_LENGTH: [&str; 2] = [
     "OTEL_SPAN_ATTRIBUTE_VALUE_LENGTH_LIMIT",
     "OTEL_ATTRIBUTE_VALUE_LENGTH_LIMIT",
@@ -122,11 +128,14 @@ impl<'a> Environment<'a> {
         })
     }
 
-    pub(crate) fn is_true(&self, names: &[&'static str]) -> Result<bool, Error> {
-        let flag = self.parsed(names, "true or false", |value| {
+    pub(crate) fn flag(&self, names: &[&'static str]) -> Result<Option<bool>, Error> {
+        self.parsed(names, "true or false", |value| {
             value.to_ascii_lowercase().parse().ok()
-        })?;
-        Ok(flag.unwrap_or(false))
+        })
+    }
+
+    pub(crate) fn is_true(&self, names: &[&'static str]) -> Result<bool, Error> {
+        Ok(self.flag(names)?.unwrap_or(false))
     }
 
     pub(crate) fn count(&self, names: &[&'static str]) -> Result<Option<usize>, Error> {

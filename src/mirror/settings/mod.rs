@@ -3,7 +3,7 @@
 //! `config` has what a user sets, `environment` the variables, and `resolve` combines both.
 
 pub(super) mod config;
-mod endpoint;
+pub(super) mod endpoint;
 pub(super) mod environment;
 mod headers;
 #[cfg(feature = "metrics")]

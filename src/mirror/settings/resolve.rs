@@ -17,7 +17,7 @@ use super::headers::{header_of, headers_of};
 use super::tls::Tls;
 use crate::error::Error;
 use crate::mirror::map::origin::MAPPING;
-use crate::mirror::map::policy::Limits;
+use crate::mirror::map::policy::{Limits, Texts};
 
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(10);
 const DEFAULT_LINGER: Duration = Duration::from_secs(1);
@@ -38,6 +38,8 @@ pub struct Resolved {
     pub timeout: Duration,
     /// Whether message content is sent.
     pub content: bool,
+    /// Which other texts are sent.
+    pub texts: Texts,
     /// How much of a span is sent.
     pub limits: Limits,
     /// Whether cache-write tokens have the newest convention's name.
@@ -54,9 +56,25 @@ pub struct Resolved {
 }
 
 impl Resolved {
-    /// The endpoint without credentials and query, for logs.
+    /// The endpoint for logs: without credentials and query, and with `***` for parts of the path that may
+    /// be a token.
     pub fn shown(&self) -> String {
         endpoint::shown(&self.uri)
+    }
+
+    /// Whether this endpoint is on the same host and port as another, as [`shown`](Self::shown) has it. What
+    /// was recorded for that one is then sent to this one.
+    ///
+    /// ```
+    /// use spanledger::mirror::{Otlp, Protocol};
+    /// let otlp = Otlp::new().endpoint("http://collector:14317").protocol(Protocol::Grpc);
+    /// let to = Otlp::resolve(Some(otlp), |_| None)?.expect("an endpoint");
+    /// assert!(to.is_same_server("https://Collector:14317/v1/traces"));
+    /// assert!(!to.is_same_server("http://collector:4317"));
+    /// # Ok::<(), spanledger::Error>(())
+    /// ```
+    pub fn is_same_server(&self, recorded: &str) -> bool {
+        endpoint::server(&self.shown()).eq_ignore_ascii_case(endpoint::server(recorded))
     }
 
     /// The `mirror` member of a segment's header.
@@ -80,8 +98,9 @@ impl Resolved {
             ("cache_write_name", self.cache_write_name),
             ("usage_cost", self.usage_cost),
         ];
-        for (name, _) in names.into_iter().filter(|(_, is_set)| *is_set) {
-            policy[name] = true.into();
+        let set = names.into_iter().filter(|(_, is_set)| *is_set);
+        for (name, value) in set.chain(self.texts.unlike(self.content)) {
+            policy[name] = value.into();
         }
         policy
     }
@@ -121,11 +140,13 @@ impl Otlp {
             let ms = env.count(&var::LINGER)?;
             Ok(ms.map(|ms| Duration::from_millis(ms as u64)))
         };
+        let content = or_else(code.content, || {
+            env.parsed(&var::CONTENT, expected, parse_content)
+        })?
+        .unwrap_or(false);
         Ok(Some(Resolved {
-            content: or_else(code.content, || {
-                env.parsed(&var::CONTENT, expected, parse_content)
-            })?
-            .unwrap_or(false),
+            content,
+            texts: code.texts(content, &env)?,
             limits: code.limits(&env)?,
             linger: or_else(code.linger, linger)?.unwrap_or(DEFAULT_LINGER),
             ..code.resolve_signal(&TRACES, setting, &env)?
@@ -168,6 +189,7 @@ impl Otlp {
             compression: compression.unwrap_or_default(),
             timeout: self.attempt_timeout(signal, env)?,
             content: false,
+            texts: Texts::default(),
             limits: Limits::default(),
             cache_write_name: self.cache_write_name,
             usage_cost: self.usage_cost,
@@ -255,6 +277,16 @@ impl Otlp {
             Some(Duration::ZERO) => Err(invalid("Otlp::timeout", "timeout must be above 0")),
             timeout => Ok(timeout.unwrap_or(DEFAULT_TIMEOUT)),
         }
+    }
+
+    /// Which texts are sent; by default as content is.
+    fn texts(&self, content: bool, env: &Environment<'_>) -> Result<Texts, Error> {
+        let mut sent = [content; 4];
+        for ((sent, code), name) in sent.iter_mut().zip(self.texts).zip(var::TEXTS) {
+            let flag = or_else(code, || env.flag(&[name]))?;
+            *sent = flag.unwrap_or(content);
+        }
+        Ok(Texts::new(sent))
     }
 
     fn limits(&self, env: &Environment<'_>) -> Result<Limits, Error> {

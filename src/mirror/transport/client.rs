@@ -3,6 +3,8 @@
 use std::error::Error as StdError;
 use std::io;
 use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -41,6 +43,8 @@ pub(crate) struct Client {
     /// The server, with the path that requests are relative to.
     base: Uri,
     headers: HeaderMap,
+    /// Whether the last server that answered speaks only the other version of HTTP.
+    other_version: Arc<AtomicBool>,
 }
 
 /// A response whose body was read to its end, to the limit, or until the connection broke.
@@ -63,7 +67,9 @@ impl Client {
         };
         // An HTTP/1.1 request without TLS is forwarded by the proxy. Anything else needs a tunnel.
         let is_forwarded = !http2 && to.uri.scheme() == Some(&Scheme::HTTP);
-        let connector = HttpsConnector::from((Dialer::new(to, is_forwarded), tls));
+        let dialer = Dialer::new(to, http2, is_forwarded);
+        let other_version = Arc::clone(&dialer.other_version);
+        let connector = HttpsConnector::from((dialer, tls));
         let hyper = Hyper::builder(TokioExecutor::new())
             .timer(TokioTimer::new())
             .pool_timer(TokioTimer::new())
@@ -82,7 +88,13 @@ impl Client {
             hyper,
             base: to.uri.clone(),
             headers,
+            other_version,
         })
+    }
+
+    /// Whether the server's first bytes were HTTP/1.1 where HTTP/2 was expected, or the reverse.
+    pub(crate) fn met_other_version(&self) -> bool {
+        self.other_version.load(Ordering::Relaxed)
     }
 
     /// A request without a body: the configured headers, and a path below the server's address.
@@ -146,6 +158,8 @@ impl Client {
 struct Dialer {
     tcp: HttpConnector,
     route: Route,
+    http2: bool,
+    other_version: Arc<AtomicBool>,
 }
 
 #[derive(Clone, Debug)]
@@ -158,7 +172,7 @@ enum Route {
 }
 
 impl Dialer {
-    fn new(to: &Resolved, is_forwarded: bool) -> Self {
+    fn new(to: &Resolved, http2: bool, is_forwarded: bool) -> Self {
         let mut tcp = HttpConnector::new();
         tcp.enforce_http(false);
         tcp.set_nodelay(true);
@@ -179,7 +193,12 @@ impl Dialer {
                 })
             }
         };
-        Self { tcp, route }
+        Self {
+            tcp,
+            route,
+            http2,
+            other_version: Arc::default(),
+        }
     }
 }
 
@@ -196,6 +215,8 @@ impl Service<Uri> for Dialer {
 
     fn call(&mut self, to: Uri) -> Self::Future {
         let mut dialer = self.clone();
+        // What a TLS server sends first says nothing.
+        let is_plain = to.scheme() == Some(&Scheme::HTTP);
         Box::pin(async move {
             let tcp = match &mut dialer.route {
                 Route::Direct => dialer.tcp.call(to).await?,
@@ -205,6 +226,8 @@ impl Service<Uri> for Dialer {
             Ok(TokioIo::new(Stream {
                 tcp: tcp.into_inner(),
                 is_forwarded: matches!(dialer.route, Route::Forward(_)),
+                http2: dialer.http2,
+                unread: is_plain.then_some(dialer.other_version),
             }))
         })
     }
@@ -215,6 +238,29 @@ impl Service<Uri> for Dialer {
 struct Stream {
     tcp: TcpStream,
     is_forwarded: bool,
+    http2: bool,
+    /// Until something was read: where to store whether the server speaks the other version of HTTP.
+    unread: Option<Arc<AtomicBool>>,
+}
+
+impl Stream {
+    /// Looks at the first bytes that the server sends.
+    fn begins_with(&mut self, start: &[u8]) {
+        if !start.is_empty()
+            && let Some(other_version) = self.unread.take()
+        {
+            other_version.store(is_other_version(start, self.http2), Ordering::Relaxed);
+        }
+    }
+}
+
+/// Whether a server that sends this first doesn't speak the expected version of HTTP. An HTTP/2 server
+/// begins with a SETTINGS frame.
+fn is_other_version(start: &[u8], http2: bool) -> bool {
+    match http2 {
+        true => start.starts_with(b"HTTP/1"),
+        false => matches!(start, [0, 0, _, 4, 0, 0, 0, 0, 0, ..]),
+    }
 }
 
 impl Connection for Stream {
@@ -229,7 +275,11 @@ impl AsyncRead for Stream {
         cx: &mut Context<'_>,
         to: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.tcp).poll_read(cx, to)
+        let before = to.filled().len();
+        let read = Pin::new(&mut self.tcp).poll_read(cx, to);
+        let start = &to.filled()[before..];
+        self.begins_with(start);
+        read
     }
 }
 
@@ -239,7 +289,14 @@ impl AsyncWrite for Stream {
         cx: &mut Context<'_>,
         from: &[u8],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.tcp).poll_write(cx, from)
+        let written = Pin::new(&mut self.tcp).poll_write(cx, from);
+        if let Poll::Ready(Err(_)) = &written {
+            // The server answered before it closed the connection, and nothing will read that any more.
+            let mut start = [0; 16];
+            let len = rustix::io::read(&self.tcp, &mut start).unwrap_or(0);
+            self.begins_with(&start[..len]);
+        }
+        written
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {

@@ -6,6 +6,9 @@ use std::io;
 const NO_TLS: &str = "a server without TLS needs http:// in front of its address";
 const NO_TLS_GRPC: &str = ", or OTEL_EXPORTER_OTLP_INSECURE=true if there is no scheme";
 
+/// The alert of a TLS server that speaks only other protocols than the offered one.
+pub(super) const OTHER_ALPN: &str = "NoApplicationProtocol";
+
 /// An error and its sources, each mentioned once, with a hint where the cause is well known.
 pub(super) fn error_chain(error: &(dyn StdError + 'static)) -> String {
     let mut text = error.to_string();
@@ -33,15 +36,18 @@ pub(super) fn grpc_hint(mut text: String) -> String {
     text
 }
 
-/// The same text for an HTTP/1.1 endpoint that answered in HTTP/2.
-pub(super) fn http_hint(text: String, endpoint: &str) -> String {
-    if !text.contains("invalid HTTP version parsed") {
-        return text;
+/// What to do about a server that speaks the version of HTTP that the other protocol uses.
+pub(super) const fn wrong_protocol(is_grpc: bool) -> &'static str {
+    match is_grpc {
+        true => {
+            "answered with HTTP/1.1: it looks like an OTLP/HTTP port; \
+             set OTEL_EXPORTER_OTLP_PROTOCOL=http/protobuf (port 4317 implies grpc)"
+        }
+        false => {
+            "answered with HTTP/2: it looks like a gRPC port; \
+             set OTEL_EXPORTER_OTLP_PROTOCOL=grpc (only port 4317 implies it)"
+        }
     }
-    format!(
-        "{endpoint} answered with HTTP/2: it looks like a gRPC port. \
-         Set OTEL_EXPORTER_OTLP_PROTOCOL=grpc (only port 4317 implies it)."
-    )
 }
 
 /// Whether a TLS handshake failed as it does with a server that does not speak TLS: it answers in plain

@@ -17,7 +17,7 @@ use http::header::{ACCEPT, CONTENT_ENCODING, CONTENT_TYPE, TE};
 use http::{HeaderMap, HeaderValue, Method, StatusCode, request};
 
 pub(super) use self::client::{Client, Received};
-use self::errors::{grpc_hint, http_hint};
+use self::errors::{OTHER_ALPN, grpc_hint, wrong_protocol};
 use super::otlp::ExportTraceServiceResponse;
 use super::settings::config::{Compression, Protocol};
 use super::settings::environment::invalid;
@@ -41,8 +41,8 @@ pub struct Transport {
     protocol: Protocol,
     compression: Compression,
     timeout: Duration,
-    /// The endpoint as error messages name it.
-    shown: String,
+    /// The endpoint as messages name it.
+    pub(super) shown: String,
 }
 
 /// How a request is encoded.
@@ -153,8 +153,12 @@ impl Transport {
         match sent {
             Ok(received) if self.is_grpc() => grpc::answer(received),
             Ok(received) => http_answer(received),
+            // A TLS server refuses the version already when it is offered.
+            Err(why) if self.client.met_other_version() || why.contains(OTHER_ALPN) => {
+                failed(wrong_protocol(self.is_grpc()).to_owned())
+            }
             Err(why) if self.is_grpc() => failed(grpc_hint(why)),
-            Err(why) => failed(http_hint(why, &self.shown)),
+            Err(why) => failed(why),
         }
     }
 }

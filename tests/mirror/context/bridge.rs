@@ -233,7 +233,8 @@ fn api_calls_on_the_current_span_are_recorded() {
     );
     assert!(!String::from_utf8(trace.bytes()).unwrap().contains(token));
     // And goes out under the names that were given.
-    let spans = mapped(&lines(recording.dir.path()), None);
+    let policy = json!({"error_text": true});
+    let spans = mapped(&lines(recording.dir.path()), Some(&policy));
     let span = named(&spans, "execute_tool bash");
     let sent = attributes(&span.attributes);
     assert_eq!(sent["enduser.id"], 8);

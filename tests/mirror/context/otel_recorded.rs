@@ -84,7 +84,8 @@ fn api_span_is_recorded_in_its_session() {
     assert_eq!(close.text("outcome"), "error");
     assert_eq!(close.text("error.message"), "disk gone");
     // And is sent as what it is.
-    let spans = mapped(&lines(recording.dir.path()), None);
+    let policy = json!({"error_text": true});
+    let spans = mapped(&lines(recording.dir.path()), Some(&policy));
     let span = named(&spans, "SELECT");
     assert_eq!(span.trace_id, own.trace_id().to_bytes());
     assert_eq!(span.span_id, own.span_id().to_bytes());

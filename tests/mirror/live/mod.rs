@@ -8,3 +8,4 @@ mod processes;
 mod segment_header;
 mod sending;
 mod trouble;
+mod warnings;

@@ -53,7 +53,7 @@ fn new_line_restores_the_marker() {
     assert_eq!(markers(root.path()), [""; 0]);
     assert_eq!(server.received().len(), before, "nothing is sent again");
     let store = Store::new(root.path());
-    assert_eq!(backlog(&store, &store.dir("ses_1")).unwrap().bytes, 0);
+    assert_eq!(backlog(&store, &store.dir("ses_1"), None).unwrap().bytes, 0);
 }
 
 #[test]

@@ -230,6 +230,45 @@ fn other_endpoint_is_left_alone() {
 }
 
 #[test]
+fn corrected_protocol_sends_what_was_recorded_before() {
+    let root = tempfile::tempdir().unwrap();
+    let server = OtlpServer::scripted([Reply::Hang]);
+    // Over HTTP and below a path, with no answer.
+    let otlp = format!("otlp={}/wrong", server.url());
+    let mut victim = Agent::with(root.path(), &[&otlp]);
+    victim.send(&["run r ses_1", "tool x r 10", "finish x"]);
+    server.wait_for(1);
+    victim.kill();
+    // The next start speaks gRPC to the same host and port.
+    Sending::to(root.path(), &server.url()).end();
+    let received = server.received();
+    assert_eq!(by_id(&received).len(), 2);
+    assert_mirrored(root.path(), &received);
+    let grpc = received.last().unwrap();
+    assert!(grpc.path.ends_with("TraceService/Export"), "{}", grpc.path);
+    assert_eq!(markers(root.path()), [""; 0]);
+    // Nothing is left for a third spelling, so nothing is sent twice.
+    let before = server.received().len();
+    next(root.path(), &server);
+    assert_eq!(server.received().len(), before);
+}
+
+#[test]
+fn resumed_session_of_a_corrected_endpoint_is_sent() {
+    let root = tempfile::tempdir().unwrap();
+    let server = OtlpServer::start();
+    // The mirror thread doesn't recover, so that the resumed session does.
+    let other = left_to_another(root.path(), &server);
+    let agent = Sending::to(root.path(), &server.url());
+    agent.session("ses_1", 0);
+    let mirror = agent.end().mirror.unwrap();
+    assert_eq!((mirror.sent, mirror.owed_bytes), (2, 0));
+    assert_mirrored(root.path(), &server.received());
+    assert_eq!(markers(root.path()), ["ses_1.0001"]);
+    drop(other);
+}
+
+#[test]
 fn two_agents_in_one_session_send_once() {
     let root = tempfile::tempdir().unwrap();
     let server = OtlpServer::start();

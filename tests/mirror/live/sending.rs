@@ -45,7 +45,7 @@ fn shutdown_sends_everything() {
     assert_eq!((mirror.sent, mirror.owed_bytes), (6, 0));
     assert_eq!((mirror.dead_letters, mirror.waiting_for), (0, None));
     let store = Store::new(root.path());
-    let left = backlog(&store, &store.dir("ses_1")).unwrap();
+    let left = backlog(&store, &store.dir("ses_1"), None).unwrap();
     assert_eq!((left.bytes, left.sent), (0, 6));
     assert_eq!(markers(root.path()), [""; 0]);
 }

@@ -21,7 +21,8 @@ fn origin(name: &str, content: bool) -> Arc<Origin> {
 }
 
 fn span(size: usize) -> Span {
-    one(json!({}), "tool_result", json!({"note": "x".repeat(size)})).unwrap()
+    let payload = json!({"result": "x".repeat(size)});
+    one(json!({"content": true}), "tool_result", payload).unwrap()
 }
 
 #[test]

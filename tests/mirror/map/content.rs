@@ -4,7 +4,7 @@ use serde_json::json;
 use spanledger::mirror::without_content;
 use spanledger::{SpanExt, spans};
 
-use crate::map::setup::{attributes, digest, named, one, sent};
+use crate::map::setup::{attributes, digest, hmac, named, one, sent};
 
 fn agent() {
     let tool = spans::tool_call("bash", "c1")
@@ -46,17 +46,17 @@ fn without_opt_in_only_lengths_and_digests() {
     let sent_attributes = attributes(&span.attributes);
     let args = r#"{"command":"ls","deep":[1,{"a":null}]}"#;
     assert_eq!(sent_attributes["agent.args.bytes"], args.len());
-    assert_eq!(sent_attributes["agent.args.sha256"], digest(args));
+    assert_eq!(sent_attributes["agent.args.hmac"], hmac(args));
     assert_eq!(
-        sent_attributes["agent.result.sha256"],
-        digest("Cargo.toml\nsrc")
+        sent_attributes["agent.result.hmac"],
+        hmac("Cargo.toml\nsrc")
     );
     assert_eq!(sent_attributes["agent.stdout.bytes"], 10);
     assert_eq!(sent_attributes["agent.extra.bytes"], 9);
-    assert_eq!(sent_attributes["agent.shard"], 7);
-    assert_eq!(sent_attributes["agent.owner"], "build");
+    assert_eq!(sent_attributes["agent.owner.hmac"], hmac("build"));
+    assert_eq!(sent_attributes.get("agent.shard"), None);
     let bytes = span.encode_to_vec();
-    for secret in ["Cargo.toml", "ls -l", "deep"] {
+    for secret in ["Cargo.toml", "ls -l", "deep", "build"] {
         let found = bytes.windows(secret.len()).any(|w| w == secret.as_bytes());
         assert!(!found, "{secret}");
     }
@@ -111,12 +111,12 @@ fn blob_or_truncated_value_is_sent_as_its_marker() {
             .attributes,
     );
     assert_eq!(off["agent.result.bytes"], 70000);
-    assert_eq!(off["agent.result.sha256"], sha);
+    assert_eq!(off["agent.result.hmac"], hmac(&sha));
     assert_eq!(off["agent.result.cut"], 5);
     assert_eq!(off["agent.args.bytes"], 9);
     assert_eq!(off["agent.args.cut"], 9);
     assert_eq!(off["agent.stderr.bytes"], 4);
-    assert_eq!(off["agent.stderr.sha256"], digest("ab\u{fffd}"));
+    assert_eq!(off["agent.stderr.hmac"], hmac("ab\u{fffd}"));
     let on = one(json!({"content": true}), "tool_result", payload).unwrap();
     let sent_attributes = attributes(&on.attributes);
     assert_eq!(sent_attributes["gen_ai.tool.call.result"], blob.to_string());
@@ -140,8 +140,8 @@ fn forged_marker_is_measured_as_a_value() {
         forged.to_string().len()
     );
     assert_eq!(
-        sent_attributes["agent.result.sha256"],
-        digest(&forged.to_string())
+        sent_attributes["agent.result.hmac"],
+        hmac(&forged.to_string())
     );
 }
 

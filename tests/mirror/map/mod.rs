@@ -4,6 +4,7 @@ mod answers;
 mod batches;
 mod content;
 mod conventions;
+mod leaves;
 mod limits;
 mod outcomes;
 mod recognized;

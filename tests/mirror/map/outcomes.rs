@@ -1,6 +1,6 @@
 //! Status, errors, denials and interrupted spans.
 
-use serde_json::json;
+use serde_json::{Value, json};
 use spanledger::mirror::otlp::status::StatusCode;
 use spanledger::{Failure, SpanExt, spans};
 
@@ -10,7 +10,7 @@ use crate::support::Recording;
 
 #[test]
 fn error_sets_status_and_type() {
-    let spans = sent(None, || {
+    let spans = sent(Some(json!({"error_text": true})), || {
         let tool = spans::tool_call("bash", "c1").start();
         let failure = Failure::new("Timeout", "took too long")
             .guardrail("max_seconds", 5, 6)
@@ -25,9 +25,14 @@ fn error_sets_status_and_type() {
     assert_eq!(sent_attributes["agent.outcome"], "error");
     assert_eq!(sent_attributes["agent.error.guardrail"], "max_seconds");
     assert_eq!(sent_attributes["agent.error.threshold"], 5);
-    assert_eq!(sent_attributes["agent.error.stack"], "at main");
-    assert_eq!(sent_attributes["agent.error.details.bytes"], 11);
+    assert_eq!(sent_attributes["agent.error.details"], r#"{"cwd":"/"}"#);
     assert_eq!(sent_attributes.get("agent.error.message"), None);
+    let exception = &tool.events[0];
+    assert_eq!(exception.name, "exception");
+    assert_eq!(exception.time_unix_nano, tool.end_time_unix_nano);
+    let expected = json!({"exception.type": "Timeout", "exception.message": "took too long",
+        "exception.stacktrace": "at main"});
+    assert_eq!(attributes(&exception.attributes), expected);
 }
 
 #[test]
@@ -38,16 +43,39 @@ fn error_of_unknown_type_is_other() {
 }
 
 #[test]
-fn causes_are_in_order() {
+fn status_is_the_whole_chain_or_the_type() {
     let error = json!({"error_type": "E", "message": "a", "source": ["b", "c"]});
-    let span = one(
-        json!({}),
-        "tool_result",
-        json!({"outcome": "error", "error": error}),
-    )
-    .unwrap();
-    let sent_attributes = attributes(&span.attributes);
-    assert_eq!(sent_attributes["agent.error.source"], json!(["b", "c"]));
+    let payload = json!({"outcome": "error", "error": error});
+    for (policy, status) in [
+        (json!({"content": true}), "a: b: c"),
+        (json!({"content": true, "error_text": false}), "E"),
+        (json!({}), "E"),
+    ] {
+        let span = one(policy.clone(), "tool_result", payload.clone()).unwrap();
+        assert_eq!(status_of(&span), (StatusCode::Error, status), "{policy}");
+        let exception = attributes(&span.events[0].attributes);
+        assert_eq!(exception["exception.type"], "E");
+        let message = (status != "E").then(|| json!(status));
+        assert_eq!(exception.get("exception.message"), message.as_ref());
+    }
+}
+
+#[test]
+fn exception_is_an_event_once_and_within_the_limit() {
+    let event = |name: &str| json!({"ts": "2026-11-16T00:31:05.123456Z", "name": name});
+    let payload =
+        |events: Value| json!({"outcome": "error", "error": {"message": "no"}, "events": events});
+    let names = |policy: Value, events: Value| {
+        let span = one(policy, "tool_result", payload(events)).unwrap();
+        let names = span.events.into_iter().map(|event| event.name);
+        (names.collect::<Vec<_>>(), span.dropped_events_count)
+    };
+    let both = names(json!({}), json!([event("log")]));
+    assert_eq!(both, (vec!["log".to_owned(), "exception".into()], 0));
+    let own = names(json!({}), json!([event("exception")]));
+    assert_eq!(own, (vec!["exception".to_owned()], 0));
+    let limited = names(json!({"limits": {"event_count": 1}}), json!([event("log")]));
+    assert_eq!(limited, (vec!["log".to_owned()], 1));
 }
 
 #[test]
@@ -74,7 +102,7 @@ fn overridden_error_is_kept_beside_the_status() {
     let error = json!({"error_type": "Denied", "message": "not allowed"});
     for outcome in ["ok", "denied", "cancelled", "unset"] {
         let payload = json!({"outcome": outcome, "error": error});
-        let span = one(json!({}), "tool_result", payload).unwrap();
+        let span = one(json!({"error_text": true}), "tool_result", payload).unwrap();
         assert_ne!(status_of(&span).0, StatusCode::Error, "{outcome}");
         let sent_attributes = attributes(&span.attributes);
         assert_eq!(sent_attributes["agent.error.type"], "Denied");

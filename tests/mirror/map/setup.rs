@@ -13,6 +13,18 @@ use spanledger::trace::RawLine;
 
 use crate::support::Recording;
 
+/// The key of digests, in place of the recorded one.
+const SALT: &str = "5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a";
+
+/// HMAC-SHA256 with that key.
+pub fn hmac(text: &str) -> String {
+    use hmac::{Hmac, KeyInit, Mac};
+    let mut hmac = Hmac::<sha2::Sha256>::new_from_slice(&[0x5a; 32]).unwrap();
+    hmac.update(text.as_bytes());
+    let bytes = hmac.finalize().into_bytes();
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
 /// Every line under a root, segment after segment, as bytes.
 pub fn lines(root: &Path) -> Vec<Vec<u8>> {
     let mut files = Vec::new();
@@ -40,12 +52,13 @@ pub fn mapped(lines: &[Vec<u8>], policy: Option<&Value>) -> Vec<Span> {
         let line = RawLine::parse(bytes).unwrap();
         let session = line.session_id.to_string();
         if line.kind == "segment" {
-            let mut text = String::from_utf8(bytes.clone()).unwrap();
+            let mut first: Value = serde_json::from_slice(bytes).unwrap();
+            first["payload"]["digest_salt"] = SALT.into();
             if let Some(policy) = policy {
-                let with = format!("\"payload\":{{\"mirror\":{policy},");
-                text = text.replacen("\"payload\":{", &with, 1);
+                first["payload"]["mirror"] = policy.clone();
             }
-            let first = RawLine::parse(text.as_bytes()).unwrap();
+            let first = first.to_string();
+            let first = RawLine::parse(first.as_bytes()).unwrap();
             origins.insert((session, line.seg), Origin::parse(&first).unwrap());
             continue;
         }
@@ -85,7 +98,7 @@ fn span(origin: &Origin, line: &RawLine<'_>) -> Option<Span> {
 /// A span of one close line, recorded under the policy.
 pub fn one(policy: Value, kind: &str, payload: Value) -> Option<Span> {
     let head = json!({"v": 1, "seg": 1, "seq": 1, "ts": "2026-11-16T00:31:05.123456Z",
-        "kind": "segment", "session_id": "s", "payload": {"mirror": policy}});
+        "kind": "segment", "session_id": "s", "payload": {"digest_salt": SALT, "mirror": policy}});
     let head = head.to_string();
     let origin = Origin::parse(&RawLine::parse(head.as_bytes()).unwrap()).unwrap();
     let line = json!({"v": 1, "seg": 1, "seq": 17, "ts": "2026-11-16T00:31:06.5Z",

@@ -88,7 +88,7 @@ fn open_spans_of_a_killed_agent_wait_for_recovery() {
     let args = ["mirror", "--once", "--endpoint", &url, "--state", dir];
     let done = cli::run(view.path(), &args);
     assert!(
-        done.out.contains("left open by dead processes: 2 spans"),
+        done.out.contains("Left open by dead processes: 2 spans"),
         "{done:?}"
     );
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use spanledger::mirror::{CatchUp, Otlp, backlog_with_state};
+use spanledger::mirror::{CatchUp, Otlp, backlog};
 use spanledger::session::Store;
 use spanledger::spans;
 
@@ -185,7 +185,7 @@ fn library_uses_a_state_like_the_command() {
     let pass = CatchUp::new(root.path(), to).state(state.path());
     assert_eq!(pass.run(&mut |_, _| {}).unwrap().spans, 2);
     let store = Store::new(root.path());
-    let owed = backlog_with_state(&store, &store.dir("ses_1"), state.path()).unwrap();
+    let owed = backlog(&store, &store.dir("ses_1"), Some(state.path())).unwrap();
     assert_eq!((owed.bytes, owed.sent), (0, 2));
     assert_eq!(send(root.path(), state.path(), &server)["requests"], 0);
 }

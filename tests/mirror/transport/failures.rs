@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use spanledger::mirror::{Answer, Otlp};
+use spanledger::mirror::{Answer, Otlp, Protocol};
 
 use super::pem;
 use crate::support::otlp_server::{Authority, OtlpServer, Reply};
@@ -143,5 +143,64 @@ async fn server_of_another_protocol_is_a_failure() {
             .endpoint(format!("http://{address}"))
             .protocol(protocol);
         failed(send(otlp).await);
+    }
+}
+
+/// A server that sends this and closes the connection, as one of the other protocol does. The collector's gRPC port
+/// sends its settings at once; its HTTP port answers the opening of HTTP/2.
+async fn answers_only(first: &'static [u8], reads: bool) -> std::net::SocketAddr {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            if reads {
+                let _ = stream.read(&mut [0; 24]).await;
+            }
+            let _ = stream.write_all(first).await;
+        }
+    });
+    address
+}
+
+const SETTINGS: &[u8] = b"\0\0\x06\x04\0\0\0\0\0\0\x05\0\0@\0";
+const BAD_REQUEST: &[u8] = b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n";
+
+#[tokio::test]
+async fn grpc_port_is_recognized_over_http() {
+    for (protocol, reads) in [(HTTP[0], false), (HTTP[0], true), (HTTP[1], true)] {
+        let address = answers_only(SETTINGS, reads).await;
+        let endpoint = format!("http://{address}");
+        let why = failed(send(Otlp::new().endpoint(&endpoint).protocol(protocol)).await);
+        let expected = "answered with HTTP/2: it looks like a gRPC port; \
+                        set OTEL_EXPORTER_OTLP_PROTOCOL=grpc (only port 4317 implies it)";
+        assert_eq!(why, expected);
+    }
+}
+
+#[tokio::test]
+async fn http_port_is_recognized_over_grpc() {
+    let address = answers_only(BAD_REQUEST, true).await;
+    let endpoint = format!("http://{address}");
+    let otlp = Otlp::new().endpoint(&endpoint).protocol(PROTOCOLS[0]);
+    let expected = "answered with HTTP/1.1: it looks like an OTLP/HTTP port; \
+                    set OTEL_EXPORTER_OTLP_PROTOCOL=http/protobuf (port 4317 implies grpc)";
+    assert_eq!(failed(send(otlp).await), expected);
+}
+
+#[tokio::test]
+async fn other_protocols_port_is_recognized_over_tls() {
+    let authority = Authority::new();
+    for protocol in PROTOCOLS {
+        let mut tls = authority.server("127.0.0.1");
+        let (alpn, set) = match protocol {
+            Protocol::Grpc => (&["http/1.1"], "PROTOCOL=http/protobuf"),
+            _ => (&["h2"], "PROTOCOL=grpc"),
+        };
+        tls.alpn = alpn;
+        let server = OtlpServer::secure(tls);
+        let otlp = to(&server, protocol).ca_certificate(pem(&authority.pem));
+        let why = failed(send(otlp).await);
+        assert!(why.contains(set), "{why}");
     }
 }

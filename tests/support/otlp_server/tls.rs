@@ -14,6 +14,8 @@ pub struct ServerTls {
     pub key: String,
     /// If given, clients have to show a certificate that this authority signed.
     pub client_ca: Option<String>,
+    /// The versions of HTTP that it offers.
+    pub alpn: &'static [&'static str],
 }
 
 /// A certificate authority for one test.
@@ -52,6 +54,7 @@ impl Authority {
             certificate,
             key,
             client_ca: None,
+            alpn: &["h2", "http/1.1"],
         }
     }
 }
@@ -76,6 +79,6 @@ pub(super) fn acceptor(tls: ServerTls) -> TlsAcceptor {
         None => builder.with_no_client_auth(),
     };
     let mut config = builder.with_single_cert(chain, key).unwrap();
-    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+    config.alpn_protocols = tls.alpn.iter().map(|name| (*name).into()).collect();
     Arc::new(config).into()
 }
