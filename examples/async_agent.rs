@@ -26,7 +26,9 @@ async fn main() -> Result<()> {
         .start();
     agent(&id).recorded(run).await?;
 
-    guard.shutdown()?;
+    if let Err(lost) = guard.shutdown() {
+        eprintln!("{lost}");
+    }
     let dir = spanledger::read::session_dir(root(), &id);
     println!("trace: {}", dir.display());
     for line in spanledger::read::lines(&dir)? {

@@ -16,7 +16,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 
     agent(&id);
 
-    guard.shutdown()?;
+    if let Err(lost) = guard.shutdown() {
+        eprintln!("{lost}");
+    }
     let dir = spanledger::read::session_dir(root(), &id);
     println!("trace: {}", dir.display());
     for line in spanledger::read::lines(&dir)? {

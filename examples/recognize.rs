@@ -39,7 +39,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 
     library::query("Which files are the largest?");
 
-    guard.shutdown()?;
+    if let Err(lost) = guard.shutdown() {
+        eprintln!("{lost}");
+    }
     println!("trace: {}", root().display());
     for dir in std::fs::read_dir(root().join("sessions"))? {
         for line in spanledger::read::lines(dir?.path())? {

@@ -62,7 +62,9 @@ async fn main() -> Result<()> {
         request.await??;
     }
 
-    guard.shutdown()?;
+    if let Err(lost) = guard.shutdown() {
+        eprintln!("{lost}");
+    }
     println!("trace: {}", root().display());
     for id in sessions {
         let lines = spanledger::read::lines(spanledger::read::session_dir(root(), &id))?;

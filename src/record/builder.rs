@@ -18,6 +18,7 @@ use tracing_subscriber::registry::LookupSpan;
 use tracing_subscriber::util::SubscriberInitExt;
 
 use crate::error::Error;
+use crate::export::{Export, ExportError};
 use crate::ledger::SyncPolicy;
 use crate::record::guard::Guard;
 use crate::record::layer::{Choose, LedgerFilter, LedgerLayer, Recorder, RecordingLayer};
@@ -43,6 +44,9 @@ pub const DEFAULT_TRACE_BYTES: u64 = 3 << 20;
 /// A trace older than this is continued by another one, unless the builder sets another limit.
 pub const DEFAULT_TRACE_TIME: Duration = Duration::from_secs(3600);
 
+/// How long a shutdown waits for the mirror and for exports by default.
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(2);
+
 /// Sets up a ledger. Made by [`builder`](crate::builder()).
 ///
 /// | setter | environment | by default |
@@ -53,6 +57,7 @@ pub const DEFAULT_TRACE_TIME: Duration = Duration::from_secs(3600);
 /// | [`inline_limit`](Self::inline_limit) | `SPANLEDGER_INLINE_LIMIT` (bytes) | 16 KiB |
 /// | [`segment_size`](Self::segment_size) | | 1 GiB |
 /// | [`trace_limits`](Self::trace_limits) | | 3 MiB, an hour |
+/// | [`export`](Self::export) | `SPANLEDGER_EXPORT` (`FORMAT=PATH` or `trace-sqlite`, several with commas) | none |
 /// | `sampler` (feature `mirror`) | `OTEL_TRACES_SAMPLER`, `OTEL_TRACES_SAMPLER_ARG` | what the caller decided, else all |
 /// | `context` (feature `mirror`) | | where the trace is sent |
 /// | `metrics` (feature `metrics`) | `OTEL_METRICS_EXPORTER` (`otlp`, `none`) | none |
@@ -71,6 +76,8 @@ pub struct Builder {
     recognizer: Recognizer,
     resource: Map<String, Value>,
     trace_limits: TraceLimits,
+    exports: Vec<Export>,
+    shutdown_timeout: Option<Duration>,
     sending: Sending,
 }
 
@@ -211,6 +218,32 @@ impl Builder {
         self
     }
 
+    /// Keeps an export of what this process records current, from a thread of its own that reads the trace. A target
+    /// that can't be written never holds up the agent: [`Health::export_error`](crate::Health::export_error) and one
+    /// line on stderr report it, and the export catches up. By default the exports of `SPANLEDGER_EXPORT`.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// use spanledger::export::{Export, Format};
+    /// let (layer, guard) = spanledger::builder()
+    ///     .root(dir.path())
+    ///     .export(Export::new(Format::AgentDbg, dir.path().join("agentdbg")))
+    ///     .build::<tracing_subscriber::Registry>()?;
+    /// # drop((layer, guard));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn export(mut self, export: Export) -> Self {
+        self.exports.push(export);
+        self
+    }
+
+    /// How long [`Guard::shutdown`](crate::Guard::shutdown) and the guard's drop wait for a server to accept
+    /// what is left, and for exports. The next process that starts with this root goes on. By default 2 s.
+    pub fn shutdown_timeout(mut self, timeout: Duration) -> Self {
+        self.shutdown_timeout = Some(timeout);
+        self
+    }
+
     /// The bare layer, for a registry of your own, and its guard.
     ///
     /// The root need not be writable: nothing is recorded until it is, [`Guard::health`] reports that, and the
@@ -244,6 +277,12 @@ impl Builder {
             redaction: self.redaction,
             resource: self.resource,
             policy: None,
+            sends_content: false,
+            sends_log_messages: false,
+            exports: match disabled {
+                true => Vec::new(),
+                false => exports(self.exports)?,
+            },
         };
         let endpoints = match disabled {
             true => Endpoints::default(),
@@ -256,7 +295,7 @@ impl Builder {
             events: self.events,
             recognizer: self.recognizer,
         };
-        let timeout = self.sending.shutdown_timeout();
+        let timeout = self.shutdown_timeout.unwrap_or(SHUTDOWN_TIMEOUT);
         let otel = self.sending.bridge(settings.policy.is_some());
         let process = ProcessState::new(settings, |config| Senders::start(endpoints, config))?;
         let recorder = Arc::new(Recorder::new(process, self.trace_limits, otel));
@@ -295,6 +334,24 @@ fn from_env<T>(
         name,
         value,
         expected,
+    })
+}
+
+/// The exports given in code, else those of the environment.
+fn exports(given: Vec<Export>) -> Result<Vec<Export>, Error> {
+    let name = "SPANLEDGER_EXPORT";
+    let Some(value) = env(name).filter(|_| given.is_empty()) else {
+        return Ok(given);
+    };
+    let each = value
+        .split(',')
+        .map(str::trim)
+        .filter(|one| !one.is_empty());
+    let parsed: Result<_, _> = each.map(str::parse).collect();
+    parsed.map_err(|_: ExportError| Error::Environment {
+        name,
+        value: value.clone(),
+        expected: "FORMAT=PATH or trace-sqlite, or several with commas; `spanledger export --list` has the formats",
     })
 }
 

@@ -190,7 +190,7 @@ pub fn model_usage(usage: &Usage) -> Event {
 ///     spanledger::events::error(&error).emit();
 /// }
 /// ```
-pub fn error<E: AsFailure<M>, M>(error: &E) -> Event {
+pub fn error<E: AsFailure<M> + ?Sized, M>(error: &E) -> Event {
     failure(&error.as_failure())
 }
 

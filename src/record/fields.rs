@@ -10,7 +10,7 @@ use super::raw_fields::{RawFields, RawForm};
 use super::sanitize::Sanitizer;
 use crate::trace::{
     BufferPool, Failure, FieldRole, LARGEST_POOLED, SpanKind, Usage, UsageField, UsageText,
-    write_string,
+    is_json, write_string,
 };
 
 const ERROR: &str = field!(ToolCall.error);
@@ -88,11 +88,10 @@ impl Fields {
             let role = kind.map_or(FieldRole::Input, |kind| kind.role(key));
             let at_once = role == FieldRole::Input;
             match role {
-                FieldRole::Input if kind.is_some_and(|kind| kind.owns(key)) => {
+                FieldRole::Own => {
                     // Kept under another name, because the line has a member of this one already.
-                    self.insert(&format!("custom.{key}"), true, |out| {
-                        sanitizer.value(key, form, text, out);
-                    });
+                    let start = self.write_key(&format!("custom.{key}"));
+                    self.write_value(start, true, |out| sanitizer.value(key, form, text, out));
                 }
                 FieldRole::Usage(field)
                     if usage.get_or_insert_default().take(field, text, sanitizer) => {}
@@ -112,11 +111,11 @@ impl Fields {
                 }
                 _ => {
                     let known = sanitizer.redactor.field(key);
-                    let start = match key {
-                        _ if known.is_plain() => self.write_plain_key(key),
+                    let start = match (known.member, key) {
+                        (Some(member), _) => self.write_spelled_key(member),
                         // A literal in the program is no secret.
-                        Cow::Borrowed(name) => self.write_key(name),
-                        Cow::Owned(name) => {
+                        (None, Cow::Borrowed(name)) => self.write_key(name),
+                        (None, Cow::Owned(name)) => {
                             self.write_key(&sanitizer.redactor.text(name, &mut sanitizer.tally))
                         }
                     };
@@ -129,33 +128,33 @@ impl Fields {
         usage
     }
 
+    /// Appends a field by a name that needs no escapes.
     fn insert(&mut self, key: &str, at_once: bool, write: impl FnOnce(&mut Vec<u8>)) {
-        let start = self.write_key(key);
+        let start = self.write_spelled_key("\"");
+        self.buf.extend_from_slice(key.as_bytes());
+        self.buf.extend_from_slice(b"\":");
         self.write_value(start, at_once, write);
     }
 
-    /// Appends a name. Returns where it starts.
+    /// Appends a name and its colon. Returns where it starts.
     fn write_key(&mut self, key: &str) -> usize {
         let start = self.buf.len();
         write_string(key, &mut self.buf);
+        self.buf.push(b':');
         start
     }
 
-    /// The same, if it is known to need no escapes.
-    fn write_plain_key(&mut self, key: &str) -> usize {
+    /// The same, of a name that is spelled with its quotes and its colon.
+    fn write_spelled_key(&mut self, key: &str) -> usize {
         let start = self.buf.len();
-        self.buf.reserve(key.len() + 3);
-        self.buf.push(b'"');
         self.buf.extend_from_slice(key.as_bytes());
-        self.buf.push(b'"');
         start
     }
 
     /// Appends the value of the name that stands at the end of the buffer.
     fn write_value(&mut self, start: usize, at_once: bool, write: impl FnOnce(&mut Vec<u8>)) {
-        self.forget(start..self.buf.len());
-        self.buf.push(b':');
         let value = self.buf.len();
+        self.forget(start..value - 1);
         write(&mut self.buf);
         self.at.push(Entry {
             start,
@@ -283,6 +282,17 @@ impl Fields {
         self.write_some(out, |entry| entry.at_once);
     }
 
+    /// Appends those whose value is at most this long, but those of these names.
+    pub fn write_short(&self, longest: usize, without: &[&str], out: &mut Vec<u8>) {
+        let is_named = |entry: &Entry| {
+            let name = &self.buf[entry.start + 1..entry.value - 2];
+            without.iter().any(|it| it.as_bytes() == name)
+        };
+        self.write_some(out, |entry| {
+            entry.end - entry.value <= longest && !is_named(entry)
+        });
+    }
+
     /// Appends all but the one of this name, which needs no escapes.
     pub fn write_without(&self, key: &str, out: &mut Vec<u8>) {
         let left_out = self.find(key).map(|entry| entry.start);
@@ -298,9 +308,7 @@ impl Fields {
 
 /// `error` is always an object: a bare text becomes its message.
 fn as_error_object(text: &str) -> Option<String> {
-    if text.trim_start().starts_with('{')
-        && serde_json::from_str::<serde::de::IgnoredAny>(text).is_ok()
-    {
+    if text.trim_ascii_start().starts_with('{') && is_json(text) {
         return None;
     }
     Some(Failure::message(text).to_json())

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use tracing::Level;
@@ -9,13 +10,11 @@ use tracing::level_filters::LevelFilter;
 
 use crate::error::Error;
 use crate::record::health::Health;
-use crate::record::layer::{Op, Recorder, Target, on_current};
-use crate::record::spans::Session;
+use crate::record::layer::{FILTERED, Op, Recorder, Target, on_current};
+use crate::record::spans::{Session, probe};
 
 const NOT_INSTALLED: &str = "the layer is not installed: the layer of `build()` was never added to the active \
      subscriber (`registry().with(layer)`)";
-const FILTERED: &str = "a global filter, or one on spanledger's own layer, disables the target `spanledger`; \
-     filter your fmt layer instead: `fmt::layer().with_filter(..)`";
 const ONLY_OUR_TARGET: &str = "a global filter spares only the target `spanledger`, so your own spans and macros don't \
      reach the trace and can't carry a session; filter your fmt layer instead: `fmt::layer().with_filter(..)`";
 
@@ -58,8 +57,10 @@ impl Guard {
 
     /// Checks that agent spans made here and now reach this ledger: that the layer is installed,
     /// that no global filter (a bare `EnvFilter`, say) switches them or your own spans off, and that nothing
-    /// has been lost so far. With the feature `tracing-opentelemetry`, where agent spans are current for the
-    /// OpenTelemetry API, also that no `tracing-opentelemetry` layer was seen to send them once more.
+    /// has been lost so far. Where the trace is sent, also that no `tracing-opentelemetry` layer sends
+    /// agent spans once more; one that uses another version of the crate `opentelemetry` is not found.
+    ///
+    /// To see what other layers see, it makes a span `session.run`, of which nothing is recorded or sent.
     ///
     /// Where recording is disabled (`SPANLEDGER_DISABLED`), this succeeds.
     pub fn check(&self) -> Result<(), Error> {
@@ -76,14 +77,16 @@ impl Guard {
             Some(_) => return not("another ledger's layer is installed here"),
             None => return not(NOT_INSTALLED),
         }
-        if !tracing::span_enabled!(target: "spanledger", Level::INFO) {
+        let seen = Arc::new(AtomicBool::new(false));
+        let (_probe, is_sent_twice) = recorder.otel.probe(|| probe(&seen));
+        if !seen.load(Ordering::Relaxed) {
             return not(FILTERED);
         }
         let carries = self.carry >= LevelFilter::INFO;
         if carries && !tracing::span_enabled!(target: "any_other_target", Level::INFO) {
             return not(ONLY_OUR_TARGET);
         }
-        if recorder.otel.sent_twice() {
+        if is_sent_twice {
             return Err(Error::SentTwice);
         }
         let health = recorder.process.health();

@@ -20,8 +20,8 @@ pub struct Health {
     /// Events whose line the kernel has.
     pub written: u64,
     /// Events whose line could not be written when they happened. A `gap` line in the trace
-    /// counts them as soon as writing works again. In a forked child, which does not record: all of its
-    /// events.
+    /// counts them as soon as writing works again. Also large values that could not be stored: their lines
+    /// have the beginning. In a forked child, which does not record: all of its events.
     pub failed: u64,
     /// Secrets that were masked.
     pub masked: u64,
@@ -29,8 +29,13 @@ pub struct Health {
     pub cut: u64,
     /// Events that had no session above them and went to an implicit one.
     pub orphaned: u64,
+    /// The implicit session of the process, if something was recorded outside every other one: a task may
+    /// have been spawned without a span.
+    pub implicit_session: Option<String>,
     /// The last error.
     pub last_error: Option<String>,
+    /// Why an export is behind; `None` where all are current.
+    pub export_error: Option<String>,
     /// How sending is going; `None` where nothing is sent.
     #[cfg(feature = "mirror")]
     pub mirror: Option<crate::mirror::MirrorHealth>,

@@ -11,6 +11,7 @@ macro_rules! field {
 
 mod builder;
 pub mod events;
+mod exporting;
 pub(crate) mod fields;
 mod guard;
 mod health;
@@ -23,7 +24,6 @@ pub(crate) mod process_state;
 pub(crate) mod raw_fields;
 mod recognize;
 mod recover;
-mod redaction_key;
 pub(crate) mod sanitize;
 mod serialize;
 pub(crate) mod session;

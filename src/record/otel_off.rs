@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use tracing::Dispatch;
+use tracing::Span;
 use tracing::span::Id;
 
 use crate::record::layer::{Key, Recorder, SpanData};
@@ -29,12 +29,10 @@ impl OtelBridge {
         (sampled, parent.and_then(|parent| parent.tracestate.clone()))
     }
 
-    pub fn set_dispatch(&self, _: &Dispatch) {}
-
     pub fn enter(&self, _: &Arc<Recorder>, _: &SpanData, _: &Id) {}
 
-    pub fn sent_twice(&self) -> bool {
-        false
+    pub fn probe(&self, make: impl FnOnce() -> Span) -> (Span, bool) {
+        (make(), false)
     }
 }
 

@@ -1,22 +1,28 @@
 //! The state that the sessions of a process share: the ledger, redaction, and the description of the process.
 
 use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, LazyLock, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use serde_json::{Map, Value};
 
 use super::builder::sending::Senders;
+use super::exporting::Exporting;
 use super::fields::Fields;
 use super::health::{Health, RecordCounters};
 use super::process::describe;
 use super::raw_fields::RawFields;
-use super::redaction_key;
 use super::sanitize::{Sanitizer, SessionBlobs};
 use super::session::{KnownSessions, SessionLog};
-use crate::ledger::{Counters, Disk, FORKED, Ledger, LedgerConfig, ProcessJson, SyncPolicy};
-use crate::redact::{Limits, MaskKey, NoStore, Output, PatternError, Redaction, Redactor, Tally};
-use crate::trace::{Root, new_session_id, random_bytes};
+use crate::export::Export;
+use crate::ledger::{
+    Counters, Disk, FORKED, Ledger, LedgerConfig, ProcessJson, SyncPolicy, warn_once,
+};
+use crate::redact::{
+    Limits, MaskKey, NoStore, Output, PatternError, Redaction, Redactor, Tally, load_or_create_key,
+};
+use crate::trace::{Root, exposed, new_session_id, random_bytes};
 
 /// Why the implicit session of the process exists.
 pub(crate) const OF_PROCESS: &str = "process";
@@ -34,6 +40,12 @@ pub(crate) struct Settings {
     pub resource: Map<String, Value>,
     /// The `mirror` member of the segments' headers, as JSON: where the trace is sent.
     pub policy: Option<Arc<str>>,
+    /// Whether the mirror sends messages, and those of log events: what it sends of a span has to be on the
+    /// span's close line.
+    pub sends_content: bool,
+    pub sends_log_messages: bool,
+    /// The exports that are kept current.
+    pub exports: Vec<Export>,
 }
 
 /// The state that all sessions of a process share.
@@ -45,9 +57,12 @@ pub(crate) struct ProcessState {
     /// The description of this process, as JSON.
     pub description: Arc<ProcessJson>,
     pub disabled: bool,
+    pub sends_content: bool,
+    pub sends_log_messages: bool,
     sessions: Mutex<KnownSessions<SessionLog>>,
     implicit: OnceLock<Arc<SessionLog>>,
     senders: Senders,
+    exporting: Option<Arc<Exporting>>,
 }
 
 impl std::fmt::Debug for ProcessState {
@@ -65,17 +80,12 @@ impl ProcessState {
         send: impl FnOnce(&LedgerConfig) -> Senders,
     ) -> Result<Self, PatternError> {
         let counters = Arc::new(Counters::default());
-        // A root that can't be written yet has no key yet: masks then use one that is stored
-        // nowhere, and recording starts all the same.
-        let key = match settings.disabled {
-            true => Ok(random_bytes()),
-            false => redaction_key::load_or_create(&Root::new(settings.root.clone())),
-        };
-        let key = key.unwrap_or_else(|error| {
-            counters.note_error(&format!("redaction key: {error}"));
-            random_bytes()
+        let key = MaskKey::new(match settings.disabled {
+            true => random_bytes(),
+            false => load_key(&Root::new(settings.root.clone()), &counters),
         });
-        let redactor = Arc::new(Redactor::new(&settings.redaction, MaskKey::new(key))?);
+        let digest_salt = key.digest_salt().into();
+        let redactor = Arc::new(Redactor::new(&settings.redaction, key)?);
         let mut tally = Tally::default();
         let limits = settings.limits;
         let resource = redact_map(&redactor, &limits, &settings.resource, &mut tally);
@@ -89,12 +99,17 @@ impl ProcessState {
             process: Arc::clone(&description),
             resource: Arc::new(resource),
             policy: settings.policy,
+            digest_salt,
             listeners: Vec::new(),
             storage: Arc::new(Disk),
             counters,
         };
         let senders = send(&config);
         config.listeners = senders.listeners();
+        let exporting = start_exports(settings.exports, &config);
+        if let Some(exporting) = &exporting {
+            config.listeners.push(Arc::<Exporting>::clone(exporting));
+        }
         let ledger = Ledger::new(config);
         if !settings.disabled {
             ledger.remove_dead_writers();
@@ -106,9 +121,12 @@ impl ProcessState {
             counters: record_counters,
             description,
             disabled: settings.disabled,
+            sends_content: settings.sends_content,
+            sends_log_messages: settings.sends_log_messages,
             sessions: Mutex::new(KnownSessions::new()),
             implicit: OnceLock::new(),
             senders,
+            exporting,
         })
     }
 
@@ -117,19 +135,27 @@ impl ProcessState {
         self.disabled || self.ledger.refuses_fork()
     }
 
-    /// Sends what is left, for at most this long, and stops sending.
+    /// Sends and exports what is left, for at most this long, and stops both.
     pub fn stop_sending(&self, timeout: Duration) {
-        if !self.ledger.is_forked() {
-            self.senders.stop(timeout);
+        if self.ledger.is_forked() {
+            return;
         }
+        if let Some(exporting) = &self.exporting {
+            exporting.stop(timeout);
+        }
+        self.senders.stop(timeout);
     }
 
     pub fn root(&self) -> &Path {
         self.ledger.root().path()
     }
 
-    /// A session, by its id.
+    /// A session, by its id. An id that is a secret, or holds one, is masked: equal ids have equal masks, so
+    /// they still name one session.
     pub fn session(&self, id: &str) -> Arc<SessionLog> {
+        let mut tally = Tally::default();
+        let id = &*self.redactor.text(id, &mut tally);
+        self.counters.add(tally);
         if self.ledger.is_forked() {
             // The mutex of the map may never be unlocked here; nothing is recorded in this session.
             return Arc::new(SessionLog::new(&self.ledger, id, None, false));
@@ -198,8 +224,12 @@ impl ProcessState {
             ..Health::default()
         };
         self.counters.add_to(&mut health);
+        let implicit = self.implicit.get().filter(|_| health.orphaned > 0);
+        health.implicit_session = implicit.map(|log| log.id.to_string());
         if !forked {
             self.senders.add_to(&mut health);
+            let exporting = self.exporting.as_ref();
+            health.export_error = exporting.and_then(|exporting| exporting.error());
         }
         health
     }
@@ -228,6 +258,42 @@ impl Drop for ProcessState {
         let sessions = self.sessions.lock().unwrap_or_else(PoisonError::into_inner);
         sessions.iter().for_each(|log| log.close_file());
     }
+}
+
+/// The root's key. A root that can't be written yet has none yet: masks then use one that is stored nowhere, and
+/// recording starts all the same.
+fn load_key(root: &Root, counters: &Counters) -> [u8; 32] {
+    let key = load_or_create_key(root);
+    report_exposed(root, counters);
+    key.unwrap_or_else(|error| {
+        counters.note_error(&format!("redaction key: {error}"));
+        random_bytes()
+    })
+}
+
+/// Reports a root or key that other users can change, in health and on stderr.
+fn report_exposed(root: &Root, counters: &Counters) {
+    for path in [root.path(), &root.redaction_key()] {
+        if let Ok(Some((found, advice))) = exposed(path) {
+            let message = format!("{found}; {advice}");
+            counters.note_error(&message);
+            warn_once(&AtomicBool::new(false), &message);
+            return;
+        }
+    }
+}
+
+fn start_exports(exports: Vec<Export>, config: &LedgerConfig) -> Option<Arc<Exporting>> {
+    if exports.is_empty() {
+        return None;
+    }
+    let started = Exporting::start(exports, &Root::new(config.root.clone()));
+    let note = |error: &std::io::Error| {
+        config
+            .counters
+            .note_error(&format!("start the export thread: {error}"))
+    };
+    started.inspect_err(note).ok().map(Arc::new)
 }
 
 /// Describes the process when that is first needed, and counts what was masked in it.

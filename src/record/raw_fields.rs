@@ -50,7 +50,7 @@ pub(crate) struct RawFields {
 }
 
 thread_local! {
-    static POOL: BufferPool<(String, Vec<RawEntry>)> = const { BufferPool::new() };
+    static POOL: BufferPool<RawFields> = const { BufferPool::new() };
 }
 
 /// Appends a value. One that fails to serialize becomes a text with the error.
@@ -63,23 +63,22 @@ fn append_json(value: &(impl serde::Serialize + ?Sized), out: &mut String) -> Ra
     })
 }
 
-impl Drop for RawFields {
-    fn drop(&mut self) {
-        self.buf.clear();
-        self.at.clear();
-        if self.buf.capacity() <= LARGEST_POOLED {
-            let kept = (std::mem::take(&mut self.buf), std::mem::take(&mut self.at));
-            BufferPool::give(&POOL, kept);
-        }
-    }
-}
-
 impl RawFields {
     pub fn new() -> Self {
         // Room for the fields of most spans, in one allocation.
-        let (buf, at) = BufferPool::take(&POOL)
-            .unwrap_or_else(|| (String::with_capacity(256), Vec::with_capacity(8)));
-        Self { buf, at }
+        BufferPool::take(&POOL).unwrap_or_else(|| Self {
+            buf: String::with_capacity(256),
+            at: Vec::with_capacity(8),
+        })
+    }
+
+    /// Keeps the buffers for the thread's next fields.
+    pub fn recycle(mut self) {
+        self.buf.clear();
+        self.at.clear();
+        if self.buf.capacity() <= LARGEST_POOLED {
+            BufferPool::give(&POOL, self);
+        }
     }
 
     /// Whether they are redacted and written quickly enough for a caller that holds a mutex: nothing is moved

@@ -36,7 +36,7 @@ impl Sanitizer<'_> {
             store: &mut *self.store,
             tally: &mut self.tally,
         };
-        let looks_like_json = || text.trim_start().starts_with(['{', '[']);
+        let looks_like_json = || text.trim_ascii_start().starts_with(['{', '[']);
         let as_json = match form {
             // A number can be a secret only under a sensitive name.
             RawForm::Plain if !name.is_sensitive() => {

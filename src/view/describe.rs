@@ -454,7 +454,7 @@ fn named_value((name, value): (&str, RawValue<'_>)) -> String {
 }
 
 /// Duration, outcome and usage: with words, and shorter.
-fn with_usage(went: String, usage: Option<Usage>) -> Vec<String> {
+pub(super) fn with_usage(went: String, usage: Option<Usage>) -> Vec<String> {
     let Some(usage) = usage else {
         return vec![went];
     };

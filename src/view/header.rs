@@ -20,8 +20,13 @@ pub(super) fn paint_status(status: Status, text: &str, style: &Style) -> String 
 const GAPS: usize = 3;
 
 /// The header of a session: agent, status, counts, model and process, where it is, and what went wrong.
-/// `subagents`: what its subagents add up to.
-pub fn header(entry: &Entry, subagents: &SubagentTotals, style: &Style) -> Vec<String> {
+/// `subagents`: what its subagents add up to. `implicit`: the implicit sessions beside it.
+pub fn header(
+    entry: &Entry,
+    subagents: &SubagentTotals,
+    implicit: &[String],
+    style: &Style,
+) -> Vec<String> {
     let summary = &entry.summary;
     let agent = summary.agent.as_deref().unwrap_or("(no run)");
     let mut first = format!("{}  {}", line(&summary.session_id), line(agent));
@@ -54,6 +59,10 @@ pub fn header(entry: &Entry, subagents: &SubagentTotals, style: &Style) -> Vec<S
     if let Some(from) = &summary.branched_from {
         out.extend(rows("branch", &format!("of {}", line(from)), style));
     }
+    if let Some(text) = implicit_beside(implicit) {
+        let rows = rows("outside", &text, style).into_iter();
+        out.extend(rows.map(|row| style.yellow(&row)));
+    }
     for (name, text) in wrong(summary) {
         let rows = rows(name, &text, style).into_iter();
         out.extend(rows.map(|row| style.red(&row)));
@@ -75,6 +84,13 @@ pub(super) fn implicit_text(summary: &Summary) -> Option<String> {
         format!("{}{}: ", line(&exe), pid.unwrap_or_default())
     });
     Some(format!("{}{what}", process.unwrap_or_default()))
+}
+
+/// What may have left a session: the implicit sessions of its processes.
+pub(super) fn implicit_beside(sessions: &[String]) -> Option<String> {
+    let ids: Vec<_> = sessions.iter().map(|id| line(id)).collect();
+    let of = "has spans or events of the same process that are in no run; was a task spawned without a span?";
+    (!ids.is_empty()).then(|| format!("{} {of}", ids.join(", ")))
 }
 
 fn implicit_row(summary: &Summary, style: &Style) -> Vec<String> {

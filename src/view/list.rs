@@ -8,55 +8,81 @@ use crate::session::{Entry, Summary};
 /// From this width on a session is one row; below, its title and message have a second one.
 const WIDE: usize = 130;
 
-/// Sessions as a table: each entry with how deep it is indented, as a tree of subagents is. `long`: with
-/// a row for the trace id and the directory of each.
-pub fn list(entries: &[(usize, &Entry)], long: bool, style: &Style) -> Vec<String> {
-    let wide = style.width >= WIDE;
-    let id = |depth: usize, entry: &Entry| {
-        format!("{}{}", "  ".repeat(depth), line(&entry.summary.session_id))
-    };
-    let ids = entries.iter().map(|(depth, entry)| id(*depth, entry));
-    let longest = ids.map(|id| columns(&id)).max();
-    // The width that the other columns leave, so that an id can be copied.
-    let most = match wide {
-        true => 36,
-        false => style.width.saturating_sub(ROW).clamp(27, 36),
-    };
-    let id_width = longest.unwrap_or(0).clamp(8, most);
+/// Sessions as a table: a head, and the rows of each session.
+#[derive(Debug)]
+pub struct SessionTable<'a> {
+    style: &'a Style,
+    /// With a row for the trace id and the directory of each.
+    long: bool,
+    id_width: usize,
+    shown: [bool; 6],
+}
 
-    let shown = shown(style.width.saturating_sub(id_width + 12));
-    let heads = ["TURNS", "TOOLS", "ERR", "TOKENS", "COST", "AGE"].map(str::to_owned);
-    let (name, status) = (pad("SESSION", id_width), pad("STATUS", 11));
-    let mut head = row(&name, &status, &heads, &shown);
-    if wide {
-        head.push_str(&words("AGENT", "MODEL", "TITLE · FIRST MESSAGE"));
+impl<'a> SessionTable<'a> {
+    /// The column of ids is as wide as those of `first` need, each with how deep it is indented.
+    pub fn new<'b>(
+        first: impl Iterator<Item = (usize, &'b Entry)>,
+        long: bool,
+        style: &'a Style,
+    ) -> Self {
+        let longest = first.map(|(depth, entry)| columns(&id(depth, entry))).max();
+        // The width that the other columns leave, so that an id can be copied.
+        let most = match style.width >= WIDE {
+            true => 36,
+            false => style.width.saturating_sub(ROW).clamp(27, 36),
+        };
+        let id_width = longest.unwrap_or(0).clamp(8, most);
+        Self {
+            style,
+            long,
+            id_width,
+            shown: shown(style.width.saturating_sub(id_width + 12)),
+        }
     }
-    let mut out = vec![style.dim(&cut(head.trim_end(), style.width))];
-    for (depth, entry) in entries {
+
+    /// The names of the columns.
+    pub fn head(&self) -> String {
+        let heads = ["TURNS", "TOOLS", "ERR", "TOKENS", "COST", "AGE"].map(str::to_owned);
+        let (name, status) = (pad("SESSION", self.id_width), pad("STATUS", 11));
+        let mut head = row(&name, &status, &heads, &self.shown);
+        if self.style.width >= WIDE {
+            head.push_str(&words("AGENT", "MODEL", "TITLE · FIRST MESSAGE"));
+        }
+        self.style.dim(&cut(head.trim_end(), self.style.width))
+    }
+
+    /// The rows of a session, indented as a tree of subagents is.
+    pub fn rows(&self, depth: usize, entry: &Entry) -> Vec<String> {
+        let (style, id_width) = (self.style, self.id_width);
         let status = paint_status(entry.status, &pad(entry.status.as_str(), 11), style);
-        let name = pad(&cut_id(&id(*depth, entry), id_width), id_width);
-        let mut text = row(&name, &status, &numbers(&entry.summary, style), &shown);
+        let name = pad(&cut_id(&id(depth, entry), id_width), id_width);
+        let numbers = numbers(&entry.summary, style);
+        let mut text = row(&name, &status, &numbers, &self.shown);
         let about = about(&entry.summary);
-        if wide {
+        let indent = "  ".repeat(depth + 1);
+        let mut out = Vec::new();
+        if style.width >= WIDE {
             let used = id_width + 12 + NUMBERS.iter().map(|width| width + 1).sum::<usize>();
             text.push_str(&cut(&about, style.width.saturating_sub(used)));
             out.push(text.trim_end().to_owned());
         } else {
             out.push(text.trim_end().to_owned());
-            let indent = "  ".repeat(depth + 1);
             let about = cut(&about, style.width.saturating_sub(indent.len()));
             out.push(format!("{indent}{}", style.dim(about.trim_end())));
         }
-        if long {
+        if self.long {
             let trace = entry.summary.trace_id.as_deref().unwrap_or("–");
             let dir = entry.dir.to_string_lossy();
-            let indent = "  ".repeat(depth + 1);
             for (name, text) in [("trace", trace), ("files", &*dir)] {
                 out.push(style.dim(&format!("{indent}{name} {}", line(text))));
             }
         }
+        out
     }
-    out
+}
+
+fn id(depth: usize, entry: &Entry) -> String {
+    format!("{}{}", "  ".repeat(depth), line(&entry.summary.session_id))
 }
 
 fn numbers(summary: &Summary, style: &Style) -> [String; 6] {

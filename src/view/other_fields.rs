@@ -72,7 +72,14 @@ fn is_shown(node: &Node, name: &str) -> bool {
         _ => return true,
     };
     // The bar and the offset show the times; the events are rows of their own.
-    let of_all = ["start", "duration_ns", "outcome", "error", "events"];
+    let of_all = [
+        "start",
+        "duration_ns",
+        "outcome",
+        "error",
+        "events",
+        "conversation",
+    ];
     of_kind.contains(&name) || of_all.contains(&name)
 }
 

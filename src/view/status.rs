@@ -1,6 +1,6 @@
 //! The output of `status`.
 
-use super::header::{implicit_text, named_span, paint_status};
+use super::header::{implicit_beside, implicit_text, named_span, paint_status};
 use super::style::Style;
 use super::text::{cut, line, plural, size, thousands};
 use crate::session::{Checks, Entry, Summary, Writer};
@@ -11,9 +11,11 @@ pub fn live_writer<'a>(summary: &'a Summary, alive: &dyn Fn(&str) -> bool) -> Op
     writers.find(|writer| alive(&writer.id))
 }
 
-/// Sessions that are running: two lines each, and one more if it waits for a person.
+/// Sessions that are running: two lines each, and one more if it waits for a person or if its process
+/// recorded something outside every run. `implicit`: the implicit sessions beside one.
 pub fn running(
-    live: &[&Entry],
+    live: &[Entry],
+    implicit: &dyn Fn(&Summary) -> Vec<String>,
     alive: &dyn Fn(&str) -> bool,
     stalled: &dyn Fn(&Entry) -> bool,
     style: &Style,
@@ -63,6 +65,10 @@ pub fn running(
             let waits = format!("  waiting for a person: {}", waits.join(", "));
             out.push(style.magenta(&cut(&waits, style.width)));
         }
+        if let Some(text) = implicit_beside(&implicit(summary)) {
+            let text = format!("  outside: {text}");
+            out.push(style.yellow(&cut(&text, style.width)));
+        }
     }
     out
 }
@@ -82,23 +88,46 @@ fn about(summary: &Summary, alive: &dyn Fn(&str) -> bool, style: &Style) -> Vec<
     parts
 }
 
+/// How many sessions a root has.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct SessionCounts {
+    /// All of them.
+    pub sessions: u64,
+    /// Those that are running.
+    pub live: u64,
+    /// Those whose process died while something was open.
+    pub dead: u64,
+    /// Those that no run named.
+    pub implicit: u64,
+}
+
+impl SessionCounts {
+    /// Counts one.
+    pub fn add(&mut self, entry: &Entry) {
+        let is_live = entry.status.is_live();
+        self.sessions += 1;
+        self.live += u64::from(is_live);
+        self.dead += u64::from(!is_live && !entry.summary.open.is_empty());
+        self.implicit += u64::from(entry.summary.implicit().is_some());
+    }
+}
+
 /// The root, its size and its sessions.
-pub fn root(root: &str, entries: &[Entry], bytes: u64, style: &Style) -> Vec<String> {
-    let live = entries.iter().filter(|e| e.status.is_live()).count();
-    let dead = entries
-        .iter()
-        .filter(|e| !e.status.is_live() && !e.summary.open.is_empty())
-        .count();
+pub fn root(root: &str, counts: &SessionCounts, bytes: u64, style: &Style) -> Vec<String> {
+    let SessionCounts {
+        sessions,
+        live,
+        dead,
+        implicit,
+    } = *counts;
     let mut out = vec![
         format!("  root     {}", line(root)),
         format!(
             "  size     {} in {}, {live} of them live",
             size(bytes),
-            plural(entries.len() as u64, "session"),
+            plural(sessions, "session"),
         ),
     ];
-    let implicit = entries.iter().filter(|e| e.summary.implicit().is_some());
-    let implicit = implicit.count() as u64;
     if implicit > 0 {
         let sessions = plural(implicit, "session");
         let have = if implicit == 1 { "has" } else { "have" };
@@ -109,7 +138,7 @@ pub fn root(root: &str, entries: &[Entry], bytes: u64, style: &Style) -> Vec<Str
     if dead > 0 {
         out.push(style.yellow(&format!(
             "  open     {} whose process died: `spanledger recover` closes what it left open",
-            plural(dead as u64, "session"),
+            plural(dead, "session"),
         )));
     }
     out

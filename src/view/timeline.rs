@@ -1,6 +1,6 @@
 //! The timeline: a turn as a tree, with a bar for time.
 
-use super::describe::{Description, Liveness, describe};
+use super::describe::{Description, Liveness, describe, with_usage};
 use super::layout::Layout;
 use super::other_fields::other_fields;
 use super::style::Style;
@@ -8,7 +8,7 @@ use super::text::{self, Text, columns, cut, duration, pad, pad_left, wrap};
 use super::title::title;
 use super::verdict::Verdict;
 use crate::session::{Node, NodeState, Step, Turn};
-use crate::trace::Kind;
+use crate::trace::{Kind, Usage};
 
 /// `+12m30s` and a blank behind it.
 const OFFSET: usize = 8;
@@ -36,8 +36,12 @@ const SOME: usize = 8;
 pub struct Timeline<'a> {
     style: &'a Style,
     subagents: Option<Subagents<'a>>,
+    used: Option<Used<'a>>,
     over: bool,
 }
+
+/// What a subagent used, by its session's id.
+type Used<'a> = &'a dyn Fn(&str) -> Option<Usage>;
 
 /// The lines of a subagent's session, by its id.
 type Subagents<'a> = &'a dyn Fn(&str, usize) -> Vec<String>;
@@ -74,6 +78,7 @@ impl<'a> Timeline<'a> {
         Self {
             style,
             subagents: None,
+            used: None,
             over: false,
         }
     }
@@ -87,6 +92,14 @@ impl<'a> Timeline<'a> {
     pub fn with_subagents(self, lines: &'a dyn Fn(&str, usize) -> Vec<String>) -> Self {
         Self {
             subagents: Some(lines),
+            ..self
+        }
+    }
+
+    /// Puts what a subagent used on the row that started it.
+    pub fn with_usage(self, used: &'a dyn Fn(&str) -> Option<Usage>) -> Self {
+        Self {
+            used: Some(used),
             ..self
         }
     }
@@ -148,6 +161,10 @@ impl<'a> Timeline<'a> {
             // The turn's title and the header show these.
             if !matches!(node.kind, Kind::ModelUsage | Kind::SessionTitle) {
                 let mut described = describe(node, verdict, liveness);
+                if let (Some(used), Some(id)) = (self.used, node.subagent()) {
+                    let used = used(&id).filter(|used| *used != Usage::default());
+                    described.facts = with_usage(String::new(), used);
+                }
                 if !assets.is_empty() {
                     let assets = format!("  ({})", assets.join(", "));
                     described.subject.push_str(&assets);

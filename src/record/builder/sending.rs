@@ -18,9 +18,6 @@ use crate::record::health::Health;
 use crate::record::otel::OtelBridge;
 use crate::record::process_state::Settings;
 
-/// How long a shutdown waits for the mirror by default.
-const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(2);
-
 /// The longest wait that every clock can represent.
 const FOREVER: Duration = Duration::from_secs(30 * 365 * 24 * 3600);
 
@@ -29,7 +26,6 @@ const FOREVER: Duration = Duration::from_secs(30 * 365 * 24 * 3600);
 pub(crate) struct Sending {
     pub(super) otlp: Option<Otlp>,
     pub(super) off: bool,
-    shutdown_timeout: Option<Duration>,
     context: Option<bool>,
     sampler: Option<Box<dyn ShouldSample>>,
     #[cfg(feature = "metrics")]
@@ -68,13 +64,6 @@ impl Builder {
     /// metrics that code turns on. By default `true`.
     pub fn mirror(mut self, sends: bool) -> Self {
         self.sending.off = !sends;
-        self
-    }
-
-    /// How long [`Guard::shutdown`](crate::Guard::shutdown) and the guard's drop wait for a server to accept
-    /// what is left. The next process that starts with this root sends the rest. By default 2 s.
-    pub fn shutdown_timeout(mut self, timeout: Duration) -> Self {
-        self.sending.shutdown_timeout = Some(timeout);
         self
     }
 
@@ -117,16 +106,14 @@ impl Sending {
             true => None,
             false => Otlp::resolve(self.otlp.clone(), env)?,
         };
+        settings.sends_content = mirror.as_ref().is_some_and(|to| to.content);
+        settings.sends_log_messages = mirror.as_ref().is_some_and(|to| to.texts.log_messages);
         settings.policy = mirror.as_ref().map(|to| to.policy().to_string().into());
         Ok(Endpoints {
             mirror,
             #[cfg(feature = "metrics")]
             metrics: self.metrics.resolve(self)?,
         })
-    }
-
-    pub fn shutdown_timeout(&self) -> Duration {
-        self.shutdown_timeout.unwrap_or(SHUTDOWN_TIMEOUT)
     }
 
     /// `sends`: the trace is sent.
@@ -150,14 +137,11 @@ pub(crate) struct Senders {
 impl Senders {
     /// Starts the threads, for a ledger of this configuration.
     pub fn start(endpoints: Endpoints, config: &LedgerConfig) -> Self {
-        let mirror = endpoints
-            .mirror
-            .zip(config.policy.clone())
-            .map(|(to, policy)| {
-                let queue = Arc::default();
-                start_mirror(to, config, &queue);
-                Arc::new(QueueListener { queue, policy })
-            });
+        let mirror = endpoints.mirror.map(|to| {
+            let queue = Arc::default();
+            start_mirror(to.clone(), config, &queue);
+            Arc::new(QueueListener { queue, to })
+        });
         #[cfg(feature = "metrics")]
         let metrics = endpoints.metrics.map(|metrics| {
             let source = Source {
@@ -214,6 +198,9 @@ impl Senders {
             metrics.wait(deadline);
         }
         self.wait(deadline);
+        if let Some(mirror) = self.mirror.as_ref().filter(|_| !timeout.is_zero()) {
+            mirror.warn_unsent();
+        }
     }
 
     fn wait(&self, deadline: Instant) {

@@ -37,10 +37,6 @@ impl Sending {
         Ok(Endpoints)
     }
 
-    pub fn shutdown_timeout(&self) -> Duration {
-        Duration::ZERO
-    }
-
     pub fn bridge(self, _: bool) -> OtelBridge {
         OtelBridge
     }

@@ -1,5 +1,6 @@
 //! Records events of the trace, log events, and prompts, catalogs and rule sets, which are stored once.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use tracing::{Level, Metadata};
@@ -22,7 +23,11 @@ impl Recorder {
         if process.refuses() {
             return;
         }
-        let kind = event_kind(kind);
+        let clean = match Kind::parse(kind) {
+            Kind::Other => Cow::Owned(process.sanitize_text(kind)),
+            _ => Cow::Borrowed(kind),
+        };
+        let kind = event_kind(&clean);
         let named = match raw.get(field!(Run.session_id)) {
             Some(id) if *id != *target.log.id => Some(process.session(id)),
             _ => None,
@@ -112,8 +117,7 @@ impl Recorder {
         fields.merge(&message);
         fields.set_object(field!(Log.fields), &process.sanitize_fields(log, &raw));
         let note = Note {
-            level: Some(level.as_str()),
-            message: message.get(MESSAGE).filter(|json| json.len() <= 1024),
+            log_fields: process.sends_log_messages,
             ..Note::default()
         };
         let (kind, span) = (Kind::Log.as_str(), target.span.as_ref());

@@ -24,7 +24,7 @@ use tracing_subscriber::registry::{LookupSpan, SpanRef};
 pub use filter::LedgerFilter;
 
 pub(crate) use filter::Choose;
-pub(crate) use ops::{ExplicitParent, Op, PendingSpan, make_span, on_current, on_span};
+pub(crate) use ops::{ExplicitParent, FILTERED, Op, PendingSpan, make_span, on_current, on_span};
 pub(crate) use recent_spans::Key;
 pub(crate) use recorder::{Recorder, Update};
 pub(crate) use span_data::{Parent, SpanData, Target};
@@ -171,6 +171,7 @@ where
             Some(ExplicitParent::Session(handle)) => self.parent_in(handle),
             Some(ExplicitParent::Remote(remote)) => (Parent::Remote(Box::new(remote)), None),
             Some(ExplicitParent::Detached) => (Parent::Detached, None),
+            Some(ExplicitParent::Probe(seen)) => return seen.store(true, Ordering::Relaxed),
         };
         if is_chosen
             && !matches!(parent, Parent::Target(_) | Parent::Session(_))
@@ -285,7 +286,6 @@ where
     S: Subscriber + for<'a> LookupSpan<'a>,
 {
     fn on_register_dispatch(&self, dispatch: &tracing::Dispatch) {
-        self.recorder.otel.set_dispatch(dispatch);
         // Finds a layer beside this one; `on_layer` only sees those below.
         if LayerHandle::of(dispatch).is_some_and(|found| !std::ptr::eq(found, &self.handle)) {
             self.rank.store(SECOND, Ordering::Relaxed);
@@ -336,6 +336,7 @@ where
         }
         let was_held_back = data.target().is_none();
         self.recorder.record(&data, Update::fields(&raw));
+        raw.recycle();
         if was_held_back && data.target().is_some() && ctx.current_span().id() == Some(id) {
             // It was entered before it was opened.
             self.recorder.otel.enter(&self.recorder, &data, id);

@@ -10,7 +10,7 @@ use std::error::Error;
 use std::fmt;
 use std::mem::ManuallyDrop;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use tracing::field::{Field, Visit};
 use tracing::{Dispatch, Span, span};
@@ -18,9 +18,10 @@ use tracing::{Dispatch, Span, span};
 use super::enclosing::Enclosing;
 use super::recent_spans;
 use super::recorder::Recorder;
+use crate::ledger::warn_once;
 use crate::record::raw_fields::RawFields;
 use crate::record::spans::Session;
-use crate::trace::{Outcome, RemoteContext, Usage};
+use crate::trace::{Failure, Outcome, RemoteContext, Usage};
 
 /// A request to the layer.
 #[derive(Debug)]
@@ -31,7 +32,10 @@ pub(crate) enum Op {
         usage: Option<Box<Usage>>,
     },
     /// Write the close line now.
-    Finish(Outcome),
+    Finish {
+        outcome: Outcome,
+        error: Option<Failure>,
+    },
     /// Record an event.
     Event { kind: String, fields: RawFields },
     /// Return a handle to the enclosing session.
@@ -152,6 +156,8 @@ pub(crate) enum ExplicitParent {
     Remote(RemoteContext),
     /// None.
     Detached,
+    /// Nothing is recorded of the span: it shows which layers see agent spans. Set by our layer.
+    Probe(Arc<AtomicBool>),
 }
 
 type Slot = Cell<Option<ManuallyDrop<PendingSpan>>>;
@@ -162,7 +168,7 @@ thread_local! {
 }
 
 /// Makes a span whose fields no other layer sees.
-pub(crate) fn make_span(pending: PendingSpan, make: impl FnOnce() -> Span) -> Span {
+pub(crate) fn make_span(pending: PendingSpan, make: impl Fn() -> Span) -> Span {
     /// Removes what the layer left, and restores what was there: another layer may make an agent span
     /// when it sees one made.
     struct Restore(Option<ManuallyDrop<PendingSpan>>);
@@ -174,7 +180,52 @@ pub(crate) fn make_span(pending: PendingSpan, make: impl FnOnce() -> Span) -> Sp
     }
     let pending = Some(ManuallyDrop::new(pending));
     let _restore = Restore(PENDING.with(|slot| slot.replace(pending)));
-    make()
+    let span = make();
+    if !is_cached_as_disabled(&span) {
+        return span;
+    }
+    let span = make();
+    if span.is_disabled() {
+        warn_filtered();
+    }
+    span
+}
+
+/// Why agent spans are not recorded although the layer is installed.
+pub(crate) const FILTERED: &str = "a global filter, or one on spanledger's own layer, disables the target \
+     `spanledger`; filter your fmt layer instead: `fmt::layer().with_filter(..)`";
+
+/// Warns once for the process.
+#[cold]
+fn warn_filtered() {
+    static WARNED: AtomicBool = AtomicBool::new(false);
+    warn_once(
+        &WARNED,
+        &format!("agent spans are not recorded: {FILTERED}"),
+    );
+}
+
+/// Whether a new span is disabled only because `tracing` cached that, and no longer is. With a single
+/// subscriber that is not the global one, `tracing` asks the thread that first reaches a callsite, for all
+/// threads; a thread without a subscriber would disable the callsite for good.
+fn is_cached_as_disabled(span: &Span) -> bool {
+    /// The cache was rebuilt in vain: a filter disables agent spans.
+    static FILTERED: AtomicBool = AtomicBool::new(false);
+    if !span.is_disabled() {
+        if FILTERED.load(Ordering::Relaxed) {
+            FILTERED.store(false, Ordering::Relaxed);
+        }
+        return false;
+    }
+    let has_layer = LAYERS.load(Ordering::Relaxed) > 0
+        && tracing::dispatcher::get_default(|dispatch| {
+            LayerHandle::of(dispatch).is_some_and(|layer| !layer.recorder.process.disabled)
+        });
+    let is_new = has_layer && !FILTERED.swap(true, Ordering::Relaxed);
+    if is_new {
+        tracing::callsite::rebuild_interest_cache();
+    }
+    is_new
 }
 
 /// What a constructor of ours passed for the span with this metadata.

@@ -37,6 +37,8 @@ pub(crate) struct Update<'a> {
     pub usage: Option<&'a Usage>,
     pub outcome: Outcome,
     pub links: &'a [Link],
+    /// The close line follows and has them.
+    pub is_last: bool,
 }
 
 impl<'a> Update<'a> {
@@ -46,6 +48,7 @@ impl<'a> Update<'a> {
             usage: None,
             outcome: Outcome::Unset,
             links: &[],
+            is_last: false,
         }
     }
 }
@@ -109,6 +112,7 @@ impl Recorder {
         span.usage = process.sanitize(&log, |sanitizer| {
             span.fields.add_clean(&raw, schema_of(kind), sanitizer)
         });
+        raw.recycle();
         match kind {
             SpanKind::Run => {
                 let description = process.description.as_bytes();
@@ -180,14 +184,16 @@ impl Recorder {
             usage,
             outcome,
             links,
+            is_last,
         } = update;
+        let is_last = is_last && at.kind != SpanKind::Other;
         // Fields that wait for the close line are added to the open span in place, unless they are long: those
         // are redacted before the session is locked.
         if usage.is_none()
             && outcome == Outcome::Unset
             && links.is_empty()
             && raw.is_short(process.limits.inline)
-            && raw.names().all(|name| at.kind.rides_on_close(name))
+            && (is_last || raw.names().all(|name| at.kind.rides_on_close(name)))
             && log.lock(process).add_fields(at, |fields, sanitizer| {
                 fields.add_clean(raw, Some(at.kind), sanitizer);
             })
@@ -236,13 +242,17 @@ impl Recorder {
         data.otel.clear();
     }
 
-    /// Records an error, JSON or text, on a span whose outcome nothing has recorded yet.
-    pub(super) fn record_first_error(&self, data: &SpanData, error: &str) {
-        let silent = data.target().is_none_or(|target| {
+    /// Whether a span has neither an outcome nor an error.
+    fn is_silent(&self, data: &SpanData) -> bool {
+        data.target().is_none_or(|target| {
             let span = target.span.as_ref();
             span.is_none_or(|span| target.log.lock(&self.process).is_silent(span.ids.span))
-        });
-        if silent {
+        })
+    }
+
+    /// Records an error, JSON or text, on a span whose outcome nothing has recorded yet.
+    pub(super) fn record_first_error(&self, data: &SpanData, error: &str) {
+        if self.is_silent(data) {
             let mut raw = RawFields::new();
             raw.text(field!(ToolCall.error), error);
             self.record(data, Update::fields(&raw));
@@ -285,13 +295,23 @@ impl Recorder {
                     ..Update::fields(&fields)
                 };
                 self.record(data, update);
+                fields.recycle();
             }
-            (Op::Finish(outcome), Enclosing::Span { data, exact: true }) => {
+            (Op::Finish { outcome, error }, Enclosing::Span { data, exact: true }) => {
+                // The agent may have recorded why it cancels a future.
+                let is_new = |_: &_| outcome != Outcome::Cancelled || self.is_silent(data);
+                if let Some(error) = error.filter(is_new) {
+                    let mut raw = RawFields::new();
+                    raw.failure(field!(ToolCall.error), &error);
+                    let is_last = true;
+                    let fields = Update::fields(&raw);
+                    self.record(data, Update { is_last, ..fields });
+                }
                 self.close(data, outcome);
             }
             (Op::Event { kind, fields }, _) => self.event(&target(), &kind, fields),
             (Op::Probe, _) => return Some(Session::new(self, self.process_target())),
-            (Op::Locate, Enclosing::Nothing) | (Op::Record { .. } | Op::Finish(_), _) => {}
+            (Op::Locate, Enclosing::Nothing) | (Op::Record { .. } | Op::Finish { .. }, _) => {}
             (Op::Locate, _) => return Some(Session::new(self, target())),
         }
         None

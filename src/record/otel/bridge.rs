@@ -1,14 +1,12 @@
 //! What recording needs of the OpenTelemetry API: the sampler, the parent that a context names, and agent
 //! spans as contexts. `otel_off.rs` has the same functions for builds without the API.
 
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use opentelemetry::trace::{SpanKind, TraceContextExt, TraceId};
 use opentelemetry::{Context, KeyValue};
 use opentelemetry_sdk::trace::{Config, SamplingDecision, ShouldSample};
-use tracing::Dispatch;
-use tracing::dispatcher::WeakDispatch;
+use tracing::Span;
 use tracing::span::Id;
 
 use super::agent_span::{EnclosingAgent, agent_context};
@@ -23,10 +21,6 @@ pub(crate) struct OtelBridge {
     /// Whether agent spans are current for the API.
     context: bool,
     sampler: Box<dyn ShouldSample>,
-    /// To find out, once, whether a `tracing-opentelemetry` layer sends agent spans too.
-    dispatch: OnceLock<WeakDispatch>,
-    checked: AtomicBool,
-    sent_twice: AtomicBool,
 }
 
 impl OtelBridge {
@@ -35,9 +29,6 @@ impl OtelBridge {
         Self {
             context,
             sampler: sampler.unwrap_or_else(|| Config::default().sampler),
-            dispatch: OnceLock::new(),
-            checked: AtomicBool::new(false),
-            sent_twice: AtomicBool::new(false),
         }
     }
 
@@ -71,10 +62,6 @@ impl OtelBridge {
         )
     }
 
-    pub fn set_dispatch(&self, dispatch: &Dispatch) {
-        let _ = self.dispatch.set(dispatch.downgrade());
-    }
-
     /// Makes an open agent span current for the API, until `detach`.
     pub fn enter(&self, recorder: &Arc<Recorder>, data: &SpanData, id: &Id) {
         if !self.context {
@@ -84,25 +71,20 @@ impl OtelBridge {
             return;
         };
         attach(recorder.registrar.key(id), context);
-        if !self.checked.load(Ordering::Relaxed) && !self.checked.swap(true, Ordering::Relaxed) {
-            let dispatch = self.dispatch.get().and_then(WeakDispatch::upgrade);
-            let sent_twice = dispatch.is_some_and(|dispatch| is_seen_by_otel_layer(id, &dispatch));
-            self.sent_twice.store(sent_twice, Ordering::Relaxed);
-        }
     }
 
-    /// Whether a `tracing-opentelemetry` layer was found to send agent spans too.
-    pub fn sent_twice(&self) -> bool {
-        self.sent_twice.load(Ordering::Relaxed)
+    /// Makes a probe, and finds out whether a `tracing-opentelemetry` layer sends agent spans too: such a layer
+    /// keeps the current context of each span that it sees, as the parent. The context suppresses
+    /// telemetry, so that the layer does not send the probe.
+    pub fn probe(&self, make: impl FnOnce() -> Span) -> (Span, bool) {
+        let mark = Arc::new(());
+        let kept = Arc::downgrade(&mark);
+        let context = Context::new().with_value(mark).with_telemetry_suppressed();
+        let attached = quietly(|| context.attach());
+        let probe = make();
+        quietly(|| drop(attached));
+        (probe, self.context && kept.strong_count() > 0)
     }
-}
-
-fn is_seen_by_otel_layer(id: &Id, dispatch: &Dispatch) -> bool {
-    #[cfg(feature = "tracing-opentelemetry")]
-    let seen = tracing_opentelemetry::get_otel_context(id, dispatch).is_some();
-    #[cfg(not(feature = "tracing-opentelemetry"))]
-    let (_, seen) = ((id, dispatch), false);
-    seen
 }
 
 /// The context that an agent span is for the API, once it is needed.

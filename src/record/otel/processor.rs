@@ -166,7 +166,7 @@ fn close(recorder: &Recorder, log: &Arc<SessionLog>, data: &SpanData) {
         span.describe_other(&name, data.instrumentation_scope.name(), None);
         span.describe_failure(&failure);
         for event in &events {
-            span.note(SPAN_EVENT, &event.note());
+            span.note(SPAN_EVENT, &Fields::default(), &event.note());
         }
         span.lose_events(data.events.dropped_count as usize);
         for (link, attributes) in &links {

@@ -13,6 +13,19 @@ use std::collections::HashMap;
 /// would be recorded again.
 const MOST_TIPS: usize = 8192;
 
+/// How many tips a checkpoint has.
+const MOST_CHECKPOINTED: usize = 64;
+
+/// A tip that an earlier process has recorded.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct PastTip {
+    pub tip: ChainTip,
+    /// The model wrote its last message.
+    pub from_model: bool,
+    /// The model answered it, by a checkpoint.
+    pub answered: bool,
+}
+
 /// A message, as far as it matters here.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct MessageKey {
@@ -94,17 +107,25 @@ impl History {
         now
     }
 
-    /// Restores the tips of earlier lines, in their order: the tip of each message, and whether the model
-    /// wrote it.
-    pub fn recall(&mut self, tips: &[(ChainTip, bool)]) {
+    /// Restores the tips of earlier lines, in their order.
+    pub fn recall(&mut self, tips: &[PastTip]) {
         let mut before = None;
-        for (end, from_model) in tips {
-            if let Some(before) = before.filter(|before| before != end && *from_model) {
+        for past in tips {
+            if let Some(before) = before.filter(|before| *before != past.tip && past.from_model) {
                 self.note(before, true);
             }
-            self.note(*end, false);
-            before = Some(*end);
+            self.note(past.tip, past.answered);
+            before = Some(past.tip);
         }
+    }
+
+    /// The tips that were noted last, in their order, and whether each was answered.
+    pub fn newest(&self) -> Vec<(ChainTip, bool)> {
+        let mut tips: Vec<_> = self.tips.iter().collect();
+        tips.sort_unstable_by_key(|(_, known)| known.age);
+        let old = tips.len().saturating_sub(MOST_CHECKPOINTED);
+        let newest = tips[old..].iter();
+        newest.map(|(tip, known)| (**tip, known.answered)).collect()
     }
 
     /// Where the beginning was cut off, as by a window that slides, or begins with other

@@ -1,6 +1,8 @@
 //! What the ledger asks of a session while it writes: the header, the lines to write again after a fault, the
 //! checkpoint.
 
+use std::io::Write;
+
 use serde_json::{Map, Value, json};
 
 use super::context_asset::ContextAsset;
@@ -78,6 +80,7 @@ impl Content {
             *current = current.take().or(before);
         }
         self.known.extend(past.known);
+        self.compacted |= past.compacted;
         if !past.started {
             return;
         }
@@ -158,10 +161,17 @@ impl SessionHooks for Hooks<'_> {
         content.totals.write(&content.marks, out);
         let mut open: Vec<_> = content.spans.values().collect();
         open.sort_unstable_by_key(|span| span.start.steady);
-        let open = open.into_iter().map(|span| {
-            let id = hex(&span.at.ids.span.to_be_bytes());
-            json!({"kind": span.open_kind.as_str(), "span_id": id})
-        });
+        // Straight to `out`: there may be a million of them. Writing to a vector does not fail.
+        let _ = write!(out, ",\"{}\":[", field!(Checkpoint.open));
+        for (at, span) in open.iter().enumerate() {
+            let comma = if at == 0 { "" } else { "," };
+            let (kind, id) = (span.open_kind.as_str(), span.at.ids.span);
+            let _ = write!(
+                out,
+                "{comma}{{\"kind\":\"{kind}\",\"span_id\":\"{id:016x}\"}}"
+            );
+        }
+        out.push(b']');
         let assets = ContextAsset::ALL.iter().zip(&content.current);
         let digests = assets.filter_map(|(asset, digest)| {
             let digest = digest.as_deref()?;
@@ -171,7 +181,6 @@ impl SessionHooks for Hooks<'_> {
         let mut insert = |name: &str, value| drop(members.insert(name.to_owned(), value));
         insert(field!(Checkpoint.started), content.started.into());
         insert(field!(Checkpoint.next_turn), content.next_turn.into());
-        insert(field!(Checkpoint.open), open.collect());
         if let Some((trace, span)) = content.last_run {
             let (trace, span) = (hex(&trace.to_be_bytes()), hex(&span.to_be_bytes()));
             let last_run = json!({"trace_id": trace, "span_id": span});
@@ -180,6 +189,17 @@ impl SessionHooks for Hooks<'_> {
         insert(field!(Checkpoint.digests), Value::Object(digests.collect()));
         let known = content.known.iter().map(String::as_str);
         insert(field!(Checkpoint.known_digests), known.collect());
+        if content.compacted {
+            insert(field!(Checkpoint.compacted), true.into());
+        }
+        let history = self.log.history().newest();
+        if !history.is_empty() {
+            let tips = history.into_iter().map(|(tip, answered)| {
+                let tip = hex(&tip.0.to_be_bytes());
+                json!({"tip": tip, "answered": answered})
+            });
+            insert(field!(Checkpoint.history), tips.collect());
+        }
         let members = Value::Object(members).to_string();
         out.push(b',');
         out.extend_from_slice(&members.as_bytes()[1..members.len() - 1]);

@@ -5,9 +5,11 @@
 //! lines of the spans whose close line was lost.
 
 mod context_asset;
+mod conversation;
 mod history;
 mod hooks;
 mod known_sessions;
+mod notes;
 mod open_span;
 #[cfg(feature = "mirror")]
 mod otel;
@@ -24,14 +26,18 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 pub(crate) use context_asset::ContextAsset;
 pub(crate) use history::{ChainTip, MessageKey};
 pub(crate) use known_sessions::KnownSessions;
-pub(crate) use open_span::{Note, OpenSpan};
+pub(crate) use notes::Note;
+pub(crate) use open_span::OpenSpan;
 pub(crate) use spans::Change;
 pub(crate) use trace::{Trace, TraceLimits};
 
 use super::fields::Fields;
 use super::process_state::{OF_PROCESS, ProcessState};
 use crate::ledger::{Appended, Context, Ledger, LineMeta, SessionWriter};
-use crate::trace::{IdHasher, Ids, Kind, Marks, Moment, SpanKind, Totals, Usage, write_string};
+use crate::trace::{
+    ErrorChain, IdHasher, Ids, Kind, Marks, Moment, RawValue, SpanKind, Totals, Usage, write_string,
+};
+use conversation::Conversation;
 use history::History;
 use hooks::{Hooks, LostClose};
 use open_span::write_late;
@@ -106,6 +112,8 @@ struct Content {
     known: HashSet<String>,
     /// The context was compacted, and no model call has opened since.
     compacted: bool,
+    /// What is sent with model calls, where content is sent.
+    conversation: Conversation,
     /// Turns of libraries that report none.
     synthetic_turns: Vec<SyntheticTurn>,
 }
@@ -209,6 +217,14 @@ impl LockedSession<'_> {
         writer.recover(&mut Context::new(ledger, &mut hooks))
     }
 
+    /// The same, but a thread reads a large session, and later lines close the spans.
+    fn start_recovery(&mut self) {
+        let ledger = &self.process.ledger;
+        let (writer, mut hooks) = self.writer_and_hooks();
+        hooks.read_past();
+        writer.recover_some(&mut Context::new(ledger, &mut hooks), false);
+    }
+
     /// Tries again to write what is missing. Returns how many lines are still missing.
     pub fn flush(&mut self) -> u64 {
         let ledger = &self.process.ledger;
@@ -219,19 +235,36 @@ impl LockedSession<'_> {
     /// Appends an event, and notes it on its span.
     pub fn event(&mut self, kind: &str, at: Option<&SpanContext>, fields: &Fields, note: Note<'_>) {
         self.read_past();
+        let sends_content = self.process.sends_content;
         let content = &mut self.state.content;
         let known = Kind::parse(kind);
+        let message = sends_content.then(|| content.message(known, at, fields));
+        let note = Note {
+            attributes: message
+                .as_ref()
+                .and_then(Option::as_ref)
+                .or(note.attributes),
+            ..note
+        };
         let mut late = false;
         if let Some(at) = at {
             match content.spans.get_mut(&at.ids.span) {
                 // Streamed pieces are too many to be noted.
                 Some(_) if matches!(known, Kind::MessageDelta | Kind::ToolInputDelta) => {}
-                Some(span) => span.note(kind, &note),
+                Some(span) => {
+                    span.note(kind, fields, &note);
+                    if known == Kind::HitlResponse && at.kind == SpanKind::Permission {
+                        span.note_answer(fields);
+                    }
+                }
                 None => late = true,
             }
         }
         if known == Kind::Error {
-            content.totals.errors += 1;
+            let error = fields.get(field!(ErrorEvent.error));
+            let error = error.and_then(|json| std::str::from_utf8(json).ok());
+            let chain = error.map(|json| ErrorChain::of(RawValue::new(json)));
+            content.count_failure(at.map(|at| at.ids.span), chain, |_| false);
         }
         self.append(event_meta(kind, at), |out, _| {
             write_late(late, out);
@@ -249,6 +282,7 @@ impl LockedSession<'_> {
             _ => {
                 content.totals.add_usage(usage);
                 if let Some(at) = at {
+                    content.add_used(at, usage);
                     content.mark_counted([Some(at.ids.span), at.turn_span, at.run_span()]);
                 }
             }
@@ -267,6 +301,11 @@ impl LockedSession<'_> {
     ) {
         self.read_past();
         let content = &mut self.state.content;
+        if self.process.sends_content {
+            let span = at.and_then(|at| content.spans.get_mut(&at.ids.span));
+            let call = span.and_then(|span| span.conversation.as_deref_mut());
+            content.conversation.set(asset, fields, call);
+        }
         let before = content.current[asset as usize].replace(digest.to_owned());
         if !again && before.as_deref() == Some(digest) {
             return;
@@ -290,6 +329,28 @@ impl LockedSession<'_> {
     /// Whether the text in force has this digest.
     pub fn is_in_force(&self, asset: ContextAsset, digest: &str) -> bool {
         self.state.content.current[asset as usize].as_deref() == Some(digest)
+    }
+}
+
+impl Content {
+    /// A message that is sent: with the model call that it belongs to, else with the next one and, as the
+    /// attribute that is returned, with the event.
+    fn message(&mut self, kind: Kind, at: Option<&SpanContext>, fields: &Fields) -> Option<Fields> {
+        let message = conversation::message(kind, conversation::role(kind)?, fields);
+        let span = at.and_then(|at| self.spans.get_mut(&at.ids.span));
+        if let Some(call) = span.and_then(|span| span.conversation.as_deref_mut()) {
+            call.add(kind, &message);
+            return None;
+        }
+        self.conversation.wait(&message);
+        let mut attributes = Fields::default();
+        let name = match conversation::is_answer(kind) {
+            true => "gen_ai.output.messages",
+            false => "gen_ai.input.messages",
+        };
+        let list = [b"[", &message[..message.len() - 1], b"]"].concat();
+        attributes.set(name, &list);
+        Some(attributes)
     }
 }
 

@@ -1,15 +1,19 @@
 //! A span between its open and its close line.
 
+use super::conversation::CallContent;
 use super::{Link, SpanContext};
 use crate::ledger::LineMeta;
 use crate::record::fields::Fields;
 use crate::trace::{
-    Failure, Kind, Moment, Outcome, SpanKind, Usage, UsageText, hex16, hex32, number, write_string,
-    write_time,
+    ErrorChain, Failure, Kind, Moment, Outcome, RawValue, SpanKind, Usage, UsageText, hex16, hex32,
+    number, write_string, write_time,
 };
 
 /// How many short events a close line carries; more are counted.
 pub(super) const MAX_EVENTS: usize = 128;
+
+/// How many failures inside one span are remembered.
+const MAX_FAILURES: usize = 64;
 
 /// The state of an open span in its session.
 #[derive(Debug)]
@@ -29,6 +33,10 @@ pub(crate) struct OpenSpan {
     pub denied: bool,
     /// The usage of something inside it is in the totals already.
     pub counted: bool,
+    /// What the spans and events inside a turn or a run used.
+    pub used_inside: Option<Box<Usage>>,
+    /// The errors of what failed directly inside it.
+    failed_inside: Vec<ErrorChain>,
     /// The segment that holds its open line.
     pub opened_seg: u32,
     /// It opens in the call that made it, with little to write: its start is now.
@@ -48,22 +56,12 @@ pub(crate) struct OpenSpan {
     /// Name, target and level of a span that is none of the six, as members of the payload.
     pub(super) other: Vec<u8>,
     /// The short events, each followed by a comma.
-    events: Vec<u8>,
+    pub(super) events: Vec<u8>,
     pub(super) event_count: usize,
     /// The links, each followed by a comma.
     pub(super) links: Vec<u8>,
-}
-
-/// How an event is noted on its span, beside its own line.
-#[derive(Clone, Copy, Default)]
-pub(crate) struct Note<'a> {
-    /// Its name there, if not the kind of its line.
-    pub name: Option<&'a str>,
-    /// When it happened, if not now.
-    pub time: Option<u64>,
-    pub level: Option<&'a str>,
-    pub message: Option<&'a [u8]>,
-    pub attributes: Option<&'a Fields>,
+    /// What a model call has of the conversation, where content is sent.
+    pub conversation: Option<Box<CallContent>>,
 }
 
 impl OpenSpan {
@@ -80,6 +78,8 @@ impl OpenSpan {
             duration: 0,
             denied: false,
             counted: false,
+            used_inside: None,
+            failed_inside: Vec::new(),
             opened_seg: 0,
             just_made: false,
             lost: false,
@@ -91,6 +91,7 @@ impl OpenSpan {
             events: Vec::new(),
             event_count: 0,
             links: Vec::new(),
+            conversation: None,
         })
     }
 
@@ -114,34 +115,6 @@ impl OpenSpan {
         self.outcome == Outcome::Unset && !self.fields.contains(field!(ToolCall.error))
     }
 
-    /// Notes an event that happened inside.
-    pub fn note(&mut self, kind: &str, note: &Note<'_>) {
-        self.event_count += 1;
-        if self.event_count > MAX_EVENTS {
-            return;
-        }
-        let out = &mut self.events;
-        out.extend_from_slice(b"{\"ts\":\"");
-        let time = note.time.unwrap_or_else(|| Moment::now().wall);
-        write_time(time, 6, out);
-        out.extend_from_slice(b"\",\"name\":");
-        write_string(note.name.unwrap_or(kind), out);
-        if let Some(level) = note.level {
-            out.extend_from_slice(b",\"level\":");
-            write_string(level, out);
-        }
-        if let Some(message) = note.message {
-            out.extend_from_slice(b",\"message\":");
-            out.extend_from_slice(message);
-        }
-        if let Some(attributes) = note.attributes.filter(|fields| !fields.is_empty()) {
-            out.push(b',');
-            attributes.write_object(field!(SpanEvent.attributes), out);
-            out.pop();
-        }
-        out.extend_from_slice(b"},");
-    }
-
     /// What it used: by its own report, or, where a model call has none, by the events inside it.
     pub fn used(&self) -> Option<&Usage> {
         let is_model = self.at.kind == SpanKind::Model;
@@ -149,6 +122,33 @@ impl OpenSpan {
             Some(usage) if !is_model || !usage.is_empty() => Some(&usage.usage),
             _ => self.event_usage.as_deref().filter(|_| is_model),
         }
+    }
+
+    /// What was used in it: by what is inside it, else by its own report, unless that is counted elsewhere.
+    pub fn used_in_all(&self) -> Option<&Usage> {
+        let own = self.used().filter(|_| !self.counted);
+        self.used_inside.as_deref().or(own)
+    }
+
+    /// The error that it ended with.
+    pub fn error_chain(&self) -> Option<ErrorChain> {
+        let error = self.fields.get(field!(ToolCall.error))?;
+        Some(ErrorChain::of(RawValue::new(
+            std::str::from_utf8(error).ok()?,
+        )))
+    }
+
+    /// Remembers a failure inside it.
+    pub fn note_failure(&mut self, chain: ErrorChain) {
+        if self.failed_inside.len() == MAX_FAILURES {
+            self.failed_inside.remove(0);
+        }
+        self.failed_inside.push(chain);
+    }
+
+    /// Whether its error is that of something inside it, which has been counted.
+    pub fn passes_on(&self, chain: &ErrorChain) -> bool {
+        self.failed_inside.iter().any(|inner| chain.wraps(inner))
     }
 
     pub fn link(&mut self, link: Link) {
@@ -202,6 +202,9 @@ impl OpenSpan {
             out.push(b',');
         }
         write_list(field!(Span.links), &self.links, out);
+        if let Some(conversation) = &self.conversation {
+            conversation.write(&self.fields, out);
+        }
     }
 
     /// The members of a close line that is written again: that it ended, how, and whether it is sent.
@@ -249,6 +252,15 @@ impl OpenSpan {
         }
         if let Some(usage) = &self.usage {
             write_usage(usage, out);
+        }
+    }
+
+    /// A permission has the person's answer, unless the agent recorded it there.
+    pub fn note_answer(&mut self, answer: &Fields) {
+        for name in [field!(Hitl.decision), field!(Hitl.decided_by)] {
+            if let (Some(value), None) = (answer.get(name), self.fields.get(name)) {
+                self.fields.set(name, value);
+            }
         }
     }
 
@@ -305,6 +317,13 @@ pub(super) fn write_usage(usage: &UsageText, out: &mut Vec<u8>) {
         usage.write_members(out);
         out.extend_from_slice(b"},");
     }
+}
+
+/// The `used` member.
+pub(super) fn write_used(used: &Usage, out: &mut Vec<u8>) {
+    out.extend_from_slice(b"\"used\":{");
+    used.write_members(None, out);
+    out.extend_from_slice(b"},");
 }
 
 /// A member that is a list, unless that is empty. Each of the items is followed by a comma.

@@ -8,9 +8,9 @@ use memchr::memmem;
 
 use super::Link;
 use super::context_asset::ContextAsset;
-use super::history::ChainTip;
-use crate::ledger::tail;
-use crate::trace::typed::{self, Checkpoint, SpanLink, Turn};
+use super::history::{ChainTip, PastTip};
+use crate::ledger::{Tail, tail};
+use crate::trace::typed::{self, Checkpoint, Span, SpanLink, Turn};
 use crate::trace::{Kind, RawLine, SpanKind, segments, whole_lines};
 
 #[derive(Debug, Default)]
@@ -21,14 +21,21 @@ pub(crate) struct ResumeState {
     pub last_run: Option<Link>,
     pub current: [Option<String>; 3],
     pub known: HashSet<String>,
-    /// The chain tip of each message, and whether the model wrote it.
-    pub messages: Vec<(ChainTip, bool)>,
+    /// The context was compacted, and no model call has opened since.
+    pub compacted: bool,
+    pub messages: Vec<PastTip>,
     /// What could not be read, and why.
     pub error: Option<(PathBuf, io::Error)>,
 }
 
+/// About how much is read of earlier segments, on the agent's thread.
+const MOST_READ: u64 = 8 << 20;
+/// What opening a segment costs, beside its bytes.
+const OPENING: u64 = 64 << 10;
+
 impl ResumeState {
-    /// A session that can't be read starts as a new one until it can: recording goes on.
+    /// A session that can't be read starts as a new one until it can: recording goes on. Only the newest
+    /// segments are read: their checkpoints have the state of those before.
     pub fn read(session: &Path) -> Self {
         let mut state = Self::default();
         let found = match segments(session) {
@@ -39,18 +46,34 @@ impl ResumeState {
                 return state;
             }
         };
-        for (_, path) in found {
-            match tail(&path) {
-                Ok(bytes) => state.read_segment(&bytes),
+        let mut tails = Vec::new();
+        let mut left = MOST_READ;
+        for (_, path) in found.into_iter().rev() {
+            match tail(&path, left) {
+                Ok(tail) => {
+                    left = left.saturating_sub(OPENING + tail.bytes.len() as u64);
+                    tails.push(tail);
+                }
                 Err(error) => state.error = Some((path, error)),
             }
+            if left < MOST_READ / 4 {
+                break;
+            }
+        }
+        for tail in tails.iter().rev() {
+            state.read_segment(tail);
         }
         state
     }
 
-    fn read_segment(&mut self, bytes: &[u8]) {
-        for bytes in whole_lines(bytes) {
+    fn read_segment(&mut self, tail: &Tail) {
+        for bytes in whole_lines(&tail.bytes) {
             let kind = Kind::of_line(bytes);
+            // Without a checkpoint, every line may be the only one of its turn.
+            if !tail.has_state {
+                self.started = true;
+                self.see_turn(RawLine::parse(bytes).ok().and_then(|line| line.turn));
+            }
             match kind {
                 Kind::SessionStart
                 | Kind::SessionResume
@@ -58,23 +81,41 @@ impl ResumeState {
                 | Kind::Checkpoint
                 | Kind::SystemPrompt
                 | Kind::ToolCatalog
-                | Kind::PermissionRules => {
+                | Kind::PermissionRules
+                | Kind::ContextCompaction => {
                     self.started |= kind.opens() == Some(SpanKind::Run);
                     if let Ok(line) = RawLine::parse(bytes) {
                         self.read_line(&line);
                     }
                 }
-                Kind::MessageAssistant | Kind::MessageReasoning => {
-                    self.messages
-                        .extend(history_of(bytes).map(|end| (end, true)));
-                }
+                Kind::MessageAssistant | Kind::MessageReasoning => self.read_tip(bytes, true),
                 Kind::MessageUser | Kind::MessageSystem | Kind::MessageTool => {
-                    self.messages
-                        .extend(history_of(bytes).map(|end| (end, false)));
+                    self.read_tip(bytes, false);
                 }
+                kind if kind.opens() == Some(SpanKind::Model) => self.compacted = false,
                 _ => {}
             }
         }
+    }
+
+    /// The chain tip that a message's line carries. Inside a text the quotes would be escaped.
+    fn read_tip(&mut self, line: &[u8], from_model: bool) {
+        const NAME: &[u8] = b"\"history\":\"";
+        let digits = memmem::rfind(line, NAME).and_then(|at| {
+            let start = at + NAME.len();
+            std::str::from_utf8(line.get(start..start + 32)?).ok()
+        });
+        self.messages
+            .extend(digits.and_then(parse_tip).map(|tip| PastTip {
+                tip,
+                from_model,
+                answered: false,
+            }));
+    }
+
+    fn see_turn(&mut self, turn: Option<u32>) {
+        let next = turn.map_or(0, |turn| turn.saturating_add(1));
+        self.next_turn = self.next_turn.max(next);
     }
 
     fn read_line(&mut self, line: &RawLine<'_>) {
@@ -84,8 +125,7 @@ impl ResumeState {
             let ids = line.ids().map(|ids| (ids.trace, ids.span));
             self.last_run = ids.or(self.last_run);
         } else if let Some(turn) = Turn::of(line) {
-            let next = index(turn.turn_index()).map_or(0, |index| index.saturating_add(1));
-            self.next_turn = self.next_turn.max(next);
+            self.see_turn(index(turn.turn_index()));
         } else if let Some(checkpoint) = Checkpoint::of(line) {
             let next = index(checkpoint.next_turn()).unwrap_or(0);
             self.next_turn = self.next_turn.max(next);
@@ -95,11 +135,25 @@ impl ResumeState {
         {
             self.current[asset as usize] = Some(digest.to_string());
             self.known.insert(digest.into_owned());
+        } else if kind == Kind::ContextCompaction {
+            let outcome = Span::from(line.payload()).outcome();
+            self.compacted |= outcome.is_some_and(|outcome| !outcome.is_error());
         }
     }
 
     fn read_checkpoint(&mut self, checkpoint: &Checkpoint<'_>) {
         self.started |= checkpoint.started() == Some(true);
+        self.compacted = checkpoint.compacted() == Some(true);
+        let history = checkpoint.history();
+        for past in history.iter().flat_map(|list| list.items()) {
+            let tip = past.get("tip").and_then(|tip| parse_tip(&tip.text()?));
+            let answered = past.get("answered").and_then(|answered| answered.bool());
+            self.messages.extend(tip.map(|tip| PastTip {
+                tip,
+                from_model: false,
+                answered: answered.unwrap_or(false),
+            }));
+        }
         if let Some(run) = checkpoint.last_run().map(SpanLink::from) {
             let trace = run
                 .trace_id()
@@ -123,10 +177,6 @@ impl ResumeState {
     }
 }
 
-/// The chain tip that a message's line carries. Inside a text the quotes would be escaped.
-fn history_of(line: &[u8]) -> Option<ChainTip> {
-    const NAME: &[u8] = b"\"history\":\"";
-    let start = memmem::rfind(line, NAME)? + NAME.len();
-    let digits = std::str::from_utf8(line.get(start..start + 32)?).ok()?;
+fn parse_tip(digits: &str) -> Option<ChainTip> {
     u128::from_str_radix(digits, 16).ok().map(ChainTip)
 }

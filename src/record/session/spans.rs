@@ -2,13 +2,13 @@
 
 use super::context_asset::ContextAsset;
 use super::hooks::{LostClose, MOST_LOST_CLOSES};
-use super::open_span::{OpenSpan, write_late, write_link, write_list, write_usage};
+use super::open_span::{OpenSpan, write_late, write_link, write_list, write_usage, write_used};
 use super::{Content, Link, LockedSession, SessionLog, SpanContext, synthetic_turn};
 use crate::ledger::{ClosedSpan, LineMeta};
 use crate::record::fields::Fields;
 use crate::record::process_state::ProcessState;
 use crate::record::sanitize::Sanitizer;
-use crate::trace::{Kind, Moment, Outcome, SpanKind, UsageText};
+use crate::trace::{ErrorChain, Kind, Moment, Outcome, SpanKind, Usage, UsageText};
 
 /// What is recorded on a span after it was opened, redacted.
 pub(crate) struct Change<'a> {
@@ -71,6 +71,10 @@ impl LockedSession<'_> {
                 synthetic_turn::join(&self.state.content, &mut span);
                 self.state.content.stamp_assets(kind, &mut span.fields);
                 self.state.content.stamp_for_backends(&mut span);
+                if kind == SpanKind::Model && self.process.sends_content {
+                    let call = self.state.content.conversation.begin_call();
+                    span.conversation = Some(Box::new(call));
+                }
             }
         }
         let mut context = span.at.clone();
@@ -82,7 +86,7 @@ impl LockedSession<'_> {
     }
 
     fn start_run(&mut self, run: &mut OpenSpan) {
-        self.recover();
+        self.start_recovery();
         let content = &mut self.state.content;
         let is_outermost = run.at.run.is_none();
         if std::mem::replace(&mut content.started, true) {
@@ -198,6 +202,9 @@ impl LockedSession<'_> {
         content.count_close(&span);
         let mut totals = Vec::new();
         if matches!(span.at.kind, SpanKind::Run | SpanKind::Turn) {
+            if let Some(used) = span.used_in_all() {
+                write_used(used, &mut totals);
+            }
             totals.extend_from_slice(b"\"totals\":");
             content.totals.write(&content.marks, &mut totals);
         }
@@ -310,6 +317,32 @@ impl Content {
         }
     }
 
+    /// Counts an error inside a span, unless it was counted where it came from.
+    pub fn count_failure(
+        &mut self,
+        inside: Option<u64>,
+        chain: Option<ErrorChain>,
+        is_known: impl FnOnce(&ErrorChain) -> bool,
+    ) {
+        if !chain.as_ref().is_some_and(is_known) {
+            self.totals.errors += 1;
+        }
+        let outer = inside.and_then(|id| self.spans.get_mut(&id));
+        if let (Some(outer), Some(chain)) = (outer, chain) {
+            outer.note_failure(chain);
+        }
+    }
+
+    /// Adds usage to the innermost turn or run around it; that one passes it on when it closes.
+    pub fn add_used(&mut self, at: &SpanContext, usage: &Usage) {
+        for id in [at.turn_span, at.run_span()].into_iter().flatten() {
+            if let Some(span) = self.spans.get_mut(&id) {
+                span.used_inside.get_or_insert_default().add(usage);
+                return;
+            }
+        }
+    }
+
     /// Counts a span that closes, and its usage once: a model call's usage beats its turn's, a turn's its run's.
     fn count_close(&mut self, span: &OpenSpan) {
         match span.at.kind {
@@ -326,7 +359,9 @@ impl Content {
             _ => {}
         }
         if span.outcome.is_error() {
-            self.totals.errors += 1;
+            self.count_failure(span.at.ids.parent, span.error_chain(), |chain| {
+                span.passes_on(chain)
+            });
         }
         if !matches!(
             span.at.kind,
@@ -338,12 +373,18 @@ impl Content {
         if usage.is_none() && !span.counted {
             return;
         }
+        if let Some(used) = span.used_in_all() {
+            self.add_used(&span.at, used);
+        }
         if let Some(usage) = usage.filter(|_| !span.counted) {
             self.totals.add_usage(usage);
             // It closed before the spans inside it, and its usage covers theirs.
             let id = Some(span.at.ids.span);
-            for inside in self.spans.values_mut() {
-                inside.counted |= inside.at.turn_span == id || inside.at.run_span() == id;
+            // No span names a model call as its turn or run.
+            if span.at.kind != SpanKind::Model {
+                for inside in self.spans.values_mut() {
+                    inside.counted |= inside.at.turn_span == id || inside.at.run_span() == id;
+                }
             }
         }
         self.mark_counted([span.at.turn_span, span.at.run_span(), None]);

@@ -1,5 +1,7 @@
 //! Constructors of the six spans.
 
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use serde::Serialize;
@@ -113,6 +115,13 @@ pub fn session_run(session_id: impl AsRef<str>, agent: impl AsRef<str>) -> Sessi
     SessionRun::new_span().session_id(session_id).agent(agent)
 }
 
+/// A span as [`session_run`] makes it, of which nothing is recorded. Our layer sets `seen`.
+pub(crate) fn probe(seen: &Arc<AtomicBool>) -> Span {
+    let mut run = SessionRun::new_span();
+    run.parent = Some(ExplicitParent::Probe(Arc::clone(seen)));
+    run.start()
+}
+
 impl SessionRun {
     /// A run in a session of its own, whose id is made when it starts.
     pub fn new(agent: impl AsRef<str>) -> Self {
@@ -215,11 +224,17 @@ fn millis(limit: Duration) -> u64 {
 /// that it guards, so that a denied tool has its line.
 ///
 /// ```
-/// use spanledger::{SpanExt, spans};
-/// let permission = spans::permission_evaluate("bash").pattern("rm *").start();
-/// permission.set("action", "deny");
-/// permission.set("source", "project");
+/// use spanledger::{Outcome, SpanExt, spans};
+/// let tool = spans::tool_call("bash", "call_1").start();
+/// let permission = spans::permission_evaluate("bash").pattern("rm *").child_of(&tool).start();
+/// permission.record_action("deny", "project");
+/// permission.finish(Outcome::Denied);
+/// tool.finish(Outcome::Denied);
 /// ```
+///
+/// If a person decides, the action is `ask`, and the answer is recorded once, with
+/// [`events::hitl_response`](crate::events::hitl_response) or
+/// [`record_decision`](crate::SpanExt::record_decision).
 pub fn permission_evaluate(tool_id: impl AsRef<str>) -> PermissionEvaluate {
     PermissionEvaluate::new_span().tool_id(tool_id)
 }
@@ -229,7 +244,7 @@ pub fn permission_evaluate(tool_id: impl AsRef<str>) -> PermissionEvaluate {
 /// ```
 /// use spanledger::{SpanExt, spans};
 /// let compaction = spans::compaction_run().auto(true).start();
-/// compaction.set("summary", "so far: …");
+/// compaction.record_summary("so far: …");
 /// compaction.set("summarized_message_count", 42);
 /// ```
 pub fn compaction_run() -> CompactionRun {

@@ -40,7 +40,7 @@ pub trait SpanExt {
     ///     tool.record_error(&error);
     /// }
     /// ```
-    fn record_error<E: AsFailure<M>, M>(&self, error: &E);
+    fn record_error<E: AsFailure<M> + ?Sized, M>(&self, error: &E);
 
     /// An error that is no Rust error.
     fn record_failure(&self, failure: &Failure);
@@ -182,7 +182,7 @@ impl SpanExt for Span {
         record(self, RawFields::new(), Some(Box::new(usage.clone())));
     }
 
-    fn record_error<E: AsFailure<M>, M>(&self, error: &E) {
+    fn record_error<E: AsFailure<M> + ?Sized, M>(&self, error: &E) {
         self.record_failure(&error.as_failure());
     }
 
@@ -197,7 +197,8 @@ impl SpanExt for Span {
     }
 
     fn finish(&self, outcome: Outcome) {
-        on_span(self, Op::Finish(outcome));
+        let error = None;
+        on_span(self, Op::Finish { outcome, error });
     }
 
     fn session(&self) -> Option<Session> {

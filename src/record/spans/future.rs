@@ -1,6 +1,7 @@
 //! Futures whose span ends as they do.
 
 use std::any::type_name;
+use std::cell::Cell;
 use std::future::Future;
 use std::marker::PhantomData;
 use std::mem::discriminant;
@@ -11,8 +12,8 @@ use std::task::{Context, Poll};
 use pin_project_lite::pin_project;
 use tracing::Span;
 
-use super::ext::SpanExt;
-use crate::record::panics::caught_panic;
+use crate::record::layer::{Op, on_span};
+use crate::record::panics::{caught_panic, last_panic};
 use crate::trace::{AsFailure, Failure, Outcome};
 
 /// Gives a future's span its outcome.
@@ -21,6 +22,10 @@ pub trait FutureExt: Future + Sized {
     /// `Result`, `timed_out` if the error is a timeout, `cancelled` when the future is dropped
     /// unfinished (an abort, the other branch of a `select!`), and an error with its message when it
     /// panics.
+    ///
+    /// A cancelled span says why if that is known: the future never ran, a panic dropped it, or the
+    /// future around it was dropped. To give the reason yourself, call `span.record_error("…")` before
+    /// you drop the future.
     ///
     /// `Ok(Err(_))`, which `timeout(limit, tool())` and a task's handle return, is an error too. Its text is
     /// not known here, only its type; to record the text, unwrap the outer result inside:
@@ -42,7 +47,7 @@ pub trait FutureExt: Future + Sized {
         Recorded {
             future: Some(self),
             span,
-            done: false,
+            state: State::New,
             _marker: PhantomData,
         }
     }
@@ -58,20 +63,55 @@ pin_project! {
         #[pin]
         future: Option<F>,
         span: Span,
-        done: bool,
+        state: State,
         _marker: PhantomData<fn(M)>,
     }
 
     impl<F, M> PinnedDrop for Recorded<F, M> {
         fn drop(this: Pin<&mut Self>) {
             let mut this = this.project();
-            if !*this.done {
+            if *this.state != State::Done {
+                let error = reason(*this.state);
+                let outer = DROPPING.replace(true);
                 // Events of the future's destructors belong inside the span.
                 this.span.in_scope(|| this.future.set(None));
-                this.span.finish(Outcome::Cancelled);
+                DROPPING.set(outer);
+                finish(this.span, Outcome::Cancelled, error);
             }
         }
     }
+}
+
+/// How far a future is.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum State {
+    New,
+    Started,
+    Done,
+}
+
+thread_local! {
+    /// Whether a recorded future is being dropped on this thread.
+    static DROPPING: Cell<bool> = const { Cell::new(false) };
+}
+
+fn finish(span: &Span, outcome: Outcome, error: Option<Failure>) {
+    on_span(span, Op::Finish { outcome, error });
+}
+
+/// Why a future that is not done is dropped, if that is known.
+fn reason(state: State) -> Option<Failure> {
+    let why = if DROPPING.get() {
+        "the future around it was dropped".to_owned()
+    } else if std::thread::panicking() {
+        let panic = last_panic();
+        format!("dropped by a panic: {}", panic.text().unwrap_or_default())
+    } else if state == State::New {
+        "the future never ran".to_owned()
+    } else {
+        return None;
+    };
+    Some(Failure::new("cancelled", why))
 }
 
 impl<F, T, E, M> Future for Recorded<F, M>
@@ -87,30 +127,31 @@ where
         let Some(future) = this.future.as_mut().as_pin_mut() else {
             return Poll::Pending;
         };
+        if *this.state == State::New {
+            *this.state = State::Started;
+        }
         // The panic continues; only its message is recorded.
         match catch_unwind(AssertUnwindSafe(|| future.poll(cx))) {
             Ok(Poll::Pending) => Poll::Pending,
             Ok(Poll::Ready(result)) => {
-                *this.done = true;
-                let failure = match &result {
+                *this.state = State::Done;
+                let error = match &result {
                     Ok(value) => nested_error(value),
                     Err(error) => Some(error.as_failure()),
                 };
-                if let Some(failure) = &failure {
-                    this.span.record_failure(failure);
-                }
-                this.span.finish(match failure {
+                let outcome = match &error {
                     None => Outcome::Ok,
-                    Some(failure) if failure.is_timeout() => Outcome::TimedOut,
+                    Some(error) if error.is_timeout() => Outcome::TimedOut,
                     Some(_) => Outcome::Error,
-                });
+                };
+                finish(this.span, outcome, error);
                 this.future.set(None);
                 Poll::Ready(result)
             }
             Err(panic) => {
-                *this.done = true;
-                this.span.record_failure(&caught_panic(&*panic));
-                this.span.finish(Outcome::Error);
+                *this.state = State::Done;
+                let error = caught_panic(&*panic);
+                finish(this.span, Outcome::Error, Some(error));
                 resume_unwind(panic)
             }
         }

@@ -11,6 +11,7 @@ mod future;
 mod session;
 mod stream;
 
+pub(crate) use construct::probe;
 pub use construct::{
     CompactionRun, ModelCall, PermissionEvaluate, SessionRun, SessionTurn, ToolCall,
     compaction_run, model_call, permission_evaluate, session_run, session_turn, tool_call,

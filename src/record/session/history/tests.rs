@@ -17,7 +17,7 @@ fn key(bytes: &[u8]) -> u128 {
 }
 
 /// The new messages of each of these calls. The text after a colon is the answer; a bar
-/// stands for a new process.
+/// stands for a new process, a caret for one that has only a checkpoint.
 fn new_of(calls: &[&str]) -> Vec<String> {
     let mut history = History::default();
     let mut lines = Vec::new();
@@ -28,12 +28,30 @@ fn new_of(calls: &[&str]) -> Vec<String> {
             history.recall(&lines);
             continue;
         }
+        if *call == "^" {
+            let newest = history.newest().into_iter();
+            lines = newest
+                .map(|(tip, answered)| PastTip {
+                    tip,
+                    from_model: false,
+                    answered,
+                })
+                .collect();
+            history = History::default();
+            history.recall(&lines);
+            continue;
+        }
         let (sent, answer) = call.split_once(':').unwrap_or((call, ""));
         let (sent, answer) = (messages(sent), messages(answer));
         let (new, end) = history.observe_request(&sent, key);
-        lines.extend(new.iter().map(|(at, end)| (*end, sent[*at].from_model)));
+        let past = |tip, from_model| PastTip {
+            tip,
+            from_model,
+            answered: false,
+        };
+        lines.extend(new.iter().map(|(at, end)| past(*end, sent[*at].from_model)));
         if let Some(answer) = answer.first() {
-            lines.push((history.answer(end, answer.digest, key), true));
+            lines.push(past(history.answer(end, answer.digest, key), true));
         }
         let chars: Vec<char> = call.chars().collect();
         all.push(new.into_iter().map(|(at, _)| chars[at]).collect());
@@ -96,4 +114,12 @@ fn the_next_process_resumes_the_history() {
 #[test]
 fn a_conversation_like_the_end_of_another_is_new() {
     assert_eq!(new_of(&["aBy", "y:C"]), ["aBy", "y"]);
+}
+
+#[test]
+fn the_next_process_resumes_from_a_checkpoint() {
+    let calls = ["a:B", "aBc:D", "^", "aBcDe:F", "^", "aBcDeFg"];
+    assert_eq!(new_of(&calls), ["a", "c", "e", "g"]);
+    assert_eq!(new_of(&["a:B", "^", "a:B"]), ["a", "a"], "asked anew");
+    assert_eq!(new_of(&["a", "^", "a:B"]), ["a", ""], "tried again");
 }
