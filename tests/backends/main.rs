@@ -4,11 +4,15 @@
 mod backlog;
 mod context;
 mod demo;
+mod exports;
+mod gitleaks_rules;
 mod killed;
 mod metrics;
 mod recipes;
 mod rig;
 mod secret_scanners;
+mod sqlite_formats;
 #[path = "../support/mod.rs"]
 mod support;
 mod verify;
+mod wrong_protocol;

@@ -4,13 +4,14 @@
 use std::path::Path;
 
 use serde_json::{Value, json};
-use spanledger::{Outcome, SpanExt, spans};
+use spanledger::mirror::{Otlp, Protocol};
+use spanledger::{Failure, Outcome, SpanExt, events, spans};
 use tempfile::TempDir;
 
 use crate::support;
-use crate::support::Recording;
 use crate::support::backends::{Jaeger, Tempo};
 use crate::support::cli::{self, Done, Victim};
+use crate::support::{Recording, Trace};
 
 /// A run with a turn and a tool in it, all of which ended.
 fn agent(session: &str, note: &str) {
@@ -19,7 +20,8 @@ fn agent(session: &str, note: &str) {
     let turn = spans::session_turn().start();
     let _in_turn = turn.enter();
     let tool = spans::tool_call("bash", "call_1").start();
-    tool.set("note", note);
+    // A field that always leaves.
+    tool.set("tool_kind", note);
     tool.finish(Outcome::Ok);
     turn.finish(Outcome::Ok);
     run.finish(Outcome::Ok);
@@ -99,6 +101,50 @@ fn unsent_spans_are_missing() {
 }
 
 #[test]
+fn content_is_in_both_as_it_was_sent() {
+    let (Some(jaeger), Some(tempo)) = (Jaeger::shared(), Tempo::shared()) else {
+        return;
+    };
+    for (backend, url, endpoint) in [
+        ("--jaeger", &jaeger.url, &jaeger.grpc),
+        ("--tempo", &tempo.url, &tempo.grpc),
+    ] {
+        let otlp = Otlp::new().endpoint(endpoint).protocol(Protocol::Grpc);
+        let recording = Recording::with(|builder| builder.otlp(otlp.content(true)));
+        recording.run(|| {
+            let _run = spans::session_run("ses_1", "planner").start().entered();
+            let _turn = spans::session_turn().start().entered();
+            events::message_user("What is 2 + 2?").emit();
+            let call = spans::model_call("anthropic", "sonnet").start();
+            events::message_assistant("4").on(&call).emit();
+            call.record_failure(&Failure::new("Refused", "said no").stack("at main"));
+            tracing::warn!(user = "ada", "odd question");
+        });
+        let root = recording.end();
+        let args = ["verify", backend, url, "--wait", "60s"];
+        let done = cli::run(root.path(), &args);
+        assert_eq!(done.code, 0, "{done:?}");
+        let trace = Trace::read(root.path());
+        let id = trace.one("model_result").trace_id.clone().unwrap();
+        let held = match backend {
+            "--jaeger" => jaeger.spans(&id),
+            _ => tempo.whole(&id, 3),
+        };
+        let chat = held.iter().find(|span| span.name == "chat sonnet").unwrap();
+        for (key, role, text) in [
+            ("gen_ai.input.messages", "user", "What is 2 + 2?"),
+            ("gen_ai.output.messages", "assistant", "4"),
+        ] {
+            let sent = chat.attributes[key]["stringValue"].as_str().unwrap();
+            let sent: Value = serde_json::from_str(sent).unwrap();
+            let part = json!({"type": "text", "content": text});
+            assert_eq!(sent, json!([{"role": role, "parts": [part]}]));
+        }
+        assert_eq!(chat.status_message, "said no");
+    }
+}
+
+#[test]
 fn changed_line_is_reported_field_by_field() {
     let (Some(jaeger), Some(tempo)) = (Jaeger::shared(), Tempo::shared()) else {
         return;
@@ -112,8 +158,8 @@ fn changed_line_is_reported_field_by_field() {
         tamper(
             root.path(),
             "tool_result",
-            r#""note":"short""#,
-            r#""note":"other""#,
+            r#""tool_kind":"short""#,
+            r#""tool_kind":"other""#,
         );
         tamper(
             root.path(),
@@ -133,8 +179,8 @@ fn changed_line_is_reported_field_by_field() {
             .collect();
         fields.sort();
         let expected = [
-            "attributes.agent.note",
             "attributes.agent.outcome",
+            "attributes.agent.tool_kind",
             "attributes.error.type",
             "parent_span_id",
             "status.code",
@@ -143,7 +189,7 @@ fn changed_line_is_reported_field_by_field() {
         let found = findings(&done);
         let note = found
             .iter()
-            .find(|found| found["field"] == "attributes.agent.note");
+            .find(|found| found["field"] == "attributes.agent.tool_kind");
         let note = note.unwrap();
         assert_eq!(
             (&note["sent"], &note["held"]),
@@ -201,7 +247,7 @@ fn tempo_truncation_is_named_and_jaeger_keeps_all() {
         findings_text,
         [
             &json!("cut"),
-            &json!("attributes.agent.note"),
+            &json!("attributes.agent.tool_kind"),
             &json!(2048),
             &json!(4001)
         ]

@@ -7,6 +7,7 @@ pub mod backends;
 pub mod child;
 #[cfg(feature = "cli")]
 pub mod cli;
+pub mod every_event;
 #[cfg(feature = "mirror")]
 mod held;
 #[cfg(feature = "metrics")]
@@ -16,6 +17,7 @@ pub mod mount;
 pub mod otlp_server;
 #[cfg(feature = "mirror")]
 pub mod proxy;
+pub mod rich_session;
 pub mod rig;
 pub mod rig_spans;
 pub mod secrets;

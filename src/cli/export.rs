@@ -1,0 +1,220 @@
+//! `export`: sessions in the formats of other tools.
+
+use std::collections::{BTreeSet, HashSet};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use clap::Args;
+use serde_json::json;
+
+use super::context::{Context, Failed, warn};
+use super::interrupt;
+use spanledger::export::{
+    Exported, Format, Live, Options, Shape, Target, TrialSchema, export_with,
+};
+use spanledger::read::{Follower, Start};
+
+/// Write sessions in the formats of other tools
+///
+/// A session is exported as it is now, with secrets masked as they are in the trace. `--list` describes the formats.
+/// Without -o, formats of one file go to standard output, and trace-sqlite into each session's directory.
+///
+/// Exit codes: 0 for success, 2 if the target can't be written, 3 if parts of the trace are damaged
+/// and were left out.
+#[derive(Args, Debug)]
+#[command(
+    after_help = "Examples:\n  spanledger export trajectory last > trajectory.jsonl\n  spanledger export agentdbg --all -o ~/.agentdbg\n  spanledger export session-log --all -o sessions.jsonl\n  spanledger export chat-sqlite --all -o sessions.db --follow"
+)]
+pub(super) struct Export {
+    /// The format, by its name
+    #[arg(value_name = "FORMAT", required_unless_present = "list")]
+    format: Option<Format>,
+    /// The sessions: ids, the beginnings of ids, directories, or `last`
+    #[arg(value_name = "SESSION", default_value = "last", conflicts_with = "all")]
+    sessions: Vec<String>,
+    /// All sessions
+    #[arg(long)]
+    all: bool,
+    /// Where to write: a file, or a directory for a format of several files and for several sessions
+    #[arg(short, long, value_name = "PATH")]
+    output: Option<PathBuf>,
+    /// Go on as the sessions grow, until Ctrl-C. With --all, new sessions too. What the target has already
+    /// is not written again
+    #[arg(long)]
+    follow: bool,
+    /// trajectory: leave the header line out, for readers since August 2026
+    #[arg(long)]
+    no_header: bool,
+    /// trial: write a complete record, or none if its provenance is not
+    #[arg(long)]
+    complete: bool,
+    /// trial: the schema of the record: 1, or 2 for aec-bench since August 2026
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=2))]
+    schema: u8,
+    /// Describe the formats
+    #[arg(long, conflicts_with_all = ["format", "sessions", "all", "output"])]
+    list: bool,
+}
+
+impl Export {
+    pub fn run(&self, context: &mut Context) -> Result<(), Failed> {
+        let Some(format) = self.format.filter(|_| !self.list) else {
+            return list(context);
+        };
+        let dirs = match self.all {
+            true => {
+                let (dirs, unreadable) = context.dirs(None)?;
+                context.report_damage(&[], &unreadable)?;
+                dirs
+            }
+            false => {
+                let given = self.sessions.iter();
+                given
+                    .map(|session| context.resolve(session))
+                    .collect::<Result<_, _>>()?
+            }
+        };
+        if self.follow && !format.is_live() {
+            let why = format!("{format} is not kept current; export it without --follow");
+            return Err(Failed::Usage(why));
+        }
+        if self.follow {
+            return self.follow(format, dirs, context);
+        }
+        let exported = self.write(format, &dirs)?;
+        context.lost.extend(exported.lost);
+        context.report_damage(&exported.damages, &[])
+    }
+
+    /// Keeps the target current until Ctrl-C.
+    fn follow(&self, format: Format, dirs: Vec<PathBuf>, context: &Context) -> Result<(), Failed> {
+        if !format.is_live() {
+            return Err(Failed::Usage(format!("{format} can't be followed")));
+        }
+        let is_one = format.shape() == Shape::FileOfSession && !self.all && dirs.len() == 1;
+        let mut live = match &self.output {
+            Some(path) if is_one && !path.is_dir() => Live::file(format, path),
+            Some(path) => Live::new(format, path),
+            None if format.file_in_session().is_some() => Live::in_sessions(format),
+            None => return Err(Failed::Usage("--follow needs -o PATH".to_owned())),
+        }
+        .options(self.options());
+        interrupt::install();
+        let mut follower = match dirs.first().filter(|_| !self.all) {
+            Some(first) => Follower::session(first, Start::Now)?,
+            None => Follower::new_sessions(context.store.root())?,
+        };
+        for dir in &dirs {
+            follower.add(dir, Start::Now)?;
+        }
+        let mut grown: BTreeSet<PathBuf> = dirs.into_iter().collect();
+        let mut warned = HashSet::new();
+        loop {
+            let last = interrupt::asked();
+            grown = sync(&mut live, grown, &mut warned);
+            if last {
+                return Ok(());
+            }
+            let until = Instant::now() + interrupt::STEP;
+            while Instant::now() < until
+                && let Some(followed) = follower.next(interrupt::STEP)?
+            {
+                grown.insert(followed.session.to_owned());
+            }
+        }
+    }
+
+    fn options(&self) -> Options {
+        let mut options = Options::default();
+        options.no_header = self.no_header;
+        options.complete = self.complete;
+        if self.schema == 2 {
+            options.trial_schema = TrialSchema::V2;
+        }
+        options
+    }
+
+    fn write(&self, format: Format, dirs: &[PathBuf]) -> Result<Exported, Failed> {
+        let output = self.output.as_deref();
+        let mut all = Exported::default();
+        let inside = format.file_in_session().filter(|_| output.is_none());
+        if format.shape() == Shape::FileOfSession
+            && (dirs.len() > 1 || is_dir(output) || inside.is_some())
+        {
+            for dir in dirs {
+                let name = dir.file_name().unwrap_or_default().to_string_lossy();
+                let path = match (inside, output) {
+                    (Some(file), _) => dir.join(file),
+                    (None, Some(output)) => output.join(format!("{name}.{}", format.extension())),
+                    (None, None) => return Err(needs_path(format, "several sessions need", "DIR")),
+                };
+                let mut target = Target::file(path);
+                add(
+                    &mut all,
+                    export_with(self.options(), format, dir, &mut target)?,
+                );
+                target.finish()?;
+            }
+            return Ok(all);
+        }
+        let mut target = match (format.shape(), output) {
+            (_, Some(path)) => Target::file(path),
+            (Shape::Directory, None) => return Err(needs_path(format, "this format needs", "DIR")),
+            (_, None) if format.is_database() => {
+                return Err(needs_path(format, "a database needs", "FILE"));
+            }
+            (_, None) => Target::stream(io::BufWriter::new(io::stdout())),
+        };
+        for dir in dirs {
+            add(
+                &mut all,
+                export_with(self.options(), format, dir, &mut target)?,
+            );
+        }
+        target.finish()?;
+        Ok(all)
+    }
+}
+
+/// Exports sessions, and returns those that could not be. Each error is reported once.
+fn sync(
+    live: &mut Live,
+    sessions: BTreeSet<PathBuf>,
+    warned: &mut HashSet<String>,
+) -> BTreeSet<PathBuf> {
+    let is_behind = |session: &PathBuf| {
+        let Err(error) = live.sync(session) else {
+            return false;
+        };
+        let message = format!("{error}; it is tried again");
+        if warned.insert(message.clone()) {
+            warn(&message);
+        }
+        true
+    };
+    sessions.into_iter().filter(is_behind).collect()
+}
+
+fn is_dir(path: Option<&Path>) -> bool {
+    path.is_some_and(Path::is_dir)
+}
+
+fn needs_path(format: Format, what: &str, path: &str) -> Failed {
+    Failed::Usage(format!("{format}: {what} a target; give -o {path}"))
+}
+
+fn add(all: &mut Exported, one: Exported) {
+    all.damages.extend(one.damages);
+    all.lost.extend(one.lost);
+}
+
+fn list(context: &mut Context) -> Result<(), Failed> {
+    for format in Format::ALL {
+        context.print(
+            || json!({"format": format.name(), "about": format.about()}),
+            |_| vec![format!("{:<18}  {}", format.name(), format.about())],
+        )?;
+    }
+    context.flush()
+}

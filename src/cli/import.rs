@@ -1,0 +1,112 @@
+//! `import`: sessions that other tools recorded.
+
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use serde_json::json;
+
+use super::context::{Context, Failed};
+use spanledger::import::{Import as Importer, ImportedSession, Source};
+use spanledger::view::text::line;
+
+/// Bring in sessions that other tools recorded
+///
+/// Imported sessions are ordinary sessions: secrets are masked, times and ids are the source's, and every command works
+/// on them. The source is kept with the session, redacted. A session that is there already is left as it
+/// is.
+///
+/// Exit codes: 0 for success, 2 if something can't be read. Of a file with an error nothing is imported.
+#[derive(Args, Debug)]
+#[command(
+    after_help = "Examples:\n  spanledger import auto ~/.claude/projects/*/*.jsonl\n  spanledger import agentdbg ~/.agentdbg/runs/* --dry-run\n  spanledger import trajectory trajectory.jsonl\n\nFormats: agentdbg, claude-code, codex, trajectory"
+)]
+pub(super) struct Import {
+    /// The format, or `auto` to look at the beginning of each file
+    #[arg(value_name = "FORMAT")]
+    format: String,
+    /// Files or directories
+    #[arg(value_name = "PATH", required = true)]
+    paths: Vec<PathBuf>,
+    /// Check everything and import nothing
+    #[arg(long)]
+    dry_run: bool,
+}
+
+impl Import {
+    pub fn run(&self, context: &mut Context) -> Result<(), Failed> {
+        let given = match self.format.as_str() {
+            "auto" => None,
+            name => Some(
+                name.parse()
+                    .map_err(|error| Failed::Usage(format!("{error}")))?,
+            ),
+        };
+        let mut importer = Importer::new(context.store.root())?.dry_run(self.dry_run);
+        let mut failed = None;
+        for path in &self.paths {
+            match import(&mut importer, given, path) {
+                Ok(sessions) => {
+                    for session in sessions {
+                        self.print(&session, path, context)?;
+                    }
+                }
+                Err(error) => {
+                    if let Some(before) = failed.replace(error) {
+                        super::context::warn(&before);
+                    }
+                }
+            }
+        }
+        context.flush()?;
+        failed.map_or(Ok(()), |error| Err(Failed::Usage(error)))
+    }
+
+    fn print(
+        &self,
+        session: &ImportedSession,
+        path: &Path,
+        context: &mut Context,
+    ) -> Result<(), Failed> {
+        let what = match (session.known, self.dry_run) {
+            (true, _) => "is there already",
+            (false, true) => "could be imported",
+            (false, false) => "imported",
+        };
+        context.print(
+            || {
+                json!({
+                    "session_id": session.id,
+                    "path": path,
+                    "events": session.events,
+                    "known": session.known,
+                    "imported": !session.known && !self.dry_run,
+                })
+            },
+            |_| {
+                vec![format!(
+                    "{}  {what}, {} events",
+                    line(&session.id),
+                    session.events
+                )]
+            },
+        )
+    }
+}
+
+fn import(
+    importer: &mut Importer,
+    given: Option<Source>,
+    path: &Path,
+) -> Result<Vec<ImportedSession>, String> {
+    let source = given.or_else(|| Source::detect(path)).ok_or_else(|| {
+        let formats: Vec<_> = Source::ALL.iter().map(|source| source.name()).collect();
+        let formats = formats.join(", ");
+        format!(
+            "can't import {}: it looks like none of {formats}; name the format",
+            path.display()
+        )
+    })?;
+    importer
+        .read(source, path)
+        .map_err(|error| error.to_string())
+}

@@ -1,0 +1,397 @@
+//! `agentdbg`: a run directory for each run that no other run contains, as AgentDbg 0.3 reads them:
+//! `runs/<run>/run.json` and `events.jsonl`.
+
+use std::collections::HashMap;
+
+use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
+
+use super::feed::Fed;
+use super::values::{hex, is_ok};
+use super::{Exporter, Rows};
+use crate::session::{Item, Node, NodeState, Role};
+use crate::trace::typed::{LoopWarning, ModelCall, StateUpdate, ToolCall};
+use crate::trace::{Address, Kind, RawValue, time_text};
+
+const SPEC: &str = "0.1";
+
+#[derive(Debug, Default)]
+pub(super) struct AgentDbg {
+    /// The runs that are open, by their spans. What belongs to no run has one too.
+    runs: HashMap<Option<u64>, OpenRun>,
+    /// The process, from the header of the segment.
+    process: Option<Value>,
+}
+
+/// The run that events belong to.
+#[derive(Debug)]
+struct OpenRun {
+    id: String,
+    name: Option<String>,
+    started: u64,
+    counts: Counts,
+    last: u64,
+    /// What the user wrote last.
+    prompt: Option<String>,
+    /// A model call that is over. Its answer may follow.
+    call: Option<PendingCall>,
+}
+
+#[derive(Debug)]
+struct PendingCall {
+    event: Value,
+    at: Address,
+    turn: Option<u32>,
+}
+
+#[derive(Debug, Default)]
+struct Counts {
+    llm_calls: u64,
+    tool_calls: u64,
+    errors: u64,
+    loop_warnings: u64,
+}
+
+impl Exporter for AgentDbg {
+    fn add(&mut self, fed: &Fed, rows: &mut Rows) {
+        let node = &fed.node;
+        if node.kind == Kind::Segment {
+            self.process = node.get("process").and_then(|process| process.value());
+            return;
+        }
+        if !self.runs.contains_key(&fed.run) {
+            if !is_shown(node) {
+                return;
+            }
+            let mut run = OpenRun::new(node);
+            run.start(node, self.process.as_ref(), rows);
+            self.runs.insert(fed.run, run);
+        }
+        let Some(run) = self.runs.get_mut(&fed.run) else {
+            return;
+        };
+        run.add(node, rows);
+        let is_its_own = node.span_id.is_some() && node.span_id == fed.run;
+        if is_its_own && node.state == NodeState::Closed {
+            run.end(node, rows);
+            self.runs.remove(&fed.run);
+        }
+    }
+
+    fn end(&mut self, rows: &mut Rows) {
+        for run in self.runs.values_mut() {
+            run.flush(rows);
+            run.document("running", None, rows);
+        }
+    }
+}
+
+/// Whether a node becomes an event, so that it needs a run.
+fn is_shown(node: &Node) -> bool {
+    match node.item() {
+        Item::Run(_) | Item::ModelCall(_) | Item::ToolCall(_) => node.state == NodeState::Open,
+        item => matches!(
+            item,
+            Item::StateUpdate(_) | Item::LoopWarning(_) | Item::ErrorEvent(_)
+        ),
+    }
+}
+
+impl OpenRun {
+    fn new(node: &Node) -> Self {
+        let trace = node.trace_id.as_deref().unwrap_or_default();
+        let name = match node.item() {
+            Item::Run(run) => run.run_name().or_else(|| run.agent()).map(String::from),
+            _ => None,
+        };
+        Self {
+            id: uuid(&format!("{trace}/{:?}", node.span_id)),
+            name,
+            started: node.start,
+            counts: Counts::default(),
+            last: node.start,
+            prompt: None,
+            call: None,
+        }
+    }
+
+    fn add(&mut self, node: &Node, rows: &mut Rows) {
+        self.last = self.last.max(node.end());
+        let closed = node.state == NodeState::Closed;
+        match node.item() {
+            Item::Message(_) if node.role() == Some(Role::User) => {
+                self.prompt = node.content().map(String::from);
+            }
+            Item::Message(_) if node.role() == Some(Role::Assistant) => self.answer(node),
+            Item::ModelCall(call) if closed => {
+                self.flush(rows);
+                self.counts.llm_calls += 1;
+                let event = self.event("LLM_CALL", node, rows);
+                let event = llm_call(event, node, &call, self.prompt.as_deref());
+                let (at, turn) = (rows.at, node.turn);
+                self.call = Some(PendingCall { event, at, turn });
+            }
+            Item::ToolCall(call) if closed => {
+                self.counts.tool_calls += 1;
+                let event = self.event("TOOL_CALL", node, rows);
+                self.write(&tool_call(event, node, &call), rows);
+            }
+            Item::ToolCall(_) | Item::ModelCall(_) | Item::Turn(_) => self.flush(rows),
+            Item::StateUpdate(update) => {
+                let event = self.event("STATE_UPDATE", node, rows);
+                self.write(&state(event, &update), rows);
+            }
+            Item::LoopWarning(warning) => {
+                self.counts.loop_warnings += 1;
+                let event = self.event("LOOP_WARNING", node, rows);
+                let event = loop_warning(event, &warning, &self.id);
+                self.write(&event, rows);
+            }
+            Item::ErrorEvent(_) => self.error(node, rows),
+            _ => {}
+        }
+    }
+
+    fn start(&mut self, node: &Node, process: Option<&Value>, rows: &mut Rows) {
+        let mut event = self.event("RUN_START", node, rows);
+        // An imported run has the process that it ran in; the header has the one that imported it.
+        let own = node.get("process").and_then(|process| process.value());
+        let process = own.as_ref().or(process);
+        let of = |name: &str| process.and_then(|process| process.get(name)).cloned();
+        event["duration_ms"] = Value::Null;
+        event["parent_id"] = Value::Null;
+        event["ts"] = time_text(node.start, 3).into();
+        event["payload"] = json!({
+            "run_name": self.name,
+            "python_version": null,
+            "platform": of("platform"),
+            "cwd": of("cwd"),
+            "argv": of("argv").unwrap_or_else(|| json!([])),
+        });
+        self.write(&event, rows);
+        self.document("running", None, rows);
+    }
+
+    /// The event of a line, without its payload.
+    fn event(&self, kind: &str, node: &Node, rows: &Rows) -> Value {
+        let mut meta = rows.address();
+        if let Some(id) = node.span_id {
+            meta["span_id"] = hex(id).into();
+        }
+        if let Some(turn) = node.turn {
+            meta["turn"] = turn.into();
+        }
+        json!({
+            "spec_version": SPEC,
+            "event_id": event_id(&self.id, kind, rows.at),
+            "run_id": self.id,
+            "parent_id": self.run_start(),
+            "event_type": kind,
+            "ts": time_text(node.end(), 3),
+            "duration_ms": node.duration.map(|ns| ns / 1_000_000),
+            "name": self.name.as_deref().unwrap_or("run"),
+            "payload": {},
+            "meta": meta,
+        })
+    }
+
+    /// The id of the event that the others are inside of.
+    fn run_start(&self) -> String {
+        uuid(&format!("{}/start", self.id))
+    }
+
+    fn write(&mut self, event: &Value, rows: &mut Rows) {
+        self.flush(rows);
+        rows.append(self.file("events.jsonl"), event, Some(rows.at));
+    }
+
+    /// Writes the model call whose answer was waited for.
+    fn flush(&mut self, rows: &mut Rows) {
+        if let Some(call) = self.call.take() {
+            rows.append(self.file("events.jsonl"), &call.event, Some(call.at));
+        }
+    }
+
+    fn file(&self, name: &str) -> String {
+        format!("runs/{}/{name}", self.id)
+    }
+
+    /// Adds the answer to the model call before it.
+    fn answer(&mut self, node: &Node) {
+        let call = self.call.as_mut().filter(|call| call.turn == node.turn);
+        if let (Some(call), Some(text)) = (call, node.content()) {
+            let response = &mut call.event["payload"]["response"];
+            match response {
+                Value::String(before) => before.push_str(&format!("\n\n{text}")),
+                _ => *response = text.into(),
+            }
+        }
+    }
+
+    fn error(&mut self, node: &Node, rows: &mut Rows) {
+        self.counts.errors += 1;
+        let mut event = self.event("ERROR", node, rows);
+        event["duration_ms"] = Value::Null;
+        event["payload"] = error(node);
+        event["name"] = event["payload"]["error_type"].clone();
+        self.write(&event, rows);
+    }
+
+    fn end(&mut self, node: &Node, rows: &mut Rows) {
+        let ok = is_ok(node);
+        if !ok {
+            self.error(node, rows);
+        }
+        let status = if ok { "ok" } else { "error" };
+        let duration = node.duration.unwrap_or(0) / 1_000_000;
+        let mut event = self.event("RUN_END", node, rows);
+        event["payload"] = json!({
+            "status": status,
+            "summary": {
+                "llm_calls": self.counts.llm_calls,
+                "tool_calls": self.counts.tool_calls,
+                "errors": self.counts.errors,
+                "duration_ms": duration,
+            },
+        });
+        self.write(&event, rows);
+        self.document(status, Some((node.end(), duration)), rows);
+    }
+
+    /// The run's own file.
+    fn document(&self, status: &str, ended: Option<(u64, u64)>, rows: &mut Rows) {
+        let document = json!({
+            "spec_version": SPEC,
+            "run_id": self.id,
+            "run_name": self.name,
+            "started_at": time_text(self.started, 3),
+            "ended_at": ended.map(|(end, _)| time_text(end, 3)),
+            "duration_ms": ended.map(|(_, duration)| duration),
+            "status": status,
+            "counts": {
+                "llm_calls": self.counts.llm_calls,
+                "tool_calls": self.counts.tool_calls,
+                "errors": self.counts.errors,
+                "loop_warnings": self.counts.loop_warnings,
+            },
+            "last_event_ts": ended.map(|_| time_text(self.last, 3)),
+        });
+        rows.replace(self.file("run.json"), &document);
+    }
+}
+
+fn llm_call(mut event: Value, node: &Node, call: &ModelCall<'_>, prompt: Option<&str>) -> Value {
+    let usage = call.usage().unwrap_or_default();
+    let model = call.model_id().unwrap_or_default();
+    event["payload"] = json!({
+        "model": model,
+        "prompt": call.request().and_then(|request| request.value()).or_else(|| prompt.map(Value::from)),
+        "response": null,
+        "usage": {
+            "prompt_tokens": usage.input_tokens,
+            "completion_tokens": usage.output_tokens,
+            "total_tokens": usage.total_tokens.or_else(|| Some(usage.input_tokens? + usage.output_tokens?)),
+        },
+        "provider": call.provider_id().unwrap_or("unknown".into()),
+        "temperature": call.temperature(),
+        "stop_reason": call.finish_reason().or_else(|| call.stop_reason()),
+        "status": status(node),
+        "error": error_of_call(node),
+    });
+    event["name"] = model.into();
+    event
+}
+
+fn tool_call(mut event: Value, node: &Node, call: &ToolCall<'_>) -> Value {
+    let tool = call.tool_id().unwrap_or_default();
+    let value = |value: Option<RawValue<'_>>| value.and_then(|value| value.value());
+    event["payload"] = json!({
+        "tool_name": tool,
+        "args": value(call.args()),
+        "result": value(call.result().or_else(|| call.stdout())),
+        "status": status(node),
+        "error": error_of_call(node),
+    });
+    event["name"] = tool.into();
+    event
+}
+
+fn status(node: &Node) -> &'static str {
+    if is_ok(node) { "ok" } else { "error" }
+}
+
+fn error_of_call(node: &Node) -> Value {
+    if is_ok(node) {
+        Value::Null
+    } else {
+        error(node)
+    }
+}
+
+/// An error in the shape that events and calls share.
+fn error(node: &Node) -> Value {
+    let mut error = match node.get("error").and_then(|error| error.value()) {
+        Some(Value::Object(error)) => error,
+        _ => serde_json::Map::new(),
+    };
+    let outcome = node.outcome_name().unwrap_or("error".into());
+    let or = |known: Option<&Value>, default: &str| match known {
+        Some(known) if !known.is_null() => known.clone(),
+        _ => default.into(),
+    };
+    error.insert("error_type".into(), or(error.get("error_type"), &outcome));
+    error.insert("message".into(), or(error.get("message"), &outcome));
+    error.insert(
+        "stack".into(),
+        error.get("stack").cloned().unwrap_or_default(),
+    );
+    error.into()
+}
+
+fn state(mut event: Value, update: &StateUpdate<'_>) -> Value {
+    let value = |value: Option<RawValue<'_>>| value.and_then(|value| value.value());
+    event["payload"] = json!({"state": value(update.state()), "diff": value(update.diff())});
+    event["name"] = "state".into();
+    event["duration_ms"] = Value::Null;
+    event
+}
+
+fn loop_warning(mut event: Value, warning: &LoopWarning<'_>, run: &str) -> Value {
+    let evidence = warning.evidence().into_iter();
+    let evidence = evidence.flat_map(|evidence| evidence.items());
+    let ids = evidence.filter_map(|one| one.text()?.parse::<Address>().ok());
+    let pattern = warning.pattern().unwrap_or_default();
+    event["name"] = pattern.chars().take(80).collect::<String>().into();
+    event["duration_ms"] = Value::Null;
+    event["payload"] = json!({
+        "pattern": pattern,
+        "repetitions": warning.repetitions(),
+        "window_size": warning.window_size(),
+        "evidence_event_ids": ids.map(|at| event_id(run, "TOOL_CALL", at)).collect::<Vec<_>>(),
+    });
+    event
+}
+
+fn event_id(run: &str, kind: &str, at: Address) -> String {
+    match kind {
+        "RUN_START" => uuid(&format!("{run}/start")),
+        _ => uuid(&format!("{run}/{kind}/{at}")),
+    }
+}
+
+/// A UUID in the form of version 4, the same for the same text.
+fn uuid(of: &str) -> String {
+    let digest = Sha256::digest(of.as_bytes());
+    let mut bytes: [u8; 16] = std::array::from_fn(|at| digest[at]);
+    bytes[6] = bytes[6] & 0x0f | 0x40;
+    bytes[8] = bytes[8] & 0x3f | 0x80;
+    let hex = crate::trace::hex(&bytes);
+    format!(
+        "{}-{}-{}-{}-{}",
+        &hex[..8],
+        &hex[8..12],
+        &hex[12..16],
+        &hex[16..20],
+        &hex[20..]
+    )
+}

@@ -1,0 +1,189 @@
+//! A SQLite database that rows are exported to.
+//!
+//! The table `spanledger_cursor` has the last exported line of each segment. It changes in one transaction
+//! with the rows, so a crash at any moment leaves each row once.
+
+use std::collections::BTreeMap;
+use std::fs::{self, OpenOptions};
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use rusqlite::types::{ToSql, ToSqlOutput, Value as Sql, ValueRef};
+use rusqlite::{Connection, OpenFlags, params, params_from_iter};
+use serde_json::Value;
+
+use super::target::create_parent;
+use super::{Piece, Rows, Schema};
+use crate::trace::{Address, about, open_private};
+
+/// So many rows are in one transaction, at least.
+const BATCH: usize = 10_000;
+
+const CURSOR: &str = "CREATE TABLE IF NOT EXISTS spanledger_cursor (
+    session TEXT NOT NULL, segment INTEGER NOT NULL, line INTEGER NOT NULL, PRIMARY KEY (session, segment)
+) WITHOUT ROWID;";
+
+pub(super) struct Database {
+    path: PathBuf,
+    /// The file's device and inode.
+    file: (u64, u64),
+    connection: Connection,
+    session: String,
+    /// The last line of each segment that was exported before this transaction.
+    reached: BTreeMap<u32, u64>,
+    /// The lines that this transaction adds.
+    added: BTreeMap<u32, u64>,
+    last: Option<Address>,
+    rows: usize,
+}
+
+impl Database {
+    /// Opens a database, and creates it with its tables if it is not there.
+    pub fn open(path: &Path, schema: &Schema) -> io::Result<Self> {
+        create_parent(path)?;
+        // An existing file is not opened here: to close it would release the locks of another connection.
+        match fs::symlink_metadata(path) {
+            Ok(found) if !found.is_file() => {
+                return Err(about(path)(io::Error::other("not a regular file")));
+            }
+            Ok(_) => {}
+            Err(_) => {
+                let created = open_private(path, OpenOptions::new().create(true).append(true));
+                created.map_err(about(path))?;
+            }
+        }
+        let connection = connect(path, schema).map_err(failed(path))??;
+        Ok(Self {
+            path: path.to_owned(),
+            file: identity(path)?,
+            connection,
+            session: String::new(),
+            reached: BTreeMap::new(),
+            added: BTreeMap::new(),
+            last: None,
+            rows: 0,
+        })
+    }
+
+    /// Begins a transaction with rows of a session.
+    pub fn begin(&mut self, session: &Path) -> io::Result<()> {
+        if identity(&self.path).ok() != Some(self.file) {
+            return Err(about(&self.path)(io::Error::other(
+                "it was removed or replaced",
+            )));
+        }
+        let name = session.file_name().unwrap_or_default();
+        self.session = name.to_string_lossy().into_owned();
+        self.read_cursor().map_err(failed(&self.path))
+    }
+
+    fn read_cursor(&mut self) -> rusqlite::Result<()> {
+        (self.added, self.rows) = (BTreeMap::new(), 0);
+        self.connection.execute_batch("BEGIN IMMEDIATE")?;
+        let select = "SELECT segment, line FROM spanledger_cursor WHERE session = ?1";
+        let mut select = self.connection.prepare_cached(select)?;
+        let of_row =
+            |row: &rusqlite::Row<'_>| Ok((row.get(0)?, row.get::<_, i64>(1)?.cast_unsigned()));
+        self.reached = select
+            .query_map([&self.session], of_row)?
+            .collect::<Result<_, _>>()?;
+        Ok(())
+    }
+
+    /// Writes the rows of a line, unless they are there. Rows that show the current state have no line.
+    pub fn write(&mut self, rows: &Rows, line: Option<Address>) -> io::Result<()> {
+        if let Some(at) = line {
+            let reached = self.reached.get(&at.seg);
+            if reached.is_some_and(|reached| at.seq <= *reached) {
+                return Ok(());
+            }
+            // Rows of one line are in one transaction.
+            if self.rows >= BATCH && self.last != line {
+                self.commit()?;
+                self.read_cursor().map_err(failed(&self.path))?;
+            }
+            self.added.insert(at.seg, at.seq);
+            self.last = line;
+        }
+        let mut pieces = rows.written.iter();
+        let written = pieces.try_for_each(|piece| self.execute(piece));
+        written.map_err(failed(&self.path))
+    }
+
+    fn execute(&mut self, piece: &Piece) -> rusqlite::Result<()> {
+        let Piece::Sql { statement, values } = piece else {
+            return Ok(());
+        };
+        let mut statement = self.connection.prepare_cached(statement)?;
+        statement.execute(params_from_iter(values.iter().map(Cell)))?;
+        self.rows += 1;
+        Ok(())
+    }
+
+    /// Makes the rows and the cursor durable together.
+    pub fn commit(&mut self) -> io::Result<()> {
+        self.write_cursor().map_err(failed(&self.path))
+    }
+
+    fn write_cursor(&mut self) -> rusqlite::Result<()> {
+        let upsert = "INSERT INTO spanledger_cursor VALUES (?1, ?2, ?3)
+            ON CONFLICT (session, segment) DO UPDATE SET line = excluded.line";
+        let mut upsert = self.connection.prepare_cached(upsert)?;
+        for (segment, line) in &self.added {
+            upsert.execute(params![self.session, segment, line.cast_signed()])?;
+        }
+        self.connection.execute_batch("COMMIT")
+    }
+}
+
+fn connect(path: &Path, schema: &Schema) -> rusqlite::Result<io::Result<Connection>> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let connection = Connection::open_with_flags(path, flags)?;
+    connection.busy_timeout(Duration::from_secs(5))?;
+    let version: i64 = connection.pragma_query_value(None, "user_version", |row| row.get(0))?;
+    if version > schema.version {
+        let why = format!(
+            "its user_version is {version}, newer than {}",
+            schema.version
+        );
+        return Ok(Err(about(path)(io::Error::other(why))));
+    }
+    connection.pragma_update(None, "journal_mode", "WAL")?;
+    connection.pragma_update(None, "synchronous", "NORMAL")?;
+    connection.pragma_update(None, "foreign_keys", "ON")?;
+    connection.execute_batch("BEGIN IMMEDIATE")?;
+    connection.execute_batch(schema.tables)?;
+    connection.execute_batch(CURSOR)?;
+    connection.pragma_update(None, "user_version", schema.version)?;
+    connection.execute_batch("COMMIT")?;
+    Ok(Ok(connection))
+}
+
+fn identity(path: &Path) -> io::Result<(u64, u64)> {
+    let found = fs::metadata(path).map_err(about(path))?;
+    Ok((found.dev(), found.ino()))
+}
+
+fn failed(path: &Path) -> impl FnOnce(rusqlite::Error) -> io::Error + '_ {
+    move |error| about(path)(io::Error::other(error.to_string()))
+}
+
+/// A cell of a row.
+struct Cell<'a>(&'a Value);
+
+impl ToSql for Cell<'_> {
+    fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
+        Ok(match self.0 {
+            Value::Null => ToSqlOutput::Owned(Sql::Null),
+            Value::Bool(is) => ToSqlOutput::Owned(Sql::Integer((*is).into())),
+            Value::String(text) => ToSqlOutput::Borrowed(ValueRef::Text(text.as_bytes())),
+            Value::Number(number) => ToSqlOutput::Owned(match number.as_i64() {
+                Some(number) => Sql::Integer(number),
+                None => Sql::Real(number.as_f64().unwrap_or_default()),
+            }),
+            json => ToSqlOutput::Owned(Sql::Text(json.to_string())),
+        })
+    }
+}

@@ -1,0 +1,108 @@
+//! Values that several formats write.
+
+use std::collections::{HashMap, HashSet};
+
+use serde_json::{Map, Value};
+
+use crate::session::{Node, NodeState};
+use crate::trace::typed::ToolCall;
+use crate::trace::{Outcome, RawValue};
+
+/// A text as it is, anything else as JSON.
+pub(super) fn text_of(value: RawValue<'_>) -> String {
+    value
+        .text()
+        .map_or_else(|| json_text(value), |text| text.into_owned())
+}
+
+/// The value as JSON, without halves of surrogate pairs, which other parsers refuse.
+pub(super) fn json_text(value: RawValue<'_>) -> String {
+    let parsed = value
+        .json()
+        .contains("\\u")
+        .then(|| value.value())
+        .flatten();
+    parsed.map_or_else(|| value.json().to_owned(), |parsed| parsed.to_string())
+}
+
+pub(super) fn object(value: RawValue<'_>) -> Option<Map<String, Value>> {
+    match value.value()? {
+        Value::Object(object) => Some(object),
+        _ => None,
+    }
+}
+
+/// The arguments of a tool call, as formats have them that take only objects.
+pub(super) fn arguments(call: &ToolCall<'_>) -> Map<String, Value> {
+    let Some(args) = call.args() else {
+        return Map::new();
+    };
+    object(args).unwrap_or_else(|| Map::from_iter([("input".into(), text_of(args).into())]))
+}
+
+/// What a tool call gave back, as one text.
+pub(super) fn output_text(node: &Node, call: &ToolCall<'_>) -> String {
+    let output = call.result().or_else(|| call.stdout()).map(text_of);
+    let stderr = call.stderr().map(text_of);
+    let error = stderr.or_else(|| node.error());
+    let failed = || {
+        let outcome = node.outcome_name().unwrap_or_default();
+        (!is_ok(node)).then(|| outcome.into_owned())
+    };
+    let texts: Vec<_> = [output, error].into_iter().flatten().collect();
+    match texts.is_empty() {
+        true => failed().unwrap_or_default(),
+        false => texts.join("\n"),
+    }
+}
+
+/// Whether a span ended well, as far as is known.
+pub(super) fn is_ok(node: &Node) -> bool {
+    matches!(node.outcome(), Some(Outcome::Ok | Outcome::Unset) | None)
+}
+
+pub(super) fn hex(span: u64) -> String {
+    format!("{span:016x}")
+}
+
+/// Tool calls by ids that don't repeat: `c1`, `c1#2`, ….
+#[derive(Debug, Default)]
+pub(super) struct CallIds {
+    /// Ids have letters, digits, `_` and `-` only, as Anthropic's API wants them.
+    pub plain: bool,
+    used: HashSet<String>,
+    open: HashMap<u64, String>,
+}
+
+impl CallIds {
+    /// The id of a call that starts.
+    pub fn open(&mut self, node: &Node, call: &ToolCall<'_>) -> String {
+        let given = call.tool_call_id().filter(|id| !id.is_empty());
+        let mut given = given.unwrap_or("call".into()).into_owned();
+        let is_plain = |c: char| c.is_ascii_alphanumeric() || "_-".contains(c);
+        if self.plain {
+            given = given.replace(|c| !is_plain(c), "_");
+        }
+        let mark = if self.plain { '-' } else { '#' };
+        let mut id = given.clone();
+        let mut n = 1;
+        while !self.used.insert(id.clone()) {
+            n += 1;
+            id = format!("{given}{mark}{n}");
+        }
+        let span = node.span_id.filter(|_| node.state == NodeState::Open);
+        self.open.extend(span.map(|span| (span, id.clone())));
+        id
+    }
+
+    /// The id of an open call, by its span.
+    pub fn of(&self, span: Option<u64>) -> Option<&str> {
+        self.open.get(&span?).map(String::as_str)
+    }
+
+    /// The id of a call that ended.
+    pub fn close(&mut self, node: &Node, call: &ToolCall<'_>) -> String {
+        let known = node.span_id.and_then(|span| self.open.remove(&span));
+        known.unwrap_or_else(|| self.open(node, call))
+    }
+}

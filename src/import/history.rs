@@ -1,0 +1,320 @@
+//! A session of the past, written to a directory of its own until it is complete.
+
+use std::io;
+use std::path::PathBuf;
+
+use serde_json::{Map, Value, json};
+use sha2::{Digest, Sha256};
+
+use super::writer::Writer;
+use super::{Import, ImportedSession};
+use crate::ledger::{Context, SessionWriter};
+use crate::trace::{Ids, Kind, LineMeta, Outcome, SpanKind, Totals, Usage, time_text};
+
+pub(super) type Fields = Map<String, Value>;
+
+/// The members of an object, those that are null left out.
+pub(super) fn fields(object: Value) -> Fields {
+    match object {
+        Value::Object(mut fields) => {
+            fields.retain(|_, value| !value.is_null());
+            fields
+        }
+        _ => Fields::new(),
+    }
+}
+
+/// An open span.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Span {
+    kind: SpanKind,
+    id: u64,
+    parent: Option<u64>,
+    start: u64,
+}
+
+impl Span {
+    pub fn start(self) -> u64 {
+        self.start
+    }
+}
+
+/// Writes the lines of a session.
+#[derive(Debug)]
+pub(super) struct History<'a> {
+    shared: &'a Writer,
+    writer: SessionWriter,
+    id: String,
+    source: &'static str,
+    /// The directory of the session once it is complete.
+    place: PathBuf,
+    staged: Staged,
+    trace: u128,
+    run: Option<Span>,
+    turn: Option<(u32, Span)>,
+    totals: Totals,
+    run_fields: Fields,
+    events: u64,
+    last: u64,
+}
+
+/// A session that is complete, and not visible yet.
+#[derive(Debug)]
+pub(super) struct Complete {
+    staged: Staged,
+    place: PathBuf,
+    id: String,
+    events: u64,
+}
+
+/// A directory that is removed unless it was moved away.
+#[derive(Debug)]
+struct Staged(PathBuf);
+
+impl Drop for Staged {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+        // The last one removes their directory.
+        let _ = self.0.parent().map(std::fs::remove_dir);
+    }
+}
+
+fn digest(parts: &[&str]) -> [u8; 32] {
+    let mut hasher = Sha256::new();
+    for part in parts {
+        hasher.update((part.len() as u64).to_le_bytes());
+        hasher.update(part.as_bytes());
+    }
+    hasher.finalize().into()
+}
+
+impl<'a> History<'a> {
+    /// A session under its id in the source.
+    pub fn new(import: &'a Import, source: &'static str, id: &str) -> Self {
+        let shared = &import.writer;
+        let id = &*shared.text(id);
+        let root = shared.ledger.root();
+        let place = root.session(id);
+        let name = place.file_name().unwrap_or_default();
+        let unique = format!("{:016x}", crate::trace::new_span_id());
+        let staged = Staged(root.path().join("importing").join(unique));
+        let trace = digest(&[source, id]);
+        Self {
+            shared,
+            writer: SessionWriter::at(id, staged.0.join(name)),
+            id: id.to_owned(),
+            source,
+            place,
+            staged,
+            trace: u128::from_be_bytes(std::array::from_fn(|at| trace[at])),
+            run: None,
+            turn: None,
+            totals: Totals::default(),
+            run_fields: Fields::new(),
+            events: 0,
+            last: 0,
+        }
+    }
+
+    /// The time of the line before, for an entry that has none.
+    pub fn last(&self) -> u64 {
+        self.last
+    }
+
+    fn span(&self, kind: SpanKind, key: &str, parent: Option<u64>, start: u64) -> Span {
+        let digest = digest(&[self.source, &self.id, kind.closing().as_str(), key]);
+        let id = u64::from_be_bytes(std::array::from_fn(|at| digest[at]));
+        Span {
+            kind,
+            id: id.max(1),
+            parent,
+            start,
+        }
+    }
+
+    /// The run. Everything else lies in it.
+    pub fn start_run(&mut self, time: u64, run: Value) -> io::Result<()> {
+        let mut fields = fields(run);
+        fields.insert("session_id".into(), self.id.clone().into());
+        let span = self.span(SpanKind::Run, "", None, time);
+        self.run = Some(span);
+        self.run_fields = fields;
+        self.open_line(span, &self.run_fields.clone())
+    }
+
+    /// The next turn. Ends the one before.
+    pub fn start_turn(&mut self, time: u64, outcome: Outcome) -> io::Result<()> {
+        self.end_turn(time, outcome)?;
+        let index = self.totals.turns as u32 + 1;
+        self.totals.turns += 1;
+        let span = self.span(
+            SpanKind::Turn,
+            &index.to_string(),
+            self.run.map(|run| run.id),
+            time,
+        );
+        self.turn = Some((index, span));
+        self.open_line(span, &fields(json!({"turn_index": index})))
+    }
+
+    fn end_turn(&mut self, time: u64, outcome: Outcome) -> io::Result<()> {
+        let Some((index, span)) = self.turn else {
+            return Ok(());
+        };
+        self.close(span, time, outcome, json!({"turn_index": index}))?;
+        self.turn = None;
+        Ok(())
+    }
+
+    /// Opens a span in the turn. `key` is its name among those of its kind in the source.
+    pub fn open(&mut self, kind: SpanKind, key: &str, time: u64, with: Value) -> io::Result<Span> {
+        let parent = self.turn.map(|(_, turn)| turn).or(self.run);
+        let span = self.span(kind, key, parent.map(|span| span.id), time);
+        self.open_line(span, &fields(with))?;
+        Ok(span)
+    }
+
+    fn open_line(&mut self, span: Span, with: &Fields) -> io::Result<()> {
+        let mut payload = fields(json!({"start": time_text(span.start, 9)}));
+        payload.extend(with.clone());
+        self.line(
+            span.kind.opening().as_str(),
+            span.start,
+            Some(span),
+            &payload,
+        )
+    }
+
+    /// Closes a span. `with` has all its fields, those of its open line too.
+    pub fn close(
+        &mut self,
+        span: Span,
+        time: u64,
+        outcome: Outcome,
+        with: Value,
+    ) -> io::Result<()> {
+        let mut payload = fields(json!({
+            "start": time_text(span.start, 9),
+            "duration_ns": time.saturating_sub(span.start),
+            "outcome": outcome.as_str(),
+        }));
+        payload.extend(fields(with));
+        match span.kind {
+            SpanKind::Model => self.totals.model_calls += 1,
+            SpanKind::Tool => self.totals.tool_calls += 1,
+            _ => {}
+        }
+        self.totals.errors += u64::from(outcome.is_error());
+        if let Some(Value::Object(usage)) = payload.get("usage") {
+            self.totals.add_usage(&Usage::from_json(usage));
+        }
+        if matches!(span.kind, SpanKind::Turn | SpanKind::Run) {
+            let mut totals = Vec::new();
+            self.totals.write(&Default::default(), &mut totals);
+            let totals = serde_json::from_slice(&totals).unwrap_or_default();
+            payload.insert("totals".into(), totals);
+        }
+        self.line(span.kind.closing().as_str(), time, Some(span), &payload)
+    }
+
+    /// An event, by its kind's name.
+    pub fn event(&mut self, kind: Kind, time: u64, with: Value) -> io::Result<()> {
+        self.event_in(None, kind, time, with)
+    }
+
+    /// An event inside a span.
+    pub fn event_in(
+        &mut self,
+        span: Option<Span>,
+        kind: Kind,
+        time: u64,
+        with: Value,
+    ) -> io::Result<()> {
+        if kind == Kind::Error {
+            self.totals.errors += 1;
+        }
+        let within = span.or(self.turn.map(|(_, turn)| turn)).or(self.run);
+        let within = within.map(|span| Span {
+            parent: None,
+            ..span
+        });
+        self.line(kind.as_str(), time, within, &fields(with))
+    }
+
+    fn line(&mut self, kind: &str, time: u64, span: Option<Span>, with: &Fields) -> io::Result<()> {
+        let ledger = &self.shared.ledger;
+        let members = self.shared.members(self.writer.dir(), with);
+        let meta = LineMeta {
+            time,
+            kind,
+            turn: self.turn.map(|(index, _)| index),
+            ids: span.map(|span| Ids {
+                trace: self.trace,
+                span: span.id,
+                parent: span.parent,
+            }),
+        };
+        let no_hooks = &mut ();
+        let cx = &mut Context::new(ledger, no_hooks);
+        let written = self
+            .writer
+            .append(cx, meta, &|out, _| out.extend_from_slice(&members));
+        self.events += 1;
+        self.last = self.last.max(time);
+        let failed = || io::Error::other(ledger.counters().last_error().unwrap_or_default());
+        written.map(drop).ok_or_else(failed)
+    }
+
+    /// Keeps the source as a blob, redacted.
+    pub fn keep_source(&mut self, text: &str) -> io::Result<()> {
+        let clean = self.shared.text(text);
+        let sha256 = crate::trace::hex_digest(clean.as_bytes());
+        let ledger = &self.shared.ledger;
+        ledger.store_blob(self.writer.dir(), &sha256, clean.as_bytes())?;
+        let import = json!({"format": self.source, "source_id": self.id, "raw_blob": sha256});
+        self.event(Kind::Import, self.last, import)
+    }
+
+    /// Ends the run, unless the source does not say how it ended.
+    pub fn end_run(&mut self, time: u64, outcome: Outcome, with: Value) -> io::Result<()> {
+        self.end_turn(time, outcome)?;
+        let Some(run) = self.run.take() else {
+            return Ok(());
+        };
+        let mut all = std::mem::take(&mut self.run_fields);
+        all.extend(fields(with));
+        self.close(run, time, outcome, Value::Object(all))
+    }
+
+    /// Closes what is open.
+    pub fn finish(mut self) -> io::Result<Complete> {
+        self.end_run(self.last, Outcome::Unset, Value::Null)?;
+        self.writer.close_file();
+        Ok(Complete {
+            staged: self.staged,
+            place: self.place,
+            id: self.id,
+            events: self.events,
+        })
+    }
+}
+
+impl Complete {
+    /// Makes the session visible, unless it is there or nothing is to be written.
+    pub fn publish(self, dry_run: bool) -> io::Result<ImportedSession> {
+        let known = self.place.symlink_metadata().is_ok();
+        if !known && !dry_run {
+            let staged = self
+                .staged
+                .0
+                .join(self.place.file_name().unwrap_or_default());
+            self.place.parent().map_or(Ok(()), crate::trace::make_dir)?;
+            std::fs::rename(staged, &self.place)?;
+        }
+        Ok(ImportedSession {
+            id: self.id,
+            events: self.events,
+            known,
+        })
+    }
+}

@@ -1,0 +1,214 @@
+//! Sessions that other tools recorded, brought in: one file for each format, named as in
+//! [`export`](crate::export).
+//!
+//! An import passes redaction and the ledger as recording does. It keeps the source's times and ids, and
+//! derives ids that the source lacks from it, so that importing twice changes nothing. The raw source is kept
+//! as a blob, redacted. A session becomes visible when it is complete.
+//!
+//! ```no_run
+//! use spanledger::import::{Import, Source};
+//! let mut import = Import::new("/var/lib/agent")?;
+//! for session in import.read(Source::ClaudeCode, "session.jsonl")? {
+//!     println!("{}: {} events", session.id, session.events);
+//! }
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+mod agentdbg;
+mod claude_code;
+mod codex;
+mod history;
+mod lines;
+mod trajectory;
+mod writer;
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+use crate::error::Error;
+use history::History;
+use writer::Writer;
+
+/// A format that sessions can be imported from.
+///
+/// ```
+/// use spanledger::import::Source;
+/// assert_eq!("claude-code".parse(), Ok(Source::ClaudeCode));
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Source {
+    /// A run directory of AgentDbg.
+    AgentDbg,
+    /// A session file of Claude Code.
+    ClaudeCode,
+    /// A rollout file of Codex.
+    Codex,
+    /// A trajectory of aec-bench.
+    Trajectory,
+}
+
+impl Source {
+    /// Every format.
+    pub const ALL: &[Self] = &[
+        Self::AgentDbg,
+        Self::ClaudeCode,
+        Self::Codex,
+        Self::Trajectory,
+    ];
+
+    /// The name that commands take.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::AgentDbg => "agentdbg",
+            Self::ClaudeCode => "claude-code",
+            Self::Codex => "codex",
+            Self::Trajectory => "trajectory",
+        }
+    }
+
+    /// What is read, in one line.
+    pub fn about(self) -> &'static str {
+        match self {
+            Self::AgentDbg => "a run directory: run.json and events.jsonl",
+            Self::ClaudeCode => "a session file as Claude Code writes it, subagents included",
+            Self::Codex => "a rollout file of Codex",
+            Self::Trajectory => "a trajectory.jsonl, with or without its header line",
+        }
+    }
+
+    /// The format of a file or directory, as far as its beginning shows it.
+    pub fn detect(path: &Path) -> Option<Self> {
+        if path.join("events.jsonl").is_file() {
+            return Some(Self::AgentDbg);
+        }
+        let first = lines::first_object(path)?;
+        let has = |name: &str| first.get(name).is_some();
+        match () {
+            () if has("format") || (has("step") && has("role")) => Some(Self::Trajectory),
+            () if first.get("type").is_some_and(|kind| kind == "session_meta") => Some(Self::Codex),
+            () if has("sessionId") || has("leafUuid") => Some(Self::ClaudeCode),
+            () => None,
+        }
+    }
+}
+
+impl fmt::Display for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// A name that no format has.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnknownSource(String);
+
+impl fmt::Display for UnknownSource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names: Vec<_> = Source::ALL.iter().map(|source| source.name()).collect();
+        write!(
+            f,
+            "unknown format {:?}; use auto, {}",
+            self.0,
+            names.join(", ")
+        )
+    }
+}
+
+impl std::error::Error for UnknownSource {}
+
+impl FromStr for Source {
+    type Err = UnknownSource;
+
+    fn from_str(name: &str) -> Result<Self, UnknownSource> {
+        let mut all = Self::ALL.iter().copied();
+        all.find(|source| source.name() == name)
+            .ok_or_else(|| UnknownSource(name.to_owned()))
+    }
+}
+
+/// Why something was not imported. Nothing of its sessions is visible.
+#[derive(Debug)]
+pub struct ImportError {
+    path: PathBuf,
+    line: Option<u64>,
+    why: String,
+}
+
+impl fmt::Display for ImportError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let path = self.path.display();
+        match self.line {
+            Some(line) => write!(f, "can't import {path}, line {line}: {}", self.why),
+            None => write!(f, "can't import {path}: {}", self.why),
+        }
+    }
+}
+
+impl std::error::Error for ImportError {}
+
+impl ImportError {
+    fn new(path: &Path, why: impl fmt::Display) -> Self {
+        Self {
+            path: path.to_owned(),
+            line: None,
+            why: why.to_string(),
+        }
+    }
+}
+
+/// A session of a source.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ImportedSession {
+    /// Its id.
+    pub id: String,
+    /// How many lines it has.
+    pub events: u64,
+    /// It is there already, and was left as it is.
+    pub known: bool,
+}
+
+/// Imports sessions into a root.
+#[derive(Debug)]
+pub struct Import {
+    writer: Writer,
+    dry_run: bool,
+}
+
+impl Import {
+    /// Writes nothing yet.
+    pub fn new(root: impl Into<PathBuf>) -> Result<Self, Error> {
+        Ok(Self {
+            writer: Writer::new(root.into())?,
+            dry_run: false,
+        })
+    }
+
+    /// Reads and checks everything, and makes no session visible.
+    pub fn dry_run(mut self, dry_run: bool) -> Self {
+        self.dry_run = dry_run;
+        self
+    }
+
+    /// Imports the sessions of a file or directory: all of them, or none if there is an error.
+    pub fn read(
+        &mut self,
+        source: Source,
+        path: impl AsRef<Path>,
+    ) -> Result<Vec<ImportedSession>, ImportError> {
+        let path = path.as_ref();
+        let histories = match source {
+            Source::AgentDbg => agentdbg::read(self, path),
+            Source::ClaudeCode => claude_code::read(self, path),
+            Source::Codex => codex::read(self, path),
+            Source::Trajectory => trajectory::read(self, path),
+        }?;
+        let finished: Result<Vec<_>, _> = histories.into_iter().map(History::finish).collect();
+        let finished = finished.map_err(|error| ImportError::new(path, error))?;
+        let publish = |complete: history::Complete| complete.publish(self.dry_run);
+        let published: std::io::Result<_> = finished.into_iter().map(publish).collect();
+        published.map_err(|error| ImportError::new(path, error))
+    }
+}

@@ -1,0 +1,100 @@
+//! What the sessions of an import share: the root's ledger, and redaction with the root's key.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, LazyLock};
+
+use serde_json::{Map, Value, json};
+
+use crate::error::Error;
+use crate::ledger::{Disk, Ledger, LedgerConfig, SyncPolicy};
+use crate::redact::{
+    Limits, MaskKey, Output, Redaction, Redactor, Store, StoreFailed, Tally, load_or_create_key,
+};
+use crate::trace::{Root, write_string};
+
+/// A segment that is longer than this is continued by another one.
+const SEGMENT_SIZE: u64 = 1 << 30;
+
+#[derive(Debug)]
+pub(super) struct Writer {
+    pub ledger: Ledger,
+    redactor: Redactor,
+    limits: Limits,
+}
+
+impl Writer {
+    pub fn new(root: PathBuf) -> Result<Self, Error> {
+        let root = std::path::absolute(&root).unwrap_or(root);
+        let key = load_or_create_key(&Root::new(root.clone())).map_err(|source| Error::Io {
+            path: root.clone(),
+            source,
+        })?;
+        let key = MaskKey::new(key);
+        let process = || json!({"pid": std::process::id()}).to_string();
+        let config = LedgerConfig {
+            root,
+            sync: SyncPolicy::Os,
+            segment_size: SEGMENT_SIZE,
+            process: Arc::new(LazyLock::new(Box::new(process))),
+            resource: Arc::new(json!({})),
+            policy: None,
+            digest_salt: key.digest_salt().into(),
+            listeners: Vec::new(),
+            storage: Arc::new(Disk),
+            counters: Arc::default(),
+        };
+        Ok(Self {
+            ledger: Ledger::new(config),
+            redactor: Redactor::new(&Redaction::default(), key)?,
+            limits: Limits::default(),
+        })
+    }
+
+    /// A text without secrets.
+    pub fn text(&self, text: &str) -> String {
+        let clean = self.redactor.text(text, &mut Tally::default());
+        clean.into_owned()
+    }
+
+    /// The members of an object without secrets, each followed by a comma. Long ones are moved to blobs.
+    pub fn members(&self, session: &Path, object: &Map<String, Value>) -> Vec<u8> {
+        let mut line = Vec::new();
+        let mut store = SessionBlobs {
+            ledger: &self.ledger,
+            session,
+        };
+        for (key, value) in object {
+            write_string(&self.text(key), &mut line);
+            line.push(b':');
+            let output = &mut Output {
+                line: &mut line,
+                limits: &self.limits,
+                store: &mut store,
+                tally: &mut Tally::default(),
+            };
+            let name = self.redactor.field(key);
+            let json = match value {
+                Value::String(text) => Err(text.clone()),
+                value => Ok(value.to_string()),
+            };
+            match json {
+                Ok(json) if self.redactor.write_json(name, &json, output).is_ok() => {}
+                Ok(text) | Err(text) => self.redactor.write_str(name, &text, output),
+            }
+            line.push(b',');
+        }
+        line
+    }
+}
+
+struct SessionBlobs<'a> {
+    ledger: &'a Ledger,
+    session: &'a Path,
+}
+
+impl Store for SessionBlobs<'_> {
+    fn put(&mut self, sha256: &str, bytes: &[u8]) -> Result<(), StoreFailed> {
+        let stored = self.ledger.store_blob(self.session, sha256, bytes);
+        stored.map_err(|_| StoreFailed)
+    }
+}
