@@ -6,6 +6,7 @@ macro_rules! page {
     ($name:ident) => {
         #[doc = "[events.md]: crate::guide::events"]
         #[doc = "[format.md]: crate::guide::format"]
+        #[doc = "[formats.md]: crate::guide::formats"]
         #[doc = "[opentelemetry.md]: crate::guide::opentelemetry"]
         #[doc = "[reading.md]: crate::guide::reading"]
         #[doc = "[sending.md]: crate::guide::sending"]
@@ -18,6 +19,7 @@ macro_rules! page {
 page!(benchmarks);
 page!(events);
 page!(format);
+page!(formats);
 #[cfg(any(not(doctest), feature = "tracing-opentelemetry"))]
 page!(opentelemetry);
 page!(reading);

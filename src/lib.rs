@@ -2,6 +2,7 @@
 #![doc = "[docs/benchmarks.md]: guide::benchmarks"]
 #![doc = "[docs/events.md]: guide::events"]
 #![doc = "[docs/format.md]: guide::format"]
+#![doc = "[docs/formats.md]: guide::formats"]
 #![doc = "[docs/opentelemetry.md]: guide::opentelemetry"]
 #![doc = "[docs/reading.md]: guide::reading"]
 #![doc = "[docs/recording.md]: guide::recording"]
@@ -13,8 +14,10 @@
 #![warn(missing_docs, missing_debug_implementations)]
 
 mod error;
+pub mod export;
 #[cfg(any(doc, doctest))]
 pub mod guide;
+pub mod import;
 pub mod ledger;
 #[cfg(feature = "metrics")]
 pub mod metrics;
@@ -63,7 +66,9 @@ pub fn builder() -> Builder {
 /// ```no_run
 /// let guard = spanledger::try_init()?;
 /// // … the agent …
-/// guard.shutdown()?;
+/// if let Err(lost) = guard.shutdown() {
+///     eprintln!("{lost}");
+/// }
 /// # Ok::<(), spanledger::Error>(())
 /// ```
 pub fn try_init() -> Result<Guard, Error> {

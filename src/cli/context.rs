@@ -11,7 +11,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde_json::{Value, json};
 
-use super::{Common, When};
+use super::{Common, When, interrupt};
 use spanledger::mirror::{Otlp, Resolved};
 use spanledger::session::{ResolveError, Store, Survey, Unreadable};
 use spanledger::trace::{Address, Damage, ParseAddressError};
@@ -29,6 +29,8 @@ pub(crate) enum Failed {
     Damaged(String),
     /// Reading or writing failed.
     Io(io::Error),
+    /// A signal ended it before it was done.
+    Interrupted,
 }
 
 impl Failed {
@@ -52,12 +54,14 @@ impl Failed {
                 return ExitCode::SUCCESS;
             }
             Self::Finding(message) if message.is_empty() => {}
+            Self::Interrupted => {}
             _ => warn(&self.to_string()),
         }
         ExitCode::from(match self {
             Self::Finding(_) => 1,
             Self::Usage(_) | Self::Io(_) => 2,
             Self::Damaged(_) => 3,
+            Self::Interrupted => interrupt::exit_code(),
         })
     }
 }
@@ -69,6 +73,7 @@ impl fmt::Display for Failed {
                 f.write_str(message)
             }
             Self::Io(error) => error.fmt(f),
+            Self::Interrupted => f.write_str("interrupted"),
         }
     }
 }
@@ -178,9 +183,9 @@ impl Context {
         if let Some(session) = session {
             return Ok((vec![self.resolve(session)?], Vec::new()));
         }
-        let survey = self.store.survey()?;
-        let dirs = survey.entries.into_iter().map(|entry| entry.dir);
-        Ok((dirs.collect(), survey.unreadable))
+        let mut newest = self.store.newest()?;
+        let dirs = newest.by_ref().map(|entry| entry.dir).collect();
+        Ok((dirs, newest.into_unreadable()))
     }
 
     /// The command as the user would type it for the same root.

@@ -16,7 +16,7 @@ use spanledger::view::text::{line, pad};
 /// (SPANLEDGER_DISABLED, RUST_LOG, OTEL_SDK_DISABLED); and, if an endpoint is set, what it answers to a
 /// request without spans. Prints one line a check, and what to do.
 ///
-/// Exits 1 if something is wrong. A warning alone exits 0.
+/// Exits 1 if something is wrong, such as a root that other users can write. A warning alone exits 0.
 #[derive(Args, Debug)]
 #[command(
     after_help = "Examples:\n  spanledger doctor\n  OTEL_EXPORTER_OTLP_ENDPOINT=http://127.0.0.1:4317 spanledger doctor\n  spanledger doctor --json | jq 'select(.health != \"ok\")'"

@@ -1,15 +1,16 @@
 //! Ctrl-C, for commands that run until then.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicI32, Ordering};
 use std::time::Duration;
 
 /// How often commands check it.
 pub(super) const STEP: Duration = Duration::from_millis(100);
 
-static ASKED: AtomicBool = AtomicBool::new(false);
+/// The signal that arrived, or 0.
+static SIGNAL: AtomicI32 = AtomicI32::new(0);
 
-extern "C" fn ask(_: libc::c_int) {
-    ASKED.store(true, Ordering::Relaxed);
+extern "C" fn ask(signal: libc::c_int) {
+    SIGNAL.store(signal, Ordering::Relaxed);
 }
 
 /// Installs handlers: from now on the first SIGINT or SIGTERM only sets a flag, so that the command can
@@ -28,5 +29,10 @@ pub(super) fn install() {
 
 /// Whether a signal has arrived.
 pub(super) fn asked() -> bool {
-    ASKED.load(Ordering::Relaxed)
+    SIGNAL.load(Ordering::Relaxed) != 0
+}
+
+/// The exit code of a command that a signal ended before it was done: 130 after Ctrl-C.
+pub(super) fn exit_code() -> u8 {
+    128 + SIGNAL.load(Ordering::Relaxed) as u8
 }

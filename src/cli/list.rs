@@ -1,14 +1,18 @@
 //! `list`: the sessions there are.
 
 use std::path::PathBuf;
+use std::rc::Rc;
 
 use clap::Args;
 use serde_json::json;
 
 use super::context::{Context, Failed, parse_age, quoted};
-use spanledger::session::{SessionFilter, Status, Survey, tree};
-use spanledger::view;
+use spanledger::session::{Entry, SessionFilter, Status, tree};
+use spanledger::view::SessionTable;
 use spanledger::view::text::plural;
+
+/// The column of ids is as wide as those of so many sessions need.
+const FIRST: usize = 256;
 
 /// List sessions, the most recently active first
 ///
@@ -60,42 +64,67 @@ impl List {
             since: self.since.map(|age| context.style.now.saturating_sub(age)),
             text: self.text.clone(),
         };
-        let Survey {
-            mut entries,
-            unreadable,
-        } = context.store.survey()?;
-        let total = entries.len();
-        entries.retain(|entry| filter.matches(entry));
-        entries.truncate(self.limit.unwrap_or(usize::MAX));
+        let store = Rc::clone(&context.store);
+        let mut newest = store.newest()?;
+        let mut total = 0;
+        let limit = self.limit.unwrap_or(usize::MAX);
+        let mut matching = newest
+            .by_ref()
+            .inspect(|_| total += 1)
+            .filter(|entry| filter.matches(entry))
+            .take(limit);
         if context.json {
-            for entry in &entries {
+            for entry in matching {
                 context.object(&entry.to_json())?;
             }
+            let unreadable = newest.into_unreadable();
             for session in &unreadable {
                 context.object(&json!({"dir": session.dir, "error": session.why}))?;
             }
             return context.report_damage(&[], &unreadable);
         }
-        if entries.is_empty() {
-            let root = context.store.root().display().to_string();
-            match total {
-                0 if !unreadable.is_empty() => {}
-                0 => context.line(&format!("No sessions in {root}. Try `spanledger demo`."))?,
-                n => {
-                    let (n, filters) = (plural(n as u64, "session"), self.filters());
-                    let text = format!("No session in {root} matches {filters}; there are {n}.");
-                    context.line(&text)?;
-                }
-            }
-            return context.report_damage(&[], &unreadable);
+        // A tree can't be printed before all of it is known.
+        let most = if self.tree { usize::MAX } else { FIRST };
+        let first: Vec<_> = matching.by_ref().take(most).collect();
+        if !first.is_empty() {
+            self.print(context, &first, matching)?;
+            return context.report_damage(&[], &newest.into_unreadable());
         }
-        let rows = match self.tree {
-            true => tree(&entries),
-            false => entries.iter().map(|entry| (0, entry)).collect(),
-        };
-        let lines = view::list(&rows, self.long, &context.style);
-        context.lines(&lines)?;
+        let total = total + newest.by_ref().count();
+        let unreadable = newest.into_unreadable();
+        let root = context.store.root().display().to_string();
+        match total {
+            0 if !unreadable.is_empty() => {}
+            0 => context.line(&format!("No sessions in {root}. Try `spanledger demo`."))?,
+            n => {
+                let (n, filters) = (plural(n as u64, "session"), self.filters());
+                let text = format!("No session in {root} matches {filters}; there are {n}.");
+                context.line(&text)?;
+            }
+        }
         context.report_damage(&[], &unreadable)
+    }
+
+    fn print(
+        &self,
+        context: &mut Context,
+        first: &[Entry],
+        rest: impl Iterator<Item = Entry>,
+    ) -> Result<(), Failed> {
+        let rows = match self.tree {
+            true => tree(first),
+            false => first.iter().map(|entry| (0, entry)).collect(),
+        };
+        let style = context.style.clone();
+        let table = SessionTable::new(rows.iter().copied(), self.long, &style);
+        context.line(&table.head())?;
+        for (depth, entry) in rows {
+            context.lines(&table.rows(depth, entry))?;
+        }
+        for entry in rest {
+            context.lines(&table.rows(0, &entry))?;
+        }
+        Ok(())
     }
 
     /// The filters as the user would type them.

@@ -1,6 +1,6 @@
 //! `mirror`: sends the trace over OTLP.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::HashSet;
 use std::io::{self, IsTerminal, Write};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -12,9 +12,7 @@ use super::context::{Context, Failed, parse_age, resolve_endpoint, warn};
 use super::interrupt;
 use spanledger::Error;
 use spanledger::Recovery;
-use spanledger::mirror::{
-    Backlog, CatchUp, Changed, Follow, Resolved, Sent, backlog, backlog_with_state,
-};
+use spanledger::mirror::{Backlog, CatchUp, Changed, Follow, Resolved, Sent, backlog};
 use spanledger::trace::time_text;
 use spanledger::view::text::{cut_id, duration, line, pad, pad_left, plural, size, thousands};
 
@@ -27,8 +25,9 @@ use spanledger::view::text::{cut_id, duration, line, pad, pad_left, plural, size
 /// Runs until Ctrl-C. It sends what ended processes recorded, and what live ones without an endpoint
 /// write, as they write it. Live processes with an endpoint send by themselves. Spans that a killed
 /// process left open are closed as interrupted first. On Ctrl-C or SIGTERM it prints how much was sent in
-/// all (--json: `total`) and exits 0; a request in flight is sent again the next time. A second Ctrl-C
-/// ends it at once.
+/// all (--json: `total`) and exits 0; a request in flight is sent again the next time. With --once or
+/// --resend, Ctrl-C exits 130 (SIGTERM 143), because not everything was sent. A second Ctrl-C ends it at
+/// once.
 ///
 /// Progress is stored in the trace directory, or for a read-only root (a sidecar, a read-only mount) in
 /// the directory of --state. What agents have sent by themselves isn't sent again. Spans that a killed
@@ -36,11 +35,12 @@ use spanledger::view::text::{cut_id, duration, line, pad, pad_left, plural, size
 /// after the agent's next start or `spanledger recover` has closed them. A state directory used with
 /// another root skips nothing.
 ///
-/// What was recorded for this endpoint is sent, and what was recorded with no endpoint. What was recorded
-/// for another endpoint is skipped and counted.
+/// What was recorded for this host and port is sent, whatever protocol, scheme, path or headers were set
+/// then, and what was recorded with no endpoint. What was recorded for another endpoint is skipped and
+/// counted (--json: `other_endpoints`).
 ///
 /// Exits 1 if nothing could be sent within --patience, and with --once or --resend also if the server
-/// refused something for good, or if everything was recorded for another endpoint. A session that can't
+/// refused something for good, or if something was recorded for another endpoint. A session that can't
 /// be read, or whose open spans can't be closed, is named, and the others are sent; with --once that
 /// exits 3 or 2.
 #[derive(Args, Debug)]
@@ -109,6 +109,7 @@ impl Mirror {
             open: None,
             named: HashSet::new(),
         };
+        interrupt::install();
         match self.once || self.resend {
             true => export.once(context),
             false => export.follow(context),
@@ -126,21 +127,18 @@ impl Mirror {
 
     fn show(&self, context: &mut Context) -> Result<(), Failed> {
         let survey = context.select(self.session.as_deref())?;
+        // Without it, nothing is known of where it would be sent to.
+        let to = resolve_endpoint(None).ok().flatten();
         if !context.json {
             let head = row(["SESSION", "UNSENT", "LAG", "NO ENDPOINT", "SENT", "DEAD"]);
             context.line(&context.style.dim(&head))?;
         }
         for entry in &survey.entries {
-            let backlog = match &self.state {
-                Some(state) => backlog_with_state(&context.store, &entry.dir, state)?,
-                None => backlog(&context.store, &entry.dir)?,
-            };
+            let backlog = backlog(&context.store, &entry.dir, self.state.as_deref())?;
             let id = &entry.summary.session_id;
-            let writers = entry.summary.writers.values();
-            let endpoints: BTreeSet<_> = writers.filter_map(|w| w.endpoint.as_deref()).collect();
             context.print(
-                || backlog_json(id, &backlog, &endpoints),
-                |style| backlog_lines(id, &backlog, &endpoints, style.now),
+                || backlog_json(id, &backlog),
+                |style| backlog_lines(id, &backlog, to.as_ref(), style.now),
             )?;
         }
         context.report_damage(&[], &survey.unreadable)
@@ -164,15 +162,18 @@ struct Export<'a> {
 
 impl Export<'_> {
     fn once(&mut self, context: &mut Context) -> Result<(), Failed> {
-        let sent = self.pass(context, &Changed::All)?;
+        let sent = self.pass(context, &Changed::All);
+        if interrupt::asked() {
+            return Err(Failed::Interrupted);
+        }
+        let sent = sent?;
         context.report_damage(&[], &sent.unreadable)?;
         if !self.named.is_empty() {
             let why =
                 "spans left open in the sessions above could not be closed, so they were not sent";
             return Err(Failed::Usage(why.into()));
         }
-        let nothing = sent.requests == 0 && sent.elsewhere > 0;
-        match sent.dead > 0 || nothing {
+        match sent.dead > 0 || !sent.other_endpoints.is_empty() {
             // The reason is printed already.
             true => Err(Failed::Finding(String::new())),
             false => Ok(()),
@@ -181,7 +182,6 @@ impl Export<'_> {
 
     /// Sends whenever there is something to send, until Ctrl-C.
     fn follow(&mut self, context: &mut Context) -> Result<(), Failed> {
-        interrupt::install();
         let store = context.store.clone();
         let linger = self.to.linger;
         let mut follow = Follow::new(&store, self.session.clone(), linger, interrupt::asked);
@@ -242,7 +242,7 @@ impl Export<'_> {
         self.open = Some(open);
         match &sent.stopped {
             Some(why) if !interrupt::asked() => {
-                let patience = self.mirror.patience;
+                let patience = self.mirror.patience.filter(|patience| *patience > 0);
                 let patience = patience.map(|patience| format!(" for {}", duration(patience)));
                 let (to, patience) = (self.to.shown(), patience.unwrap_or_default());
                 Err(Failed::Finding(format!(
@@ -255,7 +255,8 @@ impl Export<'_> {
 
     fn catch_up(&self, context: &Context, changed: &Changed) -> CatchUp {
         let mut catch_up = CatchUp::new(context.store.root(), self.to.clone())
-            .any_endpoint(self.mirror.any_endpoint);
+            .any_endpoint(self.mirror.any_endpoint)
+            .until(interrupt::asked);
         if let Some(session) = &self.session {
             catch_up = catch_up.session(session);
         }
@@ -268,10 +269,7 @@ impl Export<'_> {
         if let Some(patience) = self.mirror.patience {
             catch_up = catch_up.patience(Duration::from_nanos(patience));
         }
-        match self.mirror.once || self.mirror.resend {
-            true => catch_up,
-            false => catch_up.until(interrupt::asked),
-        }
+        catch_up
     }
 
     fn failed(&self, error: Error) -> Failed {
@@ -339,7 +337,7 @@ impl Export<'_> {
             "requests": sent.requests,
             "dead": sent.dead,
             "left_out": sent.left_out,
-            "elsewhere": sent.elsewhere,
+            "other_endpoints": sent.other_endpoints,
             "left_open": open,
             "unreadable": unreadable.collect::<Vec<_>>(),
             "stopped": sent.stopped,
@@ -348,25 +346,33 @@ impl Export<'_> {
 
     fn sent_line(&self, sent: &Sent, open: u64) -> String {
         let to = self.to.shown();
-        let mut text = match sent.spans == 0 && sent.elsewhere > 0 {
-            true => format!("Nothing to send to {}", line(&to)),
-            false => sent_to(&to, sent.spans, sent.dead),
-        };
-        for (endpoint, sessions) in &sent.other_endpoints {
-            let were = if *sessions == 1 { "was" } else { "were" };
-            let (sessions, endpoint) = (plural(*sessions, "session"), line(endpoint));
-            text.push_str(&format!(
-                "; {sessions} {were} recorded for {endpoint}: send them here with --any-endpoint"
-            ));
-        }
+        let mut parts = vec![
+            match sent.requests == 0 && !sent.other_endpoints.is_empty() {
+                true => format!("Nothing to send to {}", line(&to)),
+                false => sent_to(&to, sent.spans, sent.dead),
+            },
+        ];
         if open > 0 {
             let spans = plural(open, "span");
             let after = "the agent's next start or `spanledger recover` has closed them";
-            text.push_str(&format!(
-                "; left open by dead processes: {spans}, sent after {after}"
+            parts.push(format!(
+                "Left open by dead processes: {spans}, sent after {after}"
             ));
         }
-        text
+        for (endpoint, sessions) in &sent.other_endpoints {
+            let (were, them) = match sessions {
+                1 => ("was", "it"),
+                _ => ("were", "them"),
+            };
+            let (sessions, endpoint) = (plural(*sessions, "session"), line(endpoint));
+            parts.push(format!(
+                "{sessions} {were} recorded for {endpoint}; send {them} here with --any-endpoint"
+            ));
+        }
+        match parts.len() {
+            1 => parts.remove(0),
+            _ => parts.join(". ") + ".",
+        }
     }
 
     fn print_total(&self, context: &mut Context) -> Result<(), Failed> {
@@ -411,7 +417,7 @@ fn row([id, unsent, lag, no_endpoint, sent, dead]: [&str; 6]) -> String {
     format!("{id} {unsent} {lag} {no_endpoint} {sent} {dead}")
 }
 
-fn backlog_lines(id: &str, backlog: &Backlog, endpoints: &BTreeSet<&str>, now: u64) -> Vec<String> {
+fn backlog_lines(id: &str, backlog: &Backlog, to: Option<&Resolved>, now: u64) -> Vec<String> {
     let bytes = backlog.bytes - backlog.no_endpoint;
     let since = backlog.since.filter(|_| bytes > 0);
     let lag = since.map(|since| duration(now.saturating_sub(since)));
@@ -423,15 +429,17 @@ fn backlog_lines(id: &str, backlog: &Backlog, endpoints: &BTreeSet<&str>, now: u
         &thousands(backlog.sent),
         &thousands(backlog.dead_letters),
     ])];
-    if bytes > 0 && !endpoints.is_empty() {
-        let endpoints: Vec<_> = endpoints.iter().map(|url| line(url)).collect();
-        let endpoints = endpoints.join(", ");
+    for endpoint in &backlog.endpoints {
         // Why it is not sent.
-        let next = match backlog.live {
-            0 => "`spanledger mirror --once` sends it",
-            _ => "its process is running and sends it",
+        let next = match to.filter(|to| !to.is_same_server(endpoint)) {
+            _ if backlog.live > 0 => "its process is running and sends it".to_owned(),
+            None => "`spanledger mirror --once` sends it".to_owned(),
+            Some(to) => {
+                let to = line(&to.shown()).into_owned();
+                format!("`spanledger mirror --once --any-endpoint` sends it to {to}")
+            }
         };
-        lines.push(format!("  recorded for {endpoints}; {next}"));
+        lines.push(format!("  recorded for {}; {next}", line(endpoint)));
     }
     if let Some(last) = &backlog.last_dead {
         let (from, reason) = (last.from, line(&last.reason));
@@ -440,12 +448,12 @@ fn backlog_lines(id: &str, backlog: &Backlog, endpoints: &BTreeSet<&str>, now: u
     lines
 }
 
-fn backlog_json(id: &str, backlog: &Backlog, endpoints: &BTreeSet<&str>) -> Value {
+fn backlog_json(id: &str, backlog: &Backlog) -> Value {
     let last_dead = backlog.last_dead.as_ref();
     json!({
         "session_id": id,
         "unsent_bytes": backlog.bytes,
-        "endpoints": endpoints,
+        "endpoints": backlog.endpoints,
         "no_endpoint_bytes": backlog.no_endpoint,
         "unsent_since": backlog.since.map(|since| time_text(since, 6)),
         "sent_spans": backlog.sent,

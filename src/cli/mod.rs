@@ -4,8 +4,10 @@ mod completions;
 mod context;
 mod demo;
 mod doctor;
+mod export;
 mod find;
 mod grep;
+mod import;
 mod interrupt;
 mod list;
 mod mirror;
@@ -81,6 +83,8 @@ enum Command {
     Recover(recover::Recover),
     Mirror(mirror::Mirror),
     Verify(verify::Verify),
+    Export(export::Export),
+    Import(import::Import),
     Prune(prune::Prune),
     Doctor(doctor::Doctor),
     Completions(completions::Completions),
@@ -121,6 +125,8 @@ fn run(command: &Command, context: &mut Context) -> Result<(), context::Failed> 
         Command::Recover(command) => command.run(context),
         Command::Mirror(command) => command.run(context),
         Command::Verify(command) => command.run(context),
+        Command::Export(command) => command.run(context),
+        Command::Import(command) => command.run(context),
         Command::Prune(command) => command.run(context),
         Command::Doctor(command) => command.run(context),
         Command::Completions(_) | Command::Man(_) => Ok(()),

@@ -188,7 +188,8 @@ impl Show {
         }
         let style = context.style.clone();
         let nested = |id: &str, indent: usize| nested(context, &style, shown, id, indent);
-        let mut timeline = timeline(&style, entry);
+        let used = |id: &str| context.store.usage_of(id);
+        let mut timeline = timeline(&style, entry).with_usage(&used);
         if self.recursive {
             timeline = timeline.with_subagents(&nested);
         }
@@ -210,8 +211,14 @@ impl Show {
             context.lost.extend(turn.fetch_blobs(dir));
         }
         for node in turn.span.iter().chain(&turn.nodes) {
-            context.object(&node.to_json(session_id))?;
-            let child = node.subagent().filter(|_| self.recursive);
+            let mut object = node.to_json(session_id);
+            let child = node.subagent();
+            if let Some(child) = &child {
+                let used = context.store.usage_of(child);
+                object["usage"] = json!(used.map(|used| used.to_json()));
+            }
+            context.object(&object)?;
+            let child = child.filter(|_| self.recursive);
             let Some(child) = child.filter(|id| shown.borrow_mut().insert(id.to_string())) else {
                 continue;
             };
@@ -362,7 +369,9 @@ fn nested(context: &Context, style: &Style, shown: &Shown, id: &str, indent: usi
     let dir = context.store.dir(id);
     let read = context.store.peek(&dir).and_then(|entry| {
         each_turn(&dir, |turn| {
-            let timeline = timeline(&inner, &entry).with_subagents(&deeper);
+            let used = |id: &str| context.store.usage_of(id);
+            let timeline = timeline(&inner, &entry).with_usage(&used);
+            let timeline = timeline.with_subagents(&deeper);
             lines.extend(timeline.turn(&turn));
             Ok::<(), io::Error>(())
         })
@@ -380,14 +389,16 @@ fn timeline<'a>(style: &'a Style, entry: &Entry) -> Timeline<'a> {
 
 fn header(context: &mut Context, entry: &Entry) -> Result<(), Failed> {
     let subagents = context.store.subagent_totals(&entry.summary);
+    let implicit = context.store.implicit_beside(&entry.summary);
     if context.json {
         let mut header = entry.to_json();
         header["type"] = "session".into();
         header["whole"] = entry.whole.into();
         header["subagents"] = subagents.to_json();
+        header["implicit_beside"] = implicit.into();
         return context.object(&header);
     }
-    context.lines(&view::header(entry, &subagents, &context.style))?;
+    context.lines(&view::header(entry, &subagents, &implicit, &context.style))?;
     context.line("")
 }
 
@@ -417,8 +428,8 @@ fn show_event(context: &mut Context, dir: &Path, address: Address) -> Result<(),
     };
     let mut blobs = serde_json::Map::new();
     let mut lost = Ok(());
-    for sha256 in session::blobs(&line) {
-        match session::blob(dir, sha256) {
+    for (sha256, size) in session::blobs(&line) {
+        match session::blob(dir, sha256, size) {
             Ok(text) => drop(blobs.insert(sha256.to_owned(), text.into())),
             // The line is shown anyway: it has the beginning of the missing text.
             Err(error) => lost = Err(Failed::Damaged(error.to_string())),

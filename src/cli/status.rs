@@ -1,17 +1,17 @@
 //! `status`: what is running, and whether the traces are whole.
 
-use std::collections::{BTreeSet, HashSet};
-use std::io;
+use std::collections::HashSet;
+use std::rc::Rc;
 
 use clap::Args;
 use serde_json::{Value, json};
 
 use super::context::{Context, Failed, damage_json, warn};
-use spanledger::mirror::{Backlog, backlog, backlog_in};
-use spanledger::session::{Checks, Entry, Status as SessionStatus};
+use spanledger::mirror::{Backlog, backlog_in};
+use spanledger::session::{Checks, Entry, Status as SessionStatus, Store, Summary};
 use spanledger::trace::time_text;
-use spanledger::view;
 use spanledger::view::text::plural;
+use spanledger::view::{self, SessionCounts};
 
 /// Show what is running, and whether the traces are whole
 ///
@@ -37,10 +37,22 @@ pub(crate) struct Status {
 
 impl Status {
     pub fn run(&self, context: &mut Context) -> Result<(), Failed> {
-        let survey = context.store.survey()?;
-        let checks = Checks::run(&context.store, &survey, self.deep);
-        let entries = survey.entries;
-        let live: Vec<_> = entries.iter().filter(|e| e.status.is_live()).collect();
+        let store = Rc::clone(&context.store);
+        let mirror = backlog_in(&store)?;
+        let Found {
+            counts,
+            by_status,
+            checks,
+            live,
+            implicit,
+        } = self.find(&store)?;
+        let implicit_beside = |run: &Summary| {
+            let all = implicit
+                .iter()
+                .chain(live.iter().map(|entry| &entry.summary));
+            let beside = all.filter(|one| one.is_implicit_beside(run));
+            beside.map(|one| one.session_id.clone()).collect::<Vec<_>>()
+        };
         let now = context.style.now;
         let waiting = waiting_for_people(&live);
         let is_stalled = |entry: &Entry| {
@@ -49,40 +61,57 @@ impl Status {
             !waits && self.stalled_after.is_some_and(|age| quiet >= age)
         };
         let stalled = live.iter().filter(|entry| is_stalled(entry)).count();
-        let bytes = context.store.bytes()?;
-        let mirror = backlog_in(&context.store)?;
-        let endpoints = match mirror.bytes {
-            0 => BTreeSet::new(),
-            _ => unsent_endpoints(context, &entries)?,
-        };
+        let bytes = store.bytes()?;
         if context.json {
             let live = live.iter();
-            let live = live.map(|entry| live_json(context, entry, is_stalled(entry)));
+            let live = live.map(|entry| {
+                let mut object = live_json(context, entry, is_stalled(entry));
+                object["implicit_beside"] = implicit_beside(&entry.summary).into();
+                object
+            });
+            let by_status = by_status.map(|(status, n)| (status.as_str().to_owned(), json!(n)));
             let document = json!({
-                "root": context.store.root(),
+                "root": store.root(),
                 "at": time_text(now, 6),
-                "sessions": entries.len(),
+                "sessions": counts.sessions,
                 "bytes": bytes,
-                "by_status": by_status(&entries),
+                "by_status": Value::Object(by_status.into_iter().collect()),
                 "live": live.collect::<Vec<_>>(),
                 "stalled": stalled,
-                "mirror": mirror_json(&mirror, &endpoints),
+                "mirror": mirror_json(&mirror),
                 "checks": checks_json(&checks),
             });
             context.document(&document)?;
         } else {
             let style = context.style.clone();
-            let alive = |writer: &str| context.store.is_alive(writer);
-            let mut lines = view::running(&live, &alive, &is_stalled, &style);
-            let root = context.store.root().display().to_string();
+            let alive = |writer: &str| store.is_alive(writer);
+            let mut lines = view::running(&live, &implicit_beside, &alive, &is_stalled, &style);
+            let root = store.root().display().to_string();
             lines.push(String::new());
-            lines.extend(view::root(&root, &entries, bytes, &style));
-            lines.extend(mirror_line(&mirror, &endpoints, now));
+            lines.extend(view::root(&root, &counts, bytes, &style));
+            lines.extend(mirror_line(&mirror, now));
             lines.extend(view::checks(&checks, &style));
             context.lines(&lines)?;
         }
         let damaged = context.report_damage(&checks.damages, &checks.unreadable);
         self.end(damaged, stalled, live.len())
+    }
+
+    /// Reads all sessions.
+    fn find(&self, store: &Store) -> Result<Found, Failed> {
+        let mut found = Found::new();
+        let mut newest = store.newest()?;
+        for entry in newest.by_ref() {
+            found.checks.add(store, &entry, self.deep);
+            found.count(&entry);
+            if entry.status.is_live() {
+                found.live.push(entry);
+            } else if is_implicit_of_live(store, &entry.summary) {
+                found.implicit.push(entry.summary);
+            }
+        }
+        found.checks.unreadable.extend(newest.into_unreadable());
+        Ok(found)
     }
 
     /// Ends with the stalled sessions, else with the damage.
@@ -102,8 +131,43 @@ impl Status {
     }
 }
 
+/// What the sessions add up to.
+struct Found {
+    counts: SessionCounts,
+    by_status: [(SessionStatus, u64); 7],
+    checks: Checks,
+    live: Vec<Entry>,
+    /// Implicit sessions of live processes that have no open span.
+    implicit: Vec<Summary>,
+}
+
+impl Found {
+    fn new() -> Self {
+        Self {
+            counts: SessionCounts::default(),
+            by_status: SessionStatus::ALL.map(|status| (status, 0)),
+            checks: Checks::new(),
+            live: Vec::new(),
+            implicit: Vec::new(),
+        }
+    }
+
+    fn count(&mut self, entry: &Entry) {
+        self.counts.add(entry);
+        for (status, count) in &mut self.by_status {
+            *count += u64::from(*status == entry.status);
+        }
+    }
+}
+
+/// Whether a session is an implicit one whose process is alive.
+fn is_implicit_of_live(store: &Store, summary: &Summary) -> bool {
+    let writer = summary.writer().filter(|_| summary.implicit().is_some());
+    writer.is_some_and(|writer| store.is_alive(&writer.id))
+}
+
 /// The live sessions that wait for a person, and those whose subagents do.
-fn waiting_for_people<'a>(live: &[&'a Entry]) -> HashSet<&'a str> {
+fn waiting_for_people(live: &[Entry]) -> HashSet<&str> {
     let mut waiting = HashSet::new();
     let waits = live.iter().filter(|e| e.status == SessionStatus::Waiting);
     let mut next: Vec<&str> = waits.map(|e| e.summary.session_id.as_str()).collect();
@@ -115,28 +179,6 @@ fn waiting_for_people<'a>(live: &[&'a Entry]) -> HashSet<&'a str> {
         }
     }
     waiting
-}
-
-/// The endpoints that sessions with unsent lines were recorded for.
-fn unsent_endpoints(context: &Context, entries: &[Entry]) -> Result<BTreeSet<String>, Failed> {
-    let mut endpoints = BTreeSet::new();
-    for entry in entries {
-        let writers = entry.summary.writers.values();
-        let own: Vec<_> = writers
-            .filter_map(|writer| writer.endpoint.clone())
-            .collect();
-        if own.is_empty() {
-            continue;
-        }
-        let unsent = match backlog(&context.store, &entry.dir) {
-            Ok(backlog) => backlog.bytes > backlog.no_endpoint,
-            // Pruned in the meantime.
-            Err(error) if error.kind() == io::ErrorKind::NotFound => false,
-            Err(error) => return Err(error.into()),
-        };
-        endpoints.extend(own.into_iter().filter(|_| unsent));
-    }
-    Ok(endpoints)
 }
 
 fn checks_json(checks: &Checks) -> Value {
@@ -157,11 +199,11 @@ fn checks_json(checks: &Checks) -> Value {
     })
 }
 
-fn mirror_json(backlog: &Backlog, endpoints: &BTreeSet<String>) -> Value {
+fn mirror_json(backlog: &Backlog) -> Value {
     json!({
         "unsent_bytes": backlog.bytes,
         "unsent_since": backlog.since.map(|since| time_text(since, 6)),
-        "endpoints": endpoints,
+        "endpoints": backlog.endpoints,
         "marked_segments": backlog.marked,
         "dead_letters": backlog.dead_letters,
         "last_dead": backlog.last_dead.as_ref().map(|last| &last.reason),
@@ -169,14 +211,15 @@ fn mirror_json(backlog: &Backlog, endpoints: &BTreeSet<String>) -> Value {
 }
 
 /// What the mirror has not sent, if there is any.
-fn mirror_line(backlog: &Backlog, endpoints: &BTreeSet<String>, now: u64) -> Option<String> {
+fn mirror_line(backlog: &Backlog, now: u64) -> Option<String> {
     let mut parts = Vec::new();
     if let Some(since) = backlog.since {
         let age = view::text::duration(now.saturating_sub(since));
         let unsent = view::text::size(backlog.bytes);
         let mut text = format!("{unsent} not sent yet, the oldest {age} old");
-        if !endpoints.is_empty() {
-            let endpoints: Vec<_> = endpoints.iter().map(|url| view::text::line(url)).collect();
+        if !backlog.endpoints.is_empty() {
+            let endpoints = backlog.endpoints.iter().map(|url| view::text::line(url));
+            let endpoints: Vec<_> = endpoints.collect();
             text.push_str(&format!(", recorded for {}", endpoints.join(", ")));
         }
         parts.push(text);
@@ -225,11 +268,4 @@ fn live_json(context: &Context, entry: &Entry, stalled: bool) -> Value {
         "stalled": stalled,
         "bytes": entry.bytes,
     })
-}
-
-fn by_status(entries: &[Entry]) -> Value {
-    let count = |status: SessionStatus| entries.iter().filter(|e| e.status == status).count();
-    let statuses = SessionStatus::ALL.iter();
-    let counts = statuses.map(|status| (status.as_str().to_owned(), json!(count(*status))));
-    Value::Object(counts.collect())
 }

@@ -225,7 +225,7 @@ fn list_does_not_buffer_a_long_damaged_segment() {
         json!({"content": "x".repeat(64 << 10)}),
     );
     write(root.path(), "ses_1", 1, &vec![long; 1500]);
-    let done = limited(root.path(), "-v 80000", &["list", "--json"]);
+    let done = limited(root.path(), "-d 60000", &["list", "--json"]);
     assert_eq!(done.code, 0, "{done:?}");
     assert_eq!(done.json()["session_id"], "ses_1");
 }

@@ -97,6 +97,37 @@ fn response_inside_the_tool_call() {
 }
 
 #[test]
+fn response_while_the_permission_is_open() {
+    assert_ada_denied(&recorded(|_, _| answer("ada").emit()));
+}
+
+/// From another request, which knows the session by its id.
+#[test]
+fn response_through_the_session() {
+    assert_ada_denied(&recorded(|_, permission| {
+        permission.record_action("ask", "manifest");
+        let handle = permission.session().unwrap();
+        let answer = answer("ada");
+        std::thread::spawn(move || answer.emit_in(&handle))
+            .join()
+            .unwrap();
+    }));
+}
+
+#[test]
+fn response_while_two_permissions_are_open_is_not_guessed() {
+    let recording = recorded(|_, permission| {
+        let bash = spans::tool_call("bash", "call_2").start();
+        let other = spans::permission_evaluate("bash").child_of(&bash).start();
+        answer("ada").emit();
+        drop(other);
+        permission.set("action", "deny");
+    });
+    let done = run(recording.dir.path(), &["show", "ses_1", "--permissions"]);
+    assert!(!done.out.contains("ada"), "{done:?}");
+}
+
+#[test]
 fn action_set_to_the_answer() {
     assert_ada_denied(&recorded(|_, permission| {
         events::hitl_request("int_1").on(permission).emit();

@@ -92,7 +92,7 @@ fn shows_everything_that_happened() {
     }
 }
 
-/// A root of its own, and no request, whatever the environment says.
+/// A root of its own, and no request, with any setting of the environment.
 #[test]
 fn keeps_apart_and_sends_nothing() {
     let server = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
@@ -106,6 +106,9 @@ fn keeps_apart_and_sends_nothing() {
     };
     let demo = user()
         .env("OTEL_EXPORTER_OTLP_ENDPOINT", &endpoint)
+        .env("OTEL_TRACES_EXPORTER", "otlp")
+        .env("OTEL_METRICS_EXPORTER", "otlp")
+        .env("OTEL_EXPORTER_OTLP_METRICS_ENDPOINT", &endpoint)
         .arg("demo")
         .output();
     let demo = Done::from(demo.unwrap());

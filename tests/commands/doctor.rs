@@ -5,8 +5,11 @@ use std::os::unix::fs::PermissionsExt;
 use serde_json::Value;
 
 use crate::support::Recording;
+use crate::support::agent::Agent;
 use crate::support::cli::{self, Done};
+use crate::support::mount::is_root;
 use crate::support::otlp_server::OtlpServer;
+use crate::support::skipped::skipped;
 
 fn doctor(root: &std::path::Path, variables: &[(&str, &str)]) -> Done {
     doctor_with(root, &["--json"], variables)
@@ -93,6 +96,46 @@ fn root_that_others_can_read_is_a_warning() {
     let done = doctor(dir.path(), &[]);
     assert_eq!(done.code, 0, "{done:?}");
     assert_eq!(health(&done, "permissions").0, "warning");
+}
+
+#[test]
+fn root_that_others_can_write_is_reported() {
+    let recording = Recording::new();
+    let root = recording.dir.path();
+    assert_eq!(recording.guard.health().last_error, None);
+    for path in [root.to_owned(), root.join("redaction.key")] {
+        let before = path.metadata().unwrap().permissions();
+        let mode = before.mode() | 0o020;
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).unwrap();
+        let done = doctor(root, &[]);
+        assert_eq!(done.code, 1, "{done:?}");
+        let (found, object) = health(&done, "permissions");
+        assert_eq!(found, "wrong");
+        let advice = format!("chmod go-w {}", path.display());
+        assert_eq!(object["advice"], advice, "{object}");
+        let mut agent = Agent::start(root);
+        let error = agent.health().last_error.unwrap();
+        assert!(error.contains(path.to_str().unwrap()), "{error}");
+        let stderr = agent.stderr();
+        assert!(stderr.contains(&advice), "{stderr}");
+        std::fs::set_permissions(&path, before).unwrap();
+    }
+}
+
+#[test]
+fn root_of_another_user_is_reported() {
+    if !is_root() {
+        return skipped("only root can give a directory to another user");
+    }
+    let dir = tempfile::tempdir().unwrap();
+    std::os::unix::fs::chown(dir.path(), Some(12_345), None).unwrap();
+    let done = doctor(dir.path(), &[]);
+    assert_eq!(
+        (done.code, health(&done, "permissions").0.as_str()),
+        (1, "wrong")
+    );
+    let error = Agent::start(dir.path()).health().last_error.unwrap();
+    assert!(error.contains("belongs to another user"), "{error}");
 }
 
 #[test]

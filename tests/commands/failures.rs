@@ -82,7 +82,7 @@ fn passed_on_error_counts_once_with_its_path() {
     let recording = passed_on();
     let done = show(&recording, &[]);
     assert!(done.out.contains("1 tool call, 1 error"), "{done:?}");
-    let header = r#"  error    1:5 sql: no relation "x" → turn 1 1:7 → run 1:9"#;
+    let header = r#"  error    1:5 sql: no relation "x" → turn 1 1:6 → run 1:7"#;
     assert!(done.lines().contains(&header), "{done:?}");
     assert!(!done.out.contains("\n  last "), "{done:?}");
     let title = r#"✗ Error: no relation "x"  from tool sql 1:5"#;
@@ -101,7 +101,9 @@ fn passed_on_error_counts_once_with_its_path() {
     assert_eq!(listed[0]["errors"], 1);
     let path = &listed[0]["first_error"]["passed_to"];
     assert_eq!(path[0]["what"], "turn 1");
-    assert_eq!(path[1]["address"], "1:9");
+    // The close lines have the error, and nothing before them repeats it.
+    assert!(recording.trace().all("span_update").is_empty());
+    assert_eq!(path[1]["address"], "1:7");
 }
 
 #[test]

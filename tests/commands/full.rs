@@ -166,6 +166,14 @@ fn cost_of_subagents_is_in_the_header() {
     );
     let json = show(&recording, 80, &["--json"]).objects();
     assert_eq!(json[0]["subagents"]["sessions"], 2);
+    // Its own row has what it used, its own subagents included.
+    let row = done
+        .out
+        .lines()
+        .find(|line| line.contains("subagent   worker"));
+    assert!(row.unwrap().contains("  $0.0030  "), "{done:?}");
+    let node = json.iter().find(|node| node["kind"] == "subagent").unwrap();
+    assert_eq!(node["usage"]["cost_usd"], 0.003);
 }
 
 #[test]

@@ -2,6 +2,7 @@
 //! no agent or command hangs.
 
 use std::os::unix::fs::symlink;
+use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 
 use spanledger::{Outcome, SpanExt, spans};
@@ -13,7 +14,7 @@ use crate::support::cli::run;
 use crate::support::otlp_server::{OtlpServer, Reply};
 
 /// The files that an agent and the commands create, write or remove in a root with the session `s`.
-const OURS: [&str; 9] = [
+const OURS: [&str; 12] = [
     "redaction.key",
     "mirror.lock",
     "writers/0193c2f0a1b2-17-0123456789",
@@ -21,9 +22,16 @@ const OURS: [&str; 9] = [
     "sessions/s/lock",
     "sessions/s/trace.0001.cursor",
     "sessions/s/dead.0001.jsonl",
+    "sessions/s/trace.0001.jsonl",
     "sessions/s/trace.0002.jsonl",
     "sessions/s/blobs",
+    BLOB,
+    "sessions/.gone-s-1",
 ];
+
+/// The result of the tool.
+const BLOB: &str =
+    "sessions/s/blobs/43f4f5fdac2079d9b8d72ef10cc424eb129a7c8a355b77931cfb001c6f513fda";
 
 fn mkfifo(path: &Path) {
     let made = std::process::Command::new("mkfifo").arg(path).status();
@@ -63,8 +71,12 @@ fn use_root(root: &Path) {
         &["recover"],
         &["list"],
         &["status"],
-        &["show", "s"],
+        &["show", "s", "--full"],
+        &["show", "last"],
+        &["grep", "result"],
+        &["find", "c1"],
         &["doctor"],
+        &["prune", "--keep", "0", "--dry-run"],
         &["prune", "--older-than", "1s", "--force"],
     ] {
         run(root, args);
@@ -102,15 +114,15 @@ fn linked_files_outside_stay_as_they_are() {
 
 #[test]
 fn linked_directories_outside_stay_as_they_are() {
-    for dir in [
-        "writers",
-        "outbox",
-        "sessions",
-        "sessions/s",
-        "sessions/s/blobs",
+    for (dir, name) in [
+        ("writers", "0193c2f0a1b2-17-0123456789"),
+        ("outbox", "s.0001"),
+        ("sessions", "precious"),
+        ("sessions/s", "trace.0001.jsonl"),
+        ("sessions/s/blobs", "precious"),
+        ("sessions/.gone-s-1", "precious"),
     ] {
         let outside = TempDir::new().unwrap();
-        let name = "0193c2f0a1b2-17-0123456789";
         std::fs::write(outside.path().join(name), "precious").unwrap();
         let (_dir, root) = replaced(dir, |path| symlink(outside.path(), path).unwrap());
         use_root(&root);
@@ -120,14 +132,38 @@ fn linked_directories_outside_stay_as_they_are() {
     }
 }
 
+/// Puts something in the place of each of our files, in a root for each, and uses them all at once: most of the
+/// time is spent waiting.
+fn each_replaced(replace: impl Fn(&Path) + Sync) {
+    std::thread::scope(|scope| {
+        for file in OURS {
+            let replace = &replace;
+            scope.spawn(move || {
+                let (_dir, root) = replaced(file, replace);
+                use_root(&root);
+            });
+        }
+    });
+}
+
 #[test]
-fn pipes_and_directories_in_place_of_files_do_not_hang() {
-    for file in OURS {
-        let (_dir, root) = replaced(file, mkfifo);
-        use_root(&root);
-        let (_dir, root) = replaced(file, |path| std::fs::create_dir(path).unwrap());
-        use_root(&root);
-    }
+fn pipes_in_place_of_files_do_not_hang() {
+    each_replaced(mkfifo);
+}
+
+#[test]
+fn directories_in_place_of_files_do_not_hang() {
+    each_replaced(|path| std::fs::create_dir(path).unwrap());
+}
+
+#[test]
+fn sockets_in_place_of_files_do_not_hang() {
+    each_replaced(|path| drop(UnixListener::bind(path).unwrap()));
+}
+
+#[test]
+fn devices_in_place_of_files_do_not_hang() {
+    each_replaced(|path| symlink("/dev/zero", path).unwrap());
 }
 
 #[test]

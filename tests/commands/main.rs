@@ -1,18 +1,22 @@
 //! The `spanledger` command, run as a user runs it.
 
+mod chat_formats;
 mod common;
 mod completions;
 mod damaged_traces;
 mod decisions;
 mod demo;
 mod doctor;
+mod export;
 mod failures;
 mod find;
 mod follow_killed;
+mod formats;
 mod full;
 mod grep;
 mod hostile_root;
 mod implicit;
+mod import;
 mod list;
 mod mirror;
 mod prune;
@@ -24,4 +28,5 @@ mod status;
 #[path = "../support/mod.rs"]
 mod support;
 mod tail;
+mod trace_sqlite;
 mod verify;

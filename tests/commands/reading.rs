@@ -120,6 +120,25 @@ fn blob_with_wrong_digest_is_reported_not_shown() {
 }
 
 #[test]
+fn blob_larger_than_its_line_says_is_not_read() {
+    let root = tempdir().unwrap();
+    let dir = with_blob(root.path(), "hello");
+    let blob = fs::read_dir(dir.join("blobs")).unwrap().next().unwrap();
+    let blob = fs::File::options().write(true).open(blob.unwrap().path());
+    // Sparse: it takes no space, but would not fit into memory.
+    blob.unwrap().set_len(1 << 42).unwrap();
+    for args in [
+        &["show", "ses_1", "--event", "1:1"][..],
+        &["show", "ses_1", "--full"],
+        &["grep", "hell"],
+    ] {
+        let done = run(root.path(), args);
+        assert_eq!(done.code, 3, "{done:?}");
+        assert!(done.err.contains("its line names 5"), "{done:?}");
+    }
+}
+
+#[test]
 fn blob_is_searched_with_its_first_line() {
     let root = tempdir().unwrap();
     with_blob(root.path(), "hello");
@@ -410,5 +429,36 @@ fn no_limit_selects_a_live_session() {
     ] {
         let chosen = retention.over(&entries, &|_| 1, u64::MAX);
         assert!(chosen.is_empty(), "{retention:?}");
+    }
+}
+
+#[test]
+fn thousands_of_sessions_take_little_memory() {
+    let root = tempdir().unwrap();
+    // Together they would take more than 32 MB.
+    let process = json!({"writer": "w", "process": {"argv": ["x".repeat(16 << 10)]}});
+    for n in 0..2_000 {
+        let id = format!("ses_{n}");
+        let lines = [
+            line(&id, "segment", process.clone()),
+            message(&id, "00:00:00", "hello"),
+        ];
+        write(root.path(), &id, 1, &lines);
+    }
+    for args in [
+        &["list"][..],
+        &["status"],
+        &["grep", "-l", "hello"],
+        &["show", "last"],
+    ] {
+        let limited = std::process::Command::new("sh")
+            .args(["-c", "ulimit -d 28000; exec \"$@\"", "sh"])
+            .arg(env!("CARGO_BIN_EXE_spanledger"))
+            .arg("--root")
+            .arg(root.path())
+            .args(args)
+            .output()
+            .unwrap();
+        assert!(limited.status.success(), "{args:?}: {limited:?}");
     }
 }

@@ -190,3 +190,21 @@ fn read_trace_records_when_root_is_empty() {
     assert!(ran.stdout.contains("clock"), "{}", ran.stdout);
     assert!(ran.stdout.contains("not known"), "{}", ran.stdout);
 }
+
+#[test]
+fn no_example_fails_at_its_shutdown() {
+    // An agent that did its work must not exit with an error because the disk was full.
+    let top = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut files = vec![top.join("README.md"), top.join("examples/rig/src/main.rs")];
+    for dir in ["examples", "docs"] {
+        let entries = std::fs::read_dir(top.join(dir)).unwrap();
+        files.extend(entries.map(|entry| entry.unwrap().path()));
+    }
+    for file in files.iter().filter(|file| file.is_file()) {
+        let text = std::fs::read_to_string(file).unwrap();
+        // Hidden lines of documentation are its tests.
+        let mut lines = text.lines().map(str::trim_start);
+        let fails = lines.any(|line| line.starts_with("guard.shutdown()?"));
+        assert!(!fails, "{}", file.display());
+    }
+}

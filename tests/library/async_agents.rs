@@ -4,6 +4,7 @@ use std::io;
 use std::time::Duration;
 
 use anyhow::Context;
+use serde_json::Value;
 use spanledger::{FutureExt, Outcome, SpanExt, events, spans};
 use tokio::sync::oneshot;
 use tracing::instrument::WithSubscriber;
@@ -215,7 +216,36 @@ fn future_never_polled_is_cancelled() {
     let recording = Recording::new();
     recording.run(|| drop(forever().recorded(spans::tool_call("slow", "c1").start())));
     let trace = recording.trace();
-    assert_eq!(trace.one("tool_result").text("outcome"), "cancelled");
+    let close = trace.one("tool_result");
+    assert_eq!(close.text("outcome"), "cancelled");
+    assert_eq!(close.get("error.message"), "the future never ran");
+}
+
+#[test]
+fn cancelled_span_has_its_reason_if_known() {
+    let recording = Recording::new();
+    run_async(&recording, async {
+        let turn = spans::session_turn().start();
+        let tool = spans::tool_call("slow", "c1").child_of(&turn).start();
+        let given = spans::tool_call("given", "c2").child_of(&turn).start();
+        let reason = given.clone();
+        let both = async { tokio::try_join!(forever().recorded(tool), forever().recorded(given)) };
+        tokio::select! {
+            biased;
+            _ = both.recorded(turn) => unreachable!(),
+            () = async { reason.record_error("the user pressed Esc") } => {}
+        }
+    });
+    let trace = recording.trace();
+    let turn = trace.one("turn_end");
+    assert_eq!(turn.text("outcome"), "cancelled");
+    assert_eq!(turn.get("error"), &Value::Null);
+    let of = |id: &str| trace.find("tool_result", "tool_id", id).clone();
+    let message = of("slow").get("error.message").clone();
+    assert_eq!(message, "the future around it was dropped");
+    assert_eq!(of("given").text("outcome"), "cancelled");
+    assert_eq!(of("given").get("error.message"), "the user pressed Esc");
+    assert_eq!(trace.one("turn_end").get("totals.errors"), 0);
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::cell::Cell;
 use std::path::PathBuf;
 
 use serde_json::json;
-use spanledger::{SpanExt, Usage, spans};
+use spanledger::{Outcome, SpanExt, Usage, events, spans};
 use tempfile::TempDir;
 
 use crate::support::{LineExt, Recording, Trace};
@@ -160,4 +160,62 @@ fn session_awaiting_recovery_is_not_evicted() {
     std::fs::remove_dir(&lock).unwrap();
     recording.handle().flush();
     assert_recovered(&recording);
+}
+
+/// How many bytes this thread has read.
+fn bytes_read() -> u64 {
+    let io = std::fs::read_to_string("/proc/thread-self/io").unwrap();
+    let read = io.lines().find_map(|line| line.strip_prefix("rchar: "));
+    read.unwrap().parse().unwrap()
+}
+
+#[test]
+fn large_session_is_recovered_off_the_thread() {
+    let recording = Recording::new();
+    let dir = recording.run(|| {
+        let run = spans::session_run("s", "planner").start().entered();
+        let _turn = spans::session_turn().start().entered();
+        let text = "x".repeat(10_000);
+        (0..2_500).for_each(|_| events::message_user(&text).emit());
+        let dir = recording.copy_as_crashed();
+        drop(run);
+        dir
+    });
+    let recording = Recording::again(dir);
+    recording.run(|| {
+        let before = bytes_read();
+        let _run = spans::session_run("s", "planner").start().entered();
+        let read = bytes_read() - before;
+        assert!(read < 9 << 20, "{read} bytes were read");
+        let _turn = spans::session_turn().start();
+    });
+    assert_eq!(recording.handle().flush(), 0);
+    let trace = recording.trace();
+    assert_eq!(trace.all("interrupted").len(), 2);
+    assert_eq!(trace.all("session_resume").len(), 1);
+    assert_eq!(trace.find("turn_start", "turn_index", 2).seg, 2);
+}
+
+#[test]
+fn compaction_is_known_after_a_checkpoint() {
+    let recording = Recording::new();
+    let dir = recording.run(|| {
+        let _run = spans::session_run("s", "planner").start().entered();
+        spans::compaction_run().start().finish(Outcome::Ok);
+        let text = "x".repeat(10_000);
+        (0..250).for_each(|_| events::message_user(&text).emit());
+        recording.copy_as_crashed()
+    });
+    let recording = Recording::again(dir);
+    recording.run(|| {
+        let _run = spans::session_run("s", "planner").start().entered();
+        drop(spans::model_call("anthropic", "m-1").start());
+        drop(spans::model_call("anthropic", "m-2").start());
+    });
+    let trace = recording.trace();
+    assert!(!trace.all("checkpoint").is_empty());
+    let first = trace.find("model_result", "model_id", "m-1");
+    assert_eq!(first.get("compacted"), &json!(true));
+    let second = trace.find("model_result", "model_id", "m-2");
+    assert!(!second.payload.contains_key("compacted"));
 }

@@ -24,13 +24,15 @@ const ROOMS: &[(&str, &[&str])] = &[
         &["session", "read", "ledger", "redact", "trace", "error"],
     ),
     ("metrics", &["mirror", "ledger", "trace"]),
+    ("export", &["mirror", "session", "read", "trace"]),
     (
         "record",
         &[
-            "metrics", "mirror", "session", "ledger", "redact", "trace", "error",
+            "metrics", "mirror", "export", "session", "ledger", "redact", "trace", "error",
         ],
     ),
     ("view", &["session", "trace"]),
+    ("import", &["ledger", "redact", "trace", "error"]),
     // The pages of `docs/`, as documentation of the library.
     ("guide", &[]),
     // The program. It uses the library as any other program does.

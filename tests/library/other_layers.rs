@@ -10,6 +10,8 @@ use opentelemetry_sdk::trace::{InMemorySpanExporter, SdkTracerProvider};
 use serde_json::{Value, json};
 use spanledger::{Failure, FutureExt, Outcome, SpanExt, Usage, events, spans};
 use tracing::{Dispatch, Subscriber, debug, debug_span, info, info_span, trace_span, warn};
+#[cfg(feature = "mirror")]
+use tracing_subscriber::filter::filter_fn;
 use tracing_subscriber::fmt::MakeWriter;
 use tracing_subscriber::fmt::format::FmtSpan;
 use tracing_subscriber::layer::{Layer, SubscriberExt};
@@ -313,6 +315,19 @@ fn check_fails_under_a_filter_that_disables_our_spans() {
 }
 
 #[test]
+fn check_fails_if_our_own_layer_is_filtered() {
+    let dir = tempfile::tempdir().unwrap();
+    let (layer, guard) = spanledger::builder().root(dir.path()).build().unwrap();
+    let printed = Printed::default();
+    let subscriber = tracing_subscriber::registry()
+        .with(layer.with_filter(EnvFilter::new("myagent=info")))
+        .with(printer(&printed));
+    let checked = tracing::dispatcher::with_default(&Dispatch::new(subscriber), || guard.check());
+    let error = checked.unwrap_err().to_string();
+    assert!(error.contains("spanledger's own layer"), "{error}");
+}
+
+#[test]
 fn check_fails_under_a_filter_that_keeps_only_our_target() {
     let dir = tempfile::tempdir().unwrap();
     let (layer, guard) = spanledger::builder().root(dir.path()).build().unwrap();
@@ -333,6 +348,45 @@ fn check_passes_under_a_filter_that_keeps_our_spans() {
         .with(EnvFilter::new("info"));
     let checked = tracing::dispatcher::with_default(&Dispatch::new(subscriber), || guard.check());
     checked.unwrap();
+}
+
+/// Before any agent span, in either order, and without sending anything itself.
+#[cfg(feature = "mirror")]
+#[test]
+fn check_finds_an_opentelemetry_layer_that_sends_too() {
+    let exporter = InMemorySpanExporter::default();
+    let provider = SdkTracerProvider::builder()
+        .with_sampler(opentelemetry_sdk::trace::Sampler::AlwaysOn)
+        .with_simple_exporter(exporter.clone())
+        .build();
+    let checked = |filtered: bool, activation: bool, above: bool| {
+        let dir = tempfile::tempdir().unwrap();
+        let otel = tracing_opentelemetry::layer()
+            .with_tracer(provider.tracer("agent"))
+            .with_context_activation(activation)
+            .with_filter(filter_fn(move |meta| {
+                !filtered || meta.target() != "spanledger"
+            }))
+            .boxed();
+        let builder = spanledger::builder().root(dir.path()).context(true);
+        let (ours, guard) = builder.build().unwrap();
+        let mut layers = vec![ours.boxed(), otel];
+        if above {
+            layers.reverse();
+        }
+        let subscriber = tracing_subscriber::registry().with(layers);
+        let found = tracing::subscriber::with_default(subscriber, || guard.check());
+        assert!(Trace::read(dir.path()).sessions.is_empty());
+        found
+    };
+    for (activation, above) in [(true, true), (true, false), (false, true)] {
+        checked(true, activation, above).unwrap();
+        let found = checked(false, activation, above).unwrap_err();
+        assert!(matches!(found, spanledger::Error::SentTwice), "{found}");
+        assert!(found.to_string().contains("not_agent_spans"));
+    }
+    let exported = exporter.get_finished_spans().unwrap();
+    assert!(exported.is_empty(), "{exported:?}");
 }
 
 #[test]

@@ -167,6 +167,26 @@ fn tool_denied_then_allowed_is_not_denied() {
 }
 
 #[test]
+fn permission_has_the_answer_that_was_recorded_on_it() {
+    let recording = Recording::new();
+    recording.run(|| {
+        for own in [false, true] {
+            let permission = spans::permission_evaluate("bash").start();
+            if own {
+                permission.record_decision("allow", "bob");
+            }
+            let answer = events::hitl_response("int_1").decision("deny");
+            answer.decided_by("ada").on(&permission).emit();
+        }
+    });
+    let trace = recording.trace();
+    let closed = trace.all("permission_evaluate");
+    let who = |n: usize| (closed[n].text("decision"), closed[n].text("decided_by"));
+    assert_eq!(who(0), ("deny", "ada"));
+    assert_eq!(who(1), ("allow", "bob"));
+}
+
+#[test]
 fn allowed_permission_does_not_set_tool_outcome() {
     let recording = Recording::new();
     recording.run(|| {
@@ -348,6 +368,8 @@ fn text_is_accepted_as_error() {
     assert_eq!(owned["outcome"], "error");
     let borrowed = tool_result(|tool| tool.record_error(&"no such tool"));
     assert_eq!(borrowed["error"], owned["error"]);
+    let plain = tool_result(|tool| tool.record_error("no such tool"));
+    assert_eq!(plain["error"], owned["error"]);
 }
 
 #[test]

@@ -199,3 +199,25 @@ fn evicted_session_continues_with_full_totals() {
     let totals = list[0].summary.totals();
     assert_eq!((totals.turns, totals.tool_calls), (2, 2));
 }
+
+#[test]
+fn checkpoints_of_many_open_spans_stay_a_fraction() {
+    let recording = Recording::new();
+    recording.run(|| {
+        let run = spans::session_run("s", "planner").start();
+        let open = (0..30_000).map(|_| spans::tool_call("bash", "c1").child_of(&run).start());
+        drop(open.collect::<Vec<_>>());
+    });
+    let dir = read::session_dir(recording.dir.path(), "s");
+    let trace = std::fs::read_to_string(dir.join("trace.0001.jsonl")).unwrap();
+    let (checkpoints, others): (Vec<_>, Vec<_>) = trace
+        .lines()
+        .partition(|line| line.contains(r#""kind":"checkpoint""#));
+    let bytes = |lines: &[&str]| lines.iter().map(|line| line.len()).sum::<usize>();
+    let (checkpoints, others) = (bytes(&checkpoints), bytes(&others));
+    assert!(checkpoints > 0);
+    assert!(checkpoints * 4 < others, "{checkpoints} of {others}");
+    let entry = Store::new(recording.dir.path()).peek(&dir).unwrap();
+    assert_eq!(entry.summary.totals().tool_calls, 30_000);
+    assert!(entry.summary.open.is_empty());
+}

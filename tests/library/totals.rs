@@ -1,7 +1,7 @@
 //! The totals on `turn_end` and `session_end`: every call and every token counts once.
 
 use serde_json::{Value, json};
-use spanledger::{Outcome, SpanExt, Usage, events, spans};
+use spanledger::{Failure, Outcome, SpanExt, Usage, events, spans};
 use tracing::Span;
 
 use crate::support::{LineExt, Recording};
@@ -222,4 +222,52 @@ fn totals_survive_session_eviction() {
         (totals.model_calls, totals.usage.input_tokens),
         (3, Some(30))
     );
+}
+
+#[test]
+fn turns_and_runs_have_what_they_used() {
+    let recording = Recording::new();
+    recording.run(|| {
+        for (agent, turns) in [("planner", [3, 4]), ("reviewer", [0, 5])] {
+            let run = spans::session_run("s", agent).start().entered();
+            for input in turns {
+                let turn = spans::session_turn().start().entered();
+                model(input);
+                events::model_usage(&tokens(10)).emit();
+                turn.record_usage(&tokens(1000));
+            }
+            let reported = spans::session_turn().start();
+            reported.record_usage(&tokens(100));
+            drop((reported, run));
+        }
+    });
+    let trace = recording.trace();
+    let used = |kind: &str| -> Vec<Value> {
+        let lines = trace.all(kind).into_iter();
+        let used = lines.map(|line| line.get("used.input_tokens").clone());
+        used.collect()
+    };
+    assert_eq!(used("turn_end"), [13, 14, 100, 10, 15, 100]);
+    assert_eq!(used("session_end"), [127, 125]);
+}
+
+#[test]
+fn error_that_travels_up_counts_once() {
+    let recording = Recording::new();
+    recording.run(|| {
+        let run = spans::session_run("s", "planner").start().entered();
+        let turn = spans::session_turn().start().entered();
+        for call in ["c1", "c2"] {
+            let tool = spans::tool_call("sql", call).start();
+            tool.record_failure(&Failure::new("Refused", "no relation"));
+        }
+        let outer = json!({"message": "turn 1", "source": ["no relation"]});
+        turn.set("error", outer.clone());
+        drop(turn);
+        events::error(&"x".parse::<u8>().unwrap_err()).emit();
+        run.set("error", outer);
+    });
+    let trace = recording.trace();
+    assert_eq!(trace.one("turn_end").get("totals.errors"), 2);
+    assert_eq!(trace.one("session_end").get("totals.errors"), 3);
 }

@@ -1,5 +1,5 @@
-//! With a global subscriber: spans created while another is created or while a thread exits.
-//! something else, and until a thread's very end.
+//! A process with one subscriber: spans created while another is created, while a thread exits, or first on a
+//! thread without it.
 
 use std::cell::{Cell, RefCell};
 use std::path::Path;
@@ -13,7 +13,7 @@ use tracing::{Id, Span, Subscriber, info_span};
 use tracing_subscriber::layer::{Context, Layer, SubscriberExt};
 
 use crate::support::child;
-use crate::support::{LineExt, Trace};
+use crate::support::{LineExt, Recording, Trace};
 
 thread_local! {
     static INSIDE: Cell<bool> = const { Cell::new(false) };
@@ -86,6 +86,85 @@ fn span_created_in_the_record_spans_filter() {
         let trace = Trace::read(root);
         let opened = trace.kinds("asked").into_iter();
         assert_eq!(opened.filter(|kind| *kind == "span_start").count(), 2);
+    });
+}
+
+/// One line, however much is recorded outside every run, and none before that.
+#[test]
+fn stderr_names_the_implicit_session_once() {
+    if child::is_child() {
+        let recording = Recording::new();
+        recording.run(|| {
+            drop(spans::session_run("s", "planner").start());
+            eprintln!("the run is over");
+            drop(spans::tool_call("lost", "c1").start());
+            drop(spans::tool_call("lost", "c2").start());
+        });
+        let health = recording.guard.health();
+        assert!(health.orphaned > 1);
+        println!("implicit={}", health.implicit_session.unwrap());
+        return;
+    }
+    let output = child::calling_test().output().unwrap();
+    let [stdout, stderr] =
+        [output.stdout, output.stderr].map(|out| String::from_utf8(out).unwrap());
+    let (_, id) = stdout.split_once("implicit=").unwrap();
+    let (before, after) = stderr.split_once("the run is over").unwrap();
+    assert!(!before.contains("spanledger:"), "{stderr}");
+    let lines: Vec<_> = after
+        .lines()
+        .filter(|line| line.contains("spanledger: "))
+        .collect();
+    let [line] = lines[..] else {
+        panic!("{stderr}")
+    };
+    assert!(line.contains(id.lines().next().unwrap()), "{line}");
+    assert!(line.contains(".recorded(span)"), "{line}");
+}
+
+#[test]
+fn stderr_names_a_filter_that_disables_agent_spans() {
+    if child::is_child() {
+        let dir = tempfile::tempdir().unwrap();
+        let builder = spanledger::builder().root(dir.path());
+        let (layer, _guard) = builder.build().unwrap();
+        let subscriber = tracing_subscriber::registry()
+            .with(layer)
+            .with(tracing_subscriber::EnvFilter::new("warn"));
+        tracing::subscriber::with_default(subscriber, || {
+            for _ in 0..3 {
+                let run = spans::session_run("s", "planner").start();
+                assert!(run.is_disabled());
+            }
+        });
+        return;
+    }
+    let warnings = |variables: &[(&str, &str)]| {
+        let mut child = child::calling_test();
+        let output = child.envs(variables.iter().copied()).output().unwrap();
+        assert!(output.status.success());
+        let stderr = String::from_utf8(output.stderr).unwrap();
+        stderr
+            .matches("spanledger: agent spans are not recorded: a global filter")
+            .count()
+    };
+    assert_eq!(warnings(&[]), 1);
+    assert_eq!(warnings(&[("SPANLEDGER_DISABLED", "true")]), 0);
+}
+
+#[test]
+fn span_first_created_without_the_subscriber() {
+    child::alone(|| {
+        let make = || spans::session_run("s", "planner").start();
+        let recording = Recording::new();
+        std::thread::spawn(move || assert!(make().is_disabled()))
+            .join()
+            .unwrap();
+        recording.run(|| {
+            recording.guard.check().unwrap();
+            assert!(!make().is_disabled());
+        });
+        assert_eq!(recording.trace().all("session_end").len(), 1);
     });
 }
 

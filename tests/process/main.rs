@@ -3,6 +3,7 @@
 
 mod arguments;
 mod environment;
+mod exports;
 mod faults;
 mod forks;
 mod global_subscriber;

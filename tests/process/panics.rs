@@ -1,5 +1,6 @@
 //! A panic inside an agent span is recorded as its error and continues unchanged.
 
+use std::future::Future;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -127,6 +128,24 @@ fn panic_in_a_recorded_future_is_an_error() {
     assert_eq!(close.text("outcome"), "error");
     assert_eq!(close.get("error.error_type"), "panic");
     assert_eq!(close.get("error.message"), "index 7 is out of bounds");
+}
+
+#[test]
+fn future_dropped_by_a_panic_says_so() {
+    let recording = Recording::new();
+    panicking(|| {
+        recording.run(|| {
+            let tool = spans::tool_call("bash", "c1").start();
+            let mut other = Box::pin(std::future::pending::<io::Result<()>>().recorded(tool));
+            let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+            assert!(other.as_mut().poll(&mut context).is_pending());
+            panic!("beside it");
+        });
+    });
+    let trace = recording.trace();
+    let close = trace.one("tool_result");
+    assert_eq!(close.text("outcome"), "cancelled");
+    assert_eq!(close.get("error.message"), "dropped by a panic: beside it");
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! `spanledger mirror`.
 
+mod endpoints;
 mod shutdown;
 
 use std::io::{BufRead, BufReader};
@@ -313,53 +314,6 @@ fn killed_agent_is_noticed() {
     let mut mirror = Running::start(root.path(), &args);
     victim.kill();
     mirror.until("\"spans\":1");
-}
-
-#[test]
-fn other_endpoints_spans_are_left_and_counted() {
-    let recording = Recording::with(|builder| builder.otlp_endpoint("http://127.0.0.1:1"));
-    recording.run(|| drop(spans::session_run("ses_1", "planner").start()));
-    let root = recording.end();
-    let server = OtlpServer::start();
-    let mut args = vec!["mirror", "--once", "--endpoint"];
-    let url = server.url();
-    args.push(&url);
-    let done = run(root.path(), &args);
-    assert_eq!(done.code, 1, "{done:?}");
-    assert!(done.out.starts_with("Nothing to send"), "{done:?}");
-    let other = "1 session was recorded for http://127.0.0.1:1/v1/traces";
-    assert!(done.out.contains(other), "{done:?}");
-    assert_eq!(server.received().len(), 0);
-    args.push("--any-endpoint");
-    let done = run(root.path(), &args);
-    assert!(done.out.starts_with("1 span sent"), "{done:?}");
-    assert!(!root.path().join("outbox/ses_1.0001").exists());
-}
-
-#[test]
-fn status_names_the_endpoint_it_was_recorded_for() {
-    let recording = Recording::with(|builder| {
-        builder
-            .otlp_endpoint("http://127.0.0.1:1")
-            .shutdown_timeout(std::time::Duration::ZERO)
-    });
-    recording.run(|| {
-        spans::tool_call("bash", "call_1")
-            .start()
-            .finish(Outcome::Ok)
-    });
-    let root = recording.end();
-    let endpoint = "http://127.0.0.1:1/v1/traces";
-    let text = run(root.path(), &["mirror", "--status"]).out;
-    let why = format!("  recorded for {endpoint}; `spanledger mirror --once` sends it\n");
-    assert!(text.contains(&why), "{text}");
-    let json = run(root.path(), &["mirror", "--status", "--json"]).objects();
-    assert_eq!(json[0]["endpoints"], serde_json::json!([endpoint]));
-    let status = run(root.path(), &["status"]).out;
-    assert!(
-        status.contains(&format!(", recorded for {endpoint}\n")),
-        "{status}"
-    );
 }
 
 #[test]

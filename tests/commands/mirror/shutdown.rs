@@ -78,6 +78,28 @@ fn request_cut_by_ctrl_c_is_sent_again() {
 }
 
 #[test]
+fn once_cut_by_ctrl_c_exits_130() {
+    for (signal, expected) in [(libc::SIGINT, 130), (libc::SIGTERM, 143)] {
+        let root = recorded();
+        let server = OtlpServer::scripted([Reply::Hang]);
+        let args = ["--once", "--json", "--endpoint", &server.url()];
+        let mirror = following(root.path(), &args);
+        server.wait_for(1);
+        let (code, printed) = end(mirror, signal);
+        assert_eq!(code, Some(expected), "{printed:?}");
+        let printed: Value = serde_json::from_str(&printed).unwrap();
+        assert_eq!(printed["spans"], 0, "{printed}");
+        assert_eq!(printed["stopped"], "interrupted", "{printed}");
+        // Nothing is lost.
+        let done = run(
+            root.path(),
+            &["mirror", "--once", "--endpoint", &server.url()],
+        );
+        assert!(done.out.starts_with("1 span sent"), "{done:?}");
+    }
+}
+
+#[test]
 fn ctrl_c_exits_0_while_another_process_sends() {
     let root = recorded();
     let lock = root.path().join("mirror.lock");

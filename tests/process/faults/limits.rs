@@ -29,7 +29,7 @@ fn full_segment_continues_in_another() {
     assert_eq!(health.failed, 0, "{health:?}");
     let sizes = segment_sizes(&dir.path().join("sessions/s"));
     assert!(
-        sizes.len() > 3 && sizes.iter().all(|size| *size < 16384 + 4096),
+        sizes.len() > 3 && sizes.iter().all(|size| *size < 16384 + 8192),
         "{sizes:?}"
     );
     let trace = Trace::read(dir.path());
