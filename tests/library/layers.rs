@@ -14,6 +14,7 @@ use regex::Regex;
 const ROOMS: &[(&str, &[&str])] = &[
     ("trace", &[]),
     ("error", &[]),
+    ("cost", &["trace"]),
     ("redact", &["trace", "error"]),
     ("ledger", &["trace"]),
     ("read", &["trace"]),
