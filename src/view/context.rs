@@ -130,6 +130,9 @@ impl ContextChart {
         if let Some(usd) = result.usd {
             sum.usd = Some(sum.usd.unwrap_or(0.0) + usd);
         }
+        if result.calls == 0 {
+            return;
+        }
         let at = self.top.partition_point(|one| one.tokens >= result.tokens);
         if at < RESULTS {
             self.top.insert(at, result);

@@ -2,13 +2,19 @@
 
 use super::csv;
 use super::style::Style;
-use super::text::{columns, cost, count, cut, cut_id, duration, line, pad, pad_left, thousands};
+use super::text::{
+    columns, cost, count, cut, cut_id, duration, line, pad, pad_left, plural, thousands,
+};
 use crate::cost::Cost;
 use crate::inspect::Quantiles;
 use crate::inspect::stats::{By, Report, Row};
 
-/// A column: its head, and the text of a row.
-type Column = (&'static str, fn(&Row) -> String);
+/// A column: its head, the text of a row, and how early it is left out where there is no room; 0 for never.
+struct Column {
+    head: &'static str,
+    text: fn(&Row) -> String,
+    less: u8,
+}
 
 /// Dollars; `≥` before a sum that lacks calls of unknown cost.
 pub fn cost_sum(sum: &Cost) -> String {
@@ -29,47 +35,57 @@ fn none(n: u64) -> String {
     }
 }
 
-const MODEL: &[Column] = &[
-    ("CALLS", |row| thousands(row.model_calls)),
-    ("INPUT", |row| count(row.usage.input_tokens)),
-    ("CACHED", |row| {
-        let rate = row.cache_rate();
-        rate.map_or_else(|| "–".into(), |rate| format!("{:.0}%", rate * 100.0))
-    }),
-    ("OUTPUT", |row| count(row.usage.output_tokens)),
-    ("COST", |row| cost_sum(&row.cost)),
-    ("P50", |row| time(&row.model_time, 0.5)),
-    ("P95", |row| time(&row.model_time, 0.95)),
-    ("TTFT", |row| time(&row.first_token, 0.5)),
-];
+fn cached(row: &Row) -> String {
+    let rate = row.cache_rate();
+    rate.map_or_else(|| "–".into(), |rate| format!("{:.0}%", rate * 100.0))
+}
 
-const TOOL: &[Column] = &[
-    ("TOOLS", |row| thousands(row.tool_calls)),
-    ("P50", |row| time(&row.tool_time, 0.5)),
-    ("P95", |row| time(&row.tool_time, 0.95)),
-    ("DENIED", |row| none(row.denials)),
-    ("WAITED", |row| match row.waited {
+fn waited(row: &Row) -> String {
+    match row.waited {
         0 => "·".into(),
         ns => duration(ns),
-    }),
-];
-
-const SESSIONS: &[Column] = &[
-    ("SESSIONS", |row| thousands(row.sessions)),
-    ("TURNS", |row| thousands(row.turns)),
-];
-
-const ERRORS: &[Column] = &[("ERR", |row| none(row.errors))];
-
-fn columns_of(by: Option<By>) -> Vec<Column> {
-    let parts: &[&[Column]] = match by {
-        Some(By::Model) => &[MODEL, ERRORS],
-        Some(By::Tool) => &[TOOL, ERRORS],
-        Some(By::Session) => &[&SESSIONS[1..], MODEL, TOOL, ERRORS],
-        _ => &[SESSIONS, MODEL, TOOL, ERRORS],
-    };
-    parts.concat()
+    }
 }
+
+const fn column(head: &'static str, less: u8, text: fn(&Row) -> String) -> Column {
+    Column { head, text, less }
+}
+
+const MODEL: [Column; 9] = [
+    column("CALLS", 0, |row| thousands(row.model_calls)),
+    column("INPUT", 0, |row| count(row.usage.input_tokens)),
+    column("CACHED", 2, cached),
+    column("OUTPUT", 0, |row| count(row.usage.output_tokens)),
+    column("COST", 0, |row| cost_sum(&row.cost)),
+    column("P50", 1, |row| time(&row.model_time, 0.5)),
+    column("P95", 1, |row| time(&row.model_time, 0.95)),
+    column("TTFT", 3, |row| time(&row.first_token, 0.5)),
+    column("ERR", 0, |row| none(row.errors)),
+];
+
+const TOOL: [Column; 6] = [
+    column("CALLS", 0, |row| thousands(row.tool_calls)),
+    column("P50", 1, |row| time(&row.tool_time, 0.5)),
+    column("P95", 1, |row| time(&row.tool_time, 0.95)),
+    column("DENIED", 0, |row| none(row.denials)),
+    column("WAITED", 2, waited),
+    column("ERR", 0, |row| none(row.errors)),
+];
+
+const BOTH: [Column; 12] = [
+    column("SESSIONS", 6, |row| thousands(row.sessions)),
+    column("TURNS", 4, |row| thousands(row.turns)),
+    column("MODEL", 0, |row| thousands(row.model_calls)),
+    column("TOOL", 0, |row| thousands(row.tool_calls)),
+    column("INPUT", 1, |row| count(row.usage.input_tokens)),
+    column("CACHED", 3, cached),
+    column("OUTPUT", 1, |row| count(row.usage.output_tokens)),
+    column("COST", 0, |row| cost_sum(&row.cost)),
+    column("P95", 5, |row| time(&row.model_time, 0.95)),
+    column("DENIED", 3, |row| none(row.denials)),
+    column("WAITED", 2, waited),
+    column("ERR", 0, |row| none(row.errors)),
+];
 
 /// What the bars compare: cost where any is known, else calls.
 fn weight(row: &Row, by_cost: bool) -> f64 {
@@ -79,66 +95,136 @@ fn weight(row: &Row, by_cost: bool) -> f64 {
     }
 }
 
-/// The statistics as a table: a total, and a row for each key with a bar.
+/// The statistics as a table: a row for each key with a bar, and a total. Without keys, the total as a list.
 pub fn stats(report: &Report, style: &Style) -> Vec<String> {
-    let mut rows: Vec<(&str, &Row)> = Vec::new();
-    rows.extend(report.rows.iter().map(|(key, row)| (key.as_str(), row)));
-    rows.push(("total", &report.total));
-    let columns_shown = columns_of(report.by);
-    let cells: Vec<Vec<String>> = rows
-        .iter()
-        .map(|(_, row)| columns_shown.iter().map(|(_, text)| text(row)).collect())
-        .collect();
-    let widths: Vec<usize> = columns_shown
-        .iter()
-        .enumerate()
-        .map(|(at, (head, _))| {
-            let widest = cells.iter().map(|row| columns(&row[at])).max();
-            widest.unwrap_or(0).max(head.len())
-        })
-        .collect();
-    let head = report.by.map_or("", By::as_str).to_uppercase();
+    let Some(by) = report.by else {
+        return total(&report.total, style);
+    };
+    let columns_shown: &[Column] = match by {
+        By::Model => &MODEL,
+        By::Tool => &TOOL,
+        _ => &BOTH,
+    };
+    // What is about another thing than the rows is not in their total.
+    let mut sum = Row::default();
+    report.rows.iter().for_each(|(_, row)| sum.merge(row));
+    let mut out = table(report, by, columns_shown, &sum, style);
+    out.extend(unknown_note(&sum.cost, style));
+    out
+}
+
+fn unknown_note(cost: &Cost, style: &Style) -> Option<String> {
+    let unknown = plural(cost.unknown, "model call");
+    let note = format!("The cost of {unknown} is not known.");
+    cost.is_partial()
+        .then(|| style.dim(&cut(&note, style.width)))
+}
+
+fn table(report: &Report, by: By, wanted: &[Column], sum: &Row, style: &Style) -> Vec<String> {
+    let keys = report.rows.iter().map(|(key, row)| (key.as_str(), row));
+    let rows: Vec<(&str, &Row)> = keys.chain([("total", sum)]).collect();
+    let head = by.as_str().to_uppercase();
     let longest = rows.iter().map(|(key, _)| columns(&line(key))).max();
     let key_width = longest.unwrap_or(0).max(head.len()).clamp(5, 36);
-    let used: usize = key_width + widths.iter().map(|width| width + 2).sum::<usize>();
-    let bar_width = style.width.saturating_sub(used + 2).min(24);
-    let by_cost = report.by != Some(By::Tool) && report.total.cost.usd().is_some();
-    let most = report.rows.iter().map(|(_, row)| weight(row, by_cost));
-    let most = most.fold(0.0, f64::max);
-
-    let joined = |key: String, cells: &[String]| {
-        let cells = cells.iter().zip(&widths);
-        let cells = cells.map(|(cell, width)| format!("  {}", pad_left(cell, *width)));
-        format!("{key}{}", cells.collect::<String>())
+    let mut shown: Vec<(&Column, Vec<String>, usize)> = wanted
+        .iter()
+        .map(|column| {
+            let cells: Vec<String> = rows.iter().map(|(_, row)| (column.text)(row)).collect();
+            let widest = cells.iter().map(|cell| columns(cell)).max().unwrap_or(0);
+            (column, cells, widest.max(column.head.len()) + 2)
+        })
+        .collect();
+    let used = |shown: &[(&Column, Vec<String>, usize)]| {
+        key_width + shown.iter().map(|(.., width)| width).sum::<usize>()
     };
-    let heads: Vec<String> = columns_shown.iter().map(|(h, _)| (*h).to_owned()).collect();
-    let head = joined(pad(&head, key_width), &heads);
+    while used(&shown) > style.width {
+        let first = shown.iter().map(|(column, ..)| column.less).max();
+        let Some(first) = first.filter(|less| *less > 0) else {
+            break;
+        };
+        shown.retain(|(column, ..)| column.less != first);
+    }
+    let bar_width = style.width.saturating_sub(used(&shown) + 2).min(24);
+    let by_cost = by != By::Tool && sum.cost.usd().is_some();
+    let weights = report.rows.iter().map(|(_, row)| weight(row, by_cost));
+    let most = weights.fold(0.0, f64::max);
+    let heads = shown.iter().map(|(c, _, width)| pad_left(c.head, *width));
+    let head = pad(&head, key_width) + &heads.collect::<String>();
     let mut out = vec![style.dim(&cut(&head, style.width))];
-    for ((key, row), cells) in rows.iter().zip(&cells) {
+    for (at, (key, row)) in rows.iter().enumerate() {
         let safe = line(key);
-        let key = match report.by {
-            Some(By::Session) => cut_id(&safe, key_width),
+        let key = match by {
+            By::Session => cut_id(&safe, key_width),
             _ => cut(&safe, key_width),
         };
-        let text = cut(&joined(pad(&key, key_width), cells), style.width).into_owned();
-        let is_total = std::ptr::eq(*row, &report.total);
-        let bar = match is_total || bar_width < 4 {
-            true => String::new(),
-            false => bar(weight(row, by_cost), most, bar_width),
-        };
-        let text = match is_total && report.by.is_some() {
-            true => style.bold(&text),
-            false => text,
-        };
-        let text = format!("{text}  {}", style.cyan(&bar));
-        out.push(text.trim_end().to_owned());
-    }
-    if report.total.cost.is_partial() {
-        let unknown = thousands(report.total.cost.unknown);
-        let note = format!("≥: the cost of {unknown} model calls is not known");
-        out.push(style.dim(&cut(&note, style.width)));
+        let cells = shown
+            .iter()
+            .map(|(_, cells, width)| pad_left(&cells[at], *width));
+        let text = pad(&key, key_width) + &cells.collect::<String>();
+        let text = cut(&text, style.width);
+        if at + 1 == rows.len() {
+            out.push(style.bold(&text));
+        } else {
+            let bar = match bar_width < 4 {
+                true => String::new(),
+                false => bar(weight(row, by_cost), most, bar_width),
+            };
+            out.push(
+                format!("{text}  {}", style.cyan(&bar))
+                    .trim_end()
+                    .to_owned(),
+            );
+        }
     }
     out
+}
+
+/// A row as a list.
+fn total(row: &Row, style: &Style) -> Vec<String> {
+    let times = |times: &Quantiles| {
+        let [p50, p95] = [0.5, 0.95].map(|part| time(times, part));
+        format!("p50 {p50}, p95 {p95}")
+    };
+    let usage = &row.usage;
+    let mut sessions = thousands(row.sessions);
+    if row.subagents > 0 {
+        sessions.push_str(&format!(", and {}", plural(row.subagents, "subagent")));
+    }
+    let calls = |n: u64, of: &Quantiles| format!("{}, {}", thousands(n), times(of));
+    let cost_said = match (row.cost.recorded, row.cost.priced) {
+        (0, 0) => String::new(),
+        (_, 0) => ", as recorded".to_owned(),
+        (0, _) => ", by list prices".to_owned(),
+        (recorded, _) => format!(
+            ", {} as recorded, others by list prices",
+            thousands(recorded)
+        ),
+    };
+    let list = [
+        ("sessions", sessions),
+        ("turns", thousands(row.turns)),
+        ("model calls", calls(row.model_calls, &row.model_time)),
+        ("first token", times(&row.first_token)),
+        ("tool calls", calls(row.tool_calls, &row.tool_time)),
+        (
+            "input",
+            format!(
+                "{} tokens, {} cached",
+                count(usage.input_tokens),
+                cached(row)
+            ),
+        ),
+        ("output", format!("{} tokens", count(usage.output_tokens))),
+        ("cost", cost_sum(&row.cost) + &cost_said),
+        ("errors", none(row.errors)),
+        ("denials", none(row.denials)),
+        ("waited", waited(row)),
+    ];
+    let rows = list.into_iter().map(|(name, text)| {
+        let text = cut(&text, style.width.saturating_sub(12)).into_owned();
+        format!("{}{text}", style.dim(&pad(name, 12)))
+    });
+    rows.chain(unknown_note(&row.cost, style)).collect()
 }
 
 /// A bar of eighths of a column.

@@ -1,9 +1,11 @@
 //! The text of `summary`, `assert` and `permissions`.
 
+use serde_json::Value;
+
 use super::stats::cost_sum;
 use super::style::Style;
-use super::text::{cut, duration, line, pad, plural, thousands};
-use crate::inspect::baseline::Check;
+use super::text::{cost, cut, duration, line, pad, plural, thousands};
+use crate::inspect::baseline::{Check, CheckKind};
 use crate::inspect::permissions::{Flip, Recorded, WhatIf, action_name};
 use crate::inspect::stats::Row;
 use crate::inspect::summary::{Ending, Outline};
@@ -87,9 +89,22 @@ pub fn checks_of(session_id: &str, checks: &[Check], style: &Style) -> Vec<Strin
     out
 }
 
+/// What was found, and the limit.
 fn accepted(check: &Check) -> String {
-    let text = format!("{} (limit {})", check.actual, check.limit);
-    line(&text).into_owned()
+    let shown = |value: &Value| match (check.kind, value.as_f64(), value) {
+        (CheckKind::Cost, usd @ Some(_), _) => cost(usd),
+        (CheckKind::Duration, Some(ms), _) => duration((ms * 1e6) as u64),
+        (CheckKind::Divergence, Some(part), _) => format!("{part:.2}"),
+        (_, Some(number), _) => thousands(number as u64),
+        (_, None, Value::String(text)) => line(text).into_owned(),
+        (_, None, Value::Array(texts)) if texts.is_empty() => "none".to_owned(),
+        (_, None, Value::Array(texts)) => {
+            let texts = texts.iter().filter_map(Value::as_str).map(line);
+            texts.collect::<Vec<_>>().join(" or ")
+        }
+        _ => "–".to_owned(),
+    };
+    format!("{}  (limit {})", shown(&check.actual), shown(&check.limit))
 }
 
 fn subject_of(recorded: &Recorded) -> String {

@@ -244,8 +244,8 @@ impl Checker<'_> {
         Check {
             kind,
             passed: why.is_none(),
-            actual: actual.into(),
-            limit: limit.into(),
+            actual: actual.map_or(Value::Null, number),
+            limit: number(limit),
             why,
         }
     }
@@ -304,5 +304,13 @@ impl Checker<'_> {
             limit: limit.into(),
             why: (!passed).then(|| format!("{nearest:.2}, and at most {limit} was expected")),
         })
+    }
+}
+
+/// A number as JSON; a whole one without a fraction.
+fn number(number: f64) -> Value {
+    match number.fract() == 0.0 && (0.0..9e15).contains(&number) {
+        true => (number as u64).into(),
+        false => number.into(),
     }
 }

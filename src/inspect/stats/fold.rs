@@ -296,14 +296,17 @@ impl SessionFold {
                 row.waited = row.waited.saturating_add(rest);
             });
         }
-        // A subagent is a part of its parent.
-        let own = u64::from(self.parent.is_none());
+        let is_subagent = self.parent.is_some();
+        let count = |row: &mut Row| match is_subagent {
+            true => row.subagents += 1,
+            false => row.sessions += 1,
+        };
         if self.active {
-            total.sessions += own;
+            count(total);
         }
         for key in self.seen.drain() {
             if let Some(row) = rows.get_mut(&key) {
-                row.sessions += own;
+                count(row);
             }
         }
     }

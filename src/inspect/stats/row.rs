@@ -10,8 +10,10 @@ use crate::trace::Usage;
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct Row {
-    /// Sessions, subagents not counted where they belong to a parent.
+    /// Sessions that no other session started.
     pub sessions: u64,
+    /// Sessions of subagents.
+    pub subagents: u64,
     /// Turns that ended.
     pub turns: u64,
     /// Model calls that ended.
@@ -42,6 +44,7 @@ impl Row {
     /// Adds another row.
     pub fn merge(&mut self, other: &Self) {
         self.sessions += other.sessions;
+        self.subagents += other.subagents;
         self.turns += other.turns;
         self.model_calls += other.model_calls;
         self.tool_calls += other.tool_calls;
@@ -89,6 +92,7 @@ impl Row {
         let usage = &self.usage;
         json!({
             "sessions": self.sessions,
+            "subagents": self.subagents,
             "turns": self.turns,
             "model_calls": self.model_calls,
             "tool_calls": self.tool_calls,
