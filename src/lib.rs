@@ -3,6 +3,7 @@
 #![doc = "[docs/events.md]: guide::events"]
 #![doc = "[docs/format.md]: guide::format"]
 #![doc = "[docs/formats.md]: guide::formats"]
+#![doc = "[docs/inspecting.md]: guide::inspecting"]
 #![doc = "[docs/opentelemetry.md]: guide::opentelemetry"]
 #![doc = "[docs/reading.md]: guide::reading"]
 #![doc = "[docs/recording.md]: guide::recording"]

@@ -9,6 +9,8 @@ use serde_json::json;
 use super::context::{Context, Failed, parse_age, quoted};
 use spanledger::inspect::baseline::{Check, CheckKind, Limits, Measures, check};
 use spanledger::inspect::summary::Ending;
+use spanledger::session::Unreadable;
+use spanledger::trace::Damage;
 use spanledger::view;
 use spanledger::view::text::plural;
 
@@ -29,28 +31,34 @@ pub(crate) struct Baseline {
     output: Option<PathBuf>,
 }
 
-fn measure(
-    context: &mut Context,
-    session: &str,
-) -> Result<(Measures, Vec<spanledger::trace::Damage>), Failed> {
+/// What can't be read of some sessions.
+#[derive(Default)]
+struct Lost {
+    damages: Vec<Damage>,
+    unreadable: Vec<Unreadable>,
+}
+
+fn measure(context: &mut Context, session: &str, lost: &mut Lost) -> Result<Measures, Failed> {
     let dir = context.resolve(session)?;
     let store = Rc::clone(&context.store);
-    Ok(Measures::read(&store, &dir)?)
+    let (measures, damages, unreadable) = Measures::read(&store, &dir)?;
+    lost.damages.extend(damages);
+    lost.unreadable.extend(unreadable);
+    Ok(measures)
 }
 
 impl Baseline {
     pub fn run(&self, context: &mut Context) -> Result<(), Failed> {
         let mut baseline = spanledger::inspect::baseline::Baseline::default();
-        let mut damages = Vec::new();
+        let mut lost = Lost::default();
         for session in &self.sessions {
-            let (measures, damaged) = measure(context, session)?;
+            let measures = measure(context, session, &mut lost)?;
             baseline.sessions.push(measures);
-            damages.extend(damaged);
         }
         let document = baseline.to_json();
         let Some(path) = &self.output else {
             context.document(&document)?;
-            return context.report_damage(&damages, &[]);
+            return context.report_damage(&lost.damages, &lost.unreadable);
         };
         let name = path.display();
         std::fs::write(path, format!("{document:#}\n"))
@@ -61,7 +69,7 @@ impl Baseline {
             || json!({"path": path, "sessions": baseline.sessions.len()}),
             |_| vec![format!("{sessions} in {}", quoted(&path))],
         )?;
-        context.report_damage(&damages, &[])
+        context.report_damage(&lost.damages, &lost.unreadable)
     }
 }
 
@@ -136,14 +144,15 @@ impl Assert {
         let read = spanledger::inspect::baseline::Baseline::read;
         let baseline = self.baseline.as_deref().map(read).transpose();
         let baseline = baseline.map_err(|error| Failed::Usage(error.to_string()))?;
-        let (measures, damages) = measure(context, &self.session)?;
+        let mut lost = Lost::default();
+        let measures = measure(context, &self.session, &mut lost)?;
         let checks = check(&measures, baseline.as_ref(), &self.limits());
         if checks.is_empty() {
             let why = "nothing to check: give --baseline, or a limit such as --max-errors 0";
             return Err(Failed::Usage(why.into()));
         }
         self.print(context, &measures, &checks)?;
-        context.report_damage(&damages, &[])?;
+        context.report_damage(&lost.damages, &lost.unreadable)?;
         match checks.iter().all(|check| check.passed) {
             true => Ok(()),
             false => Err(Failed::Finding(String::new())),

@@ -1,12 +1,12 @@
 //! `permissions`: each decision, and what other rules would have decided.
 
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
 
 use super::context::{Context, Failed};
 use spanledger::inspect::permissions::{Rules, WhatIf, each};
-use spanledger::trace::Damage;
 use spanledger::view;
 
 /// List permission decisions, or evaluate them under other rules
@@ -45,7 +45,7 @@ impl Permissions {
         let mut listed = 0_u64;
         // Oldest first, in the order of reading.
         for dir in dirs.into_iter().rev() {
-            let found: Vec<Damage> = each(&dir, |recorded| {
+            let found = each(&dir, |recorded| {
                 let Some(rules) = &rules else {
                     listed += 1;
                     return context.print(
@@ -59,8 +59,13 @@ impl Permissions {
                     }
                     None => Ok(()),
                 }
-            })?;
-            damages.extend(found);
+            });
+            match found {
+                Ok(found) => damages.extend(found),
+                // Removed in the meantime.
+                Err(Failed::Io(error)) if self.all && error.kind() == ErrorKind::NotFound => {}
+                Err(failed) => return Err(failed),
+            }
         }
         if rules.is_some() {
             context.print(

@@ -70,11 +70,7 @@ impl Stats {
         if self.all || (self.sessions.is_empty() && since.is_some()) {
             let (dirs, lost) = all(context, since)?;
             unreadable.extend(lost);
-            for dir in dirs {
-                if let Err(error) = fold.add(&dir) {
-                    unreadable.push(lost_session(dir, &error));
-                }
-            }
+            unreadable.extend(fold.add_all(dirs));
         } else {
             let last = ["last".to_owned()];
             let names = match self.sessions.is_empty() {
@@ -84,9 +80,7 @@ impl Stats {
             for name in names {
                 let dir = context.resolve(name)?;
                 let store = Rc::clone(&context.store);
-                let lost = fold.add_family(&store, &dir)?;
-                let lost = lost.into_iter();
-                unreadable.extend(lost.map(|(dir, error)| lost_session(dir, &error)));
+                unreadable.extend(fold.add_family(&store, &dir)?);
             }
         }
         let report = fold.finish();
@@ -114,11 +108,6 @@ impl Stats {
         let style = context.style.clone();
         context.lines(&view::stats(report, &style))
     }
-}
-
-fn lost_session(dir: PathBuf, error: &std::io::Error) -> Unreadable {
-    let why = error.to_string();
-    Unreadable { dir, why }
 }
 
 /// The directories of all sessions that were active since.

@@ -29,7 +29,7 @@ impl Summary {
         let store = Rc::clone(&context.store);
         let outline = Outline::read(&store, &dir)?;
         let mut stats = Stats::new(None);
-        stats.add_family(&store, &dir)?;
+        let unreadable = stats.add_family(&store, &dir)?;
         let used = stats.finish().total;
         if context.json {
             let mut object = outline.to_json();
@@ -39,6 +39,6 @@ impl Summary {
             let lines = view::outline(&outline, &used, &context.style);
             context.lines(&lines)?;
         }
-        context.report_damage(&outline.damages, &[])
+        context.report_damage(&outline.damages, &unreadable)
     }
 }

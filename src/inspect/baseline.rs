@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use super::each_line;
 use super::stats::Stats;
 use super::summary::{Ending, Outline};
-use crate::session::{Item, Store};
+use crate::session::{Item, Store, Unreadable};
 use crate::trace::{Damage, SpanKind};
 
 mod checks;
@@ -60,11 +60,11 @@ pub struct Measures {
 }
 
 impl Measures {
-    /// Reads a session and its subagents. Returns what is damaged, too.
-    pub fn read(store: &Store, session: &Path) -> io::Result<(Self, Vec<Damage>)> {
+    /// Reads a session and its subagents. Returns what is damaged and what can't be read, too.
+    pub fn read(store: &Store, session: &Path) -> io::Result<(Self, Vec<Damage>, Vec<Unreadable>)> {
         let outline = Outline::read(store, session)?;
         let mut stats = Stats::new(Some(super::stats::By::Tool));
-        stats.add_family(store, session)?;
+        let unreadable = stats.add_family(store, session)?;
         let report = stats.finish();
         let (total, usage) = (&report.total, &report.total.usage);
         let tokens = [usage.input_tokens, usage.output_tokens];
@@ -82,7 +82,7 @@ impl Measures {
             ending: outline.ending,
             session_id: outline.summary.session_id,
         };
-        Ok((measures, report.damages))
+        Ok((measures, report.damages, unreadable))
     }
 
     /// As JSON, with stable names.

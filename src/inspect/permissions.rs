@@ -1,7 +1,7 @@
 //! Permission decisions: what was decided, and what other rules would have decided.
 //!
 //! [`Rules`] are the rules of a host. `Rules::decide` is the one definition of what they mean; a host can call it before
-//! a tool runs, and [`what_if`] calls it on what was recorded.
+//! a tool runs, and [`WhatIf`] calls it on what was recorded.
 
 use std::borrow::Cow;
 use std::io;
@@ -9,9 +9,10 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
-use crate::session::{Action, Decision, Item, Step, Turn, each_turn};
+use crate::read::SessionReader;
+use crate::session::{Action, Decision, Item, Step, Turn, Turns};
 use crate::trace::typed::ToolCall;
-use crate::trace::{Address, Damage, RawValue};
+use crate::trace::{Address, Damage, Outcome, RawValue, ReadItem};
 
 mod rules;
 
@@ -111,7 +112,6 @@ pub fn action_name(action: Action) -> &'static str {
 
 /// Whether a call was allowed in the end.
 fn allowed(decision: &Decision<'_>) -> Option<bool> {
-    use crate::trace::Outcome;
     match (decision.node.outcome(), decision.action()) {
         (Some(Outcome::Denied), _) | (_, Some(Action::Deny)) => Some(false),
         (_, Some(Action::Allow)) => Some(true),
@@ -154,37 +154,42 @@ fn subject(call: &ToolCall<'_>) -> Option<String> {
     }
 }
 
-/// Calls `take` with each decision of a session, in order. Returns what is damaged.
+/// Calls `take` with each decision of a session, in order. Holds a turn at a time. Returns what is damaged.
 pub fn each<E: From<io::Error>>(
     session: &Path,
     mut take: impl FnMut(Recorded) -> Result<(), E>,
 ) -> Result<Vec<Damage>, E> {
+    let mut reader = SessionReader::open(session)?;
+    let mut turns = Turns::default();
+    let mut damages = Vec::new();
     let mut id = String::new();
-    each_turn(session, |turn: Turn| {
-        if id.is_empty() {
-            id = session_id(session);
+    while let Some(item) = reader.next()? {
+        match item {
+            ReadItem::Line(line) => {
+                if id.is_empty() {
+                    id = line.session_id.clone().into_owned();
+                }
+                turns.take(&line);
+            }
+            ReadItem::Damaged(damage) => damages.push(damage),
         }
-        let mut found = Vec::new();
-        for step in turn.steps() {
-            gather(&id, &step, &Guarded::default(), &mut found);
-        }
-        found.sort_by_key(|one| one.address);
-        found.into_iter().try_for_each(&mut take)
-    })
-}
-
-/// The session's id, by its first line.
-fn session_id(session: &Path) -> String {
-    let mut reader = match crate::read::SessionReader::open(session) {
-        Ok(reader) => reader,
-        Err(_) => return String::new(),
-    };
-    while let Ok(Some(item)) = reader.next() {
-        if let crate::trace::ReadItem::Line(line) = item {
-            return line.session_id.into_owned();
+        while let Some(turn) = turns.ready() {
+            of_turn(&id, &turn).into_iter().try_for_each(&mut take)?;
         }
     }
-    String::new()
+    for turn in turns.finish() {
+        of_turn(&id, &turn).into_iter().try_for_each(&mut take)?;
+    }
+    Ok(damages)
+}
+
+fn of_turn(id: &str, turn: &Turn) -> Vec<Recorded> {
+    let mut found = Vec::new();
+    for step in turn.steps() {
+        gather(id, &step, &Guarded::default(), &mut found);
+    }
+    found.sort_by_key(|one| one.address);
+    found
 }
 
 /// The tool call that a permission guards.

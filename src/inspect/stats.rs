@@ -24,7 +24,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use super::each_line;
-use crate::session::Store;
+use crate::session::{Store, Unreadable};
 use crate::trace::Damage;
 
 mod fold;
@@ -127,12 +127,9 @@ impl Stats {
         Ok(fold.subagents)
     }
 
-    /// Adds a session with its subagents and theirs. A subagent that can't be read is returned with its error.
-    pub fn add_family(
-        &mut self,
-        store: &Store,
-        session: &Path,
-    ) -> io::Result<Vec<(PathBuf, io::Error)>> {
+    /// Adds a session with its subagents and theirs. One that is not under this root is left out; one that can't be read
+    /// is returned.
+    pub fn add_family(&mut self, store: &Store, session: &Path) -> io::Result<Vec<Unreadable>> {
         let mut known = HashSet::from([session.to_owned()]);
         let mut next = self.add(session)?;
         let mut unreadable = Vec::new();
@@ -143,10 +140,26 @@ impl Stats {
             }
             match self.add(&dir) {
                 Ok(more) => next.extend(more),
-                Err(error) => unreadable.push((dir, error)),
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                Err(error) => unreadable.push(Unreadable::new(&dir, &error)),
             }
         }
         Ok(unreadable)
+    }
+
+    /// Adds sessions, by their directories. One that was removed in the meantime is left out; one that can't be read is
+    /// returned.
+    pub fn add_all(&mut self, sessions: impl IntoIterator<Item = PathBuf>) -> Vec<Unreadable> {
+        let mut unreadable = Vec::new();
+        for dir in sessions {
+            match self.add(&dir) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                    unreadable.push(Unreadable::new(&dir, &error));
+                }
+                _ => {}
+            }
+        }
+        unreadable
     }
 
     /// The result.

@@ -54,7 +54,8 @@ fn sampled_prices_equal_those_of_the_python_package() {
         let (provider, model) = &models[random.usize(..models.len())];
         // From 2025-01-01 to 2026-11-01. Tiers begin at some 100,000 tokens.
         let at = random.u64(1_735_689_600..1_793_491_200);
-        let input = 1 + random.u64(..[1_000, 100_000, 600_000][random.usize(..3)]);
+        let most = [1_000, 100_000, 600_000][random.usize(..3)];
+        let input = 1 + random.u64(..most);
         let read = random.u64(..=input / 2);
         let write = random.u64(..=input / 4);
         let mut usage = json!({"input_tokens": input, "output_tokens": random.u64(1..20_000)});

@@ -133,7 +133,7 @@ impl Check {
 /// use spanledger::inspect::baseline::{Baseline, Limits, Measures, check};
 /// use spanledger::session::Store;
 /// let store = Store::new("/var/lib/agent");
-/// let (measures, _) = Measures::read(&store, &store.resolve("last")?)?;
+/// let (measures, ..) = Measures::read(&store, &store.resolve("last")?)?;
 /// let baseline = Baseline::read("baseline.json".as_ref())?;
 /// let limits = Limits { tolerance: 0.25, ..Limits::default() };
 /// for check in check(&measures, Some(&baseline), &limits) {

@@ -41,7 +41,7 @@ fn each_check_finds_its_own_change() {
         (CheckKind::Tokens, |m| m.tokens = Some(1_251)),
         (CheckKind::Cost, |m| m.cost_usd = Some(0.63)),
         (CheckKind::Duration, |m| m.duration_ms = 2_501.0),
-        (CheckKind::NewTools, |m| drop(m.tools.insert("web".into()))),
+        (CheckKind::NewTools, |m| m.tools.extend(["web".into()])),
         (CheckKind::Loops, |m| m.loops = 1),
         (CheckKind::Errors, |m| m.errors = 2),
         (CheckKind::Status, |m| m.ending = Ending::Limit),
