@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use spanledger::{Failure, Outcome, SpanExt, Usage, events, spans};
 
 use crate::support::Recording;
-use crate::support::cli::run;
+use crate::support::cli::{run, spanledger};
 
 fn usage(input: u64, cached: u64, output: u64) -> Usage {
     Usage {
@@ -575,5 +575,60 @@ fn names_from_a_trace_do_not_affect_the_terminal() {
             !done.out.contains(['\u{1b}', '\u{202e}']),
             "{args:?}: {done:?}"
         );
+    }
+}
+
+/// The peak of a command's memory in bytes.
+fn peak(command: &mut std::process::Command) -> u64 {
+    let child = command.stdout(std::process::Stdio::null()).spawn().unwrap();
+    let mut status = 0;
+    // SAFETY: both are valid places for what is returned, and the child is waited for only here.
+    let usage = unsafe {
+        let mut usage: libc::rusage = std::mem::zeroed();
+        let waited = libc::wait4(child.id() as i32, &mut status, 0, &mut usage);
+        assert_eq!(waited, child.id() as i32);
+        usage
+    };
+    assert!(libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == 0);
+    let unit = if cfg!(target_os = "macos") { 1 } else { 1_024 };
+    usage.ru_maxrss as u64 * unit
+}
+
+/// One turn with more results than the commands may hold.
+#[test]
+fn a_long_turn_is_folded_in_bounded_memory() {
+    use std::io::Write;
+    let root = tempfile::tempdir().unwrap();
+    let dir = root.path().join("sessions/ses_1");
+    std::fs::create_dir_all(&dir).unwrap();
+    let file = std::fs::File::create(dir.join("trace.0001.jsonl")).unwrap();
+    let mut file = std::io::BufWriter::new(file);
+    let mut seq = 0;
+    let mut line = |kind: &str, span: u64, payload: &str| {
+        seq += 1;
+        writeln!(
+            file,
+            r#"{{"v":1,"seg":1,"seq":{seq},"ts":"2026-11-16T00:31:05.123456Z","kind":"{kind}","session_id":"ses_1","turn":1,"trace_id":"{:032x}","span_id":"{span:016x}","payload":{payload}}}"#,
+            1
+        )
+        .unwrap();
+    };
+    line("segment", 1, r#"{"writer":"w1"}"#);
+    line("turn_start", 1, "{}");
+    let result = "x".repeat(64 << 10);
+    for n in 0..2_000 {
+        line("model_call", 2 * n, r#"{"model_id":"m"}"#);
+        line("model_result", 2 * n, r#"{"model_id":"m","outcome":"ok"}"#);
+        let result = format!(
+            r#"{{"tool_id":"t{}","outcome":"ok","result":"{result}"}}"#,
+            n % 7
+        );
+        line("tool_result", 2 * n + 1, &result);
+    }
+    line("turn_end", 1, r#"{"outcome":"ok"}"#);
+    file.flush().unwrap();
+    for command in ["stats", "summary", "context"] {
+        let most = peak(spanledger(root.path()).args([command, "ses_1"]));
+        assert!(most < 64 << 20, "{command}: {most} bytes");
     }
 }

@@ -4,9 +4,7 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 
 use super::history::{History, Meter, Source};
-use super::sizes::{
-    ASSISTANT, RESULTS, SYSTEM, Sizes, TOOLS, USER, messages, result_size, size, size_of,
-};
+use super::sizes::{ASSISTANT, SYSTEM, Sizes, TOOLS, USER, messages, result_size, size, size_of};
 use super::{Compaction, ContextCall, ContextItem, Parts};
 use crate::cost;
 use crate::session::Item;
@@ -122,7 +120,7 @@ impl Fold {
         };
         let id = message.message_id();
         self.history
-            .push(part, bytes, id.as_deref(), None, &mut self.found);
+            .message(part, bytes, id.as_deref(), &mut self.found);
     }
 
     fn call_begins(&mut self, line: &RawLine<'_>) {
@@ -150,16 +148,14 @@ impl Fold {
         match Item::of(line) {
             Item::ModelCall(call) => self.call_ends(line, &call),
             Item::ToolCall(call) => {
-                let found = &mut self.found;
-                self.history
-                    .push(ASSISTANT, size_of(call.args()), None, None, found);
                 let source = Source {
                     address: line.address(),
                     turn: line.turn,
                     tool: call.tool_id().unwrap_or_default().into(),
                 };
-                let bytes = result_size(&call);
-                self.history.push(RESULTS, bytes, None, Some(source), found);
+                let (args, result) = (size_of(call.args()), result_size(&call));
+                self.history
+                    .tool_call(args, result, source, &mut self.found);
             }
             Item::Compaction(compaction) => self.compact(line, &compaction),
             _ => {}

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-use super::sizes::{RESULTS, SUMMARY, Sizes};
+use super::sizes::{ASSISTANT, RESULTS, SUMMARY, Sizes};
 use super::{Carried, ContextItem};
 use crate::trace::Address;
 
@@ -40,6 +40,8 @@ struct Entry {
     /// The sums when it came.
     since: Meter,
     result: Option<Source>,
+    /// It is no message of its own, but a part of one: the arguments of a tool call.
+    is_part: bool,
 }
 
 /// Where a result comes from.
@@ -80,27 +82,54 @@ impl History {
         self.entries.len()
     }
 
-    pub fn push(
+    /// A message.
+    pub fn message(
         &mut self,
         part: usize,
         bytes: u64,
-        message: Option<&str>,
-        result: Option<Source>,
+        id: Option<&str>,
         found: &mut Vec<ContextItem>,
     ) {
-        if bytes == 0 && message.is_none() {
-            return;
-        }
-        self.sizes[part] += bytes;
-        self.fresh += 1;
-        self.entries.push_back(Entry {
+        let mut entry = self.entry(part, bytes);
+        entry.message = id.map(hash);
+        self.push(entry, found);
+    }
+
+    /// A tool call: its arguments, which are a part of the model's message, and its result.
+    pub fn tool_call(
+        &mut self,
+        args: u64,
+        result: u64,
+        source: Source,
+        found: &mut Vec<ContextItem>,
+    ) {
+        let mut entry = self.entry(ASSISTANT, args);
+        entry.is_part = true;
+        self.push(entry, found);
+        let mut entry = self.entry(RESULTS, result);
+        entry.result = Some(source);
+        self.push(entry, found);
+    }
+
+    fn entry(&self, part: usize, bytes: u64) -> Entry {
+        Entry {
             part,
             bytes,
-            message: message.map(hash),
+            message: None,
             begun: self.begun,
             since: self.meter,
-            result,
-        });
+            result: None,
+            is_part: false,
+        }
+    }
+
+    fn push(&mut self, entry: Entry, found: &mut Vec<ContextItem>) {
+        if entry.bytes == 0 && entry.is_part {
+            return;
+        }
+        self.sizes[entry.part] += entry.bytes;
+        self.fresh += 1;
+        self.entries.push_back(entry);
         if self.entries.len() > MOST
             && let Some(oldest) = self.entries.pop_front()
         {
@@ -151,8 +180,16 @@ impl History {
         }
     }
 
-    /// Replaces the older messages by a summary. Keeps what comes from `tail` on; else the newest `keep` entries; else
-    /// none.
+    /// The entries before the message `number`, from 0.
+    fn before(&self, number: u64) -> usize {
+        let messages = self.entries.iter().enumerate();
+        let mut messages = messages.filter(|(_, entry)| !entry.is_part);
+        let found = messages.nth(usize::try_from(number).unwrap_or(usize::MAX));
+        found.map_or(self.entries.len(), |(at, _)| at)
+    }
+
+    /// Replaces the older messages by a summary. Keeps what comes from `tail` on; else what comes after the oldest `drop`
+    /// messages; else the newest `keep` messages; else nothing.
     pub fn compact(
         &mut self,
         tail: Option<&str>,
@@ -163,12 +200,9 @@ impl History {
     ) {
         let tail = tail.map(hash);
         let at = tail.and_then(|tail| self.entries.iter().position(|e| e.message == Some(tail)));
-        let all = self.entries.len();
-        let count = |n: u64| usize::try_from(n).unwrap_or(all).min(all);
-        let drop = at
-            .or_else(|| drop.map(count))
-            .or_else(|| keep.map(|keep| all - count(keep)))
-            .unwrap_or(all);
+        let messages = self.entries.iter().filter(|entry| !entry.is_part).count() as u64;
+        let drop = drop.or_else(|| keep.map(|keep| messages.saturating_sub(keep)));
+        let drop = at.unwrap_or_else(|| self.before(drop.unwrap_or(messages)));
         let removed: Vec<_> = self.entries.drain(..drop).collect();
         let kept = self.entries.iter();
         self.sizes = kept.fold(Sizes::default(), |mut sizes, entry| {
@@ -181,14 +215,8 @@ impl History {
         }
         if summary > 0 {
             self.sizes[SUMMARY] += summary;
-            self.entries.push_front(Entry {
-                part: SUMMARY,
-                bytes: summary,
-                message: None,
-                begun: self.begun,
-                since: self.meter,
-                result: None,
-            });
+            let entry = self.entry(SUMMARY, summary);
+            self.entries.push_front(entry);
         }
     }
 

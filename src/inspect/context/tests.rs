@@ -118,6 +118,30 @@ fn a_compaction_keeps_the_tail_and_the_summary() {
     assert!(call.compacted);
 }
 
+/// Arguments are a part of the model's message, and not one of their own.
+#[test]
+fn a_compaction_counts_messages() {
+    for (fields, left) in [
+        (r#""summarized_message_count":2"#, (20, 0)),
+        (r#""messages_after":2"#, (20, 100)),
+        (r#""messages_before":3"#, (0, 0)),
+    ] {
+        let mut fold = Fold::default();
+        let args = r#"{"outcome":"ok","tool_id":"bash","args":{"command":"ls"},"result":""#;
+        let result = format!("{args}{}\"}}", "x".repeat(400));
+        let mut lines = vec![message("message_user", "m1", 4_000)];
+        lines.push(("tool_result", "00000000000000bb", result));
+        lines.push(message("message_user", "m3", 80));
+        let compaction = format!(r#"{{"outcome":"ok",{fields}}}"#);
+        lines.push(("context_compaction", "00000000000000cc", compaction));
+        let [begin, end] = call("01", 0);
+        lines.extend([begin, ("model_result", end.1, r#"{"outcome":"ok"}"#.into())]);
+        let items = feed(&mut fold, &lines);
+        let parts = calls(&items)[0].parts.unwrap();
+        assert_eq!((parts.user, parts.tool_results), left, "{fields}");
+    }
+}
+
 #[test]
 fn a_rewind_removes_what_came_after_its_target() {
     let mut fold = Fold::default();
@@ -156,7 +180,7 @@ fn history_is_bounded() {
     let mut history = history::History::default();
     let mut found = Vec::new();
     for _ in 0..100_000 {
-        history.push(sizes::USER, 10, None, None, &mut found);
+        history.message(sizes::USER, 10, None, &mut found);
     }
     assert!(history.len() <= 65_536);
     assert_eq!(history.sizes()[sizes::USER], 1_000_000);
