@@ -6,13 +6,14 @@
 //! cargo bench --all-features --bench scale -- --quick       a twentieth of everything, for trying
 //! ```
 
+#[path = "common/command.rs"]
+mod command;
 #[allow(dead_code)]
 mod common;
 
 use std::fs::{self, File};
 use std::io::Write;
 use std::path::Path;
-use std::process::{Command, Stdio};
 use std::sync::Barrier;
 use std::time::{Duration, Instant, UNIX_EPOCH};
 
@@ -22,6 +23,7 @@ use spanledger::{Guard, SpanExt, events, spans};
 use tracing::{Dispatch, dispatcher};
 use tracing_subscriber::layer::SubscriberExt;
 
+use command::run;
 use common::{Figure, Target, grouped};
 
 fn main() {
@@ -143,29 +145,6 @@ fn write_sessions(root: &Path, count: usize, endpoint: bool) {
             fs::write(root.join(format!("outbox/ses_{n}.0001")), "").expect("a marker");
         }
     }
-}
-
-/// How long a command takes, and how much memory, in MB.
-fn run(root: &Path, args: &[&str]) -> (Duration, f64) {
-    let begun = Instant::now();
-    let mut child = Command::new(env!("CARGO_BIN_EXE_spanledger"))
-        .arg("--root")
-        .arg(root)
-        .args(args)
-        .stdout(Stdio::null())
-        .spawn()
-        .expect("the command");
-    let status = format!("/proc/{}/status", child.id());
-    let mut most = 0.0_f64;
-    // Its peak, looked at until it ends.
-    while child.try_wait().expect("it runs").is_none() {
-        let text = fs::read_to_string(&status).unwrap_or_default();
-        let peak = text.lines().find_map(|line| line.strip_prefix("VmHWM:"));
-        let kilobytes = peak.and_then(|peak| peak.trim().strip_suffix(" kB")?.parse().ok());
-        most = most.max(kilobytes.unwrap_or(0.0) / 1e3);
-        std::thread::sleep(Duration::from_millis(1));
-    }
-    (begun.elapsed(), most)
 }
 
 fn prune_owed(root: &Path, count: usize) -> Figure {

@@ -7,6 +7,7 @@ macro_rules! page {
         #[doc = "[events.md]: crate::guide::events"]
         #[doc = "[format.md]: crate::guide::format"]
         #[doc = "[formats.md]: crate::guide::formats"]
+        #[doc = "[inspecting.md]: crate::guide::inspecting"]
         #[doc = "[opentelemetry.md]: crate::guide::opentelemetry"]
         #[doc = "[reading.md]: crate::guide::reading"]
         #[doc = "[sending.md]: crate::guide::sending"]
@@ -20,6 +21,7 @@ page!(benchmarks);
 page!(events);
 page!(format);
 page!(formats);
+page!(inspecting);
 #[cfg(any(not(doctest), feature = "tracing-opentelemetry"))]
 page!(opentelemetry);
 page!(reading);

@@ -3,6 +3,7 @@
 #![doc = "[docs/events.md]: guide::events"]
 #![doc = "[docs/format.md]: guide::format"]
 #![doc = "[docs/formats.md]: guide::formats"]
+#![doc = "[docs/inspecting.md]: guide::inspecting"]
 #![doc = "[docs/opentelemetry.md]: guide::opentelemetry"]
 #![doc = "[docs/reading.md]: guide::reading"]
 #![doc = "[docs/recording.md]: guide::recording"]
@@ -13,11 +14,13 @@
 #![doc = include_str!("../README.md")]
 #![warn(missing_docs, missing_debug_implementations)]
 
+pub mod cost;
 mod error;
 pub mod export;
 #[cfg(any(doc, doctest))]
 pub mod guide;
 pub mod import;
+pub mod inspect;
 pub mod ledger;
 #[cfg(feature = "metrics")]
 pub mod metrics;

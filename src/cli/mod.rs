@@ -1,7 +1,9 @@
 //! The command `spanledger`: one file a command. It uses nothing but the library.
 
+mod baseline;
 mod completions;
 mod context;
+mod context_window;
 mod demo;
 mod doctor;
 mod export;
@@ -11,10 +13,13 @@ mod import;
 mod interrupt;
 mod list;
 mod mirror;
+mod permissions;
 mod prune;
 mod recover;
 mod show;
+mod stats;
 mod status;
+mod summary;
 mod tail;
 mod verify;
 
@@ -78,6 +83,12 @@ enum Command {
     Show(show::Show),
     Find(find::Find),
     Grep(grep::Grep),
+    Stats(stats::Stats),
+    Context(context_window::ContextWindow),
+    Summary(summary::Summary),
+    Baseline(baseline::Baseline),
+    Assert(baseline::Assert),
+    Permissions(permissions::Permissions),
     Tail(tail::Tail),
     Status(status::Status),
     Recover(recover::Recover),
@@ -120,6 +131,12 @@ fn run(command: &Command, context: &mut Context) -> Result<(), context::Failed> 
         Command::Show(command) => command.run(context),
         Command::Find(command) => command.run(context),
         Command::Grep(command) => command.run(context),
+        Command::Stats(command) => command.run(context),
+        Command::Context(command) => command.run(context),
+        Command::Summary(command) => command.run(context),
+        Command::Baseline(command) => command.run(context),
+        Command::Assert(command) => command.run(context),
+        Command::Permissions(command) => command.run(context),
         Command::Tail(command) => command.run(context),
         Command::Status(command) => command.run(context),
         Command::Recover(command) => command.run(context),

@@ -1,28 +1,37 @@
 //! The text that the command prints. Tests and the command share this renderer.
 
+pub mod csv;
 pub mod text;
 
+mod context;
 mod describe;
 mod facts;
 mod header;
+mod junit;
 mod layout;
 mod list;
 mod live;
 mod other_fields;
 mod outcome;
+mod stats;
 mod status;
 mod style;
+mod summary;
 mod timeline;
 mod title;
 mod verdict;
 
+pub use context::ContextChart;
 pub use describe::{Brief, Description, Detail, DetailKind, Liveness, brief, describe};
 pub use facts::{facts, permissions, prompt, tools};
 pub use header::{header, named_span};
+pub use junit::junit;
 pub use list::SessionTable;
 pub use live::LiveRows;
+pub use stats::{cost_sum, stats, stats_csv};
 pub use status::{SessionCounts, checks, live_writer, root, running};
 pub use style::{Style, Tone};
+pub use summary::{checks_of, decision, flip, outline, what_if};
 pub use text::Text;
 pub use timeline::Timeline;
 pub use verdict::Verdict;

@@ -8,6 +8,7 @@ mod exports;
 mod gitleaks_rules;
 mod killed;
 mod metrics;
+mod prices;
 mod recipes;
 mod rig;
 mod secret_scanners;

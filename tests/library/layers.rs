@@ -14,11 +14,13 @@ use regex::Regex;
 const ROOMS: &[(&str, &[&str])] = &[
     ("trace", &[]),
     ("error", &[]),
+    ("cost", &["trace"]),
     ("redact", &["trace", "error"]),
     ("ledger", &["trace"]),
     ("read", &["trace"]),
     // Removes sessions, and asks whether their writers are alive.
     ("session", &["read", "ledger", "trace"]),
+    ("inspect", &["session", "read", "cost", "trace"]),
     (
         "mirror",
         &["session", "read", "ledger", "redact", "trace", "error"],
@@ -31,7 +33,7 @@ const ROOMS: &[(&str, &[&str])] = &[
             "metrics", "mirror", "export", "session", "ledger", "redact", "trace", "error",
         ],
     ),
-    ("view", &["session", "trace"]),
+    ("view", &["inspect", "session", "cost", "trace"]),
     ("import", &["ledger", "redact", "trace", "error"]),
     // The pages of `docs/`, as documentation of the library.
     ("guide", &[]),

@@ -1,0 +1,277 @@
+//! How each line changes the context.
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+
+use super::history::{History, Meter, Source};
+use super::sizes::{ASSISTANT, SYSTEM, Sizes, TOOLS, USER, messages, result_size, size, size_of};
+use super::{Compaction, ContextCall, ContextItem, Parts};
+use crate::cost;
+use crate::session::Item;
+use crate::trace::typed::{self, ContextAsset, ModelCall};
+use crate::trace::{Kind, RawLine, Usage, parse_time};
+
+/// A text of four bytes is taken for a token.
+const BYTES_PER_TOKEN: f64 = 4.0;
+
+/// A token has no fewer bytes than this on average; what remains is something else.
+const LEAST_BYTES_PER_TOKEN: f64 = 3.0;
+
+/// More calls or prompts than this are never open at once; a damaged trace may suggest so.
+const MOST: usize = 1_024;
+
+/// A call that has begun.
+#[derive(Debug)]
+struct OpenCall {
+    number: u64,
+    sizes: Sizes,
+}
+
+/// The context, line by line.
+#[derive(Debug, Default)]
+pub(super) struct Fold {
+    /// What was found and not taken yet.
+    pub found: Vec<ContextItem>,
+    history: History,
+    /// The sizes of prompts and catalogs, by digest.
+    assets: HashMap<Box<str>, u64>,
+    system: u64,
+    tools: u64,
+    /// By span id.
+    open: HashMap<Box<str>, OpenCall>,
+    provider: Option<String>,
+    model: Option<String>,
+    compacted: bool,
+}
+
+fn tokens(bytes: u64) -> u64 {
+    (bytes as f64 / BYTES_PER_TOKEN).round() as u64
+}
+
+fn owned(text: Option<Cow<'_, str>>) -> Option<String> {
+    text.map(Cow::into_owned)
+}
+
+impl Fold {
+    pub fn take(&mut self, line: &RawLine<'_>) {
+        match line.kind() {
+            Kind::SystemPrompt | Kind::ToolCatalog => self.asset(line),
+            Kind::MessageUser => self.message(line, USER),
+            Kind::MessageAssistant => self.message(line, ASSISTANT),
+            Kind::MessageSystem => self.message(line, SYSTEM),
+            Kind::MessageTool => {
+                let message: typed::Message<'_> = line.payload().into();
+                self.history.sent(size_of(message.content()));
+            }
+            Kind::ModelCall => self.call_begins(line),
+            Kind::SessionStart | Kind::SessionResume => {
+                let run: typed::Run<'_> = line.payload().into();
+                self.provider = owned(run.provider_id()).or(self.provider.take());
+                self.model = owned(run.model_id()).or(self.model.take());
+            }
+            Kind::Rewind => {
+                let rewind: typed::Rewind<'_> = line.payload().into();
+                if let Some(to) = rewind.to_message_id() {
+                    self.history.rewind(&to, &mut self.found);
+                }
+            }
+            kind if kind.is_close() => self.close(line),
+            _ => {}
+        }
+    }
+
+    pub fn finish(&mut self) {
+        self.history.finish(&mut self.found);
+    }
+
+    fn asset(&mut self, line: &RawLine<'_>) {
+        let asset: ContextAsset<'_> = line.payload().into();
+        let is_prompt = line.kind() == Kind::SystemPrompt;
+        let body = if is_prompt {
+            asset.body()
+        } else {
+            asset.tools()
+        };
+        let digest = asset.digest().unwrap_or_default();
+        if let Some(body) = body
+            && self.assets.len() < MOST
+        {
+            self.assets.insert((*digest).into(), size(body));
+        }
+        self.in_force(is_prompt, &digest);
+    }
+
+    fn in_force(&mut self, is_prompt: bool, digest: &str) {
+        if let Some(bytes) = self.assets.get(digest) {
+            let slot = match is_prompt {
+                true => &mut self.system,
+                false => &mut self.tools,
+            };
+            *slot = *bytes;
+        }
+    }
+
+    fn message(&mut self, line: &RawLine<'_>, part: usize) {
+        let message: typed::Message<'_> = line.payload().into();
+        let content = size_of(message.content());
+        let bytes = match content {
+            0 => size_of(message.parts()),
+            _ => content,
+        };
+        let id = message.message_id();
+        self.history
+            .message(part, bytes, id.as_deref(), &mut self.found);
+    }
+
+    fn call_begins(&mut self, line: &RawLine<'_>) {
+        let call: ModelCall<'_> = line.payload().into();
+        for (is_prompt, digest) in [
+            (true, call.system_prompt_digest()),
+            (false, call.tool_catalog_digest()),
+        ] {
+            if let Some(digest) = digest {
+                self.in_force(is_prompt, &digest);
+            }
+        }
+        let number = self.history.begin_call();
+        let mut sizes = self.history.sizes();
+        sizes[SYSTEM] += self.system;
+        sizes[TOOLS] += self.tools;
+        if let Some(id) = line.span_id
+            && self.open.len() < MOST
+        {
+            self.open.insert(id.into(), OpenCall { number, sizes });
+        }
+    }
+
+    fn close(&mut self, line: &RawLine<'_>) {
+        match Item::of(line) {
+            Item::ModelCall(call) => self.call_ends(line, &call),
+            Item::ToolCall(call) => {
+                let source = Source {
+                    address: line.address(),
+                    turn: line.turn,
+                    tool: call.tool_id().unwrap_or_default().into(),
+                };
+                let (args, result) = (size_of(call.args()), result_size(&call));
+                self.history
+                    .tool_call(args, result, source, &mut self.found);
+            }
+            Item::Compaction(compaction) => self.compact(line, &compaction),
+            _ => {}
+        }
+    }
+
+    fn compact(&mut self, line: &RawLine<'_>, compaction: &typed::Compaction<'_>) {
+        let before: u64 = self.history.sizes().iter().sum();
+        let by_tokens = || compaction.summary_tokens().map(|tokens| tokens * 4);
+        let summary = compaction.summary().map(size).or_else(by_tokens);
+        let tail = compaction.tail_start_id();
+        let keep = compaction.messages_after();
+        let summary = summary.unwrap_or(0);
+        self.history.compact(
+            tail.as_deref(),
+            compaction.summarized_message_count(),
+            // One of those that are left is the summary.
+            keep.map(|keep| keep.saturating_sub(u64::from(summary > 0))),
+            summary,
+            &mut self.found,
+        );
+        self.compacted = true;
+        let after: u64 = self.history.sizes().iter().sum();
+        self.found.push(ContextItem::Compaction(Compaction {
+            address: Some(line.address()),
+            turn: line.turn,
+            trigger: owned(compaction.trigger()),
+            before: tokens(before),
+            after: tokens(after),
+        }));
+    }
+
+    fn call_ends(&mut self, line: &RawLine<'_>, call: &ModelCall<'_>) {
+        let open = line.span_id.and_then(|id| self.open.remove(id));
+        let usage = call.usage().unwrap_or_default();
+        let purpose = owned(call.purpose());
+        let is_main = matches!(purpose.as_deref(), None | Some("main" | "subagent"));
+        let recorded = call.input_messages().map(messages);
+        let sizes = match (&recorded, &open) {
+            (Some(own), _) => {
+                let mut sizes = *own;
+                sizes[SYSTEM] = sizes[SYSTEM].max(self.system);
+                sizes[TOOLS] = self.tools;
+                Some(sizes)
+            }
+            (None, Some(open)) if is_main => Some(open.sizes),
+            _ => None,
+        };
+        let parts = sizes.map(|sizes| estimate(&sizes, usage.input_tokens));
+        let at = call.start().or_else(|| parse_time(line.ts)).unwrap_or(0);
+        if let (true, Some(sizes), Some(open)) = (is_main, sizes, &open) {
+            let share = self.share(call, &sizes, &usage, at);
+            self.history.end_call(open.number, &share);
+        }
+        let model = owned(call.model_id()).or_else(|| self.model.clone());
+        self.found.push(ContextItem::Call(Box::new(ContextCall {
+            address: Some(line.address()),
+            turn: line.turn,
+            start: at,
+            model,
+            purpose,
+            input_tokens: usage.input_tokens.or(parts.as_ref().map(Parts::sum)),
+            estimated: usage.input_tokens.is_none(),
+            cached_tokens: usage.cache_read_tokens,
+            window: call.context_window(),
+            parts,
+            recorded: recorded.is_some(),
+            compacted: is_main && std::mem::take(&mut self.compacted),
+        })));
+    }
+
+    /// What one byte of the context took of a call's input.
+    fn share(&self, call: &ModelCall<'_>, sizes: &Sizes, usage: &Usage, at: u64) -> Meter {
+        let tokens = tokens_per_byte(sizes, usage.input_tokens);
+        let input = Usage {
+            output_tokens: Some(0),
+            reasoning_tokens: None,
+            cost_usd: None,
+            ..usage.clone()
+        };
+        let provider = owned(call.provider_id()).or_else(|| self.provider.clone());
+        let model = owned(call.model_id()).or_else(|| self.model.clone());
+        let usd = cost::price(provider.as_deref(), &model.unwrap_or_default(), &input, at);
+        let all = usage.input_tokens.filter(|tokens| *tokens > 0);
+        let per_token = usd.zip(all).map(|(usd, all)| usd / all as f64);
+        Meter {
+            calls: 1,
+            tokens,
+            usd: per_token.map_or(0.0, |usd| usd * tokens),
+            priced: u64::from(per_token.is_some()),
+        }
+    }
+}
+
+/// How many tokens a byte of the recorded texts is taken for.
+fn tokens_per_byte(sizes: &Sizes, input: Option<u64>) -> f64 {
+    let bytes: u64 = sizes.iter().sum();
+    match input {
+        Some(input) if bytes > 0 => (input as f64 / bytes as f64).min(1.0 / LEAST_BYTES_PER_TOKEN),
+        _ => 1.0 / BYTES_PER_TOKEN,
+    }
+}
+
+fn estimate(sizes: &Sizes, input: Option<u64>) -> Parts {
+    let rate = tokens_per_byte(sizes, input);
+    let [system, tools, user, assistant, tool_results, summary] =
+        sizes.map(|bytes| (bytes as f64 * rate).round() as u64);
+    let mut parts = Parts {
+        system,
+        tools,
+        user,
+        assistant,
+        tool_results,
+        summary,
+        other: 0,
+    };
+    parts.other = input.unwrap_or(0).saturating_sub(parts.sum());
+    parts
+}

@@ -1,0 +1,24 @@
+//! Questions about sessions: what they cost, what filled their context, how they ended, whether they are as good as
+//! an accepted one, and what other rules would have allowed.
+//!
+//! Each question is a fold over lines or turns, so a session of any length is read in bounded memory. Nothing here
+//! writes, and nothing prints: [`view`](crate::view) has the text.
+//!
+//! - [`stats`]: calls, tokens, cost, durations, errors and waiting over one session or many.
+//! - [`context`]: what filled the context window at each model call.
+//! - [`summary`]: counts, the first error and how a session ended.
+//! - [`baseline`]: accepted sessions, and the checks of another session against them.
+//! - [`permissions`]: each decision, and what other rules would have decided.
+
+pub mod baseline;
+pub mod context;
+mod lines;
+pub mod permissions;
+mod quantiles;
+pub mod stats;
+pub mod summary;
+mod waits;
+
+pub use quantiles::Quantiles;
+
+pub(crate) use lines::each_line;

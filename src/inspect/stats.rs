@@ -1,0 +1,195 @@
+//! Calls, tokens, cost, durations, errors and waiting, over one session or many.
+//!
+//! Lines are read once and in any number; what is held are the rows. `errors` are model and tool calls that failed.
+//! Durations are of calls that ended, within 1 %. A wait for a person and a denial count once, wherever they were
+//! recorded.
+//!
+//! ```
+//! # let dir = tempfile::tempdir()?;
+//! use spanledger::inspect::stats::{By, Stats};
+//! use spanledger::session::Store;
+//! let store = Store::new(dir.path());
+//! let mut stats = Stats::new(Some(By::Model));
+//! for session in store.dirs()? {
+//!     stats.add(&session)?;
+//! }
+//! for (model, row) in stats.finish().rows {
+//!     println!("{model}: {} calls, {:?} USD", row.model_calls, row.cost.usd());
+//! }
+//! # Ok::<(), std::io::Error>(())
+//! ```
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::io;
+use std::path::{Path, PathBuf};
+
+use super::each_line;
+use crate::session::{Store, Unreadable};
+use crate::trace::Damage;
+
+mod fold;
+mod row;
+
+use fold::SessionFold;
+pub use row::Row;
+
+/// What the rows are about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum By {
+    /// Each model, by the name that answered or was asked for.
+    Model,
+    /// Each tool.
+    Tool,
+    /// Each agent: what happened in runs of its name.
+    Agent,
+    /// Each session. Its subagents, and theirs, are counted to it.
+    Session,
+    /// Each day in UTC.
+    Day,
+}
+
+impl By {
+    /// Every grouping.
+    pub const ALL: [Self; 5] = [
+        Self::Model,
+        Self::Tool,
+        Self::Agent,
+        Self::Session,
+        Self::Day,
+    ];
+
+    /// Its name.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Model => "model",
+            Self::Tool => "tool",
+            Self::Agent => "agent",
+            Self::Session => "session",
+            Self::Day => "day",
+        }
+    }
+}
+
+/// Adds up sessions.
+#[derive(Debug, Default)]
+pub struct Stats {
+    by: Option<By>,
+    since: u64,
+    total: Row,
+    rows: HashMap<String, Row>,
+    /// The parent of each subagent, by session id, if rows are sessions.
+    parents: HashMap<String, String>,
+    damages: Vec<Damage>,
+}
+
+/// The result.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Report {
+    /// What the rows are about.
+    pub by: Option<By>,
+    /// Everything.
+    pub total: Row,
+    /// The rows. Days are in order; other rows begin with the most expensive, then the one with most calls.
+    pub rows: Vec<(String, Row)>,
+    /// What is damaged, and was left out.
+    pub damages: Vec<Damage>,
+}
+
+impl Stats {
+    /// Starts with nothing. Without `by` there is only a total.
+    pub fn new(by: Option<By>) -> Self {
+        Self {
+            by,
+            ..Self::default()
+        }
+    }
+
+    /// Counts only what ended since, in nanoseconds since 1970.
+    #[must_use]
+    pub fn since(mut self, since: u64) -> Self {
+        self.since = since;
+        self
+    }
+
+    /// Adds a session, by its directory. Returns the ids of the subagents that it started.
+    pub fn add(&mut self, session: &Path) -> io::Result<Vec<String>> {
+        let mut fold = SessionFold::new(self.by, self.since);
+        let (total, rows) = (&mut self.total, &mut self.rows);
+        let damages = each_line(session, |line| fold.take(line, total, rows))?;
+        self.damages.extend(damages);
+        fold.finish(total, rows);
+        if self.by == Some(By::Session)
+            && let Some(parent) = fold.parent.take()
+        {
+            self.parents.insert(fold.session.clone(), parent);
+        }
+        Ok(fold.subagents)
+    }
+
+    /// Adds a session with its subagents and theirs. One that is not under this root is left out; one that can't be read
+    /// is returned.
+    pub fn add_family(&mut self, store: &Store, session: &Path) -> io::Result<Vec<Unreadable>> {
+        let mut known = HashSet::from([session.to_owned()]);
+        let mut next = self.add(session)?;
+        let mut unreadable = Vec::new();
+        while let Some(id) = next.pop() {
+            let dir = store.dir(&id);
+            if !known.insert(dir.clone()) {
+                continue;
+            }
+            match self.add(&dir) {
+                Ok(more) => next.extend(more),
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                Err(error) => unreadable.push(Unreadable::new(&dir, &error)),
+            }
+        }
+        Ok(unreadable)
+    }
+
+    /// Adds sessions, by their directories. One that was removed in the meantime is left out; one that can't be read is
+    /// returned.
+    pub fn add_all(&mut self, sessions: impl IntoIterator<Item = PathBuf>) -> Vec<Unreadable> {
+        let mut unreadable = Vec::new();
+        for dir in sessions {
+            match self.add(&dir) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                    unreadable.push(Unreadable::new(&dir, &error));
+                }
+                _ => {}
+            }
+        }
+        unreadable
+    }
+
+    /// The result.
+    pub fn finish(self) -> Report {
+        let mut rows: BTreeMap<String, Row> = BTreeMap::new();
+        for (key, row) in self.rows {
+            let key = top(&self.parents, key);
+            rows.entry(key).or_default().merge(&row);
+        }
+        let mut rows: Vec<_> = rows.into_iter().collect();
+        if self.by != Some(By::Day) {
+            rows.sort_by(|(_, a), (_, b)| b.weight().total_cmp(&a.weight()));
+        }
+        Report {
+            by: self.by,
+            total: self.total,
+            rows,
+            damages: self.damages,
+        }
+    }
+}
+
+/// The session that a subagent is counted to: the first of its parents that has none.
+fn top(parents: &HashMap<String, String>, mut id: String) -> String {
+    // Sessions that start each other are a cycle.
+    for _ in 0..64 {
+        match parents.get(&id) {
+            Some(parent) => id.clone_from(parent),
+            None => break,
+        }
+    }
+    id
+}

@@ -1,0 +1,323 @@
+//! How each line of a session changes the rows.
+
+use std::borrow::Cow;
+use std::collections::{HashMap, HashSet};
+
+use super::{By, Row};
+use crate::inspect::waits::Waits;
+use crate::session::Item;
+use crate::trace::typed::{ModelCall, Run, ToolCall};
+use crate::trace::{Kind, Outcome, RawLine, SpanKind, Usage, parse_time, time_text};
+
+/// The key of what has no name.
+const UNNAMED: &str = "(unnamed)";
+
+type Rows = HashMap<String, Row>;
+
+/// One session, while it is read.
+#[derive(Debug, Default)]
+pub(super) struct SessionFold {
+    by: Option<By>,
+    since: u64,
+    /// The session's id.
+    pub session: String,
+    /// The session that started this one.
+    pub parent: Option<String>,
+    /// The sessions that this one started.
+    pub subagents: Vec<String>,
+    agent: String,
+    provider: Option<String>,
+    model: String,
+    /// Whether a model call of the run had usage; then the run's own is the same again.
+    counted_in_run: bool,
+    /// The same for turns.
+    counted_in_turns: HashSet<u32>,
+    waits: Waits,
+    /// The keys whose row counts this session.
+    seen: HashSet<String>,
+    /// Whether anything is counted.
+    active: bool,
+    last: u64,
+}
+
+/// A line that is counted, and when it was written.
+struct Counted<'l, 'a> {
+    line: &'l RawLine<'a>,
+    time: u64,
+}
+
+impl SessionFold {
+    pub fn new(by: Option<By>, since: u64) -> Self {
+        Self {
+            by,
+            since,
+            ..Self::default()
+        }
+    }
+
+    pub fn take(&mut self, line: &RawLine<'_>, total: &mut Row, rows: &mut Rows) {
+        if self.session.is_empty() {
+            self.session = line.session_id.clone().into_owned();
+        }
+        let kind = line.kind();
+        let wanted = match kind {
+            Kind::Interrupted => true,
+            Kind::SessionStart | Kind::SessionResume | Kind::SessionEnd => true,
+            Kind::ModelResult | Kind::ToolResult | Kind::TurnEnd | Kind::PermissionEvaluate => true,
+            Kind::ModelUsage | Kind::SessionUpdate | Kind::Subagent => true,
+            Kind::HitlRequest | Kind::HitlResponse => true,
+            _ => false,
+        };
+        if !wanted {
+            return;
+        }
+        let time = parse_time(line.ts).unwrap_or(0);
+        self.last = self.last.max(time);
+        let counted = Counted { line, time };
+        let waited = self.waits.take(line);
+        if time < self.since {
+            return self.remember(&counted);
+        }
+        let item = Item::of(line);
+        if waited.ns > 0 || waited.denied {
+            let tool = item.name();
+            self.each(&counted, None, tool.as_deref(), total, rows, |row| {
+                row.waited = row.waited.saturating_add(waited.ns);
+                row.denials += u64::from(waited.denied);
+            });
+        }
+        match &item {
+            Item::ModelCall(call) => self.model_call(&counted, call, total, rows),
+            Item::ToolCall(call) => self.tool_call(&counted, call, total, rows),
+            Item::ModelUsage(usage) => {
+                self.usage(&counted, &usage.usage(), time, total, rows);
+            }
+            Item::Turn(turn) => {
+                self.each(&counted, None, None, total, rows, |row| row.turns += 1);
+                let own = turn.usage().filter(|usage| !usage.is_empty());
+                let counted_inside = line.turn.is_some_and(|n| self.counted_in_turns.remove(&n));
+                if let Some(own) = own.filter(|_| !counted_inside) {
+                    self.usage(&counted, &own, turn.start().unwrap_or(time), total, rows);
+                }
+            }
+            Item::Run(run) if line.closes() == Some(SpanKind::Run) => {
+                let own = run.usage().filter(|usage| !usage.is_empty());
+                if let Some(own) = own.filter(|_| !self.counted_in_run) {
+                    self.usage(&counted, &own, run.start().unwrap_or(time), total, rows);
+                }
+                self.counted_in_run = false;
+            }
+            _ => self.remember(&counted),
+        }
+    }
+
+    /// Takes over what later lines depend on.
+    fn remember(&mut self, counted: &Counted<'_, '_>) {
+        match Item::of(counted.line) {
+            Item::Run(run) => self.run_opened(&run),
+            Item::SessionUpdate(update) => {
+                set(&mut self.provider, update.provider_id());
+                self.model = text(update.model_id()).unwrap_or(std::mem::take(&mut self.model));
+            }
+            Item::Subagent(child) => self.subagents.extend(text(child.child_session_id())),
+            _ => {}
+        }
+    }
+
+    fn run_opened(&mut self, run: &Run<'_>) {
+        if let Some(agent) = run.agent() {
+            self.agent = agent.into_owned();
+        }
+        set(&mut self.provider, run.provider_id());
+        if let Some(model) = run.model_id() {
+            self.model = model.into_owned();
+        }
+        let parent = run.parent_session_id();
+        set(&mut self.parent, parent.filter(|id| *id != self.session));
+    }
+
+    fn model_call(
+        &mut self,
+        counted: &Counted<'_, '_>,
+        call: &ModelCall<'_>,
+        total: &mut Row,
+        rows: &mut Rows,
+    ) {
+        let asked = call.model_id();
+        let model = call.response_model().or_else(|| asked.clone());
+        let failed = call.outcome().is_some_and(Outcome::is_error);
+        let usage = call.usage().unwrap_or_default();
+        self.count_usage(counted.line.turn, &usage);
+        let provider = text(call.provider_id()).or_else(|| self.provider.clone());
+        let at = call.start().unwrap_or(counted.time);
+        let mut cost = crate::cost::Cost::default();
+        let name = model.as_deref().unwrap_or(&self.model);
+        let known = cost.add(provider.as_deref(), name, &usage, at);
+        // The provider answers with a name of its own, which the table may not have.
+        if let (None, Some(asked)) = (known, &asked) {
+            cost = crate::cost::Cost::default();
+            cost.add(provider.as_deref(), asked, &usage, at);
+        }
+        let agent = call.agent();
+        let (duration, ttft) = (call.duration_ns(), call.ttft_ms());
+        let key = self.key(counted, agent.as_deref(), model.as_deref(), None);
+        self.add(key, total, rows, |row| {
+            row.model_calls += 1;
+            row.errors += u64::from(failed);
+            row.add_usage(&usage);
+            row.cost.merge(&cost);
+            if let Some(ns) = duration {
+                row.model_time.add(ns);
+            }
+            if let Some(ms) = ttft {
+                row.first_token.add(ms.saturating_mul(1_000_000));
+            }
+        });
+    }
+
+    fn tool_call(
+        &mut self,
+        counted: &Counted<'_, '_>,
+        call: &ToolCall<'_>,
+        total: &mut Row,
+        rows: &mut Rows,
+    ) {
+        let failed = call.outcome().is_some_and(Outcome::is_error);
+        let duration = call.duration_ns();
+        let agent = call.agent();
+        let tool = call.tool_id();
+        self.each(
+            counted,
+            agent.as_deref(),
+            Some(tool.as_deref().unwrap_or(UNNAMED)),
+            total,
+            rows,
+            |row| {
+                row.tool_calls += 1;
+                row.errors += u64::from(failed);
+                if let Some(ns) = duration {
+                    row.tool_time.add(ns);
+                }
+            },
+        );
+    }
+
+    /// Usage that no model call has.
+    fn usage(
+        &mut self,
+        counted: &Counted<'_, '_>,
+        usage: &Usage,
+        at: u64,
+        total: &mut Row,
+        rows: &mut Rows,
+    ) {
+        self.count_usage(counted.line.turn, usage);
+        let mut cost = crate::cost::Cost::default();
+        cost.add(self.provider.as_deref(), &self.model, usage, at);
+        let model = self.model.clone();
+        let key = self.key(counted, None, Some(&model), None);
+        self.add(key, total, rows, |row| {
+            row.add_usage(usage);
+            row.cost.merge(&cost);
+        });
+    }
+
+    fn count_usage(&mut self, turn: Option<u32>, usage: &Usage) {
+        if !usage.is_empty() {
+            self.counted_in_run = true;
+            self.counted_in_turns.extend(turn);
+        }
+    }
+
+    /// Changes the rows of a tool, or of what is no call.
+    fn each(
+        &mut self,
+        counted: &Counted<'_, '_>,
+        agent: Option<&str>,
+        tool: Option<&str>,
+        total: &mut Row,
+        rows: &mut Rows,
+        change: impl Fn(&mut Row),
+    ) {
+        let key = self.key(counted, agent, None, tool);
+        self.add(key, total, rows, change);
+    }
+
+    /// The row that a line is counted in; none if it is about something else than the rows are.
+    fn key<'k>(
+        &'k self,
+        counted: &Counted<'_, '_>,
+        agent: Option<&'k str>,
+        model: Option<&'k str>,
+        tool: Option<&'k str>,
+    ) -> Option<String> {
+        let named = |name: &str| match name {
+            "" => UNNAMED.to_owned(),
+            name => name.to_owned(),
+        };
+        Some(match self.by? {
+            By::Model => named(model?),
+            By::Tool => named(tool?),
+            By::Agent => named(agent.unwrap_or(&self.agent)),
+            By::Session => self.session.clone(),
+            By::Day => time_text(counted.time, 0).split('T').next()?.to_owned(),
+        })
+    }
+
+    fn add(
+        &mut self,
+        key: Option<String>,
+        total: &mut Row,
+        rows: &mut Rows,
+        change: impl Fn(&mut Row),
+    ) {
+        self.active = true;
+        change(total);
+        let Some(key) = key else { return };
+        if !self.seen.contains(&key) {
+            self.seen.insert(key.clone());
+        }
+        match rows.get_mut(&key) {
+            Some(row) => change(row),
+            None => change(rows.entry(key).or_default()),
+        }
+    }
+
+    /// Adds what only the end shows.
+    pub fn finish(&mut self, total: &mut Row, rows: &mut Rows) {
+        let rest = self.waits.rest();
+        let key = match self.by {
+            Some(By::Session) => Some(self.session.clone()),
+            Some(By::Agent) => Some(self.agent.clone()),
+            _ => None,
+        };
+        if rest > 0 && self.last >= self.since {
+            self.add(key, total, rows, |row| {
+                row.waited = row.waited.saturating_add(rest);
+            });
+        }
+        let is_subagent = self.parent.is_some();
+        let count = |row: &mut Row| match is_subagent {
+            true => row.subagents += 1,
+            false => row.sessions += 1,
+        };
+        if self.active {
+            count(total);
+        }
+        for key in self.seen.drain() {
+            if let Some(row) = rows.get_mut(&key) {
+                count(row);
+            }
+        }
+    }
+}
+
+fn text(text: Option<Cow<'_, str>>) -> Option<String> {
+    text.map(Cow::into_owned)
+}
+
+fn set(slot: &mut Option<String>, new: Option<Cow<'_, str>>) {
+    if let Some(new) = new {
+        *slot = Some(new.into_owned());
+    }
+}
