@@ -18,6 +18,7 @@ pub mod export;
 #[cfg(any(doc, doctest))]
 pub mod guide;
 pub mod import;
+pub mod inspect;
 pub mod ledger;
 #[cfg(feature = "metrics")]
 pub mod metrics;
@@ -26,6 +27,7 @@ pub mod mirror;
 pub mod read;
 mod record;
 pub mod redact;
+pub mod request;
 pub mod session;
 pub mod trace;
 #[cfg(feature = "cli")]

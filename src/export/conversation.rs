@@ -5,11 +5,12 @@ use std::collections::HashMap;
 use std::io;
 use std::path::Path;
 
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use super::feed::{Fed, Feed};
 use super::values::{CallIds, arguments, is_ok, output_text, text_of};
 use crate::read::SessionReader;
+use crate::request::{Message as RequestMessage, Request};
 use crate::session::{Item, Node, NodeState, Role};
 use crate::trace::typed::{Compaction, ContextAsset, Message, ModelCall, Rewind, ToolCall};
 use crate::trace::{Address, Kind, ReadItem, Usage};
@@ -72,6 +73,31 @@ pub(super) struct Call {
     pub subagents: Vec<String>,
 }
 
+impl Entry {
+    /// What was said, and the results of the calls in it.
+    fn messages(&self) -> Vec<RequestMessage> {
+        let role = match self.role {
+            Some(Role::User) => "user",
+            Some(Role::System) => "system",
+            _ => "assistant",
+        };
+        let text = (!self.text.is_empty()).then(|| json!({"type": "text", "content": self.text}));
+        let calls = self.calls.iter().map(|call| {
+            json!({"type": "tool_call", "id": call.id, "name": call.name, "arguments": call.args})
+        });
+        let own = RequestMessage::new(role, text.into_iter().chain(calls).collect());
+        let results = self.calls.iter().map(|call| {
+            let mut part =
+                json!({"type": "tool_call_response", "id": call.id, "response": call.output});
+            if !call.ok {
+                part["is_error"] = true.into();
+            }
+            RequestMessage::new("tool", vec![part])
+        });
+        [own].into_iter().chain(results).collect()
+    }
+}
+
 impl Conversation {
     /// With ids of tool calls that Anthropic's API accepts.
     pub fn with_plain_ids() -> Self {
@@ -100,6 +126,18 @@ impl Conversation {
     pub fn in_context(&self) -> impl Iterator<Item = &Entry> {
         let entries = self.entries.iter().filter(|entry| !entry.hidden);
         entries.filter(|entry| !entry.text.is_empty() || !entry.calls.is_empty())
+    }
+
+    /// The request that a model would be sent now.
+    pub fn request(&self) -> Request {
+        let mut request = Request::default();
+        request.model = self.model.clone();
+        request.temperature = self.temperature;
+        request.max_tokens = self.max_tokens;
+        request.system = self.system.clone();
+        request.tools = self.tools.clone();
+        request.messages = self.in_context().flat_map(Entry::messages).collect();
+        request
     }
 
     pub fn add(&mut self, fed: &Fed) {

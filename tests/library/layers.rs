@@ -14,6 +14,7 @@ use regex::Regex;
 const ROOMS: &[(&str, &[&str])] = &[
     ("trace", &[]),
     ("error", &[]),
+    ("request", &["trace"]),
     ("redact", &["trace", "error"]),
     ("ledger", &["trace"]),
     ("read", &["trace"]),
@@ -24,14 +25,15 @@ const ROOMS: &[(&str, &[&str])] = &[
         &["session", "read", "ledger", "redact", "trace", "error"],
     ),
     ("metrics", &["mirror", "ledger", "trace"]),
-    ("export", &["mirror", "session", "read", "trace"]),
+    ("export", &["mirror", "session", "read", "request", "trace"]),
+    ("inspect", &["export", "session", "read", "request", "trace"]),
     (
         "record",
         &[
-            "metrics", "mirror", "export", "session", "ledger", "redact", "trace", "error",
+            "metrics", "mirror", "export", "session", "ledger", "redact", "request", "trace", "error",
         ],
     ),
-    ("view", &["session", "trace"]),
+    ("view", &["inspect", "session", "trace"]),
     ("import", &["ledger", "redact", "trace", "error"]),
     // The pages of `docs/`, as documentation of the library.
     ("guide", &[]),

@@ -1,0 +1,1 @@
+//! Whether a session can be run again.
