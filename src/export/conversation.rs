@@ -73,6 +73,36 @@ pub(super) struct Call {
     pub subagents: Vec<String>,
 }
 
+/// The request that a model call would send by what was recorded before it.
+pub(crate) fn request_before(session: &Path, call: &Node) -> io::Result<Request> {
+    let mut conversation = Conversation::with_plain_ids();
+    let mut feed = Feed::new(session.to_owned());
+    let mut reader = SessionReader::open(session)?;
+    let mut found = false;
+    while let Some(item) = reader.next()? {
+        let ReadItem::Line(line) = item else { continue };
+        feed.take(&line, |fed| {
+            found |= fed.node.span_id.is_some() && fed.node.span_id == call.span_id;
+            if !found {
+                conversation.add(&fed);
+            }
+            Ok::<(), io::Error>(())
+        })?;
+        if found {
+            break;
+        }
+    }
+    let mut request = conversation.request();
+    let view: ModelCall<'_> = call.view();
+    request.model = view.model_id().map(String::from).or(request.model);
+    request.temperature = view.temperature().or(request.temperature);
+    request.max_tokens = view.max_tokens().or(request.max_tokens);
+    if let Some(Value::Object(params)) = view.params().and_then(|params| params.value()) {
+        request.params = params;
+    }
+    Ok(request)
+}
+
 impl Entry {
     /// What was said, and the results of the calls in it.
     fn messages(&self) -> Vec<RequestMessage> {
