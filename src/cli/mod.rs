@@ -3,6 +3,7 @@
 mod completions;
 mod context;
 mod demo;
+mod diff;
 mod doctor;
 mod export;
 mod find;
@@ -13,6 +14,7 @@ mod list;
 mod mirror;
 mod prune;
 mod recover;
+mod replay;
 mod show;
 mod status;
 mod tail;
@@ -78,6 +80,8 @@ enum Command {
     Show(show::Show),
     Find(find::Find),
     Grep(grep::Grep),
+    Diff(diff::Diff),
+    Replay(replay::Replay),
     Tail(tail::Tail),
     Status(status::Status),
     Recover(recover::Recover),
@@ -120,6 +124,8 @@ fn run(command: &Command, context: &mut Context) -> Result<(), context::Failed> 
         Command::Show(command) => command.run(context),
         Command::Find(command) => command.run(context),
         Command::Grep(command) => command.run(context),
+        Command::Diff(command) => command.run(context),
+        Command::Replay(command) => command.run(context),
         Command::Tail(command) => command.run(context),
         Command::Status(command) => command.run(context),
         Command::Recover(command) => command.run(context),

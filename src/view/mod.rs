@@ -3,6 +3,7 @@
 pub mod text;
 
 mod describe;
+mod diff;
 mod facts;
 mod header;
 mod layout;
@@ -10,6 +11,7 @@ mod list;
 mod live;
 mod other_fields;
 mod outcome;
+mod replay;
 mod status;
 mod style;
 mod timeline;
@@ -17,10 +19,12 @@ mod title;
 mod verdict;
 
 pub use describe::{Brief, Description, Detail, DetailKind, Liveness, brief, describe};
+pub use diff::{diff_turn, diff_verdict};
 pub use facts::{facts, permissions, prompt, tools};
 pub use header::{header, named_span};
 pub use list::SessionTable;
 pub use live::LiveRows;
+pub use replay::replay_turn;
 pub use status::{SessionCounts, checks, live_writer, root, running};
 pub use style::{Style, Tone};
 pub use text::Text;

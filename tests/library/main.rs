@@ -3,6 +3,7 @@
 mod async_agents;
 mod context_assets;
 mod deferred_open;
+mod diff;
 mod event_kinds;
 mod events;
 #[cfg(feature = "cli")]
