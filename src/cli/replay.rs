@@ -138,7 +138,10 @@ fn note(found: &CallInputs) -> String {
     };
     note.push_str(&format!("; model call {}", found.address));
     if let Some(masks @ 1..) = Some(found.masked()) {
-        note.push_str(&format!("; {} in it", plural(masks as u64, "masked secret")));
+        note.push_str(&format!(
+            "; {} in it",
+            plural(masks as u64, "masked secret")
+        ));
     }
     note
 }
@@ -149,7 +152,10 @@ fn curl(found: &CallInputs) -> Vec<String> {
         Api::Anthropic => (
             found.anthropic(),
             "${ANTHROPIC_BASE_URL:-https://api.anthropic.com}/v1/messages",
-            &["x-api-key: $ANTHROPIC_API_KEY", "anthropic-version: 2023-06-01"],
+            &[
+                "x-api-key: $ANTHROPIC_API_KEY",
+                "anthropic-version: 2023-06-01",
+            ],
         ),
         Api::OpenAiResponses => (
             found.body.clone(),

@@ -136,7 +136,9 @@ pub fn turns<E: From<io::Error>>(
                 turns.take(&line);
             }
             ReadItem::Damaged(damage) => {
-                known.lost.push(format!("{} is damaged", damage.path.display()));
+                known
+                    .lost
+                    .push(format!("{} is damaged", damage.path.display()));
                 damages.push(damage);
             }
         }
@@ -172,7 +174,9 @@ impl Known {
                     self.assets.insert(digest.into_owned());
                 }
             }
-            Kind::Gap => self.lost.push(format!("events were lost at {}", line.address())),
+            Kind::Gap => self
+                .lost
+                .push(format!("events were lost at {}", line.address())),
             _ => {}
         }
         let parts = parts_of(session, line).into_iter();
@@ -184,18 +188,34 @@ impl Known {
         for call in turn.nodes.iter_mut().filter(is_call) {
             call.fetch_blobs(session);
         }
-        let calls: Vec<_> = turn.nodes.iter().filter(|node| node.kind == Kind::ModelCall).collect();
+        let calls: Vec<_> = turn
+            .nodes
+            .iter()
+            .filter(|node| node.kind == Kind::ModelCall)
+            .collect();
         let mut missing = Vec::new();
-        let mut need = |what, why: &str| missing.push(Missing { what, why: why.to_owned() });
+        let mut need = |what, why: &str| {
+            missing.push(Missing {
+                what,
+                why: why.to_owned(),
+            })
+        };
         let requests: Vec<_> = calls.iter().map(|call| request_of(call)).collect();
         let is_recorded = !calls.is_empty() && requests.iter().all(Option::is_some);
         for rest in requests.iter().flatten() {
             let absent = |digest: &String| !self.parts.contains(digest);
             if let Some(part) = refs(rest).into_iter().find(absent) {
-                need(Need::History, &format!("part {part} of a request is not in the trace"));
+                need(
+                    Need::History,
+                    &format!("part {part} of a request is not in the trace"),
+                );
             }
         }
-        if calls.iter().any(|call| call.view::<ModelCall<'_>>().model_id().is_none_or(|id| id.is_empty())) {
+        if calls.iter().any(|call| {
+            call.view::<ModelCall<'_>>()
+                .model_id()
+                .is_none_or(|id| id.is_empty())
+        }) {
             need(Need::Model, "a model call does not name its model");
         }
         for why in lost_input(session, &turn, is_recorded) {
@@ -209,7 +229,10 @@ impl Known {
             ];
             for (what, digest, event) in assets {
                 match digest {
-                    None => need(what, &format!("none was recorded: use events::{event}, or request()")),
+                    None => need(
+                        what,
+                        &format!("none was recorded: use events::{event}, or request()"),
+                    ),
                     Some(digest) if !self.assets.contains(digest) => {
                         need(what, &format!("the text of {digest} is not in the trace"));
                     }
@@ -242,18 +265,27 @@ impl Known {
 /// What of the turn's user input is missing.
 fn lost_input(session: &Path, turn: &Turn, is_recorded: bool) -> Vec<String> {
     let mut lost = Vec::new();
-    let users = turn.nodes.iter().filter(|node| node.kind == Kind::MessageUser);
+    let users = turn
+        .nodes
+        .iter()
+        .filter(|node| node.kind == Kind::MessageUser);
     let mut has_any = false;
     for node in users {
         has_any = true;
         let message: Message<'_> = node.view();
-        if message.content().is_some_and(|content| !is_whole(session, content)) {
+        if message
+            .content()
+            .is_some_and(|content| !is_whole(session, content))
+        {
             lost.push(format!("the message at {} was cut", node.address));
         }
         let files = message.attachments();
         for file in files.iter().flat_map(|files| files.items()) {
             if file.get("blob").is_none() && file.get("url").is_none() {
-                let name = file.get("name").and_then(|name| name.text()).unwrap_or_default();
+                let name = file
+                    .get("name")
+                    .and_then(|name| name.text())
+                    .unwrap_or_default();
                 lost.push(format!("the bytes of the file {name} at {}", node.address));
             }
         }
@@ -269,7 +301,10 @@ fn lost_history(turn: &Turn) -> Vec<String> {
     let mut lost = Vec::new();
     let says = |call: &Node| {
         let is_answer = |node: &&Node| {
-            matches!(node.kind, Kind::MessageAssistant | Kind::ToolCall | Kind::MessageReasoning)
+            matches!(
+                node.kind,
+                Kind::MessageAssistant | Kind::ToolCall | Kind::MessageReasoning
+            )
         };
         let mut nodes = turn.nodes.iter().filter(is_answer);
         call.is_failure() || nodes.any(|node| node.start >= call.start)
@@ -296,7 +331,9 @@ fn lost_history(turn: &Turn) -> Vec<String> {
 /// Whether nothing of a value was cut, and its blob is there.
 fn is_whole(session: &Path, value: RawValue<'_>) -> bool {
     match value.marker() {
-        Some(marker) => marker.cut.is_none() && marker.blob.is_some() && whole(session, value).is_ok(),
+        Some(marker) => {
+            marker.cut.is_none() && marker.blob.is_some() && whole(session, value).is_ok()
+        }
         None => true,
     }
 }
@@ -307,7 +344,9 @@ fn request_of(call: &Node) -> Option<Value> {
     view.request_digest()?;
     let request = view.request()?.value()?;
     // One that comes from a blob is a text.
-    let read = request.as_str().and_then(|text| serde_json::from_str(text).ok());
+    let read = request
+        .as_str()
+        .and_then(|text| serde_json::from_str(text).ok());
     Some(read.unwrap_or(request))
 }
 
@@ -349,7 +388,9 @@ fn parts_of(session: &Path, line: &RawLine<'_>) -> Vec<(String, Value)> {
         return Vec::new();
     };
     let parts = request::simple_parts(role, &said).into_iter();
-    parts.map(|part| (request::part_digest(&part), part)).collect()
+    parts
+        .map(|part| (request::part_digest(&part), part))
+        .collect()
 }
 
 /// The inputs of a model call.
@@ -479,7 +520,11 @@ fn find(session: &Path, which: Which) -> io::Result<Option<Node>> {
         if which.turn.is_some() && turn.index != which.turn {
             return Ok(());
         }
-        for node in turn.nodes.into_iter().filter(|node| node.kind == Kind::ModelCall) {
+        for node in turn
+            .nodes
+            .into_iter()
+            .filter(|node| node.kind == Kind::ModelCall)
+        {
             count += 1;
             if wanted.is_none_or(|wanted| wanted == count) {
                 found = Some(node);

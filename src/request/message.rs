@@ -177,7 +177,11 @@ pub(super) fn text_part(text: &str) -> Value {
 }
 
 /// A call of a tool. Arguments that are a text of JSON are read.
-pub(super) fn call_part(id: Option<&Value>, name: Option<&Value>, arguments: Option<&Value>) -> Value {
+pub(super) fn call_part(
+    id: Option<&Value>,
+    name: Option<&Value>,
+    arguments: Option<&Value>,
+) -> Value {
     let read = |text: &str| serde_json::from_str::<Value>(text).ok();
     let arguments = match arguments {
         Some(Value::String(text)) => read(text).unwrap_or_else(|| text.as_str().into()),

@@ -52,7 +52,10 @@ pub fn split(body: &Value, request: &Request) -> (Value, Vec<(String, Value)>) {
         parts.push((key, std::mem::replace(item, reference)));
     }
     for name in request.api.prompt().into_iter().chain(["tools"]) {
-        if let Some(value) = members.get_mut(name).filter(|_| request.api != Api::Unknown) {
+        if let Some(value) = members
+            .get_mut(name)
+            .filter(|_| request.api != Api::Unknown)
+        {
             let key = part_digest(value);
             parts.push((key.clone(), std::mem::replace(value, json!({PART: key}))));
         }

@@ -37,7 +37,10 @@ pub fn openai(request: &Request) -> Value {
         }));
         messages.extend(own);
     }
-    let tools = request.tools.iter().filter_map(|one| tool(one, "parameters"));
+    let tools = request
+        .tools
+        .iter()
+        .filter_map(|one| tool(one, "parameters"));
     let tools = tools.map(|function| json!({"type": "function", "function": function}));
     let mut body = body(request, messages, tools.collect());
     if let Some(limit) = request.max_tokens {
@@ -114,7 +117,10 @@ pub fn anthropic(request: &Request) -> Value {
         let others = message.parts.iter().filter_map(block);
         add(&mut messages, role, results.chain(others).collect());
     }
-    let tools = request.tools.iter().filter_map(|one| tool(one, "input_schema"));
+    let tools = request
+        .tools
+        .iter()
+        .filter_map(|one| tool(one, "input_schema"));
     let mut body = body(request, messages, tools.collect());
     body["max_tokens"] = request.max_tokens.unwrap_or(MAX_TOKENS).into();
     if !system.is_empty() {
@@ -143,12 +149,16 @@ fn block(part: &Value) -> Option<Value> {
                 Value::Null => json!({}),
                 other => json!({"input": other}),
             };
-            Some(json!({"type": "tool_use", "id": part["id"], "name": part["name"], "input": input}))
+            Some(
+                json!({"type": "tool_use", "id": part["id"], "name": part["name"], "input": input}),
+            )
         }
         "image" | "document" => Some(part.clone()),
         "image_url" => {
             let url = part["image_url"]["url"].as_str()?;
-            let data = url.strip_prefix("data:").and_then(|data| data.split_once(";base64,"));
+            let data = url
+                .strip_prefix("data:")
+                .and_then(|data| data.split_once(";base64,"));
             let source = match data {
                 Some((media, data)) => json!({"type": "base64", "media_type": media, "data": data}),
                 None => json!({"type": "url", "url": url}),

@@ -91,23 +91,31 @@ fn name(row: &Row) -> &'static str {
     }
 }
 
-/// The first line of one side, and the text below it.
-fn side(row: &Row, side: &Side) -> (String, String) {
-    let mut head = name(row).to_owned();
-    let mut add = |text: &str| {
-        if !text.is_empty() {
-            if !head.is_empty() {
-                head.push_str("  ");
-            }
-            head.push_str(&line(text));
-        }
+/// What a side is about: the model, the tool and its arguments, or the author.
+fn subject(row: &Row, side: &Side) -> String {
+    let parts = [name(row), &side.title, &side.input].into_iter();
+    let parts: Vec<_> = parts.filter(|part| !part.is_empty()).map(line).collect();
+    parts.join("  ")
+}
+
+/// The first line of one side.
+fn head(row: &Row, side: &Side) -> String {
+    let amounts = amounts(side.usage.as_ref(), side.duration);
+    format!("{}  {amounts}", subject(row, side))
+        .trim_end()
+        .to_owned()
+}
+
+/// The first line of both sides: what they share once.
+fn both(row: &Row, a: &Side, b: &Side) -> String {
+    let pair = |one: String, other: String| match one == other {
+        true => one,
+        false => format!("{one}  |  {other}"),
     };
-    add(&side.title);
-    add(&side.input);
-    if row.kind != RowKind::Input {
-        add(&amounts(side.usage.as_ref(), side.duration));
-    }
-    (head, side.text.clone())
+    let amounts = |side: &Side| amounts(side.usage.as_ref(), side.duration);
+    let subjects = pair(subject(row, a), subject(row, b));
+    let amounts = pair(amounts(a), amounts(b));
+    format!("{subjects}  {amounts}").trim_end().to_owned()
 }
 
 fn address(side: Option<&Side>) -> String {
@@ -117,6 +125,9 @@ fn address(side: Option<&Side>) -> String {
 
 /// The lines of a text, and a mark where some are left out.
 fn lines(text: &str, width: usize, style: &Style) -> Vec<String> {
+    if text.is_empty() {
+        return Vec::new();
+    }
     let mut lines = wrap(text, width.max(8));
     if !style.full && lines.len() > MOST_LINES {
         let left = lines.len() - MOST_LINES;
@@ -137,13 +148,16 @@ fn beside(row: &Row, style: &Style) -> Vec<String> {
     let width = (style.width - 5) / 2;
     let column = |of: Option<&Side>| {
         let Some(of) = of else { return Vec::new() };
-        let (head, text) = side(row, of);
         let at = address(Some(of));
         let room = width.saturating_sub(columns(&at) + 1);
-        let mut out = vec![format!("{} {at}", pad(&head, room))];
+        let mut out = vec![format!("{} {at}", pad(&head(row, of), room))];
         let is_long = row.change != Change::Same || style.full;
-        let body = lines(&text, width - 2, style);
-        let shown = if is_long { body.len() } else { body.len().min(1) };
+        let body = lines(&of.text, width - 2, style);
+        let shown = if is_long {
+            body.len()
+        } else {
+            body.len().min(1)
+        };
         out.extend(body[..shown].iter().map(|line| format!("  {line}")));
         out
     };
@@ -152,7 +166,10 @@ fn beside(row: &Row, style: &Style) -> Vec<String> {
     for at in 0..left.len().max(right.len()) {
         let cell = |column: &[String]| column.get(at).cloned().unwrap_or_default();
         let mark = if at == 0 { mark(row.change) } else { "|" };
-        let (one, other) = (pad(&cell(&left), width), cut(&cell(&right), width).into_owned());
+        let (one, other) = (
+            pad(&cell(&left), width),
+            cut(&cell(&right), width).into_owned(),
+        );
         let (one, other) = match row.change {
             Change::Same => (style.dim(&one), style.dim(&other)),
             _ => (style.red(&one), style.green(&other)),
@@ -169,16 +186,11 @@ fn unified(row: &Row, style: &Style) -> Vec<String> {
     let at = [row.a.as_ref(), row.b.as_ref()].map(address);
     let at: Vec<_> = at.into_iter().filter(|at| !at.is_empty()).collect();
     let at = at.join(" | ");
-    let Some(first) = row.a.as_ref().or(row.b.as_ref()) else {
-        return Vec::new();
+    let (head, text, other) = match (&row.a, &row.b) {
+        (Some(a), Some(b)) => (both(row, a, b), &a.text, Some(&b.text)),
+        (Some(side), None) | (None, Some(side)) => (head(row, side), &side.text, None),
+        (None, None) => return Vec::new(),
     };
-    let (mut head, text) = side(row, first);
-    let other = row.a.as_ref().and(row.b.as_ref()).map(|other| side(row, other));
-    if let Some((other, _)) = other.as_ref().filter(|_| row.change == Change::Changed)
-        && *other != head
-    {
-        head = format!("{head}  |  {other}");
-    }
     let room = style.width.saturating_sub(columns(&at) + 5);
     let head = format!("  {mark} {} {at}", pad(&head, room));
     let width = style.width.saturating_sub(8);
@@ -189,17 +201,17 @@ fn unified(row: &Row, style: &Style) -> Vec<String> {
     let mut out = vec![head];
     match (row.change, other) {
         (Change::Same, _) => {
-            let first = body(&text, " ").into_iter().take(if style.full { usize::MAX } else { 1 });
-            out.extend(first);
+            let most = if style.full { usize::MAX } else { 1 };
+            out.extend(body(text, " ").into_iter().take(most));
             out = out.iter().map(|row| style.dim(row)).collect();
         }
-        (Change::Changed, Some((_, other))) if other == text => out.extend(body(&text, " ")),
-        (Change::Changed, Some((_, other))) => {
-            out.extend(body(&text, "-").iter().map(|row| style.red(row)));
-            out.extend(body(&other, "+").iter().map(|row| style.green(row)));
+        (Change::Changed, Some(other)) if other == text => out.extend(body(text, " ")),
+        (Change::Changed, Some(other)) => {
+            out.extend(body(text, "-").iter().map(|row| style.red(row)));
+            out.extend(body(other, "+").iter().map(|row| style.green(row)));
         }
-        (Change::OnlyB, _) => out.extend(body(&text, "+").iter().map(|row| style.green(row))),
-        _ => out.extend(body(&text, "-").iter().map(|row| style.red(row))),
+        (Change::OnlyB, _) => out.extend(body(text, "+").iter().map(|row| style.green(row))),
+        _ => out.extend(body(text, "-").iter().map(|row| style.red(row))),
     }
     out.extend(notes(row, "      ", style));
     out
@@ -217,7 +229,8 @@ pub fn diff_verdict(verdict: &Verdict, change: &AssetChange, style: &Style) -> V
         Some(turn) => format!("in turn {turn}"),
         None => "outside of turns".to_owned(),
     };
-    let at = |at: Option<_>| at.map_or("–".to_owned(), |at: crate::trace::Address| at.to_string());
+    let at =
+        |at: Option<_>| at.map_or("–".to_owned(), |at: crate::trace::Address| at.to_string());
     let mut out = vec![style.bold(&format!(
         "First divergence {turn}, at {} | {}, {inputs}",
         at(first.a),
@@ -226,14 +239,27 @@ pub fn diff_verdict(verdict: &Verdict, change: &AssetChange, style: &Style) -> V
     let cause = match first.cause {
         Cause::None => "none: the same input has another answer".to_owned(),
         Cause::Unknown => {
-            "unknown: the requests are not recorded, and all that is recorded is the same".to_owned()
+            "unknown: the requests are not recorded, and all that is recorded is the same"
+                .to_owned()
         }
         cause => cause.to_string(),
     };
     out.extend(wrap(&format!("Cause: {cause}"), style.width));
-    out.extend(wrap(&line(&first.detail), style.width.saturating_sub(2)).iter().map(|row| format!("  {row}")));
-    out.extend(entries(&change.removed, "-", style).iter().map(|row| style.red(row)));
-    out.extend(entries(&change.added, "+", style).iter().map(|row| style.green(row)));
+    out.extend(
+        wrap(&line(&first.detail), style.width.saturating_sub(2))
+            .iter()
+            .map(|row| format!("  {row}")),
+    );
+    out.extend(
+        entries(&change.removed, "-", style)
+            .iter()
+            .map(|row| style.red(row)),
+    );
+    out.extend(
+        entries(&change.added, "+", style)
+            .iter()
+            .map(|row| style.green(row)),
+    );
     out
 }
 

@@ -66,7 +66,9 @@ fn assert_named(cause: Cause, kind: &str) {
             script.record(&recording, &a, how, seed * 2);
             changed.record(&recording, &b, how, seed * 2 + 1);
             let verdict = verdict(&recording, &a, &b);
-            let first = verdict.first.unwrap_or_else(|| panic!("{how:?} {seed}: equal"));
+            let first = verdict
+                .first
+                .unwrap_or_else(|| panic!("{how:?} {seed}: equal"));
             let is_recorded = matches!(how, How::OpenAi | How::Anthropic);
             let expected = match (cause, is_recorded) {
                 (Cause::None, false) => Cause::Unknown,
@@ -74,11 +76,17 @@ fn assert_named(cause: Cause, kind: &str) {
             };
             assert_eq!(first.cause, expected, "{how:?} {seed}: {first:?}");
             assert_eq!(first.turn, Some(turn), "{how:?} {seed}: {first:?}");
-            let inputs = if is_recorded { Inputs::Recorded } else { Inputs::Reconstructed };
+            let inputs = if is_recorded {
+                Inputs::Recorded
+            } else {
+                Inputs::Reconstructed
+            };
             assert_eq!(verdict.inputs, inputs, "{how:?} {seed}");
             for (session, address) in [(&a, first.a), (&b, first.b)] {
                 let dir = session_dir(recording.dir.path(), session);
-                let line = spanledger::session::line(dir, address.unwrap()).unwrap().unwrap();
+                let line = spanledger::session::line(dir, address.unwrap())
+                    .unwrap()
+                    .unwrap();
                 assert_eq!(line.kind, kind, "{how:?} {seed}: {first:?}");
                 assert_eq!(line.turn, Some(turn), "{how:?} {seed}: {first:?}");
             }
@@ -169,14 +177,19 @@ fn turns_that_one_session_lacks_are_aligned() {
         Ok::<(), std::io::Error>(())
     });
     assert_eq!(pairs[0], (Some(1), None, false));
-    let rest = pairs[1..].iter().all(|(a, b, equal)| *equal && a.unwrap() == b.unwrap() + 1);
+    let rest = pairs[1..]
+        .iter()
+        .all(|(a, b, equal)| *equal && a.unwrap() == b.unwrap() + 1);
     assert!(rest, "{pairs:?}");
     assert_eq!(verdict.unwrap().first.unwrap().cause, Cause::UserInput);
 }
 
 #[test]
 fn masked_secrets_are_compared() {
-    let secrets = ["ghp_0123456789abcdefghijABCDEFGHIJ456789", "ghp_9876543210abcdefghijABCDEFGHIJ456789"];
+    let secrets = [
+        "ghp_0123456789abcdefghijABCDEFGHIJ456789",
+        "ghp_9876543210abcdefghijABCDEFGHIJ456789",
+    ];
     for how in ALL {
         let recording = Recording::new();
         let mut script = Script::new(5);
@@ -186,7 +199,11 @@ fn masked_secrets_are_compared() {
         }
         assert!(verdict(&recording, "a", "b").is_equal(), "{how:?}");
         let first = verdict(&recording, "a", "c").first.unwrap();
-        assert_eq!((first.cause, first.turn), (Cause::UserInput, Some(1)), "{how:?}");
+        assert_eq!(
+            (first.cause, first.turn),
+            (Cause::UserInput, Some(1)),
+            "{how:?}"
+        );
         assert!(!first.detail.contains(&secrets[0][4..14]), "{how:?}");
     }
 }
@@ -203,5 +220,8 @@ fn long_conversations_are_compared_through_blobs() {
     changed.record(&recording, "c", How::OpenAi, 3);
     assert!(verdict(&recording, "a", "b").is_equal());
     let first = verdict(&recording, "a", "c").first.unwrap();
-    assert_eq!((first.cause, first.turn), (Cause::ToolResult, Some(last as u32 + 1)));
+    assert_eq!(
+        (first.cause, first.turn),
+        (Cause::ToolResult, Some(last as u32 + 1))
+    );
 }

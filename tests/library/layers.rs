@@ -26,11 +26,15 @@ const ROOMS: &[(&str, &[&str])] = &[
     ),
     ("metrics", &["mirror", "ledger", "trace"]),
     ("export", &["mirror", "session", "read", "request", "trace"]),
-    ("inspect", &["export", "session", "read", "request", "trace"]),
+    (
+        "inspect",
+        &["export", "session", "read", "request", "trace"],
+    ),
     (
         "record",
         &[
-            "metrics", "mirror", "export", "session", "ledger", "redact", "request", "trace", "error",
+            "metrics", "mirror", "export", "session", "ledger", "redact", "request", "trace",
+            "error",
         ],
     ),
     ("view", &["inspect", "session", "trace"]),

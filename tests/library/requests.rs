@@ -32,16 +32,19 @@ fn conversation(api: Api, secret: &str) -> [(Value, Value); 2] {
             };
             let end = json!([{"type": "text", "text": "One file."}]);
             [
-                (body(json!([user])), answer(call["content"].clone(), "tool_use")),
+                (
+                    body(json!([user])),
+                    answer(call["content"].clone(), "tool_use"),
+                ),
                 (body(json!([user, call, result])), answer(end, "end_turn")),
             ]
         }
         Api::OpenAiResponses => {
-            let user = json!({"role": "user", "content": [{"type": "input_text", "text": question}]});
+            let user =
+                json!({"role": "user", "content": [{"type": "input_text", "text": question}]});
             let call = json!({"type": "function_call", "call_id": "call_1", "name": "ls",
                 "arguments": "{\"path\":\".\"}"});
-            let result =
-                json!({"type": "function_call_output", "call_id": "call_1", "output": "Cargo.toml"});
+            let result = json!({"type": "function_call_output", "call_id": "call_1", "output": "Cargo.toml"});
             let body = |input: Value| {
                 json!({"model": "gpt-5", "instructions": "You are careful.", "input": input,
                     "max_output_tokens": 1024, "reasoning": {"effort": "low"},
@@ -80,8 +83,14 @@ fn conversation(api: Api, secret: &str) -> [(Value, Value); 2] {
             };
             let end = json!({"role": "assistant", "content": "One file."});
             [
-                (body(json!([system, user])), answer(call.clone(), "tool_calls")),
-                (body(json!([system, user, call, result])), answer(end, "stop")),
+                (
+                    body(json!([system, user])),
+                    answer(call.clone(), "tool_calls"),
+                ),
+                (
+                    body(json!([system, user, call, result])),
+                    answer(end, "stop"),
+                ),
             ]
         }
     }
@@ -106,7 +115,9 @@ fn record(recording: &Recording, session: &str, calls: &[(Value, Value)]) {
 fn results(trace: &Trace, session: &str) -> Vec<Value> {
     let lines = trace.session(session).iter();
     let results = lines.filter(|line| line.kind == "model_result");
-    results.map(|line| Value::Object(line.payload.clone())).collect()
+    results
+        .map(|line| Value::Object(line.payload.clone()))
+        .collect()
 }
 
 #[test]
@@ -117,25 +128,51 @@ fn each_api_gives_the_same_facts() {
         let trace = recording.trace();
         let lines = trace.session("s");
         let count = |kind: &str| lines.iter().filter(|line| line.kind == kind).count();
-        let said: Vec<_> = lines.iter().filter(|line| line.kind.starts_with("message_")).collect();
+        let said: Vec<_> = lines
+            .iter()
+            .filter(|line| line.kind.starts_with("message_"))
+            .collect();
         let kinds: Vec<_> = said.iter().map(|line| line.kind.as_str()).collect();
-        let expected = ["message_user", "message_assistant", "message_tool", "message_assistant"];
+        let expected = [
+            "message_user",
+            "message_assistant",
+            "message_tool",
+            "message_assistant",
+        ];
         assert_eq!(kinds, expected, "{api}");
         assert_eq!(said[3].payload["content"], "One file.", "{api}");
-        assert_eq!(said[1].payload["parts"].as_array().unwrap().last().unwrap()["name"], "ls");
-        assert_eq!((count("system_prompt"), count("tool_catalog")), (1, 1), "{api}");
+        assert_eq!(
+            said[1].payload["parts"].as_array().unwrap().last().unwrap()["name"],
+            "ls"
+        );
+        assert_eq!(
+            (count("system_prompt"), count("tool_catalog")),
+            (1, 1),
+            "{api}"
+        );
         let catalog = &trace.one("tool_catalog").payload["tools"][0];
         assert_eq!(catalog["name"], "ls", "{api}");
         assert_eq!(catalog["schema"]["type"], "object", "{api}");
-        assert_eq!(trace.one("system_prompt").payload["body"], "You are careful.", "{api}");
+        assert_eq!(
+            trace.one("system_prompt").payload["body"],
+            "You are careful.",
+            "{api}"
+        );
         for result in results(&trace, "s") {
             assert_eq!(result["usage"]["input_tokens"], 16, "{api}");
             assert_eq!(result["usage"]["output_tokens"], 4, "{api}");
             assert_eq!(result["usage"]["cache_read_tokens"], 5, "{api}");
             assert_eq!(result["max_tokens"], 1024, "{api}");
             assert!(result["response_id"].is_string() && result["finish_reason"].is_string());
-            assert!(result["response_model"].as_str().unwrap().ends_with("-x"), "{api}");
-            assert_eq!(result["request_digest"].as_str().unwrap().len(), 64, "{api}");
+            assert!(
+                result["response_model"].as_str().unwrap().ends_with("-x"),
+                "{api}"
+            );
+            assert_eq!(
+                result["request_digest"].as_str().unwrap().len(),
+                64,
+                "{api}"
+            );
             assert_eq!(
                 result["system_prompt_digest"],
                 trace.one("system_prompt").payload["digest"]
@@ -167,11 +204,17 @@ fn masked_secrets_are_equal_under_one_root() {
         let recording = Recording::new();
         record(&recording, "a", &conversation(api, SECRET));
         record(&recording, "b", &conversation(api, SECRET));
-        record(&recording, "c", &conversation(api, &SECRET.replace("Zx8K", "Qw5T")));
+        record(
+            &recording,
+            "c",
+            &conversation(api, &SECRET.replace("Zx8K", "Qw5T")),
+        );
         let trace = recording.trace();
         let digests = |session: &str| -> Vec<Value> {
             let results = results(&trace, session).into_iter();
-            results.map(|result| result["request_digest"].clone()).collect()
+            results
+                .map(|result| result["request_digest"].clone())
+                .collect()
         };
         assert_eq!(digests("a"), digests("b"), "{api}");
         assert_ne!(digests("a")[0], digests("c")[0], "{api}");
@@ -193,7 +236,9 @@ fn messages_are_stored_once() {
                     "function": {"name": "read", "arguments": "{}"}}]);
                 messages.push(json!({"role": "user", "content": format!("{index} {long}")}));
                 messages.push(json!({"role": "assistant", "content": null, "tool_calls": call}));
-                messages.push(json!({"role": "tool", "tool_call_id": format!("c{index}"), "content": long}));
+                messages.push(
+                    json!({"role": "tool", "tool_call_id": format!("c{index}"), "content": long}),
+                );
             }
             (json!({"model": "m", "messages": messages}), json!({}))
         })
@@ -233,7 +278,12 @@ fn events_of_the_agent_are_not_recorded_again() {
 #[test]
 fn any_json_is_recorded() {
     let recording = Recording::new();
-    let bodies = [json!({"prompt": "a", "n": 1.5}), json!([1, 2]), json!("text"), json!(null)];
+    let bodies = [
+        json!({"prompt": "a", "n": 1.5}),
+        json!([1, 2]),
+        json!("text"),
+        json!(null),
+    ];
     let calls: Vec<_> = bodies.iter().map(|body| (body.clone(), json!(3))).collect();
     record(&recording, "s", &calls);
     for (body, result) in bodies.iter().zip(results(&recording.trace(), "s")) {
@@ -286,15 +336,23 @@ fn writers_are_read_back() {
             let mut given = Request::read(&body);
             for write in [request::openai, request::anthropic] {
                 let mut read = Request::read(&write(&given));
-                assert_eq!((&read.model, &read.system), (&given.model, &given.system), "{api}");
+                assert_eq!(
+                    (&read.model, &read.system),
+                    (&given.model, &given.system),
+                    "{api}"
+                );
                 assert_eq!(read.max_tokens, given.max_tokens, "{api}");
                 for tools in [&mut read.tools, &mut given.tools] {
-                    tools.iter_mut().for_each(|tool| drop(tool.as_object_mut().unwrap().remove("type")));
+                    tools
+                        .iter_mut()
+                        .for_each(|tool| drop(tool.as_object_mut().unwrap().remove("type")));
                 }
                 assert_eq!(read.tools, given.tools, "{api}");
                 let meaning = |request: &Request| -> Vec<String> {
                     let messages = request.after_prompt().iter();
-                    messages.map(|message| format!("{} {:?}", message.author(), message.parts)).collect()
+                    messages
+                        .map(|message| format!("{} {:?}", message.author(), message.parts))
+                        .collect()
                 };
                 assert_eq!(meaning(&read), meaning(&given), "{api}");
             }

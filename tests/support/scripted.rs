@@ -146,8 +146,13 @@ impl Agent {
     }
 
     fn turn(&mut self, script: &TurnScript) {
-        self.history.push(json!({"role": "user", "content": script.user}));
-        let ids: Vec<_> = script.tools.iter().map(|_| format!("call_{}", self.random.below(1 << 30))).collect();
+        self.history
+            .push(json!({"role": "user", "content": script.user}));
+        let ids: Vec<_> = script
+            .tools
+            .iter()
+            .map(|_| format!("call_{}", self.random.below(1 << 30)))
+            .collect();
         let asks = self.asks(script, &ids);
         self.call(script, &asks, "tool_calls");
         self.history.push(asks);
@@ -209,14 +214,18 @@ impl Agent {
         self.calls += 1;
         // A server that is overloaded now and then.
         if self.random.below(4) == 0 {
-            let call = spans::model_call("provider", &script.model).temperature(script.temperature).start();
+            let call = spans::model_call("provider", &script.model)
+                .temperature(script.temperature)
+                .start();
             if self.is_recorded() {
                 call.request(&self.body(script));
             }
             call.record_error("overloaded");
             call.finish(Outcome::Error);
         }
-        let call = spans::model_call("provider", &script.model).temperature(script.temperature).start();
+        let call = spans::model_call("provider", &script.model)
+            .temperature(script.temperature)
+            .start();
         let tokens = 10 + self.random.below(90) as u64;
         if self.is_recorded() {
             call.request(&self.body(script));
@@ -236,7 +245,10 @@ impl Agent {
             });
         } else {
             let input_tokens = Some(tokens);
-            call.record_usage(&Usage { input_tokens, ..Usage::default() });
+            call.record_usage(&Usage {
+                input_tokens,
+                ..Usage::default()
+            });
         }
         call.finish(Outcome::Ok);
     }
@@ -251,7 +263,12 @@ impl Agent {
             .iter()
             .map(|at| {
                 let tool = &script.tools[*at];
-                (*at, spans::tool_call(&tool.name, &ids[*at]).args(tool.args.clone()).start())
+                (
+                    *at,
+                    spans::tool_call(&tool.name, &ids[*at])
+                        .args(tool.args.clone())
+                        .start(),
+                )
             })
             .collect();
         let mut results = Vec::new();
@@ -267,15 +284,16 @@ impl Agent {
             results.push((ids[at].clone(), result));
         }
         if self.how == How::Anthropic {
-            let results = results.into_iter().map(|(id, result)| {
-                json!({"type": "tool_result", "tool_use_id": id, "content": result})
-            });
+            let results = results.into_iter().map(
+                |(id, result)| json!({"type": "tool_result", "tool_use_id": id, "content": result}),
+            );
             let content: Vec<_> = results.collect();
-            self.history.push(json!({"role": "user", "content": content}));
+            self.history
+                .push(json!({"role": "user", "content": content}));
         } else {
-            let results = results.into_iter().map(|(id, result)| {
-                json!({"role": "tool", "tool_call_id": id, "content": result})
-            });
+            let results = results
+                .into_iter()
+                .map(|(id, result)| json!({"role": "tool", "tool_call_id": id, "content": result}));
             self.history.extend(results);
         }
     }
@@ -291,7 +309,13 @@ impl Agent {
             let _in_turn = turn.enter();
             info!(target: "spanledger::message_user", content = script.user);
             let (model, temperature) = (script.model.as_str(), script.temperature);
-            info_span!("model.call", provider_id = "p", model_id = model, temperature).in_scope(|| ());
+            info_span!(
+                "model.call",
+                provider_id = "p",
+                model_id = model,
+                temperature
+            )
+            .in_scope(|| ());
             for tool in &script.tools {
                 let id = format!("call_{}", self.random.below(1 << 30));
                 let args = tool.args.to_string();
@@ -306,7 +330,13 @@ impl Agent {
                 span.record("result", tool.output.as_str());
                 span.record("exit_code", tool.exit_code);
             }
-            info_span!("model.call", provider_id = "p", model_id = model, temperature).in_scope(|| ());
+            info_span!(
+                "model.call",
+                provider_id = "p",
+                model_id = model,
+                temperature
+            )
+            .in_scope(|| ());
             info!(target: "spanledger::message_assistant", content = script.answer);
         }
     }

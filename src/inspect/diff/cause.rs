@@ -2,7 +2,7 @@
 
 use super::align::Pair;
 use super::rows::{Change, Row, RowKind, Side, TurnDiff};
-use super::sketch::{Call, Round, Said, Tool, TurnSketch};
+use super::sketch::{Ask, Call, Recorded, Round, Said, Tool, TurnSketch};
 use super::tools::{self, ToolPair};
 use super::{Cause, Divergence, Inputs, layers};
 use crate::session::{Digests, Role};
@@ -38,6 +38,8 @@ struct TurnPair<'a> {
     digests: [Digests; 2],
     /// What differs in the results that the next call is given.
     pending: Vec<Found>,
+    /// Tools have run in the turn, so their results have rows already.
+    ran_tools: bool,
     a: &'a TurnSketch,
     b: &'a TurnSketch,
 }
@@ -66,6 +68,7 @@ impl Comparison {
             diff,
             digests: [a, b].map(|turn| turn.map(|turn| turn.digests.clone()).unwrap_or_default()),
             pending: Vec::new(),
+            ran_tools: false,
             a: a.unwrap_or(&empty),
             b: b.unwrap_or(&empty),
         };
@@ -105,7 +108,9 @@ impl Comparison {
             false => (turns.b, "second", Change::OnlyB),
         };
         let said = turn.rounds.first().and_then(|round| round.said.first());
-        let quoted = said.map_or(String::new(), |said| format!(": {}", quote(&said.content.text)));
+        let quoted = said.map_or(String::new(), |said| {
+            format!(": {}", quote(&said.content.text))
+        });
         let at = said.map(|said| said.address).or(turn.address);
         let found = Found {
             cause: Cause::UserInput,
@@ -148,24 +153,50 @@ impl Comparison {
     fn extra(&mut self, turns: &mut TurnPair<'_>, round: &Round, change: Change) {
         self.flush(turns);
         turns.diff.rows.extend(only(round, change));
-        let which = if change == Change::OnlyA { "first" } else { "second" };
+        let which = if change == Change::OnlyA {
+            "first"
+        } else {
+            "second"
+        };
         let said = round.said.first().filter(|said| said.role == Role::User);
         let call = round.call.as_ref().map(|call| call.address);
         let tool = round.tools.first().map(|tool| tool.address);
-        let at = said.map(|said| said.address).or(call).or(tool).or(round.answered);
+        let at = said
+            .map(|said| said.address)
+            .or(call)
+            .or(tool)
+            .or(round.answered);
         let (cause, detail) = match said {
             Some(said) => {
                 let text = quote(&said.content.text);
-                (Cause::UserInput, format!("only the {which} session has {text}"))
+                (
+                    Cause::UserInput,
+                    format!("only the {which} session has {text}"),
+                )
             }
             None => {
-                let what = if call.is_some() { "another model call" } else { "another step" };
-                (self.no_cause(), format!("only the {which} session has {what}"))
+                let what = if call.is_some() {
+                    "another model call"
+                } else {
+                    "another step"
+                };
+                (
+                    self.no_cause(),
+                    format!("only the {which} session has {what}"),
+                )
             }
         };
         let a = at.filter(|_| change == Change::OnlyA);
         let b = at.filter(|_| change == Change::OnlyB);
-        self.diverge(turns, vec![Found { cause, detail, a, b }]);
+        self.diverge(
+            turns,
+            vec![Found {
+                cause,
+                detail,
+                a,
+                b,
+            }],
+        );
     }
 
     /// The cause of another answer to the same input.
@@ -194,7 +225,10 @@ impl Comparison {
         let is_other_input = self.diverge(turns, found);
         let (pairs, unmatched) = tools::pair(&a.tools, &b.tools);
         let answer = answers(a, b, &unmatched);
-        turns.diff.rows.extend(model_row(a, b, answer.as_deref(), calls));
+        turns
+            .diff
+            .rows
+            .extend(model_row(a, b, answer.as_deref(), calls));
         if let Some(detail) = answer {
             let at = |round: &Round| {
                 let call = round.call.as_ref().map(|call| call.address);
@@ -211,7 +245,15 @@ impl Comparison {
             };
             let (a, b) = (at(a), at(b));
             if !is_other_input {
-                self.diverge(turns, vec![Found { cause, detail, a, b }]);
+                self.diverge(
+                    turns,
+                    vec![Found {
+                        cause,
+                        detail,
+                        a,
+                        b,
+                    }],
+                );
             }
         }
         self.tools(turns, &pairs, &unmatched);
@@ -223,6 +265,7 @@ impl Comparison {
         pairs: &[ToolPair<'_>],
         unmatched: &[(&Tool, Change)],
     ) {
+        turns.ran_tools |= !pairs.is_empty() || !unmatched.is_empty();
         for pair in pairs {
             turns.pending.extend(pair.found());
             turns.diff.rows.push(pair.row());
@@ -239,9 +282,8 @@ impl Comparison {
             (Some(a), Some(b)) => layers::fixed(a, b),
             _ => layers::assets(&turns.digests[0], &turns.digests[1]),
         };
-        let address = |call: Option<&Call>, turn: &TurnSketch| {
-            call.map(|call| call.address).or(turn.address)
-        };
+        let address =
+            |call: Option<&Call>, turn: &TurnSketch| call.map(|call| call.address).or(turn.address);
         let (at_a, at_b) = (address(a, turns.a), address(b, turns.b));
         let mut all = Vec::new();
         for (cause, detail) in changed {
@@ -264,7 +306,12 @@ impl Comparison {
                 }
             }
             let (a, b) = (at_a, at_b);
-            all.push(Found { cause, detail, a, b });
+            all.push(Found {
+                cause,
+                detail,
+                a,
+                b,
+            });
         }
         all
     }
@@ -345,6 +392,10 @@ fn compare_said(turns: &mut TurnPair<'_>, a: &[Said], b: &[Said]) -> Vec<Found> 
                 b: other.map(|said| said.address),
             });
         }
+        let is_tool = one.or(other).is_some_and(|said| said.role == Role::Tool);
+        if is_tool && turns.ran_tools {
+            continue;
+        }
         turns.diff.rows.push(Row {
             kind: RowKind::Input,
             change,
@@ -377,20 +428,19 @@ fn said_side(said: &Said) -> Side {
 
 /// What two recorded requests have different in their messages, in the words of the messages' own lines where
 /// those differ as well.
-fn sent(
-    one: &super::sketch::Recorded,
-    other: &super::sketch::Recorded,
-    said: Vec<Found>,
-    a: &Round,
-    b: &Round,
-) -> Vec<Found> {
+fn sent(one: &Recorded, other: &Recorded, said: Vec<Found>, a: &Round, b: &Round) -> Vec<Found> {
     let Some((cause, detail)) = layers::messages(one, other) else {
         return Vec::new();
     };
     let named = said.into_iter().find(|found| found.cause == cause);
     let at = |round: &Round| round.call.as_ref().map(|call| call.address);
     let (a, b) = (at(a), at(b));
-    vec![named.unwrap_or(Found { cause, detail, a, b })]
+    vec![named.unwrap_or(Found {
+        cause,
+        detail,
+        a,
+        b,
+    })]
 }
 
 /// What differs in the answers to two calls, if anything does.
@@ -401,7 +451,7 @@ fn answers(a: &Round, b: &Round, unmatched: &[(&Tool, Change)]) -> Option<String
     }
     if a.asks != b.asks {
         let calls = |round: &Round| {
-            let names: Vec<_> = round.asks.iter().map(|(name, _)| name.as_str()).collect();
+            let names: Vec<_> = round.asks.iter().map(|ask| ask.name.as_str()).collect();
             match names.is_empty() {
                 true => "no tools".to_owned(),
                 false => names.join(", "),
@@ -414,7 +464,11 @@ fn answers(a: &Round, b: &Round, unmatched: &[(&Tool, Change)]) -> Option<String
         });
     }
     if let Some((tool, change)) = unmatched.first() {
-        let which = if *change == Change::OnlyA { "first" } else { "second" };
+        let which = if *change == Change::OnlyA {
+            "first"
+        } else {
+            "second"
+        };
         return Some(format!("only the {which} session calls {}", tool.name));
     }
     let (a, b) = (a.call.as_ref()?, b.call.as_ref()?);
@@ -439,6 +493,11 @@ fn model_side(round: &Round) -> Option<Side> {
         text: round.answer.text.clone(),
         ..Side::default()
     };
+    for Ask { name, args } in &round.asks {
+        let line = if side.text.is_empty() { "" } else { "\n" };
+        side.text
+            .push_str(&format!("{line}calls {name} {}", args.text));
+    }
     if let Some(call) = call {
         side.usage = call.usage.clone();
         side.duration = call.duration;
@@ -464,7 +523,9 @@ fn model_row(
     if let Some((a, b)) = calls {
         let own = layers::fixed(a, b).into_iter();
         let own = own.filter(|(cause, _)| matches!(cause, Cause::Model | Cause::Parameters));
-        let own: Vec<_> = own.map(|(cause, detail)| format!("{cause}: {detail}")).collect();
+        let own: Vec<_> = own
+            .map(|(cause, detail)| format!("{cause}: {detail}"))
+            .collect();
         is_changed |= !own.is_empty();
         notes.extend(own);
         notes.extend(retried(a.retries, b.retries));
@@ -503,7 +564,10 @@ fn only(round: &Round, change: Change) -> Vec<Row> {
             notes: Vec::new(),
         }
     };
-    let said = round.said.iter().map(|said| row(RowKind::Input, said_side(said)));
+    let said = round
+        .said
+        .iter()
+        .map(|said| row(RowKind::Input, said_side(said)));
     let model = model_side(round).map(|side| row(RowKind::Model, side));
     let tools = round.tools.iter().map(|tool| tools::only(tool, change));
     said.chain(model).chain(tools).collect()

@@ -57,8 +57,10 @@ fn entries(cause: Cause, text: &str) -> Vec<String> {
 /// The entries of each that the other does not have.
 fn changed(old: &[String], new: &[String]) -> AssetChange {
     let mut counts: BTreeMap<&str, isize> = BTreeMap::new();
-    old.iter().for_each(|entry| *counts.entry(entry).or_default() += 1);
-    new.iter().for_each(|entry| *counts.entry(entry).or_default() -= 1);
+    old.iter()
+        .for_each(|entry| *counts.entry(entry).or_default() += 1);
+    new.iter()
+        .for_each(|entry| *counts.entry(entry).or_default() -= 1);
     let mut left = counts.clone();
     let mut take = |entry: &&String, sign: isize| {
         let count = left.get_mut(entry.as_str());
@@ -70,7 +72,11 @@ fn changed(old: &[String], new: &[String]) -> AssetChange {
     };
     AssetChange {
         removed: old.iter().filter(|entry| take(entry, 1)).cloned().collect(),
-        added: new.iter().filter(|entry| take(entry, -1)).cloned().collect(),
+        added: new
+            .iter()
+            .filter(|entry| take(entry, -1))
+            .cloned()
+            .collect(),
     }
 }
 
@@ -102,7 +108,9 @@ pub(super) fn assets(a: &Digests, b: &Digests) -> Vec<(Cause, String)> {
             [&a.permission_rules, &b.permission_rules],
         ),
     ];
-    let changed = assets.into_iter().filter(|(_, _, [one, other])| one != other);
+    let changed = assets
+        .into_iter()
+        .filter(|(_, _, [one, other])| one != other);
     changed
         .map(|(cause, what, [one, other])| (cause, digests(what, one.as_ref(), other.as_ref())))
         .collect()
@@ -180,8 +188,14 @@ pub(super) fn messages(a: &Recorded, b: &Recorded) -> Option<(Cause, String)> {
     let number = at + 1;
     Some(match role {
         "user" => (Cause::UserInput, format!("message {number}, of the user")),
-        "tool" => (Cause::ToolResult, format!("message {number}, the result of a tool")),
-        "system" => (Cause::SystemPrompt, format!("message {number}, of the system")),
+        "tool" => (
+            Cause::ToolResult,
+            format!("message {number}, the result of a tool"),
+        ),
+        "system" => (
+            Cause::SystemPrompt,
+            format!("message {number}, of the system"),
+        ),
         _ => {
             let detail = format!("message {number}, of the {role}: another history was sent");
             (Cause::UserInput, detail)

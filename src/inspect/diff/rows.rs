@@ -153,9 +153,9 @@ impl TurnDiff {
     /// As JSON, with stable names.
     pub fn to_json(&self) -> Value {
         let used = |at: usize| {
-            self.used[at].as_ref().map(|(usage, duration)| {
-                json!({"usage": usage.to_json(), "duration_ns": duration})
-            })
+            self.used[at]
+                .as_ref()
+                .map(|(usage, duration)| json!({"usage": usage.to_json(), "duration_ns": duration}))
         };
         json!({
             "a": self.a,

@@ -75,7 +75,11 @@ pub(super) fn hash(value: &(impl Hash + ?Sized)) -> u64 {
 }
 
 fn shortened(text: &str) -> String {
-    match text.char_indices().map(|(at, _)| at).find(|at| *at >= MAX_TEXT) {
+    match text
+        .char_indices()
+        .map(|(at, _)| at)
+        .find(|at| *at >= MAX_TEXT)
+    {
         Some(end) => format!("{}…", &text[..end]),
         None => text.to_owned(),
     }
@@ -168,6 +172,13 @@ impl Tool {
     }
 }
 
+/// A tool call that an answer asks for.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Ask {
+    pub name: String,
+    pub args: Content,
+}
+
 /// A model call with what goes into it, its answer, and the tools that follow.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Round {
@@ -178,7 +189,7 @@ pub(super) struct Round {
     /// Where the answer is, if it has a line of its own.
     pub answered: Option<Address>,
     /// The calls that the answer asks for, where it lists them.
-    pub asks: Vec<(String, u64)>,
+    pub asks: Vec<Ask>,
     pub tools: Vec<Tool>,
 }
 
@@ -275,6 +286,9 @@ impl TurnSketch {
             Role::User | Role::System | Role::Tool => {
                 if let Some(parts) = message.parts() {
                     content.hash = hash(&(content.hash, meaning(role, parts)));
+                    if content.text.is_empty() {
+                        content.text = responses(parts);
+                    }
                 }
                 if let Some(files) = message.attachments() {
                     content.hash = hash(&(content.hash, files.json()));
@@ -315,7 +329,9 @@ impl TurnSketch {
         }
         let retry_of = call.retry_of();
         let is_retry = |before: &Call| {
-            let named = retry_of.as_ref().and_then(|id| u64::from_str_radix(id, 16).ok());
+            let named = retry_of
+                .as_ref()
+                .and_then(|id| u64::from_str_radix(id, 16).ok());
             before.failed || (named.is_some() && named == before.span)
         };
         let last = self.last();
@@ -335,7 +351,10 @@ impl TurnSketch {
         let tool = tool_of(node, call);
         let tools = &mut self.last().tools;
         let before = tools.iter_mut().rev().take(NEAR).find(|before| {
-            !before.is_ok() && !before.is_denied() && before.is_same_call(&tool) && before.end <= tool.start
+            !before.is_ok()
+                && !before.is_denied()
+                && before.is_same_call(&tool)
+                && before.end <= tool.start
         });
         match before {
             Some(before) => {
@@ -354,20 +373,31 @@ impl TurnSketch {
             return;
         }
         tool.rules = permission.permission_rules_digest().map(String::from);
-        let decision = permission.decision().map(|decision| Content::of(decision).text);
+        let decision = permission
+            .decision()
+            .map(|decision| Content::of(decision).text);
         tool.decision = decision.or(permission.action().map(String::from));
     }
 }
 
 /// The tool calls among the parts of an answer, without their ids.
-fn asked(parts: RawValue<'_>) -> Vec<(String, u64)> {
+fn asked(parts: RawValue<'_>) -> Vec<Ask> {
     let calls = parts.items().filter_map(|part| {
         let text = |name: &str| part.get(name).and_then(|value| value.text());
         let is_call = text("type").as_deref() == Some("tool_call");
-        let args = part.get("arguments").map_or(0, |args| Content::of(args).hash);
-        is_call.then(|| (text("name").unwrap_or_default().into_owned(), args))
+        is_call.then(|| Ask {
+            name: text("name").unwrap_or_default().into_owned(),
+            args: part.get("arguments").map(Content::of).unwrap_or_default(),
+        })
     });
     calls.collect()
+}
+
+/// The results of tools among the parts of a message, as a text.
+fn responses(parts: RawValue<'_>) -> String {
+    let results = parts.items().filter_map(|part| part.get("response"));
+    let texts: Vec<_> = results.map(|value| Content::of(value).text).collect();
+    shortened(&texts.join("\n"))
 }
 
 /// A hash of the parts of a message, without the ids of calls.
@@ -412,7 +442,9 @@ fn call_of(node: &Node, call: &ModelCall<'_>, in_force: &Digests) -> Call {
 
 /// A request that comes from a blob is a text.
 fn parsed(request: Value) -> Value {
-    let json = request.as_str().and_then(|text| serde_json::from_str(text).ok());
+    let json = request
+        .as_str()
+        .and_then(|text| serde_json::from_str(text).ok());
     json.unwrap_or(request)
 }
 
@@ -445,7 +477,10 @@ fn recorded(digest: String, mut rest: Value) -> Recorded {
 fn tool_of(node: &Node, call: &ToolCall<'_>) -> Tool {
     let text = |text: Option<std::borrow::Cow<'_, str>>| text.unwrap_or_default().into_owned();
     let mut output = Content::default();
-    for value in [call.result(), call.stdout(), call.stderr()].into_iter().flatten() {
+    for value in [call.result(), call.stdout(), call.stderr()]
+        .into_iter()
+        .flatten()
+    {
         output.add(&Content::of(value));
     }
     if let Some(error) = node.error() {

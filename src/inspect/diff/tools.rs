@@ -49,7 +49,10 @@ pub(super) fn pair<'a>(
         })
     });
     let left = |of: &[Option<usize>], tools: &'a [Tool], change| -> Vec<(&'a Tool, Change)> {
-        let free = tools.iter().zip(of).filter(|(_, partner)| partner.is_none());
+        let free = tools
+            .iter()
+            .zip(of)
+            .filter(|(_, partner)| partner.is_none());
         free.map(|(tool, _)| (tool, change)).collect()
     };
     let mut unmatched = left(&of_a, a, Change::OnlyA);
@@ -72,7 +75,10 @@ impl ToolPair<'_> {
         let name = &a.name;
         if a.args != b.args {
             let (old, new) = (quote(&a.args.text), quote(&b.args.text));
-            return Some((Cause::ToolResult, format!("{name}: other arguments: {old} → {new}")));
+            return Some((
+                Cause::ToolResult,
+                format!("{name}: other arguments: {old} → {new}"),
+            ));
         }
         if a.rules != b.rules && (a.is_denied() != b.is_denied() || a.decision != b.decision) {
             let decision = |tool: &'_ Tool| tool.decision.clone().unwrap_or_else(|| "–".into());
@@ -101,12 +107,20 @@ impl ToolPair<'_> {
     pub fn found(&self) -> Option<Found> {
         let (cause, detail) = self.difference()?;
         let (a, b) = (Some(self.a.address), Some(self.b.address));
-        Some(Found { cause, detail, a, b })
+        Some(Found {
+            cause,
+            detail,
+            a,
+            b,
+        })
     }
 
     pub fn row(&self) -> Row {
         let difference = self.difference();
-        let mut notes: Vec<_> = difference.iter().map(|(_, detail)| detail.clone()).collect();
+        let mut notes: Vec<_> = difference
+            .iter()
+            .map(|(_, detail)| detail.clone())
+            .collect();
         notes.extend(retried(self.a.retries, self.b.retries));
         if self.moved {
             notes.push("in another order".to_owned());

@@ -194,7 +194,12 @@ impl Recorder {
             if end.is_some() && session.take_spoken(kind, &fields) {
                 continue;
             }
-            session.event(kind.as_str(), target.span.as_ref(), &fields, Note::default());
+            session.event(
+                kind.as_str(),
+                target.span.as_ref(),
+                &fields,
+                Note::default(),
+            );
         }
     }
 }

@@ -99,11 +99,11 @@ impl Recorder {
             let tools = serde_json::from_str(tools);
             put("tools", tools.unwrap_or_default());
         }
-        put("messages", content.input.iter().map(Message::to_json).collect());
-        let body = self.redacted(
-            field!(ModelCall.request),
-            &Value::Object(body).to_string(),
+        put(
+            "messages",
+            content.input.iter().map(Message::to_json).collect(),
         );
+        let body = self.redacted(field!(ModelCall.request), &Value::Object(body).to_string());
         let request = Request::read(&body);
         let mut raw = RawFields::new();
         self.store_request(target, &body, &request, &mut raw);
@@ -163,23 +163,20 @@ impl Recorder {
     }
 
     /// Sets the request, its parts by digest, and its own digest. Stores the parts that no other line has.
-    fn store_request(
-        &self,
-        target: &Target,
-        body: &Value,
-        request: &Request,
-        raw: &mut RawFields,
-    ) {
+    fn store_request(&self, target: &Target, body: &Value, request: &Request, raw: &mut RawFields) {
         let (rest, parts) = request::split(body, request);
         for (index, (digest, part)) in parts.iter().enumerate() {
             let message = request.messages.get(index);
             let has_line = match message {
                 Some(message) if index < request.leading => {
-                    request.leading == 1 && message.text_of_parts() == request.system
+                    request.leading == 1
+                        && message.text_of_parts() == request.system
                         && is_simple("system", message, part)
                 }
                 Some(message) => is_simple(&message.role, message, part),
-                None => part.as_str().is_some_and(|text| Some(text) == request.system.as_deref()),
+                None => part
+                    .as_str()
+                    .is_some_and(|text| Some(text) == request.system.as_deref()),
             };
             if !has_line {
                 self.store_part(target, digest, part);
@@ -208,7 +205,9 @@ impl Recorder {
 fn is_simple(role: &str, message: &Message, part: &Value) -> bool {
     matches!(role, "user" | "assistant" | "system")
         && message.parts.len() == 1
-        && message.text_of_parts().is_some_and(|text| request::simple_parts(role, &text).contains(part))
+        && message
+            .text_of_parts()
+            .is_some_and(|text| request::simple_parts(role, &text).contains(part))
 }
 
 /// The parameters of a request as fields of its call.

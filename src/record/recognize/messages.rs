@@ -25,7 +25,9 @@ pub(crate) fn events(message: &Message) -> Vec<(Kind, RawFields)> {
     let mut events = Vec::new();
     let is_reasoning = |part: &&Value| kind(part) == "reasoning";
     let thoughts = message.parts.iter().filter(is_reasoning);
-    let thoughts: Vec<_> = thoughts.filter_map(|part| part["content"].as_str()).collect();
+    let thoughts: Vec<_> = thoughts
+        .filter_map(|part| part["content"].as_str())
+        .collect();
     if !thoughts.is_empty() {
         let mut fields = RawFields::new();
         fields.text(field!(Message.content), &thoughts.join("\n"));

@@ -67,7 +67,9 @@ impl LockedSession<'_> {
         if parts.spoken.is_empty() || fields.contains(field!(Message.parts)) {
             return false;
         }
-        let count = parts.hash(kind, fields).and_then(|hash| parts.spoken.get_mut(&hash));
+        let count = parts
+            .hash(kind, fields)
+            .and_then(|hash| parts.spoken.get_mut(&hash));
         match count {
             Some(count) if *count > 0 => {
                 *count -= 1;
