@@ -29,6 +29,7 @@ pub mod mirror;
 pub mod read;
 mod record;
 pub mod redact;
+pub mod request;
 pub mod session;
 pub mod trace;
 #[cfg(feature = "cli")]

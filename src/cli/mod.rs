@@ -5,6 +5,7 @@ mod completions;
 mod context;
 mod context_window;
 mod demo;
+mod diff;
 mod doctor;
 mod export;
 mod find;
@@ -16,6 +17,7 @@ mod mirror;
 mod permissions;
 mod prune;
 mod recover;
+mod replay;
 mod show;
 mod stats;
 mod status;
@@ -89,6 +91,8 @@ enum Command {
     Baseline(baseline::Baseline),
     Assert(baseline::Assert),
     Permissions(permissions::Permissions),
+    Diff(diff::Diff),
+    Replay(replay::Replay),
     Tail(tail::Tail),
     Status(status::Status),
     Recover(recover::Recover),
@@ -137,6 +141,8 @@ fn run(command: &Command, context: &mut Context) -> Result<(), context::Failed> 
         Command::Baseline(command) => command.run(context),
         Command::Assert(command) => command.run(context),
         Command::Permissions(command) => command.run(context),
+        Command::Diff(command) => command.run(context),
+        Command::Replay(command) => command.run(context),
         Command::Tail(command) => command.run(context),
         Command::Status(command) => command.run(context),
         Command::Recover(command) => command.run(context),

@@ -5,11 +5,12 @@ use std::collections::HashMap;
 use std::io;
 use std::path::Path;
 
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use super::feed::{Fed, Feed};
 use super::values::{CallIds, arguments, is_ok, output_text, text_of};
 use crate::read::SessionReader;
+use crate::request::{Message as RequestMessage, Request};
 use crate::session::{Item, Node, NodeState, Role};
 use crate::trace::typed::{Compaction, ContextAsset, Message, ModelCall, Rewind, ToolCall};
 use crate::trace::{Address, Kind, ReadItem, Usage};
@@ -72,6 +73,61 @@ pub(super) struct Call {
     pub subagents: Vec<String>,
 }
 
+/// The request that a model call would send by what was recorded before it.
+pub(crate) fn request_before(session: &Path, call: &Node) -> io::Result<Request> {
+    let mut conversation = Conversation::with_plain_ids();
+    let mut feed = Feed::new(session.to_owned());
+    let mut reader = SessionReader::open(session)?;
+    let mut found = false;
+    while let Some(item) = reader.next()? {
+        let ReadItem::Line(line) = item else { continue };
+        feed.take(&line, |fed| {
+            found |= fed.node.span_id.is_some() && fed.node.span_id == call.span_id;
+            if !found {
+                conversation.add(&fed);
+            }
+            Ok::<(), io::Error>(())
+        })?;
+        if found {
+            break;
+        }
+    }
+    let mut request = conversation.request();
+    let view: ModelCall<'_> = call.view();
+    request.model = view.model_id().map(String::from).or(request.model);
+    request.temperature = view.temperature().or(request.temperature);
+    request.max_tokens = view.max_tokens().or(request.max_tokens);
+    if let Some(Value::Object(params)) = view.params().and_then(|params| params.value()) {
+        request.params = params;
+    }
+    Ok(request)
+}
+
+impl Entry {
+    /// What was said, and the results of the calls in it.
+    fn messages(&self) -> Vec<RequestMessage> {
+        let role = match self.role {
+            Some(Role::User) => "user",
+            Some(Role::System) => "system",
+            _ => "assistant",
+        };
+        let text = (!self.text.is_empty()).then(|| json!({"type": "text", "content": self.text}));
+        let calls = self.calls.iter().map(|call| {
+            json!({"type": "tool_call", "id": call.id, "name": call.name, "arguments": call.args})
+        });
+        let own = RequestMessage::new(role, text.into_iter().chain(calls).collect());
+        let results = self.calls.iter().map(|call| {
+            let mut part =
+                json!({"type": "tool_call_response", "id": call.id, "response": call.output});
+            if !call.ok {
+                part["is_error"] = true.into();
+            }
+            RequestMessage::new("tool", vec![part])
+        });
+        [own].into_iter().chain(results).collect()
+    }
+}
+
 impl Conversation {
     /// With ids of tool calls that Anthropic's API accepts.
     pub fn with_plain_ids() -> Self {
@@ -100,6 +156,18 @@ impl Conversation {
     pub fn in_context(&self) -> impl Iterator<Item = &Entry> {
         let entries = self.entries.iter().filter(|entry| !entry.hidden);
         entries.filter(|entry| !entry.text.is_empty() || !entry.calls.is_empty())
+    }
+
+    /// The request that a model would be sent now.
+    pub fn request(&self) -> Request {
+        let mut request = Request::default();
+        request.model = self.model.clone();
+        request.temperature = self.temperature;
+        request.max_tokens = self.max_tokens;
+        request.system = self.system.clone();
+        request.tools = self.tools.clone();
+        request.messages = self.in_context().flat_map(Entry::messages).collect();
+        request
     }
 
     pub fn add(&mut self, fed: &Fed) {

@@ -42,6 +42,7 @@ use crate::read::SessionReader;
 use crate::trace::{Address, Damage, RawLine, ReadItem};
 use feed::{Fed, Feed};
 
+pub(crate) use conversation::request_before;
 pub use format::{Format, Options, Shape, TrialSchema, UnknownFormat};
 pub use live::Live;
 pub use request::{Export, ExportError};

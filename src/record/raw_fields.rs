@@ -19,6 +19,8 @@ pub(super) enum RawForm {
     Plain,
     /// Text that is redacted already, with so many masks in it.
     Redacted { masked: u64 },
+    /// JSON that is redacted already. Its masks are counted elsewhere.
+    RedactedJson,
 }
 
 #[derive(Clone, Debug)]
@@ -148,6 +150,11 @@ impl RawFields {
     /// A text that is redacted already, with so many masks in it.
     pub fn redacted(&mut self, key: &'static str, text: &str, masked: u64) {
         self.push_str(key, RawForm::Redacted { masked }, text);
+    }
+
+    /// JSON that is redacted already, and whose masks are counted.
+    pub fn redacted_json(&mut self, key: &'static str, json: &Value) {
+        self.push_str(key, RawForm::RedactedJson, &json.to_string());
     }
 
     pub fn failure(&mut self, key: &'static str, failure: &Failure) {

@@ -48,6 +48,7 @@ impl Sanitizer<'_> {
                 output.tally.masked += masked;
                 return output.write_text(text);
             }
+            RawForm::RedactedJson => return output.write_redacted_json(text),
         };
         if !as_json || redactor.write_json(name, text, output).is_err() {
             redactor.write_str(name, text, output);

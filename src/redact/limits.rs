@@ -28,7 +28,7 @@ impl Default for Limits {
 }
 
 impl Limits {
-    pub(super) const NONE: Self = Self {
+    pub(crate) const NONE: Self = Self {
         inline: usize::MAX,
         value: usize::MAX,
         head: usize::MAX,
@@ -86,6 +86,15 @@ impl Output<'_> {
             self.write_moved(clean, TEXT);
         } else {
             write_string(clean, self.line);
+        }
+    }
+
+    /// Writes redacted JSON, or what stands for it if it is too long.
+    pub(crate) fn write_redacted_json(&mut self, clean: &str) {
+        if self.limits.exceeded_by(clean.len()) {
+            self.write_moved(clean, JSON);
+        } else {
+            self.push(clean);
         }
     }
 

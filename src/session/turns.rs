@@ -127,7 +127,7 @@ impl Turns {
             self.turn(line.turn).digests = digests;
         }
         match kind {
-            Kind::Segment | Kind::Checkpoint => {}
+            Kind::Segment | Kind::Checkpoint | Kind::RequestPart => {}
             Kind::MessageDelta | Kind::ToolInputDelta => self.delta(line),
             Kind::SpanUpdate => {
                 if let Some(node) = self.span(line) {

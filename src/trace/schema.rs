@@ -88,8 +88,8 @@ spans {
         input text retry_of: "The span id of the call that this one retries.";
         input list input_message_ids: "The ids of the messages that were sent.";
         input list input_messages: "The messages that were sent, as the GenAI conventions have them: `[{role, parts: [{type, content}]}]`.";
-        input text request_digest: "A digest of the whole request.";
-        input any request: "The request body as sent, its messages by digest.";
+        input text request_digest: "SHA-256 of the request body, redacted and in canonical form: sorted members, no blanks.";
+        input any request: "The request body as sent, redacted; its messages, prompt and tools by digest: `{$part, role, meaning}`.";
         input text system_prompt_digest: "The digest of the `system_prompt` in force.";
         input text tool_catalog_digest: "The digest of the `tool_catalog` in force.";
         input text permission_rules_digest: "The digest of the `permission_rules` in force.";
@@ -433,6 +433,11 @@ events {
 other_events {
     ModelUsage [model_usage ModelUsage(): "Tokens and cost of a model call that has no `model.call` span. The counts are fields of their own."] {
         input object usage_details: "What the provider reported, verbatim.";
+    }
+
+    RequestPart [request_part RequestPart(): "A part of a request that no other line has as it was sent: a message, a prompt or tools. `request` of a model call names it by its digest."] {
+        stamped text digest: "Half of the SHA-256 of its canonical form: sorted members, no blanks.";
+        stamped any body: "The part as sent, redacted.";
     }
 
     Subagent [subagent Subagent(): "A session.run of another session started inside this one."] {

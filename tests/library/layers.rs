@@ -15,22 +15,27 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("trace", &[]),
     ("error", &[]),
     ("cost", &["trace"]),
+    ("request", &["trace"]),
     ("redact", &["trace", "error"]),
     ("ledger", &["trace"]),
     ("read", &["trace"]),
     // Removes sessions, and asks whether their writers are alive.
     ("session", &["read", "ledger", "trace"]),
-    ("inspect", &["session", "read", "cost", "trace"]),
     (
         "mirror",
         &["session", "read", "ledger", "redact", "trace", "error"],
     ),
     ("metrics", &["mirror", "ledger", "trace"]),
-    ("export", &["mirror", "session", "read", "trace"]),
+    ("export", &["mirror", "session", "read", "request", "trace"]),
+    (
+        "inspect",
+        &["export", "session", "read", "request", "cost", "trace"],
+    ),
     (
         "record",
         &[
-            "metrics", "mirror", "export", "session", "ledger", "redact", "trace", "error",
+            "metrics", "mirror", "export", "session", "ledger", "redact", "request", "trace",
+            "error",
         ],
     ),
     ("view", &["inspect", "session", "cost", "trace"]),

@@ -3,6 +3,7 @@
 mod async_agents;
 mod context_assets;
 mod deferred_open;
+mod diff;
 mod event_kinds;
 mod events;
 #[cfg(feature = "cli")]
@@ -15,6 +16,7 @@ mod other_layers;
 mod outcomes;
 mod recognize;
 mod redaction;
+mod requests;
 mod sequence_gaps;
 mod session_files;
 mod sessions;

@@ -20,6 +20,7 @@ pub mod proxy;
 pub mod rich_session;
 pub mod rig;
 pub mod rig_spans;
+pub mod scripted;
 pub mod secrets;
 pub mod skipped;
 pub mod written;

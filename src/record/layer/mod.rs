@@ -8,6 +8,7 @@ mod placement;
 mod recent_spans;
 mod recognized;
 mod recorder;
+mod request;
 mod span_data;
 mod visit;
 

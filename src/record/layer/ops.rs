@@ -36,6 +36,10 @@ pub(crate) enum Op {
         outcome: Outcome,
         error: Option<Failure>,
     },
+    /// Record the body of a model call's request, as JSON.
+    Request { body: String },
+    /// Record the body of its answer, as JSON.
+    Response { body: String },
     /// Record an event.
     Event { kind: String, fields: RawFields },
     /// Return a handle to the enclosing session.

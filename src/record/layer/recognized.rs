@@ -1,15 +1,16 @@
 //! Records recognized spans of other libraries: their fields under our names, their conversation as events,
 //! and turns where the library has none.
 
-use std::sync::{Arc, PoisonError};
+use std::sync::{Arc, MutexGuard, PoisonError};
 
 use super::placement::Placement;
 use super::recorder::Recorder;
-use super::span_data::{Parent, SpanData, Target};
+use super::span_data::{Conversation, Parent, SpanData, Target};
 use crate::record::raw_fields::RawFields;
-use crate::record::recognize::{Content, Message, Recognized};
+use crate::record::recognize::{self, Content, Recognized};
 use crate::record::session::{ChainTip, ContextAsset, MessageKey, Note, SessionLog, SpanContext};
 use crate::redact::Tally;
+use crate::request::Message;
 use crate::trace::{SpanKind, hex, hex_digest};
 
 const CONVERSATION: &str = "gen_ai.conversation.id";
@@ -64,6 +65,7 @@ impl Recorder {
             }
         }
         self.record_messages(data, target, content);
+        self.recognized_request(data, target, content, fields);
         Some(recognized)
     }
 
@@ -115,32 +117,55 @@ impl Recorder {
 
     /// Records the messages of a conversation that are new.
     pub(super) fn record_messages(&self, data: &SpanData, target: &Target, content: &Content) {
-        if content.input.is_empty() && content.output.is_empty() {
-            return;
-        }
-        let (process, log) = (&self.process, &target.log);
-        let key = |bytes: &[u8]| process.redactor.keyed_digest(bytes);
-        let conversation = data.conversation.lock();
-        let mut conversation = conversation.unwrap_or_else(PoisonError::into_inner);
-        let conversation = conversation.get_or_insert_default();
         if !content.input.is_empty() {
-            let keys: Vec<_> = content.input.iter().map(message_key).collect();
-            let (new, end) = log.history().observe_request(&keys, key);
-            conversation.request_end = Some(end);
-            for (index, end) in new {
-                self.record_message(target, &content.input[index], Some(end));
+            self.record_input(data, target, &content.input, 0);
+        }
+        let (first, others) = content.output.split_at(content.output.len().min(1));
+        // Of several candidate answers, the first continues the conversation.
+        self.record_answers(data, target, first, true);
+        self.record_answers(data, target, others, false);
+    }
+
+    /// Records the messages of a request that are new. The first `leading` ones are in the prompt.
+    pub(super) fn record_input(
+        &self,
+        data: &SpanData,
+        target: &Target,
+        messages: &[Message],
+        leading: usize,
+    ) {
+        let key = |bytes: &[u8]| self.process.redactor.keyed_digest(bytes);
+        let keys: Vec<_> = messages.iter().map(message_key).collect();
+        let (new, end) = target.log.history().observe_request(&keys, key);
+        conversation_of(data).get_or_insert_default().request_end = Some(end);
+        for (index, end) in new {
+            if index >= leading {
+                self.record_message(target, &messages[index], Some(end));
             }
         }
-        for (index, message) in content.output.iter().enumerate() {
-            let digest = message.digest();
+    }
+
+    /// Records the messages of an answer. With `continues`, they are the next ones of the conversation.
+    pub(super) fn record_answers(
+        &self,
+        data: &SpanData,
+        target: &Target,
+        messages: &[Message],
+        continues: bool,
+    ) {
+        let key = |bytes: &[u8]| self.process.redactor.keyed_digest(bytes);
+        let mut conversation = conversation_of(data);
+        for message in messages {
+            let conversation = conversation.get_or_insert_default();
+            let digest = message.key();
             // Some libraries record an answer again when more of it is known.
             if conversation.answers.contains(&digest) {
                 continue;
             }
             conversation.answers.push(digest);
-            // Of several candidate answers, the first continues the conversation.
-            let before = conversation.request_end.filter(|_| index == 0);
-            let end = before.map(|end| log.history().answer(end, digest, key));
+            let before = conversation.request_end.filter(|_| continues);
+            let end = before.map(|end| target.log.history().answer(end, digest, key));
+            conversation.request_end = end.or(conversation.request_end);
             self.record_message(target, message, end);
         }
     }
@@ -149,7 +174,7 @@ impl Recorder {
         let (process, log) = (&self.process, &target.log);
         // Some libraries send their instructions as a message too.
         if message.is_system()
-            && let Some(text) = message.text()
+            && let Some(text) = message.text_of_parts()
         {
             // Not counted in the tally, because this text is not written.
             let redacted = process.redactor.text(&text, &mut Tally::default());
@@ -159,20 +184,34 @@ impl Recorder {
                 return;
             }
         }
-        for (kind, raw) in message.events() {
+        for (kind, raw) in recognize::events(message) {
             let mut fields = process.sanitize_fields(log, &raw);
             if let Some(ChainTip(digest)) = end {
                 fields.set_str(field!(Message.history), &hex(&digest.to_be_bytes()));
             }
-            let (kind, mut session) = (kind.as_str(), log.lock(process));
-            session.event(kind, target.span.as_ref(), &fields, Note::default());
+            let mut session = log.lock(process);
+            // The agent has recorded it itself.
+            if end.is_some() && session.take_spoken(kind, &fields) {
+                continue;
+            }
+            session.event(
+                kind.as_str(),
+                target.span.as_ref(),
+                &fields,
+                Note::default(),
+            );
         }
     }
 }
 
+fn conversation_of(data: &SpanData) -> MutexGuard<'_, Option<Box<Conversation>>> {
+    let conversation = data.conversation.lock();
+    conversation.unwrap_or_else(PoisonError::into_inner)
+}
+
 fn message_key(message: &Message) -> MessageKey {
     MessageKey {
-        digest: message.digest(),
+        digest: message.key(),
         from_model: message.is_from_model(),
         is_system: message.is_system(),
     }

@@ -112,7 +112,6 @@ impl Recorder {
         span.usage = process.sanitize(&log, |sanitizer| {
             span.fields.add_clean(&raw, schema_of(kind), sanitizer)
         });
-        raw.recycle();
         match kind {
             SpanKind::Run => {
                 let description = process.description.as_bytes();
@@ -138,7 +137,9 @@ impl Recorder {
                 self.record_assets(&target.log, target.span.as_ref(), &content);
             }
             self.record_messages(data, &target, &content);
+            self.recognized_request(data, &target, &content, &raw);
         }
+        raw.recycle();
         target
     }
 
@@ -309,9 +310,19 @@ impl Recorder {
                 }
                 self.close(data, outcome);
             }
+            (Op::Request { body }, Enclosing::Span { data, exact: true }) => {
+                self.request(data, &body);
+            }
+            (Op::Response { body }, Enclosing::Span { data, exact: true }) => {
+                self.response(data, &body);
+            }
             (Op::Event { kind, fields }, _) => self.event(&target(), &kind, fields),
             (Op::Probe, _) => return Some(Session::new(self, self.process_target())),
-            (Op::Locate, Enclosing::Nothing) | (Op::Record { .. } | Op::Finish { .. }, _) => {}
+            (Op::Locate, Enclosing::Nothing)
+            | (
+                Op::Record { .. } | Op::Finish { .. } | Op::Request { .. } | Op::Response { .. },
+                _,
+            ) => {}
             (Op::Locate, _) => return Some(Session::new(self, target())),
         }
         None

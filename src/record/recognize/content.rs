@@ -1,8 +1,9 @@
 //! The part of a conversation that a span carries: removed from the span, recorded as events.
 
-use serde_json::{Map, Value};
+use serde_json::Value;
 
-use super::messages::{self, Message};
+use super::messages;
+use crate::request::{self, Message};
 
 /// The texts of the conversation that a span was given.
 #[derive(Debug, Default)]
@@ -50,7 +51,7 @@ impl Content {
 /// Parts with text, as the conventions want it, or the text itself.
 fn instructions(text: &str) -> String {
     match serde_json::from_str(text) {
-        Ok(Value::Array(parts)) => messages::text_of(&parts).unwrap_or_else(|| text.to_owned()),
+        Ok(Value::Array(parts)) => request::texts(&parts).unwrap_or_else(|| text.to_owned()),
         Ok(Value::String(text)) => text,
         _ => text.to_owned(),
     }
@@ -61,21 +62,6 @@ fn definitions(text: &str) -> Option<String> {
     let Ok(Value::Array(tools)) = serde_json::from_str(text) else {
         return None;
     };
-    let tools = tools.into_iter().map(|tool| match tool {
-        Value::Object(tool) => Value::Object(definition(tool)),
-        other => other,
-    });
-    serde_json::to_string(&tools.collect::<Vec<_>>()).ok()
-}
-
-fn definition(mut tool: Map<String, Value>) -> Map<String, Value> {
-    if let Some(Value::Object(function)) = tool.remove("function") {
-        tool.extend(function);
-    }
-    if !tool.contains_key("schema")
-        && let Some(parameters) = tool.remove("parameters")
-    {
-        tool.insert("schema".to_owned(), parameters);
-    }
-    tool
+    let tools: Vec<_> = tools.iter().map(request::tool).collect();
+    serde_json::to_string(&tools).ok()
 }

@@ -29,7 +29,7 @@ use crate::trace::{Outcome, SpanKind};
 pub use rule::Rule;
 
 pub(crate) use content::Content;
-pub(crate) use messages::Message;
+pub(crate) use messages::events;
 
 /// Which callsites of others are recognized.
 #[derive(Clone, Debug)]

@@ -80,6 +80,7 @@ impl Content {
             *current = current.take().or(before);
         }
         self.known.extend(past.known);
+        self.parts.extend(past.parts);
         self.compacted |= past.compacted;
         if !past.started {
             return;
@@ -153,6 +154,7 @@ impl SessionHooks for Hooks<'_> {
         self.content.lose_opens(is_there);
         // The texts behind the digests were in it.
         self.content.known.clear();
+        self.content.parts.clear();
     }
 
     fn checkpoint(&mut self, out: &mut Vec<u8>) -> bool {

@@ -13,6 +13,7 @@ mod notes;
 mod open_span;
 #[cfg(feature = "mirror")]
 mod otel;
+mod request_parts;
 mod resume;
 mod spans;
 mod synthetic_turn;
@@ -41,6 +42,7 @@ use conversation::Conversation;
 use history::History;
 use hooks::{Hooks, LostClose};
 use open_span::write_late;
+use request_parts::StoredParts;
 use synthetic_turn::SyntheticTurn;
 
 /// The trace id and the span id of a span.
@@ -110,6 +112,8 @@ struct Content {
     current: [Option<String>; 3],
     /// The digests of the assets whose text the session has.
     known: HashSet<String>,
+    /// The parts of requests that the session has lines for.
+    parts: StoredParts,
     /// The context was compacted, and no model call has opened since.
     compacted: bool,
     /// What is sent with model calls, where content is sent.
@@ -246,6 +250,7 @@ impl LockedSession<'_> {
                 .or(note.attributes),
             ..note
         };
+        content.parts.note_spoken(known, fields);
         let mut late = false;
         if let Some(at) = at {
             match content.spans.get_mut(&at.ids.span) {

@@ -10,7 +10,7 @@ use super::Link;
 use super::context_asset::ContextAsset;
 use super::history::{ChainTip, PastTip};
 use crate::ledger::{Tail, tail};
-use crate::trace::typed::{self, Checkpoint, Span, SpanLink, Turn};
+use crate::trace::typed::{self, Checkpoint, RequestPart, Span, SpanLink, Turn};
 use crate::trace::{Kind, RawLine, SpanKind, segments, whole_lines};
 
 #[derive(Debug, Default)]
@@ -24,6 +24,8 @@ pub(crate) struct ResumeState {
     /// The context was compacted, and no model call has opened since.
     pub compacted: bool,
     pub messages: Vec<PastTip>,
+    /// The digests of parts of requests that were stored.
+    pub parts: Vec<u128>,
     /// What could not be read, and why.
     pub error: Option<(PathBuf, io::Error)>,
 }
@@ -91,6 +93,13 @@ impl ResumeState {
                 Kind::MessageAssistant | Kind::MessageReasoning => self.read_tip(bytes, true),
                 Kind::MessageUser | Kind::MessageSystem | Kind::MessageTool => {
                     self.read_tip(bytes, false);
+                }
+                Kind::RequestPart => {
+                    let part = RawLine::parse(bytes);
+                    let part = part.ok().and_then(|line| RequestPart::of(&line));
+                    let digest = part.and_then(|part| part.digest());
+                    let digest = digest.and_then(|hex| u128::from_str_radix(&hex, 16).ok());
+                    self.parts.extend(digest);
                 }
                 kind if kind.opens() == Some(SpanKind::Model) => self.compacted = false,
                 _ => {}

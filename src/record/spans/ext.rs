@@ -63,6 +63,32 @@ pub trait SpanExt {
         self.set("response_model", response_model);
     }
 
+    /// The body of the request that a model call sends: of OpenAI's chat completions or responses, of Anthropic's
+    /// messages, or any other JSON.
+    ///
+    /// It is recorded redacted, each message once in a session. The prompt, the tools and the parameters of the
+    /// call are taken from it, and `request_digest` becomes the digest of the redacted body: equal requests have
+    /// equal digests. `spanledger replay --inputs` prints the body again, and `spanledger diff` compares it.
+    /// Messages that the agent recorded before as events are not recorded again.
+    ///
+    /// ```
+    /// # use spanledger::{SpanExt, spans};
+    /// # let answer = serde_json::json!({});
+    /// let body = serde_json::json!({
+    ///     "model": "gpt-5",
+    ///     "messages": [{"role": "user", "content": "What is 6 by 7?"}],
+    /// });
+    /// let call = spans::model_call("openai", "gpt-5").start();
+    /// call.request(&body);
+    /// // … `body` is sent, and `answer` comes back …
+    /// call.response(&answer);
+    /// ```
+    fn request<T: Serialize + ?Sized>(&self, body: &T);
+
+    /// The body of a model's answer, whole: its text, its tool calls, its usage, why it stopped, its id and model,
+    /// or the error that the provider reports.
+    fn response<T: Serialize + ?Sized>(&self, body: &T);
+
     /// The exit code of a tool's process.
     ///
     /// ```
@@ -190,6 +216,18 @@ impl SpanExt for Span {
         let mut fields = RawFields::new();
         fields.failure(field!(ToolCall.error), failure);
         record(self, fields, None);
+    }
+
+    fn request<T: Serialize + ?Sized>(&self, body: &T) {
+        if let Ok(body) = serde_json::to_string(body) {
+            on_span(self, Op::Request { body });
+        }
+    }
+
+    fn response<T: Serialize + ?Sized>(&self, body: &T) {
+        if let Ok(body) = serde_json::to_string(body) {
+            on_span(self, Op::Response { body });
+        }
     }
 
     fn set<T: Serialize>(&self, key: &str, value: T) {

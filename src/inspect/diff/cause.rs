@@ -1,0 +1,574 @@
+//! Compares pairs of turns, and finds the first difference and its cause.
+
+use super::align::Pair;
+use super::rows::{Change, Row, RowKind, Side, TurnDiff};
+use super::sketch::{Ask, Call, Recorded, Round, Said, Tool, TurnSketch};
+use super::tools::{self, ToolPair};
+use super::{Cause, Divergence, Inputs, layers};
+use crate::session::{Digests, Role};
+use crate::trace::Address;
+
+/// The longest text that a detail quotes, in characters.
+const MAX_QUOTED: usize = 60;
+
+/// A difference that may be the first one.
+#[derive(Clone, Debug)]
+pub(super) struct Found {
+    pub cause: Cause,
+    pub detail: String,
+    pub a: Option<Address>,
+    pub b: Option<Address>,
+}
+
+/// What was found so far.
+#[derive(Default)]
+pub(super) struct Comparison {
+    first: Option<Divergence>,
+    calls: usize,
+    /// A call that was compared has no recorded request.
+    unrecorded: bool,
+    /// The assets that are shown already, by cause and digests.
+    shown: Vec<(Cause, [Option<String>; 2])>,
+}
+
+/// Two turns while they are compared.
+struct TurnPair<'a> {
+    diff: TurnDiff,
+    /// The digests in force at the call that is compared.
+    digests: [Digests; 2],
+    /// What differs in the results that the next call is given.
+    pending: Vec<Found>,
+    /// Tools have run in the turn, so their results have rows already.
+    ran_tools: bool,
+    a: &'a TurnSketch,
+    b: &'a TurnSketch,
+}
+
+impl Comparison {
+    pub fn finish(self) -> (Inputs, Option<Divergence>) {
+        let inputs = match self.calls > 0 && !self.unrecorded {
+            true => Inputs::Recorded,
+            false => Inputs::Reconstructed,
+        };
+        (inputs, self.first)
+    }
+
+    pub fn turn(&mut self, pair: Pair) -> TurnDiff {
+        let used = |turn: &TurnSketch| (turn.usage.clone(), turn.duration);
+        let diff = TurnDiff {
+            a: pair.a.as_ref().and_then(|turn| turn.index),
+            b: pair.b.as_ref().and_then(|turn| turn.index),
+            alone: pair.a.is_none() || pair.b.is_none(),
+            used: [pair.a.as_ref().map(used), pair.b.as_ref().map(used)],
+            ..TurnDiff::default()
+        };
+        let empty = TurnSketch::default();
+        let (a, b) = (pair.a.as_ref(), pair.b.as_ref());
+        let mut turns = TurnPair {
+            diff,
+            digests: [a, b].map(|turn| turn.map(|turn| turn.digests.clone()).unwrap_or_default()),
+            pending: Vec::new(),
+            ran_tools: false,
+            a: a.unwrap_or(&empty),
+            b: b.unwrap_or(&empty),
+        };
+        if turns.diff.alone {
+            self.alone(&mut turns, a.is_some());
+        } else {
+            self.rounds(&mut turns);
+        }
+        turns.diff
+    }
+
+    /// Notes a difference. The first one counts; of several at one place, the first cause.
+    fn diverge(&mut self, turns: &mut TurnPair<'_>, mut found: Vec<Found>) -> bool {
+        let rank = |cause: Cause| Cause::ALL.iter().position(|known| *known == cause);
+        found.sort_by_key(|found| rank(found.cause));
+        let Some(found) = found.into_iter().next() else {
+            return false;
+        };
+        turns.diff.diverges = true;
+        if self.first.is_none() {
+            self.first = Some(Divergence {
+                turn: turns.diff.index(),
+                cause: found.cause,
+                detail: found.detail,
+                a: found.a,
+                b: found.b,
+                digests: Box::new(turns.digests.clone()),
+            });
+        }
+        true
+    }
+
+    /// A turn that only one session has.
+    fn alone(&mut self, turns: &mut TurnPair<'_>, is_first: bool) {
+        let (turn, which, change) = match is_first {
+            true => (turns.a, "first", Change::OnlyA),
+            false => (turns.b, "second", Change::OnlyB),
+        };
+        let said = turn.rounds.first().and_then(|round| round.said.first());
+        let quoted = said.map_or(String::new(), |said| {
+            format!(": {}", quote(&said.content.text))
+        });
+        let at = said.map(|said| said.address).or(turn.address);
+        let found = Found {
+            cause: Cause::UserInput,
+            detail: format!("only the {which} session has this turn{quoted}"),
+            a: at.filter(|_| is_first),
+            b: at.filter(|_| !is_first),
+        };
+        for round in &turn.rounds {
+            turns.diff.rows.extend(only(round, change));
+        }
+        self.diverge(turns, vec![found]);
+    }
+
+    fn rounds(&mut self, turns: &mut TurnPair<'_>) {
+        let (a, b) = (turns.a, turns.b);
+        let has_calls = |turn: &TurnSketch| turn.rounds.iter().any(|round| round.call.is_some());
+        if !has_calls(a) && !has_calls(b) {
+            let found = self.assets(turns, [None, None]);
+            self.diverge(turns, found);
+        }
+        for at in 0..a.rounds.len().max(b.rounds.len()) {
+            match (a.rounds.get(at), b.rounds.get(at)) {
+                (Some(a), Some(b)) => self.round(turns, a, b),
+                (Some(round), None) => self.extra(turns, round, Change::OnlyA),
+                (None, Some(round)) => self.extra(turns, round, Change::OnlyB),
+                (None, None) => {}
+            }
+        }
+        self.flush(turns);
+        self.aside(turns);
+    }
+
+    /// Results that no call of this turn is given.
+    fn flush(&mut self, turns: &mut TurnPair<'_>) {
+        let pending = std::mem::take(&mut turns.pending);
+        self.diverge(turns, pending);
+    }
+
+    /// A round that only one session has.
+    fn extra(&mut self, turns: &mut TurnPair<'_>, round: &Round, change: Change) {
+        self.flush(turns);
+        turns.diff.rows.extend(only(round, change));
+        let which = if change == Change::OnlyA {
+            "first"
+        } else {
+            "second"
+        };
+        let said = round.said.first().filter(|said| said.role == Role::User);
+        let call = round.call.as_ref().map(|call| call.address);
+        let tool = round.tools.first().map(|tool| tool.address);
+        let at = said
+            .map(|said| said.address)
+            .or(call)
+            .or(tool)
+            .or(round.answered);
+        let (cause, detail) = match said {
+            Some(said) => {
+                let text = quote(&said.content.text);
+                (
+                    Cause::UserInput,
+                    format!("only the {which} session has {text}"),
+                )
+            }
+            None => {
+                let what = if call.is_some() {
+                    "another model call"
+                } else {
+                    "another step"
+                };
+                (
+                    self.no_cause(),
+                    format!("only the {which} session has {what}"),
+                )
+            }
+        };
+        let a = at.filter(|_| change == Change::OnlyA);
+        let b = at.filter(|_| change == Change::OnlyB);
+        self.diverge(
+            turns,
+            vec![Found {
+                cause,
+                detail,
+                a,
+                b,
+            }],
+        );
+    }
+
+    /// The cause of another answer to the same input.
+    fn no_cause(&self) -> Cause {
+        match self.calls > 0 && !self.unrecorded {
+            true => Cause::None,
+            false => Cause::Unknown,
+        }
+    }
+
+    fn round(&mut self, turns: &mut TurnPair<'_>, a: &Round, b: &Round) {
+        let calls = a.call.as_ref().zip(b.call.as_ref());
+        let mut found = std::mem::take(&mut turns.pending);
+        if let Some((a, b)) = calls {
+            self.calls += 1;
+            self.unrecorded |= a.request.is_none() || b.request.is_none();
+            turns.digests = [a.digests.clone(), b.digests.clone()];
+            found.extend(self.assets(turns, [Some(a), Some(b)]));
+        }
+        let said = compare_said(turns, &a.said, &b.said);
+        let requests = calls.and_then(|(a, b)| a.request.as_ref().zip(b.request.as_ref()));
+        match requests {
+            Some((one, other)) => found.extend(sent(one, other, said, a, b)),
+            None => found.extend(said),
+        }
+        let is_other_input = self.diverge(turns, found);
+        let (pairs, unmatched) = tools::pair(&a.tools, &b.tools);
+        let answer = answers(a, b, &unmatched);
+        turns
+            .diff
+            .rows
+            .extend(model_row(a, b, answer.as_deref(), calls));
+        if let Some(detail) = answer {
+            let at = |round: &Round| {
+                let call = round.call.as_ref().map(|call| call.address);
+                let tool = round.tools.first().map(|tool| tool.address);
+                call.or(round.answered).or(tool)
+            };
+            let cause = match (calls, requests) {
+                (Some(_), Some(_)) => Cause::None,
+                _ => Cause::Unknown,
+            };
+            let detail = match cause {
+                Cause::None => format!("same request, another answer: {detail}"),
+                _ => format!("same input as far as recorded, another answer: {detail}"),
+            };
+            let (a, b) = (at(a), at(b));
+            if !is_other_input {
+                self.diverge(
+                    turns,
+                    vec![Found {
+                        cause,
+                        detail,
+                        a,
+                        b,
+                    }],
+                );
+            }
+        }
+        self.tools(turns, &pairs, &unmatched);
+    }
+
+    fn tools(
+        &mut self,
+        turns: &mut TurnPair<'_>,
+        pairs: &[ToolPair<'_>],
+        unmatched: &[(&Tool, Change)],
+    ) {
+        turns.ran_tools |= !pairs.is_empty() || !unmatched.is_empty();
+        for pair in pairs {
+            turns.pending.extend(pair.found());
+            turns.diff.rows.push(pair.row());
+        }
+        for (tool, change) in unmatched {
+            turns.diff.rows.push(tools::only(tool, *change));
+        }
+    }
+
+    /// The prompt, the catalog, the rules, the model and the parameters.
+    fn assets(&mut self, turns: &mut TurnPair<'_>, calls: [Option<&Call>; 2]) -> Vec<Found> {
+        let [a, b] = calls;
+        let changed = match (a, b) {
+            (Some(a), Some(b)) => layers::fixed(a, b),
+            _ => layers::assets(&turns.digests[0], &turns.digests[1]),
+        };
+        let address =
+            |call: Option<&Call>, turn: &TurnSketch| call.map(|call| call.address).or(turn.address);
+        let (at_a, at_b) = (address(a, turns.a), address(b, turns.b));
+        let mut all = Vec::new();
+        for (cause, detail) in changed {
+            if let Some((kind, digests)) = asset_row(cause, &turns.digests) {
+                let shown = (cause, digests.clone());
+                if !self.shown.contains(&shown) {
+                    self.shown.push(shown);
+                    let side = |digest: &Option<String>, address| Side {
+                        address,
+                        text: digest.clone().unwrap_or_default(),
+                        ..Side::default()
+                    };
+                    turns.diff.rows.push(Row {
+                        kind,
+                        change: Change::Changed,
+                        a: Some(side(&digests[0], at_a)),
+                        b: Some(side(&digests[1], at_b)),
+                        notes: vec![detail.clone()],
+                    });
+                }
+            }
+            let (a, b) = (at_a, at_b);
+            all.push(Found {
+                cause,
+                detail,
+                a,
+                b,
+            });
+        }
+        all
+    }
+
+    /// Calls for other purposes: the n-th of a purpose with the n-th.
+    fn aside(&mut self, turns: &mut TurnPair<'_>) {
+        let (a, b) = (turns.a, turns.b);
+        let mut purposes: Vec<_> = a.aside.iter().chain(&b.aside).map(|(of, _)| of).collect();
+        purposes.sort_unstable();
+        purposes.dedup();
+        for purpose in purposes {
+            let of = |turn: &'_ TurnSketch| -> Vec<Round> {
+                let aside = turn.aside.iter().filter(|(known, _)| known == purpose);
+                aside.map(|(_, round)| round.clone()).collect()
+            };
+            let (old, new) = (of(a), of(b));
+            for at in 0..old.len().max(new.len()) {
+                match (old.get(at), new.get(at)) {
+                    (Some(a), Some(b)) => self.round(turns, a, b),
+                    (Some(round), None) => self.extra(turns, round, Change::OnlyA),
+                    (None, Some(round)) => self.extra(turns, round, Change::OnlyB),
+                    (None, None) => {}
+                }
+            }
+        }
+    }
+}
+
+/// The row of a prompt, a catalog or rules, and their digests.
+fn asset_row(cause: Cause, digests: &[Digests; 2]) -> Option<(RowKind, [Option<String>; 2])> {
+    let of = |get: fn(&Digests) -> &Option<String>| [0, 1].map(|at| get(&digests[at]).clone());
+    Some(match cause {
+        Cause::SystemPrompt => (RowKind::SystemPrompt, of(|digests| &digests.system_prompt)),
+        Cause::ToolCatalog => (RowKind::ToolCatalog, of(|digests| &digests.tool_catalog)),
+        Cause::PermissionRules => (
+            RowKind::PermissionRules,
+            of(|digests| &digests.permission_rules),
+        ),
+        _ => return None,
+    })
+}
+
+/// A short quotation.
+pub(super) fn quote(text: &str) -> String {
+    let text = text.trim();
+    match text.char_indices().nth(MAX_QUOTED) {
+        Some((end, _)) => format!("“{}…”", &text[..end]),
+        None => format!("“{text}”"),
+    }
+}
+
+/// What was said before two calls. Adds the rows.
+fn compare_said(turns: &mut TurnPair<'_>, a: &[Said], b: &[Said]) -> Vec<Found> {
+    let mut found = Vec::new();
+    let (a, b) = (in_order(a), in_order(b));
+    for at in 0..a.len().max(b.len()) {
+        let (one, other) = (a.get(at).copied(), b.get(at).copied());
+        let change = match (one, other) {
+            (Some(a), Some(b)) if a.role == b.role && a.content == b.content => Change::Same,
+            (Some(_), Some(_)) => Change::Changed,
+            (Some(_), None) => Change::OnlyA,
+            _ => Change::OnlyB,
+        };
+        if change != Change::Same {
+            let role = one.or(other).map(|said| said.role);
+            let text = |said: Option<&Said>| match said {
+                Some(said) => quote(&said.content.text),
+                None => "nothing".to_owned(),
+            };
+            found.push(Found {
+                cause: match role {
+                    Some(Role::Tool) => Cause::ToolResult,
+                    Some(Role::System) => Cause::SystemPrompt,
+                    _ => Cause::UserInput,
+                },
+                detail: format!("{} → {}", text(one), text(other)),
+                a: one.map(|said| said.address),
+                b: other.map(|said| said.address),
+            });
+        }
+        let is_tool = one.or(other).is_some_and(|said| said.role == Role::Tool);
+        if is_tool && turns.ran_tools {
+            continue;
+        }
+        turns.diff.rows.push(Row {
+            kind: RowKind::Input,
+            change,
+            a: one.map(said_side),
+            b: other.map(said_side),
+            notes: Vec::new(),
+        });
+    }
+    found
+}
+
+/// Messages in their order; results of tools, which may be parallel, last and sorted.
+fn in_order(said: &[Said]) -> Vec<&Said> {
+    let is_tool = |said: &&Said| said.role == Role::Tool;
+    let mut order: Vec<_> = said.iter().filter(|said| !is_tool(said)).collect();
+    let mut results: Vec<_> = said.iter().filter(is_tool).collect();
+    results.sort_by_key(|said| said.content.hash);
+    order.append(&mut results);
+    order
+}
+
+fn said_side(said: &Said) -> Side {
+    Side {
+        address: Some(said.address),
+        title: format!("{:?}", said.role).to_lowercase(),
+        text: said.content.text.clone(),
+        ..Side::default()
+    }
+}
+
+/// What two recorded requests have different in their messages, in the words of the messages' own lines where
+/// those differ as well.
+fn sent(one: &Recorded, other: &Recorded, said: Vec<Found>, a: &Round, b: &Round) -> Vec<Found> {
+    let Some((cause, detail)) = layers::messages(one, other) else {
+        return Vec::new();
+    };
+    let named = said.into_iter().find(|found| found.cause == cause);
+    let at = |round: &Round| round.call.as_ref().map(|call| call.address);
+    let (a, b) = (at(a), at(b));
+    vec![named.unwrap_or(Found {
+        cause,
+        detail,
+        a,
+        b,
+    })]
+}
+
+/// What differs in the answers to two calls, if anything does.
+fn answers(a: &Round, b: &Round, unmatched: &[(&Tool, Change)]) -> Option<String> {
+    if a.answer != b.answer {
+        let text = |round: &Round| quote(&round.answer.text);
+        return Some(format!("{} → {}", text(a), text(b)));
+    }
+    if a.asks != b.asks {
+        let calls = |round: &Round| {
+            let names: Vec<_> = round.asks.iter().map(|ask| ask.name.as_str()).collect();
+            match names.is_empty() {
+                true => "no tools".to_owned(),
+                false => names.join(", "),
+            }
+        };
+        let (old, new) = (calls(a), calls(b));
+        return Some(match old == new {
+            true => format!("calls {old} with other arguments"),
+            false => format!("calls {old} → {new}"),
+        });
+    }
+    if let Some((tool, change)) = unmatched.first() {
+        let which = if *change == Change::OnlyA {
+            "first"
+        } else {
+            "second"
+        };
+        return Some(format!("only the {which} session calls {}", tool.name));
+    }
+    let (a, b) = (a.call.as_ref()?, b.call.as_ref()?);
+    if a.failed != b.failed {
+        let text = |call: &Call| match (&call.error, call.failed) {
+            (Some(error), _) => quote(error),
+            (None, true) => "an error".to_owned(),
+            (None, false) => "no error".to_owned(),
+        };
+        return Some(format!("{} → {}", text(a), text(b)));
+    }
+    let (old, new) = (a.finish_reason.as_ref()?, b.finish_reason.as_ref()?);
+    (old != new).then(|| format!("stopped by {old} → {new}"))
+}
+
+fn model_side(round: &Round) -> Option<Side> {
+    let call = round.call.as_ref();
+    let address = call.map(|call| call.address).or(round.answered)?;
+    let mut side = Side {
+        address: Some(address),
+        title: call.map_or("assistant".to_owned(), |call| call.model.clone()),
+        text: round.answer.text.clone(),
+        ..Side::default()
+    };
+    for Ask { name, args } in &round.asks {
+        let line = if side.text.is_empty() { "" } else { "\n" };
+        side.text
+            .push_str(&format!("{line}calls {name} {}", args.text));
+    }
+    if let Some(call) = call {
+        side.usage = call.usage.clone();
+        side.duration = call.duration;
+        if let Some(error) = call.error.as_ref().filter(|_| side.text.is_empty()) {
+            side.text = error.clone();
+        }
+    }
+    Some(side)
+}
+
+fn model_row(
+    a: &Round,
+    b: &Round,
+    answer: Option<&str>,
+    calls: Option<(&Call, &Call)>,
+) -> Option<Row> {
+    let (one, other) = (model_side(a), model_side(b));
+    if one.is_none() && other.is_none() {
+        return None;
+    }
+    let mut notes: Vec<_> = answer.map(str::to_owned).into_iter().collect();
+    let mut is_changed = answer.is_some();
+    if let Some((a, b)) = calls {
+        let own = layers::fixed(a, b).into_iter();
+        let own = own.filter(|(cause, _)| matches!(cause, Cause::Model | Cause::Parameters));
+        let own: Vec<_> = own
+            .map(|(cause, detail)| format!("{cause}: {detail}"))
+            .collect();
+        is_changed |= !own.is_empty();
+        notes.extend(own);
+        notes.extend(retried(a.retries, b.retries));
+    }
+    Some(Row {
+        kind: RowKind::Model,
+        change: match (one.is_some(), other.is_some()) {
+            (true, false) => Change::OnlyA,
+            (false, true) => Change::OnlyB,
+            _ if is_changed => Change::Changed,
+            _ => Change::Same,
+        },
+        a: one,
+        b: other,
+        notes,
+    })
+}
+
+/// That one session needed more attempts.
+pub(super) fn retried(a: usize, b: usize) -> Option<String> {
+    (a != b).then(|| format!("attempts: {} → {}", a + 1, b + 1))
+}
+
+/// The rows of a round that only one session has.
+fn only(round: &Round, change: Change) -> Vec<Row> {
+    let row = |kind, side: Side| {
+        let (a, b) = match change {
+            Change::OnlyB => (None, Some(side)),
+            _ => (Some(side), None),
+        };
+        Row {
+            kind,
+            change,
+            a,
+            b,
+            notes: Vec::new(),
+        }
+    };
+    let said = round
+        .said
+        .iter()
+        .map(|said| row(RowKind::Input, said_side(said)));
+    let model = model_side(round).map(|side| row(RowKind::Model, side));
+    let tools = round.tools.iter().map(|tool| tools::only(tool, change));
+    said.chain(model).chain(tools).collect()
+}

@@ -1,0 +1,212 @@
+//! What differs between two sessions, and why.
+//!
+//! Turns are aligned by what the user said, model calls by their order, and the tools between two model calls by
+//! name and arguments in any order. Times, ids, tokens and the order of parallel tools are no differences. The
+//! first model call whose inputs differ names the cause; if none differ, the first call whose answer differs does.
+//! Both sessions are read turn by turn, so memory does not grow with them.
+//!
+//! ```no_run
+//! use spanledger::inspect::diff::compare;
+//! let verdict = compare("sessions/ses_a", "sessions/ses_b", |turn| {
+//!     println!("turn {:?}: equal: {}", turn.index(), turn.is_equal());
+//!     Ok::<(), std::io::Error>(())
+//! })?;
+//! if let Some(first) = verdict.first {
+//!     println!("{}: {}", first.cause, first.detail);
+//! }
+//! # Ok::<(), std::io::Error>(())
+//! ```
+
+mod align;
+mod cause;
+mod layers;
+mod rows;
+mod sketch;
+mod tools;
+
+use std::fmt;
+use std::io;
+use std::path::Path;
+use std::str::FromStr;
+
+use serde_json::{Value, json};
+
+use crate::session::Digests;
+use crate::trace::{Address, Damage};
+use align::Aligned;
+use cause::Comparison;
+
+pub use layers::{AssetChange, asset_change};
+pub use rows::{Change, Row, RowKind, Side, TurnDiff};
+
+/// Why two sessions diverged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Cause {
+    /// Another system prompt.
+    SystemPrompt,
+    /// Another tool catalog.
+    ToolCatalog,
+    /// Other permission rules.
+    PermissionRules,
+    /// The user said something else.
+    UserInput,
+    /// A tool was called with other arguments, or its exit code or output differs.
+    ToolResult,
+    /// Another model, or another variant of it.
+    Model,
+    /// Other parameters, such as the temperature.
+    Parameters,
+    /// Nothing: the same request has another answer. Known only if the requests were recorded.
+    None,
+    /// Everything that was recorded is the same, but not the requests.
+    Unknown,
+}
+
+impl Cause {
+    /// All causes.
+    pub const ALL: [Self; 9] = [
+        Self::SystemPrompt,
+        Self::ToolCatalog,
+        Self::PermissionRules,
+        Self::UserInput,
+        Self::ToolResult,
+        Self::Model,
+        Self::Parameters,
+        Self::None,
+        Self::Unknown,
+    ];
+
+    /// Its name.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::SystemPrompt => "system_prompt",
+            Self::ToolCatalog => "tool_catalog",
+            Self::PermissionRules => "permission_rules",
+            Self::UserInput => "user_input",
+            Self::ToolResult => "tool_result",
+            Self::Model => "model",
+            Self::Parameters => "parameters",
+            Self::None => "none",
+            Self::Unknown => "unknown",
+        }
+    }
+}
+
+impl fmt::Display for Cause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl FromStr for Cause {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let named = Self::ALL.into_iter().find(|cause| cause.as_str() == text);
+        named.ok_or_else(|| {
+            let names: Vec<_> = Self::ALL.iter().map(|cause| cause.as_str()).collect();
+            format!("write one of {}", names.join(", "))
+        })
+    }
+}
+
+/// Where the inputs of the model calls come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Inputs {
+    /// Both sessions recorded the requests of all calls that were compared.
+    Recorded,
+    /// They follow from messages, prompts and results that were recorded.
+    Reconstructed,
+}
+
+impl fmt::Display for Inputs {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Recorded => "recorded",
+            Self::Reconstructed => "reconstructed",
+        })
+    }
+}
+
+/// The first difference.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Divergence {
+    /// The turn, by its index in the first session, or in the second if only that has it.
+    pub turn: Option<u32>,
+    /// The cause.
+    pub cause: Cause,
+    /// What differs, in words.
+    pub detail: String,
+    /// The line of the first session.
+    pub a: Option<Address>,
+    /// The line of the second session.
+    pub b: Option<Address>,
+    /// The digests in force there, in the first and in the second session.
+    pub digests: Box<[Digests; 2]>,
+}
+
+/// The result of a comparison.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Verdict {
+    /// Where the inputs of the model calls come from.
+    pub inputs: Inputs,
+    /// The first difference; none if the sessions are equal.
+    pub first: Option<Divergence>,
+    /// How many turns were compared, and how many of them differ.
+    pub turns: usize,
+    /// How many turns differ.
+    pub different: usize,
+    /// What of the two sessions is damaged.
+    pub damages: Vec<Damage>,
+}
+
+impl Verdict {
+    /// Whether there is no difference.
+    pub fn is_equal(&self) -> bool {
+        self.first.is_none()
+    }
+
+    /// As JSON, with stable names.
+    pub fn to_json(&self) -> Value {
+        let address = |at: Option<Address>| at.map(|at| at.to_string());
+        json!({
+            "equal": self.is_equal(),
+            "inputs": self.inputs.to_string(),
+            "first_divergence": self.first.as_ref().map(|first| json!({
+                "turn": first.turn,
+                "cause": first.cause.as_str(),
+                "detail": first.detail,
+                "a": address(first.a),
+                "b": address(first.b),
+            })),
+        })
+    }
+}
+
+/// Compares two sessions by their directories. Calls `each` with each pair of turns, in order.
+pub fn compare<E: From<io::Error>>(
+    a: impl AsRef<Path>,
+    b: impl AsRef<Path>,
+    mut each: impl FnMut(TurnDiff) -> Result<(), E>,
+) -> Result<Verdict, E> {
+    let mut aligned = Aligned::open(a.as_ref(), b.as_ref())?;
+    let mut comparison = Comparison::default();
+    let (mut turns, mut different) = (0, 0);
+    while let Some(pair) = aligned.next()? {
+        let turn = comparison.turn(pair);
+        turns += 1;
+        different += usize::from(!turn.is_equal());
+        each(turn)?;
+    }
+    let (inputs, first) = comparison.finish();
+    Ok(Verdict {
+        inputs,
+        first,
+        turns,
+        different,
+        damages: aligned.damages(),
+    })
+}

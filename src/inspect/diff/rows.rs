@@ -1,0 +1,168 @@
+//! What a comparison says of one turn.
+
+use serde_json::{Value, json};
+
+use crate::trace::{Address, Usage};
+
+/// How two things compare.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Change {
+    /// They are the same.
+    Same,
+    /// They differ.
+    Changed,
+    /// Only the first session has it.
+    OnlyA,
+    /// Only the second session has it.
+    OnlyB,
+}
+
+impl Change {
+    /// Its name.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Same => "same",
+            Self::Changed => "changed",
+            Self::OnlyA => "only_a",
+            Self::OnlyB => "only_b",
+        }
+    }
+}
+
+/// What is compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum RowKind {
+    /// The system prompt.
+    SystemPrompt,
+    /// The tool catalog.
+    ToolCatalog,
+    /// The permission rules.
+    PermissionRules,
+    /// A message of the user, or another one that goes into a model call.
+    Input,
+    /// A model call and its answer.
+    Model,
+    /// A tool call and its result.
+    Tool,
+}
+
+impl RowKind {
+    /// Its name.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::SystemPrompt => "system_prompt",
+            Self::ToolCatalog => "tool_catalog",
+            Self::PermissionRules => "permission_rules",
+            Self::Input => "input",
+            Self::Model => "model",
+            Self::Tool => "tool",
+        }
+    }
+}
+
+/// What one session has of a row.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct Side {
+    /// The line.
+    pub address: Option<Address>,
+    /// The model, the tool or the author.
+    pub title: String,
+    /// What was sent: the arguments of a tool.
+    pub input: String,
+    /// What came back or was said: an answer, a result, a message, a digest. Long texts are cut.
+    pub text: String,
+    /// Tokens and cost.
+    pub usage: Option<Usage>,
+    /// How long it took, in nanoseconds.
+    pub duration: Option<u64>,
+}
+
+impl Side {
+    fn to_json(&self) -> Value {
+        json!({
+            "address": self.address.map(|at| at.to_string()),
+            "title": self.title,
+            "input": (!self.input.is_empty()).then_some(&self.input),
+            "text": self.text,
+            "usage": self.usage.as_ref().map(Usage::to_json),
+            "duration_ns": self.duration,
+        })
+    }
+}
+
+/// One thing in both sessions, or in one of them.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Row {
+    /// What it is.
+    pub kind: RowKind,
+    /// How it compares.
+    pub change: Change,
+    /// In the first session.
+    pub a: Option<Side>,
+    /// In the second session.
+    pub b: Option<Side>,
+    /// What differs, or what was passed over: retries, another order.
+    pub notes: Vec<String>,
+}
+
+impl Row {
+    fn to_json(&self) -> Value {
+        json!({
+            "kind": self.kind.as_str(),
+            "change": self.change.as_str(),
+            "a": self.a.as_ref().map(Side::to_json),
+            "b": self.b.as_ref().map(Side::to_json),
+            "notes": self.notes,
+        })
+    }
+}
+
+/// A turn of one session, or a pair of turns.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct TurnDiff {
+    /// Its index in the first session.
+    pub a: Option<u32>,
+    /// Its index in the second session.
+    pub b: Option<u32>,
+    /// Whether only one session has it.
+    pub alone: bool,
+    /// What it used and how long it took, in the first and the second session.
+    pub used: [Option<(Usage, Option<u64>)>; 2],
+    /// What was compared, in order.
+    pub rows: Vec<Row>,
+    /// The divergence is here.
+    pub diverges: bool,
+}
+
+impl TurnDiff {
+    /// Its index in the first session, or in the second if only that has it.
+    pub fn index(&self) -> Option<u32> {
+        self.a.or(self.b)
+    }
+
+    /// Whether nothing in it differs.
+    pub fn is_equal(&self) -> bool {
+        !self.alone && !self.diverges && self.rows.iter().all(|row| row.change == Change::Same)
+    }
+
+    /// As JSON, with stable names.
+    pub fn to_json(&self) -> Value {
+        let used = |at: usize| {
+            self.used[at]
+                .as_ref()
+                .map(|(usage, duration)| json!({"usage": usage.to_json(), "duration_ns": duration}))
+        };
+        json!({
+            "a": self.a,
+            "b": self.b,
+            "equal": self.is_equal(),
+            "used": {"a": used(0), "b": used(1)},
+            "rows": self.rows.iter().map(Row::to_json).collect::<Vec<_>>(),
+        })
+    }
+}

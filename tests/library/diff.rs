@@ -1,0 +1,227 @@
+//! `inspect::diff`: pairs of sessions in which one thing differs.
+
+use serde_json::json;
+use spanledger::inspect::diff::{Cause, Inputs, Verdict, compare};
+use spanledger::read::session_dir;
+
+use crate::support::Recording;
+use crate::support::scripted::{How, Random, Script};
+
+const SEEDS: u64 = 20;
+const ALL: [How; 4] = [How::OpenAi, How::Anthropic, How::Events, How::Macros];
+
+fn verdict(recording: &Recording, a: &str, b: &str) -> Verdict {
+    let dir = |id: &str| session_dir(recording.dir.path(), id);
+    compare(dir(a), dir(b), |_| Ok::<(), std::io::Error>(())).unwrap()
+}
+
+/// Changes one thing in a script. Returns the turn, from 1.
+fn change(script: &mut Script, cause: Cause, seed: u64) -> u32 {
+    let mut random = Random::new(seed + 1000);
+    let at = random.below(script.turns.len());
+    let later = script.turns.len() - at;
+    for turn in &mut script.turns[at..] {
+        match cause {
+            Cause::SystemPrompt => turn.prompt = format!("You are careful.\nRule {seed}."),
+            Cause::ToolCatalog => turn.catalog[1]["description"] = json!(format!("Read {seed}.")),
+            Cause::PermissionRules => turn.rules[0]["pattern"] = json!(format!("ls {seed} *")),
+            Cause::Model => turn.model = format!("model-{}", seed + 2),
+            Cause::Parameters => turn.temperature = 0.6 + seed as f64 / 100.0,
+            _ => {}
+        }
+    }
+    let turn = &mut script.turns[at];
+    let tools = turn.tools.len();
+    match cause {
+        Cause::UserInput => turn.user.push_str(" please"),
+        Cause::None => turn.answer.push_str(" and more"),
+        Cause::ToolResult => {
+            let tool = &mut turn.tools[random.below(tools)];
+            match seed % 2 {
+                0 => tool.output.push_str(" changed"),
+                _ => tool.exit_code = 1 + seed as i32,
+            }
+        }
+        _ => {}
+    }
+    // What follows may differ as a consequence.
+    if random.below(2) == 0 && cause != Cause::None {
+        script.turns[at].answer.push_str(" otherwise");
+        if later > 1 {
+            script.turns[at + 1].user.push_str(" again");
+        }
+    }
+    at as u32 + 1
+}
+
+/// Checks that the verdict on every pair names the cause and the place.
+fn assert_named(cause: Cause, kind: &str) {
+    for how in ALL {
+        let recording = Recording::new();
+        for seed in 0..SEEDS {
+            let script = Script::new(seed);
+            let mut changed = script.clone();
+            let turn = change(&mut changed, cause, seed);
+            let (a, b) = (format!("a{seed}"), format!("b{seed}"));
+            script.record(&recording, &a, how, seed * 2);
+            changed.record(&recording, &b, how, seed * 2 + 1);
+            let verdict = verdict(&recording, &a, &b);
+            let first = verdict
+                .first
+                .unwrap_or_else(|| panic!("{how:?} {seed}: equal"));
+            let is_recorded = matches!(how, How::OpenAi | How::Anthropic);
+            let expected = match (cause, is_recorded) {
+                (Cause::None, false) => Cause::Unknown,
+                _ => cause,
+            };
+            assert_eq!(first.cause, expected, "{how:?} {seed}: {first:?}");
+            assert_eq!(first.turn, Some(turn), "{how:?} {seed}: {first:?}");
+            let inputs = if is_recorded {
+                Inputs::Recorded
+            } else {
+                Inputs::Reconstructed
+            };
+            assert_eq!(verdict.inputs, inputs, "{how:?} {seed}");
+            for (session, address) in [(&a, first.a), (&b, first.b)] {
+                let dir = session_dir(recording.dir.path(), session);
+                let line = spanledger::session::line(dir, address.unwrap())
+                    .unwrap()
+                    .unwrap();
+                assert_eq!(line.kind, kind, "{how:?} {seed}: {first:?}");
+                assert_eq!(line.turn, Some(turn), "{how:?} {seed}: {first:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn names_another_system_prompt() {
+    assert_named(Cause::SystemPrompt, "model_result");
+}
+
+#[test]
+fn names_another_tool_catalog() {
+    assert_named(Cause::ToolCatalog, "model_result");
+}
+
+#[test]
+fn names_other_permission_rules() {
+    assert_named(Cause::PermissionRules, "model_result");
+}
+
+#[test]
+fn names_another_user_input() {
+    assert_named(Cause::UserInput, "message_user");
+}
+
+#[test]
+fn names_another_tool_result() {
+    assert_named(Cause::ToolResult, "tool_result");
+}
+
+#[test]
+fn names_another_model() {
+    assert_named(Cause::Model, "model_result");
+}
+
+#[test]
+fn names_other_parameters() {
+    assert_named(Cause::Parameters, "model_result");
+}
+
+#[test]
+fn names_no_cause_for_another_answer() {
+    assert_named(Cause::None, "model_result");
+}
+
+#[test]
+fn equal_sessions_are_equal_despite_noise() {
+    for how in ALL {
+        let recording = Recording::new();
+        for seed in 0..SEEDS {
+            let script = Script::new(seed);
+            script.record(&recording, &format!("a{seed}"), how, seed * 2);
+            script.record(&recording, &format!("b{seed}"), how, seed * 3 + 7);
+            let verdict = verdict(&recording, &format!("a{seed}"), &format!("b{seed}"));
+            assert!(verdict.is_equal(), "{how:?} {seed}: {:?}", verdict.first);
+            assert_eq!(verdict.turns, script.turns.len());
+        }
+    }
+}
+
+#[test]
+fn names_the_arguments_that_a_tool_got() {
+    let recording = Recording::new();
+    let script = Script::new(3);
+    let mut changed = script.clone();
+    changed.turns[1].tools[0].args = json!({"target": "another"});
+    script.record(&recording, "a", How::Macros, 1);
+    changed.record(&recording, "b", How::Macros, 1);
+    let first = verdict(&recording, "a", "b").first.unwrap();
+    assert_eq!(first.cause, Cause::ToolResult);
+    assert!(first.detail.contains("other arguments"), "{}", first.detail);
+}
+
+#[test]
+fn turns_that_one_session_lacks_are_aligned() {
+    let recording = Recording::new();
+    let script = Script::new(2);
+    let mut shorter = script.clone();
+    shorter.turns.remove(0);
+    script.record(&recording, "a", How::Events, 1);
+    shorter.record(&recording, "b", How::Events, 1);
+    let dir = |id: &str| session_dir(recording.dir.path(), id);
+    let mut pairs = Vec::new();
+    let verdict = compare(dir("a"), dir("b"), |turn| {
+        pairs.push((turn.a, turn.b, turn.is_equal()));
+        Ok::<(), std::io::Error>(())
+    });
+    assert_eq!(pairs[0], (Some(1), None, false));
+    let rest = pairs[1..]
+        .iter()
+        .all(|(a, b, equal)| *equal && a.unwrap() == b.unwrap() + 1);
+    assert!(rest, "{pairs:?}");
+    assert_eq!(verdict.unwrap().first.unwrap().cause, Cause::UserInput);
+}
+
+#[test]
+fn masked_secrets_are_compared() {
+    let secrets = [
+        "ghp_0123456789abcdefghijABCDEFGHIJ456789",
+        "ghp_9876543210abcdefghijABCDEFGHIJ456789",
+    ];
+    for how in ALL {
+        let recording = Recording::new();
+        let mut script = Script::new(5);
+        for (name, secret) in [("a", secrets[0]), ("b", secrets[0]), ("c", secrets[1])] {
+            script.turns[0].user = format!("Use {secret} to log in");
+            script.record(&recording, name, how, 4);
+        }
+        assert!(verdict(&recording, "a", "b").is_equal(), "{how:?}");
+        let first = verdict(&recording, "a", "c").first.unwrap();
+        assert_eq!(
+            (first.cause, first.turn),
+            (Cause::UserInput, Some(1)),
+            "{how:?}"
+        );
+        assert!(!first.detail.contains(&secrets[0][4..14]), "{how:?}");
+    }
+}
+
+#[test]
+fn long_conversations_are_compared_through_blobs() {
+    let recording = Recording::with(|builder| builder.inline_limit(512));
+    let script = Script::new(7);
+    let mut changed = script.clone();
+    let last = changed.turns.len() - 1;
+    changed.turns[last].tools[0].output.push('!');
+    script.record(&recording, "a", How::OpenAi, 1);
+    script.record(&recording, "b", How::OpenAi, 2);
+    changed.record(&recording, "c", How::OpenAi, 3);
+    assert!(verdict(&recording, "a", "b").is_equal());
+    let first = verdict(&recording, "a", "c").first.unwrap();
+    assert_eq!(
+        (first.cause, first.turn),
+        (Cause::ToolResult, Some(last as u32 + 1))
+    );
+}
