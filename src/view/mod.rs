@@ -3,6 +3,7 @@
 pub mod text;
 
 mod describe;
+mod described;
 mod facts;
 mod header;
 mod layout;
@@ -18,7 +19,7 @@ mod verdict;
 
 pub use describe::{Brief, Description, Detail, DetailKind, Liveness, brief, describe};
 pub use facts::{facts, permissions, prompt, tools};
-pub use header::{header, named_span};
+pub use header::{Related, header, named_span};
 pub use list::SessionTable;
 pub use live::LiveRows;
 pub use status::{SessionCounts, checks, live_writer, root, running};

@@ -31,7 +31,8 @@ const ROOMS: &[(&str, &[&str])] = &[
             "metrics", "mirror", "export", "session", "ledger", "redact", "trace", "error",
         ],
     ),
-    ("view", &["session", "trace"]),
+    ("inspect", &["session", "read", "trace"]),
+    ("view", &["inspect", "session", "trace"]),
     ("import", &["ledger", "redact", "trace", "error"]),
     // The pages of `docs/`, as documentation of the library.
     ("guide", &[]),
