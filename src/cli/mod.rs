@@ -1,5 +1,6 @@
 //! The command `spanledger`: one file a command. It uses nothing but the library.
 
+mod attempts;
 mod completions;
 mod context;
 mod demo;
@@ -16,6 +17,7 @@ mod recover;
 mod show;
 mod status;
 mod tail;
+mod transcript;
 mod verify;
 
 use std::process::ExitCode;
@@ -76,6 +78,8 @@ enum Command {
     Demo(demo::Demo),
     List(list::List),
     Show(show::Show),
+    Transcript(transcript::Transcript),
+    Attempts(attempts::Attempts),
     Find(find::Find),
     Grep(grep::Grep),
     Tail(tail::Tail),
@@ -118,6 +122,8 @@ fn run(command: &Command, context: &mut Context) -> Result<(), context::Failed> 
         Command::Demo(command) => command.run(context),
         Command::List(command) => command.run(context),
         Command::Show(command) => command.run(context),
+        Command::Transcript(command) => command.run(context),
+        Command::Attempts(command) => command.run(context),
         Command::Find(command) => command.run(context),
         Command::Grep(command) => command.run(context),
         Command::Tail(command) => command.run(context),

@@ -100,7 +100,10 @@ impl Marks {
         let here = |branch: &&Branch| id.is_some() && branch.message_id.as_deref() == id.as_deref();
         let ids: Vec<_> = self.branches.iter().filter(here).collect();
         if !ids.is_empty() && node.role().is_some() {
-            object["branches"] = ids.iter().map(|branch| branch.session_id.as_str()).collect();
+            object["branches"] = ids
+                .iter()
+                .map(|branch| branch.session_id.as_str())
+                .collect();
         }
     }
 }

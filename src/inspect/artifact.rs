@@ -25,6 +25,8 @@ pub struct ArtifactFiles {
 pub struct ArtifactFile {
     /// The file.
     pub file: File,
+    /// Where it is.
+    pub path: PathBuf,
     /// Its size.
     pub bytes: u64,
 }
@@ -130,6 +132,7 @@ fn open(path: &Path, digest: Option<&str>) -> Result<ArtifactFile, ArtifactError
     }
     Ok(ArtifactFile {
         file,
+        path: path.to_owned(),
         bytes: meta.len(),
     })
 }

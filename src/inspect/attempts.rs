@@ -198,7 +198,9 @@ impl Attempts {
     /// As JSON, with stable names: the attempts in the order of the tree, with their depths.
     pub fn to_json(&self) -> Value {
         let tree = self.tree().into_iter();
-        let all: Vec<_> = tree.map(|(depth, attempt)| attempt.to_json(depth)).collect();
+        let all: Vec<_> = tree
+            .map(|(depth, attempt)| attempt.to_json(depth))
+            .collect();
         json!({"attempts": all})
     }
 }
@@ -208,7 +210,11 @@ fn read_artifact(session: &Path, line: &RawLine<'_>) -> AttemptArtifact {
     let code = artifact.source_code();
     // A blob that can't be read leaves the beginning of the code.
     let code = code.map(|code| {
-        let head = || code.marker().and_then(|marker| marker.head).unwrap_or_default();
+        let head = || {
+            code.marker()
+                .and_then(|marker| marker.head)
+                .unwrap_or_default()
+        };
         whole(session, code).unwrap_or_else(|_| head().into_owned())
     });
     AttemptArtifact {

@@ -81,7 +81,12 @@ impl Hidden {
         let mut hidden = Self::default();
         let [rewind, replaces] = [",\"kind\":\"rewind\"", "\"replaces\":\""];
         let [rewind, replaces] = [rewind, replaces].map(memmem::Finder::new);
-        let wanted = |bytes: &[u8]| rewind.find(bytes).or_else(|| replaces.find(bytes)).is_some();
+        let wanted = |bytes: &[u8]| {
+            rewind
+                .find(bytes)
+                .or_else(|| replaces.find(bytes))
+                .is_some()
+        };
         find_line(session, wanted, &mut Vec::new(), |line| {
             hidden.take(line);
             Ok::<_, io::Error>(None::<()>)

@@ -13,8 +13,10 @@ pub(super) type Used<'a> = &'a dyn Fn(&str) -> Option<Usage>;
 pub(super) struct Describer<'a> {
     /// The session is over: its open spans were left open.
     pub over: bool,
-    /// Each node has a row of its own.
-    pub full: bool,
+    /// A permission has a row of its own, and not just words on the row of its tool call.
+    pub permission_rows: bool,
+    /// A prompt, catalog or rules at the start of a run has a row of its own.
+    pub asset_rows: bool,
     /// What a subagent used.
     pub used: Option<Used<'a>>,
     /// What rewinds have hidden: those nodes are marked.
@@ -62,7 +64,7 @@ impl<'a> Describer<'a> {
             let has_row = |kind| !matches!(kind, Kind::ModelUsage | Kind::SessionTitle);
             let step = steps.find(|step| has_row(step.node.kind))?;
             let mut assets = Vec::new();
-            if !self.full && step.node.starts_run() {
+            if !self.asset_rows && step.node.starts_run() {
                 while let Some(next) = steps.next_if(|next| asset(next.node).is_some()) {
                     assets.extend(asset(next.node).filter(|text| !text.is_empty()));
                 }
@@ -79,7 +81,7 @@ impl<'a> Describer<'a> {
             ..
         } = step;
         let mut verdict = decision.as_ref().map(Verdict::of).unwrap_or_default();
-        if !self.full && node.kind == Kind::ToolCall {
+        if !self.permission_rows && node.kind == Kind::ToolCall {
             inside.retain(|step| !verdict.covers(step));
         }
         let mut description = describe(node, verdict, liveness);
@@ -105,7 +107,8 @@ impl<'a> Describer<'a> {
         let mut marks: Vec<_> = by.map(|by| format!("hidden by {by}")).into_iter().collect();
         if matches!(node.role(), Some(Role::User | Role::Assistant)) && !self.branches.is_empty() {
             let id = node.get("message_id").and_then(|id| id.text());
-            let here = |branch: &&Branch| id.is_some() && branch.message_id.as_deref() == id.as_deref();
+            let here =
+                |branch: &&Branch| id.is_some() && branch.message_id.as_deref() == id.as_deref();
             let ids = self.branches.iter().filter(here);
             marks.extend(ids.map(|branch| {
                 let id = super::text::line(&branch.session_id);

@@ -56,7 +56,9 @@ pub fn header(entry: &Entry, related: &Related, style: &Style) -> Vec<String> {
     let mut facts = facts(entry, related, style).into_iter();
     while let Some(fact) = facts.next() {
         let second = if fact.paired { facts.next() } else { None };
-        let second = second.as_ref().map_or(("", ""), |fact| (fact.name, &fact.text));
+        let second = second
+            .as_ref()
+            .map_or(("", ""), |fact| (fact.name, &fact.text));
         let mut rows = pair((fact.name, &fact.text), second, style);
         if fact.name == "status" {
             let status = entry.status.as_str();
@@ -82,28 +84,53 @@ pub(super) fn facts(entry: &Entry, related: &Related, style: &Style) -> Vec<Fact
     let summary = &entry.summary;
     let mut out = Vec::new();
     let mut add = |name, text: Option<String>, tone, paired| {
-        out.extend(text.map(|text| Fact { name, text, tone, paired }));
+        out.extend(text.map(|text| Fact {
+            name,
+            text,
+            tone,
+            paired,
+        }));
     };
     add("implicit", implicit_text(summary), Tone::Look, false);
     let reason = format!("{}  {}", entry.status.as_str(), line(&why(entry, style)));
-    add("status", Some(reason.trim_end().to_owned()), Tone::Plain, true);
+    add(
+        "status",
+        Some(reason.trim_end().to_owned()),
+        Tone::Plain,
+        true,
+    );
     add("time", Some(time(summary, style)), Tone::Plain, false);
     add("counts", Some(counts(summary)), Tone::Plain, true);
     add("tokens", Some(tokens(summary)), Tone::Plain, false);
-    add("cost", family_cost(summary, &related.subagents), Tone::Plain, false);
+    add(
+        "cost",
+        family_cost(summary, &related.subagents),
+        Tone::Plain,
+        false,
+    );
     let process = process_line(summary).unwrap_or_default();
     let safe = |text: &str| Some(line(text).into_owned());
     add("model", safe(&model(summary)), Tone::Plain, true);
     add("process", safe(&process), Tone::Plain, false);
     let trace = summary.trace_id.as_deref();
     add("trace", safe(trace.unwrap_or("–")), Tone::Plain, true);
-    add("files", safe(&entry.dir.to_string_lossy()), Tone::Plain, false);
+    add(
+        "files",
+        safe(&entry.dir.to_string_lossy()),
+        Tone::Plain,
+        false,
+    );
     let parent = summary.parent_session_id.as_ref();
     let parent = parent.map(|parent| format!("subagent of {}", line(parent)));
     add("parent", parent, Tone::Plain, false);
     add("branch", branched_from(summary), Tone::Plain, false);
     add("branches", branches(&related.branches), Tone::Plain, false);
-    add("outside", implicit_beside(&related.implicit), Tone::Look, false);
+    add(
+        "outside",
+        implicit_beside(&related.implicit),
+        Tone::Look,
+        false,
+    );
     for (name, text) in wrong(summary) {
         add(name, Some(text), Tone::Bad, false);
     }
@@ -130,7 +157,11 @@ fn branches(branches: &[Branch]) -> Option<String> {
     let text = |branch: &Branch| {
         let message = branch.message_id.as_ref();
         let message = message.map(|id| format!(" at {}", line(id)));
-        format!("{}{}", line(&branch.session_id), message.unwrap_or_default())
+        format!(
+            "{}{}",
+            line(&branch.session_id),
+            message.unwrap_or_default()
+        )
     };
     let all: Vec<_> = branches.iter().map(text).collect();
     (!all.is_empty()).then(|| all.join(", "))

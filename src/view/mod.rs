@@ -2,6 +2,7 @@
 
 pub mod text;
 
+mod attempts;
 mod describe;
 mod described;
 mod facts;
@@ -15,8 +16,10 @@ mod status;
 mod style;
 mod timeline;
 mod title;
+mod transcript;
 mod verdict;
 
+pub use attempts::attempts;
 pub use describe::{Brief, Description, Detail, DetailKind, Liveness, brief, describe};
 pub use facts::{facts, permissions, prompt, tools};
 pub use header::{Related, header, named_span};
@@ -26,4 +29,7 @@ pub use status::{SessionCounts, checks, live_writer, root, running};
 pub use style::{Style, Tone};
 pub use text::Text;
 pub use timeline::Timeline;
+pub use transcript::{
+    BundleError, Bundled, Transcript, TranscriptDetail, TranscriptFormat, Written, write_bundle,
+};
 pub use verdict::Verdict;

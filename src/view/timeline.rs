@@ -75,7 +75,8 @@ impl<'a> Timeline<'a> {
             style,
             subagents: None,
             describer: Describer {
-                full: style.full,
+                permission_rows: style.full,
+                asset_rows: style.full,
                 ..Describer::default()
             },
         }
@@ -344,7 +345,10 @@ pub(super) fn hidden_text(hidden: HiddenNodes) -> String {
         calls,
         ..
     } = hidden;
-    let (messages, calls) = (text::plural(messages, "message"), text::plural(calls, "call"));
+    let (messages, calls) = (
+        text::plural(messages, "message"),
+        text::plural(calls, "call"),
+    );
     format!("hidden by {by}: {messages}, {calls}")
 }
 

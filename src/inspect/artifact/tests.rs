@@ -20,7 +20,10 @@ fn reads_files_of_the_output_directory_only() {
     let absolute = format!(r#"{{"path":"{}"}}"#, dir.path().join("secret").display());
     for path in [r#"{"path":"../secret"}"#, r#"{"path":"link"}"#, &absolute] {
         let error = open(&files, path).unwrap_err();
-        assert!(matches!(error, ArtifactError::Outside(_)), "{path}: {error}");
+        assert!(
+            matches!(error, ArtifactError::Outside(_)),
+            "{path}: {error}"
+        );
     }
     let error = open(&files, r#"{"path":"sub"}"#).unwrap_err();
     assert!(matches!(error, ArtifactError::NotAFile(_)), "{error}");

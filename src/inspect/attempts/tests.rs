@@ -24,18 +24,30 @@ fn tree(attempts: &[(&str, Option<&str>)]) -> Vec<String> {
         ..Attempts::default()
     };
     let tree = attempts.tree().into_iter();
-    tree.map(|(depth, one)| format!("{depth}{}", one.id)).collect()
+    tree.map(|(depth, one)| format!("{depth}{}", one.id))
+        .collect()
 }
 
 #[test]
 fn each_attempt_follows_the_one_that_it_continues() {
-    let all = [("a", None), ("b", Some("a")), ("c", None), ("d", Some("b")), ("e", Some("a"))];
+    let all = [
+        ("a", None),
+        ("b", Some("a")),
+        ("c", None),
+        ("d", Some("b")),
+        ("e", Some("a")),
+    ];
     assert_eq!(tree(&all), ["0a", "1b", "2d", "1e", "0c"]);
 }
 
 #[test]
 fn unknown_and_circular_parents_are_at_the_top() {
-    let all = [("a", Some("gone")), ("b", Some("c")), ("c", Some("b")), ("d", Some("d"))];
+    let all = [
+        ("a", Some("gone")),
+        ("b", Some("c")),
+        ("c", Some("b")),
+        ("d", Some("d")),
+    ];
     assert_eq!(tree(&all), ["0a", "0d", "0b", "1c"]);
 }
 
