@@ -1,5 +1,6 @@
 //! The command `spanledger`: one file a command. It uses nothing but the library.
 
+mod attempts;
 mod baseline;
 mod completions;
 mod context;
@@ -23,6 +24,7 @@ mod stats;
 mod status;
 mod summary;
 mod tail;
+mod transcript;
 mod verify;
 
 use std::process::ExitCode;
@@ -83,6 +85,8 @@ enum Command {
     Demo(demo::Demo),
     List(list::List),
     Show(show::Show),
+    Transcript(transcript::Transcript),
+    Attempts(attempts::Attempts),
     Find(find::Find),
     Grep(grep::Grep),
     Stats(stats::Stats),
@@ -133,6 +137,8 @@ fn run(command: &Command, context: &mut Context) -> Result<(), context::Failed> 
         Command::Demo(command) => command.run(context),
         Command::List(command) => command.run(context),
         Command::Show(command) => command.run(context),
+        Command::Transcript(command) => command.run(context),
+        Command::Attempts(command) => command.run(context),
         Command::Find(command) => command.run(context),
         Command::Grep(command) => command.run(context),
         Command::Stats(command) => command.run(context),

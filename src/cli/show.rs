@@ -1,7 +1,7 @@
 //! `show`: what a session did, turn by turn.
 
 use std::cell::RefCell;
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -9,9 +9,11 @@ use clap::Args;
 use serde_json::{Value, json};
 
 use super::context::{Context, EventAddress, Failed, parse_age};
-use spanledger::session::{self, Entry, Turn, TurnFacts, TurnFilter, each_turn};
+use spanledger::session::{
+    self, Branch, Entry, Hidden, Node, Turn, TurnFacts, TurnFilter, each_turn,
+};
 use spanledger::trace::{Address, Damage, Kind};
-use spanledger::view::{self, Style, Timeline};
+use spanledger::view::{self, Related, Style, Timeline};
 
 /// Show what an agent did, turn by turn
 ///
@@ -63,14 +65,48 @@ pub(crate) struct Show {
     /// that started it, with their own session_id
     #[arg(long)]
     recursive: bool,
+    /// Show what rewinds and edits have hidden, too, and mark it; --errors and --around do so as well
+    #[arg(long)]
+    hidden: bool,
     /// Truncate nothing
     #[arg(long)]
     full: bool,
 }
 
-/// The sessions that were shown. A subagent that is resumed is named again, and a damaged one may
-/// name itself.
-type Shown = RefCell<HashSet<String>>;
+/// What the turns of a session are shown with.
+struct Marks {
+    session_id: String,
+    /// The sessions that were shown. A subagent that is resumed is named again, and a damaged one may
+    /// name itself.
+    shown: RefCell<HashSet<String>>,
+    hidden: Hidden,
+    /// What is hidden is shown, too.
+    shows_hidden: bool,
+    branches: Vec<Branch>,
+}
+
+impl Marks {
+    /// Whether a session was not shown yet.
+    fn is_first(&self, session_id: &str) -> bool {
+        self.shown.borrow_mut().insert(session_id.to_owned())
+    }
+
+    /// Adds the line that hides a node, and the sessions that were branched from it.
+    fn add_to(&self, object: &mut Value, node: &Node) {
+        if let Some(by) = self.hidden.by(node) {
+            object["hidden_by"] = by.to_string().into();
+        }
+        let id = node.get("message_id").and_then(|id| id.text());
+        let here = |branch: &&Branch| id.is_some() && branch.message_id.as_deref() == id.as_deref();
+        let ids: Vec<_> = self.branches.iter().filter(here).collect();
+        if !ids.is_empty() && node.role().is_some() {
+            object["branches"] = ids
+                .iter()
+                .map(|branch| branch.session_id.as_str())
+                .collect();
+        }
+    }
+}
 
 impl Show {
     /// A whole session, as by default.
@@ -99,10 +135,9 @@ impl Show {
             context.report_damage(&entry.damages, &[])?;
             return Err(Failed::Usage(format!("no lines in {}", dir.display())));
         }
-        header(context, &entry)?;
+        let marks = self.marks(context, &entry)?;
         let style = context.style.clone();
         let mut filter = self.filter(&style);
-        let known = Shown::default();
         let mut shown = 0;
         each_turn(&dir, |turn| {
             let title = timeline(&style, &entry).title(&turn);
@@ -110,7 +145,7 @@ impl Show {
                 return Ok(());
             };
             shown += 1;
-            self.print(context, &entry, &title, turn, &known)
+            self.print(context, &entry, &title, turn, &marks)
         })?;
         if let Some(missing) = self.missing(&entry, shown, filter.runs()) {
             return Err(context.not_found(missing, &entry.damages, &[]));
@@ -150,6 +185,17 @@ impl Show {
         }
     }
 
+    /// Prints the header, and reads what the turns are shown with.
+    fn marks(&self, context: &mut Context, entry: &Entry) -> Result<Marks, Failed> {
+        Ok(Marks {
+            session_id: entry.summary.session_id.clone(),
+            branches: header(context, entry)?,
+            hidden: Hidden::read(&entry.dir)?,
+            shows_hidden: self.hidden || self.errors || self.around.is_some(),
+            shown: RefCell::default(),
+        })
+    }
+
     fn filter(&self, style: &Style) -> TurnFilter {
         let mut filter = TurnFilter::default();
         filter.run = self.run;
@@ -176,24 +222,32 @@ impl Show {
         entry: &Entry,
         title: &[String],
         mut turn: Turn,
-        shown: &Shown,
+        marks: &Marks,
     ) -> Result<(), Failed> {
         let id = &entry.summary.session_id;
-        shown.borrow_mut().insert(id.clone());
+        marks.is_first(id);
+        let hidden = match marks.shows_hidden {
+            true => None,
+            false => marks.hidden.remove_from(&mut turn),
+        };
         if context.json {
-            return self.print_json(context, &entry.dir, id, turn, shown);
+            return self.print_json(context, &entry.dir, id, turn, marks);
         }
         if self.full {
             context.lost.extend(turn.fetch_blobs(&entry.dir));
         }
         let style = context.style.clone();
-        let nested = |id: &str, indent: usize| nested(context, &style, shown, id, indent);
+        let nested = |id: &str, indent: usize| nested(context, &style, marks, id, indent);
         let used = |id: &str| context.store.usage_of(id);
-        let mut timeline = timeline(&style, entry).with_usage(&used);
+        let mut timeline = timeline(&style, entry)
+            .with_usage(&used)
+            .with_hidden(&marks.hidden)
+            .with_branches(&marks.branches);
         if self.recursive {
             timeline = timeline.with_subagents(&nested);
         }
-        let rows = timeline.rows(&turn);
+        let mut rows = timeline.rows(&turn);
+        rows.extend(hidden.map(|hidden| timeline.hidden_row(hidden)));
         context.lines(title)?;
         context.lines(&rows)
     }
@@ -205,13 +259,16 @@ impl Show {
         dir: &Path,
         session_id: &str,
         mut turn: Turn,
-        shown: &Shown,
+        marks: &Marks,
     ) -> Result<(), Failed> {
         if self.full {
             context.lost.extend(turn.fetch_blobs(dir));
         }
         for node in turn.span.iter().chain(&turn.nodes) {
             let mut object = node.to_json(session_id);
+            if session_id == marks.session_id {
+                marks.add_to(&mut object, node);
+            }
             let child = node.subagent();
             if let Some(child) = &child {
                 let used = context.store.usage_of(child);
@@ -219,12 +276,12 @@ impl Show {
             }
             context.object(&object)?;
             let child = child.filter(|_| self.recursive);
-            let Some(child) = child.filter(|id| shown.borrow_mut().insert(id.to_string())) else {
+            let Some(child) = child.filter(|id| marks.is_first(id)) else {
                 continue;
             };
             let dir = context.store.dir(&child);
             let done = each_turn(&dir, |turn| {
-                self.print_json(context, &dir, &child, turn, shown)
+                self.print_json(context, &dir, &child, turn, marks)
             });
             match done {
                 Err(Failed::Io(error)) if error.kind() != io::ErrorKind::BrokenPipe => {
@@ -247,11 +304,11 @@ impl Show {
             return Err(context.not_found(missing, &damages, &[]));
         };
         let style = context.style.clone();
-        header(context, &entry)?;
+        let marks = self.marks(context, &entry)?;
         let title = timeline(&style, &entry).title(&turn);
         let mut narrowed = turn.clone();
         self.filter(&style).narrow(&mut narrowed);
-        self.print(context, &entry, &title, narrowed, &Shown::default())?;
+        self.print(context, &entry, &title, narrowed, &marks)?;
         context.flush()?;
         let mut facts = TurnFacts::gather(dir, &turn)?;
         facts.complete(&entry.summary);
@@ -357,22 +414,28 @@ impl Show {
 }
 
 /// The turns of a subagent, as lines below the row that started it. None if it was shown before.
-fn nested(context: &Context, style: &Style, shown: &Shown, id: &str, indent: usize) -> Vec<String> {
+fn nested(context: &Context, style: &Style, marks: &Marks, id: &str, indent: usize) -> Vec<String> {
     // Deeper than this, no columns are left.
-    if indent > 5 || !shown.borrow_mut().insert(id.to_owned()) {
+    if indent > 5 || !marks.is_first(id) {
         return Vec::new();
     }
     let mut inner = style.clone();
     inner.width = style.width.saturating_sub(4).max(40);
     let mut lines = Vec::new();
-    let deeper = |id: &str, _: usize| nested(context, &inner, shown, id, indent + 1);
+    let deeper = |id: &str, _: usize| nested(context, &inner, marks, id, indent + 1);
     let dir = context.store.dir(id);
     let read = context.store.peek(&dir).and_then(|entry| {
-        each_turn(&dir, |turn| {
+        let hidden = Hidden::read(&dir)?;
+        each_turn(&dir, |mut turn| {
             let used = |id: &str| context.store.usage_of(id);
             let timeline = timeline(&inner, &entry).with_usage(&used);
-            let timeline = timeline.with_subagents(&deeper);
+            let timeline = timeline.with_subagents(&deeper).with_hidden(&hidden);
+            let removed = match marks.shows_hidden {
+                true => None,
+                false => hidden.remove_from(&mut turn),
+            };
             lines.extend(timeline.turn(&turn));
+            lines.extend(removed.map(|removed| timeline.hidden_row(removed)));
             Ok::<(), io::Error>(())
         })
     });
@@ -387,19 +450,24 @@ fn timeline<'a>(style: &'a Style, entry: &Entry) -> Timeline<'a> {
     Timeline::new(style).over(!entry.status.is_live())
 }
 
-fn header(context: &mut Context, entry: &Entry) -> Result<(), Failed> {
-    let subagents = context.store.subagent_totals(&entry.summary);
-    let implicit = context.store.implicit_beside(&entry.summary);
+/// Prints the header. Returns the sessions that were branched from this one.
+fn header(context: &mut Context, entry: &Entry) -> Result<Vec<Branch>, Failed> {
+    let related = Related::of(&entry.summary, &context.store);
     if context.json {
         let mut header = entry.to_json();
+        let mut branches: BTreeSet<_> = entry.summary.branches.iter().collect();
+        branches.extend(related.branches.iter().map(|branch| &branch.session_id));
         header["type"] = "session".into();
         header["whole"] = entry.whole.into();
-        header["subagents"] = subagents.to_json();
-        header["implicit_beside"] = implicit.into();
-        return context.object(&header);
+        header["branches"] = json!(branches);
+        header["subagents"] = related.subagents.to_json();
+        header["implicit_beside"] = json!(related.implicit);
+        context.object(&header)?;
+    } else {
+        context.lines(&view::header(entry, &related, &context.style))?;
+        context.line("")?;
     }
-    context.lines(&view::header(entry, &subagents, &implicit, &context.style))?;
-    context.line("")
+    Ok(related.branches)
 }
 
 /// A turn, and the damage in it and in the first and last lines of its session.

@@ -5,6 +5,7 @@
 //! writes, and nothing prints: [`view`](crate::view) has the text.
 //!
 //! - [`stats`]: calls, tokens, cost, durations, errors and waiting over one session or many.
+//! - [`Attempts`]: the tree of attempts, with the artifact and the code of each.
 //! - [`context`]: what filled the context window at each model call.
 //! - [`diff`]: the first difference of two sessions, and its cause.
 //! - [`replay`]: the inputs of a model call, and whether a turn can be run again.
@@ -12,6 +13,8 @@
 //! - [`baseline`]: accepted sessions, and the checks of another session against them.
 //! - [`permissions`]: each decision, and what other rules would have decided.
 
+mod artifact;
+mod attempts;
 pub mod baseline;
 pub mod context;
 pub mod diff;
@@ -23,6 +26,8 @@ pub mod stats;
 pub mod summary;
 mod waits;
 
+pub use artifact::{ArtifactError, ArtifactFile, ArtifactFiles};
+pub use attempts::{Attempt, AttemptArtifact, Attempts};
 pub use quantiles::Quantiles;
 
 pub(crate) use lines::each_line;

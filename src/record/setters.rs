@@ -42,6 +42,8 @@ macro_rules! setters {
     (@own $form:ident $field:ident $doc:literal) => {};
     (@stamped $form:ident $field:ident $doc:literal) => {};
     (@$role:ident error $field:ident $doc:literal) => {};
+    // `SessionRun::branched_from` has two arguments.
+    (@$role:ident object branched_from $doc:literal) => {};
     (@$role:ident usage $field:ident $doc:literal) => {
         #[doc = $doc]
         pub fn $field(mut self, usage: &crate::Usage) -> Self {

@@ -127,19 +127,26 @@ impl<'a> TurnFacts<'a> {
             let body = body(session, &digest)?.map(|(_, text)| text);
             Ok(Some(InForce { digest, body }))
         };
-        let mut facts = Self {
-            turn: turn.index,
-            usage: turn.usage(),
+        Ok(Self {
             system_prompt: in_force(&turn.digests.system_prompt)?,
             tool_catalog: in_force(&turn.digests.tool_catalog)?,
             permission_rules: in_force(&turn.digests.permission_rules)?,
+            ..Self::of(turn)
+        })
+    }
+
+    /// What the turn itself has: all but the texts behind the digests.
+    pub fn of(turn: &'a Turn) -> Self {
+        let mut facts = Self {
+            turn: turn.index,
+            usage: turn.usage(),
             decisions: turn.decisions(),
             ..Self::default()
         };
         for node in &turn.nodes {
             facts.add(node);
         }
-        Ok(facts)
+        facts
     }
 
     fn add(&mut self, node: &Node) {

@@ -8,6 +8,7 @@
 //! - [`Summary`]: agent, model, counts, usage, errors, open spans; a few hundred bytes, however long
 //!   the trace.
 //! - [`Turns`]: a session turn by turn; holds one turn at a time.
+//! - [`Hidden`]: what rewinds have hidden; [`Branch`]: the sessions that were branched from one.
 //! - [`FindId`], [`texts`]: the lines that have an id, the texts of a session.
 //! - [`families`]: which sessions belong together; [`Retention`]: which to remove.
 //! - [`turn`], [`line()`], [`body`], [`blob`]: one thing out of a long session.
@@ -68,6 +69,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod branches;
 mod check;
 mod decision;
 mod doctor;
@@ -76,6 +78,7 @@ mod failure;
 mod family;
 mod filter;
 mod find;
+mod hidden;
 mod implicit;
 mod item;
 mod left_open;
@@ -96,6 +99,7 @@ mod subagents;
 mod summary;
 mod turns;
 
+pub use branches::Branch;
 pub use check::Checks;
 pub use decision::{Action, Decision};
 pub use doctor::{Diagnosis, Health, diagnose_environment, diagnose_root};
@@ -103,6 +107,7 @@ pub use facts::{InForce, ModelUsed, Rule, Tool, TurnFacts};
 pub use family::{Family, families, tree};
 pub use filter::{SessionFilter, TurnFilter};
 pub use find::{FindId, IdFound, IdHits, IdKind, IdSearch, SHORTEST_PREFIX, hits_at};
+pub use hidden::{Hidden, HiddenNodes};
 pub use item::Item;
 pub use lookup::{Excerpt, blob, blobs, body, line, turn, whole};
 pub use message::{Part, Role};

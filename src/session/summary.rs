@@ -30,11 +30,15 @@ pub struct Summary {
     pub title: Option<String>,
     /// The directory the agent works in.
     pub workspace_root: Option<String>,
+    /// The directory that its newest run writes results to.
+    pub output_dir: Option<String>,
     /// The session that it was last started from as a subagent.
     pub parent_session_id: Option<String>,
     parents: Vec<String>,
     /// The session it was branched from.
     pub branched_from: Option<String>,
+    /// The message of that session that it continues from.
+    pub branched_from_message: Option<String>,
     /// The user's first message, truncated.
     pub first_message: Option<String>,
     /// How many runs it had.
@@ -191,10 +195,12 @@ impl Summary {
             "temperature": self.temperature,
             "title": self.title,
             "workspace_root": self.workspace_root,
+            "output_dir": self.output_dir,
             "trace_id": self.trace_id,
             "implicit": self.implicit(),
             "parent_session_id": self.parent_session_id,
             "branched_from": self.branched_from,
+            "branched_from_message": self.branched_from_message,
             "branches": self.branches,
             "first_message": self.first_message,
             "runs": self.runs,

@@ -232,6 +232,17 @@ impl Description {
                 self.named("attempt", Tone::Plain, joined(words));
                 self.extra(attempt.metrics().map(|value| Text::from(value).text));
             }
+            Item::Rewind(rewind) => {
+                let to = rewind.to_message_id().unwrap_or_default();
+                self.named("rewind", Tone::Look, format!("back to {to}"));
+                let snapshot = rewind.snapshot_id();
+                self.extra(snapshot.map(|id| format!("snapshot {id}")));
+            }
+            Item::Branch(branch) => {
+                let from = branch.message_id().map(|id| format!("from {id}").into());
+                let words = [branch.child_session_id(), from];
+                self.named("branch", Tone::Look, joined(words));
+            }
             Item::ContextAsset(asset) => self.asset(node.kind, &asset),
             Item::ErrorEvent(_) => self.named("error", Tone::Bad, ""),
             Item::SessionTitle(title) => {

@@ -4,31 +4,17 @@ use std::borrow::Cow;
 
 use super::style::Style;
 use super::text::{columns, cost, count, cut, duration, line, pad, wrap};
-use crate::session::{Decision, InForce, TurnFacts};
+use crate::session::{Decision, InForce, ModelUsed, TurnFacts};
+use crate::trace::Usage;
 
 /// Everything about a turn but its timeline.
 pub fn facts(facts: &TurnFacts<'_>, style: &Style) -> Vec<String> {
-    let usage = &facts.usage;
     let mut out = vec![style.bold("Tokens and cost")];
-    out.push(format!(
-        "  input {}   output {}   reasoning {}   cache read {}   cache write {}",
-        count(usage.input_tokens),
-        count(usage.output_tokens),
-        count(usage.reasoning_tokens),
-        count(usage.cache_read_tokens),
-        count(usage.cache_write_tokens),
-    ));
-    out.push(format!("  cost {}", cost(usage.cost_usd)));
+    out.push(format!("  {}", usage_text(&facts.usage)));
+    out.push(format!("  cost {}", cost(facts.usage.cost_usd)));
     out.push(style.bold("Model"));
     for model in &facts.models {
-        let text = format!(
-            "  {}/{}   variant {}   temperature {}",
-            known(model.provider_id.as_deref().map(Into::into)),
-            known(model.model_id.as_deref().map(Into::into)),
-            known(model.variant.as_deref().map(Into::into)),
-            model.temperature.map_or("–".into(), |t| t.to_string()),
-        );
-        out.extend(style.rows(&text));
+        out.extend(style.rows(&format!("  {}", model_text(model))));
     }
     if facts.models.is_empty() {
         out.push("  no model was called".into());
@@ -37,6 +23,29 @@ pub fn facts(facts: &TurnFacts<'_>, style: &Style) -> Vec<String> {
     out.extend(tools(facts, style));
     out.extend(permissions(facts, style));
     out
+}
+
+/// The tokens of a turn.
+pub(super) fn usage_text(usage: &Usage) -> String {
+    format!(
+        "input {}   output {}   reasoning {}   cache read {}   cache write {}",
+        count(usage.input_tokens),
+        count(usage.output_tokens),
+        count(usage.reasoning_tokens),
+        count(usage.cache_read_tokens),
+        count(usage.cache_write_tokens),
+    )
+}
+
+/// A model as it was called.
+pub(super) fn model_text(model: &ModelUsed) -> String {
+    format!(
+        "{}/{}   variant {}   temperature {}",
+        known(model.provider_id.as_deref().map(Into::into)),
+        known(model.model_id.as_deref().map(Into::into)),
+        known(model.variant.as_deref().map(Into::into)),
+        model.temperature.map_or("–".into(), |t| t.to_string()),
+    )
 }
 
 /// The system prompt in force.

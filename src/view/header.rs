@@ -1,8 +1,8 @@
 //! The top of `show`: the status of a session, and where to look first.
 
-use super::style::Style;
+use super::style::{Style, Tone};
 use super::text::{self, cost, count, cut, duration, line, plural, thousands, wrap};
-use crate::session::{Entry, ErrorRef, Status, SubagentTotals, Summary, Writer};
+use crate::session::{Branch, Entry, ErrorRef, Status, Store, SubagentTotals, Summary, Writer};
 use crate::trace::{Kind, Outcome, SpanKind};
 
 /// A status in its color.
@@ -19,55 +19,152 @@ pub(super) fn paint_status(status: Status, text: &str, style: &Style) -> String 
 /// How many gaps have a row of their own.
 const GAPS: usize = 3;
 
+/// What the header of a session is made from, beside the session itself.
+#[derive(Clone, Debug, Default)]
+pub struct Related {
+    /// What its subagents add up to.
+    pub subagents: SubagentTotals,
+    /// The implicit sessions beside it.
+    pub implicit: Vec<String>,
+    /// The sessions that were branched from it.
+    pub branches: Vec<Branch>,
+}
+
+impl Related {
+    /// Reads them.
+    pub fn of(summary: &Summary, store: &Store) -> Self {
+        Self {
+            subagents: store.subagent_totals(summary),
+            implicit: store.implicit_beside(summary),
+            branches: store.branches_of(summary),
+        }
+    }
+}
+
+/// A row of the header: its name and what it says, safe for a terminal.
+pub(super) struct Fact {
+    pub name: &'static str,
+    pub text: String,
+    pub tone: Tone,
+    /// It can share a row with the next one.
+    paired: bool,
+}
+
 /// The header of a session: agent, status, counts, model and process, where it is, and what went wrong.
-/// `subagents`: what its subagents add up to. `implicit`: the implicit sessions beside it.
-pub fn header(
-    entry: &Entry,
-    subagents: &SubagentTotals,
-    implicit: &[String],
-    style: &Style,
-) -> Vec<String> {
-    let summary = &entry.summary;
-    let agent = summary.agent.as_deref().unwrap_or("(no run)");
-    let mut first = format!("{}  {}", line(&summary.session_id), line(agent));
-    if let Some(title) = &summary.title {
-        first.push_str(&format!("  {}", line(title)));
-    }
-    let mut out = style.rows(&first);
-    out.extend(implicit_row(summary, style));
-    out.extend(status(entry, style));
-    let (counts, tokens) = (counts(summary), tokens(summary));
-    out.extend(pair(("counts", &counts), ("tokens", &tokens), style));
-    if subagents.sessions > 0 {
-        let them = plural(subagents.sessions, "subagent");
-        let [own, theirs] = [summary.totals().usage, subagents.totals.usage.clone()];
-        let [own, theirs] = [own, theirs].map(|usage| cost(usage.cost_usd));
-        let total = format!("{own} + {theirs} in {them}");
-        out.extend(rows("cost", &total, style));
-    }
-    let process = process_line(summary).unwrap_or_default();
-    let (model, process) = (model(summary), line(&process));
-    out.extend(pair(("model", &line(&model)), ("process", &process), style));
-    let dir = entry.dir.to_string_lossy();
-    let (trace, dir) = (summary.trace_id.as_deref(), line(&dir));
-    let trace = line(trace.unwrap_or("–"));
-    out.extend(pair(("trace", &trace), ("files", &dir), style));
-    if let Some(parent) = &summary.parent_session_id {
-        let parent = format!("subagent of {}", line(parent));
-        out.extend(rows("parent", &parent, style));
-    }
-    if let Some(from) = &summary.branched_from {
-        out.extend(rows("branch", &format!("of {}", line(from)), style));
-    }
-    if let Some(text) = implicit_beside(implicit) {
-        let rows = rows("outside", &text, style).into_iter();
-        out.extend(rows.map(|row| style.yellow(&row)));
-    }
-    for (name, text) in wrong(summary) {
-        let rows = rows(name, &text, style).into_iter();
-        out.extend(rows.map(|row| style.red(&row)));
+pub fn header(entry: &Entry, related: &Related, style: &Style) -> Vec<String> {
+    let mut out = style.rows(&headline(&entry.summary));
+    let mut facts = facts(entry, related, style).into_iter();
+    while let Some(fact) = facts.next() {
+        let second = if fact.paired { facts.next() } else { None };
+        let second = second
+            .as_ref()
+            .map_or(("", ""), |fact| (fact.name, &fact.text));
+        let mut rows = pair((fact.name, &fact.text), second, style);
+        if fact.name == "status" {
+            let status = entry.status.as_str();
+            rows[0] = rows[0].replacen(status, &paint_status(entry.status, status, style), 1);
+        }
+        out.extend(rows.iter().map(|row| fact.tone.paint(style, row)));
     }
     out
+}
+
+/// The id of a session, its agent and its title.
+pub(super) fn headline(summary: &Summary) -> String {
+    let agent = summary.agent.as_deref().unwrap_or("(no run)");
+    let mut text = format!("{}  {}", line(&summary.session_id), line(agent));
+    if let Some(title) = &summary.title {
+        text.push_str(&format!("  {}", line(title)));
+    }
+    text
+}
+
+/// The rows of the header.
+pub(super) fn facts(entry: &Entry, related: &Related, style: &Style) -> Vec<Fact> {
+    let summary = &entry.summary;
+    let mut out = Vec::new();
+    let mut add = |name, text: Option<String>, tone, paired| {
+        out.extend(text.map(|text| Fact {
+            name,
+            text,
+            tone,
+            paired,
+        }));
+    };
+    add("implicit", implicit_text(summary), Tone::Look, false);
+    let reason = format!("{}  {}", entry.status.as_str(), line(&why(entry, style)));
+    add(
+        "status",
+        Some(reason.trim_end().to_owned()),
+        Tone::Plain,
+        true,
+    );
+    add("time", Some(time(summary, style)), Tone::Plain, false);
+    add("counts", Some(counts(summary)), Tone::Plain, true);
+    add("tokens", Some(tokens(summary)), Tone::Plain, false);
+    add(
+        "cost",
+        family_cost(summary, &related.subagents),
+        Tone::Plain,
+        false,
+    );
+    let process = process_line(summary).unwrap_or_default();
+    let safe = |text: &str| Some(line(text).into_owned());
+    add("model", safe(&model(summary)), Tone::Plain, true);
+    add("process", safe(&process), Tone::Plain, false);
+    let trace = summary.trace_id.as_deref();
+    add("trace", safe(trace.unwrap_or("–")), Tone::Plain, true);
+    add(
+        "files",
+        safe(&entry.dir.to_string_lossy()),
+        Tone::Plain,
+        false,
+    );
+    let parent = summary.parent_session_id.as_ref();
+    let parent = parent.map(|parent| format!("subagent of {}", line(parent)));
+    add("parent", parent, Tone::Plain, false);
+    add("branch", branched_from(summary), Tone::Plain, false);
+    add("branches", branches(&related.branches), Tone::Plain, false);
+    add(
+        "outside",
+        implicit_beside(&related.implicit),
+        Tone::Look,
+        false,
+    );
+    for (name, text) in wrong(summary) {
+        add(name, Some(text), Tone::Bad, false);
+    }
+    out
+}
+
+fn family_cost(summary: &Summary, subagents: &SubagentTotals) -> Option<String> {
+    let them = plural(subagents.sessions, "subagent");
+    let [own, theirs] = [summary.totals().usage, subagents.totals.usage.clone()];
+    let [own, theirs] = [own, theirs].map(|usage| cost(usage.cost_usd));
+    (subagents.sessions > 0).then(|| format!("{own} + {theirs} in {them}"))
+}
+
+/// The session and the message that a session was branched from.
+fn branched_from(summary: &Summary) -> Option<String> {
+    let from = line(summary.branched_from.as_ref()?);
+    let message = summary.branched_from_message.as_ref();
+    let message = message.map(|id| format!(" at {}", line(id)));
+    Some(format!("of {from}{}", message.unwrap_or_default()))
+}
+
+/// The sessions that were branched from a session, and the messages that they start from.
+fn branches(branches: &[Branch]) -> Option<String> {
+    let text = |branch: &Branch| {
+        let message = branch.message_id.as_ref();
+        let message = message.map(|id| format!(" at {}", line(id)));
+        format!(
+            "{}{}",
+            line(&branch.session_id),
+            message.unwrap_or_default()
+        )
+    };
+    let all: Vec<_> = branches.iter().map(text).collect();
+    (!all.is_empty()).then(|| all.join(", "))
 }
 
 /// Where a session without a run comes from.
@@ -93,24 +190,13 @@ pub(super) fn implicit_beside(sessions: &[String]) -> Option<String> {
     (!ids.is_empty()).then(|| format!("{} {of}", ids.join(", ")))
 }
 
-fn implicit_row(summary: &Summary, style: &Style) -> Vec<String> {
-    let rows = implicit_text(summary).map(|text| rows("implicit", &text, style));
-    let painted = rows.into_iter().flatten().map(|row| style.yellow(&row));
-    painted.collect()
-}
-
-fn status(entry: &Entry, style: &Style) -> Vec<String> {
-    let (status, summary) = (entry.status.as_str(), &entry.summary);
-    let time = format!(
+fn time(summary: &Summary, style: &Style) -> String {
+    format!(
         "{} to {} ({})",
         style.moment(summary.first),
         style.clock(summary.last),
         duration(summary.last.saturating_sub(summary.first)),
-    );
-    let reason = format!("{status}  {}", line(&why(entry, style)));
-    let mut rows = pair(("status", reason.trim_end()), ("time", &time), style);
-    rows[0] = rows[0].replacen(status, &paint_status(entry.status, status, style), 1);
-    rows
+    )
 }
 
 /// The first and last error and the gaps, with the names of their rows.

@@ -3,8 +3,10 @@
 pub mod csv;
 pub mod text;
 
+mod attempts;
 mod context;
 mod describe;
+mod described;
 mod diff;
 mod facts;
 mod header;
@@ -21,13 +23,15 @@ mod style;
 mod summary;
 mod timeline;
 mod title;
+mod transcript;
 mod verdict;
 
+pub use attempts::attempts;
 pub use context::ContextChart;
 pub use describe::{Brief, Description, Detail, DetailKind, Liveness, brief, describe};
 pub use diff::{diff_turn, diff_verdict};
 pub use facts::{facts, permissions, prompt, tools};
-pub use header::{header, named_span};
+pub use header::{Related, header, named_span};
 pub use junit::junit;
 pub use list::SessionTable;
 pub use live::LiveRows;
@@ -38,4 +42,7 @@ pub use style::{Style, Tone};
 pub use summary::{checks_of, decision, flip, outline, what_if};
 pub use text::Text;
 pub use timeline::Timeline;
+pub use transcript::{
+    BundleError, Bundled, Transcript, TranscriptDetail, TranscriptFormat, Written, write_bundle,
+};
 pub use verdict::Verdict;

@@ -62,6 +62,8 @@ fn is_shown(node: &Node, name: &str) -> bool {
         Kind::Subagent => &["agent", "child_session_id"],
         Kind::Artifact => &["path", "caption"],
         Kind::Attempt => &["id", "rationale", "metrics"],
+        Kind::Rewind => &["to_message_id", "snapshot_id"],
+        Kind::Branch => &["child_session_id", "message_id"],
         Kind::SystemPrompt | Kind::ToolCatalog | Kind::PermissionRules => &[],
         Kind::SessionTitle => &["title"],
         Kind::SessionStatus => &["status"],

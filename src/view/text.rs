@@ -11,7 +11,7 @@ use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 use crate::trace::RawValue;
 
 /// Whether a character would affect a terminal.
-fn is_unsafe(c: char) -> bool {
+pub(super) fn is_unsafe(c: char) -> bool {
     c.is_control()
         || matches!(c,
             // Marks that reverse or isolate reading order, and joiners that hide.

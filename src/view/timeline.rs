@@ -1,13 +1,13 @@
 //! The timeline: a turn as a tree, with a bar for time.
 
-use super::describe::{Description, Liveness, describe, with_usage};
+use super::describe::Description;
+use super::described::{Described, Describer};
 use super::layout::Layout;
 use super::other_fields::other_fields;
 use super::style::Style;
 use super::text::{self, Text, columns, cut, duration, pad, pad_left, wrap};
 use super::title::title;
-use super::verdict::Verdict;
-use crate::session::{Node, NodeState, Step, Turn};
+use crate::session::{Branch, Hidden, HiddenNodes, Node, NodeState, Turn};
 use crate::trace::{Kind, Usage};
 
 /// `+12m30s` and a blank behind it.
@@ -36,12 +36,8 @@ const SOME: usize = 8;
 pub struct Timeline<'a> {
     style: &'a Style,
     subagents: Option<Subagents<'a>>,
-    used: Option<Used<'a>>,
-    over: bool,
+    describer: Describer<'a>,
 }
-
-/// What a subagent used, by its session's id.
-type Used<'a> = &'a dyn Fn(&str) -> Option<Usage>;
 
 /// The lines of a subagent's session, by its id.
 type Subagents<'a> = &'a dyn Fn(&str, usize) -> Vec<String>;
@@ -78,14 +74,30 @@ impl<'a> Timeline<'a> {
         Self {
             style,
             subagents: None,
-            used: None,
-            over: false,
+            describer: Describer {
+                permission_rows: style.full,
+                asset_rows: style.full,
+                ..Describer::default()
+            },
         }
     }
 
     /// Whether the session is over: its open spans were left open.
-    pub fn over(self, over: bool) -> Self {
-        Self { over, ..self }
+    pub fn over(mut self, over: bool) -> Self {
+        self.describer.over = over;
+        self
+    }
+
+    /// Marks what rewinds have hidden.
+    pub fn with_hidden(mut self, hidden: &'a Hidden) -> Self {
+        self.describer.hidden = Some(hidden);
+        self
+    }
+
+    /// Marks the messages that other sessions were branched from.
+    pub fn with_branches(mut self, branches: &'a [Branch]) -> Self {
+        self.describer.branches = branches;
+        self
     }
 
     /// Puts the lines of a subagent under the row that started it.
@@ -97,11 +109,9 @@ impl<'a> Timeline<'a> {
     }
 
     /// Puts what a subagent used on the row that started it.
-    pub fn with_usage(self, used: &'a dyn Fn(&str) -> Option<Usage>) -> Self {
-        Self {
-            used: Some(used),
-            ..self
-        }
+    pub fn with_usage(mut self, used: &'a dyn Fn(&str) -> Option<Usage>) -> Self {
+        self.describer.used = Some(used);
+        self
     }
 
     /// The lines of a turn.
@@ -114,7 +124,7 @@ impl<'a> Timeline<'a> {
     /// The title of a turn; nothing between turns.
     pub fn title(&self, turn: &Turn) -> Vec<String> {
         match turn.index {
-            Some(_) => title(turn, Span::of(turn).start, self.over, self.style),
+            Some(_) => title(turn, Span::of(turn).start, self.describer.over, self.style),
             None => Vec::new(),
         }
     }
@@ -122,56 +132,30 @@ impl<'a> Timeline<'a> {
     /// The nodes of a turn.
     pub fn rows(&self, turn: &Turn) -> Vec<String> {
         let mut out = Vec::new();
-        let in_open = turn.span.as_ref().is_some_and(is_open);
-        self.level(turn.steps(), (0, in_open), &Span::of(turn), &mut out);
+        let nodes = &mut self.describer.turn(turn);
+        self.level(nodes, 0, &Span::of(turn), &mut out);
         out
     }
 
-    /// The rows of one level of the tree: its depth, and whether the span that contains it is open.
-    fn level(
+    /// What the rows of a turn leave out because it is hidden.
+    pub fn hidden_row(&self, hidden: HiddenNodes) -> String {
+        let text = format!("        {}; --hidden shows it", hidden_text(hidden));
+        self.style.dim(&cut(&text, self.style.width))
+    }
+
+    /// The rows of one level of the tree.
+    fn level<'b>(
         &self,
-        steps: Vec<Step<'_>>,
-        (depth, in_open): (usize, bool),
+        nodes: &mut dyn Iterator<Item = Described<'b>>,
+        depth: usize,
         span: &Span,
         out: &mut Vec<String>,
     ) {
-        let liveness = match self.over {
-            true => Liveness::Over,
-            false => Liveness::Live { in_open },
-        };
-        let mut steps = steps.into_iter().peekable();
-        while let Some(step) = steps.next() {
-            let Step {
-                node,
-                mut inside,
-                decision,
-                ..
-            } = step;
-            let mut verdict = decision.as_ref().map(Verdict::of).unwrap_or_default();
-            let mut assets = Vec::new();
-            if !self.style.full {
-                if node.kind == Kind::ToolCall {
-                    inside.retain(|step| !verdict.covers(step));
-                }
-                let starts = node.starts_run();
-                while let Some(next) = steps.next_if(|next| starts && asset(next.node).is_some()) {
-                    assets.extend(asset(next.node).filter(|text| !text.is_empty()));
-                }
-            }
-            // The turn's title and the header show these.
-            if !matches!(node.kind, Kind::ModelUsage | Kind::SessionTitle) {
-                let mut described = describe(node, verdict, liveness);
-                if let (Some(used), Some(id)) = (self.used, node.subagent()) {
-                    let used = used(&id).filter(|used| *used != Usage::default());
-                    described.facts = with_usage(String::new(), used);
-                }
-                if !assets.is_empty() {
-                    let assets = format!("  ({})", assets.join(", "));
-                    described.subject.push_str(&assets);
-                }
-                self.row(node, described, depth, span, out);
-            }
-            self.level(inside, (depth + 1, is_open(node)), span, out);
+        for described in nodes {
+            let (node, inside) = (described.node, described.inside);
+            self.row(node, described.description, depth, span, out);
+            let inside = &mut self.describer.inside(node, inside);
+            self.level(inside, depth + 1, span, out);
         }
     }
 
@@ -353,21 +337,19 @@ fn bar(node: &Node, span: &Span, width: usize) -> String {
         .collect()
 }
 
-fn is_open(node: &Node) -> bool {
-    node.state == NodeState::Open
-}
-
-/// A prompt, catalog or rules at the start of a run, with its address; an empty text for the title,
-/// which has no row.
-fn asset(node: &Node) -> Option<String> {
-    let what = match node.kind {
-        Kind::SystemPrompt => "prompt",
-        Kind::ToolCatalog => "tools",
-        Kind::PermissionRules => "rules",
-        Kind::SessionTitle => return Some(String::new()),
-        _ => return None,
-    };
-    Some(format!("{what} {}", node.address))
+/// What is hidden, and by which line.
+pub(super) fn hidden_text(hidden: HiddenNodes) -> String {
+    let HiddenNodes {
+        by,
+        messages,
+        calls,
+        ..
+    } = hidden;
+    let (messages, calls) = (
+        text::plural(messages, "message"),
+        text::plural(calls, "call"),
+    );
+    format!("hidden by {by}: {messages}, {calls}")
 }
 
 #[cfg(test)]

@@ -18,10 +18,7 @@ const RULE: usize = 100;
 /// The title of a turn that began at `start`: one row if it fits, else two. `over`: the session is
 /// over.
 pub(super) fn title(turn: &Turn, start: u64, over: bool, style: &Style) -> Vec<String> {
-    let split = time_split(turn);
-    let split = split.iter().filter(|(_, ns)| *ns > 0);
-    let split = split.map(|(who, ns)| format!("{who} {}", duration(*ns)));
-    let split = split.collect::<Vec<_>>().join(", ");
+    let split = split_text(turn);
     let mut texts = style.rows(&head(turn, start, over, style));
     let text = texts.pop().unwrap_or_default();
     let used = columns(&text);
@@ -51,7 +48,7 @@ pub(super) fn title(turn: &Turn, start: u64, over: bool, style: &Style) -> Vec<S
 }
 
 /// The turn's index, start, duration, outcome and usage.
-fn head(turn: &Turn, start: u64, over: bool, style: &Style) -> String {
+pub(super) fn head(turn: &Turn, start: u64, over: bool, style: &Style) -> String {
     let mut parts = vec![
         format!("Turn {}", turn.index.unwrap_or(0)),
         style.clock(start),
@@ -89,11 +86,9 @@ fn head(turn: &Turn, start: u64, over: bool, style: &Style) -> String {
 }
 
 /// Why the turn failed, and where: the call whose error was passed on to it, or the turn itself.
-fn failure_rows(turn: &Turn, style: &Style) -> Vec<String> {
-    let span = turn.span.as_ref();
-    let Some((span, error)) = span.and_then(|span| Some((span, span.error()?))) else {
-        return Vec::new();
-    };
+pub(super) fn failure(turn: &Turn) -> Option<(String, String)> {
+    let span = turn.span.as_ref()?;
+    let error = span.error()?;
     let at = match turn.failure_origin() {
         Some(origin) => {
             let name = origin.item().name().unwrap_or_default();
@@ -101,6 +96,13 @@ fn failure_rows(turn: &Turn, style: &Style) -> Vec<String> {
             format!("from {named} {}", origin.address)
         }
         None => span.address.to_string(),
+    };
+    Some((error, at))
+}
+
+fn failure_rows(turn: &Turn, style: &Style) -> Vec<String> {
+    let Some((error, at)) = failure(turn) else {
+        return Vec::new();
     };
     let room = style.width.saturating_sub(10);
     let mut lines = wrap(&error, room);
@@ -131,6 +133,14 @@ fn shown_usage(turn: &Turn) -> Usage {
         [Some(_)] => Usage::default(),
         _ => turn.usage(),
     }
+}
+
+/// The time that models, tools and people took, in words.
+pub(super) fn split_text(turn: &Turn) -> String {
+    let split = time_split(turn);
+    let split = split.iter().filter(|(_, ns)| *ns > 0);
+    let split = split.map(|(who, ns)| format!("{who} {}", duration(*ns)));
+    split.collect::<Vec<_>>().join(", ")
 }
 
 /// The time that models, tools and people took. Overlaps count once for each.

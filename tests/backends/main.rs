@@ -15,5 +15,6 @@ mod secret_scanners;
 mod sqlite_formats;
 #[path = "../support/mod.rs"]
 mod support;
+mod transcript;
 mod verify;
 mod wrong_protocol;

@@ -143,6 +143,30 @@ fn whole_session_in_a_wide_terminal() {
     assert_fits(&printed, 160);
 }
 
+/// The same session as a page.
+#[test]
+fn transcript() {
+    let root = Root::of(&["ses_whole", "ses_whole-review"]);
+    let markdown = |args: &[&str]| {
+        let all = [&["transcript", "ses_whole", "--format", "markdown"], args].concat();
+        root.run(80, &all)
+    };
+    assert_snapshot("transcript", &markdown(&[]));
+    assert_snapshot("transcript_brief", &markdown(&["--detail", "brief"]));
+    assert_snapshot(
+        "transcript_turn",
+        &markdown(&["--detail", "full", "--turn", "1"]),
+    );
+}
+
+#[test]
+fn transcript_of_what_went_wrong() {
+    let ids = ["ses_interrupted", "ses_gap", "ses_masked"];
+    let root = Root::of(&ids);
+    let pages = ids.map(|id| root.run(80, &["transcript", id, "--format", "markdown"]));
+    assert_snapshot("transcript_wrong", &pages.concat());
+}
+
 #[test]
 fn one_turn_with_its_context() {
     let printed = Root::of(&["ses_whole"]).run(80, &["show", "ses_whole", "--turn", "1"]);

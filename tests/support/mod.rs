@@ -5,11 +5,13 @@ pub mod agent;
 #[cfg(feature = "mirror")]
 pub mod backends;
 pub mod child;
+pub mod chromium;
 #[cfg(feature = "cli")]
 pub mod cli;
 pub mod every_event;
 #[cfg(feature = "mirror")]
 mod held;
+pub mod investigation;
 #[cfg(feature = "metrics")]
 pub mod metrics;
 pub mod mount;

@@ -140,6 +140,23 @@ impl SessionRun {
         self
     }
 
+    /// The session that it continues from a message on, as a session of its own.
+    ///
+    /// ```
+    /// use spanledger::spans;
+    /// let run = spans::session_run("ses_2", "planner").branched_from("ses_1", "msg_4").start();
+    /// ```
+    pub fn branched_from(
+        mut self,
+        session_id: impl AsRef<str>,
+        message_id: impl AsRef<str>,
+    ) -> Self {
+        let [session_id, message_id] = [session_id.as_ref(), message_id.as_ref()];
+        let from = serde_json::json!({"session_id": session_id, "message_id": message_id});
+        self.fields.json(field!(Run.branched_from), &from);
+        self
+    }
+
     /// The provider and model it runs on.
     pub fn model(self, provider_id: impl AsRef<str>, model_id: impl AsRef<str>) -> Self {
         self.provider_id(provider_id).model_id(model_id)

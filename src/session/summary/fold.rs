@@ -191,12 +191,15 @@ impl Summary {
         set(&mut self.variant, run.variant());
         set(&mut self.title, run.title());
         set(&mut self.workspace_root, run.workspace_root());
+        set(&mut self.output_dir, run.output_dir());
         set(&mut self.parent_session_id, run.parent_session_id());
         self.ran_under(run.parent_session_id());
         self.temperature = run.temperature().or(self.temperature);
-        let from = run.branched_from();
-        let from = from.and_then(|from| from.get("session_id")?.text());
-        set(&mut self.branched_from, from);
+        if let Some(from) = run.branched_from() {
+            let part = |name: &str| from.get(name).and_then(|value| value.text());
+            set(&mut self.branched_from, part("session_id"));
+            set(&mut self.branched_from_message, part("message_id"));
+        }
     }
 
     /// The first model call names the model, if no run does.

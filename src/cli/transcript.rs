@@ -1,0 +1,181 @@
+//! `transcript`: a session as a page.
+
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
+
+use clap::{Args, ValueEnum};
+use serde_json::{Value, json};
+
+use super::context::{Context, Failed, warn};
+use spanledger::session;
+use spanledger::view::{
+    self, BundleError, Bundled, TranscriptDetail, TranscriptFormat, Written, write_bundle,
+};
+
+/// Write a session as a page: HTML or Markdown
+///
+/// The HTML page is one file. It needs no script, makes no request, follows the light or dark theme of the reader's
+/// system, and contains the images of artifacts that are in a blob or below the run's `output_dir`, each with the code
+/// that made it. Subagents are inside the rows that started them. Secrets are masked as they are in the trace; the
+/// files of artifacts are included as they are.
+///
+/// Exit codes: 0 for success, 2 if the session or turn is not there or the file can't be written, 3 if parts of the
+/// trace are damaged and were left out.
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  spanledger transcript last -o session.html
+  spanledger transcript ses_0193 --turn 2 --format markdown      one turn, to paste into an issue
+  spanledger transcript last --detail full -o session.html       every text in full
+  spanledger transcript last --bundle -o session.zip             with artifacts and blobs")]
+pub(crate) struct Transcript {
+    /// The session: its id, a prefix of it, its directory, or `last`
+    #[arg(default_value = "last")]
+    session: String,
+    /// The format [default: markdown if -o ends with .md, else html]
+    #[arg(long, value_enum)]
+    format: Option<Format>,
+    /// How much is shown. brief: the conversation, a row for each tool call, and errors. normal: every row of `show`,
+    /// and the beginnings of long texts. full: every text and field
+    #[arg(long, value_enum, default_value = "normal")]
+    detail: Detail,
+    /// Only this turn
+    #[arg(long, value_name = "N")]
+    turn: Option<u32>,
+    /// Show what rewinds and edits have hidden, too, and mark it
+    #[arg(long)]
+    hidden: bool,
+    /// Write a zip file with the page, the artifacts that it names, and its blobs in full
+    #[arg(long, requires = "output")]
+    bundle: bool,
+    /// Where to write [default: standard output]
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, ValueEnum)]
+enum Format {
+    Html,
+    Markdown,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Detail {
+    Brief,
+    Normal,
+    Full,
+}
+
+impl Transcript {
+    pub fn run(&self, context: &mut Context) -> Result<(), Failed> {
+        if context.json && self.output.is_none() {
+            let why = "--json describes the file that was written: give -o FILE";
+            return Err(Failed::Usage(why.into()));
+        }
+        let dir = context.resolve(&self.session)?;
+        if let Some(index) = self.turn {
+            let excerpt = session::turn(&dir, index)?;
+            if excerpt.turn.is_none() {
+                let missing = format!("{} has no turn {index}", self.session);
+                return Err(context.not_found(missing, &excerpt.damages, &[]));
+            }
+        }
+        let store = context.store.clone();
+        let style = context.style.clone();
+        let mut transcript = view::Transcript::new(&store, &style);
+        transcript.format = self.format();
+        transcript.detail = match self.detail {
+            Detail::Brief => TranscriptDetail::Brief,
+            Detail::Normal => TranscriptDetail::Normal,
+            Detail::Full => TranscriptDetail::Full,
+        };
+        transcript.turn = self.turn;
+        transcript.hidden = self.hidden;
+        let (written, files, missing) = self.write(transcript, &dir)?;
+        for (name, why) in &missing {
+            warn(&format!("not in the bundle: {name}: {why}"));
+        }
+        if context.json {
+            context.document(&self.report(&written, &files, &missing))?;
+        }
+        context.lost.extend(written.lost);
+        context.report_damage(&written.damages, &[])
+    }
+
+    fn format(&self) -> TranscriptFormat {
+        let path = self.output.as_deref();
+        let is_markdown = path.is_some_and(|path| path.extension().is_some_and(|e| e == "md"));
+        match self.format {
+            Some(Format::Markdown) => TranscriptFormat::Markdown,
+            None if is_markdown => TranscriptFormat::Markdown,
+            _ => TranscriptFormat::Html,
+        }
+    }
+
+    /// Writes the page or the bundle. Returns what it contains, the files of a bundle, and those that are missing.
+    fn write(&self, transcript: view::Transcript<'_>, dir: &Path) -> Result<Done, Failed> {
+        let Some(path) = &self.output else {
+            let mut out = BufWriter::new(io::stdout());
+            let written = transcript.write(dir, &mut out)?;
+            out.flush()?;
+            return Ok((written, Vec::new(), Vec::new()));
+        };
+        // A page that is not complete never has the name that was asked for.
+        let part = path.with_file_name(match path.file_name() {
+            Some(name) => format!(".{}.part", name.to_string_lossy()),
+            None => return Err(Failed::Usage(format!("{} is not a file", path.display()))),
+        });
+        let done = self.write_file(transcript, dir, &part);
+        let failed = |error: io::Error| {
+            let _ = std::fs::remove_file(&part);
+            Failed::Usage(format!("{} can't be written: {error}", path.display()))
+        };
+        let done = done.map_err(failed)?;
+        std::fs::rename(&part, path).map_err(failed)?;
+        Ok(done)
+    }
+
+    fn write_file(
+        &self,
+        transcript: view::Transcript<'_>,
+        dir: &Path,
+        path: &Path,
+    ) -> io::Result<Done> {
+        let file = File::create(path)?;
+        if self.bundle {
+            let done = write_bundle(transcript, dir, BufWriter::new(file));
+            let Bundled {
+                written,
+                files,
+                missing,
+                ..
+            } = done.map_err(|error| match error {
+                BundleError::Io(error) => error,
+                error => io::Error::other(error),
+            })?;
+            return Ok((written, files, missing));
+        }
+        let mut out = BufWriter::new(file);
+        let written = transcript.write(dir, &mut out)?;
+        out.flush()?;
+        Ok((written, Vec::new(), Vec::new()))
+    }
+
+    fn report(&self, written: &Written, files: &[String], missing: &Missing) -> Value {
+        let missing = missing.iter();
+        let missing = missing.map(|(name, why)| json!({"file": name, "why": why}));
+        json!({
+            "file": self.output,
+            "sessions": written.sessions,
+            "turns": written.turns,
+            "rows": written.rows,
+            "files": files,
+            "missing": missing.collect::<Vec<_>>(),
+        })
+    }
+}
+
+/// Files that are not in a bundle, and why.
+type Missing = Vec<(String, String)>;
+
+type Done = (Written, Vec<String>, Missing);

@@ -1,0 +1,258 @@
+//! What rewinds and edits have hidden. Nothing is removed from the trace.
+
+use std::collections::{HashMap, HashSet};
+use std::io;
+use std::path::Path;
+
+use memchr::memmem;
+
+use super::lookup::find_line;
+use super::node::Node;
+use super::turns::Turn;
+use crate::trace::typed::{Message, Rewind};
+use crate::trace::{Address, Kind, RawLine, parse_time};
+
+/// When something happened, and in which line: lines of one microsecond are in the order of their addresses.
+type Moment = (u64, Address);
+
+/// What the rewinds of a session hide, and the messages that edits replaced.
+///
+/// A rewind comes later in the trace than what it hides, so [`read`](Self::read) looks through the session once,
+/// and holds only the rewinds. They cut the session into stretches. A rewind goes back to a message in one of
+/// these, and the conversation continues from there: the stretches are a tree, and the path from the last one
+/// to the first is visible.
+///
+/// ```no_run
+/// use spanledger::session::{Hidden, each_turn};
+/// let hidden = Hidden::read("sessions/ses_1")?;
+/// each_turn("sessions/ses_1", |mut turn| {
+///     let removed = hidden.remove_from(&mut turn);
+///     println!("turn {:?}: {} nodes, {removed:?}", turn.index, turn.nodes.len());
+///     Ok::<(), std::io::Error>(())
+/// })?;
+/// # Ok::<(), std::io::Error>(())
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct Hidden {
+    /// In the order they happened. The stretch with the same index ends with it.
+    rewinds: Vec<GoneBack>,
+    /// The visible part of each stretch: none, or up to a message.
+    visible: Vec<Option<Visible>>,
+    /// Messages that another one replaced, by their ids, and when.
+    replaced: HashMap<String, Moment>,
+}
+
+#[derive(Clone, Debug)]
+struct GoneBack {
+    at: Moment,
+    to_id: String,
+    /// The last line of that message, if the trace has it.
+    to: Option<Moment>,
+    /// What it hides, where the trace does not have the message.
+    ids: HashSet<String>,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Visible {
+    /// The rewind that cut it, and the message that it went back to. None: all of it is visible.
+    cut: Option<(usize, Moment)>,
+}
+
+/// What was removed from a turn because it is hidden.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct HiddenNodes {
+    /// The rewind or the message that hides it; the first, where there are several.
+    pub by: Address,
+    /// How many messages.
+    pub messages: u64,
+    /// How many model and tool calls.
+    pub calls: u64,
+}
+
+fn moment(line: &RawLine<'_>) -> Moment {
+    (parse_time(line.ts).unwrap_or(0), line.address())
+}
+
+impl Hidden {
+    /// Reads the rewinds and edits of a session.
+    pub fn read(session: impl AsRef<Path>) -> io::Result<Self> {
+        let session = session.as_ref();
+        let mut hidden = Self::default();
+        let [rewind, replaces] = [",\"kind\":\"rewind\"", "\"replaces\":\""];
+        let [rewind, replaces] = [rewind, replaces].map(memmem::Finder::new);
+        let wanted = |bytes: &[u8]| {
+            rewind
+                .find(bytes)
+                .or_else(|| replaces.find(bytes))
+                .is_some()
+        };
+        find_line(session, wanted, &mut Vec::new(), |line| {
+            hidden.take(line);
+            Ok::<_, io::Error>(None::<()>)
+        })?;
+        if !hidden.rewinds.is_empty() {
+            hidden.rewinds.sort_by_key(|rewind| rewind.at);
+            hidden.find_messages(session)?;
+            hidden.walk_back();
+            // An edit that is hidden itself replaces nothing.
+            let mut replaced = std::mem::take(&mut hidden.replaced);
+            replaced.retain(|_, at| hidden.cut_off(*at, None).is_none());
+            hidden.replaced = replaced;
+        }
+        Ok(hidden)
+    }
+
+    fn take(&mut self, line: &RawLine<'_>) {
+        if let Some(rewind) = Rewind::of(line) {
+            let ids = rewind.hidden_ids().into_iter().flat_map(|ids| ids.items());
+            self.rewinds.push(GoneBack {
+                at: moment(line),
+                to_id: rewind.to_message_id().unwrap_or_default().into_owned(),
+                to: None,
+                ids: ids.filter_map(|id| Some(id.text()?.into_owned())).collect(),
+            });
+        } else if let Some(old) = Message::of(line).and_then(|message| message.replaces()) {
+            self.replaced.insert(old.into_owned(), moment(line));
+        }
+    }
+
+    /// Finds the messages that the rewinds went back to.
+    fn find_messages(&mut self, session: &Path) -> io::Result<()> {
+        let message = memmem::Finder::new(",\"kind\":\"message_");
+        let mut wanted: HashMap<&str, Vec<Moment>> = HashMap::new();
+        for rewind in &self.rewinds {
+            wanted.entry(rewind.to_id.as_str()).or_default();
+        }
+        find_line(
+            session,
+            |bytes| message.find(bytes).is_some(),
+            &mut Vec::new(),
+            |line| {
+                let id = Message::of(line).and_then(|message| message.message_id());
+                if let Some(lines) = id.and_then(|id| wanted.get_mut(&*id)) {
+                    lines.push(moment(line));
+                }
+                Ok::<_, io::Error>(None::<()>)
+            },
+        )?;
+        let last_before = |rewind: &GoneBack| {
+            let lines = wanted.get(rewind.to_id.as_str())?.iter();
+            lines.filter(|line| **line < rewind.at).max().copied()
+        };
+        let found: Vec<_> = self.rewinds.iter().map(last_before).collect();
+        for (rewind, found) in self.rewinds.iter_mut().zip(found) {
+            rewind.to = found;
+        }
+        Ok(())
+    }
+
+    /// Marks the path from the last stretch to the first.
+    fn walk_back(&mut self) {
+        self.visible = vec![None; self.rewinds.len() + 1];
+        let mut at = self.rewinds.len();
+        self.visible[at] = Some(Visible::default());
+        while at > 0 {
+            // A stretch starts at the rewind before it.
+            let by = at - 1;
+            let cut = self.rewinds[by].to.map(|to| (by, to));
+            at = cut.map_or(by, |(_, to)| self.stretch(to));
+            self.visible[at] = Some(Visible { cut });
+        }
+    }
+
+    /// The stretch that a moment is in.
+    fn stretch(&self, at: Moment) -> usize {
+        self.rewinds.partition_point(|rewind| rewind.at <= at)
+    }
+
+    /// Whether nothing is hidden.
+    pub fn is_empty(&self) -> bool {
+        self.rewinds.is_empty() && self.replaced.is_empty()
+    }
+
+    /// The rewind or the message that hides a node; none if it is visible. What is not part of the conversation,
+    /// such as a gap or the start of a run, is never hidden.
+    pub fn by(&self, node: &Node) -> Option<Address> {
+        if self.is_empty() || !is_conversation(node.kind) {
+            return None;
+        }
+        let at = (node.start, node.address);
+        let id = node.get("message_id").and_then(|id| id.text());
+        let id = id.as_deref();
+        let replaced = id.and_then(|id| self.replaced.get(id));
+        if let Some(by) = replaced.filter(|by| at < **by) {
+            return Some(by.1);
+        }
+        self.cut_off(at, id).or_else(|| {
+            let id = id?;
+            let mut later = self.rewinds.get(self.stretch(at)..)?.iter().rev();
+            let by = later.find(|rewind| rewind.to.is_none() && rewind.ids.contains(id))?;
+            Some(by.at.1)
+        })
+    }
+
+    /// The rewind that took a moment off the visible path. Everything of the message that it went back to stays.
+    fn cut_off(&self, at: Moment, message_id: Option<&str>) -> Option<Address> {
+        let stretch = self.stretch(at);
+        let by = match self.visible.get(stretch)? {
+            None => self.rewinds.get(stretch)?,
+            Some(Visible { cut }) => {
+                let (by, _) = cut.filter(|(_, to)| at > *to)?;
+                let by = &self.rewinds[by];
+                (message_id != Some(&by.to_id)).then_some(by)?
+            }
+        };
+        Some(by.at.1)
+    }
+
+    /// Removes the hidden nodes of a turn.
+    pub fn remove_from(&self, turn: &mut Turn) -> Option<HiddenNodes> {
+        let mut removed: Option<HiddenNodes> = None;
+        if self.is_empty() {
+            return removed;
+        }
+        turn.nodes.retain(|node| {
+            let Some(by) = self.by(node) else {
+                return true;
+            };
+            let removed = removed.get_or_insert(HiddenNodes {
+                by,
+                messages: 0,
+                calls: 0,
+            });
+            removed.messages += u64::from(node.role().is_some());
+            let is_call = matches!(node.kind, Kind::ModelCall | Kind::ToolCall);
+            removed.calls += u64::from(is_call);
+            false
+        });
+        removed
+    }
+}
+
+/// Whether nodes of a kind are part of a conversation, and so can be hidden with it.
+fn is_conversation(kind: Kind) -> bool {
+    !matches!(
+        kind,
+        Kind::SessionStart
+            | Kind::SessionResume
+            | Kind::SessionEnd
+            | Kind::Interrupted
+            | Kind::SessionTitle
+            | Kind::SessionUpdate
+            | Kind::SessionStatus
+            | Kind::SystemPrompt
+            | Kind::ToolCatalog
+            | Kind::PermissionRules
+            | Kind::Rewind
+            | Kind::Branch
+            | Kind::ClientAttach
+            | Kind::ClientDetach
+            | Kind::Error
+            | Kind::Log
+            | Kind::Gap
+    )
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,146 @@
+//! The files of artifacts, as far as a page can show them.
+
+use std::path::{Component, Path};
+
+use super::super::text::{self, Text};
+use super::Written;
+use super::page::Figure;
+use super::rows::RowMaker;
+use crate::inspect::ArtifactFile;
+use crate::session::{Item, Node};
+
+/// A larger image is not part of the page.
+const LARGEST_IMAGE: u64 = 4 * 1024 * 1024;
+
+/// The file of an artifact. Its name and path are remembered for a bundle.
+pub(super) fn of(node: &Node, maker: &RowMaker<'_>, written: &mut Written) -> Option<Figure> {
+    let Item::Artifact(artifact) = node.item() else {
+        return None;
+    };
+    let path = artifact.path().unwrap_or_default();
+    let code = artifact.source_code().map(Text::from);
+    let mut figure = Figure {
+        path: text::line(&path).into_owned(),
+        image: None,
+        file: None,
+        note: None,
+        code: code.map(|code| maker.body(code, false)),
+    };
+    match maker.files.open(&artifact) {
+        Ok(file) => {
+            let name = keep(&path, &file.path, written);
+            figure.file = maker.bundled.then_some(name);
+            show(file, &mut figure);
+        }
+        Err(error) => {
+            let why = text::line(&error.to_string()).into_owned();
+            let known = written.artifacts.entry(bundle_name(&path));
+            known.or_insert_with(|| Err(why.clone()));
+            figure.note = Some(why);
+        }
+    }
+    Some(figure)
+}
+
+/// Remembers a file, and returns its name in a bundle. Files of two directories may have the same path.
+fn keep(path: &str, file: &Path, written: &mut Written) -> String {
+    let mut name = bundle_name(path);
+    let is_other = |name: &str| {
+        let known = written.artifacts.get(name);
+        known.is_some_and(|known| known.as_deref().is_ok_and(|known| known != file))
+    };
+    let mut n = 1;
+    while is_other(&name) {
+        n += 1;
+        name = bundle_name(&format!("{n}/{path}"));
+    }
+    written.artifacts.insert(name.clone(), Ok(file.to_owned()));
+    name
+}
+
+/// Puts an image into the figure, or says what the file is.
+fn show(file: ArtifactFile, figure: &mut Figure) {
+    let size = text::size(file.bytes);
+    match file.read(LARGEST_IMAGE) {
+        None => figure.note = Some(format!("{size}: too large to be shown here")),
+        Some(Err(error)) => figure.note = Some(format!("can't be read: {error}")),
+        Some(Ok(bytes)) => match image_type(&bytes) {
+            Some(kind) => figure.image = Some((kind, bytes)),
+            None => figure.note = Some(format!("{size}, not an image")),
+        },
+    }
+}
+
+/// The media type of an image, by how the file begins: what the trace says may be wrong.
+fn image_type(bytes: &[u8]) -> Option<&'static str> {
+    let is_svg = || {
+        let head = &bytes[..bytes.len().min(1024)];
+        let head = String::from_utf8_lossy(head);
+        let head = head.trim_start_matches('\u{feff}').trim_start();
+        head.starts_with("<svg") || (head.starts_with("<?xml") && head.contains("<svg"))
+    };
+    Some(match bytes {
+        [0x89, b'P', b'N', b'G', b'\r', b'\n', 0x1a, b'\n', ..] => "image/png",
+        [0xff, 0xd8, 0xff, ..] => "image/jpeg",
+        [b'G', b'I', b'F', b'8', ..] => "image/gif",
+        [
+            b'R',
+            b'I',
+            b'F',
+            b'F',
+            _,
+            _,
+            _,
+            _,
+            b'W',
+            b'E',
+            b'B',
+            b'P',
+            ..,
+        ] => "image/webp",
+        // A browser runs no script of an image and loads nothing for it.
+        _ if is_svg() => "image/svg+xml",
+        _ => return None,
+    })
+}
+
+/// The name of an artifact's file in a bundle: below `artifacts/`, whatever the path is.
+fn bundle_name(path: &str) -> String {
+    let parts = Path::new(path).components().filter_map(|part| match part {
+        Component::Normal(name) => Some(name.to_string_lossy()),
+        _ => None,
+    });
+    let safe = |c: char| match c {
+        '\\' | ':' => '_',
+        c if c.is_control() => '_',
+        c => c,
+    };
+    let parts: Vec<String> = parts.map(|part| part.chars().map(safe).collect()).collect();
+    format!("artifacts/{}", parts.join("/"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bundle_name_stays_below_artifacts() {
+        for (path, name) in [
+            ("a/b.png", "artifacts/a/b.png"),
+            ("/etc/passwd", "artifacts/etc/passwd"),
+            ("../../x", "artifacts/x"),
+            ("a/../../x", "artifacts/a/x"),
+            ("c:\\x\n", "artifacts/c__x_"),
+        ] {
+            assert_eq!(bundle_name(path), name);
+        }
+    }
+
+    #[test]
+    fn image_type_is_read_from_the_bytes() {
+        assert_eq!(image_type(b"\x89PNG\r\n\x1a\n..."), Some("image/png"));
+        assert_eq!(image_type(b"  <svg xmlns="), Some("image/svg+xml"));
+        assert_eq!(image_type(b"<html><svg>"), None);
+        assert_eq!(image_type(b""), None);
+    }
+}

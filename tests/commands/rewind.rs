@@ -1,0 +1,160 @@
+//! Rewinds hide, branches are listed under their parents, attempts are a tree.
+
+use serde_json::json;
+use spanledger::{Outcome, SpanExt, events, spans};
+
+use crate::support::cli::run;
+use crate::support::{Recording, investigation};
+
+#[test]
+fn show_hides_what_was_rewound() {
+    let root = investigation::record();
+    let done = run(root.path(), &["show", investigation::SESSION]);
+    assert_eq!(done.code, 0, "{done:?}");
+    assert!(done.out.contains("The second fit is better."), "{done:?}");
+    assert!(!done.out.contains("rm -rf data"), "{done:?}");
+    assert!(!done.out.contains("I was not allowed to."), "{done:?}");
+    assert!(
+        done.out.contains("2 messages, 1 call; --hidden shows it"),
+        "{done:?}"
+    );
+    assert!(done.out.contains("back to msg_2"), "{done:?}");
+    let full = run(root.path(), &["show", investigation::SESSION, "--hidden"]);
+    let row = full
+        .lines()
+        .into_iter()
+        .find(|row| row.contains("rm -rf data"));
+    assert!(row.unwrap().contains("hidden by 1:"), "{full:?}");
+    assert!(!full.out.contains("--hidden shows it"), "{full:?}");
+    // One turn alone, without and with.
+    let args = ["show", investigation::SESSION, "--turn", "1"];
+    assert!(
+        !run(root.path(), &args)
+            .out
+            .contains("I was not allowed to.")
+    );
+    let done = run(root.path(), &[&args[..], &["--hidden"]].concat());
+    assert!(done.out.contains("I was not allowed to."), "{done:?}");
+}
+
+#[test]
+fn hidden_nodes_as_json() {
+    let root = investigation::record();
+    let show = |args: &[&str]| {
+        let all = [&["show", investigation::SESSION, "--json"], args].concat();
+        run(root.path(), &all).objects()
+    };
+    let is_denied = |node: &&serde_json::Value| node["outcome"] == "denied";
+    assert_eq!(show(&[]).iter().filter(is_denied).count(), 0);
+    let all = show(&["--hidden"]);
+    let denied = all.iter().find(|node| is_denied(node)).unwrap();
+    let rewind = all.iter().find(|node| node["kind"] == "rewind").unwrap();
+    assert_eq!(denied["hidden_by"], rewind["address"]);
+    // What went wrong is not hidden where it is asked for.
+    let errors = show(&["--errors"]);
+    assert!(
+        errors
+            .iter()
+            .any(|node| node["payload"]["tool_call_id"] == "call_fail")
+    );
+}
+
+fn branched() -> Recording {
+    let recording = Recording::new();
+    recording.run(|| {
+        let run = spans::session_run("ses_a", "planner").start();
+        run.in_scope(|| {
+            let turn = spans::session_turn().start();
+            turn.in_scope(|| {
+                events::message_user("Plan A").message_id("msg_1").emit();
+                events::message_assistant("Done").message_id("msg_2").emit();
+            });
+            turn.finish(Outcome::Ok);
+        });
+        run.finish(Outcome::Ok);
+        let branch = spans::session_run("ses_b", "planner")
+            .branched_from("ses_a", "msg_1")
+            .start();
+        branch.in_scope(|| events::message_user("Plan B").emit());
+        branch.finish(Outcome::Ok);
+    });
+    recording
+}
+
+#[test]
+fn branch_is_listed_under_its_parent() {
+    let recording = branched();
+    let root = recording.dir.path();
+    let list = run(root, &["list", "--tree"]);
+    let lines = list.lines();
+    let at = |id: &str| {
+        lines
+            .iter()
+            .position(|line| line.trim_start().starts_with(id))
+    };
+    assert!(at("ses_a").unwrap() < at("ses_b").unwrap(), "{list:?}");
+    assert!(lines[at("ses_b").unwrap()].starts_with("  "), "{list:?}");
+    let show = run(root, &["show", "ses_a"]);
+    let row = show.lines().into_iter().find(|row| row.contains("Plan A"));
+    assert!(row.unwrap().contains("branched to ses_b"), "{show:?}");
+    assert!(show.out.contains("branches ses_b at msg_1"), "{show:?}");
+    let child = run(root, &["show", "ses_b"]);
+    assert!(child.out.contains("of ses_a at msg_1"), "{child:?}");
+    let nodes = run(root, &["show", "ses_a", "--json"]).objects();
+    assert_eq!(nodes[0]["branches"], json!(["ses_b"]));
+    let message = nodes
+        .iter()
+        .find(|node| node["content"] == "Plan A")
+        .unwrap();
+    assert_eq!(message["branches"], json!(["ses_b"]));
+    let child = run(root, &["list", "--json"]).objects();
+    let child = child
+        .iter()
+        .find(|one| one["session_id"] == "ses_b")
+        .unwrap();
+    assert_eq!(child["branched_from"], "ses_a");
+    assert_eq!(child["branched_from_message"], "msg_1");
+}
+
+#[test]
+fn attempts_are_a_tree() {
+    let root = investigation::record();
+    let done = run(root.path(), &["attempts", investigation::SESSION]);
+    assert_eq!(done.code, 0, "{done:?}");
+    let lines = done.lines();
+    let at = |text: &str| {
+        let found = lines.iter().position(|line| line.contains(text));
+        found.unwrap_or_else(|| panic!("{text}: {done:?}"))
+    };
+    assert!(lines[at("att_1  step 1")].starts_with("att_1"), "{done:?}");
+    assert!(lines[at("att_2")].starts_with("├─ att_2"), "{done:?}");
+    assert!(lines[at("att_3")].starts_with("└─ att_3"), "{done:?}");
+    assert!(
+        lines[at("att_2") + 1].contains("rmse 0.2   r2 0.8"),
+        "{done:?}"
+    );
+    assert!(at("figure fit_2.svg") < at("att_3"), "{done:?}");
+    assert!(
+        lines[at("figure fit_1.svg") + 1].contains("using Plots"),
+        "{done:?}"
+    );
+    assert!(!done.out.contains(['\x1b', '\u{202e}']), "{done:?}");
+    let json = run(root.path(), &["attempts", investigation::SESSION, "--json"]).json();
+    let second = &json["attempts"][1];
+    assert_eq!(
+        (&second["id"], &second["depth"]),
+        (&json!("att_2"), &json!(1))
+    );
+    assert_eq!(second["metrics"]["rmse"], 0.2);
+    let code = second["artifact"]["source_code"].as_str().unwrap();
+    assert!(code.starts_with("using Plots"), "{code}");
+}
+
+#[test]
+fn session_without_attempts() {
+    let done = run(branched().dir.path(), &["attempts", "ses_a"]);
+    assert_eq!(
+        (done.code, done.out.trim()),
+        (0, "No attempts were recorded in this session.")
+    );
+}
