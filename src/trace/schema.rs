@@ -105,7 +105,7 @@ spans {
         outcome text response_model: "The model that answered.";
         outcome text message_id: "The message that holds the answer.";
         outcome list output_messages: "The answer, as the GenAI conventions have it: `[{role, parts: [{type, content}], finish_reason}]`.";
-        outcome u64 ttft_ms: "Milliseconds until the first token.";
+        outcome u64 ttft_ms: "Milliseconds until the first token; by default until the first piece of a stream.";
         outcome u64 http_status: "The HTTP status of the answer.";
         own object conversation: "What is sent of the conversation, where content is: `{system_instructions, tool_definitions, input_messages, output_messages}`.";
         outcome any retry_after: "How long the provider asked to wait before a retry, in seconds.";
