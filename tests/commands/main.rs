@@ -18,6 +18,7 @@ mod hostile_root;
 mod implicit;
 mod import;
 mod list;
+mod messages;
 mod mirror;
 mod prune;
 mod reading;

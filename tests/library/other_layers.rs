@@ -287,7 +287,10 @@ fn check_reports_lost_events_and_cause() {
     let recording = Recording::new();
     std::fs::write(recording.dir.path().join("sessions"), "in the way").unwrap();
     recording.run(|| drop(spans::session_run("s", "planner").start()));
-    match recording.run(|| recording.guard.check()).unwrap_err() {
+    let error = recording.run(|| recording.guard.check()).unwrap_err();
+    let start = "2 events could not be written to the trace in ";
+    assert!(error.to_string().starts_with(start), "{error}");
+    match error {
         spanledger::Error::Lost {
             events,
             root,
