@@ -53,6 +53,7 @@ spans {
         input object metadata: "Other data about the session.";
         input object tags: "Labels to find the session by.";
         stamped object process: "The process.";
+        stamped u64 timeout_ms: "Its time limit, in milliseconds.";
         outcome text stop_reason: "Why the run ended.";
         outcome usage usage: "Tokens and cost, where no model call inside it has them.";
         own usage used: "Tokens and cost of everything inside it, or of `usage`.";
@@ -66,6 +67,7 @@ spans {
         input u64 turn_index: "Its index in the session, from 1. By default the recorder counts.";
         input text trigger: "What started it: a user, a timer, another agent.";
         input text message_id: "The message that started it.";
+        stamped u64 timeout_ms: "Its time limit, in milliseconds.";
         outcome text stop_reason: "Why the turn ended.";
         outcome usage usage: "Tokens and cost, where no model call inside it has them.";
         own usage used: "Tokens and cost of everything inside it, or of `usage`.";

@@ -5,7 +5,7 @@ use crate::session::Node;
 use crate::trace::{Kind, RawValue};
 
 /// The fields that the start of a run has, and the totals, which the header shows.
-const RUN_FIELDS: [&str; 17] = [
+const RUN_FIELDS: [&str; 18] = [
     "session_id",
     "agent",
     "provider_id",
@@ -22,6 +22,7 @@ const RUN_FIELDS: [&str; 17] = [
     "metadata",
     "tags",
     "process",
+    "timeout_ms",
     "totals",
 ];
 
