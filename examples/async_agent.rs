@@ -5,7 +5,8 @@
 //! ```
 //!
 //! `future.recorded(span)` runs a future inside its span and closes the span with its result: `ok`
-//! or `error` from the `Result`, `cancelled` when the future is dropped before it is done.
+//! or `error` from the `Result`, `cancelled` when the future is dropped before it is done, and `timed_out` if that
+//! was after the span's time limit.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -66,9 +67,10 @@ async fn ask_model() {
 
 /// Three tools at once: one succeeds, one fails, one takes too long and is dropped.
 async fn tools() {
-    let tool = |name: &str, call: &str| spans::tool_call(name, call).args(json!({})).start();
+    let tool = |name: &str, call: &str| spans::tool_call(name, call).args(json!({}));
+    let limit = Duration::from_millis(50);
 
-    let tests = tool("run_tests", "call_1");
+    let tests = tool("run_tests", "call_1").start();
     let result = tests.clone();
     let passing = async move {
         tokio::task::yield_now().await;
@@ -81,10 +83,10 @@ async fn tools() {
     // A real agent would send each result to the model.
     let _ = tokio::join!(
         passing.recorded(tests),
-        failing.recorded(tool("check_changelog", "call_2")),
+        failing.recorded(tool("check_changelog", "call_2").start()),
         tokio::time::timeout(
-            Duration::from_millis(50),
-            endless.recorded(tool("wait_for_mirror", "call_3")),
+            limit,
+            endless.recorded(tool("wait_for_mirror", "call_3").timeout(limit).start()),
         ),
     );
 }

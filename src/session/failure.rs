@@ -34,6 +34,13 @@ impl OpenFailures {
         newest.find(|inner| chain.is_some_and(|chain| chain.wraps(&inner.chain)))
     }
 
+    /// A span inside this one has closed after the failures so far.
+    pub fn closed_inside(&mut self, span_id: &str) {
+        if let Some(failures) = self.inside.get_mut(span_id) {
+            failures.retain(|inner| !inner.chain.is_vague());
+        }
+    }
+
     /// Remembers a failure inside a span.
     pub fn add(&mut self, span_id: &str, failure: Failure) {
         let failures = self.inside.entry(span_id.to_owned()).or_default();
@@ -61,8 +68,11 @@ impl Turn {
             let inside = self.nodes.iter().filter(|node| {
                 node.within().is_some() && node.within() == outer.span_id && node.span_id.is_some()
             });
+            let last = inside.clone().map(Node::end).max();
             let same = inside.filter_map(|node| Some((node, node.error_chain()?)));
-            let same = same.filter(|(_, inner)| chain.wraps(inner));
+            let same = same.filter(|(node, inner)| {
+                chain.wraps(inner) && (!inner.is_vague() || Some(node.end()) == last)
+            });
             let Some((node, inner)) = same.max_by_key(|(node, _)| node.end()) else {
                 break;
             };

@@ -7,6 +7,11 @@ use std::panic::Location;
 
 use serde_json::{Map, Value};
 
+/// The message of an error inside `Ok`.
+pub(crate) const UNKNOWN_TEXT: &str = "the future returned Ok(Err(_)); its text is not known";
+/// How the message begins of a span that was given up after its time limit.
+pub(crate) const TIME_LIMIT: &str = "it did not end within ";
+
 /// An error as a line shows it.
 ///
 /// [`SpanExt::record_error`](crate::SpanExt::record_error) makes one from any error; build one by hand for an
@@ -88,6 +93,16 @@ impl Failure {
             failure = failure.set("source", chain);
         }
         failure
+    }
+
+    /// An error inside `Ok`, of which only the type is known.
+    pub(crate) fn nested(error_type: &str) -> Self {
+        Self::new(error_type, UNKNOWN_TEXT)
+    }
+
+    /// A span that was given up after its time limit.
+    pub(crate) fn time_limit(ms: u64) -> Self {
+        Self::new("timeout", format!("{TIME_LIMIT}{ms} ms"))
     }
 
     pub(crate) fn panic(message: Option<&str>, place: Option<&Location<'_>>) -> Self {

@@ -53,6 +53,7 @@ spans {
         input object metadata: "Other data about the session.";
         input object tags: "Labels to find the session by.";
         stamped object process: "The process.";
+        stamped u64 timeout_ms: "Its time limit, in milliseconds.";
         outcome text stop_reason: "Why the run ended.";
         outcome usage usage: "Tokens and cost, where no model call inside it has them.";
         own usage used: "Tokens and cost of everything inside it, or of `usage`.";
@@ -66,6 +67,7 @@ spans {
         input u64 turn_index: "Its index in the session, from 1. By default the recorder counts.";
         input text trigger: "What started it: a user, a timer, another agent.";
         input text message_id: "The message that started it.";
+        stamped u64 timeout_ms: "Its time limit, in milliseconds.";
         outcome text stop_reason: "Why the turn ended.";
         outcome usage usage: "Tokens and cost, where no model call inside it has them.";
         own usage used: "Tokens and cost of everything inside it, or of `usage`.";
@@ -105,7 +107,7 @@ spans {
         outcome text response_model: "The model that answered.";
         outcome text message_id: "The message that holds the answer.";
         outcome list output_messages: "The answer, as the GenAI conventions have it: `[{role, parts: [{type, content}], finish_reason}]`.";
-        outcome u64 ttft_ms: "Milliseconds until the first token.";
+        outcome u64 ttft_ms: "Milliseconds until the first token; by default until the first piece of a stream.";
         outcome u64 http_status: "The HTTP status of the answer.";
         own object conversation: "What is sent of the conversation, where content is: `{system_instructions, tool_definitions, input_messages, output_messages}`.";
         outcome any retry_after: "How long the provider asked to wait before a retry, in seconds.";

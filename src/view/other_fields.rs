@@ -2,10 +2,10 @@
 
 use super::text::Text;
 use crate::session::Node;
-use crate::trace::Kind;
+use crate::trace::{Kind, RawValue};
 
 /// The fields that the start of a run has, and the totals, which the header shows.
-const RUN_FIELDS: [&str; 17] = [
+const RUN_FIELDS: [&str; 18] = [
     "session_id",
     "agent",
     "provider_id",
@@ -22,6 +22,7 @@ const RUN_FIELDS: [&str; 17] = [
     "metadata",
     "tags",
     "process",
+    "timeout_ms",
     "totals",
 ];
 
@@ -39,15 +40,7 @@ fn is_shown(node: &Node, name: &str) -> bool {
             "context_window",
             "ttft_ms",
         ],
-        Kind::ToolCall => &[
-            "tool_id",
-            "args",
-            "command",
-            "result",
-            "stdout",
-            "stderr",
-            "exit_code",
-        ],
+        Kind::ToolCall => &["tool_id", "command", "result", "stdout", "stderr"],
         Kind::PermissionRequest => &["action", "pattern", "source", "decided_by", "decision"],
         Kind::CompactionStart => &["summarized_message_count", "summary"],
         Kind::SpanStart => &["name"],
@@ -85,10 +78,27 @@ fn is_shown(node: &Node, name: &str) -> bool {
     of_kind.contains(&name) || of_all.contains(&name)
 }
 
+/// Whether the row of a tool call shows all of this field.
+fn is_on_tool_row(node: &Node, name: &str, value: RawValue<'_>) -> bool {
+    match name {
+        // An object with one text is that text on the row, and a command comes before the arguments.
+        "args" => {
+            let is_whole = Text::input(value).text == Text::from(value).text;
+            is_whole && node.get("command").is_none()
+        }
+        "exit_code" => value.json() != "0",
+        _ => false,
+    }
+}
+
 /// The fields that the row does not show, as `name: value`.
 pub(super) fn other_fields(node: &Node) -> Vec<String> {
     let fields = node.fields();
-    let others = fields.into_iter().filter(|(name, _)| !is_shown(node, name));
+    let is_shown = |name: &str, value| {
+        is_shown(node, name) || (node.kind == Kind::ToolCall && is_on_tool_row(node, name, value))
+    };
+    let others = fields.into_iter();
+    let others = others.filter(|(name, value)| !is_shown(name, *value));
     let text = |(name, value)| format!("{name}: {}", Text::from(value).text);
     others.map(text).collect()
 }

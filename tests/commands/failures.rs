@@ -1,6 +1,7 @@
 //! How the commands show what failed: turns and runs, errors that are passed on, spans without an outcome.
 
 use std::io;
+use std::time::Duration;
 
 use spanledger::{Failure, FutureExt, Outcome, SpanExt, spans};
 
@@ -104,6 +105,91 @@ fn passed_on_error_counts_once_with_its_path() {
     // The close lines have the error, and nothing before them repeats it.
     assert!(recording.trace().all("span_update").is_empty());
     assert_eq!(path[1]["address"], "1:7");
+}
+
+type Passed = Result<(), anyhow::Error>;
+
+/// A turn in which one call of a tool fails, and `?` passes its error on.
+fn failed_by(call: impl AsyncFnOnce(tracing::Span) -> Passed) -> Recording {
+    let recording = Recording::new();
+    recording.run(|| {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_time()
+            .build()
+            .unwrap();
+        let run = spans::session_run("ses_1", "planner").start();
+        let turn = spans::session_turn().child_of(&run).start();
+        let limit = Duration::from_millis(1);
+        let tool = spans::tool_call("sql", "call_1").timeout(limit);
+        let work = call(tool.child_of(&turn).start()).recorded(turn);
+        runtime.block_on(work.recorded(run)).unwrap_err();
+    });
+    recording
+}
+
+/// One failure in the command's totals, and in those that the agent wrote.
+#[track_caller]
+fn assert_one_failure(recording: &Recording, message: &str) {
+    let done = show(recording, &[]);
+    assert!(done.out.contains("1 tool call, 1 error"), "{done:?}");
+    let header = format!("  error    1:5 sql: {message} → turn 1 1:6 → run 1:7");
+    assert!(done.out.contains(&header), "{done:?}");
+    assert!(done.out.contains("from tool sql 1:5"), "{done:?}");
+    let end = recording.trace().one("session_end").clone();
+    assert_eq!(end.payload["totals"]["errors"], 1);
+}
+
+async fn broken() -> io::Result<()> {
+    Err(io::Error::other("disk on fire"))
+}
+
+/// The tool's span does not have the text of the error, that of the turn does.
+#[test]
+fn error_inside_ok_counts_once() {
+    let recording = failed_by(async |tool| {
+        let limit = Duration::from_secs(600);
+        Ok(tokio::time::timeout(limit, broken()).recorded(tool).await??)
+    });
+    assert_one_failure(&recording, "disk on fire");
+}
+
+#[test]
+fn timeout_around_a_recorded_tool_counts_once() {
+    let recording = failed_by(async |tool| {
+        let forever = std::future::pending::<io::Result<()>>();
+        let limit = Duration::from_millis(2);
+        Ok(tokio::time::timeout(limit, forever.recorded(tool)).await??)
+    });
+    assert_one_failure(&recording, "it did not end within 1 ms");
+}
+
+#[test]
+fn panic_of_a_task_counts_once() {
+    let recording = failed_by(async |tool| {
+        let panics = async {
+            if true {
+                panic!("index 7 is out of bounds");
+            }
+            broken().await
+        };
+        Ok(tokio::spawn(panics.recorded(tool)).await??)
+    });
+    assert_one_failure(&recording, "index 7 is out of bounds");
+}
+
+/// What ended after it, and well, shows that it was handled.
+#[test]
+fn handled_error_inside_ok_is_another_failure() {
+    let recording = failed_by(async |tool| {
+        let limit = Duration::from_secs(600);
+        let _ = tokio::time::timeout(limit, broken()).recorded(tool).await;
+        spans::model_call("acme", "m-1").start().finish(Outcome::Ok);
+        anyhow::bail!("no turns left")
+    });
+    let done = show(&recording, &[]);
+    assert!(done.out.contains("1 tool call, 2 errors"), "{done:?}");
+    let end = recording.trace().one("session_end").clone();
+    assert_eq!(end.payload["totals"]["errors"], 2);
 }
 
 #[test]

@@ -53,6 +53,7 @@ fn recorded() -> Recording {
             json!({"pattern": "SELECT *", "added_at": "2026-11-01"}),
         );
         permission.finish(Outcome::Ok);
+        tool.record_exit_code(0);
         tool.finish(Outcome::Ok);
         tracing::warn!(target: "agent", "a warning of {}", "many words ".repeat(20));
         turn.record_failure(&Failure::new("Lost", "long reason ".repeat(12)));
@@ -104,6 +105,8 @@ fn full_hides_nothing() {
         "top_p",
         "200,000",
         "tool_call_id: call_1",
+        "args: {\"query\":",
+        "exit_code: 0",
     ] {
         assert!(full.out.contains(text), "{text}: {full:?}");
     }

@@ -19,6 +19,7 @@ mod implicit;
 mod import;
 mod inspect;
 mod list;
+mod messages;
 mod mirror;
 mod prune;
 mod reading;

@@ -79,7 +79,7 @@ fn async_agent_records_parallel_tool_outcomes() {
     assert_eq!(tool("run_tests").text("outcome"), "ok");
     assert_eq!(tool("run_tests").text("result"), "312 passed");
     assert_eq!(tool("check_changelog").text("outcome"), "error");
-    assert_eq!(tool("wait_for_mirror").text("outcome"), "cancelled");
+    assert_eq!(tool("wait_for_mirror").text("outcome"), "timed_out");
     // All three were open before the first of them ended.
     let kinds: Vec<_> = trace
         .lines()

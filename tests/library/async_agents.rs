@@ -134,6 +134,10 @@ fn recorded_tool_inside_a_timeout_is_timed_out() {
         let tool = spans::tool_call("slow", "c1").timeout(limit).start();
         let timed = tokio::time::timeout(limit, forever().recorded(tool)).await;
         assert!(timed.is_err());
+        let run = spans::session_run("s", "planner").timeout(limit).start();
+        let turn = spans::session_turn().timeout(limit).child_of(&run).start();
+        let nested = forever().recorded(turn).recorded(run);
+        assert!(tokio::time::timeout(limit, nested).await.is_err());
         let patient = spans::tool_call("patient", "c2").timeout(Duration::from_secs(600));
         drop(forever().recorded(patient.start()));
     });
@@ -141,6 +145,9 @@ fn recorded_tool_inside_a_timeout_is_timed_out() {
     let close = trace.find("tool_result", "tool_id", "slow");
     assert_eq!(close.text("outcome"), "timed_out");
     assert_eq!(close.get("error.message"), "it did not end within 1 ms");
+    for closed in ["turn_end", "session_end"] {
+        assert_eq!(trace.one(closed).text("outcome"), "timed_out");
+    }
     let close = trace.find("tool_result", "tool_id", "patient");
     assert_eq!(close.text("outcome"), "cancelled");
 }

@@ -1,5 +1,4 @@
 //! Beside other layers: filters don't affect each other, and other layers see no content.
-//! they see no content.
 
 use std::io::Write;
 use std::path::Path;
@@ -288,7 +287,10 @@ fn check_reports_lost_events_and_cause() {
     let recording = Recording::new();
     std::fs::write(recording.dir.path().join("sessions"), "in the way").unwrap();
     recording.run(|| drop(spans::session_run("s", "planner").start()));
-    match recording.run(|| recording.guard.check()).unwrap_err() {
+    let error = recording.run(|| recording.guard.check()).unwrap_err();
+    let start = "2 events could not be written to the trace in ";
+    assert!(error.to_string().starts_with(start), "{error}");
+    match error {
         spanledger::Error::Lost {
             events,
             root,
@@ -359,7 +361,7 @@ fn check_finds_an_opentelemetry_layer_that_sends_too() {
         .with_sampler(opentelemetry_sdk::trace::Sampler::AlwaysOn)
         .with_simple_exporter(exporter.clone())
         .build();
-    let checked = |filtered: bool, activation: bool, above: bool| {
+    let checked = |filtered: bool, activation: bool, above: bool, sends: bool| {
         let dir = tempfile::tempdir().unwrap();
         let otel = tracing_opentelemetry::layer()
             .with_tracer(provider.tracer("agent"))
@@ -368,7 +370,11 @@ fn check_finds_an_opentelemetry_layer_that_sends_too() {
                 !filtered || meta.target() != "spanledger"
             }))
             .boxed();
-        let builder = spanledger::builder().root(dir.path()).context(true);
+        let builder = spanledger::builder().root(dir.path()).context(!sends);
+        let builder = match sends {
+            true => builder.otlp_endpoint("http://127.0.0.1:9"),
+            false => builder,
+        };
         let (ours, guard) = builder.build().unwrap();
         let mut layers = vec![ours.boxed(), otel];
         if above {
@@ -379,9 +385,10 @@ fn check_finds_an_opentelemetry_layer_that_sends_too() {
         assert!(Trace::read(dir.path()).sessions.is_empty());
         found
     };
-    for (activation, above) in [(true, true), (true, false), (false, true)] {
-        checked(true, activation, above).unwrap();
-        let found = checked(false, activation, above).unwrap_err();
+    for case in 0..8 {
+        let [activation, above, sends] = [1, 2, 4].map(|bit| case & bit != 0);
+        checked(true, activation, above, sends).unwrap();
+        let found = checked(false, activation, above, sends).unwrap_err();
         assert!(matches!(found, spanledger::Error::SentTwice), "{found}");
         assert!(found.to_string().contains("not_agent_spans"));
     }

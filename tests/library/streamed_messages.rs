@@ -51,6 +51,35 @@ fn deltas_are_written_at_once_and_the_whole_at_end() {
 }
 
 #[test]
+fn model_call_has_the_time_to_its_first_token() {
+    let recording = Recording::new();
+    recording.run(|| {
+        let stream = |call: &tracing::Span| {
+            let mut out = call.stream("m1");
+            out.push("");
+            out.push("Held back");
+            out.end();
+        };
+        stream(&spans::model_call("acme", "by itself").start());
+        let call = spans::model_call("acme", "by the agent").start();
+        call.set("ttft_ms", 350);
+        stream(&call);
+        drop(call);
+        drop(spans::model_call("acme", "none").start().stream("m1"));
+        stream(&spans::session_turn().start());
+    });
+    let trace = recording.trace();
+    let of = |model: &str| {
+        let end = trace.find("model_result", "model_id", model);
+        end.get("ttft_ms").clone()
+    };
+    assert!(of("by itself").is_u64());
+    assert_eq!(of("by the agent"), 350);
+    assert!(of("none").is_null());
+    assert!(trace.one("turn_end").get("ttft_ms").is_null());
+}
+
+#[test]
 fn dropped_message_is_kept_and_incomplete() {
     let trace = stream(|call| call.stream("m1").push("half a sen"));
     let whole = trace.one("message_assistant");

@@ -329,6 +329,8 @@ fn invalid_header_is_refused_without_its_value() {
             assert!(!message.contains("s3cret"), "{message}");
         }
     }
+    let (_, message) = refused(Otlp::new().header("a b", "x"), &[HERE]);
+    assert!(message.ends_with("invalid header name"), "{message}");
     let code = Otlp::new().header("a", "s3cret\n");
     let (setting, message) = refused(code, &[HERE]);
     assert_eq!(setting, "Otlp::header");
@@ -339,7 +341,8 @@ fn invalid_header_is_refused_without_its_value() {
 fn transport_headers_are_refused() {
     for name in ["Content-Type", "host", "grpc-timeout", "content-encoding"] {
         let (_, message) = refused(Otlp::new().header(name, "x"), &[HERE]);
-        assert!(message.contains(&name.to_ascii_lowercase()), "{message}");
+        let expected = format!("header {} is set by spanledger", name.to_ascii_lowercase());
+        assert!(message.ends_with(&expected), "{message}");
     }
 }
 
@@ -409,8 +412,9 @@ fn zero_timeout_is_refused() {
         let (name, _) = refused(None, &[HERE, ("OTEL_EXPORTER_OTLP_TIMEOUT", value)]);
         assert_eq!(name, "OTEL_EXPORTER_OTLP_TIMEOUT");
     }
-    let (name, _) = refused(Otlp::new().timeout(Duration::ZERO), &[HERE]);
+    let (name, message) = refused(Otlp::new().timeout(Duration::ZERO), &[HERE]);
     assert_eq!(name, "Otlp::timeout");
+    assert!(message.ends_with("timeout must be above 0"), "{message}");
 }
 
 // Content and limits.

@@ -155,16 +155,23 @@ fn stderr_names_a_filter_that_disables_agent_spans() {
 #[test]
 fn span_first_created_without_the_subscriber() {
     child::alone(|| {
-        let make = || spans::session_run("s", "planner").start();
+        type Make = fn() -> Span;
+        let run: Make = || spans::session_run("s", "planner").start();
+        let call: Make = || spans::model_call("anthropic", "sonnet").start();
+        let tool: Make = || spans::tool_call("bash", "c1").start();
         let recording = Recording::new();
-        std::thread::spawn(move || assert!(make().is_disabled()))
-            .join()
-            .unwrap();
         recording.run(|| {
+            // One after the other: each is found disabled right after the one before was repaired.
+            for make in [run, call, tool] {
+                let elsewhere = std::thread::spawn(move || make().is_disabled());
+                assert!(elsewhere.join().unwrap());
+                assert!(!make().is_disabled());
+            }
             recording.guard.check().unwrap();
-            assert!(!make().is_disabled());
         });
-        assert_eq!(recording.trace().all("session_end").len(), 1);
+        for closed in ["session_end", "model_result", "tool_result"] {
+            assert_eq!(recording.trace().all(closed).len(), 1);
+        }
     });
 }
 

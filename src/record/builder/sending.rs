@@ -118,7 +118,7 @@ impl Sending {
 
     /// `sends`: the trace is sent.
     pub fn bridge(self, sends: bool) -> OtelBridge {
-        OtelBridge::new(self.context.unwrap_or(sends), self.sampler)
+        OtelBridge::new(self.context, sends, self.sampler)
     }
 }
 

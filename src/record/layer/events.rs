@@ -11,7 +11,7 @@ use crate::record::fields::Fields;
 use crate::record::raw_fields::RawFields;
 use crate::record::session::{ContextAsset, Note, SessionLog, SpanContext};
 use crate::redact::{Limits, NoStore, Output, Tally};
-use crate::trace::{Kind, SpanKind, Usage, event_kind, hex_digest};
+use crate::trace::{Kind, Moment, SpanKind, Usage, event_kind, hex_digest};
 
 /// The field that holds the text of a `tracing` event, and the same field of a `log` line.
 const MESSAGE: &str = field!(Log.message);
@@ -49,6 +49,17 @@ impl Recorder {
         let fields = process.sanitize(log, |sanitizer| Fields::clean(&raw, schema, sanitizer));
         log.lock(process)
             .event(&kind, span, &fields, Note::default());
+    }
+
+    /// The first piece of a message arrives, or of a tool's input: a model call has its time to the first token.
+    pub fn first_token(&self, target: &Target) {
+        if let Some(span) = &target.span
+            && span.kind == SpanKind::Model
+            && !self.process.refuses()
+        {
+            let now = Moment::now();
+            target.log.lock(&self.process).first_token(span, now);
+        }
     }
 
     /// A prompt, a catalog or a rule set, stored by the digest of its redacted text. Returns the digest.

@@ -189,11 +189,15 @@ pub(crate) fn make_span(pending: PendingSpan, make: impl Fn() -> Span) -> Span {
         return span;
     }
     let span = make();
-    if span.is_disabled() {
-        warn_filtered();
+    match span.is_disabled() {
+        true => warn_filtered(),
+        false => IS_FILTERED.store(false, Ordering::Relaxed),
     }
     span
 }
+
+/// The cache of `tracing` was rebuilt in vain: a filter disables agent spans.
+static IS_FILTERED: AtomicBool = AtomicBool::new(false);
 
 /// Why agent spans are not recorded although the layer is installed.
 pub(crate) const FILTERED: &str = "a global filter, or one on spanledger's own layer, disables the target \
@@ -213,11 +217,9 @@ fn warn_filtered() {
 /// subscriber that is not the global one, `tracing` asks the thread that first reaches a callsite, for all
 /// threads; a thread without a subscriber would disable the callsite for good.
 fn is_cached_as_disabled(span: &Span) -> bool {
-    /// The cache was rebuilt in vain: a filter disables agent spans.
-    static FILTERED: AtomicBool = AtomicBool::new(false);
     if !span.is_disabled() {
-        if FILTERED.load(Ordering::Relaxed) {
-            FILTERED.store(false, Ordering::Relaxed);
+        if IS_FILTERED.load(Ordering::Relaxed) {
+            IS_FILTERED.store(false, Ordering::Relaxed);
         }
         return false;
     }
@@ -225,7 +227,7 @@ fn is_cached_as_disabled(span: &Span) -> bool {
         && tracing::dispatcher::get_default(|dispatch| {
             LayerHandle::of(dispatch).is_some_and(|layer| !layer.recorder.process.disabled)
         });
-    let is_new = has_layer && !FILTERED.swap(true, Ordering::Relaxed);
+    let is_new = has_layer && !IS_FILTERED.swap(true, Ordering::Relaxed);
     if is_new {
         tracing::callsite::rebuild_interest_cache();
     }

@@ -20,14 +20,18 @@ use crate::trace::RemoteContext;
 pub(crate) struct OtelBridge {
     /// Whether agent spans are current for the API.
     context: bool,
+    /// Whether the trace is sent.
+    sends: bool,
     sampler: Box<dyn ShouldSample>,
 }
 
 impl OtelBridge {
-    /// By default the sampler is that of `OTEL_TRACES_SAMPLER` and `OTEL_TRACES_SAMPLER_ARG`.
-    pub fn new(context: bool, sampler: Option<Box<dyn ShouldSample>>) -> Self {
+    /// By default agent spans are current where the trace is sent, and the sampler is that of
+    /// `OTEL_TRACES_SAMPLER` and `OTEL_TRACES_SAMPLER_ARG`.
+    pub fn new(context: Option<bool>, sends: bool, sampler: Option<Box<dyn ShouldSample>>) -> Self {
         Self {
-            context,
+            context: context.unwrap_or(sends),
+            sends,
             sampler: sampler.unwrap_or_else(|| Config::default().sampler),
         }
     }
@@ -83,7 +87,8 @@ impl OtelBridge {
         let attached = quietly(|| context.attach());
         let probe = make();
         quietly(|| drop(attached));
-        (probe, self.context && kept.strong_count() > 0)
+        let is_watched = self.sends || self.context;
+        (probe, is_watched && kept.strong_count() > 0)
     }
 }
 

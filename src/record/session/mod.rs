@@ -277,6 +277,13 @@ impl LockedSession<'_> {
         });
     }
 
+    /// The first piece of a model's answer has arrived.
+    pub fn first_token(&mut self, at: &SpanContext, now: Moment) {
+        if let Some(span) = self.state.content.spans.get_mut(&at.ids.span) {
+            span.note_first_token(now);
+        }
+    }
+
     /// Counts a `model_usage` event, unless the model call it belongs to reports its own usage.
     pub fn count_usage(&mut self, at: Option<&SpanContext>, usage: &Usage) {
         let content = &mut self.state.content;

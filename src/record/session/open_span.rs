@@ -138,6 +138,11 @@ impl OpenSpan {
         )))
     }
 
+    /// A span inside it has closed after the failures so far.
+    pub fn note_closed_inside(&mut self) {
+        self.failed_inside.retain(|inner| !inner.is_vague());
+    }
+
     /// Remembers a failure inside it.
     pub fn note_failure(&mut self, chain: ErrorChain) {
         if self.failed_inside.len() == MAX_FAILURES {
@@ -264,6 +269,15 @@ impl OpenSpan {
         }
     }
 
+    /// The first piece of a model's answer has arrived. What the agent recorded itself is kept.
+    pub fn note_first_token(&mut self, now: Moment) {
+        let name = field!(ModelCall.ttft_ms);
+        if self.at.kind == SpanKind::Model && !self.fields.contains(name) {
+            let ms = now.steady.saturating_sub(self.start.steady) / 1_000_000;
+            self.fields.set(name, ms.to_string().as_bytes());
+        }
+    }
+
     /// A span that was given up after its time limit has timed out.
     pub fn note_timeout(&mut self) {
         if self.outcome != Outcome::Cancelled {
@@ -273,8 +287,7 @@ impl OpenSpan {
         let limit = limit.and_then(|json| std::str::from_utf8(json).ok()?.parse::<u64>().ok());
         if let Some(limit) = limit.filter(|limit| self.duration / 1_000_000 >= *limit) {
             self.outcome = Outcome::TimedOut;
-            let message = format!("it did not end within {limit} ms");
-            let error = Failure::new("timeout", message).to_json();
+            let error = Failure::time_limit(limit).to_json();
             self.fields.set(field!(ToolCall.error), error.as_bytes());
         }
     }

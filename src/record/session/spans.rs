@@ -358,6 +358,10 @@ impl Content {
             }
             _ => {}
         }
+        let outer = (span.at.ids.parent).and_then(|id| self.spans.get_mut(&id));
+        if let Some(outer) = outer {
+            outer.note_closed_inside();
+        }
         if span.outcome.is_error() {
             self.count_failure(span.at.ids.parent, span.error_chain(), |chain| {
                 span.passes_on(chain)

@@ -203,14 +203,20 @@ pub fn tool_call(tool_id: impl AsRef<str>, tool_call_id: impl AsRef<str>) -> Too
         .tool_call_id(tool_call_id)
 }
 
-impl ModelCall {
-    /// Its time limit, as for [`ToolCall::timeout`].
-    pub fn timeout(mut self, limit: Duration) -> Self {
-        self.fields
-            .json(field!(ToolCall.timeout_ms), &millis(limit));
-        self
-    }
+macro_rules! timeout {
+    ($($span:ident),+) => {
+        $(impl $span {
+            /// Its time limit, as for [`ToolCall::timeout`].
+            pub fn timeout(mut self, limit: Duration) -> Self {
+                self.fields
+                    .json(field!(ToolCall.timeout_ms), &millis(limit));
+                self
+            }
+        })+
+    };
 }
+
+timeout!(SessionRun, SessionTurn, ModelCall);
 
 impl ToolCall {
     /// Its time limit. The limit is only recorded, not enforced: if the call's future is dropped after that

@@ -165,10 +165,7 @@ fn nested_error<T>(value: &T) -> Option<Failure> {
     let is_err = format!("{:?}", discriminant(value)) == "Discriminant(1)";
     is_err.then(|| {
         let error = last_argument(types.strip_suffix('>').unwrap_or(types));
-        Failure::new(
-            error,
-            "the future returned Ok(Err(_)); its text is not known",
-        )
+        Failure::nested(error)
     })
 }
 

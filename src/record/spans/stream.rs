@@ -12,7 +12,8 @@ use crate::trace::Kind;
 /// exception to "when the call returns, the kernel has it". More is held back of a private key that
 /// has begun, up to 32 KiB, and where there is no place to cut, up to 72 KiB; a secret longer than
 /// that is masked in parts as it comes. [`end`](Stream::end) writes the rest and the whole message;
-/// dropped without it, the message ends `complete: false`.
+/// dropped without it, the message ends `complete: false`. On a model call, the first piece also gives the time
+/// to the first token (`ttft_ms`).
 ///
 /// ```
 /// use spanledger::{SpanExt, spans};
@@ -93,10 +94,12 @@ impl Stream {
 
     /// The next piece.
     pub fn push(&mut self, chunk: &str) {
-        if self.session.is_some() {
-            self.text.push_str(chunk);
-            self.write_deltas(false);
+        let Some(session) = &self.session else { return };
+        if self.text.is_empty() && !chunk.is_empty() {
+            session.recorder.first_token(&session.target);
         }
+        self.text.push_str(chunk);
+        self.write_deltas(false);
     }
 
     /// The message is complete.

@@ -21,6 +21,17 @@ fn short(text: &str) -> String {
     }
 }
 
+/// The error on a line, with its causes.
+fn error_text(line: &RawLine<'_>) -> String {
+    let text = line.payload().get("error").and_then(|error| {
+        let info = ErrorInfo::from(error);
+        message_with_causes(&info)
+            .or_else(|| info.error_type().map(Cow::into_owned))
+            .or_else(|| error.text().map(Cow::into_owned))
+    });
+    short(&text.unwrap_or_default())
+}
+
 /// What failed, in a word or two.
 fn what_failed(item: &Item<'_>, line: &RawLine<'_>) -> String {
     match (item, item.name()) {
@@ -274,6 +285,9 @@ impl Summary {
         let inner = line
             .span_id
             .and_then(|id| self.failures.close(id, chain.as_ref()));
+        if let Some(parent) = line.parent_span_id {
+            self.failures.closed_inside(parent);
+        }
         if !failed {
             return false;
         }
@@ -286,6 +300,9 @@ impl Summary {
                 for error in known.into_iter().flatten() {
                     if error.address == inner.origin {
                         error.passed_to.push(step.clone());
+                        if !inner.chain.has_text() {
+                            error.message = error_text(line);
+                        }
                     }
                 }
                 inner.origin
@@ -302,17 +319,10 @@ impl Summary {
     }
 
     fn failed(&mut self, line: &RawLine<'_>, what: String) {
-        let error = line.payload().get("error");
-        let message = error.and_then(|error| {
-            let info = ErrorInfo::from(error);
-            message_with_causes(&info)
-                .or_else(|| info.error_type().map(Cow::into_owned))
-                .or_else(|| error.text().map(Cow::into_owned))
-        });
         let error = ErrorRef {
             address: line.address(),
             what,
-            message: short(&message.unwrap_or_default()),
+            message: error_text(line),
             passed_to: Vec::new(),
         };
         self.first_error.get_or_insert_with(|| error.clone());

@@ -143,6 +143,8 @@ fn unclosable_spans_are_named_others_are_sent() {
     let done = run(root.path(), &once);
     assert_eq!(done.code, 2, "{done:?}");
     assert!(done.err.contains("session \"ses_1\": "), "{done:?}");
+    let why = "spans left open in the sessions above could not be closed, so they were not sent\n";
+    assert!(done.err.ends_with(why), "{done:?}");
     let report = &done.objects()[0];
     assert_eq!(
         (&report["spans"], &report["left_open"]),

@@ -1,0 +1,104 @@
+//! What the commands say where something is wrong, missing or not given right: the cause, and what to do.
+
+use std::fs::File;
+
+use spanledger::{Outcome, SpanExt, spans};
+
+use crate::support::Recording;
+use crate::support::cli::{self, Victim, run};
+
+fn recorded() -> Recording {
+    let recording = Recording::new();
+    recording.run(|| {
+        let run = spans::session_run("ses_1", "planner").start();
+        let turn = spans::session_turn().child_of(&run).start();
+        turn.finish(Outcome::Ok);
+        run.finish(Outcome::Ok);
+    });
+    recording
+}
+
+#[test]
+fn invalid_values_are_named_with_valid_ones() {
+    let recording = recorded();
+    let cases: [(&[&str], &str); 5] = [
+        (
+            &["list", "--status", "foo"],
+            "invalid value 'foo' for '--status <STATUS>': use one of busy, idle, ",
+        ),
+        (
+            &["list", "--since", "3"],
+            "invalid value '3' for '--since <AGE>': write 30s, 10m, 2h or 7d",
+        ),
+        (
+            &["show", "--event", "foo"],
+            "invalid address \"foo\"; write SEGMENT:LINE, such as 1:17",
+        ),
+        (
+            &["show", "--around", "foo"],
+            "invalid address \"foo\"; write SEGMENT:LINE, such as 1:17",
+        ),
+        (
+            &["show", "nosuch"],
+            "no session \"nosuch\" in ROOT; `spanledger list` shows them",
+        ),
+    ];
+    let root = recording.dir.path();
+    for (args, expected) in cases {
+        let done = run(root, args);
+        assert_eq!(done.code, 2, "{done:?}");
+        let expected = expected.replace("ROOT", &root.display().to_string());
+        assert!(done.err.contains(&expected), "{done:?}");
+    }
+}
+
+#[test]
+fn facts_that_were_not_recorded_are_named() {
+    let recording = recorded();
+    let root = recording.dir.path();
+    for (option, title) in [
+        ("--prompt", "System prompt  not recorded"),
+        ("--tools", "Tools  not recorded"),
+        ("--permissions", "Permissions  not recorded"),
+    ] {
+        let done = run(root, &["show", "ses_1", option]);
+        assert!(done.out.contains(title), "{done:?}");
+    }
+    let header = run(root, &["show", "ses_1"]);
+    assert!(header.out.contains("  model    –"), "{header:?}");
+}
+
+#[test]
+fn unsent_bytes_without_endpoint_have_a_column() {
+    let recording = recorded();
+    let done = run(recording.dir.path(), &["mirror", "--status"]);
+    assert!(done.lines()[0].contains("LAG NO ENDPOINT "), "{done:?}");
+}
+
+#[test]
+fn torn_end_says_that_its_process_was_killed() {
+    let root = recorded().end();
+    let path = spanledger::read::session_dir(root.path(), "ses_1").join("trace.0001.jsonl");
+    let text = std::fs::read_to_string(&path).unwrap();
+    std::fs::write(&path, text + "{\"torn").unwrap();
+    let done = run(root.path(), &["status"]);
+    let row = "  torn     1 file ends mid-line (its process was killed)";
+    assert!(done.lines().contains(&row), "{done:?}");
+    assert!(!done.out.contains("damage"), "{done:?}");
+}
+
+#[test]
+fn session_that_another_process_recovers_is_skipped() {
+    cli::in_victim(|| {
+        let _run = spans::session_run("ses_1", "planner").start().entered();
+        cli::wait_to_be_killed();
+    });
+    let root = tempfile::tempdir().unwrap();
+    Victim::start(root.path()).kill();
+    let lock = root.path().join("sessions/ses_1/lock");
+    let lock = File::create(lock).unwrap();
+    lock.lock().unwrap();
+    let done = run(root.path(), &["recover"]);
+    let row = "  skipped: another process is recovering this session, or already has";
+    assert!(done.lines().contains(&row), "{done:?}");
+}
