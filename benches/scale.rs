@@ -18,6 +18,7 @@ use std::sync::Barrier;
 use std::time::{Duration, Instant, UNIX_EPOCH};
 
 use serde_json::json;
+use spanledger::redact::{MaskKey, Redaction, Redactor, Tally};
 use spanledger::trace::time_text;
 use spanledger::{Guard, SpanExt, events, spans};
 use tracing::{Dispatch, dispatcher};
@@ -39,6 +40,7 @@ fn main() {
     ];
     figures.extend(many_sessions(&at("many"), 100_000 / part));
     figures.extend(threads(&at("threads"), 64));
+    figures.extend(hard_texts(100 / part));
     if has("--json") {
         let figures: Vec<_> = figures.iter().map(Figure::to_json).collect();
         return println!("{:#}", json!({ "figures": figures }));
@@ -145,6 +147,24 @@ fn write_sessions(root: &Path, count: usize, endpoint: bool) {
             fs::write(root.join(format!("outbox/ses_{n}.0001")), "").expect("a marker");
         }
     }
+}
+
+/// How long a text takes that is made of nothing but places where a secret could be.
+fn hard_texts(megabytes: usize) -> Vec<Figure> {
+    let redactor = Redactor::new(&Redaction::new(), MaskKey::new([7; 32]));
+    let redactor = redactor.expect("there are no patterns to compile");
+    let figure = |unit: &str| {
+        let text = unit.repeat(megabytes * 1_000_000 / unit.len());
+        let begun = Instant::now();
+        std::hint::black_box(redactor.text(&text, &mut Tally::default()));
+        Figure {
+            name: format!("redact {megabytes} MB of `{unit}`"),
+            value: begun.elapsed().as_secs_f64(),
+            unit: "s",
+            target: Target::AtMost(2.0),
+        }
+    };
+    ["sk-", "password="].map(figure).into()
 }
 
 fn prune_owed(root: &Path, count: usize) -> Figure {

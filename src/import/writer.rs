@@ -10,7 +10,7 @@ use crate::ledger::{Disk, Ledger, LedgerConfig, SyncPolicy};
 use crate::redact::{
     Limits, MaskKey, Output, Redaction, Redactor, Store, StoreFailed, Tally, load_or_create_key,
 };
-use crate::trace::{Root, write_string};
+use crate::trace::{Root, check_dir, if_exists, write_string};
 
 /// A segment that is longer than this is continued by another one.
 const SEGMENT_SIZE: u64 = 1 << 30;
@@ -27,6 +27,11 @@ impl Writer {
         let root = std::path::absolute(&root).unwrap_or(root);
         let key = load_or_create_key(&Root::new(root.clone())).map_err(|source| Error::Io {
             path: root.clone(),
+            source,
+        })?;
+        let staging = root.join("importing");
+        if_exists(check_dir(&staging)).map_err(|source| Error::Io {
+            path: staging.clone(),
             source,
         })?;
         let key = MaskKey::new(key);

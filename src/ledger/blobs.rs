@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use std::path::Path;
 
 use super::{Ledger, SyncPolicy};
-use crate::trace::{make_dir, make_session_dir, new_span_id, open_private, wall_ns};
+use crate::trace::{about, make_dir, make_session_dir, new_span_id, open_private, wall_ns};
 
 impl Ledger {
     /// Stores a blob of a session. A failure is counted and noted, and warned of once.
@@ -39,7 +39,7 @@ impl Ledger {
                 file.write_all(bytes)?;
                 if sync { file.sync_data() } else { Ok(()) }
             })
-            .and_then(|()| std::fs::rename(&unnamed, &path));
+            .and_then(|()| std::fs::rename(&unnamed, &path).map_err(about(&path)));
         if written.is_err() {
             let _ = std::fs::remove_file(&unnamed);
             return written;

@@ -2,6 +2,8 @@
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io;
+#[cfg(feature = "mirror")]
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use crate::trace::open_private;
@@ -19,6 +21,13 @@ impl FileLock {
             Err(TryLockError::WouldBlock) => Ok(None),
             Err(TryLockError::Error(error)) => Err(error),
         }
+    }
+
+    /// Replaces what is in the file. Not by its path, where another file may be by now.
+    #[cfg(feature = "mirror")]
+    pub fn write(&self, text: &str) -> io::Result<()> {
+        self.0.set_len(0)?;
+        self.0.write_all_at(text.as_bytes(), 0)
     }
 }
 

@@ -11,7 +11,9 @@
 //! subagents first: to lock and rename them all at once would take a file descriptor for each.
 
 use std::collections::HashSet;
+use std::fs::DirEntry;
 use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -301,11 +303,24 @@ pub fn remove_leftovers(root: impl AsRef<Path>) -> io::Result<(usize, u64)> {
 
 fn leftovers(root: &Path) -> io::Result<Vec<PathBuf>> {
     let entries = if_exists(std::fs::read_dir(Root::new(root.to_owned()).sessions()))?;
-    let dirs = entries.into_iter().flatten().flatten().filter(|entry| {
-        let name = entry.file_name();
-        name.to_string_lossy().starts_with(GONE)
-    });
+    let dirs = entries.into_iter().flatten().flatten().filter(is_leftover);
     Ok(dirs.map(|entry| entry.path()).collect())
+}
+
+/// Whether a removal of this user's left it: a directory `.gone-<session>-<hex digits>`.
+fn is_leftover(entry: &DirEntry) -> bool {
+    let own_uid = rustix::process::geteuid().as_raw();
+    let is_hex = |digits: &str| digits.bytes().all(|b| b.is_ascii_hexdigit());
+    let name = entry.file_name();
+    let gone = name.to_str().and_then(|name| name.strip_prefix(GONE));
+    let parts = gone.and_then(|gone| gone.rsplit_once('-'));
+    let is_named = parts
+        .is_some_and(|(session, time)| !session.is_empty() && !time.is_empty() && is_hex(time));
+    // `DirEntry::metadata` does not follow symbolic links.
+    is_named
+        && entry
+            .metadata()
+            .is_ok_and(|meta| meta.is_dir() && meta.uid() == own_uid)
 }
 
 /// The segments of a session, if all of their writers are dead. `None`: a writer lives. So does the writer of a

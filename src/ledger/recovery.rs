@@ -12,7 +12,9 @@ use super::file_lock::FileLock;
 use super::noop_subscriber::NoopSubscriber;
 use super::session_writer::{Context, LAST_BACKOFF_NS, SessionWriter};
 use super::{Ledger, writer_lock};
-use crate::trace::{Kind, LineMeta, Moment, Root, check_dir, if_exists, segments, steady_ns};
+use crate::trace::{
+    Kind, LineMeta, Moment, Root, check_session_dir, if_exists, segments, steady_ns,
+};
 
 /// A session up to this size is read at once when it is resumed; a larger one by a thread.
 const READ_AT_ONCE: u64 = 4 << 20;
@@ -100,13 +102,13 @@ impl Search {
 
 /// Opens the file that is locked while a session is recovered: the first that a recovery writes.
 pub(crate) fn lock_file(session: &Path) -> io::Result<File> {
-    check_dir(session)?;
+    check_session_dir(session)?;
     super::file_lock::open_lock(&session.join("lock"))
 }
 
 /// Locks a session. `None`: another process has locked it.
 pub(super) fn lock_session(session: &Path) -> io::Result<Option<FileLock>> {
-    check_dir(session)?;
+    check_session_dir(session)?;
     FileLock::try_new(&session.join("lock"))
 }
 

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use crate::export::{Export, Live};
 use crate::ledger::{Listener, NoopSubscriber, SegmentListener, SharedSegment, warn_once};
-use crate::trace::{Root, hex_digest, if_exists, make_dir, open_private};
+use crate::trace::{Root, check_dir, hex_digest, if_exists, make_dir, open_private};
 
 /// How long lines are collected before they are exported.
 const BATCH: Duration = Duration::from_millis(50);
@@ -169,7 +169,9 @@ impl Markers {
     }
 
     fn remove(&self, session: &Path) -> io::Result<()> {
-        if_exists(std::fs::remove_file(self.path(session))).map(drop)
+        // It may be a link that leads out of the root.
+        let checked = check_dir(&self.dir);
+        if_exists(checked.and_then(|()| std::fs::remove_file(self.path(session)))).map(drop)
     }
 
     /// The sessions that an earlier process left behind.

@@ -264,23 +264,29 @@ impl Drop for ProcessState {
 /// recording starts all the same.
 fn load_key(root: &Root, counters: &Counters) -> [u8; 32] {
     let key = load_or_create_key(root);
-    report_exposed(root, counters);
+    let is_reported = report_exposed(root, counters);
     key.unwrap_or_else(|error| {
-        counters.note_error(&format!("redaction key: {error}"));
+        let message = format!("redaction key: {error}");
+        counters.note_error(&message);
+        // A key that is there was refused. A root that can't be written is reported with the first event.
+        if !is_reported && root.redaction_key().symlink_metadata().is_ok() {
+            warn_once(&AtomicBool::new(false), &message);
+        }
         random_bytes()
     })
 }
 
-/// Reports a root or key that other users can change, in health and on stderr.
-fn report_exposed(root: &Root, counters: &Counters) {
+/// Reports a root or key that other users can change, in health and on stderr. Whether there was one.
+fn report_exposed(root: &Root, counters: &Counters) -> bool {
     for path in [root.path(), &root.redaction_key()] {
         if let Ok(Some((found, advice))) = exposed(path) {
             let message = format!("{found}; {advice}");
             counters.note_error(&message);
             warn_once(&AtomicBool::new(false), &message);
-            return;
+            return true;
         }
     }
+    false
 }
 
 fn start_exports(exports: Vec<Export>, config: &LedgerConfig) -> Option<Arc<Exporting>> {

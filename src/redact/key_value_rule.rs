@@ -54,7 +54,8 @@ fn read_named(names: &SensitiveNames, text: &str, name: Range<usize>) -> Option<
     // `pub token: u32`, `const TOKEN: &str = "…"`, `Error::Token => "…"`: a type or a pattern comes
     // before the value, if there is one.
     let declared = join == Join::Colon && !closed && DECLARES.is_match(word_before(all, start));
-    let matched = all[..at].trim_ascii_end().ends_with(b"=>")
+    let matched = !closed
+        && all[..at].trim_ascii_end().ends_with(b"=>")
         && (is_camel_case(&text[name.clone()]) || all.get(name.end) == Some(&b')'));
     let pointer = kind == Kind::Header && all.get(at) == Some(&b'*');
     if matched || pointer {
@@ -66,7 +67,7 @@ fn read_named(names: &SensitiveNames, text: &str, name: Range<usize>) -> Option<
     if join == Join::Tight && matches!(before, Some(b'?' | b'&')) {
         extent = Extent::Query;
     } else if declared {
-        at = after_type(all, at)?;
+        at = skip_wrapper(all, after_type(all, at)?);
     } else if kind == Kind::Header && join != Join::Flag {
         extent = Extent::Line;
         if ends_with_any_case(&all[name.clone()], b"authorization") {
@@ -184,11 +185,11 @@ fn separator(all: &[u8], name: &Range<usize>) -> Option<(Join, usize)> {
         let tight = rest[0] == b'=' && !spaced && !is_blank(all[value - 1]);
         return Some((if tight { Join::Tight } else { join }, value));
     }
+    if let Some(value) = element_content(all, start, end).or_else(|| default_value(all, at)) {
+        return Some((Join::Tight, value));
+    }
     let followed = |join: Join, length: usize| Some((join, skip_blanks(all, at + length)));
     match rest {
-        [b'>', ..] if before(all, start) == Some(b'<') && CONTENT.is_match(rest) => {
-            Some((Join::Tight, at + 1))
-        }
         [b'(', ..] if quote_at(all, at + 1).is_some() && SETTER.is_match(&all[start..end]) => {
             Some((Join::Spaced, at + 1))
         }
@@ -229,8 +230,11 @@ fn separator_at(all: &[u8], at: usize) -> Option<(Join, usize)> {
     separators.find_map(|(join, pattern)| Some((*join, pattern.end(all, at)?)))
 }
 
-/// `setPassword("…")`, `with_api_key('…')`.
-static SETTER: Pattern = Pattern::new(r"(?:[\w.-]*\.)?(?:set|with|use|put|add|PASSWORD$)");
+/// `setPassword("…")`, `with_api_key('…')`, `builder.password("…")`.
+static SETTER: Pattern = Pattern::new(concat!(
+    r"(?:[\w.-]*\.)?(?:set|with|use|put|add|PASSWORD$)",
+    r"|[\w.-]*\.(?i:password|passwd|passphrase|(?:client_?)?secret|api_?key|(?:access|auth)_?token)$",
+));
 
 /// `name: DB_PASSWORD`, and then `value: …` in the same or the next line.
 static VALUE_LABEL: Pattern =
@@ -245,8 +249,30 @@ fn paired_value(all: &[u8], end: usize) -> Option<usize> {
         .flatten()
 }
 
-/// The content of `<password>…</password>`, which ends on the same line.
-static CONTENT: Pattern = Pattern::new(r">[^<\n]*</");
+/// Where the content of the element starts whose name is at `start..end`: `<db:password type="x">…</…>`.
+fn element_content(all: &[u8], start: usize, end: usize) -> Option<usize> {
+    static CONTENT: Pattern = Pattern::new(
+        r#"(?:\s{1,64}[\w:.-]{1,64}=(?:"[^"<>\n]*"|'[^'<>\n]*')){0,8}\s{0,16}>\s{0,64}([^<\s])[^<\n]*\s{0,64}</"#,
+    );
+    let tag = match before(all, start)? {
+        b':' => run_start(all, start - 1, 24, |b| b.is_ascii_alphanumeric()),
+        _ => start,
+    };
+    let opens = before(all, tag) == Some(b'<') && paired_value(all, end).is_none();
+    let (_, content) = opens.then(|| CONTENT.find(&all[end..])).flatten()?;
+    Some(end + content.start)
+}
+
+/// Where the value starts that stands in for a variable: `env::var("DB_PASSWORD").unwrap_or("…")`.
+fn default_value(all: &[u8], at: usize) -> Option<usize> {
+    static OR_ELSE: Pattern = Pattern::new(
+        r#"\.(?:unwrap_or|unwrap_or_else|or_else|orElse|getOrElse)\((?:\|_?\|)?[ \t]*["'`]"#,
+    );
+    let end = (all.get(at) == Some(&b'.'))
+        .then(|| OR_ELSE.end(all, at))
+        .flatten()?;
+    Some(end - 1)
+}
 
 fn skip_blanks(all: &[u8], from: usize) -> usize {
     run_end(all, from, MOST_BLANKS, is_blank)
@@ -290,9 +316,10 @@ fn after_type(all: &[u8], from: usize) -> Option<usize> {
 
 /// Where the value starts that stands in for a reference: `env("X") or "…"`, `process.env.X || '…'`.
 fn after_reference(all: &[u8], from: usize) -> Option<usize> {
-    static DEFAULT: Pattern = Pattern::new(
-        r#"[\w.:&!]{1,64}(?:[(\[][^()\[\]\n]{0,64}[)\]])?[ \t]*(?:or|\|\||\?\?)[ \t]+["'`]"#,
-    );
+    static DEFAULT: Pattern = Pattern::new(concat!(
+        r#"[\w.:&!]{1,64}(?:[(\[][^()\[\]\n]{0,64}[)\]])?[ \t]*(?:or|\|\||\?\?|\?:)[ \t]+["'`]"#,
+        r#"|(?i:[\w.:]{0,40}env[\w.:]{0,24})\(["'][^"'\n]{0,64}["'],[ \t]*(?:default[ \t]*=[ \t]*)?["'`]"#,
+    ));
     DEFAULT.end(all, from).map(|end| end - 1)
 }
 
@@ -317,8 +344,8 @@ fn skip_scheme(all: &[u8], at: usize) -> (usize, Kind, Extent) {
     scheme.unwrap_or((skip_wrapper(all, at), Kind::Header, Extent::Word))
 }
 
-/// `login ann password …`, as in a `.netrc`.
+/// `login ann password …`, as in a `.netrc`, which may name an account in between.
 fn follows_login(before: &[u8]) -> bool {
-    static LOGIN: Pattern = Pattern::new(r"(?:(?s:.*)\s)?login\s+\S+\s*$");
+    static LOGIN: Pattern = Pattern::new(r"(?:(?s:.*)\s)?login\s+\S+(?:\s+account\s+\S+)?\s*$");
     LOGIN.is_match(&before[before.len().saturating_sub(80)..])
 }

@@ -10,22 +10,32 @@ use super::value::{Join, Value};
 /// Longest text taken for a placeholder. Whatever is longer is masked, and then not searched for
 /// further names, which keeps the search linear.
 pub(super) const LONGEST: usize = 64;
+/// The same for a call, which is not read again for each of many names.
+const LONGEST_CALL: usize = 256;
 
 /// `$VAR`, `${…}`, `%VAR%`, `{{…}}`, `<…>`, `%s`, `:name`, `os.environ`, ….
 static REFERENCE: Pattern = Pattern::new(concat!(
     r"\$[{(]|<|\{[{}]|\{.*\}$|%\{|%.*%$|%.{0,2}$",
-    r"|[$:@&*{](?:[A-Za-z_]+|[A-Z_][A-Z0-9_]*)[^\w\]]*$",
+    r"|[$:@&*{](?:[A-Za-z_]+|[A-Z_][A-Z0-9_]*)[^\w\]]*$|&[A-Za-z_.]+$",
     r"|(?i:your[-_]|os\.environ|os\.getenv|process\.env|env[.:]|std::env|secrets\.|vault:|arn:",
     r"|ssm:|op://|var\.|local\.|data\.)",
     // A color, and `changeme`, `insert-key-here`, `my-secret-token`.
     r"|#[0-9A-Fa-f]{3,8}$",
     r"|(?i:(?:change|replace|insert|enter|put|dummy|fake|sample|placeholder)[a-z_-]*",
     r"|my[_-]?(?:secret|password|token|api|key)[a-z_-]*|[a-z_-]*[_-]here)$",
+    // `sk-ant-...`, `ghp_xxxxxxxx`.
+    r"|(?:[A-Za-z0-9]{1,8}[-_]){0,3}(?:[xX]{6,}|\.{3}|\*{3,})$",
     // The keys that AWS uses in its documentation.
     r"|AKIA\w{9}EXAMPLE$|wJalrXUtnFEMI/K7MDENG/|je7MtGbClwBF/2Zp9Utk/",
 ));
 /// `get_token(…`, `env[…`: an identifier or path right before a parenthesis or bracket.
-static CALL: Pattern = Pattern::new(r"[A-Za-z_&][\w.:&!]*[(\[]");
+static CALL: Pattern = Pattern::new(r"(?:::)?[A-Za-z_&][\w.:&!]*[(\[]");
+/// `poly1305::Context`.
+static PATH: Pattern = Pattern::new(r"(?:::)?[A-Za-z_]\w*(?:::[A-Za-z_]\w*)+(?:::)?$");
+/// `MAX_TOKEN_SIZE`.
+static CONSTANT: Pattern = Pattern::new(r"[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+$");
+/// The beginning of `frame->token`.
+static POINTER: Pattern = Pattern::new(r"[A-Za-z_][\w.\[\]()]*-$");
 /// `self.password`, `req.body.token`: names joined by dots.
 static DOTTED_NAMES: Pattern = Pattern::new(r"[A-Za-z][^.]*(?:\.[A-Za-z][^.]*)+$");
 static IDENTIFIERS: Pattern = Pattern::new(r"[A-Za-z_.?:,;]+$");
@@ -35,7 +45,7 @@ static TYPED_NUMBER: Pattern = Pattern::new(
     r"-?(?:0[xX][0-9A-Fa-f_]{1,16}|[0-9][0-9_.]{0,19})(?:[iu](?:8|16|32|64|128|size)|f32|f64|[uUlL]{1,3})?;?$",
 );
 static TYPE_NAME: Pattern =
-    Pattern::new(r"(?:&?[iu](?:8|16|32|64)|[A-Z]|[A-Z]?[a-z]{1,11}(?:[A-Z][a-z]{1,11}){0,2})$");
+    Pattern::new(r"(?:&?[iu](?:8|16|32|64)|[A-Z]|[A-Z]{0,4}[a-z]{1,11}(?:[A-Z][a-z]{1,11}){0,2})$");
 static WORD: Pattern = Pattern::new(r"[A-Za-z.,'-]+$");
 
 /// Whether `value` is a reference, placeholder, type or word rather than a secret.
@@ -51,8 +61,11 @@ pub(super) fn is_placeholder(
         return true;
     }
     let begins_like_mask = bytes.starts_with(mask::OPENING.as_bytes());
-    if bytes.len() > LONGEST || begins_like_mask || contains_mask(bytes) {
+    if begins_like_mask || contains_mask(bytes) {
         return false;
+    }
+    if bytes.len() > LONGEST {
+        return !value.quoted && bytes.len() <= LONGEST_CALL && CALL.is_match(bytes);
     }
     let mix = Mix::of(bytes);
     let trimmed = trim_end(bytes);
@@ -86,8 +99,23 @@ pub(super) fn is_placeholder(
             !(strong(bytes) && (mixed_case || bytes.len() >= 16))
         }
         _ if value.quoted => bytes.first().is_some_and(|b| b",;) }".contains(b)),
-        _ => is_expression(text, value, name, join),
+        _ => is_code(text, value, kind, join) || is_expression(text, value, name, join),
     }
+}
+
+/// Whether a value without quotes is a name in a program, by what follows it.
+fn is_code(text: &[u8], value: &Value, kind: Kind, join: Join) -> bool {
+    let bytes = &text[value.range.clone()];
+    let is_type = || Mix::of(bytes).upper > 1 && TYPE_NAME.is_match(bytes);
+    PATH.is_match(bytes)
+        || match (text.get(value.range.end), join) {
+            (Some(b'>'), _) => POINTER.is_match(bytes),
+            (Some(b','), Join::Colon) => is_type(),
+            (Some(b';'), Join::Spaced) if kind == Kind::Token => {
+                !strong(bytes) || CONSTANT.is_match(bytes)
+            }
+            _ => false,
+        }
 }
 
 /// Whether a value is as random as it has to be to be a secret under a name of this kind.
@@ -148,7 +176,7 @@ fn is_expression(text: &[u8], value: &Value, name: &str, join: Join) -> bool {
     prose && matches!(join, Join::Colon | Join::Spaced) && WORD.is_match(bytes)
 }
 
-/// Whether the value only repeats the name, or the end of it.
+/// Whether the value only repeats the name, its end, or some words of its beginning.
 fn repeats_name(value: &[u8], name: &str) -> bool {
     let name = name.trim_start_matches('-').as_bytes();
     let last = value
@@ -156,7 +184,10 @@ fn repeats_name(value: &[u8], name: &str) -> bool {
         .next()
         .unwrap_or_default();
     let field = last.len() < value.len() && last.len() >= 3 && name.ends_with(last);
-    field || ends_with_any_case(name, value) && (value.len() >= 3 || value.len() == name.len())
+    let beginning = value.contains(&b'_') && name.starts_with(value);
+    field
+        || beginning
+        || ends_with_any_case(name, value) && (value.len() >= 3 || value.len() == name.len())
 }
 
 static ROOTED: Pattern = Pattern::new(r"(?:/|\.{1,2}/|~/|[A-Za-z]:\\)");

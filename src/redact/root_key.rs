@@ -5,7 +5,7 @@ use std::io::{self, Read, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-use crate::trace::{Root, hex, make_root, open_private, random_bytes};
+use crate::trace::{Root, about, hex, make_root, open_private, random_bytes};
 
 /// Reads the root's key, or creates it. The file appears whole, by a link, so two processes that
 /// start at once agree on one key.
@@ -38,7 +38,12 @@ pub(crate) fn load_or_create(root: &Root) -> io::Result<[u8; 32]> {
 
 fn read(path: &Path) -> io::Result<[u8; 32]> {
     let mut digits = String::new();
-    let file = open_private(path, OpenOptions::new().read(true))?;
+    let file = open_private(path, OpenOptions::new().read(true)).map_err(|error| {
+        match error.raw_os_error() {
+            Some(_) => about(path)(error),
+            None => error,
+        }
+    })?;
     let meta = file.metadata()?;
     if meta.uid() != rustix::process::geteuid().as_raw() || meta.mode() & 0o077 != 0 {
         let why = format!(

@@ -70,6 +70,12 @@ pub(super) enum Extent {
 /// Reads the value at `at`. `outer` is the quote the name itself is directly inside of, as in
 /// `-H 'Cookie: …'`.
 pub(super) fn read(text: &[u8], at: usize, outer: Option<u8>, join: Join, extent: Extent) -> Value {
+    if let Some(range) = triple_quoted(text, at) {
+        return Value {
+            range,
+            quoted: true,
+        };
+    }
     let quote = quote_at(text, at);
     if let Some(quote) = quote.filter(|q| Some(q.byte) != outer || q.backslashes > 0)
         && let Some(end) = closing_quote(text, quote)
@@ -100,6 +106,18 @@ pub(super) fn read(text: &[u8], at: usize, outer: Option<u8>, join: Join, extent
     }
     let (range, quoted) = (start..end, false);
     Value { range, quoted }
+}
+
+/// What stands between three quotes on one line, as in Python and TOML.
+fn triple_quoted(text: &[u8], at: usize) -> Option<Range<usize>> {
+    let quote = *text.get(at).filter(|b| matches!(b, b'"' | b'\''))?;
+    let quotes = [quote; 3];
+    let inside = text[at..].strip_prefix(&quotes)?;
+    let limit = inside.len().min(LONGEST_QUOTED);
+    let line_end = memchr::memchr(b'\n', &inside[..limit]);
+    let line = &inside[..line_end.unwrap_or(limit)];
+    let end = memchr::memmem::find(line, &quotes).unwrap_or(line.len());
+    (end > 0).then_some(at + 3..at + 3 + end)
 }
 
 /// The rest of a shell's word after a quoted part: plain and escaped characters, quoted parts.

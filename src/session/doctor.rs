@@ -141,6 +141,14 @@ fn writable(root: &Path) -> Diagnosis {
 
 fn permissions(root: &Path) -> Diagnosis {
     let key = root.join("redaction.key");
+    if key.symlink_metadata().is_ok_and(|meta| !meta.is_file()) {
+        let found = format!("{} is not a regular file", key.display());
+        return Diagnosis::wrong(
+            "permissions",
+            found,
+            "remove it: an agent creates a new key",
+        );
+    }
     let exposed = [root, &key].map(|path| exposed(path).ok().flatten());
     if let Some((found, advice)) = exposed.into_iter().flatten().next() {
         return Diagnosis::wrong("permissions", found, &advice);

@@ -95,15 +95,20 @@ pub(crate) fn make_root(path: &Path) -> io::Result<()> {
 /// Makes a directory below the root, private to the owner. It must not be a symbolic link: that would lead
 /// out of the root.
 pub(crate) fn make_dir(path: &Path) -> io::Result<()> {
-    make_root(path)?;
-    check_dir(path)
+    match make_root(path) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+            Err(not_ours(path, "not a directory"))
+        }
+        Err(error) => Err(error),
+        Ok(()) => check_dir(path),
+    }
 }
 
 /// Fails for a symbolic link in the place of a directory below the root.
 pub(crate) fn check_dir(path: &Path) -> io::Result<()> {
     match path.symlink_metadata()?.is_dir() {
         true => Ok(()),
-        false => Err(not_ours("a symbolic link, not a directory")),
+        false => Err(not_ours(path, "a symbolic link or a file, not a directory")),
     }
 }
 
@@ -111,6 +116,14 @@ pub(crate) fn check_dir(path: &Path) -> io::Result<()> {
 pub(crate) fn make_session_dir(session: &Path) -> io::Result<()> {
     session.parent().map_or(Ok(()), make_dir)?;
     make_dir(session)
+}
+
+/// Fails if a session's directory, or the one that holds all sessions, is a symbolic link: what is behind it
+/// does not belong to the root, and is not written to or removed.
+pub(crate) fn check_session_dir(session: &Path) -> io::Result<()> {
+    let parent = session.parent().filter(|dir| !dir.as_os_str().is_empty());
+    parent.map_or(Ok(()), check_dir)?;
+    check_dir(session)
 }
 
 /// Opens a file of ours: private to the owner, close-on-exec, never as descriptor 0, 1 or 2 (where an
@@ -122,13 +135,14 @@ pub(crate) fn open_private(path: &Path, options: &mut OpenOptions) -> io::Result
     let file = options
         .open(path)
         .map_err(|error| match Errno::from_io_error(&error) {
-            Some(Errno::LOOP) => not_ours("a symbolic link, not a file"),
+            Some(Errno::LOOP) => not_ours(path, "a symbolic link, not a file"),
+            Some(Errno::ISDIR) => not_ours(path, "a directory, not a file"),
             // A pipe without a reader, or a socket.
-            Some(Errno::NXIO) => not_ours("not a regular file"),
+            Some(Errno::NXIO) => not_ours(path, "not a regular file"),
             _ => error,
         })?;
     if !file.metadata()?.is_file() {
-        return Err(not_ours("not a regular file"));
+        return Err(not_ours(path, "not a regular file"));
     }
     if file.as_raw_fd() > 2 {
         return Ok(file);
@@ -160,8 +174,9 @@ pub(crate) fn if_exists<T>(result: io::Result<T>) -> io::Result<Option<T>> {
     }
 }
 
-fn not_ours(what: &str) -> io::Error {
-    let why = format!("{what}; remove it, or choose another root");
+fn not_ours(path: &Path, what: &str) -> io::Error {
+    let path = path.display();
+    let why = format!("{path} is {what}; remove it, or choose another root");
     io::Error::new(io::ErrorKind::InvalidInput, why)
 }
 

@@ -53,8 +53,8 @@ pub(crate) use ids::{IdHasher, Ids, new_span_id, new_trace_id, random_bytes};
 pub(crate) use json::{floor_char, is_json, string_end, unescape_lossy, value_end, write_string};
 pub(crate) use kind::event_kind;
 pub(crate) use layout::{
-    Root, check_dir, exposed, if_exists, make_dir, make_root, make_session_dir, open_private,
-    segment_name, segments,
+    Root, check_dir, check_session_dir, exposed, if_exists, make_dir, make_root, make_session_dir,
+    open_private, segment_name, segments,
 };
 pub(crate) use line::{LineMeta, SessionPart, finish_line, number};
 pub(crate) use raw_line::{kind_of, ts_of, whole_lines};

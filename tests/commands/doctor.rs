@@ -123,6 +123,25 @@ fn root_that_others_can_write_is_reported() {
 }
 
 #[test]
+fn key_that_is_no_file_is_reported() {
+    let recording = Recording::new();
+    let root = recording.dir.path();
+    let key = root.join("redaction.key");
+    std::fs::rename(&key, root.join("elsewhere")).unwrap();
+    std::os::unix::fs::symlink(root.join("elsewhere"), &key).unwrap();
+    let done = doctor(root, &[]);
+    assert_eq!(done.code, 1, "{done:?}");
+    let (found, object) = health(&done, "permissions");
+    assert_eq!(found, "wrong");
+    let path = key.to_str().unwrap();
+    assert!(object["found"].as_str().unwrap().contains(path), "{object}");
+    let mut agent = Agent::start(root);
+    assert!(agent.health().last_error.unwrap().contains(path));
+    let stderr = agent.stderr();
+    assert!(stderr.contains(path), "{stderr}");
+}
+
+#[test]
 fn root_of_another_user_is_reported() {
     if !is_root() {
         return skipped("only root can give a directory to another user");

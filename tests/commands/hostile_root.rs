@@ -1,6 +1,7 @@
 //! A root in which files were replaced by links, pipes and directories: nothing outside it is touched, and
 //! no agent or command hangs.
 
+use std::collections::BTreeMap;
 use std::os::unix::fs::symlink;
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
@@ -38,9 +39,10 @@ fn mkfifo(path: &Path) {
     assert!(made.unwrap().success());
 }
 
-fn record(root: &Path) {
+/// Records a session. Returns the last error.
+fn record(root: &Path) -> Option<String> {
     let builder = spanledger::builder().root(root).inline_limit(64);
-    let (layer, _guard) = builder.build().unwrap();
+    let (layer, guard) = builder.build().unwrap();
     let dispatch = Dispatch::new(tracing_subscriber::registry().with(layer));
     tracing::dispatcher::with_default(&dispatch, || {
         let run = spans::session_run("s", "planner").start();
@@ -49,11 +51,12 @@ fn record(root: &Path) {
         tool.finish(Outcome::Ok);
         run.finish(Outcome::Ok);
     });
+    guard.health().last_error
 }
 
-/// Records into the root, and runs every command on it. Each may fail, but must end.
-fn use_root(root: &Path) {
-    record(root);
+/// Records into the root, and runs every command on it. Each may fail, but must end. Returns their errors.
+fn use_root(root: &Path) -> String {
+    let mut errors = record(root).unwrap_or_default();
     // Refused spans become dead letters.
     let server = OtlpServer::scripted([Reply::http(400)]);
     let url = server.url();
@@ -79,8 +82,9 @@ fn use_root(root: &Path) {
         &["prune", "--keep", "0", "--dry-run"],
         &["prune", "--older-than", "1s", "--force"],
     ] {
-        run(root, args);
+        errors += &run(root, args).err;
     }
+    errors
 }
 
 /// A root with the session `s`, in which `replace` puts something in the place of one of our files.
@@ -132,15 +136,91 @@ fn linked_directories_outside_stay_as_they_are() {
     }
 }
 
+/// Every file below a directory, with what is in it.
+fn files(dir: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
+    let mut found = BTreeMap::new();
+    for entry in std::fs::read_dir(dir).unwrap() {
+        let path = entry.unwrap().path();
+        match path.is_dir() {
+            true => found.extend(files(&path)),
+            false => drop(found.insert(path.clone(), std::fs::read(&path).unwrap())),
+        }
+    }
+    found
+}
+
+/// Sessions that could be sent, recovered and pruned, and the remains of a removal, but in another place.
+#[test]
+fn sessions_behind_a_link_stay_as_they_are() {
+    let dir = TempDir::new().unwrap();
+    let [root, outside, gone] =
+        ["root", "outside", "outside/sessions/.gone-s-1"].map(|name| dir.path().join(name));
+    record(&outside);
+    std::fs::create_dir(&gone).unwrap();
+    std::fs::write(gone.join("precious"), "precious").unwrap();
+    std::fs::create_dir(&root).unwrap();
+    symlink(outside.join("sessions"), root.join("sessions")).unwrap();
+    let before = files(&outside);
+    use_root(&root);
+    assert_eq!(files(&outside), before);
+}
+
+#[test]
+fn import_behind_a_link_is_refused() {
+    let dir = TempDir::new().unwrap();
+    let [root, outside] = ["root", "outside"].map(|name| dir.path().join(name));
+    std::fs::create_dir(&root).unwrap();
+    std::fs::create_dir(&outside).unwrap();
+    symlink(&outside, root.join("importing")).unwrap();
+    let source = dir.path().join("session.jsonl");
+    std::fs::write(&source, "{}\n").unwrap();
+    let done = run(&root, &["import", "claude-code", source.to_str().unwrap()]);
+    assert!(done.code != 0 && done.err.contains("importing"), "{done:?}");
+    assert_eq!(files(&outside), BTreeMap::new());
+}
+
+/// A directory that another program uses, chosen as the root.
+#[test]
+fn files_of_others_in_our_directories_stay() {
+    let dir = TempDir::new().unwrap();
+    let foreign = [
+        "writers/alice.md",
+        "outbox/alice.md",
+        "sessions/.gone-fishing/x",
+    ];
+    for file in foreign {
+        let path = dir.path().join(file);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, "x").unwrap();
+    }
+    use_root(dir.path());
+    for file in foreign {
+        assert!(dir.path().join(file).exists(), "{file}");
+    }
+}
+
 /// Puts something in the place of each of our files, in a root for each, and uses them all at once: most of the
 /// time is spent waiting.
 fn each_replaced(replace: impl Fn(&Path) + Sync) {
+    // One with the name of a writer is left alone, markers are for endpoints, the rest of a removal is not
+    // missed, and a blob is written anew.
+    let is_silent = |file: &str| {
+        let dirs = ["writers/", "outbox/", "sessions/.", "sessions/s/blobs/"];
+        dirs.iter().any(|dir| file.starts_with(dir))
+    };
     std::thread::scope(|scope| {
         for file in OURS {
             let replace = &replace;
             scope.spawn(move || {
                 let (_dir, root) = replaced(file, replace);
-                use_root(&root);
+                let path = root.join(file);
+                let is_in_place = file == "sessions/s/blobs" && path.is_dir();
+                let errors = use_root(&root);
+                let is_named = errors.contains(path.to_str().unwrap());
+                assert!(
+                    is_named || is_in_place || is_silent(file),
+                    "{file}: {errors}"
+                );
             });
         }
     });

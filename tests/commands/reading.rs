@@ -340,7 +340,7 @@ fn dry_run_keeps_an_interrupted_prune() {
         1,
         &[message("ses_1", "00:00:01", "x")],
     );
-    let left = dir.with_file_name(".gone-ses_0");
+    let left = dir.with_file_name(".gone-ses_0-17f3");
     fs::create_dir(&left).unwrap();
     let prune = |args: &[&str]| run(root.path(), &[&["prune", "--keep", "9"], args].concat());
     prune(&["--dry-run"]);

@@ -20,7 +20,8 @@ use super::ownership::MirrorLock;
 use crate::error::Error;
 use crate::mirror::io_errors::io_error;
 use crate::trace::{
-    RawLine, first_line, hex_digest, make_dir, make_root, open_private, segment_name,
+    RawLine, check_session_dir, first_line, hex_digest, make_root, make_session_dir, open_private,
+    segment_name,
 };
 
 /// Room for the two longest numbers in a cursor's file, so that a write always replaces the whole content.
@@ -80,12 +81,14 @@ impl SegmentFiles {
         write: impl FnOnce(File) -> io::Result<()>,
     ) -> io::Result<()> {
         let path = self.dir.join(name);
-        let opened = match open_private(&path, options.create(true)) {
+        options.create(true);
+        let checked = match check_session_dir(&self.dir) {
             Err(error) if self.identity.is_some() && error.kind() == io::ErrorKind::NotFound => {
-                make_dir(&self.dir).and_then(|()| open_private(&path, options))
+                make_session_dir(&self.dir)
             }
-            opened => opened,
+            checked => checked,
         };
+        let opened = checked.and_then(|()| open_private(&path, options));
         let written = opened.and_then(write);
         written.map_err(|error| self.named(&path, error))
     }

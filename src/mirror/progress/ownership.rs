@@ -2,7 +2,7 @@
 //! dead writers.
 
 use std::collections::HashMap;
-use std::fs::File;
+use std::fs::{File, OpenOptions};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -13,7 +13,7 @@ use crate::mirror::map::origin::{HeaderError, Origin};
 use crate::mirror::settings::resolve::Resolved;
 use crate::session::Unreadable;
 use crate::trace::typed::SegmentHeader;
-use crate::trace::{Root, first_line, segments};
+use crate::trace::{Root, first_line, open_private, segments};
 
 /// A segment without a complete header line doesn't name its writer. If it is younger than this, the
 /// writer may be about to write the header.
@@ -33,16 +33,19 @@ impl MirrorLock {
     /// Takes the lock, unless another process has it.
     pub fn take(path: &Path) -> io::Result<Option<Self>> {
         let lock = FileLock::try_new(path)?;
-        if lock.is_some() {
+        if let Some(lock) = &lock {
             // Only error messages need it.
-            let _ = std::fs::write(path, format!("{}\n", std::process::id()));
+            let _ = lock.write(&format!("{}\n", std::process::id()));
         }
         Ok(lock.map(|_lock| Self { _lock }))
     }
 
     /// The process that has the lock.
     pub fn holder(path: &Path) -> Option<u32> {
-        std::fs::read_to_string(path).ok()?.trim().parse().ok()
+        let file = open_private(path, OpenOptions::new().read(true)).ok()?;
+        let mut text = String::new();
+        file.take(32).read_to_string(&mut text).ok()?;
+        text.trim().parse().ok()
     }
 }
 

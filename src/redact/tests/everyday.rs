@@ -84,6 +84,8 @@ fn authorization_with_any_scheme_is_masked() {
         "headers[\"Authorization\"] = \"SSWS SECRET\"",
         "{\\\"Authorization\\\": \\\"Splunk SECRET\\\"}",
         "Authorization: SECRET",
+        "'Authorization' => 'Splunk SECRET',",
+        "\"Authorization\" => \"GenieKey SECRET\"",
     ]);
 }
 
@@ -164,6 +166,11 @@ fn pairs_of_name_and_value_are_masked() {
         "<user password=\"SECRET\" name=\"ann\"/>",
         "<dataSource password='SECRET'/>",
         "{\"name\": \"DB_PASSWORD\", \"value\": \"SECRET\"",
+        "<input value=\"SECRET\" type=\"hidden\" name=\"csrf_token\">",
+        "<password>SECRET</password>",
+        "<password>\n  SECRET\n</password>",
+        "<db:password>SECRET</db:password>",
+        "<password encrypted=\"false\">SECRET</password>",
     ]);
 }
 
@@ -178,6 +185,7 @@ fn values_on_the_next_lines_are_masked() {
         "machine example.com\nlogin ann\npassword SECRET\n",
         "machine example.com\n  login ann\n  password SECRET\n",
         "default login ann password SECRET",
+        "machine example.com\nlogin ann\naccount main\npassword SECRET\n",
     ]);
 }
 
@@ -211,6 +219,20 @@ fn code_and_databases_are_masked() {
         "const token = process.env.API_TOKEN ?? \"SECRET\";",
         "password: ${DB_PASSWORD:-SECRET}",
         "PASSWORD=\"${DB_PASSWORD:-SECRET}\"",
+        "password = System.getenv(\"X\") ?: \"SECRET\"",
+        "password = env.get(\"X\", \"SECRET\")",
+        "password = os.getenv(\"X\", default=\"SECRET\")",
+        "std::env::var(\"DB_PASSWORD\").unwrap_or(\"SECRET\".into())",
+        "env::var(\"API_TOKEN\").unwrap_or_else(|_| \"SECRET\".to_owned())",
+        "Client::builder().user(\"ann\").password(\"SECRET\").build()",
+        "client.api_key('SECRET')",
+        "'Password' => 'SECRET',",
+        "password = \"\"\"SECRET\"\"\"",
+        "password = '''SECRET'''\nport = 1",
+        "ENV DB_PASSWORD SECRET",
+        "aws configure set aws_secret_access_key SECRET",
+        "const PASSWORD: &[u8] = b\"SECRET\";",
+        "variable \"db_password\" {\n  type = string\n  default = \"SECRET\"\n}",
     ]);
 }
 
@@ -278,6 +300,12 @@ fn placeholders_stay_readable() {
         "password: TODO",
         "--password PASSWORD",
         "token=...",
+        "OPENAI_API_KEY=sk-...",
+        "export GITHUB_TOKEN=ghp_xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx",
+        "    secrets: inherit",
+        "env::var(\"API_TOKEN\").unwrap_or_default()",
+        "<password></password>",
+        "<token>{{ token }}</token>",
     ]);
     // Keys that vendors use in their documentation.
     assert_kept([
@@ -320,5 +348,16 @@ fn prose_and_style_sheets_stay_readable() {
         "assert_eq!(token, \"abc\");",
         "the auth: header",
         "SELECT password FROM users",
+        "pFrame->token = pProgram->token;",
+        "for(pToken=p->pRename; pToken; pToken=pToken->pNext){",
+        "token = tkOTHER;",
+        "nToken = FTS5_MAX_TOKEN_SIZE;",
+        "    current_exporter_secret: OkmBlock,",
+        "let secret = &self.client_traffic_secret;",
+        "fn finish(auth: poly1305::Context, aad_len: usize) -> Tag {",
+        "pub fn hmac_key(&mut self, hmac_key: CFData) -> &mut Self {",
+        "pub const PRIVATE_KEY: ::sys::core::PCWSTR = ::sys::core::w!(\"PrivKeyVal\");",
+        "pub const SMTP_DSN: sys::core::GUID = sys::core::GUID::from_u128(0x23b7f8ad_7a28_4b7c_a2c6_9bd6f3f4b9f1);",
+        "Win32_Security_Credentials = [\"Win32_Security\"]",
     ]);
 }
