@@ -65,7 +65,7 @@ impl Trajectories<'_, '_> {
         trajectory.begin(document, parent, steps)?;
         for (index, step) in steps.iter().enumerate() {
             let number = index + 1;
-            let written = trajectory.step(step, number);
+            let written = trajectory.step(step, number, steps.len() == 1);
             written
                 .map_err(|error| io::Error::other(format!("step {number} of {id:?}: {error}")))?;
         }
@@ -173,7 +173,7 @@ impl<'a> Trajectory<'a> {
         Ok(())
     }
 
-    fn step(&mut self, step: &Value, number: usize) -> io::Result<()> {
+    fn step(&mut self, step: &Value, number: usize, is_only: bool) -> io::Result<()> {
         let time = step["timestamp"]
             .as_str()
             .and_then(iso_time)
@@ -199,7 +199,8 @@ impl<'a> Trajectory<'a> {
         match step["source"].as_str() {
             Some("system") if number == 1 && extra["address"].is_null() => {
                 let digest = hex_digest(text.as_bytes());
-                if !text.is_empty() {
+                // A trajectory has at least one step.
+                if !text.is_empty() || !is_only {
                     self.history.event(
                         Kind::SystemPrompt,
                         time,
@@ -268,7 +269,13 @@ impl<'a> Trajectory<'a> {
             self.history
                 .event_in(span, Kind::MessageReasoning, time, line)?;
         }
-        if message["content"] != "" || message["attachments"].is_array() {
+        // A step without a text has a message if it is referred to, or if it has nothing else.
+        let extra = &step["extra"];
+        let is_marked = extra["hidden"] == true || extra["incomplete"] == true;
+        let is_named = is_marked || self.summary.is_some();
+        let has_more = span.is_some() || reasoning.is_some() || step["tool_calls"].is_array();
+        let has_text = message["content"] != "" || message["attachments"].is_array();
+        if has_text || is_named || !has_more {
             self.history
                 .event_in(span, Kind::MessageAssistant, time, message)?;
         }

@@ -183,12 +183,20 @@ impl Session {
             .ok_or_else(|| io::Error::other("no row of a session is in it"))?;
         // A branch is named by its message; a subagent's is not known.
         let mut chat = Chat::new(import, format, row, false)?;
-        for (kind, row) in &self.assets {
-            chat.asset(*kind, row)?;
-        }
+        let time = |row: &Fields| row.get("created_at").and_then(Value::as_u64).unwrap_or(0);
+        let mut assets = self.assets;
+        assets.sort_by_key(|(_, row)| time(row));
+        let mut assets = assets.into_iter().peekable();
         for message in &self.messages {
+            let now = time(&message.row);
+            while let Some((kind, row)) = assets.next_if(|(_, row)| time(row) <= now) {
+                chat.asset(kind, &row)?;
+            }
             let parts: Vec<_> = message.parts.values().cloned().collect();
             chat.message(&message.row, &parts)?;
+        }
+        for (kind, row) in assets {
+            chat.asset(kind, &row)?;
         }
         chat.finish(|history| history.keep_source(raw))
     }

@@ -219,6 +219,12 @@ impl<'a> History<'a> {
         Ok(span)
     }
 
+    /// A span that has no line of its own when it opens.
+    pub fn unopened(&self, kind: SpanKind, key: &str, time: u64) -> Span {
+        let parent = self.turn.map(|(_, turn)| turn).or(self.run);
+        self.span(kind, key, parent.map(|span| span.id), time)
+    }
+
     /// Opens a span inside another one.
     pub fn open_in(
         &mut self,

@@ -15,6 +15,7 @@ mod other_layers;
 mod outcomes;
 mod recognize;
 mod redaction;
+mod round_trips;
 mod sequence_gaps;
 mod session_files;
 mod sessions;

@@ -149,7 +149,8 @@ impl Chat {
             }
             Item::ModelCall(call) => self.model_result(fed, &call),
             Item::ModelUsage(usage) => {
-                if let Some(at) = self.current_index(fed.run) {
+                let current = self.current_index(fed.run);
+                if let Some(at) = current.filter(|at| self.queue[*at].role == ASSISTANT) {
                     let counts = self.queue[at].counts.get_or_insert_default();
                     counts.add(&usage.usage());
                 }
@@ -388,7 +389,10 @@ impl Chat {
         model["variant"] = call.variant().into();
         model["temperature"] = call.temperature().into();
         let known = [
-            ("model", Some(session::without_nulls(model))),
+            (
+                "model",
+                Some(session::without_nulls(model)).filter(|model| *model != json!({})),
+            ),
             (
                 "system_prompt_digest",
                 call.system_prompt_digest().map(Value::from),

@@ -54,6 +54,14 @@ struct ToolEnd {
     fields: Value,
 }
 
+/// What a message of the model says about its calls.
+struct Answer<'m> {
+    message: &'m Message,
+    usage: Option<Usage>,
+    /// A call has it, or there is nothing.
+    is_told: bool,
+}
+
 /// A row of a message.
 struct Message {
     id: String,
@@ -293,80 +301,93 @@ impl<'a> Chat<'a> {
         Ok(())
     }
 
-    fn assistant(&mut self, message: &Message, parts: &[Fields]) -> io::Result<()> {
-        let is_step = |part: &&Fields| text(part, "type") == Some("step-start");
-        let mut steps = parts.iter().filter(is_step).count();
+    fn assistant(&mut self, message: &Message, rows: &[Fields]) -> io::Result<()> {
+        let parts: io::Result<Vec<_>> = rows
+            .iter()
+            .enumerate()
+            .map(|(index, row)| part::Part::of(row, message, index))
+            .collect();
+        let parts = parts?;
         let usage = usage(&message.metadata);
         if let Some(usage) = &usage {
             self.counted.add(usage);
         }
-        let words = |part: &Fields| matches!(text(part, "type"), Some("text" | "reasoning"));
+        let is_step = |part: &part::Part| part.kind == "step-start";
+        let words = |part: &part::Part| matches!(part.kind.as_str(), "text" | "reasoning");
         let last_words = parts.iter().rposition(words);
-        let has_calls = steps > 0;
-        for (index, row) in parts.iter().enumerate() {
-            let part = part::Part::of(row, message, index)?;
+        let mut answer = Answer {
+            message,
+            usage,
+            is_told: !describes_call(message),
+        };
+        let mut steps = parts.iter().filter(|part| is_step(part)).count();
+        let times: Vec<_> = parts.iter().map(|part| part.created).collect();
+        for (index, part) in parts.into_iter().enumerate() {
             self.end_tools(part.created)?;
-            if part.kind == "step-start" {
-                self.end_model(message, None, part.created)?;
+            if is_step(&part) {
+                self.end_model(&mut answer, false, part.created)?;
                 steps -= 1;
-                self.start_model(message, &part, steps)?;
+                let open = model(message).into();
+                let span = self
+                    .history
+                    .open(SpanKind::Model, &part.key, part.created, open)?;
+                self.model = Some(span);
+                // The call was over before anything was said.
+                if times.get(index + 1) != Some(&part.created) && !answer.is_told {
+                    self.end_model(&mut answer, steps == 0, part.created)?;
+                }
                 continue;
             }
-            if part.is_tool() && self.model.is_some() {
-                let usage = usage.clone().filter(|_| steps == 0);
-                self.end_model(message, Some(usage), part.created)?;
+            if part.is_tool() && !answer.is_told {
+                self.end_model(&mut answer, steps == 0, part.created)?;
             }
             self.part(message, part, last_words == Some(index))?;
         }
-        let end = message.updated;
-        if self.model.is_some() {
-            return self.end_model(message, Some(usage), end);
-        }
-        match usage {
-            Some(usage) if !has_calls => {
-                let usage = fields(usage.to_json());
-                self.history.event(Kind::ModelUsage, end, usage.into())
-            }
-            _ => Ok(()),
-        }
+        self.end_model(&mut answer, true, message.updated)?;
+        self.unstarted_call(answer)
     }
 
-    fn start_model(&mut self, message: &Message, part: &part::Part, left: usize) -> io::Result<()> {
-        let key = format!("{}/{left}", message.id);
-        let open = Value::Object(model(message));
-        self.model = Some(
-            self.history
-                .open(SpanKind::Model, &key, part.created, open)?,
-        );
-        Ok(())
+    /// A call that no part of its message has started.
+    fn unstarted_call(&mut self, mut answer: Answer<'_>) -> io::Result<()> {
+        let message = answer.message;
+        if answer.is_told {
+            return Ok(());
+        }
+        let only_usage = |name: &str| !message.metadata.contains_key(name);
+        if ["model", "finish_reason", "error"]
+            .into_iter()
+            .all(only_usage)
+        {
+            let usage = answer.usage.take().map(|usage| fields(usage.to_json()));
+            let usage = usage.unwrap_or_default().into();
+            return self.history.event(Kind::ModelUsage, message.updated, usage);
+        }
+        let span = self
+            .history
+            .unopened(SpanKind::Model, &message.id, message.updated);
+        self.model = Some(span);
+        self.end_model(&mut answer, true, message.updated)
     }
 
-    /// Ends the model call. The last one of a message has what is known of all.
-    fn end_model(
-        &mut self,
-        message: &Message,
-        last: Option<Option<Usage>>,
-        time: u64,
-    ) -> io::Result<()> {
+    /// Ends the model call that is open. The last one of a message has what is known of all.
+    fn end_model(&mut self, answer: &mut Answer<'_>, is_last: bool, time: u64) -> io::Result<()> {
         let Some(span) = self.model.take() else {
             return Ok(());
         };
+        let message = answer.message;
         let mut call = model(message);
         call.insert("message_id".into(), message.id.clone().into());
         let mut outcome = Outcome::Unset;
-        if let Some(usage) = last {
+        if is_last && !std::mem::replace(&mut answer.is_told, true) {
             let metadata = &message.metadata;
-            call.extend(
-                metadata
-                    .get("finish_reason")
-                    .map(|why| ("finish_reason".to_owned(), why.clone())),
-            );
+            let reason = metadata.get("finish_reason").cloned();
+            call.extend(reason.map(|reason| ("finish_reason".to_owned(), reason)));
             if let Some(error) = text(metadata, "error") {
                 call.insert("error".into(), json!({"message": error}));
                 outcome = Outcome::Error;
             }
-            let usage = usage.map(|usage| Value::from(fields(usage.to_json())));
-            call.extend(usage.map(|usage| ("usage".to_owned(), usage)));
+            let usage = answer.usage.take().map(|usage| fields(usage.to_json()));
+            call.extend(usage.map(|usage| ("usage".to_owned(), usage.into())));
         }
         self.history.close(span, time, outcome, call.into())
     }
@@ -383,8 +404,11 @@ impl<'a> Chat<'a> {
             .max(self.history.last());
         self.history.end_turn(updated, Outcome::Unset)?;
         if let Some(rest) = self.uncounted() {
-            self.history
-                .event(Kind::ModelUsage, updated, fields(rest.to_json()).into())?;
+            // Calls that are in no message, such as those for titles.
+            let call = json!({"purpose": "other", "usage": fields(rest.to_json())});
+            let open = json!({"purpose": "other"});
+            let span = self.history.open(SpanKind::Model, "rest", updated, open)?;
+            self.history.close(span, updated, Outcome::Unset, call)?;
         }
         let rules = text(&self.session, "permissions_json").filter(|rules| *rules != "[]");
         let known = self
@@ -441,6 +465,14 @@ impl<'a> Chat<'a> {
         );
         (usage != Usage::default()).then_some(usage)
     }
+}
+
+/// Whether a message has something of a model call.
+fn describes_call(message: &Message) -> bool {
+    let known = ["model", "usage", "finish_reason", "error"];
+    known
+        .iter()
+        .any(|name| message.metadata.contains_key(*name))
 }
 
 /// The model of a message, and the digests of what it was sent.
