@@ -33,6 +33,8 @@ struct OpenRun {
     last: u64,
     /// What the user wrote last.
     prompt: Option<String>,
+    /// What was said in the model calls that are open, by their spans.
+    answers: HashMap<u64, Option<String>>,
     /// A model call that is over. Its answer may follow.
     call: Option<PendingCall>,
 }
@@ -111,6 +113,7 @@ impl OpenRun {
             counts: Counts::default(),
             last: node.start,
             prompt: None,
+            answers: HashMap::new(),
             call: None,
         }
     }
@@ -127,7 +130,9 @@ impl OpenRun {
                 self.flush(rows);
                 self.counts.llm_calls += 1;
                 let event = self.event("LLM_CALL", node, rows);
-                let event = llm_call(event, node, &call, self.prompt.as_deref());
+                let mut event = llm_call(event, node, &call, self.prompt.as_deref());
+                let answer = node.span_id.and_then(|span| self.answers.remove(&span)?);
+                event["payload"]["response"] = answer.into();
                 let (at, turn) = (rows.at, node.turn);
                 self.call = Some(PendingCall { event, at, turn });
             }
@@ -136,7 +141,11 @@ impl OpenRun {
                 let event = self.event("TOOL_CALL", node, rows);
                 self.write(&tool_call(event, node, &call), rows);
             }
-            Item::ToolCall(_) | Item::ModelCall(_) | Item::Turn(_) => self.flush(rows),
+            Item::ModelCall(_) => {
+                self.flush(rows);
+                self.answers.extend(node.span_id.map(|span| (span, None)));
+            }
+            Item::ToolCall(_) | Item::Turn(_) => self.flush(rows),
             Item::StateUpdate(update) => {
                 let event = self.event("STATE_UPDATE", node, rows);
                 self.write(&state(event, &update), rows);
@@ -216,10 +225,19 @@ impl OpenRun {
         format!("runs/{}/{name}", self.id)
     }
 
-    /// Adds the answer to the model call before it.
+    /// Adds an answer to the model call that it is in, or to the one before it.
     fn answer(&mut self, node: &Node) {
-        let call = self.call.as_mut().filter(|call| call.turn == node.turn);
-        if let (Some(call), Some(text)) = (call, node.content()) {
+        let Some(text) = node.content() else {
+            return;
+        };
+        if let Some(answer) = node.parent.and_then(|span| self.answers.get_mut(&span)) {
+            match answer {
+                Some(before) => before.push_str(&format!("\n\n{text}")),
+                None => *answer = Some(text.into()),
+            }
+            return;
+        }
+        if let Some(call) = self.call.as_mut().filter(|call| call.turn == node.turn) {
             let response = &mut call.event["payload"]["response"];
             match response {
                 Value::String(before) => before.push_str(&format!("\n\n{text}")),

@@ -191,7 +191,7 @@ fn result(call: &Call, embedded: &HashSet<&str>) -> Option<Value> {
         result["subagent_trajectory_ref"] = refs;
     }
     if !call.ok {
-        result["extra"] = json!({"is_error": true});
+        result["extra"] = json!({"is_error": true, "outcome": call.outcome});
     }
     Some(result)
 }

@@ -70,6 +70,8 @@ pub(super) struct Call {
     /// None if it did not end.
     pub output: Option<String>,
     pub ok: bool,
+    /// How it ended.
+    pub outcome: Option<String>,
     pub subagents: Vec<String>,
 }
 
@@ -184,6 +186,11 @@ impl Conversation {
             Item::Run(run) => {
                 self.agent = self.agent.take().or(run.agent().map(String::from));
                 self.model = self.model.take().or(run.model_id().map(String::from));
+                // An imported run has the process that it ran in; the header has the one that imported it.
+                let version = run
+                    .process()
+                    .and_then(|process| process.get("version")?.text());
+                self.version = version.map(String::from).or(self.version.take());
             }
             Item::ContextAsset(asset) => self.asset(node, &asset),
             Item::Message(message) => self.message(fed, &message),
@@ -303,6 +310,7 @@ impl Conversation {
             for one in calls.filter(|one| one.id == id) {
                 one.output = Some(output_text(node, call));
                 one.ok = is_ok(node);
+                one.outcome = node.outcome_name().map(String::from);
             }
             return;
         }
@@ -324,6 +332,7 @@ impl Conversation {
             args: arguments(call),
             output: None,
             ok: true,
+            outcome: None,
             subagents: Vec::new(),
         });
     }

@@ -7,7 +7,7 @@ use std::hash::{BuildHasher, RandomState};
 use serde_json::{Map, Value, json};
 
 use super::feed::Fed;
-use super::values::text_of;
+use super::values::{object, text_of};
 use super::{Exporter, Rows, Schema, approves};
 use crate::session::{Item, Node, NodeState};
 use crate::trace::typed::{Compaction, Hitl, ToolCall};
@@ -49,48 +49,93 @@ struct OpenCall {
     has_arguments: bool,
 }
 
-type Payload = Map<String, Value>;
+/// The members of a row.
+#[derive(Debug)]
+struct Payload {
+    members: Map<String, Value>,
+    /// What the trace has in place of the members that were changed; null for those that were added.
+    recorded: Map<String, Value>,
+}
+
+impl Payload {
+    /// All fields of a node.
+    fn of(node: &Node) -> Self {
+        let members = match node.payload_json() {
+            Value::Object(members) => members,
+            _ => Map::new(),
+        };
+        let recorded = Map::new();
+        Self { members, recorded }
+    }
+
+    fn get(&self, name: &str) -> Option<&Value> {
+        self.members.get(name)
+    }
+
+    fn set(&mut self, name: &str, value: impl Into<Value>) {
+        let value = value.into();
+        if self.members.get(name) != Some(&value) {
+            let before = self.members.insert(name.to_owned(), value);
+            self.note(name, before.unwrap_or_default());
+        }
+    }
+
+    fn remove(&mut self, name: &str) -> Option<Value> {
+        let before = self.members.remove(name)?;
+        self.note(name, before.clone());
+        Some(before)
+    }
+
+    fn note(&mut self, name: &str, before: Value) {
+        self.recorded.entry(name).or_insert(before);
+    }
+
+    /// With the place in the trace, from which an import restores the line.
+    fn finish(mut self, node: &Node, at: Address) -> Value {
+        let mut place = place(node, at);
+        if !self.recorded.is_empty() {
+            place["recorded"] = self.recorded.into();
+        }
+        self.members.insert("spanledger".into(), place);
+        self.members.into()
+    }
+}
 
 impl Exporter for TraceSqlite {
     fn add(&mut self, fed: &Fed, rows: &mut Rows) {
-        let node = &fed.node;
+        let (node, at) = (&fed.node, fed.at);
         let is_closed = node.state == NodeState::Closed;
-        let mut payload = payload(node, fed.at);
+        let mut payload = Payload::of(node);
         match node.item() {
             Item::SegmentHeader(_) => return,
             Item::Run(run) if !is_closed => {
-                payload.insert("session_id".into(), (*fed.session_id).into());
-                payload.entry("simulator").or_insert(Value::Null);
-                insert(node, payload, rows);
+                payload.set("session_id", &*fed.session_id);
+                if payload.get("simulator").is_none() {
+                    payload.set("simulator", Value::Null);
+                }
+                insert(node, payload, at, rows);
                 if let Some(title) = run.title() {
                     let title = json!({"session_id": *fed.session_id, "title": title});
-                    row(node, "session_title", &title, rows);
+                    derived(node, "session_title", title, at, rows);
                 }
                 return;
             }
-            Item::SessionTitle(_) => {
-                payload.insert("session_id".into(), (*fed.session_id).into());
-            }
+            Item::SessionTitle(_) => payload.set("session_id", &*fed.session_id),
             Item::Message(_) => {
                 let content = node.content().map(String::from);
                 let content = content.or_else(|| node.get("content").map(text_of));
-                payload.insert("content".into(), content.unwrap_or_default().into());
+                payload.set("content", content.unwrap_or_default());
                 if node.is_arriving() {
-                    payload.remove("text");
-                    payload.insert("complete".into(), false.into());
+                    // A line with the whole text replaces its pieces.
+                    payload.members.remove("text");
+                    payload.members.insert("complete".into(), false.into());
+                    payload.recorded.clear();
                 }
             }
             Item::ModelCall(_) if is_closed => {
-                insert(node, payload, rows);
-                if let Some(Value::Object(usage)) =
-                    node.get("usage").and_then(|usage| usage.value())
-                {
-                    row(
-                        node,
-                        "model_usage",
-                        &counted(usage, node, fed.at).into(),
-                        rows,
-                    );
+                insert(node, payload, at, rows);
+                if let Some(usage) = node.get("usage").and_then(object) {
+                    derived(node, "model_usage", counted(usage, node), at, rows);
                 }
                 return;
             }
@@ -102,7 +147,7 @@ impl Exporter for TraceSqlite {
             Item::Artifact(_) => self.artifact(&mut payload),
             _ => {}
         }
-        insert(node, payload, rows);
+        insert(node, payload, at, rows);
     }
 }
 
@@ -110,9 +155,9 @@ impl TraceSqlite {
     fn tool_call(&mut self, node: &Node, call: &ToolCall<'_>, payload: &mut Payload) {
         let recorded = call.tool_call_id().unwrap_or_default();
         let id = self.unique(&recorded);
-        payload.insert("id".into(), id.clone().into());
-        payload.insert("name".into(), call.tool_id().unwrap_or_default().into());
-        payload.insert("args".into(), arguments(call));
+        payload.set("id", id.clone());
+        payload.set("name", call.tool_id().unwrap_or_default());
+        payload.set("args", arguments(call));
         self.newest.insert(recorded.into_owned(), id.clone());
         let has_arguments = call.args().is_some();
         let open = OpenCall { id, has_arguments };
@@ -153,11 +198,11 @@ impl TraceSqlite {
             self.newest.remove(&*recorded);
         }
         let is_ok = matches!(node.outcome(), Some(Outcome::Ok | Outcome::Unset) | None);
-        payload.insert("tool_call_id".into(), id.into());
-        payload.insert("name".into(), call.tool_id().unwrap_or_default().into());
-        payload.insert("content".into(), result(node, call, is_ok).into());
+        payload.set("tool_call_id", id);
+        payload.set("name", call.tool_id().unwrap_or_default());
+        payload.set("content", result(node, call, is_ok));
         let status = if is_ok { "success" } else { "error" };
-        payload.insert("status".into(), status.into());
+        payload.set("status", status);
     }
 
     /// The id of the newest call with a recorded one.
@@ -167,8 +212,8 @@ impl TraceSqlite {
     }
 
     fn name_call(&self, payload: &mut Payload) {
-        if let Some(Value::String(id)) = payload.get_mut("tool_call_id") {
-            *id = self.id_of(id);
+        if let Some(Value::String(id)) = payload.get("tool_call_id") {
+            payload.set("tool_call_id", self.id_of(id));
         }
     }
 
@@ -181,7 +226,7 @@ impl TraceSqlite {
         };
         if let Some(size) = payload.remove("size_px") {
             let name = if is_size(&size) { "size_px" } else { "size" };
-            payload.insert(name.into(), size);
+            payload.set(name, size);
         }
     }
 
@@ -191,7 +236,7 @@ impl TraceSqlite {
             let decisions = hitl.payload().and_then(|payload| payload.get("decisions"));
             if decisions.is_none() {
                 let decision = decision.value().unwrap_or_default();
-                payload.insert("payload".into(), json!({"decisions": [decided(decision)]}));
+                payload.set("payload", json!({"decisions": [decided(decision)]}));
             }
             return;
         }
@@ -213,7 +258,7 @@ impl TraceSqlite {
                 json!({"action_requests": [request]})
             }
         };
-        payload.insert("value".into(), value);
+        payload.set("value", value);
     }
 }
 
@@ -276,26 +321,32 @@ fn compacted(compaction: &Compaction<'_>, payload: &mut Payload) {
         Some(Value::Bool(is)) => *is,
         recorded => many(recorded).map_or(recorded.is_some(), |many| many > 0),
     };
-    payload.insert("summarized".into(), summarized.into());
-    payload.insert("kept".into(), many(&kept).or(after).into());
-    payload.insert("offloaded".into(), is_offloaded.into());
+    payload.set("summarized", summarized);
+    payload.set("kept", many(&kept).or(after));
+    payload.set("offloaded", is_offloaded);
     for (name, recorded) in [("kept_messages", kept), ("offloaded_messages", offloaded)] {
         let lists = recorded.filter(Value::is_array);
-        payload.extend(lists.map(|list| (name.to_owned(), list)));
+        if let Some(list) = lists {
+            payload.set(name, list);
+        }
     }
-    payload.insert("messages_before".into(), before.into());
-    payload.insert("messages_after".into(), after.into());
-    payload.insert("manual".into(), compaction.manual().unwrap_or(false).into());
+    payload.set("messages_before", before);
+    payload.set("messages_after", after);
+    payload.set("manual", compaction.manual().unwrap_or(false));
 }
 
 /// The usage of a model call, with what the provider reported.
-fn counted(mut usage: Payload, node: &Node, at: Address) -> Payload {
+fn counted(usage: Map<String, Value>, node: &Node) -> Value {
+    let recorded = Map::new();
+    let mut usage = Payload {
+        members: usage,
+        recorded,
+    };
     if let Some(model) = node.get("model_id").and_then(|model| model.text()) {
-        usage.insert("model_id".into(), model.into());
+        usage.set("model_id", &*model);
     }
-    usage.insert("spanledger".into(), place(node, at));
     total(&mut usage);
-    usage
+    usage.members.into()
 }
 
 /// Adds the total, and the provider's own members.
@@ -303,22 +354,16 @@ fn total(usage: &mut Payload) {
     let count = |name: &str| usage.get(name).and_then(Value::as_u64);
     let sum = count("input_tokens").zip(count("output_tokens"));
     let sum = sum.map(|(input, output)| input.saturating_add(output));
-    usage.entry("total_tokens").or_insert_with(|| sum.into());
+    if usage.get("total_tokens").is_none() {
+        usage.set("total_tokens", sum);
+    }
     if let Some(Value::Object(details)) = usage.remove("usage_details") {
         for (name, value) in details {
-            usage.entry(name).or_insert(value);
+            if usage.get(&name).is_none() {
+                usage.set(&name, value);
+            }
         }
     }
-}
-
-/// All fields of a node, and where it is in the trace.
-fn payload(node: &Node, at: Address) -> Payload {
-    let mut payload = match node.payload_json() {
-        Value::Object(payload) => payload,
-        _ => Map::new(),
-    };
-    payload.insert("spanledger".into(), place(node, at));
-    payload
 }
 
 fn place(node: &Node, at: Address) -> Value {
@@ -334,13 +379,20 @@ fn place(node: &Node, at: Address) -> Value {
 }
 
 /// Adds the row of a node under the name of its line's kind.
-fn insert(node: &Node, payload: Payload, rows: &mut Rows) {
+fn insert(node: &Node, payload: Payload, at: Address, rows: &mut Rows) {
     let closes = node
         .kind
         .opens()
         .filter(|_| node.state == NodeState::Closed);
     let kind = closes.map_or(node.kind_name(), |span| span.closing().as_str());
-    row(node, kind, &payload.into(), rows);
+    row(node, kind, &payload.finish(node, at), rows);
+}
+
+/// Adds a row whose content other rows have too.
+fn derived(node: &Node, kind: &str, mut payload: Value, at: Address, rows: &mut Rows) {
+    payload["spanledger"] = place(node, at);
+    payload["spanledger"]["derived"] = true.into();
+    row(node, kind, &payload, rows);
 }
 
 fn row(node: &Node, kind: &str, payload: &Value, rows: &mut Rows) {

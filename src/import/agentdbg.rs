@@ -31,13 +31,25 @@ pub(super) fn read<'a>(import: &'a Import, dir: &Path) -> Result<Vec<History<'a>
     let started = run["started_at"].as_str().and_then(parse_time).unwrap_or(0);
     let mut lines = JsonLines::open(&dir.join("events.jsonl"))?;
     let mut begun = false;
+    // An error just before the end of a run that failed is the run's own.
+    let mut error: Option<Fields> = None;
     while let Some(event) = lines.next()? {
+        let is = |kind: &str| event.get("event_type").is_some_and(|is| is == kind);
+        let own = error.take_if(|_| !(is("RUN_END") && run["status"] == "error"));
         let added = begin(&mut history, &mut begun, started, &run, &event)
-            .and_then(|()| add(&mut history, &event));
+            .and_then(|()| own.map_or(Ok(()), |error| add(&mut history, &error)));
         added.map_err(|error| lines.error(error))?;
+        match is("ERROR") {
+            true => error = Some(event),
+            false => add(&mut history, &event).map_err(|error| lines.error(error))?,
+        }
     }
+    let own = error.take_if(|_| run["status"] != "error");
+    own.map_or(Ok(()), |error| add(&mut history, &error))
+        .map_err(|error| lines.error(error))?;
     let raw = format!("{text}\n{}", read_text(lines.path())?);
-    let ended = end(&mut history, begun, started, &run, &raw);
+    let error = error.and_then(|mut event| event.remove("payload"));
+    let ended = end(&mut history, begun, started, &run, &raw, error);
     ended.map_err(|error| ImportError::new(dir, error))?;
     Ok(vec![history])
 }
@@ -48,6 +60,7 @@ fn end(
     started: u64,
     run: &Value,
     raw: &str,
+    error: Option<Value>,
 ) -> io::Result<()> {
     if !begun {
         history.start_run(started, run_fields(run, &Value::Null))?;
@@ -59,7 +72,8 @@ fn end(
         _ => return Ok(()),
     };
     let time = run["ended_at"].as_str().and_then(parse_time);
-    history.end_run(time.unwrap_or(history.last()), outcome, Value::Null)
+    let time = time.unwrap_or(history.last());
+    history.end_run(time, outcome, json!({"error": error}))
 }
 
 /// What a run is about, from its file and its first event.

@@ -1,7 +1,7 @@
 //! A session of the past, written to a directory of its own until it is complete.
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
@@ -9,7 +9,7 @@ use sha2::{Digest, Sha256};
 use super::writer::Writer;
 use super::{Import, ImportedSession};
 use crate::ledger::{Context, SessionWriter};
-use crate::trace::{Ids, Kind, LineMeta, Outcome, SpanKind, Totals, Usage, time_text};
+use crate::trace::{Ids, Kind, LineMeta, Outcome, Root, SpanKind, Totals, Usage, time_text};
 
 pub(super) type Fields = Map<String, Value>;
 
@@ -34,6 +34,10 @@ pub(super) struct Span {
 }
 
 impl Span {
+    pub fn id(self) -> u64 {
+        self.id
+    }
+
     pub fn start(self) -> u64 {
         self.start
     }
@@ -51,8 +55,10 @@ pub(super) struct History<'a> {
     staged: Staged,
     trace: u128,
     run: Option<Span>,
+    /// How many runs have begun.
+    runs: u32,
     turn: Option<(u32, Span)>,
-    totals: Totals,
+    pub totals: Totals,
     run_fields: Fields,
     events: u64,
     last: u64,
@@ -67,9 +73,21 @@ pub(super) struct Complete {
     events: u64,
 }
 
-/// A directory that is removed unless it was moved away.
+/// A directory under the root that is removed unless it was moved away.
 #[derive(Debug)]
-struct Staged(PathBuf);
+pub(super) struct Staged(PathBuf);
+
+impl Staged {
+    /// A name that no other import uses. The directory is not created.
+    pub fn new(root: &Root) -> Self {
+        let unique = format!("{:016x}", crate::trace::new_span_id());
+        Self(root.path().join("importing").join(unique))
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.0
+    }
+}
 
 impl Drop for Staged {
     fn drop(&mut self) {
@@ -96,8 +114,7 @@ impl<'a> History<'a> {
         let root = shared.ledger.root();
         let place = root.session(id);
         let name = place.file_name().unwrap_or_default();
-        let unique = format!("{:016x}", crate::trace::new_span_id());
-        let staged = Staged(root.path().join("importing").join(unique));
+        let staged = Staged::new(root);
         let trace = digest(&[source, id]);
         Self {
             shared,
@@ -108,6 +125,7 @@ impl<'a> History<'a> {
             staged,
             trace: u128::from_be_bytes(std::array::from_fn(|at| trace[at])),
             run: None,
+            runs: 0,
             turn: None,
             totals: Totals::default(),
             run_fields: Fields::new(),
@@ -132,32 +150,59 @@ impl<'a> History<'a> {
         }
     }
 
-    /// The run. Everything else lies in it.
+    /// The session's id.
+    pub fn id(&self) -> &str {
+        &self.id
+    }
+
+    /// The run. Everything else lies in it. A second one resumes the session.
     pub fn start_run(&mut self, time: u64, run: Value) -> io::Result<()> {
         let mut fields = fields(run);
         fields.insert("session_id".into(), self.id.clone().into());
-        let span = self.span(SpanKind::Run, "", None, time);
+        let (key, kind) = match self.runs {
+            0 => (String::new(), Kind::SessionStart),
+            before => (before.to_string(), Kind::SessionResume),
+        };
+        self.runs += 1;
+        let span = self.span(SpanKind::Run, &key, None, time);
         self.run = Some(span);
         self.run_fields = fields;
-        self.open_line(span, &self.run_fields.clone())
+        self.open_line(kind, span, &self.run_fields.clone())
     }
 
     /// The next turn. Ends the one before.
     pub fn start_turn(&mut self, time: u64, outcome: Outcome) -> io::Result<()> {
-        self.end_turn(time, outcome)?;
-        let index = self.totals.turns as u32 + 1;
-        self.totals.turns += 1;
-        let span = self.span(
-            SpanKind::Turn,
-            &index.to_string(),
-            self.run.map(|run| run.id),
-            time,
-        );
-        self.turn = Some((index, span));
-        self.open_line(span, &fields(json!({"turn_index": index})))
+        self.start_turn_number(self.totals.turns as u32 + 1, time, outcome)
     }
 
-    fn end_turn(&mut self, time: u64, outcome: Outcome) -> io::Result<()> {
+    /// The turn with this number in the source. Ends the one before.
+    pub fn start_turn_number(&mut self, index: u32, time: u64, outcome: Outcome) -> io::Result<()> {
+        self.end_turn(time, outcome)?;
+        self.totals.turns += 1;
+        // Numbers may repeat.
+        let key = format!("{index}#{}", self.totals.turns);
+        let key = if u64::from(index) == self.totals.turns {
+            index.to_string()
+        } else {
+            key
+        };
+        let run = self.run.map(|run| run.id);
+        let span = self.span(SpanKind::Turn, &key, run, time);
+        self.turn = Some((index, span));
+        self.open_line(
+            SpanKind::Turn.opening(),
+            span,
+            &fields(json!({"turn_index": index})),
+        )
+    }
+
+    /// The number of the turn that is open.
+    pub fn turn(&self) -> Option<u32> {
+        self.turn.map(|(index, _)| index)
+    }
+
+    /// Ends the turn that is open.
+    pub fn end_turn(&mut self, time: u64, outcome: Outcome) -> io::Result<()> {
         let Some((index, span)) = self.turn else {
             return Ok(());
         };
@@ -170,19 +215,34 @@ impl<'a> History<'a> {
     pub fn open(&mut self, kind: SpanKind, key: &str, time: u64, with: Value) -> io::Result<Span> {
         let parent = self.turn.map(|(_, turn)| turn).or(self.run);
         let span = self.span(kind, key, parent.map(|span| span.id), time);
-        self.open_line(span, &fields(with))?;
+        self.open_line(kind.opening(), span, &fields(with))?;
         Ok(span)
     }
 
-    fn open_line(&mut self, span: Span, with: &Fields) -> io::Result<()> {
+    /// A span that has no line of its own when it opens.
+    pub fn unopened(&self, kind: SpanKind, key: &str, time: u64) -> Span {
+        let parent = self.turn.map(|(_, turn)| turn).or(self.run);
+        self.span(kind, key, parent.map(|span| span.id), time)
+    }
+
+    /// Opens a span inside another one.
+    pub fn open_in(
+        &mut self,
+        outer: Span,
+        kind: SpanKind,
+        key: &str,
+        time: u64,
+        with: Value,
+    ) -> io::Result<Span> {
+        let span = self.span(kind, key, Some(outer.id), time);
+        self.open_line(kind.opening(), span, &fields(with))?;
+        Ok(span)
+    }
+
+    fn open_line(&mut self, kind: Kind, span: Span, with: &Fields) -> io::Result<()> {
         let mut payload = fields(json!({"start": time_text(span.start, 9)}));
         payload.extend(with.clone());
-        self.line(
-            span.kind.opening().as_str(),
-            span.start,
-            Some(span),
-            &payload,
-        )
+        self.line(kind.as_str(), span.start, Some(span), &payload)
     }
 
     /// Closes a span. `with` has all its fields, those of its open line too.
@@ -209,15 +269,18 @@ impl<'a> History<'a> {
             self.totals.add_usage(&Usage::from_json(usage));
         }
         if matches!(span.kind, SpanKind::Turn | SpanKind::Run) {
-            let mut totals = Vec::new();
-            self.totals.write(&Default::default(), &mut totals);
-            let totals = serde_json::from_slice(&totals).unwrap_or_default();
-            payload.insert("totals".into(), totals);
+            payload.insert("totals".into(), self.totals_json());
         }
         self.line(span.kind.closing().as_str(), time, Some(span), &payload)
     }
 
-    /// An event, by its kind's name.
+    pub fn totals_json(&self) -> Value {
+        let mut totals = Vec::new();
+        self.totals.write(&Default::default(), &mut totals);
+        serde_json::from_slice(&totals).unwrap_or_default()
+    }
+
+    /// An event.
     pub fn event(&mut self, kind: Kind, time: u64, with: Value) -> io::Result<()> {
         self.event_in(None, kind, time, with)
     }
@@ -230,30 +293,50 @@ impl<'a> History<'a> {
         time: u64,
         with: Value,
     ) -> io::Result<()> {
-        if kind == Kind::Error {
-            self.totals.errors += 1;
+        let with = fields(with);
+        match kind {
+            Kind::Error => self.totals.errors += 1,
+            Kind::ModelUsage => self.totals.add_usage(&Usage::from_json(&with)),
+            _ => {}
         }
+        self.line_in(span, kind.as_str(), time, &with)
+    }
+
+    /// A line by the name of its kind, with all its members, also those that are null.
+    pub fn line_in(
+        &mut self,
+        span: Option<Span>,
+        kind: &str,
+        time: u64,
+        with: &Fields,
+    ) -> io::Result<()> {
         let within = span.or(self.turn.map(|(_, turn)| turn)).or(self.run);
         let within = within.map(|span| Span {
             parent: None,
             ..span
         });
-        self.line(kind.as_str(), time, within, &fields(with))
+        self.line(kind, time, within, with)
     }
 
     fn line(&mut self, kind: &str, time: u64, span: Option<Span>, with: &Fields) -> io::Result<()> {
-        let ledger = &self.shared.ledger;
-        let members = self.shared.members(self.writer.dir(), with);
         let meta = LineMeta {
             time,
             kind,
-            turn: self.turn.map(|(index, _)| index),
+            turn: self.turn(),
             ids: span.map(|span| Ids {
                 trace: self.trace,
                 span: span.id,
                 parent: span.parent,
             }),
         };
+        self.write(meta, with)
+    }
+
+    /// A line with the ids and the turn that it has in the source.
+    pub fn write(&mut self, meta: LineMeta<'_>, with: &Fields) -> io::Result<()> {
+        let ledger = &self.shared.ledger;
+        let members = self.shared.members(self.writer.dir(), with);
+        let time = meta.time;
         let no_hooks = &mut ();
         let cx = &mut Context::new(ledger, no_hooks);
         let written = self
@@ -268,9 +351,22 @@ impl<'a> History<'a> {
     /// Keeps the source as a blob, redacted.
     pub fn keep_source(&mut self, text: &str) -> io::Result<()> {
         let clean = self.shared.text(text);
-        let sha256 = crate::trace::hex_digest(clean.as_bytes());
+        self.keep_redacted(clean.as_bytes())
+    }
+
+    /// A row of a database as a line of JSON, redacted. Long values become blobs.
+    pub fn redacted_row(&self, row: &Fields, out: &mut Vec<u8>) {
+        let members = self.shared.members(self.writer.dir(), row);
+        out.push(b'{');
+        out.extend_from_slice(members.strip_suffix(b",").unwrap_or(&members));
+        out.extend_from_slice(b"}\n");
+    }
+
+    /// Keeps a source that is redacted already.
+    pub fn keep_redacted(&mut self, clean: &[u8]) -> io::Result<()> {
+        let sha256 = crate::trace::hex_digest(clean);
         let ledger = &self.shared.ledger;
-        ledger.store_blob(self.writer.dir(), &sha256, clean.as_bytes())?;
+        ledger.store_blob(self.writer.dir(), &sha256, clean)?;
         let import = json!({"format": self.source, "source_id": self.id, "raw_blob": sha256});
         self.event(Kind::Import, self.last, import)
     }

@@ -79,9 +79,38 @@ fn open(path: &Path) -> io::Result<File> {
     File::open(path)
 }
 
-/// The first object of a file.
+/// The first object of a file: its first line, or the whole file.
 pub(super) fn first_object(path: &Path) -> Option<Map<String, Value>> {
-    JsonLines::open(path).ok()?.next().ok()?
+    let first = JsonLines::open(path).ok()?.next();
+    match first {
+        Ok(Some(first)) => Some(first),
+        _ => read_object(path).ok().map(|(_, object)| object),
+    }
+}
+
+/// Whether a file begins with these bytes.
+pub(super) fn begins_with(path: &Path, bytes: &[u8]) -> bool {
+    let mut first = vec![0; bytes.len()];
+    let read = open(path).and_then(|mut file| file.read_exact(&mut first));
+    read.is_ok() && first == bytes
+}
+
+/// A file that is one JSON object, and its text.
+pub(super) fn read_object(path: &Path) -> Result<(String, Map<String, Value>), ImportError> {
+    let long = path.metadata().is_ok_and(|meta| meta.len() > LONGEST);
+    if long {
+        let why = format!("longer than {} MB", LONGEST >> 20);
+        return Err(ImportError::new(path, why));
+    }
+    let text = read_text(path)?;
+    let failed = |error: serde_json::Error| ImportError {
+        line: Some(error.line() as u64),
+        ..ImportError::new(path, error)
+    };
+    match serde_json::from_str(&text).map_err(failed)? {
+        Value::Object(object) => Ok((text, object)),
+        _ => Err(ImportError::new(path, "not a JSON object")),
+    }
 }
 
 /// A whole file of text, at most so long as a blob may be.

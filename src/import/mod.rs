@@ -15,10 +15,21 @@
 //! ```
 
 mod agentdbg;
+mod atif;
+mod chat;
+mod chat_sqlite;
+mod chat_text;
 mod claude_code;
 mod codex;
+#[cfg(feature = "sqlite")]
+mod database;
+#[cfg(not(feature = "sqlite"))]
+#[path = "database_off.rs"]
+mod database;
 mod history;
 mod lines;
+mod time;
+mod trace_sqlite;
 mod trajectory;
 mod writer;
 
@@ -41,10 +52,20 @@ use writer::Writer;
 pub enum Source {
     /// A run directory of AgentDbg.
     AgentDbg,
+    /// A trajectory of Harbor.
+    Atif,
+    /// Chat sessions as one JSON document.
+    ChatJson,
+    /// Chat sessions as lines of rows.
+    ChatJsonl,
+    /// A database of chat sessions. It needs the feature `sqlite`.
+    ChatSqlite,
     /// A session file of Claude Code.
     ClaudeCode,
     /// A rollout file of Codex.
     Codex,
+    /// A database of events. It needs the feature `sqlite`.
+    TraceSqlite,
     /// A trajectory of aec-bench.
     Trajectory,
 }
@@ -53,8 +74,13 @@ impl Source {
     /// Every format.
     pub const ALL: &[Self] = &[
         Self::AgentDbg,
+        Self::Atif,
+        Self::ChatJson,
+        Self::ChatJsonl,
+        Self::ChatSqlite,
         Self::ClaudeCode,
         Self::Codex,
+        Self::TraceSqlite,
         Self::Trajectory,
     ];
 
@@ -62,8 +88,13 @@ impl Source {
     pub fn name(self) -> &'static str {
         match self {
             Self::AgentDbg => "agentdbg",
+            Self::Atif => "atif",
+            Self::ChatJson => "chat-json",
+            Self::ChatJsonl => "chat-jsonl",
+            Self::ChatSqlite => "chat-sqlite",
             Self::ClaudeCode => "claude-code",
             Self::Codex => "codex",
+            Self::TraceSqlite => "trace-sqlite",
             Self::Trajectory => "trajectory",
         }
     }
@@ -72,8 +103,13 @@ impl Source {
     pub fn about(self) -> &'static str {
         match self {
             Self::AgentDbg => "a run directory: run.json and events.jsonl",
+            Self::Atif => "a trajectory in the format of Harbor, subagents included",
+            Self::ChatJson => "one session: its row, and its messages with their parts",
+            Self::ChatJsonl => "rows of sessions, messages and parts, one a line",
+            Self::ChatSqlite => "a database of sessions, messages and parts",
             Self::ClaudeCode => "a session file as Claude Code writes it, subagents included",
             Self::Codex => "a rollout file of Codex",
+            Self::TraceSqlite => "a trace.sqlite, as this program or jutul-agent writes it",
             Self::Trajectory => "a trajectory.jsonl, with or without its header line",
         }
     }
@@ -83,9 +119,17 @@ impl Source {
         if path.join("events.jsonl").is_file() {
             return Some(Self::AgentDbg);
         }
+        if lines::begins_with(path, database::MAGIC) {
+            return database::detect(path);
+        }
         let first = lines::first_object(path)?;
         let has = |name: &str| first.get(name).is_some();
         match () {
+            () if has("schema_version") && has("steps") => Some(Self::Atif),
+            () if has("session") && has("messages") => Some(Self::ChatJson),
+            () if has("type") && first.get("data").is_some_and(|data| data.is_object()) => {
+                Some(Self::ChatJsonl)
+            }
             () if has("format") || (has("step") && has("role")) => Some(Self::Trajectory),
             () if first.get("type").is_some_and(|kind| kind == "session_meta") => Some(Self::Codex),
             () if has("sessionId") || has("leafUuid") => Some(Self::ClaudeCode),
@@ -201,8 +245,13 @@ impl Import {
         let path = path.as_ref();
         let histories = match source {
             Source::AgentDbg => agentdbg::read(self, path),
+            Source::Atif => atif::read(self, path),
+            Source::ChatJson => chat_text::read_document(self, path),
+            Source::ChatJsonl => chat_text::read_lines(self, path),
+            Source::ChatSqlite => chat_sqlite::read(self, path),
             Source::ClaudeCode => claude_code::read(self, path),
             Source::Codex => codex::read(self, path),
+            Source::TraceSqlite => trace_sqlite::read(self, path),
             Source::Trajectory => trajectory::read(self, path),
         }?;
         let finished: Result<Vec<_>, _> = histories.into_iter().map(History::finish).collect();

@@ -83,10 +83,12 @@ impl Trajectory<'_> {
 
     fn role(&mut self, role: &str, entry: &Fields) -> io::Result<()> {
         let content = entry.get("content").cloned().unwrap_or_default();
-        let id = entry
-            .get("metadata")
-            .and_then(|meta| meta.get("message_id"));
-        let message = json!({"content": content, "message_id": id});
+        let known = |name: &str| entry.get("metadata").and_then(|meta| meta.get(name));
+        let message = json!({
+            "content": content,
+            "message_id": known("message_id"),
+            "complete": known("complete"),
+        });
         let (history, now) = (&mut self.history, self.now);
         match role {
             "system" => history.event(Kind::MessageSystem, now, message),

@@ -17,6 +17,7 @@ mod outcomes;
 mod recognize;
 mod redaction;
 mod requests;
+mod round_trips;
 mod sequence_gaps;
 mod session_files;
 mod sessions;

@@ -7,6 +7,7 @@ mod part;
 mod session;
 mod tools;
 
+use std::borrow::Cow;
 use std::collections::{HashMap, HashSet, VecDeque};
 
 use serde_json::{Map, Value, json};
@@ -148,7 +149,8 @@ impl Chat {
             }
             Item::ModelCall(call) => self.model_result(fed, &call),
             Item::ModelUsage(usage) => {
-                if let Some(at) = self.current_index(fed.run) {
+                let current = self.current_index(fed.run);
+                if let Some(at) = current.filter(|at| self.queue[*at].role == ASSISTANT) {
                     let counts = self.queue[at].counts.get_or_insert_default();
                     counts.add(&usage.usage());
                 }
@@ -163,7 +165,12 @@ impl Chat {
             Item::Subagent(subagent) => {
                 let data =
                     json!({"session_id": subagent.child_session_id(), "agent": subagent.agent()});
-                self.push(fed, None, json!({"type": "data-subagent", "data": data}));
+                let id = message_id(node);
+                self.push(
+                    fed,
+                    id.as_deref(),
+                    json!({"type": "data-subagent", "data": data}),
+                );
             }
             Item::Delta(_) => self.tool_input(fed),
             Item::Artifact(_)
@@ -174,9 +181,10 @@ impl Chat {
             | Item::StateUpdate(_)
             | Item::Unknown(_) => {
                 let kind = format!("data-{}", node.kind_name());
+                let id = message_id(node);
                 self.push(
                     fed,
-                    None,
+                    id.as_deref(),
                     json!({"type": kind, "data": node.payload_json()}),
                 );
             }
@@ -325,7 +333,7 @@ impl Chat {
             Some(Role::Tool) => return self.tool_message(fed),
             _ => ASSISTANT,
         };
-        let id = node.get("message_id").and_then(|id| id.text());
+        let id = message_id(node);
         let mut last = None;
         for data in part::of_message(node) {
             if let Some(arriving) = self.arriving(id.as_deref(), &data) {
@@ -381,7 +389,10 @@ impl Chat {
         model["variant"] = call.variant().into();
         model["temperature"] = call.temperature().into();
         let known = [
-            ("model", Some(session::without_nulls(model))),
+            (
+                "model",
+                Some(session::without_nulls(model)).filter(|model| *model != json!({})),
+            ),
             (
                 "system_prompt_digest",
                 call.system_prompt_digest().map(Value::from),
@@ -438,7 +449,8 @@ impl Chat {
             "summarized_message_count": compaction.summarized_message_count(),
         });
         self.end(fed.run);
-        let at = self.new_message(fed, ASSISTANT, None);
+        let id = message_id(&fed.node);
+        let at = self.new_message(fed, ASSISTANT, id.as_deref());
         let part = json!({"type": "data-compaction", "data": data});
         self.queue[at]
             .parts
@@ -478,6 +490,11 @@ impl Chat {
             });
         }
     }
+}
+
+/// The message that a line belongs to, if it has its id.
+fn message_id(node: &Node) -> Option<Cow<'_, str>> {
+    node.get("message_id").and_then(|id| id.text())
 }
 
 /// Whether a model call is part of the conversation.

@@ -67,8 +67,9 @@ pub(super) fn tool(node: &Node, call: &ToolCall<'_>, approval: Option<&Value>) -
     if let Some(title) = call.title() {
         part["title"] = title.into();
     }
+    let waits = node.state == NodeState::Open;
     match node.outcome() {
-        _ if node.state == NodeState::Open => {
+        outcome if waits || outcome == Some(Outcome::Interrupted) => {
             if let Some(approval) = approval {
                 let is_answered = approval.get("approved").is_some();
                 let state = if is_answered {
@@ -80,7 +81,6 @@ pub(super) fn tool(node: &Node, call: &ToolCall<'_>, approval: Option<&Value>) -
                 part["approval"] = approval.clone();
             }
         }
-        Some(Outcome::Interrupted) => {}
         Some(Outcome::Ok | Outcome::Unset) | None => {
             part["state"] = "output-available".into();
             part["output"] = output(call);

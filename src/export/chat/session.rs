@@ -103,6 +103,10 @@ impl Session {
         if self.id != *fed.session_id {
             self.id = fed.session_id.to_string();
         }
+        if let Item::SegmentHeader(_) = node.item() {
+            // An imported session was written later than it happened.
+            return;
+        }
         self.created.get_or_insert(millis(node.start));
         self.updated = self.updated.max(millis(node.end()));
         match node.item() {

@@ -1,0 +1,316 @@
+//! An export that is imported under another root and exported again is the same, apart from what
+//! `docs/formats.md` names.
+
+mod generated;
+mod rows;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use proptest::prelude::*;
+use serde_json::Value;
+use spanledger::export::{Format, Target, export};
+use spanledger::import::{Import, Source};
+use spanledger::read::session_dir;
+use tempfile::TempDir;
+
+use crate::support::Trace;
+use crate::support::rich_session;
+
+/// A format that has both directions.
+struct Pair {
+    name: &'static str,
+    /// Removes what the documentation names from a row.
+    leave_out: fn(&mut Value),
+}
+
+const PAIRS: &[Pair] = &[
+    Pair {
+        name: "trajectory",
+        leave_out: rows::trajectory,
+    },
+    Pair {
+        name: "agentdbg",
+        leave_out: rows::agentdbg,
+    },
+    Pair {
+        name: "atif",
+        leave_out: rows::atif,
+    },
+    Pair {
+        name: "chat-json",
+        leave_out: rows::chat,
+    },
+    Pair {
+        name: "chat-jsonl",
+        leave_out: rows::chat,
+    },
+    #[cfg(feature = "sqlite")]
+    Pair {
+        name: "chat-sqlite",
+        leave_out: rows::chat,
+    },
+    #[cfg(feature = "sqlite")]
+    Pair {
+        name: "trace-sqlite",
+        leave_out: rows::trace_sqlite,
+    },
+];
+
+fn pair(name: &str) -> &'static Pair {
+    PAIRS.iter().find(|pair| pair.name == name).unwrap()
+}
+
+/// Exports sessions to one place. Returns what `import` takes.
+fn write(pair: &Pair, root: &Path, sessions: &[&str], out: PathBuf) -> PathBuf {
+    let format: Format = pair.name.parse().unwrap();
+    let mut target = match format {
+        Format::AgentDbg => Target::directory(&out),
+        _ => Target::file(&out),
+    };
+    for session in sessions {
+        export(format, session_dir(root, session), &mut target).unwrap();
+    }
+    target.finish().unwrap();
+    match fs::read_dir(out.join("runs")) {
+        // A resumed session has several.
+        Ok(runs) => runs
+            .map(|run| run.unwrap().path())
+            .max_by_key(|run| fs::metadata(run.join("events.jsonl")).unwrap().len())
+            .unwrap(),
+        Err(_) => out,
+    }
+}
+
+struct Trip {
+    dir: TempDir,
+    first: Vec<Value>,
+    second: Vec<Value>,
+    ids: Vec<String>,
+}
+
+impl Trip {
+    fn root(&self) -> PathBuf {
+        self.dir.path().join("root")
+    }
+}
+
+/// Exports sessions, imports them, and exports them again.
+fn trip(pair: &Pair, root: &Path, sessions: &[&str]) -> Trip {
+    let dir = tempfile::tempdir().unwrap();
+    let source: Source = pair.name.parse().unwrap();
+    let first = write(pair, root, sessions, dir.path().join("first"));
+    assert_eq!(Source::detect(&first), Some(source));
+    let other = dir.path().join("root");
+    let imported = Import::new(&other).unwrap().read(source, &first);
+    let imported = imported.unwrap_or_else(|error| panic!("{}: {error}", pair.name));
+    let ids: Vec<String> = imported.into_iter().map(|session| session.id).collect();
+    let names: Vec<&str> = ids.iter().map(String::as_str).collect();
+    let names = if pair.name == "atif" {
+        &names[..1]
+    } else {
+        &names[..]
+    };
+    let second = write(pair, &other, names, dir.path().join("second"));
+    let rows = |path: &Path| {
+        let mut rows = rows::read(pair.name, path);
+        rows.iter_mut().for_each(pair.leave_out);
+        rows.retain(|row| !row.is_null());
+        rows
+    };
+    let (first, second) = (rows(&first), rows(&second));
+    Trip {
+        dir,
+        first,
+        second,
+        ids,
+    }
+}
+
+/// The first difference of two lists of rows.
+fn difference(trip: &Trip) -> Option<String> {
+    let (first, second) = (&trip.first, &trip.second);
+    for (at, (one, other)) in first.iter().zip(second).enumerate() {
+        if one != other {
+            return Some(format!("row {at}\n{one}\n{other}"));
+        }
+    }
+    if first.len() == second.len() {
+        return None;
+    }
+    let longer = if first.len() > second.len() {
+        first
+    } else {
+        second
+    };
+    let next = &longer[first.len().min(second.len())];
+    Some(format!(
+        "{} rows, then {}: {next}",
+        first.len(),
+        second.len()
+    ))
+}
+
+#[track_caller]
+fn same(trip: &Trip) {
+    if let Some(difference) = difference(trip) {
+        panic!("{difference}");
+    }
+    assert!(!trip.first.is_empty());
+}
+
+#[track_caller]
+fn rich(name: &str, sessions: &[&str]) -> Trip {
+    let dir = rich_session::record();
+    let trip = trip(pair(name), dir.path(), sessions);
+    same(&trip);
+    trip
+}
+
+const SESSION: &[&str] = &[rich_session::SESSION];
+
+#[test]
+fn trajectory_of_a_rich_session() {
+    rich("trajectory", SESSION);
+}
+
+#[test]
+fn agentdbg_run_of_a_rich_session() {
+    rich("agentdbg", SESSION);
+}
+
+#[test]
+fn atif_of_a_rich_session() {
+    let trip = rich("atif", SESSION);
+    assert_eq!(trip.ids, [rich_session::SESSION, rich_session::SUBAGENT]);
+    let trace = Trace::read(&trip.root());
+    let lines = trace.session(rich_session::SESSION);
+    let outcomes: Vec<_> = lines
+        .iter()
+        .filter(|line| line.kind == "tool_result")
+        .map(|line| line.payload["outcome"].as_str().unwrap())
+        .collect();
+    assert!(
+        outcomes.contains(&"denied") && outcomes.contains(&"error"),
+        "{outcomes:?}"
+    );
+}
+
+#[test]
+fn chat_json_of_a_rich_session() {
+    rich("chat-json", SESSION);
+}
+
+#[test]
+fn chat_jsonl_of_a_rich_session() {
+    rich("chat-jsonl", SESSION);
+}
+
+#[cfg(feature = "sqlite")]
+#[test]
+fn chat_sqlite_of_a_rich_session_and_its_subagent() {
+    let sessions = [rich_session::SESSION, rich_session::SUBAGENT];
+    let trip = rich("chat-sqlite", &sessions);
+    let trace = Trace::read(&trip.root());
+    let lines = trace.session(rich_session::SESSION);
+    let of = |kind: &str| lines.iter().filter(|line| line.kind == kind).count();
+    // Unknown kinds, rewinds and compactions are what they were.
+    for kind in [
+        "weather_report",
+        "from_the_future",
+        "rewind",
+        "context_compaction",
+        "artifact",
+        "subagent",
+    ] {
+        assert!(of(kind) > 0, "no {kind}");
+    }
+    let calls: Vec<_> = lines
+        .iter()
+        .filter(|line| line.kind == "tool_result")
+        .map(|line| {
+            (
+                line.payload["tool_call_id"].as_str().unwrap(),
+                line.payload["outcome"].as_str().unwrap(),
+            )
+        })
+        .collect();
+    assert_eq!(
+        calls.iter().filter(|(id, _)| *id == "call_1").count(),
+        3,
+        "{calls:?}"
+    );
+    for outcome in ["denied", "error", "interrupted"] {
+        assert!(calls.iter().any(|(_, one)| *one == outcome), "{calls:?}");
+    }
+    let subagent = trace.session(rich_session::SUBAGENT);
+    assert_eq!(
+        subagent[1].payload["parent_session_id"],
+        rich_session::SESSION
+    );
+    let user = lines
+        .iter()
+        .find(|line| line.kind == "message_user")
+        .unwrap();
+    assert_eq!(user.payload["attachments"][0]["name"], "plan.pdf");
+}
+
+#[cfg(feature = "sqlite")]
+#[test]
+fn trace_sqlite_of_a_rich_session() {
+    rich("trace-sqlite", SESSION);
+}
+
+/// Compares the lines of a session with those of its import.
+#[cfg(feature = "sqlite")]
+fn same_lines(root: &Path, other: &Path, session: &str) {
+    let (first, second) = (Trace::read(root), Trace::read(other));
+    let (first, second) = (
+        rows::lines(first.session(session)),
+        rows::lines(second.session(session)),
+    );
+    for (one, other) in first.iter().zip(&second) {
+        assert_eq!(one, other);
+    }
+    assert_eq!(first.len(), second.len());
+}
+
+/// A session made from a list of steps comes back.
+fn comes_back(name: &str, ops: &[generated::Op]) -> Result<(), TestCaseError> {
+    let dir = generated::record(ops);
+    let trip = trip(pair(name), dir.path(), &[generated::SESSION]);
+    let difference = difference(&trip);
+    prop_assert!(difference.is_none(), "{}", difference.unwrap_or_default());
+    #[cfg(feature = "sqlite")]
+    if name == "trace-sqlite" {
+        same_lines(dir.path(), &trip.root(), generated::SESSION);
+    }
+    Ok(())
+}
+
+macro_rules! generated_sessions {
+    ($( $(#[$feature:meta])? $test:ident $name:literal, )+) => {
+        proptest! {
+            #![proptest_config(ProptestConfig { cases: 16, failure_persistence: None, max_shrink_iters: 200, ..ProptestConfig::default() })]
+            $(
+                $(#[$feature])?
+                #[test]
+                fn $test(ops in prop::collection::vec(generated::op(), 0..24)) {
+                    comes_back($name, &ops)?;
+                }
+            )+
+        }
+    };
+}
+
+generated_sessions! {
+    generated_sessions_come_back_from_trajectory "trajectory",
+    generated_sessions_come_back_from_agentdbg "agentdbg",
+    generated_sessions_come_back_from_atif "atif",
+    generated_sessions_come_back_from_chat_json "chat-json",
+    generated_sessions_come_back_from_chat_jsonl "chat-jsonl",
+    #[cfg(feature = "sqlite")]
+    generated_sessions_come_back_from_chat_sqlite "chat-sqlite",
+    #[cfg(feature = "sqlite")]
+    generated_sessions_come_back_from_trace_sqlite "trace-sqlite",
+}
