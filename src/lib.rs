@@ -15,6 +15,7 @@
 
 mod error;
 pub mod export;
+mod gen_ai;
 #[cfg(any(doc, doctest))]
 pub mod guide;
 pub mod import;

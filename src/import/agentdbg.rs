@@ -36,8 +36,8 @@ pub(super) fn read<'a>(import: &'a Import, dir: &Path) -> Result<Vec<History<'a>
             .and_then(|()| add(&mut history, &event));
         added.map_err(|error| lines.error(error))?;
     }
-    let raw = format!("{text}\n{}", read_text(lines.path())?);
-    let ended = end(&mut history, begun, started, &run, &raw);
+    let source = [document.as_path(), lines.path()];
+    let ended = end(&mut history, begun, started, &run, &source);
     ended.map_err(|error| ImportError::new(dir, error))?;
     Ok(vec![history])
 }
@@ -47,12 +47,12 @@ fn end(
     begun: bool,
     started: u64,
     run: &Value,
-    raw: &str,
+    source: &[&Path],
 ) -> io::Result<()> {
     if !begun {
         history.start_run(started, run_fields(run, &Value::Null))?;
     }
-    history.keep_source(raw)?;
+    history.keep_lines(source)?;
     let outcome = match run["status"].as_str() {
         Some("ok") => Outcome::Ok,
         Some("error") => Outcome::Error,

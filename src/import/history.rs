@@ -1,5 +1,8 @@
 //! A session of the past, written to a directory of its own until it is complete.
 
+mod given;
+mod source;
+
 use std::io;
 use std::path::PathBuf;
 
@@ -10,6 +13,8 @@ use super::writer::Writer;
 use super::{Import, ImportedSession};
 use crate::ledger::{Context, SessionWriter};
 use crate::trace::{Ids, Kind, LineMeta, Outcome, SpanKind, Totals, Usage, time_text};
+
+pub(super) use given::GivenSpan;
 
 pub(super) type Fields = Map<String, Value>;
 
@@ -209,12 +214,15 @@ impl<'a> History<'a> {
             self.totals.add_usage(&Usage::from_json(usage));
         }
         if matches!(span.kind, SpanKind::Turn | SpanKind::Run) {
-            let mut totals = Vec::new();
-            self.totals.write(&Default::default(), &mut totals);
-            let totals = serde_json::from_slice(&totals).unwrap_or_default();
-            payload.insert("totals".into(), totals);
+            payload.insert("totals".into(), self.totals_json());
         }
         self.line(span.kind.closing().as_str(), time, Some(span), &payload)
+    }
+
+    fn totals_json(&self) -> Value {
+        let mut totals = Vec::new();
+        self.totals.write(&Default::default(), &mut totals);
+        serde_json::from_slice(&totals).unwrap_or_default()
     }
 
     /// An event, by its kind's name.
@@ -242,8 +250,6 @@ impl<'a> History<'a> {
     }
 
     fn line(&mut self, kind: &str, time: u64, span: Option<Span>, with: &Fields) -> io::Result<()> {
-        let ledger = &self.shared.ledger;
-        let members = self.shared.members(self.writer.dir(), with);
         let meta = LineMeta {
             time,
             kind,
@@ -254,6 +260,13 @@ impl<'a> History<'a> {
                 parent: span.parent,
             }),
         };
+        self.append(meta, with)
+    }
+
+    fn append(&mut self, meta: LineMeta<'_>, with: &Fields) -> io::Result<()> {
+        let ledger = &self.shared.ledger;
+        let members = self.shared.members(self.writer.dir(), with);
+        let time = meta.time;
         let no_hooks = &mut ();
         let cx = &mut Context::new(ledger, no_hooks);
         let written = self

@@ -17,9 +17,15 @@
 mod agentdbg;
 mod claude_code;
 mod codex;
+mod document;
 mod history;
 mod lines;
+mod messages;
+mod otlp_json;
+mod prime;
+mod times;
 mod trajectory;
+mod trial;
 mod writer;
 
 use std::fmt;
@@ -45,8 +51,14 @@ pub enum Source {
     ClaudeCode,
     /// A rollout file of Codex.
     Codex,
-    /// A trajectory of aec-bench.
+    /// GenAI spans in OTLP's JSON encoding.
+    OtlpJson,
+    /// Samples of a hosted evaluation of Prime.
+    Prime,
+    /// A trajectory or a conversation of aec-bench.
     Trajectory,
+    /// A TrialRecord of aec-bench.
+    Trial,
 }
 
 impl Source {
@@ -55,7 +67,10 @@ impl Source {
         Self::AgentDbg,
         Self::ClaudeCode,
         Self::Codex,
+        Self::OtlpJson,
+        Self::Prime,
         Self::Trajectory,
+        Self::Trial,
     ];
 
     /// The name that commands take.
@@ -64,7 +79,10 @@ impl Source {
             Self::AgentDbg => "agentdbg",
             Self::ClaudeCode => "claude-code",
             Self::Codex => "codex",
+            Self::OtlpJson => "otlp-json",
+            Self::Prime => "prime",
             Self::Trajectory => "trajectory",
+            Self::Trial => "trial",
         }
     }
 
@@ -74,7 +92,14 @@ impl Source {
             Self::AgentDbg => "a run directory: run.json and events.jsonl",
             Self::ClaudeCode => "a session file as Claude Code writes it, subagents included",
             Self::Codex => "a rollout file of Codex",
-            Self::Trajectory => "a trajectory.jsonl, with or without its header line",
+            Self::OtlpJson => {
+                "spans with GenAI attributes, as the collector's file exporter writes them"
+            }
+            Self::Prime => "samples.json of a hosted evaluation, with evaluation.json beside it",
+            Self::Trajectory => {
+                "a trajectory.jsonl, with or without its header, or a conversation.jsonl"
+            }
+            Self::Trial => "a TrialRecord of schema 1 or 2, or a ledger of them",
         }
     }
 
@@ -83,12 +108,29 @@ impl Source {
         if path.join("events.jsonl").is_file() {
             return Some(Self::AgentDbg);
         }
-        let first = lines::first_object(path)?;
+        if path.join("samples.json").is_file() {
+            return Some(Self::Prime);
+        }
+        let Some(first) = lines::first_object(path) else {
+            return Self::detect_document(path);
+        };
         let has = |name: &str| first.get(name).is_some();
         match () {
             () if has("format") || (has("step") && has("role")) => Some(Self::Trajectory),
             () if first.get("type").is_some_and(|kind| kind == "session_meta") => Some(Self::Codex),
             () if has("sessionId") || has("leafUuid") => Some(Self::ClaudeCode),
+            () if has("resourceSpans") || has("resource_spans") => Some(Self::OtlpJson),
+            () if trajectory::is_message(&first) => Some(Self::Trajectory),
+            () => Self::detect_document(path),
+        }
+    }
+
+    /// The format of a file that is one document.
+    fn detect_document(path: &Path) -> Option<Self> {
+        let document = document::peek_document(path)?;
+        match () {
+            () if trial::is_record(&document) => Some(Self::Trial),
+            () if prime::is_prime(&document) => Some(Self::Prime),
             () => None,
         }
     }
@@ -203,7 +245,10 @@ impl Import {
             Source::AgentDbg => agentdbg::read(self, path),
             Source::ClaudeCode => claude_code::read(self, path),
             Source::Codex => codex::read(self, path),
+            Source::OtlpJson => otlp_json::read(self, path),
+            Source::Prime => prime::read(self, path),
             Source::Trajectory => trajectory::read(self, path),
+            Source::Trial => trial::read(self, path),
         }?;
         let finished: Result<Vec<_>, _> = histories.into_iter().map(History::finish).collect();
         let finished = finished.map_err(|error| ImportError::new(path, error))?;

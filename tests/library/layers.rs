@@ -14,6 +14,7 @@ use regex::Regex;
 const ROOMS: &[(&str, &[&str])] = &[
     ("trace", &[]),
     ("error", &[]),
+    ("gen_ai", &["trace"]),
     ("redact", &["trace", "error"]),
     ("ledger", &["trace"]),
     ("read", &["trace"]),
@@ -28,11 +29,12 @@ const ROOMS: &[(&str, &[&str])] = &[
     (
         "record",
         &[
-            "metrics", "mirror", "export", "session", "ledger", "redact", "trace", "error",
+            "metrics", "mirror", "export", "session", "ledger", "redact", "gen_ai", "trace",
+            "error",
         ],
     ),
     ("view", &["session", "trace"]),
-    ("import", &["ledger", "redact", "trace", "error"]),
+    ("import", &["ledger", "redact", "gen_ai", "trace", "error"]),
     // The pages of `docs/`, as documentation of the library.
     ("guide", &[]),
     // The program. It uses the library as any other program does.

@@ -6,9 +6,10 @@ use std::sync::{Arc, PoisonError};
 use super::placement::Placement;
 use super::recorder::Recorder;
 use super::span_data::{Parent, SpanData, Target};
+use crate::gen_ai::{ChainTip, Content, Message};
 use crate::record::raw_fields::RawFields;
-use crate::record::recognize::{Content, Message, Recognized};
-use crate::record::session::{ChainTip, ContextAsset, MessageKey, Note, SessionLog, SpanContext};
+use crate::record::recognize::Recognized;
+use crate::record::session::{ContextAsset, Note, SessionLog, SpanContext};
 use crate::redact::Tally;
 use crate::trace::{SpanKind, hex, hex_digest};
 
@@ -124,7 +125,7 @@ impl Recorder {
         let mut conversation = conversation.unwrap_or_else(PoisonError::into_inner);
         let conversation = conversation.get_or_insert_default();
         if !content.input.is_empty() {
-            let keys: Vec<_> = content.input.iter().map(message_key).collect();
+            let keys: Vec<_> = content.input.iter().map(Message::key).collect();
             let (new, end) = log.history().observe_request(&keys, key);
             conversation.request_end = Some(end);
             for (index, end) in new {
@@ -159,7 +160,11 @@ impl Recorder {
                 return;
             }
         }
-        for (kind, raw) in message.events() {
+        for (kind, members) in message.events() {
+            let mut raw = RawFields::new();
+            for (name, value) in members {
+                raw.json(name, &value);
+            }
             let mut fields = process.sanitize_fields(log, &raw);
             if let Some(ChainTip(digest)) = end {
                 fields.set_str(field!(Message.history), &hex(&digest.to_be_bytes()));
@@ -167,14 +172,6 @@ impl Recorder {
             let (kind, mut session) = (kind.as_str(), log.lock(process));
             session.event(kind, target.span.as_ref(), &fields, Note::default());
         }
-    }
-}
-
-fn message_key(message: &Message) -> MessageKey {
-    MessageKey {
-        digest: message.digest(),
-        from_model: message.is_from_model(),
-        is_system: message.is_system(),
     }
 }
 

@@ -1,9 +1,9 @@
 //! Messages as the conventions spell them: `[{"role": …, "parts": [{"type": "text", "content": …}]}]`.
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 
-use crate::record::raw_fields::RawFields;
+use super::MessageKey;
 use crate::trace::Kind;
 
 /// One message of a conversation.
@@ -76,6 +76,15 @@ impl Message {
         u128::from_be_bytes(bytes[..16].try_into().unwrap_or_default())
     }
 
+    /// What a conversation is compared by.
+    pub fn key(&self) -> MessageKey {
+        MessageKey {
+            digest: self.digest(),
+            from_model: self.is_from_model(),
+            is_system: self.is_system(),
+        }
+    }
+
     pub fn is_from_model(&self) -> bool {
         matches!(self.role.as_str(), "assistant" | "model")
     }
@@ -89,13 +98,13 @@ impl Message {
     }
 
     /// The events that it is recorded as.
-    pub fn events(&self) -> Vec<(Kind, RawFields)> {
+    pub fn events(&self) -> Vec<(Kind, Map<String, Value>)> {
         let mut events = Vec::new();
         let is_reasoning = |part: &&Value| kind(part) == "reasoning";
         let thoughts = self.parts.iter().filter(is_reasoning);
         if let Some(thought) = join(thoughts.filter_map(|part| part["content"].as_str())) {
-            let mut fields = RawFields::new();
-            fields.text(field!(Message.content), &thought);
+            let mut fields = Map::new();
+            fields.insert("content".to_owned(), thought.into());
             events.push((Kind::MessageReasoning, fields));
         }
         let parts: Vec<_> = self.parts.iter().filter(|p| !is_reasoning(p)).collect();
@@ -111,18 +120,18 @@ impl Message {
         } else {
             Kind::MessageUser
         };
-        let mut fields = RawFields::new();
+        let mut fields = Map::new();
         if !matches!(
             self.role.as_str(),
             "user" | "assistant" | "model" | "system" | "tool"
         ) {
-            fields.text("role", &self.role);
+            fields.insert("role".to_owned(), self.role.as_str().into());
         }
         if let Some(text) = self.text() {
-            fields.text(field!(Message.content), &text);
+            fields.insert("content".to_owned(), text.into());
         }
         if parts.iter().any(|part| kind(part) != "text") {
-            fields.json(field!(Message.parts), &parts);
+            fields.insert("parts".to_owned(), json!(parts));
         }
         events.push((kind_of_line, fields));
         events
