@@ -5,16 +5,15 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
+use super::document::read_document;
 use super::history::{Fields, History};
-use super::lines::{JsonLines, read_text};
+use super::lines::JsonLines;
 use super::{Import, ImportError};
 use crate::trace::{Kind, Outcome, SpanKind, parse_time};
 
 pub(super) fn read<'a>(import: &'a Import, dir: &Path) -> Result<Vec<History<'a>>, ImportError> {
     let document = dir.join("run.json");
-    let text = read_text(&document)?;
-    let run: Value =
-        serde_json::from_str(&text).map_err(|error| ImportError::new(&document, error))?;
+    let (_, run) = read_document(&document)?;
     let spec = run["spec_version"].as_str();
     if spec != Some("0.1") {
         let why = format!("spec_version {}; 0.1 can be imported", run["spec_version"]);

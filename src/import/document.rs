@@ -4,8 +4,8 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use super::ImportError;
 use super::lines::{LONGEST, read_text};
+use super::{ImportError, json};
 
 /// A document, and its text.
 pub(super) fn read_document(path: &Path) -> Result<(String, Value), ImportError> {
@@ -15,7 +15,7 @@ pub(super) fn read_document(path: &Path) -> Result<(String, Value), ImportError>
         return Err(ImportError::new(path, why));
     }
     let text = read_text(path)?;
-    let value = serde_json::from_str(&text).map_err(|error| ImportError {
+    let value = json::from_slice(text.as_bytes()).map_err(|error| ImportError {
         line: Some(error.line() as u64),
         ..ImportError::new(path, error)
     })?;

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use serde::de::IgnoredAny;
 use serde_json::{Map, Value};
 
-use super::ImportError;
+use super::{ImportError, json};
 
 /// A longer line is refused.
 pub(super) const LONGEST: u64 = 256 << 20;
@@ -43,7 +43,7 @@ impl JsonLines {
         if !self.advance()? {
             return Ok(None);
         }
-        match serde_json::from_slice(&self.line) {
+        match json::from_slice(&self.line) {
             Ok(Value::Object(object)) => Ok(Some(object)),
             Ok(_) => Err(self.error("not a JSON object")),
             Err(_) if !self.line.ends_with(b"\n") => Ok(None),

@@ -19,6 +19,7 @@ mod claude_code;
 mod codex;
 mod document;
 mod history;
+mod json;
 mod lines;
 mod messages;
 mod otlp_json;

