@@ -17,6 +17,7 @@
 pub mod cost;
 mod error;
 pub mod export;
+mod gen_ai;
 #[cfg(any(doc, doctest))]
 pub mod guide;
 pub mod import;

@@ -236,12 +236,30 @@ fn annotated(node: &Node, annotation: &Annotation<'_>) -> Value {
             .or_else(|| value.text())
     });
     let judgment = words.filter(|word| ["pass", "fail", "defer"].contains(&word.as_ref()));
-    json!({
+    let mut out = json!({
         "reviewer_id": annotation.author().unwrap_or(UNKNOWN.into()),
         "timestamp": time_text(node.start, 6),
         "judgment": judgment.unwrap_or("defer".into()),
-        "notes": value.map(text_of),
-    })
+    });
+    // An annotation of a record has its notes in a member; of any other, all of it is a note.
+    let member = |name: &str| value.and_then(|value| value.get(name));
+    let is_record = member("judgment").is_some();
+    let notes = if is_record { member("notes") } else { value };
+    if let Some(notes) = notes {
+        out["notes"] = text_of(notes).into();
+    }
+    if let Some(discipline) = member("reviewer_discipline").filter(|_| is_record) {
+        out["reviewer_discipline"] = text_of(discipline).into();
+    }
+    let categories = member("categories").and_then(|list| list.value());
+    let is_text = |list: &Value| {
+        list.as_array()
+            .is_some_and(|list| list.iter().all(Value::is_string))
+    };
+    if let Some(categories) = categories.filter(is_text).filter(|_| is_record) {
+        out["categories"] = categories;
+    }
+    out
 }
 
 impl Trial {

@@ -5,16 +5,15 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
+use super::document::read_document;
 use super::history::{Fields, History};
-use super::lines::{JsonLines, read_text};
+use super::lines::JsonLines;
 use super::{Import, ImportError};
 use crate::trace::{Kind, Outcome, SpanKind, parse_time};
 
 pub(super) fn read<'a>(import: &'a Import, dir: &Path) -> Result<Vec<History<'a>>, ImportError> {
     let document = dir.join("run.json");
-    let text = read_text(&document)?;
-    let run: Value =
-        serde_json::from_str(&text).map_err(|error| ImportError::new(&document, error))?;
+    let (_, run) = read_document(&document)?;
     let spec = run["spec_version"].as_str();
     if spec != Some("0.1") {
         let why = format!("spec_version {}; 0.1 can be imported", run["spec_version"]);
@@ -47,9 +46,9 @@ pub(super) fn read<'a>(import: &'a Import, dir: &Path) -> Result<Vec<History<'a>
     let own = error.take_if(|_| run["status"] != "error");
     own.map_or(Ok(()), |error| add(&mut history, &error))
         .map_err(|error| lines.error(error))?;
-    let raw = format!("{text}\n{}", read_text(lines.path())?);
+    let source = [document.as_path(), lines.path()];
     let error = error.and_then(|mut event| event.remove("payload"));
-    let ended = end(&mut history, begun, started, &run, &raw, error);
+    let ended = end(&mut history, begun, started, &run, &source, error);
     ended.map_err(|error| ImportError::new(dir, error))?;
     Ok(vec![history])
 }
@@ -59,13 +58,13 @@ fn end(
     begun: bool,
     started: u64,
     run: &Value,
-    raw: &str,
+    source: &[&Path],
     error: Option<Value>,
 ) -> io::Result<()> {
     if !begun {
         history.start_run(started, run_fields(run, &Value::Null))?;
     }
-    history.keep_source(raw)?;
+    history.keep_lines(source)?;
     let outcome = match run["status"].as_str() {
         Some("ok") => Outcome::Ok,
         Some("error") => Outcome::Error,

@@ -6,8 +6,8 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
+use super::document::read_document;
 use super::history::{Fields, History, Span, fields};
-use super::lines::read_object;
 use super::time::iso_time;
 use super::{Import, ImportError};
 use crate::trace::{Kind, Outcome, SpanKind, hex_digest};
@@ -16,14 +16,14 @@ const FORMAT: &str = "atif";
 const VERSION: &str = "ATIF-v1.";
 
 pub(super) fn read<'a>(import: &'a Import, path: &Path) -> Result<Vec<History<'a>>, ImportError> {
-    let (raw, document) = read_object(path)?;
+    let (raw, document) = read_document(path)?;
     let mut all = Trajectories {
         import,
         raw: &raw,
         written: Vec::new(),
         ids: HashSet::new(),
     };
-    let read = all.trajectory(&document.into(), None);
+    let read = all.trajectory(&document, None);
     read.map_err(|error| ImportError::new(path, error))?;
     Ok(all.written)
 }

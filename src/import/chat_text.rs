@@ -8,8 +8,9 @@ use std::path::Path;
 use serde_json::Value;
 
 use super::chat::{Chat, text};
-use super::history::{Fields, History};
-use super::lines::{JsonLines, read_object, read_text};
+use super::document;
+use super::history::{Fields, History, fields};
+use super::lines::{JsonLines, read_text};
 use super::{Import, ImportError};
 use crate::trace::Kind;
 
@@ -33,9 +34,9 @@ pub(super) fn read_document<'a>(
     import: &'a Import,
     path: &Path,
 ) -> Result<Vec<History<'a>>, ImportError> {
-    let (raw, mut document) = read_object(path)?;
+    let (raw, document) = document::read_document(path)?;
     let failed = |error: io::Error| ImportError::new(path, error);
-    let session = of_document(&mut document).map_err(failed)?;
+    let session = of_document(&mut fields(document)).map_err(failed)?;
     let written = session.write(import, "chat-json", &raw);
     Ok(vec![written.map_err(failed)?])
 }

@@ -9,7 +9,7 @@ use std::path::Path;
 use serde_json::{Value, json};
 
 use super::history::{Fields, History, Span, fields};
-use super::lines::{JsonLines, read_text};
+use super::lines::JsonLines;
 use super::{Import, ImportError};
 use crate::trace::{Kind, Outcome, SpanKind, parse_time};
 
@@ -47,7 +47,6 @@ pub(super) fn read<'a>(import: &'a Import, path: &Path) -> Result<Vec<History<'a
     let Some(main) = main else {
         return Err(ImportError::new(path, "no entry of a session is in it"));
     };
-    let raw = read_text(path)?;
     let children: Vec<_> = sessions
         .keys()
         .filter(|key| **key != main)
@@ -58,7 +57,7 @@ pub(super) fn read<'a>(import: &'a Import, path: &Path) -> Result<Vec<History<'a
         let is_main = key == main;
         let title = title.as_deref().filter(|_| is_main);
         let children = if is_main { children.as_slice() } else { &[] };
-        let done = session.finish(title, children, &raw);
+        let done = session.finish(title, children, path);
         finished.push(done.map_err(|error| ImportError::new(path, error))?);
     }
     Ok(finished)
@@ -265,7 +264,7 @@ impl<'a> Session<'a> {
         mut self,
         title: Option<&str>,
         children: &[String],
-        raw: &str,
+        source: &Path,
     ) -> io::Result<History<'a>> {
         self.end_answer()?;
         let mut history = self.history;
@@ -280,7 +279,7 @@ impl<'a> Session<'a> {
             let subagent = json!({"agent": "claude-code", "child_session_id": child});
             history.event(Kind::Subagent, last, subagent)?;
         }
-        history.keep_source(raw)?;
+        history.keep_lines(&[source])?;
         Ok(history)
     }
 }

@@ -8,7 +8,7 @@ use std::path::Path;
 use serde_json::{Value, json};
 
 use super::history::{Fields, History, Span, fields};
-use super::lines::{JsonLines, read_text};
+use super::lines::JsonLines;
 use super::{Import, ImportError};
 use crate::trace::{Kind, Outcome, SpanKind, parse_time};
 
@@ -37,8 +37,7 @@ pub(super) fn read<'a>(import: &'a Import, path: &Path) -> Result<Vec<History<'a
     while let Some(line) = lines.next()? {
         rollout.add(&line).map_err(|error| lines.error(error))?;
     }
-    let raw = read_text(path)?;
-    let finished = rollout.finish(&raw);
+    let finished = rollout.finish(path);
     Ok(vec![
         finished.map_err(|error| ImportError::new(path, error))?,
     ])
@@ -206,13 +205,13 @@ impl<'a> Rollout<'a> {
         self.history.close(span, time, Outcome::Ok, compaction)
     }
 
-    fn finish(self, raw: &str) -> io::Result<History<'a>> {
+    fn finish(self, source: &Path) -> io::Result<History<'a>> {
         let mut history = self.history;
         let last = history.last();
         for (span, call) in self.tools.into_values() {
             history.close(span, last, Outcome::Unset, call)?;
         }
-        history.keep_source(raw)?;
+        history.keep_lines(&[source])?;
         Ok(history)
     }
 }

@@ -1,5 +1,8 @@
 //! A session of the past, written to a directory of its own until it is complete.
 
+mod given;
+mod source;
+
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -10,6 +13,8 @@ use super::writer::Writer;
 use super::{Import, ImportedSession};
 use crate::ledger::{Context, SessionWriter};
 use crate::trace::{Ids, Kind, LineMeta, Outcome, Root, SpanKind, Totals, Usage, time_text};
+
+pub(super) use given::GivenSpan;
 
 pub(super) type Fields = Map<String, Value>;
 

@@ -4,12 +4,13 @@ use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 
+use serde::de::IgnoredAny;
 use serde_json::{Map, Value};
 
-use super::ImportError;
+use super::{ImportError, json};
 
 /// A longer line is refused.
-const LONGEST: u64 = 256 << 20;
+pub(super) const LONGEST: u64 = 256 << 20;
 
 /// Reads a file of JSON objects, one a line.
 pub(super) struct JsonLines {
@@ -17,6 +18,10 @@ pub(super) struct JsonLines {
     reader: BufReader<File>,
     number: u64,
     line: Vec<u8>,
+    /// Where the line begins in the file.
+    start: u64,
+    /// Where the next one begins.
+    end: u64,
 }
 
 impl JsonLines {
@@ -27,35 +32,69 @@ impl JsonLines {
             reader: BufReader::new(file),
             number: 0,
             line: Vec::new(),
+            start: 0,
+            end: 0,
         })
     }
 
     /// The next object. Empty lines are passed over. A last line without a newline that is no JSON was being
     /// written when its process stopped, and is passed over too.
     pub fn next(&mut self) -> Result<Option<Map<String, Value>>, ImportError> {
+        if !self.advance()? {
+            return Ok(None);
+        }
+        match json::from_slice(&self.line) {
+            Ok(Value::Object(object)) => Ok(Some(object)),
+            Ok(_) => Err(self.error("not a JSON object")),
+            Err(_) if !self.line.ends_with(b"\n") => Ok(None),
+            Err(error) => Err(self.error(error)),
+        }
+    }
+
+    /// The same, as text, and where it begins in the file.
+    pub fn next_text(&mut self) -> Result<Option<(u64, &str)>, ImportError> {
+        if !self.advance()? {
+            return Ok(None);
+        }
+        let whole = self.line.ends_with(b"\n");
+        if let Err(error) = serde_json::from_slice::<IgnoredAny>(&self.line) {
+            return if whole {
+                Err(self.error(error))
+            } else {
+                Ok(None)
+            };
+        }
+        match std::str::from_utf8(&self.line) {
+            Ok(text) => Ok(Some((self.start, text))),
+            Err(error) => Err(self.error(error)),
+        }
+    }
+
+    /// Reads the next line that is not empty.
+    fn advance(&mut self) -> Result<bool, ImportError> {
         loop {
             self.line.clear();
             let mut limited = (&mut self.reader).take(LONGEST);
             let read = limited.read_until(b'\n', &mut self.line);
             let read = read.map_err(|error| self.error(error))?;
             if read == 0 {
-                return Ok(None);
+                return Ok(false);
             }
             self.number += 1;
-            let whole = self.line.ends_with(b"\n");
-            if !whole && read as u64 == LONGEST {
+            self.start = self.end;
+            self.end += read as u64;
+            if !self.line.ends_with(b"\n") && read as u64 == LONGEST {
                 return Err(self.error(format!("longer than {} MB", LONGEST >> 20)));
             }
-            if self.line.trim_ascii().is_empty() {
-                continue;
+            if !self.line.trim_ascii().is_empty() {
+                return Ok(true);
             }
-            return match serde_json::from_slice(&self.line) {
-                Ok(Value::Object(object)) => Ok(Some(object)),
-                Ok(_) => Err(self.error("not a JSON object")),
-                Err(_) if !whole => Ok(None),
-                Err(error) => Err(self.error(error)),
-            };
         }
+    }
+
+    /// The number of the line that was read last.
+    pub fn number(&self) -> u64 {
+        self.number
     }
 
     /// An error about the line that was read last.
@@ -71,7 +110,7 @@ impl JsonLines {
     }
 }
 
-fn open(path: &Path) -> io::Result<File> {
+pub(super) fn open(path: &Path) -> io::Result<File> {
     // To open a pipe would wait for a writer.
     if !path.metadata()?.is_file() {
         return Err(io::Error::other("not a file"));
@@ -79,13 +118,9 @@ fn open(path: &Path) -> io::Result<File> {
     File::open(path)
 }
 
-/// The first object of a file: its first line, or the whole file.
+/// The object on the first line of a file.
 pub(super) fn first_object(path: &Path) -> Option<Map<String, Value>> {
-    let first = JsonLines::open(path).ok()?.next();
-    match first {
-        Ok(Some(first)) => Some(first),
-        _ => read_object(path).ok().map(|(_, object)| object),
-    }
+    JsonLines::open(path).ok()?.next().ok()?
 }
 
 /// Whether a file begins with these bytes.
@@ -93,24 +128,6 @@ pub(super) fn begins_with(path: &Path, bytes: &[u8]) -> bool {
     let mut first = vec![0; bytes.len()];
     let read = open(path).and_then(|mut file| file.read_exact(&mut first));
     read.is_ok() && first == bytes
-}
-
-/// A file that is one JSON object, and its text.
-pub(super) fn read_object(path: &Path) -> Result<(String, Map<String, Value>), ImportError> {
-    let long = path.metadata().is_ok_and(|meta| meta.len() > LONGEST);
-    if long {
-        let why = format!("longer than {} MB", LONGEST >> 20);
-        return Err(ImportError::new(path, why));
-    }
-    let text = read_text(path)?;
-    let failed = |error: serde_json::Error| ImportError {
-        line: Some(error.line() as u64),
-        ..ImportError::new(path, error)
-    };
-    match serde_json::from_str(&text).map_err(failed)? {
-        Value::Object(object) => Ok((text, object)),
-        _ => Err(ImportError::new(path, "not a JSON object")),
-    }
 }
 
 /// A whole file of text, at most so long as a blob may be.

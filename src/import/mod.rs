@@ -26,11 +26,17 @@ mod database;
 #[cfg(not(feature = "sqlite"))]
 #[path = "database_off.rs"]
 mod database;
+mod document;
 mod history;
+mod json;
 mod lines;
+mod messages;
+mod otlp_json;
+mod prime;
 mod time;
 mod trace_sqlite;
 mod trajectory;
+mod trial;
 mod writer;
 
 use std::fmt;
@@ -66,8 +72,14 @@ pub enum Source {
     Codex,
     /// A database of events. It needs the feature `sqlite`.
     TraceSqlite,
-    /// A trajectory of aec-bench.
+    /// GenAI spans in OTLP's JSON encoding.
+    OtlpJson,
+    /// Samples of a hosted evaluation of Prime.
+    Prime,
+    /// A trajectory or a conversation of aec-bench.
     Trajectory,
+    /// A TrialRecord of aec-bench.
+    Trial,
 }
 
 impl Source {
@@ -81,7 +93,10 @@ impl Source {
         Self::ClaudeCode,
         Self::Codex,
         Self::TraceSqlite,
+        Self::OtlpJson,
+        Self::Prime,
         Self::Trajectory,
+        Self::Trial,
     ];
 
     /// The name that commands take.
@@ -95,7 +110,10 @@ impl Source {
             Self::ClaudeCode => "claude-code",
             Self::Codex => "codex",
             Self::TraceSqlite => "trace-sqlite",
+            Self::OtlpJson => "otlp-json",
+            Self::Prime => "prime",
             Self::Trajectory => "trajectory",
+            Self::Trial => "trial",
         }
     }
 
@@ -110,7 +128,14 @@ impl Source {
             Self::ClaudeCode => "a session file as Claude Code writes it, subagents included",
             Self::Codex => "a rollout file of Codex",
             Self::TraceSqlite => "a trace.sqlite, as this program or jutul-agent writes it",
-            Self::Trajectory => "a trajectory.jsonl, with or without its header line",
+            Self::OtlpJson => {
+                "spans with GenAI attributes, as the collector's file exporter writes them"
+            }
+            Self::Prime => "samples.json of a hosted evaluation, with evaluation.json beside it",
+            Self::Trajectory => {
+                "a trajectory.jsonl, with or without its header, or a conversation.jsonl"
+            }
+            Self::Trial => "a TrialRecord of schema 1 or 2, or a ledger of them",
         }
     }
 
@@ -122,17 +147,35 @@ impl Source {
         if lines::begins_with(path, database::MAGIC) {
             return database::detect(path);
         }
-        let first = lines::first_object(path)?;
+        if path.join("samples.json").is_file() {
+            return Some(Self::Prime);
+        }
+        let Some(first) = lines::first_object(path) else {
+            return Self::detect_document(path);
+        };
         let has = |name: &str| first.get(name).is_some();
         match () {
-            () if has("schema_version") && has("steps") => Some(Self::Atif),
-            () if has("session") && has("messages") => Some(Self::ChatJson),
             () if has("type") && first.get("data").is_some_and(|data| data.is_object()) => {
                 Some(Self::ChatJsonl)
             }
             () if has("format") || (has("step") && has("role")) => Some(Self::Trajectory),
             () if first.get("type").is_some_and(|kind| kind == "session_meta") => Some(Self::Codex),
             () if has("sessionId") || has("leafUuid") => Some(Self::ClaudeCode),
+            () if has("resourceSpans") || has("resource_spans") => Some(Self::OtlpJson),
+            () if trajectory::is_message(&first) => Some(Self::Trajectory),
+            () => Self::detect_document(path),
+        }
+    }
+
+    /// The format of a file that is one document.
+    fn detect_document(path: &Path) -> Option<Self> {
+        let document = document::peek_document(path)?;
+        let has = |name: &str| document.get(name).is_some();
+        match () {
+            () if has("schema_version") && has("steps") => Some(Self::Atif),
+            () if has("session") && has("messages") => Some(Self::ChatJson),
+            () if trial::is_record(&document) => Some(Self::Trial),
+            () if prime::is_prime(&document) => Some(Self::Prime),
             () => None,
         }
     }
@@ -252,7 +295,10 @@ impl Import {
             Source::ClaudeCode => claude_code::read(self, path),
             Source::Codex => codex::read(self, path),
             Source::TraceSqlite => trace_sqlite::read(self, path),
+            Source::OtlpJson => otlp_json::read(self, path),
+            Source::Prime => prime::read(self, path),
             Source::Trajectory => trajectory::read(self, path),
+            Source::Trial => trial::read(self, path),
         }?;
         let finished: Result<Vec<_>, _> = histories.into_iter().map(History::finish).collect();
         let finished = finished.map_err(|error| ImportError::new(path, error))?;

@@ -1,6 +1,13 @@
 //! Times as other programs write them.
 
+use serde_json::Value;
+
 use crate::trace::parse_time;
+
+/// A time in ISO 8601, if the value is one.
+pub(super) fn time_of(value: &Value) -> Option<u64> {
+    iso_time(value.as_str()?)
+}
 
 /// A time in ISO 8601: in UTC, with an offset from it, or without a zone, which means UTC.
 pub(super) fn iso_time(text: &str) -> Option<u64> {
@@ -29,9 +36,23 @@ pub(super) fn from_millis(ms: u64) -> u64 {
     ms.saturating_mul(1_000_000)
 }
 
+/// Seconds as nanoseconds.
+pub(super) fn from_seconds(seconds: &Value) -> Option<u64> {
+    let seconds = seconds.as_f64().filter(|seconds| *seconds >= 0.0)?;
+    Some((seconds * 1e9).round() as u64)
+}
+
 #[cfg(test)]
 mod tests {
-    use super::iso_time;
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn seconds_are_not_negative() {
+        assert_eq!(from_seconds(&json!(1.5)), Some(1_500_000_000));
+        assert_eq!(from_seconds(&json!(-1)), None);
+    }
 
     #[test]
     fn offsets_are_applied() {
@@ -41,12 +62,15 @@ mod tests {
         assert_eq!(iso_time("2026-11-16 00:31:05.123456"), utc);
         assert_eq!(iso_time("2026-11-16T02:01:05.123456+01:30"), utc);
         assert_eq!(iso_time("2026-11-15T19:31:05.123456-0500"), utc);
+        assert_eq!(iso_time("2026-11-15T19:31:05.123456-05"), utc);
         for wrong in [
             "",
             "T",
             "yesterday",
             "2026-11-16T00:31:05+",
             "2026-11-16T00:31:05+x",
+            "2026-11-16",
+            "1970-01-01T00:00:00+01:00",
             "é-T+1",
         ] {
             assert_eq!(iso_time(wrong), None, "{wrong}");

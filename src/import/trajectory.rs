@@ -1,32 +1,97 @@
 //! `trajectory`: a file of steps. It says neither when things began nor which session it was: times come from
 //! the entries or from the file, and the session is named after a digest of the file.
+//!
+//! A `conversation.jsonl` is read too: messages without steps.
 
 use std::collections::HashMap;
-use std::io;
+use std::io::{self, BufRead, BufReader};
 use std::path::Path;
 use std::time::UNIX_EPOCH;
 
 use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
 
 use super::history::{Fields, History, Span};
-use super::lines::{JsonLines, read_text};
+use super::lines::{JsonLines, first_object, open};
+use super::messages::Messages;
+use super::time::time_of;
 use super::{Import, ImportError};
-use crate::trace::{Kind, Outcome, SpanKind, hex_digest, parse_time};
+use crate::trace::{Kind, Outcome, SpanKind, hex, parse_time};
 
 pub(super) fn read<'a>(import: &'a Import, path: &Path) -> Result<Vec<History<'a>>, ImportError> {
-    let text = read_text(path)?;
-    let id = format!("trajectory-{}", &hex_digest(text.as_bytes())[..24]);
+    let digest = digest(path).map_err(|error| ImportError::new(path, error))?;
     let modified = path.metadata().and_then(|meta| meta.modified());
     let since = modified.map(|time| time.duration_since(UNIX_EPOCH).unwrap_or_default());
+    let now = since.map_or(0, |since| since.as_nanos() as u64);
+    let mut lines = JsonLines::open(path)?;
+    let id = |kind: &str| format!("{kind}-{}", &digest[..24]);
+    let first = first_object(path).filter(is_message);
+    let mut history = match first {
+        Some(first) => {
+            let history = History::new(import, "trajectory", &id("conversation"));
+            let begun = first.get("timestamp").and_then(time_of);
+            conversation(history, begun.unwrap_or(now), &mut lines)?
+        }
+        None => {
+            let history = History::new(import, "trajectory", &id("trajectory"));
+            steps(history, now, &mut lines)?
+        }
+    };
+    history
+        .keep_lines(&[path])
+        .map_err(|error| ImportError::new(path, error))?;
+    Ok(vec![history])
+}
+
+/// The digest of a file.
+fn digest(path: &Path) -> io::Result<String> {
+    let mut hash = Sha256::new();
+    let mut file = BufReader::new(open(path)?);
+    loop {
+        let piece = file.fill_buf()?;
+        let length = piece.len();
+        if length == 0 {
+            return Ok(hex(&hash.finalize()));
+        }
+        hash.update(piece);
+        file.consume(length);
+    }
+}
+
+/// Whether a line is a message of a conversation, and no entry of a trajectory.
+pub(super) fn is_message(line: &Fields) -> bool {
+    let has = |name: &str| line.contains_key(name);
+    has("role") && !has("step") && (has("content") || has("tool_calls") || has("event"))
+}
+
+fn conversation<'a>(
+    mut history: History<'a>,
+    now: u64,
+    lines: &mut JsonLines,
+) -> Result<History<'a>, ImportError> {
+    history
+        .start_run(now, json!({"agent": "conversation"}))
+        .map_err(|error| lines.error(error))?;
+    let mut messages = Messages::new(history, now, Value::Null);
+    while let Some(message) = lines.next()? {
+        messages.add(&message).map_err(|error| lines.error(error))?;
+    }
+    messages.end().map_err(|error| lines.error(error))
+}
+
+fn steps<'a>(
+    history: History<'a>,
+    now: u64,
+    lines: &mut JsonLines,
+) -> Result<History<'a>, ImportError> {
     let mut reader = Trajectory {
-        history: History::new(import, "trajectory", &id),
-        now: since.map_or(0, |since| since.as_nanos() as u64),
+        history,
+        now,
         step: 0,
         model: None,
         tools: HashMap::new(),
         begun: 0,
     };
-    let mut lines = JsonLines::open(path)?;
     while let Some(entry) = lines.next()? {
         if entry.contains_key("format") && !entry.contains_key("role") {
             continue;
@@ -34,15 +99,12 @@ pub(super) fn read<'a>(import: &'a Import, path: &Path) -> Result<Vec<History<'a
         reader.entry(&entry).map_err(|error| lines.error(error))?;
     }
     if reader.begun == 0 {
-        return Err(ImportError::new(path, "no entry of a trajectory is in it"));
+        let why = "no entry of a trajectory is in it";
+        return Err(ImportError::new(lines.path(), why));
     }
     let end = reader.now;
     reader.step_over(end).map_err(|error| lines.error(error))?;
-    let mut history = reader.history;
-    history
-        .keep_source(&text)
-        .map_err(|error| ImportError::new(path, error))?;
-    Ok(vec![history])
+    Ok(reader.history)
 }
 
 struct Trajectory<'a> {

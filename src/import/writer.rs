@@ -61,6 +61,11 @@ impl Writer {
         clean.into_owned()
     }
 
+    /// A digest from which a short text can't be guessed.
+    pub fn keyed_digest(&self, bytes: &[u8]) -> u128 {
+        self.redactor.keyed_digest(bytes)
+    }
+
     /// The members of an object without secrets, each followed by a comma. Long ones are moved to blobs.
     pub fn members(&self, session: &Path, object: &Map<String, Value>) -> Vec<u8> {
         let mut line = Vec::new();

@@ -141,10 +141,10 @@ fn is_call(part: &Value) -> bool {
 /// The text of the text parts, if there is any.
 pub(crate) fn texts(parts: &[Value]) -> Option<String> {
     let parts = parts.iter().filter(|part| kind(part) == "text");
-    join(parts.filter_map(|part| part["content"].as_str().or_else(|| part["text"].as_str())))
+    join_texts(parts.filter_map(|part| part["content"].as_str().or_else(|| part["text"].as_str())))
 }
 
-pub(crate) fn join<'a>(texts: impl Iterator<Item = &'a str>) -> Option<String> {
+pub(crate) fn join_texts<'a>(texts: impl Iterator<Item = &'a str>) -> Option<String> {
     let texts: Vec<_> = texts.collect();
     (!texts.is_empty()).then(|| texts.join("\n"))
 }

@@ -32,7 +32,7 @@ use serde_json::{Map, Value};
 
 pub use canonical::{canonical, digest};
 pub use message::Message;
-pub(crate) use message::{texts, tool};
+pub(crate) use message::{join_texts, kind, texts, tool};
 pub use parts::{Missing, PartRef, join, part_digest, part_refs, simple_parts, split};
 pub use response::Response;
 pub use write::{anthropic, openai};

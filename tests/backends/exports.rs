@@ -108,6 +108,63 @@ fn agentdbg_reads_runs() {
     assert_eq!(run(&["assert", id, "--no-loops"]).status.code(), Some(1));
 }
 
+/// Asks a server on this machine for JSON. It may still be starting.
+fn get(port: u16, path: &str) -> Value {
+    use std::io::{Read, Write};
+    let late = std::time::Instant::now() + std::time::Duration::from_secs(60);
+    let ask = || {
+        let mut stream = std::net::TcpStream::connect(("127.0.0.1", port))?;
+        write!(stream, "GET {path} HTTP/1.0\r\nHost: 127.0.0.1\r\n\r\n")?;
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer)?;
+        std::io::Result::Ok(answer)
+    };
+    loop {
+        match ask() {
+            Ok(answer) => {
+                let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+                assert!(head.contains(" 200 "), "{answer}");
+                return serde_json::from_str(body).unwrap();
+            }
+            Err(error) => assert!(std::time::Instant::now() < late, "{error}"),
+        }
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn agentdbg_serves_runs() {
+    let Some(agentdbg) = program("SPANLEDGER_AGENTDBG") else {
+        return;
+    };
+    let root = rich_session::record();
+    let out = TempDir::new().unwrap();
+    export_all(Format::AgentDbg, root.path(), &[SESSION], out.path());
+    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = free.local_addr().unwrap().port();
+    drop(free);
+    let mut server = Command::new(&agentdbg)
+        .args(["view", "--no-browser", "--port", &port.to_string()])
+        .current_dir(out.path())
+        .env("HOME", out.path())
+        .env("AGENTDBG_DATA_DIR", out.path())
+        .stdout(std::process::Stdio::null())
+        .stderr(std::process::Stdio::null())
+        .spawn()
+        .unwrap();
+    let runs = get(port, "/api/runs");
+    for id in ids(&runs, "run_id") {
+        let events = get(port, &format!("/api/runs/{id}/events"));
+        let served = events.as_array().or_else(|| events["events"].as_array());
+        let file = out.path().join(format!("runs/{id}/events.jsonl"));
+        let written = std::fs::read_to_string(file).unwrap().lines().count();
+        assert_eq!(served.unwrap().len(), written);
+    }
+    server.kill().unwrap();
+    server.wait().unwrap();
+    assert_eq!(ids(&runs, "run_id").len(), 2);
+}
+
 #[test]
 fn maida_reads_runs() {
     let Some(maida) = program("SPANLEDGER_MAIDA") else {

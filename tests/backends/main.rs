@@ -6,6 +6,7 @@ mod context;
 mod demo;
 mod exports;
 mod gitleaks_rules;
+mod imports;
 mod killed;
 mod metrics;
 mod prices;

@@ -9,10 +9,8 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 use spanledger::{SpanExt, events, spans};
 
-use crate::support::Recording;
 use crate::support::cli::{run, spanledger};
-
-const KILLS: usize = 50;
+use crate::support::{Recording, kills};
 
 fn fixture() -> std::path::PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/v1")
@@ -104,7 +102,7 @@ fn killed_follower_leaves_every_row_once() {
     let root = recording.dir.path().to_owned();
     let args = ["export", "trajectory", "ses_1", "--follow", "-o"];
     let size = || out.metadata().map_or(0, |meta| meta.len());
-    for _ in 0..KILLS {
+    for _ in 0..kills(50) {
         let before = size();
         record(&recording, 20);
         let mut follower = spanledger(&root)
@@ -135,4 +133,251 @@ fn killed_follower_leaves_every_row_once() {
         .collect();
     assert_eq!(addresses.len(), rows.len(), "a row is there twice");
     assert_eq!(text, once);
+}
+
+/// What is in a target: the lengths of its files.
+fn sizes(path: &Path) -> u64 {
+    match fs::read_dir(path) {
+        Ok(entries) => entries.map(|entry| sizes(&entry.unwrap().path())).sum(),
+        Err(_) => path.metadata().map_or(0, |meta| meta.len()),
+    }
+}
+
+/// `run.json` of a run says what its events say.
+fn assert_true(run: &Path) {
+    let run_json = fs::read_to_string(run.join("run.json")).unwrap();
+    let run_json: Value = serde_json::from_str(&run_json).unwrap();
+    let events = fs::read_to_string(run.join("events.jsonl")).unwrap();
+    let events: Vec<Value> = events
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    let calls = events
+        .iter()
+        .filter(|event| event["event_type"] == "TOOL_CALL")
+        .count();
+    let ended = events.iter().any(|event| event["event_type"] == "RUN_END");
+    assert_eq!(run_json["counts"]["tool_calls"], calls, "{run_json}");
+    assert_eq!(run_json["status"] == "running", !ended, "{run_json}");
+}
+
+/// `SPANLEDGER_KILLS=50` kills as often as a release is tested with.
+#[test]
+fn killed_followers_of_every_format_leave_every_row_once() {
+    use spanledger::export::{Format, Live};
+    let live = Format::ALL.iter().filter(|format| format.is_live());
+    for format in live {
+        let dir = tempfile::tempdir().unwrap();
+        let out = dir.path().join("out");
+        let recording = Recording::new();
+        record(&recording, 1);
+        let root = recording.dir.path().to_owned();
+        for _ in 0..kills(6) {
+            let before = sizes(&out);
+            record(&recording, 20);
+            let mut follower = spanledger(&root)
+                .args(["export", format.name(), "ses_1", "--follow", "-o"])
+                .arg(&out)
+                .stdout(Stdio::null())
+                .spawn()
+                .unwrap();
+            // It is at work when the target grows.
+            let late = Instant::now() + Duration::from_secs(60);
+            while sizes(&out) == before && Instant::now() < late {
+                std::thread::yield_now();
+            }
+            record(&recording, fastrand::usize(..200));
+            follower.kill().unwrap();
+            follower.wait().unwrap();
+        }
+        let session = spanledger::read::session_dir(&root, "ses_1");
+        let mut again = match format.shape() {
+            spanledger::export::Shape::FileOfSession => Live::file(*format, &out),
+            _ => Live::new(*format, &out),
+        };
+        again.sync(&session).unwrap();
+        let whole = dir.path().join("whole");
+        let whole_path = whole.to_str().unwrap();
+        assert_eq!(
+            run(&root, &["export", format.name(), "ses_1", "-o", whole_path]).code,
+            0
+        );
+        assert_eq!(contents(&out), contents(&whole), "{format}");
+        for run in fs::read_dir(out.join("runs")).into_iter().flatten() {
+            assert_true(&run.unwrap().path());
+        }
+    }
+}
+
+/// The rows of all files of a target, sorted, of those of a conversation with one id the last.
+fn contents(path: &Path) -> Vec<String> {
+    if let Ok(entries) = fs::read_dir(path) {
+        let mut all: Vec<_> = entries
+            .flat_map(|entry| contents(&entry.unwrap().path()))
+            .collect();
+        all.sort();
+        return all;
+    }
+    let bytes = fs::read(path).unwrap();
+    let mut rows: Vec<String> = match bytes.starts_with(b"SQLite format 3") {
+        true => database(path),
+        false => {
+            let text = String::from_utf8(bytes).unwrap();
+            assert!(
+                text.is_empty() || text.ends_with(['\n', '}']),
+                "a torn line: {}",
+                path.display()
+            );
+            text.lines().map(String::from).collect()
+        }
+    };
+    if rows
+        .first()
+        .is_some_and(|row| row.starts_with("{\"type\":\"session\""))
+    {
+        let key = |row: &String| {
+            let row: Value = serde_json::from_str(row).unwrap();
+            format!("{} {}", row["type"], row["data"]["id"])
+        };
+        let newest: std::collections::BTreeMap<_, _> =
+            rows.into_iter().map(|row| (key(&row), row)).collect();
+        rows = newest.into_values().collect();
+    }
+    rows.sort();
+    let once: BTreeSet<_> = rows.iter().collect();
+    assert_eq!(
+        once.len(),
+        rows.len(),
+        "a row is there twice: {}",
+        path.display()
+    );
+    rows
+}
+
+/// The rows of all tables, without the numbers of events and the cursor.
+fn database(path: &Path) -> Vec<String> {
+    let database = rusqlite::Connection::open(path).unwrap();
+    let mut all = Vec::new();
+    let tables = "SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite%' AND name <> 'spanledger_cursor'";
+    let mut tables = database.prepare(tables).unwrap();
+    let tables: Vec<String> = tables
+        .query_map([], |row| row.get(0))
+        .unwrap()
+        .map(Result::unwrap)
+        .collect();
+    for table in tables {
+        let mut select = database.prepare(&format!("SELECT * FROM {table}")).unwrap();
+        let (first, last) = (usize::from(table == "events"), select.column_count());
+        let mut rows = select.query([]).unwrap();
+        while let Some(row) = rows.next().unwrap() {
+            let cells: Vec<_> = (first..last)
+                .map(|at| format!("{:?}", row.get_ref(at).unwrap()))
+                .collect();
+            all.push(format!("{table} {}", cells.join(" ")));
+        }
+    }
+    all
+}
+
+/// Ids that are no file names, or lead elsewhere.
+const HOSTILE_IDS: [&str; 7] = [
+    "../../evil",
+    "a/b\\c",
+    ".hidden",
+    "=1+1",
+    "nul\0byte",
+    "_under",
+    "\u{202e}right",
+];
+
+#[test]
+fn hostile_session_ids_stay_in_the_target() {
+    let recording = Recording::new();
+    let long = "x".repeat(300);
+    recording.run(|| {
+        for id in HOSTILE_IDS.into_iter().chain([long.as_str()]) {
+            let _run = spans::session_run(id, "planner").start().entered();
+            events::message_user("\0 =1+1 \u{2028}").emit();
+            drop(spans::tool_call("../bash", "../../c").start());
+        }
+    });
+    let root = recording.dir.path();
+    for format in spanledger::export::Format::ALL {
+        let dir = tempfile::tempdir().unwrap();
+        let out = dir.path().join("inside/out");
+        let done = run(
+            root,
+            &[
+                "export",
+                format.name(),
+                "--all",
+                "-o",
+                out.to_str().unwrap(),
+            ],
+        );
+        if format.name() == "trial" {
+            // A record is named by its ids, so these are refused.
+            assert_eq!(done.code, 2, "{done:?}");
+            assert!(!out.join("default").exists());
+        } else {
+            assert_eq!(done.code, 0, "{format}: {done:?}");
+            let files = contents(&out);
+            assert!(!files.is_empty(), "{format}");
+        }
+        for outside in [dir.path(), &dir.path().join("inside")] {
+            assert!(fs::read_dir(outside).unwrap().count() <= 1, "{format}");
+        }
+    }
+}
+
+/// A value of so many megabytes comes whole out of every format that has it. `SPANLEDGER_MEGABYTES=100` for a large one.
+#[test]
+fn large_values_are_exported_whole() {
+    let given = std::env::var("SPANLEDGER_MEGABYTES").ok();
+    let megabytes: usize = given.and_then(|text| text.parse().ok()).unwrap_or(2);
+    let recording = Recording::new();
+    let piece = "0123456789 abcdef";
+    let text = piece.repeat((megabytes << 20) / piece.len());
+    recording.run(|| {
+        let _run = spans::session_run("ses_1", "planner").start().entered();
+        events::message_user("Go.").emit();
+        let tool = spans::tool_call("bash", "c1").start();
+        tool.record_result(&text);
+    });
+    let root = recording.dir.path();
+    for format in spanledger::export::Format::ALL {
+        let dir = tempfile::tempdir().unwrap();
+        let out = dir.path().join("out");
+        let done = run(
+            root,
+            &[
+                "export",
+                format.name(),
+                "ses_1",
+                "-o",
+                out.to_str().unwrap(),
+            ],
+        );
+        assert_eq!(done.code, 0, "{format}: {done:?}");
+        let has_results = [
+            "trajectory",
+            "acp",
+            "agentdbg",
+            "trace-sqlite",
+            "chat-sqlite",
+            "chat-json",
+            "chat-jsonl",
+            "maida",
+            "atif",
+            "openai-messages",
+            "anthropic-messages",
+        ];
+        if has_results.contains(&format.name()) {
+            assert!(
+                sizes(&out) >= text.len() as u64,
+                "{format}: {}",
+                sizes(&out)
+            );
+        }
+    }
 }

@@ -148,7 +148,9 @@ async fn broken() -> io::Result<()> {
 fn error_inside_ok_counts_once() {
     let recording = failed_by(async |tool| {
         let limit = Duration::from_secs(600);
-        Ok(tokio::time::timeout(limit, broken()).recorded(tool).await??)
+        Ok(tokio::time::timeout(limit, broken())
+            .recorded(tool)
+            .await??)
     });
     assert_one_failure(&recording, "disk on fire");
 }

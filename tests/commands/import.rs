@@ -204,7 +204,7 @@ fn file_with_an_error_is_not_imported_by_halves() {
     assert!(
         unknown
             .err
-            .contains("agentdbg, claude-code, codex, trajectory"),
+            .contains("agentdbg, claude-code, codex, otlp-json, prime, trajectory, trial"),
         "{unknown:?}"
     );
 }
@@ -272,4 +272,30 @@ fn agentdbg_survives_a_round_trip() {
             row[name] = Value::Null;
         }
     });
+}
+
+/// A file without a line is refused before it is in memory as a whole.
+#[test]
+fn gigabyte_without_a_newline_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let root = dir.path().join("root");
+    let file = dir.path().join("huge.jsonl");
+    // It has no blocks on the disk.
+    fs::File::create(&file).unwrap().set_len(1 << 30).unwrap();
+    for format in [
+        "claude-code",
+        "codex",
+        "otlp-json",
+        "prime",
+        "trajectory",
+        "trial",
+    ] {
+        let done = run(&root, &["import", format, file.to_str().unwrap()]);
+        assert_eq!(done.code, 2, "{done:?}");
+        assert!(
+            done.err.contains("huge.jsonl") && done.err.contains("longer than 256 MB"),
+            "{done:?}"
+        );
+    }
+    assert!(!root.join("sessions").exists() && !root.join("importing").exists());
 }

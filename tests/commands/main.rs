@@ -17,6 +17,8 @@ mod grep;
 mod hostile_root;
 mod implicit;
 mod import;
+mod import_formats;
+mod import_otlp;
 mod inspect;
 mod list;
 mod messages;

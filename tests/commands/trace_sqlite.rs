@@ -9,9 +9,9 @@ use rusqlite::Connection;
 use serde_json::{Value, json};
 use spanledger::{SpanExt, events, spans};
 
-use crate::support::Recording;
 use crate::support::cli::{run, spanledger};
 use crate::support::rich_session::{self, SESSION, SUBAGENT};
+use crate::support::{Recording, kills};
 
 struct Row {
     time: String,
@@ -220,7 +220,7 @@ fn killed_follower_leaves_every_row_once() {
     let reader = Connection::open(&file).unwrap();
     let count = "SELECT max(id) FROM events";
     let count = || -> i64 { reader.query_row(count, [], |row| row.get(0)).unwrap() };
-    for _ in 0..50 {
+    for _ in 0..kills(50) {
         let before = count();
         record(20);
         let mut follower = spanledger(root)

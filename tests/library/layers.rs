@@ -16,6 +16,7 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("error", &[]),
     ("cost", &["trace"]),
     ("request", &["trace"]),
+    ("gen_ai", &["request", "trace"]),
     ("redact", &["trace", "error"]),
     ("ledger", &["trace"]),
     ("read", &["trace"]),
@@ -34,12 +35,15 @@ const ROOMS: &[(&str, &[&str])] = &[
     (
         "record",
         &[
-            "metrics", "mirror", "export", "session", "ledger", "redact", "request", "trace",
-            "error",
+            "metrics", "mirror", "export", "session", "ledger", "redact", "gen_ai", "request",
+            "trace", "error",
         ],
     ),
     ("view", &["inspect", "session", "cost", "trace"]),
-    ("import", &["ledger", "redact", "trace", "error"]),
+    (
+        "import",
+        &["ledger", "redact", "gen_ai", "request", "trace", "error"],
+    ),
     // The pages of `docs/`, as documentation of the library.
     ("guide", &[]),
     // The program. It uses the library as any other program does.

@@ -5,7 +5,7 @@ use std::fs;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use spanledger::export::{Export, Format, Live, Target, export};
@@ -13,9 +13,8 @@ use spanledger::read::session_dir;
 use spanledger::{events, spans};
 use tracing_subscriber::Registry;
 
-use crate::support::{Recording, agent};
-
-const KILLS: usize = 50;
+use crate::support::mount::Tmpfs;
+use crate::support::{Recording, agent, kills};
 
 /// Runs an agent with exports, and kills it after so many reports.
 fn live(root: &Path, exports: &str, life: usize, kill_after: Option<usize>) {
@@ -125,41 +124,148 @@ fn every_row_is_there_once_after_kills() {
     let dir = tempfile::tempdir().unwrap();
     let root = dir.path().join("root");
     let out = |name: &str| dir.path().join("live").join(name);
-    let has =
-        |format: &&Format| format.is_live() && (cfg!(feature = "sqlite") || !format.is_database());
-    let formats: Vec<Format> = Format::ALL.iter().filter(has).copied().collect();
+    let formats = live_formats();
     let exports = formats
         .iter()
         .map(|format| format!("{format}={}", out(format.name()).display()));
     let exports = exports.collect::<Vec<_>>().join(",");
-    for life in 0..KILLS {
+    let kills = kills(50);
+    for life in 0..kills {
         live(&root, &exports, life, Some(fastrand::usize(..400)));
     }
-    live(&root, &exports, KILLS, None);
+    live(&root, &exports, kills, None);
 
     let session = session_dir(&root, "ses_1");
     for format in &formats {
-        // The agent's shutdown does not wait for a slow machine. The next process goes on.
-        Live::new(*format, out(format.name()))
-            .sync(&session)
-            .unwrap();
-        let file = format!("ses_1.{}", format.extension());
-        let live = match out(format.name()).join(file) {
-            file if file.exists() => file,
-            _ => out(format.name()),
+        assert_complete(*format, &session, &out(format.name()));
+    }
+}
+
+/// The formats that are kept current.
+fn live_formats() -> Vec<Format> {
+    let has =
+        |format: &&Format| format.is_live() && (cfg!(feature = "sqlite") || !format.is_database());
+    Format::ALL.iter().filter(has).copied().collect()
+}
+
+/// A live target has the rows of an export that is made now.
+#[track_caller]
+fn assert_complete(format: Format, session: &Path, target: &Path) {
+    // The agent's shutdown does not wait for a slow machine. The next process goes on.
+    Live::new(format, target).sync(session).unwrap();
+    let file = format!("ses_1.{}", format.extension());
+    let live = match target.join(file) {
+        file if file.exists() => file,
+        _ => target.to_owned(),
+    };
+    let dir = tempfile::tempdir().unwrap();
+    let again = dir.path().join(format.name());
+    let mut fresh = Target::file(&again);
+    export(format, session, &mut fresh).unwrap();
+    fresh.finish().unwrap();
+    let (live, again) = (all_rows(&live), all_rows(&again));
+    assert_eq!(
+        live.keys().collect::<Vec<_>>(),
+        again.keys().collect::<Vec<_>>()
+    );
+    for (file, rows) in &live {
+        assert_eq!(rows, &again[file], "{format}: {}", file.display());
+    }
+}
+
+/// Records with live exports of all formats below a directory.
+fn exporting(out: &Path) -> Recording {
+    Recording::with(|builder| {
+        let builder = builder.shutdown_timeout(Duration::from_secs(60));
+        let exports = live_formats().into_iter();
+        let exports = exports.map(|format| Export::new(format, out.join(format.name())));
+        exports.fold(builder, |builder, export| builder.export(export))
+    })
+}
+
+/// The kinds of the lines of the session.
+fn kinds(recording: &Recording) -> Vec<String> {
+    let lines = recording.trace().sessions.remove("ses_1").unwrap();
+    lines.into_iter().map(|line| line.kind).collect()
+}
+
+/// Shuts down, and returns why exports are behind.
+#[track_caller]
+fn end(recording: Recording, expected: &[String]) -> (tempfile::TempDir, Option<String>) {
+    let Recording {
+        dispatch,
+        guard,
+        dir,
+    } = recording;
+    let health = guard.shutdown().unwrap();
+    drop(dispatch);
+    assert_eq!(health.failed, 0);
+    let mut trace = crate::support::Trace::read(dir.path());
+    let lines = trace.sessions.remove("ses_1").unwrap();
+    let kinds: Vec<_> = lines.into_iter().map(|line| line.kind).collect();
+    assert_eq!(kinds, expected, "the trace is the same");
+    (dir, health.export_error)
+}
+
+/// The kinds of the lines that the session has if nothing is exported.
+fn undisturbed(sessions: usize) -> Vec<String> {
+    let recording = Recording::new();
+    (0..sessions).for_each(|_| one_session(&recording));
+    kinds(&recording)
+}
+
+#[test]
+fn full_or_read_only_target_changes_nothing_for_the_agent() {
+    for is_full in [true, false] {
+        let dir = tempfile::tempdir().unwrap();
+        let out = dir.path().join("out");
+        fs::create_dir(&out).unwrap();
+        let Some(disk) = Tmpfs::mount(&out, 1 << 20) else {
+            return;
         };
-        let again = dir.path().join("again").join(format.name());
-        let mut target = Target::file(&again);
-        export(*format, &session, &mut target).unwrap();
-        target.finish().unwrap();
-        let (live, again) = (all_rows(&live), all_rows(&again));
-        assert_eq!(
-            live.keys().collect::<Vec<_>>(),
-            again.keys().collect::<Vec<_>>()
-        );
-        for (file, rows) in &live {
-            assert_eq!(rows, &again[file], "{format}: {}", file.display());
+        let ballast = match is_full {
+            true => Some(disk.fill()),
+            false => {
+                disk.set_read_only(true);
+                None
+            }
+        };
+        let recording = exporting(&out);
+        one_session(&recording);
+        let (root, error) = end(recording, &undisturbed(1));
+        let error = error.expect("the health reports it");
+        assert!(error.contains(out.to_str().unwrap()), "{error}");
+        match ballast {
+            Some(ballast) => fs::remove_file(ballast).unwrap(),
+            None => disk.set_read_only(false),
         }
+        let session = session_dir(root.path(), "ses_1");
+        for format in live_formats() {
+            assert_complete(format, &session, &out.join(format.name()));
+        }
+    }
+}
+
+#[test]
+fn target_that_is_deleted_is_written_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let out = dir.path().join("out");
+    let recording = exporting(&out);
+    one_session(&recording);
+    // Every target is there, so the exports are at work.
+    let late = Instant::now() + Duration::from_secs(60);
+    for format in live_formats() {
+        while !out.join(format.name()).exists() && Instant::now() < late {
+            std::thread::yield_now();
+        }
+    }
+    // A file may be made meanwhile.
+    while fs::remove_dir_all(&out).is_err() && Instant::now() < late {}
+    one_session(&recording);
+    let (root, _) = end(recording, &undisturbed(2));
+    let session = session_dir(root.path(), "ses_1");
+    for format in live_formats() {
+        assert_complete(format, &session, &out.join(format.name()));
     }
 }
 

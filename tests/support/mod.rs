@@ -38,6 +38,12 @@ use tempfile::TempDir;
 use tracing::Dispatch;
 use tracing_subscriber::layer::SubscriberExt;
 
+/// How often a test kills its process: `SPANLEDGER_KILLS`, or so often.
+pub fn kills(default: usize) -> usize {
+    let given = std::env::var("SPANLEDGER_KILLS").ok();
+    given.and_then(|text| text.parse().ok()).unwrap_or(default)
+}
+
 /// A ledger in a new directory, and the subscriber that feeds it.
 pub struct Recording {
     // Dropped in this order: the directory goes last.

@@ -61,6 +61,8 @@ impl Trial {
         let totals = self.summary.totals();
         let config = self.trial.get("config");
         known(json!({
+            // By this an import knows whose session it is.
+            "recorder": "spanledger",
             "session_id": self.summary.session_id,
             "outcome": self.ended.as_ref().map(|(_, outcome)| outcome),
             "turns_used": totals.turns,

@@ -6,9 +6,10 @@ use std::sync::{Arc, MutexGuard, PoisonError};
 use super::placement::Placement;
 use super::recorder::Recorder;
 use super::span_data::{Conversation, Parent, SpanData, Target};
+use crate::gen_ai::{self, ChainTip, Content, MessageKey};
 use crate::record::raw_fields::RawFields;
-use crate::record::recognize::{self, Content, Recognized};
-use crate::record::session::{ChainTip, ContextAsset, MessageKey, Note, SessionLog, SpanContext};
+use crate::record::recognize::Recognized;
+use crate::record::session::{ContextAsset, Note, SessionLog, SpanContext};
 use crate::redact::Tally;
 use crate::request::Message;
 use crate::trace::{SpanKind, hex, hex_digest};
@@ -135,7 +136,7 @@ impl Recorder {
         leading: usize,
     ) {
         let key = |bytes: &[u8]| self.process.redactor.keyed_digest(bytes);
-        let keys: Vec<_> = messages.iter().map(message_key).collect();
+        let keys: Vec<_> = messages.iter().map(MessageKey::of).collect();
         let (new, end) = target.log.history().observe_request(&keys, key);
         conversation_of(data).get_or_insert_default().request_end = Some(end);
         for (index, end) in new {
@@ -184,7 +185,11 @@ impl Recorder {
                 return;
             }
         }
-        for (kind, raw) in recognize::events(message) {
+        for (kind, members) in gen_ai::events(message) {
+            let mut raw = RawFields::new();
+            for (name, value) in members {
+                raw.json(name, &value);
+            }
             let mut fields = process.sanitize_fields(log, &raw);
             if let Some(ChainTip(digest)) = end {
                 fields.set_str(field!(Message.history), &hex(&digest.to_be_bytes()));
@@ -207,14 +212,6 @@ impl Recorder {
 fn conversation_of(data: &SpanData) -> MutexGuard<'_, Option<Box<Conversation>>> {
     let conversation = data.conversation.lock();
     conversation.unwrap_or_else(PoisonError::into_inner)
-}
-
-fn message_key(message: &Message) -> MessageKey {
-    MessageKey {
-        digest: message.key(),
-        from_model: message.is_from_model(),
-        is_system: message.is_system(),
-    }
 }
 
 /// Removes a conversation id that is the session's: every line has that already.

@@ -7,8 +7,8 @@ use serde_json::{Map, Value};
 
 use super::recorder::{Recorder, Update};
 use super::span_data::{SpanData, Target};
+use crate::gen_ai::Content;
 use crate::record::raw_fields::RawFields;
-use crate::record::recognize::Content;
 use crate::record::session::ContextAsset;
 use crate::redact::{Limits, NoStore, Output, Tally};
 use crate::request::{self, Message, Request, Response};

@@ -7,10 +7,11 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use tracing::Metadata;
 
 use super::enclosing::ImplicitSession;
+use crate::gen_ai::ChainTip;
 use crate::record::otel::SpanOtel;
 use crate::record::raw_fields::RawFields;
 use crate::record::recognize::Mapping;
-use crate::record::session::{ChainTip, Link, SessionLog, SpanContext};
+use crate::record::session::{Link, SessionLog, SpanContext};
 use crate::trace::{Moment, RemoteContext, SpanKind, new_span_id};
 
 /// Where an event or a child span belongs: a session and, if there is one, a span in it.

@@ -14,22 +14,18 @@
 //! Names of the last versions of the conventions are understood; what has no name here is kept
 //! under its own. Messages, instructions and tool definitions become events, each message once.
 
-mod content;
 mod gen_ai;
-mod messages;
 mod rule;
 
 use std::sync::Arc;
 
 use tracing::Metadata;
 
+use crate::gen_ai::{Content, OPERATION, identity, kind_of};
 use crate::record::raw_fields::RawFields;
 use crate::trace::{Outcome, SpanKind};
 
 pub use rule::Rule;
-
-pub(crate) use content::Content;
-pub(crate) use messages::events;
 
 /// Which callsites of others are recognized.
 #[derive(Clone, Debug)]
@@ -53,7 +49,7 @@ impl Recognizer {
         if let Some(rule) = self.rules.iter().find(|rule| rule.matches(meta)) {
             return Some(Mapping::Rule(Arc::clone(rule)));
         }
-        let declared = || meta.fields().field(gen_ai::OPERATION).is_some();
+        let declared = || meta.fields().field(OPERATION).is_some();
         (self.gen_ai && declared()).then_some(Mapping::GenAi)
     }
 }
@@ -79,14 +75,14 @@ impl Mapping {
     /// The kind of the span, once that is known.
     pub fn kind(&self, raw: &RawFields) -> Option<SpanKind> {
         match self {
-            Self::GenAi => raw.get(gen_ai::OPERATION).map(gen_ai::kind_of),
+            Self::GenAi => raw.get(OPERATION).map(kind_of),
             Self::Rule(rule) => Some(rule.kind()),
         }
     }
 
     /// The kind of a span that never recorded its operation: by the conventions its name begins with it.
     pub fn kind_by_name(meta: &Metadata<'_>) -> SpanKind {
-        gen_ai::kind_of(meta.name().split(' ').next().unwrap_or_default())
+        kind_of(meta.name().split(' ').next().unwrap_or_default())
     }
 
     /// The field that identifies what was opened, by the library's name.
@@ -95,7 +91,7 @@ impl Mapping {
             Self::Rule(rule) => kind.identity().and_then(|ours| rule.theirs(ours)),
             Self::GenAi => None,
         };
-        by_rule.or_else(|| gen_ai::identity(kind))
+        by_rule.or_else(|| identity(kind))
     }
 
     /// Separates fields: content, outcome, and the rest under our names.

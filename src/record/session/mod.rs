@@ -6,7 +6,6 @@
 
 mod context_asset;
 mod conversation;
-mod history;
 mod hooks;
 mod known_sessions;
 mod notes;
@@ -25,7 +24,6 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
 pub(crate) use context_asset::ContextAsset;
-pub(crate) use history::{ChainTip, MessageKey};
 pub(crate) use known_sessions::KnownSessions;
 pub(crate) use notes::Note;
 pub(crate) use open_span::OpenSpan;
@@ -34,12 +32,12 @@ pub(crate) use trace::{Trace, TraceLimits};
 
 use super::fields::Fields;
 use super::process_state::{OF_PROCESS, ProcessState};
+use crate::gen_ai::History;
 use crate::ledger::{Appended, Context, Ledger, LineMeta, SessionWriter};
 use crate::trace::{
     ErrorChain, IdHasher, Ids, Kind, Marks, Moment, RawValue, SpanKind, Totals, Usage, write_string,
 };
 use conversation::Conversation;
-use history::History;
 use hooks::{Hooks, LostClose};
 use open_span::write_late;
 use request_parts::StoredParts;

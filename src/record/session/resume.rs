@@ -8,7 +8,7 @@ use memchr::memmem;
 
 use super::Link;
 use super::context_asset::ContextAsset;
-use super::history::{ChainTip, PastTip};
+use crate::gen_ai::{ChainTip, PastTip};
 use crate::ledger::{Tail, tail};
 use crate::trace::typed::{self, Checkpoint, RequestPart, Span, SpanLink, Turn};
 use crate::trace::{Kind, RawLine, SpanKind, segments, whole_lines};

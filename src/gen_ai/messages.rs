@@ -1,10 +1,10 @@
 //! Messages as the conventions spell them, `[{"role": …, "parts": [{"type": "text", "content": …}]}]`, and the
 //! events that a message is recorded as.
 
-use serde_json::Value;
+use serde_json::{Map, Value, json};
 
-use crate::record::raw_fields::RawFields;
-use crate::request::Message;
+use super::MessageKey;
+use crate::request::{Message, join_texts, kind};
 use crate::trace::Kind;
 
 /// Reads a list of messages. Nothing where any of it has another shape: then it is better kept as
@@ -16,24 +16,27 @@ pub(super) fn parse(text: &str) -> Option<Vec<Message>> {
     list.into_iter().map(Message::from_json).collect()
 }
 
-fn kind(part: &Value) -> &str {
-    part["type"].as_str().unwrap_or_default()
+impl MessageKey {
+    pub fn of(message: &Message) -> Self {
+        Self {
+            digest: message.key(),
+            from_model: message.is_from_model(),
+            is_system: message.is_system(),
+        }
+    }
 }
 
 /// The events that a message is recorded as.
-pub(crate) fn events(message: &Message) -> Vec<(Kind, RawFields)> {
+pub(crate) fn events(message: &Message) -> Vec<(Kind, Map<String, Value>)> {
     let mut events = Vec::new();
-    let is_reasoning = |part: &&Value| kind(part) == "reasoning";
-    let thoughts = message.parts.iter().filter(is_reasoning);
-    let thoughts: Vec<_> = thoughts
-        .filter_map(|part| part["content"].as_str())
-        .collect();
-    if !thoughts.is_empty() {
-        let mut fields = RawFields::new();
-        fields.text(field!(Message.content), &thoughts.join("\n"));
+    let thoughts = message.parts_of("reasoning");
+    if let Some(thought) = join_texts(thoughts.filter_map(|part| part["content"].as_str())) {
+        let mut fields = Map::new();
+        fields.insert("content".to_owned(), thought.into());
         events.push((Kind::MessageReasoning, fields));
     }
-    let parts: Vec<_> = message.parts.iter().filter(|p| !is_reasoning(p)).collect();
+    let is_other = |part: &&Value| kind(part) != "reasoning";
+    let parts: Vec<_> = message.parts.iter().filter(is_other).collect();
     if parts.is_empty() {
         return events;
     }
@@ -47,18 +50,18 @@ pub(crate) fn events(message: &Message) -> Vec<(Kind, RawFields)> {
     } else {
         Kind::MessageUser
     };
-    let mut fields = RawFields::new();
+    let mut fields = Map::new();
     if !matches!(
         message.role.as_str(),
         "user" | "assistant" | "model" | "system" | "tool"
     ) {
-        fields.text("role", &message.role);
+        fields.insert("role".to_owned(), message.role.as_str().into());
     }
     if let Some(text) = message.text_of_parts() {
-        fields.text(field!(Message.content), &text);
+        fields.insert("content".to_owned(), text.into());
     }
     if parts.iter().any(|part| kind(part) != "text") {
-        fields.json(field!(Message.parts), &parts);
+        fields.insert("parts".to_owned(), json!(parts));
     }
     events.push((kind_of_line, fields));
     events

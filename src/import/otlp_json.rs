@@ -1,0 +1,163 @@
+//! `otlp-json`: GenAI spans in OTLP's JSON encoding, a request on each line, as the collector's file exporter
+//! and our own export write them.
+//!
+//! The file is read twice: first for the ids and times of all spans, which say in which session and in which
+//! order they are; then each span when its lines are written. So memory holds no attributes.
+
+mod attributes;
+mod content;
+mod index;
+mod read_span;
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+use self::content::Conversation;
+use self::index::{Entry, Index, What};
+use self::read_span::OtlpSpan;
+use super::history::{Fields, History};
+use super::{Import, ImportError, json};
+use crate::trace::{FieldRole, Kind, SpanKind, event_kind};
+
+pub(super) fn read<'a>(import: &'a Import, path: &Path) -> Result<Vec<History<'a>>, ImportError> {
+    let index = Index::read(path)?;
+    if index.sessions.is_empty() {
+        let why = "no span with GenAI attributes is in it";
+        return Err(ImportError::new(path, why));
+    }
+    let file = File::open(path).map_err(|error| ImportError::new(path, error))?;
+    let mut histories = Vec::new();
+    for session in 0..index.sessions.len() {
+        let history = History::new(import, "otlp-json", &index.sessions[session].id);
+        let mut writer = Session {
+            file: &file,
+            index: &index,
+            session,
+            history,
+            conversation: Conversation::default(),
+            failed_at: 0,
+        };
+        let written = writer.write();
+        written.map_err(|error| ImportError {
+            line: Some(writer.failed_at).filter(|line| *line > 0),
+            ..ImportError::new(path, error)
+        })?;
+        histories.push(writer.history);
+    }
+    Ok(histories)
+}
+
+/// Writes one session.
+struct Session<'i, 'a> {
+    file: &'i File,
+    index: &'i Index,
+    session: usize,
+    history: History<'a>,
+    conversation: Conversation,
+    /// The line of the span that is being written.
+    failed_at: u64,
+}
+
+impl Session<'_, '_> {
+    fn write(&mut self) -> io::Result<()> {
+        for step in self.index.steps(self.session) {
+            let entry = &self.index.entries[step.entry as usize];
+            self.failed_at = entry.line.into();
+            let span = self.span(entry)?;
+            match step.what {
+                What::Open => self.open(entry, span)?,
+                What::Event(at) => self.event(entry, span, at)?,
+                What::Close => self.close(entry, span)?,
+            }
+        }
+        self.failed_at = 0;
+        self.keep()
+    }
+
+    /// Keeps the spans of the session, each on a line.
+    fn keep(&mut self) -> io::Result<()> {
+        let mut blob = self.history.begin_source()?;
+        for entry in self.index.of_session(self.session) {
+            let mut text = self.text(entry)?;
+            text.push('\n');
+            self.history.add_source(&mut blob, &text)?;
+        }
+        self.history.end_source(blob)
+    }
+
+    fn text(&self, entry: &Entry) -> io::Result<String> {
+        let mut bytes = vec![0; entry.length as usize];
+        self.file.read_exact_at(&mut bytes, entry.offset)?;
+        String::from_utf8(bytes).map_err(io::Error::other)
+    }
+
+    fn span(&self, entry: &Entry) -> io::Result<OtlpSpan> {
+        let json = json::from_slice(self.text(entry)?.as_bytes()).map_err(io::Error::other)?;
+        let scope = &self.index.scopes[entry.scope as usize];
+        Ok(OtlpSpan::read(&json, entry, scope))
+    }
+
+    fn open(&mut self, entry: &Entry, span: OtlpSpan) -> io::Result<()> {
+        let given = span.given(entry);
+        let is_input =
+            |name: &str| name != "attributes" && given.kind.role(name) == FieldRole::Input;
+        let mut fields: Fields = span.fields.clone();
+        fields.retain(|name, _| is_input(name));
+        if given.kind == SpanKind::Run {
+            let id = self.index.sessions[self.session].id.clone();
+            fields.insert("session_id".into(), id.into());
+        }
+        self.history.open_given(&given, fields)?;
+        if self.takes_content(&given.kind) {
+            (self.conversation).request(&mut self.history, &given, &span.content)?;
+        }
+        Ok(())
+    }
+
+    /// Content is taken from the model calls, or from the runs if no call has any.
+    fn takes_content(&self, kind: &SpanKind) -> bool {
+        match kind {
+            SpanKind::Model => true,
+            SpanKind::Run => !self.index.sessions[self.session].calls_have_content,
+            _ => false,
+        }
+    }
+
+    fn event(&mut self, entry: &Entry, span: OtlpSpan, at: u32) -> io::Result<()> {
+        let Some(event) = span.events.get(at as usize) else {
+            return Ok(());
+        };
+        let has_content = self.index.sessions[self.session].calls_have_content;
+        let name = event["name"].as_str().unwrap_or_default();
+        // The model calls have the messages with their text.
+        if has_content && name.starts_with("message_") {
+            return Ok(());
+        }
+        let mut fields = event["fields"].as_object().cloned().unwrap_or_default();
+        if Kind::parse(name) == Kind::Log {
+            let log = ["level", "target", "message"].into_iter();
+            let log = log.filter_map(|name| Some((name.to_owned(), event.get(name)?.clone())));
+            fields.extend(log);
+        }
+        let time = index::event_time(event).unwrap_or(entry.start);
+        (self.history).event_given(&span.given(entry), &event_kind(name), time, fields)
+    }
+
+    fn close(&mut self, entry: &Entry, span: OtlpSpan) -> io::Result<()> {
+        let given = span.given(entry);
+        if self.takes_content(&given.kind) {
+            (self.conversation).answer(&mut self.history, &given, &span.content)?;
+        }
+        let mut fields = span.fields;
+        if given.kind == SpanKind::Run {
+            let id = self.index.sessions[self.session].id.clone();
+            fields.insert("session_id".into(), id.into());
+        }
+        if !span.events.is_empty() {
+            fields.insert("events".into(), span.events.into());
+        }
+        self.history.close_given(&given, fields)
+    }
+}

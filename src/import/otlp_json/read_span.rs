@@ -1,0 +1,247 @@
+//! One span: its attributes, events, links and status as the fields of a close line.
+
+use serde_json::{Map, Value, json};
+
+use super::attributes::{self, Mapped};
+use super::index::{Entry, Scope};
+use crate::gen_ai::{Content, OPERATION, kind_of};
+use crate::import::history::{Fields, GivenSpan};
+use crate::trace::{Ids, Kind, Outcome, SpanKind, time_text};
+
+const REMOTE: u64 = 0x200;
+
+#[derive(Debug)]
+pub(super) struct OtlpSpan {
+    kind: SpanKind,
+    turn: Option<u32>,
+    outcome: Outcome,
+    /// The fields of the close line.
+    pub fields: Fields,
+    /// The short events of the close line.
+    pub events: Vec<Value>,
+    pub content: Content,
+}
+
+impl OtlpSpan {
+    pub fn read(json: &Value, entry: &Entry, scope: &Scope) -> Self {
+        let given = decode_attributes(&json["attributes"]);
+        let name = json["name"].as_str().unwrap_or_default();
+        let kind = kind(name, &given);
+        let is_ours = given.contains_key("agent.span");
+        let mut mapped = match is_ours {
+            true => attributes::ours(kind, given),
+            false => attributes::theirs(kind, given),
+        };
+        if kind == SpanKind::Other {
+            mapped.fields.insert("name".into(), name.into());
+            if !is_ours && let Some(library) = &scope.library {
+                mapped
+                    .fields
+                    .insert("target".into(), library.as_str().into());
+            }
+        }
+        if kind == SpanKind::Run && !mapped.fields.contains_key("agent") {
+            let agent = scope.service.as_deref().unwrap_or(name);
+            mapped.fields.insert("agent".into(), agent.into());
+        }
+        read_status(member(json, "status", "status"), is_ours, &mut mapped);
+        let mut events = read_events(json, is_ours);
+        if is_ours && mapped.outcome.is_error() {
+            take_exception(&mut events, entry.end, &mut mapped.error);
+        }
+        let mut fields = mapped.fields;
+        if !mapped.error.is_empty() {
+            fields.insert("error".into(), mapped.error.into());
+        }
+        if !mapped.attributes.is_empty() {
+            fields.insert("attributes".into(), mapped.attributes.into());
+        }
+        fields.extend(read_rest(json, kind));
+        Self {
+            kind,
+            turn: mapped.turn,
+            outcome: mapped.outcome,
+            fields,
+            events,
+            content: mapped.content,
+        }
+    }
+
+    pub fn given(&self, entry: &Entry) -> GivenSpan {
+        GivenSpan {
+            kind: self.kind,
+            ids: Ids {
+                trace: entry.trace,
+                span: entry.id,
+                parent: entry.parent,
+            },
+            turn: self.turn,
+            start: entry.start,
+            end: entry.end,
+            outcome: self.outcome,
+        }
+    }
+}
+
+/// What a span is: by our own attribute, by its operation, or by its name, which begins with it.
+pub(super) fn kind(name: &str, attributes: &Fields) -> SpanKind {
+    let text = |key: &str| attributes.get(key).and_then(Value::as_str);
+    if let Some(ours) = text("agent.span") {
+        return SpanKind::from_name(ours).unwrap_or(SpanKind::Other);
+    }
+    match text(OPERATION) {
+        Some(operation) => kind_of(operation),
+        None if attributes.keys().any(|key| key.starts_with("gen_ai.")) => {
+            kind_of(name.split(' ').next().unwrap_or_default())
+        }
+        None => SpanKind::Other,
+    }
+}
+
+fn member<'a>(of: &'a Value, camel: &str, snake: &str) -> &'a Value {
+    match &of[camel] {
+        Value::Null => &of[snake],
+        value => value,
+    }
+}
+
+/// A list of attributes as an object of plain values.
+fn decode_attributes(list: &Value) -> Fields {
+    let pair = |one: &Value| Some((one["key"].as_str()?.to_owned(), decode(&one["value"])));
+    let pairs = list.as_array().into_iter().flatten();
+    pairs.filter_map(pair).collect()
+}
+
+fn decode(any: &Value) -> Value {
+    let Some((kind, value)) = any.as_object().and_then(|any| any.iter().next()) else {
+        return Value::Null;
+    };
+    match kind.as_str() {
+        "intValue" | "int_value" => match value.as_str() {
+            Some(text) => text.parse::<i64>().map_or(value.clone(), Value::from),
+            None => value.clone(),
+        },
+        "arrayValue" | "array_value" => {
+            let items = value["values"].as_array().into_iter().flatten();
+            items.map(decode).collect()
+        }
+        "kvlistValue" | "kvlist_value" => decode_attributes(&value["values"]).into(),
+        _ => value.clone(),
+    }
+}
+
+/// Our own spans have their outcome in an attribute.
+fn read_status(status: &Value, is_ours: bool, mapped: &mut Mapped) {
+    let code = match &status["code"] {
+        Value::String(name) => match name.as_str() {
+            "STATUS_CODE_OK" => 1,
+            "STATUS_CODE_ERROR" => 2,
+            _ => 0,
+        },
+        code => code.as_u64().unwrap_or(0),
+    };
+    if !is_ours && mapped.outcome == Outcome::Unset {
+        mapped.outcome = match code {
+            1 => Outcome::Ok,
+            2 => Outcome::Error,
+            _ => Outcome::Unset,
+        };
+    }
+    let message = status["message"].as_str().filter(|text| !text.is_empty());
+    if let Some(message) = message.filter(|_| mapped.outcome.is_error()) {
+        // Without the text, the status of ours has the type.
+        if !(is_ours
+            && mapped
+                .error
+                .get("error_type")
+                .is_some_and(|kind| kind == message))
+        {
+            let message = message.to_owned();
+            mapped.error.entry("message").or_insert(message.into());
+        }
+    }
+}
+
+fn read_events(json: &Value, is_ours: bool) -> Vec<Value> {
+    let events = json["events"].as_array().into_iter().flatten();
+    let event = |event: &Value| {
+        let time = nanoseconds(member(event, "timeUnixNano", "time_unix_nano"));
+        let name = event["name"].as_str().unwrap_or_default();
+        let mut out = Map::new();
+        out.insert("ts".into(), time_text(time.unwrap_or(0), 6).into());
+        out.insert("name".into(), name.into());
+        let given = decode_attributes(&event["attributes"]);
+        match is_ours {
+            true => attributes::of_our_event(Kind::parse(name), given, &mut out),
+            false if given.is_empty() => {}
+            false => drop(out.insert("attributes".into(), given.into())),
+        }
+        Value::Object(out)
+    };
+    events.map(event).collect()
+}
+
+fn nanoseconds(value: &Value) -> Option<u64> {
+    value.as_u64().or_else(|| value.as_str()?.parse().ok())
+}
+
+/// The error of a span of ours is also its last event, which is made anew when the span is sent.
+fn take_exception(events: &mut Vec<Value>, end: u64, error: &mut Fields) {
+    let is_last = |event: &mut Value| {
+        event["name"] == "exception" && event["ts"].as_str() == Some(&time_text(end, 6))
+    };
+    let Some(exception) = events.pop_if(is_last) else {
+        return;
+    };
+    let given = &exception["attributes"];
+    for (theirs, ours) in [
+        ("exception.type", "error_type"),
+        ("exception.message", "message"),
+        ("exception.stacktrace", "stack"),
+    ] {
+        if let Some(text) = given[theirs].as_str().filter(|text| *text != "_OTHER") {
+            error.insert(ours.into(), text.into());
+        }
+    }
+}
+
+/// Links, state, and what a span that is none of the six says of itself.
+fn read_rest(json: &Value, kind: SpanKind) -> Fields {
+    let links = json["links"].as_array().into_iter().flatten();
+    let links: Vec<Value> = links.map(read_link).collect();
+    let flags = json["flags"].as_u64().unwrap_or(0);
+    let state = member(json, "traceState", "trace_state").as_str();
+    let dropped = member(json, "droppedEventsCount", "dropped_events_count").as_u64();
+    let span_kind = match &json["kind"] {
+        Value::String(name) => name.strip_prefix("SPAN_KIND_").map(str::to_lowercase),
+        number => match number.as_u64() {
+            Some(2) => Some("server".into()),
+            Some(3) => Some("client".into()),
+            Some(4) => Some("producer".into()),
+            Some(5) => Some("consumer".into()),
+            _ => None,
+        },
+    };
+    let span_kind = span_kind.filter(|name| kind == SpanKind::Other && name != "internal");
+    crate::import::history::fields(json!({
+        "links": (!links.is_empty()).then_some(links),
+        "tracestate": state.filter(|state| !state.is_empty()),
+        "parent_remote": (flags & REMOTE != 0).then_some(true),
+        "events_dropped": dropped.filter(|dropped| *dropped > 0),
+        "span_kind": span_kind,
+    }))
+}
+
+fn read_link(link: &Value) -> Value {
+    let flags = link["flags"].as_u64();
+    let attributes = decode_attributes(&link["attributes"]);
+    let state = member(link, "traceState", "trace_state").as_str();
+    Value::Object(crate::import::history::fields(json!({
+        "trace_id": member(link, "traceId", "trace_id"),
+        "span_id": member(link, "spanId", "span_id"),
+        "tracestate": state.filter(|state| !state.is_empty()),
+        "sampled": flags.map(|flags| flags & 1 != 0),
+        "remote": flags.filter(|flags| flags & 0x100 != 0).map(|flags| flags & REMOTE != 0),
+        "attributes": (!attributes.is_empty()).then_some(attributes),
+    })))
+}

@@ -1,0 +1,330 @@
+//! `prime`: samples of a hosted evaluation, as `prime eval samples` prints them, with the evaluation itself as
+//! `prime eval get` prints it. A sample is a session, and has what a partial record of a trial needs.
+//!
+//! The path is that of the samples, of the evaluation, or of a directory with both: `samples.json` and
+//! `evaluation.json`. The evaluation is optional.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use serde_json::{Value, json};
+
+use super::document::{peek_document, read_document};
+use super::history::{Fields, History, fields};
+use super::messages::Messages;
+use super::time::{from_seconds, time_of};
+use super::{Import, ImportError};
+use crate::trace::{Kind, Outcome, time_text};
+
+const EVALUATION: &str = "evaluation.json";
+const SAMPLES: &str = "samples.json";
+
+/// Whether a document is one of the two.
+pub(super) fn is_prime(document: &Value) -> bool {
+    document["samples"].is_array() || is_evaluation(document)
+}
+
+fn is_evaluation(document: &Value) -> bool {
+    let has = |name: &str| document.get(name).is_some();
+    has("evaluation_id") || (has("id") && has("eval_config"))
+}
+
+/// The samples, and what is beside them.
+fn files(path: &Path) -> (PathBuf, PathBuf) {
+    if path.is_dir() {
+        return (path.join(SAMPLES), path.join(EVALUATION));
+    }
+    match peek_document(path)
+        .is_some_and(|document| !document["samples"].is_array() && is_evaluation(&document))
+    {
+        true => (path.with_file_name(SAMPLES), path.to_owned()),
+        false => (path.to_owned(), path.with_file_name(EVALUATION)),
+    }
+}
+
+pub(super) fn read<'a>(import: &'a Import, path: &Path) -> Result<Vec<History<'a>>, ImportError> {
+    let (samples_file, evaluation_file) = files(path);
+    let (_, document) = read_document(&samples_file)?;
+    let evaluation = match evaluation_file.exists() {
+        true => read_document(&evaluation_file)?.1,
+        false => Value::Null,
+    };
+    let Some(samples) = document["samples"].as_array() else {
+        return Err(ImportError::new(
+            &samples_file,
+            "no list `samples` is in it",
+        ));
+    };
+    let evaluation = Evaluation::of(&document, &evaluation, &samples_file);
+    let mut histories: Vec<History<'a>> = Vec::new();
+    let mut ids = std::collections::HashSet::new();
+    for (n, sample) in samples.iter().enumerate() {
+        let failed = |why: &dyn std::fmt::Display| {
+            ImportError::new(&samples_file, format!("sample {}: {why}", n + 1))
+        };
+        let sample = Sample::of(&evaluation, sample).map_err(|why| failed(&why))?;
+        // A page may repeat samples.
+        if ids.insert(sample.trial_id.clone()) {
+            let history = History::new(import, "prime", &sample.trial_id);
+            histories.push(sample.write(history).map_err(|error| failed(&error))?);
+        }
+    }
+    if histories.is_empty() {
+        return Err(ImportError::new(&samples_file, "no sample is in it"));
+    }
+    Ok(histories)
+}
+
+struct Evaluation<'a> {
+    id: String,
+    model: Option<&'a str>,
+    document: &'a Value,
+}
+
+impl<'a> Evaluation<'a> {
+    fn of(samples: &'a Value, evaluation: &'a Value, path: &Path) -> Self {
+        let text = |of: &'a Value, name: &str| of[name].as_str();
+        let id = [evaluation, samples]
+            .into_iter()
+            .find_map(|of| text(of, "evaluation_id").or(text(of, "id")));
+        // Without one, the file is named by where it is.
+        let dir = path.canonicalize().ok();
+        let dir = dir.as_deref().and_then(Path::parent);
+        let dir = dir.and_then(|dir| dir.file_name()?.to_str());
+        let model = text(evaluation, "model_name")
+            .or(text(evaluation, "inference_model"))
+            .or(text(&evaluation["metadata"], "model"));
+        Self {
+            id: id.or(dir).unwrap_or("eval").to_owned(),
+            model,
+            document: evaluation,
+        }
+    }
+}
+
+/// A sample of either shape.
+struct Sample<'a> {
+    of: &'a Evaluation<'a>,
+    sample: &'a Value,
+    trial_id: String,
+    reward: Option<f64>,
+    started: u64,
+}
+
+/// Characters of a trial's id.
+fn plain(text: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "_.-".contains(c);
+    text.chars()
+        .map(|c| if plain(c) { c } else { '-' })
+        .collect()
+}
+
+/// A text, or a number as one.
+fn name_of(value: &Value) -> Option<String> {
+    match value {
+        Value::String(text) if !text.is_empty() => Some(text.clone()),
+        Value::Number(number) => Some(number.to_string()),
+        _ => None,
+    }
+}
+
+impl<'a> Sample<'a> {
+    fn of(of: &'a Evaluation<'a>, sample: &'a Value) -> Result<Self, String> {
+        if !sample.is_object() {
+            return Err("not a JSON object".to_owned());
+        }
+        let rollout = || {
+            let (example, rollout) = (name_of(&sample["example_id"])?, &sample["rollout_number"]);
+            Some(format!(
+                "{example}-{}",
+                name_of(rollout).unwrap_or("0".into())
+            ))
+        };
+        let id = name_of(&sample["sample_id"]).or_else(rollout);
+        let id = id.ok_or("no `sample_id` and no `example_id`")?;
+        let mut sample = Self {
+            of,
+            sample,
+            trial_id: plain(&format!("prime-{}-{id}", of.id)),
+            reward: None,
+            started: time_of(&sample["created_at"]).unwrap_or(0),
+        };
+        let rewards = [
+            &sample.sample["reward"],
+            &sample.sample["score"],
+            &sample.get("metrics")["aec_bench_reward"],
+            &sample.sample["info"]["aec_bench_reward"],
+        ];
+        let reward = rewards.into_iter().find_map(Value::as_f64);
+        if let Some(reward) = reward.filter(|reward| !(0.0..=1.0).contains(reward)) {
+            return Err(format!("reward {reward} is not from 0 to 1"));
+        }
+        sample.reward = reward;
+        Ok(sample)
+    }
+
+    /// A member that the newest shape has at the top, and the old one in `info`.
+    fn get(&self, name: &str) -> &'a Value {
+        match self.sample.get(name) {
+            None | Some(Value::Null) => &self.sample["info"][name],
+            Some(value) => value,
+        }
+    }
+
+    /// How long a part took: in milliseconds in the old shape, in seconds in the newest one.
+    fn length(&self, part: &str) -> Option<u64> {
+        let timing = self.get("timing");
+        let old = timing[format!("{part}_ms")].as_f64();
+        let new = match &timing[part] {
+            Value::Object(part) => part.get("duration").and_then(from_seconds),
+            seconds => from_seconds(seconds),
+        };
+        new.or(old
+            .filter(|ms| *ms >= 0.0)
+            .map(|ms| (ms * 1e6).round() as u64))
+    }
+
+    fn write<'h>(&self, mut history: History<'h>) -> io::Result<History<'h>> {
+        let model = self.of.model.or(self.sample["model"].as_str());
+        history.start_run(
+            self.started,
+            json!({
+                "agent": "prime",
+                "model_id": model,
+                "external_ids": {"prime": self.sample["sample_id"], "prime_eval": self.of.id},
+            }),
+        )?;
+        self.write_trial(&mut history)?;
+        let mut messages = Messages::new(history, self.started, json!({"model_id": model}));
+        let said = ["prompt", "completion"].into_iter();
+        for message in said.flat_map(|name| spoken(&self.sample[name], name)) {
+            messages.add(&message)?;
+        }
+        let answer = match messages.submitted.take() {
+            Some(submitted) => Some(match submitted.get("content") {
+                Some(content) => content.clone(),
+                None => submitted,
+            }),
+            None => messages.answer.take().map(Value::from),
+        };
+        let said = messages.now();
+        let mut history = messages.end()?;
+        let total = from_seconds(&self.sample["total_time"]).or(self.length("total"));
+        let ended = total
+            .map_or(said, |ns| self.started.saturating_add(ns))
+            .max(said);
+        self.write_result(&mut history, ended, answer)?;
+        let raw = json!({"evaluation": self.of.document, "sample": self.sample});
+        history.keep_source(&raw.to_string())?;
+        let error = error_of(self.get("error"));
+        let outcome = match (&error, self.get("is_completed").as_bool()) {
+            (Some(_), _) => Outcome::Error,
+            (None, Some(true)) => Outcome::Ok,
+            (None, _) => Outcome::Unset,
+        };
+        let end = json!({
+            "stop_reason": self.get("stop_condition"),
+            "usage": usage(self.get("token_usage")),
+            "error": error,
+        });
+        history.end_run(ended, outcome, end)?;
+        Ok(history)
+    }
+
+    fn write_trial(&self, history: &mut History<'_>) -> io::Result<()> {
+        let (info, evaluation) = (&self.sample["info"], self.of.document);
+        let data = &info["dataset"];
+        let dataset = match (data["name"].as_str(), data["version"].as_str()) {
+            (Some(name), Some(version)) => Some(format!("{name}@{version}")),
+            _ => None,
+        };
+        let task = name_of(&info["task_id"]).or(name_of(&self.sample["example_id"]));
+        let trial = json!({
+            "trial_id": self.trial_id,
+            "experiment_id": plain(&format!("prime-{}", self.of.id)),
+            "dataset_id": dataset,
+            "task_id": task,
+            "task_revision": info["task_revision"],
+            "harness": "prime",
+            "config": evaluation["eval_config"],
+        });
+        history.event(Kind::Trial, self.started, trial)?;
+        history.event(Kind::Environment, self.started, json!({"backend": "prime"}))
+    }
+
+    fn write_result(
+        &self,
+        history: &mut History<'_>,
+        ended: u64,
+        answer: Option<Value>,
+    ) -> io::Result<()> {
+        let output = fields(json!({
+            "final": answer,
+            "expected": self.sample["answer"],
+            "viewer_url": self.of.document["viewer_url"],
+        }));
+        history.event(Kind::Output, ended, output.into())?;
+        let mut start = self.started;
+        for (part, name) in [("generation", "agent"), ("scoring", "verification")] {
+            let Some(end) = self.length(part).map(|ns| start.saturating_add(ns)) else {
+                continue;
+            };
+            let phase =
+                json!({"name": name, "start": time_text(start, 9), "end": time_text(end, 9)});
+            history.event(Kind::Phase, ended, phase)?;
+            start = end;
+        }
+        let Some(reward) = self.reward else {
+            return Ok(());
+        };
+        let scores = fields(json!({"reward": reward, "breakdown": self.get("metrics")}));
+        let evaluation = json!({"scores": scores, "author": "prime"});
+        history.event(Kind::Evaluation, ended, evaluation)
+    }
+}
+
+/// The messages of a prompt or a completion. A text is one.
+fn spoken(value: &Value, name: &str) -> Vec<Fields> {
+    let role = if name == "prompt" {
+        "user"
+    } else {
+        "assistant"
+    };
+    let message = |text: &Value| fields(json!({"role": role, "content": text}));
+    match value {
+        Value::String(_) => vec![message(value)],
+        Value::Array(list) => list
+            .iter()
+            .filter_map(|item| match item {
+                Value::Object(object) => Some(object.clone()),
+                Value::String(_) => Some(message(item)),
+                _ => None,
+            })
+            .collect(),
+        _ => Vec::new(),
+    }
+}
+
+fn error_of(error: &Value) -> Option<Value> {
+    match error {
+        Value::Null | Value::Bool(false) => None,
+        Value::String(text) if text.is_empty() => None,
+        Value::Object(_) => {
+            let kind = error["error_type"].as_str().or(error["type"].as_str());
+            Some(json!({"error_type": kind, "message": error["message"], "details": error}))
+        }
+        other => Some(json!({"message": other.as_str().map_or(other.to_string(), String::from)})),
+    }
+}
+
+fn usage(given: &Value) -> Option<Fields> {
+    let count = |names: [&str; 2]| names.into_iter().find_map(|name| given[name].as_f64());
+    let whole = |number: f64| number.round() as u64;
+    given.is_object().then(|| {
+        fields(json!({
+            "input_tokens": count(["input_tokens", "prompt_tokens"]).map(whole),
+            "output_tokens": count(["output_tokens", "completion_tokens"]).map(whole),
+            "total_tokens": count(["total_tokens", "total"]).map(whole),
+        }))
+    })
+}

@@ -1,0 +1,431 @@
+//! `import` of trials, hosted evaluations, conversations and OTLP-JSON.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde_json::{Value, json};
+use spanledger::read::session_dir;
+
+use crate::support::cli::{Done, run};
+use crate::support::rich_session::{self, SESSION};
+
+const SECRET: &str = "ghp_abcdefghijklmnopqrstuvwxyz0123456789";
+
+#[track_caller]
+fn import(root: &Path, format: &str, path: &Path) -> Vec<Value> {
+    let done = run(root, &["import", format, path.to_str().unwrap(), "--json"]);
+    assert_eq!(done.code, 0, "{done:?}");
+    done.objects()
+}
+
+/// Imports by the name of the format and by `auto`, and again.
+#[track_caller]
+fn import_and_again(root: &Path, format: &str, path: &Path) -> Vec<String> {
+    let other = root.with_file_name("by-name");
+    let by_name = import(&other, format, path);
+    let sessions = import(root, "auto", path);
+    assert_eq!(sessions.len(), by_name.len());
+    assert!(
+        sessions.iter().all(|one| one["imported"] == true),
+        "{sessions:?}"
+    );
+    let before = lines(root);
+    let again = import(root, "auto", path);
+    assert!(again.iter().all(|one| one["known"] == true), "{again:?}");
+    assert_eq!(lines(root), before);
+    let id = |one: &Value| one["session_id"].as_str().unwrap().to_owned();
+    sessions.iter().map(id).collect()
+}
+
+/// The text of all files below a directory.
+fn lines(dir: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
+    let mut all = BTreeMap::new();
+    for entry in fs::read_dir(dir).into_iter().flatten() {
+        let path = entry.unwrap().path();
+        match path.is_dir() {
+            true => all.extend(lines(&path)),
+            false => drop(all.insert(path.clone(), fs::read(&path).unwrap())),
+        }
+    }
+    all
+}
+
+/// Nothing below the root has the secret, and the source is kept.
+#[track_caller]
+fn assert_masked(root: &Path, session: &str) {
+    for (path, bytes) in lines(root) {
+        let text = String::from_utf8_lossy(&bytes);
+        assert!(!text.contains(SECRET), "{}", path.display());
+    }
+    let blobs = lines(&session_dir(root, session).join("blobs"));
+    let is_masked = |bytes: &Vec<u8>| String::from_utf8_lossy(bytes).contains("[masked rule=");
+    assert!(blobs.values().any(is_masked), "{blobs:?}");
+    let events = events(root, session);
+    assert!(events.iter().any(|line| line["kind"] == "import"));
+}
+
+/// The lines of a session.
+fn events(root: &Path, session: &str) -> Vec<Value> {
+    let file = session_dir(root, session).join("trace.0001.jsonl");
+    let text = fs::read_to_string(file).unwrap();
+    let lines = text.lines().map(|line| serde_json::from_str(line).unwrap());
+    lines.collect()
+}
+
+fn of_kind<'a>(events: &'a [Value], kind: &str) -> Vec<&'a Value> {
+    let mut found = Vec::new();
+    for line in events.iter().filter(|line| line["kind"] == kind) {
+        found.push(&line["payload"]);
+    }
+    found
+}
+
+fn export(root: &Path, args: &[&str]) -> Done {
+    let done = run(root, &[&["export"], args].concat());
+    assert_eq!(done.code, 0, "{done:?}");
+    done
+}
+
+#[track_caller]
+fn refused(root: &Path, format: &str, path: &Path, why: &str) {
+    let done = run(root, &["import", format, path.to_str().unwrap()]);
+    assert_eq!(done.code, 2, "{done:?}");
+    assert!(done.err.contains(why), "{why}: {}", done.err);
+    assert!(done.err.contains(path.to_str().unwrap()), "{}", done.err);
+    assert_eq!(run(root, &["list", "--json"]).objects().len(), 0);
+    assert!(!root.join("importing").exists());
+}
+
+fn record() -> Value {
+    json!({
+        "trial_id": "t1", "experiment_id": "exp", "dataset_id": "d@1",
+        "timestamp": "2026-11-10T08:00:00",
+        "task": {"task_id": "task", "task_revision": "sha256:1"},
+        "agent": {"adapter": "tool_loop", "model": "m-1", "adapter_revision": "r1", "configuration": {"max_turns": 3}},
+        "environment": {"runtime_image": "python:3.12", "compute_backend": "local", "tool_versions": {"bash": "5.2"}},
+        "inputs": {"instruction": format!("Use {SECRET}."), "system_prompt": "Be careful.",
+            "input_files": [{"path": "a.csv", "hash": "00ff"}]},
+        "outputs": {"agent_output": {"status": "completed", "output_path": "o.md", "output_format": "md"},
+            "agent_result": {"turns_used": 4}},
+        "evaluation": {"reward": 0.75, "validity": {"output_parseable": true, "schema_valid": true,
+            "verifier_completed": true, "errors": []}, "breakdown": {"numeric": 0.5},
+            "annotations": [{"reviewer_id": "ada", "timestamp": "2026-11-11T08:00:00+01:00", "judgment": "pass",
+                "notes": "good", "categories": ["units"]}]},
+        "timing": {"total_seconds": 10.5, "setup_seconds": 1, "agent_seconds": 8.5, "verification_seconds": 1},
+        "cost": {"tokens_in": 100, "tokens_out": 20, "cache_read_tokens": 5, "estimated_cost_usd": 0.25,
+            "advisor_calls": 2, "advisor_input_tokens": 30, "advisor_output_tokens": 4},
+        "completeness": "complete",
+    })
+}
+
+#[test]
+fn trial_survives_import_and_export() {
+    let dir = tempfile::tempdir().unwrap();
+    let root = dir.path().join("root");
+    let file = dir.path().join("t1.json");
+    // As people print it: on many lines.
+    fs::write(&file, format!("{:#}", record())).unwrap();
+    let ids = import_and_again(&root, "trial", &file);
+    assert_eq!(ids, ["trial-exp-t1"]);
+    assert_masked(&root, &ids[0]);
+
+    let out = dir.path().join("ledger");
+    export(
+        &root,
+        &["trial", &ids[0], "-o", out.to_str().unwrap(), "--complete"],
+    );
+    let text = fs::read_to_string(out.join("exp/t1.json")).unwrap();
+    let mut again: Value = serde_json::from_str(&text).unwrap();
+    let mut first = record();
+    // What a session has in other words.
+    assert_eq!(again["timestamp"], "2026-11-10T08:00:00.000000Z");
+    assert_eq!(
+        again["evaluation"]["annotations"][0]["timestamp"],
+        "2026-11-11T07:00:00.000000Z"
+    );
+    assert!(
+        again["inputs"]["instruction"]
+            .as_str()
+            .unwrap()
+            .contains("masked")
+    );
+    for record in [&mut first, &mut again] {
+        record["timestamp"] = Value::Null;
+        record["evaluation"]["annotations"][0]["timestamp"] = Value::Null;
+        record["inputs"]["instruction"] = Value::Null;
+        record["outputs"] = Value::Null;
+        for seconds in record["timing"].as_object_mut().unwrap().values_mut() {
+            *seconds = json!(seconds.as_f64());
+        }
+    }
+    assert_eq!(first, again);
+    let shown = run(&root, &["show", &ids[0]]).out;
+    assert!(
+        shown.contains("advisor") || shown.contains("m-1"),
+        "{shown}"
+    );
+    let events = events(&root, &ids[0]);
+    assert_eq!(
+        of_kind(&events, "output")[0]["agent_output"]["output_path"],
+        "o.md"
+    );
+    assert_eq!(of_kind(&events, "phase").len(), 3);
+}
+
+#[test]
+fn trials_of_our_own_are_the_same_session() {
+    let rich = rich_session::record();
+    let dir = tempfile::tempdir().unwrap();
+    for schema in ["1", "2"] {
+        let out = dir.path().join(format!("ledger-{schema}"));
+        let path = out.to_str().unwrap();
+        export(
+            rich.path(),
+            &["trial", SESSION, "-o", path, "--schema", schema],
+        );
+        let root = dir.path().join(format!("root-{schema}"));
+        // A ledger, with its manifests and all.
+        let sessions = import(&root, "trial", &out);
+        assert_eq!(sessions[0]["session_id"], SESSION);
+        let events = events(&root, SESSION);
+        let trial = of_kind(&events, "trial")[0];
+        assert_eq!(trial["trial_id"], "trial_1");
+        assert_eq!(trial["experiment_id"], "exp_1");
+        assert_eq!(trial["harness"], "tool_loop");
+        assert_eq!(of_kind(&events, "environment")[0]["image"], "python:3.12");
+        assert_eq!(of_kind(&events, "output")[0]["final"], "V = 5.2");
+        assert_eq!(of_kind(&events, "evaluation")[0]["scores"]["reward"], 0.5);
+        let listed = run(&root, &["list", "--json"]).objects()[0].to_string();
+        assert!(listed.contains("\"input_tokens\":1624"), "{listed}");
+        // The record of the import is the record again.
+        let second = dir.path().join(format!("again-{schema}"));
+        let path = second.to_str().unwrap();
+        export(&root, &["trial", SESSION, "-o", path, "--schema", schema]);
+        let read = |dir: &Path| -> Value {
+            let text = fs::read_to_string(dir.join("exp_1/trial_1.json")).unwrap();
+            let mut record: Value = serde_json::from_str(&text).unwrap();
+            for of in ["outputs", "output"] {
+                // The record has no turns, so its session has one.
+                if let Some(result) = record.pointer_mut(&format!("/{of}/agent_result")) {
+                    result["turns_used"] = Value::Null;
+                }
+            }
+            record
+        };
+        let (mut first, mut again) = (read(&out), read(&second));
+        if schema == "1" {
+            // Of two runs the sum; the session that was imported has one.
+            for record in [&mut first, &mut again] {
+                record["timing"] = Value::Null;
+            }
+        }
+        assert_eq!(first, again, "schema {schema}");
+    }
+}
+
+#[test]
+fn trial_with_an_error_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let root = dir.path().join("root");
+    let file = dir.path().join("t.json");
+    let mut newer = record();
+    newer["schema_version"] = 3.into();
+    let mut unnamed = record();
+    unnamed["trial_id"] = " ".into();
+    let mut timeless = record();
+    timeless["timestamp"] = "soon".into();
+    let deep = format!("{{\"trial_id\":\n{}", "[".repeat(1_000_000));
+    let cases = [
+        (newer.to_string(), "schema_version 3"),
+        (unnamed.to_string(), "`trial_id`"),
+        (timeless.to_string(), "`timestamp`"),
+        ("{\"trial_id\":\n\"t\"\n".to_owned(), "line "),
+        (deep, "line 2"),
+        ("[1]".to_owned(), "not a JSON object"),
+    ];
+    for (text, why) in cases {
+        fs::write(&file, text).unwrap();
+        refused(&root, "trial", &file, why);
+    }
+    // One bad record in a ledger, and none is imported.
+    let ledger = dir.path().join("ledger");
+    fs::create_dir(&ledger).unwrap();
+    fs::write(ledger.join("a.json"), record().to_string()).unwrap();
+    fs::write(ledger.join("b.json"), "{").unwrap();
+    refused(&root, "trial", &ledger, "b.json");
+}
+
+/// A sample in the old shape, with most of it in `info`, and one in the newest.
+fn samples() -> Value {
+    let prompt = json!([{"role": "system", "content": "Be careful."}, {"role": "user", "content": "How much?"}]);
+    let call = json!({"id": "c1", "type": "function", "function": {"name": "submit_answer",
+        "arguments": "{\"path\":\"output.md\",\"content\":\"42\"}"}});
+    let completion = |call: Value| {
+        json!([
+            {"role": "assistant", "content": format!("With {SECRET}."), "tool_calls": [call]},
+            {"role": "tool", "tool_call_id": "c1", "content": "written [exit code: 0]"},
+            {"role": "assistant", "content": "Done."},
+        ])
+    };
+    let task =
+        json!({"task_id": "task", "task_revision": "r1", "dataset": {"name": "d", "version": "1"}});
+    let mut old = json!({
+        "sample_id": "s/1", "example_id": 1, "rollout_number": 0, "prompt": prompt, "completion": completion(call.to_string().into()),
+        "reward": 0.5, "total_time": 3.5, "created_at": "2026-11-10T08:00:00Z", "answer": "42", "info": task,
+    });
+    let rest = json!({
+        "metrics": {"numeric": 0.5}, "token_usage": {"input_tokens": 90, "output_tokens": 12},
+        "timing": {"total_ms": 3500, "generation_ms": 3000, "scoring_ms": 500},
+        "stop_condition": "done", "is_completed": true, "error": null,
+    });
+    old["info"]
+        .as_object_mut()
+        .unwrap()
+        .extend(rest.as_object().unwrap().clone());
+    let new = json!({
+        "sample_id": "s2", "prompt": "How much?", "completion": completion(call), "score": 1.0,
+        "created_at": "2026-11-10T08:00:00Z", "info": task, "metrics": {"numeric": 1.0},
+        "token_usage": {"prompt_tokens": 90, "completion_tokens": 12},
+        "timing": {"total": 3.5, "generation": {"duration": 3.0}, "scoring": {"duration": 0.5}},
+        "stop_condition": "done", "is_completed": true,
+    });
+    json!({"samples": [old, new, old]})
+}
+
+#[test]
+fn prime_samples_are_sessions_with_partial_records() {
+    let dir = tempfile::tempdir().unwrap();
+    let eval = dir.path().join("eval");
+    fs::create_dir(&eval).unwrap();
+    let evaluation = json!({"evaluation_id": "ev1", "model_name": "m-1", "name": "medium", "eval_config": {"rollouts": 1}});
+    fs::write(eval.join("evaluation.json"), evaluation.to_string()).unwrap();
+    fs::write(eval.join("samples.json"), format!("{:#}", samples())).unwrap();
+    // The directory, the samples and the evaluation name the same.
+    for (n, path) in ["", "samples.json", "evaluation.json"]
+        .into_iter()
+        .enumerate()
+    {
+        let root = dir.path().join(format!("{n}/root"));
+        let ids = import_and_again(&root, "prime", &eval.join(path));
+        assert_eq!(ids, ["prime-ev1-s-1", "prime-ev1-s2"], "{path}");
+        assert_masked(&root, &ids[0]);
+    }
+    let root = dir.path().join("0/root");
+    for (id, reward) in [("prime-ev1-s-1", 0.5), ("prime-ev1-s2", 1.0)] {
+        let events = events(&root, id);
+        assert_eq!(of_kind(&events, "output")[0]["final"], "42");
+        assert_eq!(of_kind(&events, "tool_result")[0]["outcome"], "ok");
+        assert_eq!(of_kind(&events, "message_user")[0]["content"], "How much?");
+        let out = dir.path().join("ledger");
+        export(&root, &["trial", id, "-o", out.to_str().unwrap()]);
+        let file = out.join(format!("prime-ev1/{id}.json"));
+        let record: Value = serde_json::from_str(&fs::read_to_string(file).unwrap()).unwrap();
+        assert_eq!(record["completeness"], "partial");
+        assert_eq!(record["evaluation"]["reward"], reward);
+        assert_eq!(record["evaluation"]["breakdown"]["numeric"], reward);
+        assert_eq!(
+            record["task"],
+            json!({"task_id": "task", "task_revision": "r1"})
+        );
+        assert_eq!(record["dataset_id"], "d@1");
+        assert_eq!(record["agent"]["model"], "m-1");
+        assert_eq!(
+            record["timing"],
+            json!({"agent_seconds": 3.0, "verification_seconds": 0.5, "total_seconds": 3.5})
+        );
+        assert_eq!(record["cost"], json!({"tokens_in": 90, "tokens_out": 12}));
+        assert_eq!(record["inputs"]["instruction"], "How much?");
+    }
+}
+
+#[test]
+fn prime_samples_with_an_error_are_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let root = dir.path().join("root");
+    let file = dir.path().join("samples.json");
+    let mut rich = samples();
+    rich["samples"][1]["score"] = 1.5.into();
+    let mut unnamed = samples();
+    unnamed["samples"][1] = json!({"prompt": []});
+    for (document, why) in [
+        (rich.to_string(), "sample 2: reward 1.5"),
+        (unnamed.to_string(), "sample 2: no `sample_id`"),
+        (json!({"samples": []}).to_string(), "no sample"),
+        (json!({"rows": []}).to_string(), "`samples`"),
+        ("{\n\"samples\": [\n{]".to_owned(), "line 3"),
+    ] {
+        fs::write(&file, document).unwrap();
+        refused(&root, "prime", &file, why);
+    }
+}
+
+#[test]
+fn conversations_of_three_shapes_are_sessions() {
+    let call = json!({"id": "c1", "type": "function", "function": {"name": "bash", "arguments": "{\"command\":\"ls\"}"}});
+    let secret = format!("a.txt {SECRET} [exit code: 2]");
+    let openai = vec![
+        json!({"role": "system", "content": "Be careful."}),
+        json!({"role": "user", "content": "List."}),
+        json!({"role": "assistant", "content": null, "tool_calls": [call]}),
+        json!({"role": "tool", "tool_call_id": "c1", "content": secret}),
+        json!({"role": "assistant", "content": "One file."}),
+    ];
+    let anthropic = vec![
+        json!({"role": "user", "content": [{"type": "text", "text": "List."}]}),
+        json!({"role": "assistant", "content": [{"type": "thinking", "thinking": "Hm."},
+            {"type": "tool_use", "id": "c1", "name": "bash", "input": {"command": "ls"}}]}),
+        json!({"role": "user", "content": [{"type": "tool_result", "tool_use_id": "c1", "is_error": true,
+            "content": [{"type": "text", "text": secret}]}]}),
+        json!({"role": "assistant", "content": "One file."}),
+    ];
+    let events_shape = vec![
+        json!({"role": "user", "event": "message", "content": "List."}),
+        json!({"role": "assistant", "event": "message", "content": "I look."}),
+        json!({"role": "assistant", "event": "tool_call", "tool_name": "bash", "content": "{\"command\":\"ls\"}"}),
+        json!({"role": "tool", "event": "tool_result", "tool_name": "bash", "content": secret}),
+        json!({"role": "assistant", "event": "message", "content": "One file."}),
+    ];
+    for (n, lines) in [openai, anthropic, events_shape].into_iter().enumerate() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = dir.path().join("root");
+        let file = dir.path().join("conversation.jsonl");
+        let text: String = lines.iter().map(|line| format!("{line}\n")).collect();
+        fs::write(&file, text).unwrap();
+        let ids = import_and_again(&root, "trajectory", &file);
+        assert!(ids[0].starts_with("conversation-"), "{ids:?}");
+        assert_masked(&root, &ids[0]);
+        let events = events(&root, &ids[0]);
+        assert_eq!(of_kind(&events, "message_user").len(), 1, "shape {n}");
+        let answers = of_kind(&events, "message_assistant");
+        assert_eq!(answers.last().unwrap()["content"], "One file.");
+        let tools = of_kind(&events, "tool_result");
+        assert_eq!(tools.len(), 1);
+        assert_eq!(tools[0]["args"], json!({"command": "ls"}));
+        assert_eq!(tools[0]["tool_id"], "bash");
+        assert_eq!(
+            (&tools[0]["outcome"], &tools[0]["exit_code"]),
+            (&json!("error"), &json!(2))
+        );
+        assert_eq!(run(&root, &["show", &ids[0]]).code, 0);
+    }
+}
+
+#[test]
+fn conversation_with_an_error_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let root = dir.path().join("root");
+    let file = dir.path().join("conversation.jsonl");
+    let good = "{\"role\":\"user\",\"content\":\"Hi\"}\n";
+    for (line, why) in [
+        (
+            "{\"role\":\"narrator\",\"content\":\"x\"}\n",
+            "line 2: unknown role \"narrator\"",
+        ),
+        ("{\"content\":\"x\"}\n", "line 2: a message has no `role`"),
+        ("{\"role\":\n", "line 2"),
+    ] {
+        fs::write(&file, format!("{good}{line}")).unwrap();
+        refused(&root, "trajectory", &file, why);
+    }
+}
