@@ -75,7 +75,9 @@ impl Counters {
 }
 
 fn warn_of_loss(warned: &AtomicBool, message: &str) {
-    let message = format!("{message}. The agent continues; health() counts lost events, `spanledger doctor` checks the root");
+    let message = format!(
+        "{message}. The agent continues; health() counts lost events, `spanledger doctor` checks the root"
+    );
     warn_once(warned, &message);
 }
 

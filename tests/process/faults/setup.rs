@@ -97,7 +97,10 @@ impl Scene {
         );
         let stderr = self.agent.stderr();
         assert_eq!(stderr.lines().count(), 1, "stderr: {stderr}");
-        assert!(stderr.starts_with("spanledger: not recording: "), "{stderr}");
+        assert!(
+            stderr.starts_with("spanledger: not recording: "),
+            "{stderr}"
+        );
         let advice = "The agent continues; health() counts lost events, `spanledger doctor` checks the root\n";
         assert!(stderr.ends_with(advice), "{stderr}");
         assert_eq!(self.agent.ask("shutdown"), format!("ok {failed}"));
