@@ -38,10 +38,10 @@ pub fn header(
     out.extend(status(entry, style));
     let (counts, tokens) = (counts(summary), tokens(summary));
     out.extend(pair(("counts", &counts), ("tokens", &tokens), style));
-    if subagents.sessions > 0 {
+    let costs = [&summary.totals().usage, &subagents.totals.usage].map(|usage| usage.cost_usd);
+    if subagents.sessions > 0 && costs.iter().any(Option::is_some) {
         let them = plural(subagents.sessions, "subagent");
-        let [own, theirs] = [summary.totals().usage, subagents.totals.usage.clone()];
-        let [own, theirs] = [own, theirs].map(|usage| cost(usage.cost_usd));
+        let [own, theirs] = costs.map(cost);
         let total = format!("{own} + {theirs} in {them}");
         out.extend(rows("cost", &total, style));
     }
