@@ -138,10 +138,13 @@ pub(super) fn facts(entry: &Entry, related: &Related, style: &Style) -> Vec<Fact
 }
 
 fn family_cost(summary: &Summary, subagents: &SubagentTotals) -> Option<String> {
+    let costs = [&summary.totals().usage, &subagents.totals.usage].map(|usage| usage.cost_usd);
+    if subagents.sessions == 0 || costs.iter().all(Option::is_none) {
+        return None;
+    }
+    let [own, theirs] = costs.map(cost);
     let them = plural(subagents.sessions, "subagent");
-    let [own, theirs] = [summary.totals().usage, subagents.totals.usage.clone()];
-    let [own, theirs] = [own, theirs].map(|usage| cost(usage.cost_usd));
-    (subagents.sessions > 0).then(|| format!("{own} + {theirs} in {them}"))
+    Some(format!("{own} + {theirs} in {them}"))
 }
 
 /// The session and the message that a session was branched from.

@@ -98,6 +98,12 @@ fn passed_on_error_counts_once_with_its_path() {
             .1
             .contains("no relation")
     );
+    let json = show(&recording, &["--errors", "--json"]).objects();
+    for kind in ["tool_call", "turn_start", "session_end"] {
+        let node = json.iter().find(|node| node["kind"] == kind).unwrap();
+        let message = &node["payload"]["error"]["message"];
+        assert_eq!(message, "no relation \"x\"", "{kind}");
+    }
     let listed = run(recording.dir.path(), &["list", "--json"]).objects();
     assert_eq!(listed[0]["errors"], 1);
     let path = &listed[0]["first_error"]["passed_to"];

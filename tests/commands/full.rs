@@ -142,6 +142,18 @@ fn turn_has_the_temperature_of_its_run() {
 }
 
 #[test]
+fn unknown_cost_of_subagents_is_left_out() {
+    let recording = Recording::new();
+    recording.run(|| {
+        let _run = spans::session_run("ses_1", "planner").start().entered();
+        drop(spans::session_run("ses_2", "worker").start());
+    });
+    let done = show(&recording, 80, &[]);
+    assert!(done.out.contains("subagent   worker"), "{done:?}");
+    assert!(!done.out.contains("\n  cost "), "{done:?}");
+}
+
+#[test]
 fn cost_of_subagents_is_in_the_header() {
     let recording = Recording::new();
     let used = |usd: f64| Usage {

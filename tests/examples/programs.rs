@@ -191,6 +191,31 @@ fn read_trace_records_when_root_is_empty() {
     assert!(ran.stdout.contains("not known"), "{}", ran.stdout);
 }
 
+/// An entered span that is held across an `.await` mixes sessions, and nothing can detect that.
+#[test]
+fn async_code_enters_no_span_by_hand() {
+    let top = Path::new(env!("CARGO_MANIFEST_DIR"));
+    for file in [
+        "README.md",
+        "examples/async_agent.rs",
+        "examples/server.rs",
+        "examples/rig/src/main.rs",
+    ] {
+        let text = std::fs::read_to_string(top.join(file)).unwrap();
+        let code = text.lines().filter(|line| {
+            let line = line.trim_start();
+            !line.starts_with("//") && (line.ends_with(';') || line.ends_with('{'))
+        });
+        for line in code {
+            let enters = [".enter()", ".entered()"].iter();
+            assert!(
+                !enters.clone().any(|call| line.contains(call)),
+                "{file}: {line}"
+            );
+        }
+    }
+}
+
 #[test]
 fn no_example_fails_at_its_shutdown() {
     // An agent that did its work must not exit with an error because the disk was full.

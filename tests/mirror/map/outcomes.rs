@@ -1,8 +1,10 @@
 //! Status, errors, denials and interrupted spans.
 
+use std::time::Duration;
+
 use serde_json::{Value, json};
 use spanledger::mirror::otlp::status::StatusCode;
-use spanledger::{Failure, SpanExt, spans};
+use spanledger::{Failure, Outcome, SpanExt, spans};
 
 use crate::map::setup::{attributes, lines, mapped, named, one, sent};
 use crate::map::spans::status_of;
@@ -33,6 +35,23 @@ fn error_sets_status_and_type() {
     let expected = json!({"exception.type": "Timeout", "exception.message": "took too long",
         "exception.stacktrace": "at main"});
     assert_eq!(attributes(&exception.attributes), expected);
+}
+
+#[test]
+fn timeout_is_an_error() {
+    let spans = sent(None, || {
+        let limited = spans::tool_call("limited", "c1").timeout(Duration::ZERO);
+        limited.start().finish(Outcome::Cancelled);
+        let given_up = spans::tool_call("given_up", "c2").start();
+        given_up.finish(Outcome::TimedOut);
+    });
+    for name in ["limited", "given_up"] {
+        let tool = named(&spans, &format!("execute_tool {name}"));
+        assert_eq!(status_of(tool).0, StatusCode::Error);
+        let sent_attributes = attributes(&tool.attributes);
+        assert_eq!(sent_attributes["agent.outcome"], "timed_out");
+        assert_eq!(sent_attributes["error.type"], "timeout");
+    }
 }
 
 #[test]
