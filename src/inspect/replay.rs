@@ -10,7 +10,7 @@ use super::diff::Inputs;
 use crate::export::request_before;
 use crate::read::SessionReader;
 use crate::request::{self, Api, Request};
-use crate::session::{Item, Node, Turn, Turns, whole};
+use crate::session::{Item, Node, Turn, Turns, body, whole};
 use crate::trace::typed::{ContextAsset, Message, ModelCall, RequestPart};
 use crate::trace::{Address, Damage, Kind, RawLine, RawValue, ReadItem};
 
@@ -489,12 +489,14 @@ pub fn inputs(session: impl AsRef<Path>, which: Which) -> io::Result<Option<Call
     };
     if let Some(rest) = request_of(&call) {
         let parts = collect(session, &rest)?;
-        let body = request::join(&rest, |digest| parts.get(digest).cloned());
-        if let Ok(body) = body {
+        if let Ok(body) = request::join(&rest, |digest| parts.get(digest).cloned()) {
             let digest = view.request_digest().unwrap_or_default();
             let is_same = request::digest(&body) == digest;
             found.digest = Some((digest.into_owned(), is_same));
             found.request = Request::read(&body);
+            if found.request.api == Api::GenAi {
+                complete(session, &view, &mut found.request)?;
+            }
             found.body = body;
             return Ok(Some(found));
         }
@@ -511,6 +513,18 @@ pub fn inputs(session: impl AsRef<Path>, which: Which) -> io::Result<Option<Call
         false => request::openai(&found.request),
     };
     Ok(Some(found))
+}
+
+/// Adds the prompt and the tools in force to a request of the GenAI conventions, which may be recorded elsewhere.
+fn complete(session: &Path, call: &ModelCall<'_>, request: &mut Request) -> io::Result<()> {
+    if let (None, Some(digest)) = (&request.system, call.system_prompt_digest()) {
+        request.system = body(session, &digest)?.map(|(_, text)| text);
+    }
+    if let (true, Some(digest)) = (request.tools.is_empty(), call.tool_catalog_digest()) {
+        let tools = body(session, &digest)?.map(|(_, text)| serde_json::from_str(&text));
+        request.tools = tools.and_then(Result::ok).unwrap_or_default();
+    }
+    Ok(())
 }
 
 fn find(session: &Path, which: Which) -> io::Result<Option<Node>> {
