@@ -224,8 +224,10 @@ fn http_client_records_what_its_server_received() {
     let bodies = std::fs::read_to_string(path).unwrap();
     assert_eq!(bodies.lines().count(), 2);
     for (index, body) in bodies.lines().enumerate() {
-        let mut which = Which::default();
-        which.call = Some(index + 1);
+        let which = Which {
+            call: Some(index + 1),
+            ..Which::default()
+        };
         let found = inputs(&session, which).unwrap().unwrap();
         assert_eq!(found.masked(), 1);
         let printed = canonical(&found.body);

@@ -320,21 +320,19 @@ fn lost_history(turn: &Turn) -> Vec<String> {
                 Kind::MessageAssistant | Kind::ToolCall | Kind::MessageReasoning
             )
         };
-        let mut nodes = turn.nodes.iter().filter(is_answer);
+        let mut nodes = turn.nodes.iter().rev().filter(is_answer);
         call.is_failure() || nodes.any(|node| node.start >= call.start)
     };
     for node in &turn.nodes {
         match node.item() {
-            Item::ModelCall(call) => {
-                if !says(node) && call.output_messages().is_none() {
-                    lost.push(format!("the answer of the model call at {}", node.address));
-                }
+            Item::ModelCall(call) if !says(node) && call.output_messages().is_none() => {
+                lost.push(format!("the answer of the model call at {}", node.address));
             }
-            Item::Compaction(compaction) => {
-                if compaction.summary().is_none() || compaction.tail_start_id().is_none() {
-                    let why = "has no summary, or not the first message that was kept";
-                    lost.push(format!("the compaction at {} {why}", node.address));
-                }
+            Item::Compaction(compaction)
+                if compaction.summary().is_none() || compaction.tail_start_id().is_none() =>
+            {
+                let why = "has no summary, or not the first message that was kept";
+                lost.push(format!("the compaction at {} {why}", node.address));
             }
             _ => {}
         }
