@@ -29,8 +29,9 @@ fn main() -> Result<(), Failed> {
     if let Err(lost) = guard.shutdown() {
         eprintln!("{lost}");
     }
-    println!("session: {id}");
-    for line in spanledger::read::lines(spanledger::read::session_dir(root(), &id))? {
+    let dir = spanledger::read::session_dir(root(), &id);
+    println!("trace: {}", dir.display());
+    for line in spanledger::read::lines(&dir)? {
         println!("{:>5} {}", line.address(), line.kind);
     }
     Ok(())

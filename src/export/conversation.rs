@@ -162,14 +162,15 @@ impl Conversation {
 
     /// The request that a model would be sent now.
     pub fn request(&self) -> Request {
-        let mut request = Request::default();
-        request.model = self.model.clone();
-        request.temperature = self.temperature;
-        request.max_tokens = self.max_tokens;
-        request.system = self.system.clone();
-        request.tools = self.tools.clone();
-        request.messages = self.in_context().flat_map(Entry::messages).collect();
-        request
+        Request {
+            model: self.model.clone(),
+            temperature: self.temperature,
+            max_tokens: self.max_tokens,
+            system: self.system.clone(),
+            tools: self.tools.clone(),
+            messages: self.in_context().flat_map(Entry::messages).collect(),
+            ..Request::default()
+        }
     }
 
     pub fn add(&mut self, fed: &Fed) {

@@ -5,6 +5,7 @@ use std::path::Path;
 
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
+use spanledger::request::Request;
 use spanledger::{Outcome, SpanExt, events, spans};
 
 use crate::support::Recording;
@@ -173,20 +174,27 @@ fn acp_that_the_agent_recorded_is_not_made_again() {
     );
 }
 
-/// The roles, texts and calls of a request's messages, after the API's rules were checked.
-fn check_anthropic(body: &Value) {
-    let members: Vec<_> = body.as_object().unwrap().keys().collect();
-    assert_eq!(
-        members,
-        [
-            "model",
-            "messages",
-            "temperature",
-            "tools",
-            "max_tokens",
-            "system"
-        ]
-    );
+/// Checks the rules of Anthropic's API.
+pub fn check_anthropic(body: &Value) {
+    let known = [
+        "model",
+        "messages",
+        "temperature",
+        "tools",
+        "max_tokens",
+        "system",
+    ];
+    for (name, value) in body.as_object().unwrap() {
+        assert!(known.contains(&name.as_str()), "{name}");
+        assert!(!value.is_null(), "{name}");
+    }
+    assert!(body["model"].is_string() && body["max_tokens"].is_u64());
+    for tool in body["tools"].as_array().into_iter().flatten() {
+        assert!(
+            tool["name"].is_string() && tool["input_schema"]["type"] == "object",
+            "{tool}"
+        );
+    }
     let messages = body["messages"].as_array().unwrap();
     for (n, message) in messages.iter().enumerate() {
         assert_eq!(
@@ -219,6 +227,38 @@ fn check_anthropic(body: &Value) {
     }
 }
 
+/// Checks the rules of OpenAI's chat completions.
+pub fn check_openai(body: &Value) {
+    assert!(body["model"].is_string());
+    for tool in body["tools"].as_array().into_iter().flatten() {
+        assert!(
+            tool["type"] == "function" && tool["function"]["name"].is_string(),
+            "{tool}"
+        );
+    }
+    let mut waiting = BTreeSet::new();
+    for message in body["messages"].as_array().unwrap() {
+        match message["role"].as_str().unwrap() {
+            "tool" => {
+                assert!(waiting.remove(message["tool_call_id"].as_str().unwrap()));
+                assert!(message["content"].is_string(), "{message}");
+            }
+            role => {
+                assert!(waiting.is_empty(), "{message}");
+                assert!(["system", "user", "assistant"].contains(&role), "{message}");
+                let calls = message.get("tool_calls").is_some();
+                assert!(message["content"].is_string() || calls, "{message}");
+            }
+        }
+        for call in message["tool_calls"].as_array().into_iter().flatten() {
+            waiting.insert(call["id"].as_str().unwrap());
+            let arguments = call["function"]["arguments"].as_str().unwrap();
+            assert!(serde_json::from_str::<Map<String, Value>>(arguments).is_ok());
+        }
+    }
+    assert!(waiting.is_empty());
+}
+
 #[test]
 fn messages_are_the_conversation_as_it_is_now() {
     let dir = rich_session::record();
@@ -230,19 +270,30 @@ fn messages_are_the_conversation_as_it_is_now() {
         messages[0],
         json!({"role": "system", "content": "You are a careful engineer."})
     );
-    let mut waiting = BTreeSet::new();
-    for message in messages {
-        match message["role"].as_str().unwrap() {
-            "tool" => assert!(waiting.remove(message["tool_call_id"].as_str().unwrap())),
-            _ => assert!(waiting.is_empty(), "{message}"),
-        }
-        for call in message["tool_calls"].as_array().into_iter().flatten() {
-            waiting.insert(call["id"].as_str().unwrap());
-            let arguments = call["function"]["arguments"].as_str().unwrap();
-            assert!(serde_json::from_str::<Map<String, Value>>(arguments).is_ok());
-        }
-    }
-    assert!(waiting.is_empty());
+    check_openai(&openai);
+    // The reader understands what the writers write.
+    let parts = |body: &Value| -> Vec<Value> {
+        let request = Request::read(body);
+        let messages = request.after_prompt().iter();
+        messages
+            .flat_map(|message| message.parts.clone())
+            .map(|mut part| {
+                // Only Anthropic's API has it.
+                part.as_object_mut().unwrap().remove("is_error");
+                part
+            })
+            .collect()
+    };
+    assert_eq!(parts(&openai), parts(&anthropic));
+    assert!(
+        parts(&openai)
+            .iter()
+            .any(|part| part["type"] == "tool_call_response")
+    );
+    assert_eq!(
+        Request::read(&openai).system,
+        Request::read(&anthropic).system
+    );
     // What was rewound is not sent again.
     for body in [&anthropic, &openai] {
         let text = body.to_string();

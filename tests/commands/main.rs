@@ -6,6 +6,7 @@ mod completions;
 mod damaged_traces;
 mod decisions;
 mod demo;
+mod diff;
 mod doctor;
 mod export;
 mod failures;

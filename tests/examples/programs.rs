@@ -233,3 +233,33 @@ fn no_example_fails_at_its_shutdown() {
         assert!(!fails, "{}", file.display());
     }
 }
+
+#[test]
+fn http_client_records_what_its_server_received() {
+    use spanledger::inspect::replay::{Which, inputs};
+    use spanledger::request::canonical;
+    let (dir, received) = (
+        TempDir::new().unwrap(),
+        tempfile::NamedTempFile::new().unwrap(),
+    );
+    let path = received.path().to_str().unwrap();
+    let ran = run_in(dir.path(), "http_client", &[("SPANLEDGER_RECEIVED", path)]);
+    let session = ran.trace.one("session_start").session_id.clone();
+    let session = spanledger::read::session_dir(dir.path(), &session);
+    let bodies = std::fs::read_to_string(path).unwrap();
+    assert_eq!(bodies.lines().count(), 2);
+    for (index, body) in bodies.lines().enumerate() {
+        let which = Which {
+            call: Some(index + 1),
+            ..Which::default()
+        };
+        let found = inputs(&session, which).unwrap().unwrap();
+        assert_eq!(found.masked(), 1);
+        let printed = canonical(&found.body);
+        // The password is the only difference.
+        let start = printed.find("[masked rule=").unwrap();
+        let end = start + printed[start..].find(']').unwrap() + 1;
+        let unmasked = format!("{}x9KfQ2mZ7pLw.{}", &printed[..start], &printed[end..]);
+        assert_eq!(unmasked, canonical(&serde_json::from_str(body).unwrap()));
+    }
+}

@@ -1,11 +1,12 @@
 //! `inspect::diff`: pairs of sessions in which one thing differs.
 
-use serde_json::json;
+use serde_json::{Value, json};
 use spanledger::inspect::diff::{Cause, Inputs, Verdict, compare};
 use spanledger::read::session_dir;
 
 use crate::support::Recording;
 use crate::support::scripted::{How, Random, Script};
+use crate::support::skipped::skipped;
 
 const SEEDS: u64 = 20;
 const ALL: [How; 4] = [How::OpenAi, How::Anthropic, How::Events, How::Macros];
@@ -37,7 +38,7 @@ fn change(script: &mut Script, cause: Cause, seed: u64) -> u32 {
         Cause::None => turn.answer.push_str(" and more"),
         Cause::ToolResult => {
             let tool = &mut turn.tools[random.below(tools)];
-            match seed % 2 {
+            match seed / 2 % 2 {
                 0 => tool.output.push_str(" changed"),
                 _ => tool.exit_code = 1 + seed as i32,
             }
@@ -54,44 +55,53 @@ fn change(script: &mut Script, cause: Cause, seed: u64) -> u32 {
     at as u32 + 1
 }
 
-/// Checks that the verdict on every pair names the cause and the place.
+/// Checks that the verdict on every pair names the cause and the place: 20 pairs with recorded requests, and 20
+/// without.
 fn assert_named(cause: Cause, kind: &str) {
-    for how in ALL {
+    for hows in [[How::OpenAi, How::Anthropic], [How::Events, How::Macros]] {
         let recording = Recording::new();
         for seed in 0..SEEDS {
-            let script = Script::new(seed);
-            let mut changed = script.clone();
-            let turn = change(&mut changed, cause, seed);
-            let (a, b) = (format!("a{seed}"), format!("b{seed}"));
-            script.record(&recording, &a, how, seed * 2);
-            changed.record(&recording, &b, how, seed * 2 + 1);
-            let verdict = verdict(&recording, &a, &b);
-            let first = verdict
-                .first
-                .unwrap_or_else(|| panic!("{how:?} {seed}: equal"));
-            let is_recorded = matches!(how, How::OpenAi | How::Anthropic);
-            let expected = match (cause, is_recorded) {
-                (Cause::None, false) => Cause::Unknown,
-                _ => cause,
-            };
-            assert_eq!(first.cause, expected, "{how:?} {seed}: {first:?}");
-            assert_eq!(first.turn, Some(turn), "{how:?} {seed}: {first:?}");
-            let inputs = if is_recorded {
-                Inputs::Recorded
-            } else {
-                Inputs::Reconstructed
-            };
-            assert_eq!(verdict.inputs, inputs, "{how:?} {seed}");
-            for (session, address) in [(&a, first.a), (&b, first.b)] {
-                let dir = session_dir(recording.dir.path(), session);
-                let line = spanledger::session::line(dir, address.unwrap())
-                    .unwrap()
-                    .unwrap();
-                assert_eq!(line.kind, kind, "{how:?} {seed}: {first:?}");
-                assert_eq!(line.turn, Some(turn), "{how:?} {seed}: {first:?}");
-            }
+            let how = hows[seed as usize % 2];
+            assert_pair(&recording, how, seed, cause, kind);
         }
     }
+}
+
+fn assert_pair(recording: &Recording, how: How, seed: u64, cause: Cause, kind: &str) {
+    let (a, b, turn) = record_pair(recording, how, seed, cause);
+    let verdict = verdict(recording, &a, &b);
+    let first = verdict.first;
+    let first = first.unwrap_or_else(|| panic!("{how:?} {seed}: equal"));
+    let is_recorded = matches!(how, How::OpenAi | How::Anthropic);
+    let expected = match (cause, is_recorded) {
+        (Cause::None, false) => Cause::Unknown,
+        _ => cause,
+    };
+    assert_eq!(first.cause, expected, "{how:?} {seed}: {first:?}");
+    assert_eq!(first.turn, Some(turn), "{how:?} {seed}: {first:?}");
+    let inputs = match is_recorded {
+        true => Inputs::Recorded,
+        false => Inputs::Reconstructed,
+    };
+    assert_eq!(verdict.inputs, inputs, "{how:?} {seed}");
+    for (session, address) in [(&a, first.a), (&b, first.b)] {
+        let dir = session_dir(recording.dir.path(), session);
+        let line = spanledger::session::line(dir, address.unwrap());
+        let line = line.unwrap().unwrap();
+        assert_eq!(line.kind, kind, "{how:?} {seed}: {first:?}");
+        assert_eq!(line.turn, Some(turn), "{how:?} {seed}: {first:?}");
+    }
+}
+
+/// Records two sessions that differ in one thing. Returns their ids and the turn where they do.
+fn record_pair(recording: &Recording, how: How, seed: u64, cause: Cause) -> (String, String, u32) {
+    let script = Script::new(seed);
+    let mut changed = script.clone();
+    let turn = change(&mut changed, cause, seed);
+    let (a, b) = (format!("{cause}_a{seed}"), format!("{cause}_b{seed}"));
+    script.record(recording, &a, how, seed * 2);
+    changed.record(recording, &b, how, seed * 2 + 1);
+    (a, b, turn)
 }
 
 #[test]
@@ -136,9 +146,10 @@ fn names_no_cause_for_another_answer() {
 
 #[test]
 fn equal_sessions_are_equal_despite_noise() {
-    for how in ALL {
+    for hows in [[How::OpenAi, How::Anthropic], [How::Events, How::Macros]] {
         let recording = Recording::new();
         for seed in 0..SEEDS {
+            let how = hows[seed as usize % 2];
             let script = Script::new(seed);
             script.record(&recording, &format!("a{seed}"), how, seed * 2);
             script.record(&recording, &format!("b{seed}"), how, seed * 3 + 7);
@@ -224,4 +235,96 @@ fn long_conversations_are_compared_through_blobs() {
         (first.cause, first.turn),
         (Cause::ToolResult, Some(last as u32 + 1))
     );
+}
+
+/// A session as the steps that amberfork reads, and the turn of each: successful model calls with what they were
+/// given, and tools, which may be parallel, sorted.
+fn steps(recording: &Recording, session: &str) -> (Value, Vec<u32>) {
+    let trace = recording.trace();
+    let mut steps: Vec<(u32, Value)> = Vec::new();
+    let mut tools: Vec<(u32, Value)> = Vec::new();
+    let (mut rules, mut user, mut answer) = (Value::Null, Value::Null, Value::Null);
+    for line in trace.session(session) {
+        let payload = &line.payload;
+        let get = |name: &str| payload.get(name).cloned().unwrap_or_default();
+        match line.kind.as_str() {
+            "permission_rules" => rules = get("digest"),
+            "message_user" => user = get("content"),
+            "message_assistant" => {
+                let parts = payload.get("parts").and_then(Value::as_array);
+                let parts = parts.into_iter().flatten();
+                let calls: Vec<_> = parts
+                    .map(|part| [&part["name"], &part["arguments"]])
+                    .collect();
+                answer = json!({"text": get("content"), "calls": calls});
+            }
+            "model_result" if payload["outcome"] == "ok" => {
+                tools.sort_by_key(|(_, tool)| tool.to_string());
+                steps.append(&mut tools);
+                let inputs = json!({"user": user, "rules": rules, "model": get("model_id"),
+                    "prompt": get("system_prompt_digest"), "tools": get("tool_catalog_digest"),
+                    "temperature": get("temperature")});
+                let step =
+                    json!({"kind": "llm", "name": "model", "inputs": inputs, "outputs": answer});
+                steps.push((line.turn.unwrap(), step));
+            }
+            "tool_result" => {
+                let outputs = json!({"text": get("result"), "exit": get("exit_code")});
+                let step = json!({"kind": "tool", "name": get("tool_id"), "inputs": get("args"),
+                    "outputs": outputs});
+                tools.push((line.turn.unwrap(), step));
+            }
+            _ => {}
+        }
+    }
+    let turns = steps.iter().map(|(turn, _)| *turn).collect();
+    let steps = steps.into_iter().enumerate().map(|(index, (_, mut step))| {
+        step["idx"] = index.into();
+        step
+    });
+    let steps: Vec<_> = steps.collect();
+    let run = json!({"schema_version": "0.1", "id": session, "task": "t", "outcome": "pass", "steps": steps});
+    (run, turns)
+}
+
+#[test]
+fn amberfork_finds_the_first_difference_in_the_same_turn() {
+    let Some(program) = std::env::var_os("SPANLEDGER_AMBERFORK") else {
+        return skipped("SPANLEDGER_AMBERFORK does not name amberfork (.ci/install installs it)");
+    };
+    let recording = Recording::new();
+    let compare = |a: &str, b: &str| -> Option<u32> {
+        let ((old, turns), (new, _)) = (steps(&recording, a), steps(&recording, b));
+        let paths = [("a.json", old), ("b.json", new)].map(|(name, run)| {
+            let path = recording.dir.path().join(name);
+            std::fs::write(&path, run.to_string()).unwrap();
+            path
+        });
+        let mut command = std::process::Command::new(&program);
+        command
+            .arg("diff")
+            .arg(&paths[1])
+            .arg("--against")
+            .arg(&paths[0]);
+        let output = command.arg("--json").output().unwrap();
+        let found: Value = serde_json::from_slice(&output.stdout).unwrap();
+        let differences = found["field_diffs"].as_array().unwrap().iter();
+        let first = differences.map(|one| one["step"].as_u64().unwrap()).min();
+        first.map(|step| turns[step as usize])
+    };
+    for cause in Cause::ALL
+        .into_iter()
+        .filter(|cause| *cause != Cause::Unknown)
+    {
+        for seed in 0..5 {
+            let (a, b, _) = record_pair(&recording, How::OpenAi, seed, cause);
+            let first = verdict(&recording, &a, &b).first.unwrap();
+            assert_eq!(compare(&a, &b), first.turn, "{cause} {seed}: {first:?}");
+        }
+    }
+    let script = Script::new(1);
+    script.record(&recording, "same_a", How::OpenAi, 1);
+    script.record(&recording, "same_b", How::OpenAi, 2);
+    assert!(verdict(&recording, "same_a", "same_b").is_equal());
+    assert_eq!(compare("same_a", "same_b"), None);
 }

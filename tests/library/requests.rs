@@ -359,3 +359,80 @@ fn writers_are_read_back() {
         }
     }
 }
+
+#[test]
+fn recognized_spans_have_their_request() {
+    let recording = Recording::new();
+    let text = |role: &str, text: &str| json!({"role": role, "parts": [{"type": "text", "content": text}]});
+    let result = json!({"role": "tool", "parts": [{"type": "tool_call_response", "id": "c1", "response": "2"}]});
+    let messages = [text("user", "1 + 1?"), text("assistant", "I add."), result];
+    for session in ["a", "b"] {
+        recording.run(|| {
+            let agent = tracing::info_span!(
+                "invoke_agent",
+                gen_ai.operation.name = "invoke_agent",
+                gen_ai.conversation.id = session
+            );
+            let _in_agent = agent.enter();
+            for count in [1, 3] {
+                let chat = tracing::info_span!(
+                    "chat",
+                    gen_ai.operation.name = "chat",
+                    gen_ai.request.model = "gpt-5",
+                    gen_ai.system_instructions = tracing::field::Empty,
+                    gen_ai.input.messages = tracing::field::Empty
+                );
+                let sent = json!(messages[..count]).to_string();
+                chat.record("gen_ai.input.messages", sent);
+                chat.record("gen_ai.system_instructions", "Be brief.");
+            }
+        });
+    }
+    let trace = recording.trace();
+    let (a, b) = (results(&trace, "a"), results(&trace, "b"));
+    assert_eq!(a.len(), 2);
+    for (a, b) in a.iter().zip(&b) {
+        assert_eq!(a["request_digest"].as_str().unwrap().len(), 64);
+        assert_eq!(a["request_digest"], b["request_digest"]);
+        assert_eq!(a["request"]["model"], "gpt-5");
+        assert!(a["request"]["system_instructions"].is_object());
+    }
+    assert_ne!(a[0]["request_digest"], a[1]["request_digest"]);
+    let dir = spanledger::read::session_dir(recording.dir.path(), "a");
+    let found = spanledger::inspect::replay::inputs(dir, Default::default())
+        .unwrap()
+        .unwrap();
+    assert_eq!(
+        found.digest.as_ref().map(|(_, is_same)| *is_same),
+        Some(true)
+    );
+    let body = json!({"model": "gpt-5", "system_instructions": "Be brief.", "messages": messages});
+    assert_eq!(found.body, body);
+    assert_eq!(found.anthropic()["system"], "Be brief.");
+}
+
+#[test]
+fn a_resumed_session_stores_no_part_again() {
+    let recording = Recording::new();
+    let calls = conversation(Api::OpenAiChat, "none");
+    record(&recording, "s", &calls);
+    let count = |dir: &std::path::Path| {
+        let trace = Trace::read(dir);
+        trace
+            .lines()
+            .filter(|line| line.kind == "request_part")
+            .count()
+    };
+    let dir = recording.end();
+    let before = count(dir.path());
+    assert_eq!(before, 3);
+    let (layer, guard) = spanledger::builder().root(dir.path()).build().unwrap();
+    use tracing_subscriber::layer::SubscriberExt;
+    tracing::subscriber::with_default(tracing_subscriber::registry().with(layer), || {
+        let _run = spans::session_run("s", "planner").start().entered();
+        let call = spans::model_call("openai", "gpt-5").start();
+        call.request(&calls[1].0);
+    });
+    guard.shutdown().unwrap();
+    assert_eq!(count(dir.path()), before);
+}

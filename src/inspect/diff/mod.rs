@@ -19,7 +19,9 @@
 
 mod align;
 mod cause;
+mod content;
 mod layers;
+mod round_rows;
 mod rows;
 mod sketch;
 mod tools;

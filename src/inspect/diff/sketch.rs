@@ -1,89 +1,15 @@
 //! A turn as far as a comparison needs it: short texts, and hashes of long ones.
 
-use std::hash::{DefaultHasher, Hash, Hasher};
-
 use serde_json::{Value, json};
 
+use super::content::{Content, hash, shortened};
 use crate::request::{self, PartRef};
 use crate::session::{Digests, Item, Node, NodeState, Role, Turn};
 use crate::trace::typed::{Message, ModelCall, Permission, ToolCall};
 use crate::trace::{Address, Outcome, RawValue, Usage};
 
-/// The longest text that is kept of a message, of arguments or of a result, in bytes.
-const MAX_TEXT: usize = 4096;
-
 /// How far back the model call of a message and the first attempt of a tool are looked for.
 const NEAR: usize = 64;
-
-/// A text, and a hash of all of it.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Content {
-    pub hash: u64,
-    pub text: String,
-}
-
-impl Content {
-    fn new(whole: &str) -> Self {
-        Self {
-            hash: hash(whole),
-            text: shortened(whole),
-        }
-    }
-
-    /// A value as it is, or by the digest of its blob.
-    fn of(value: RawValue<'_>) -> Self {
-        if let Some(marker) = value.marker()
-            && let Some(blob) = &marker.blob
-        {
-            return Self {
-                hash: hash(blob),
-                text: marker.head.map(|head| shortened(&head)).unwrap_or_default(),
-            };
-        }
-        match value.text() {
-            Some(text) => Self::new(&text),
-            None => match value.value() {
-                Some(value) => Self::new(&request::canonical(&value)),
-                None => Self::new(value.json()),
-            },
-        }
-    }
-
-    fn add(&mut self, other: &Self) {
-        if self.hash == 0 && self.text.is_empty() {
-            *self = other.clone();
-            return;
-        }
-        self.hash = hash(&(self.hash, other.hash));
-        if self.text.len() < MAX_TEXT {
-            self.text.push('\n');
-            self.text.push_str(&other.text);
-        }
-    }
-}
-
-impl PartialEq for Content {
-    fn eq(&self, other: &Self) -> bool {
-        self.hash == other.hash
-    }
-}
-
-pub(super) fn hash(value: &(impl Hash + ?Sized)) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    value.hash(&mut hasher);
-    hasher.finish()
-}
-
-fn shortened(text: &str) -> String {
-    match text
-        .char_indices()
-        .map(|(at, _)| at)
-        .find(|at| *at >= MAX_TEXT)
-    {
-        Some(end) => format!("{}…", &text[..end]),
-        None => text.to_owned(),
-    }
-}
 
 /// A message of the user, the system or a tool.
 #[derive(Clone, Debug)]

@@ -3,9 +3,11 @@
 use std::collections::{HashMap, VecDeque};
 
 use super::Cause;
-use super::cause::{Found, quote, retried};
+use super::cause::{Found, quote};
+use super::content::hash;
+use super::round_rows::retried;
 use super::rows::{Change, Row, RowKind, Side};
-use super::sketch::{Tool, hash};
+use super::sketch::Tool;
 
 /// How many calls before and after one may run in parallel with it.
 const NEAR: usize = 32;

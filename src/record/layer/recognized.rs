@@ -209,7 +209,7 @@ impl Recorder {
     }
 }
 
-fn conversation_of(data: &SpanData) -> MutexGuard<'_, Option<Box<Conversation>>> {
+pub(super) fn conversation_of(data: &SpanData) -> MutexGuard<'_, Option<Box<Conversation>>> {
     let conversation = data.conversation.lock();
     conversation.unwrap_or_else(PoisonError::into_inner)
 }

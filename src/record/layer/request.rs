@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
+use super::recognized::conversation_of;
 use super::recorder::{Recorder, Update};
 use super::span_data::{SpanData, Target};
 use crate::gen_ai::Content;
@@ -68,7 +69,7 @@ impl Recorder {
     }
 
     /// Records the request of a recognized model call: its messages, prompt and tools, and the parameters among
-    /// its fields.
+    /// its fields. They may be recorded one after the other; the last line of the span has all of them.
     pub(super) fn recognized_request(
         &self,
         data: &SpanData,
@@ -76,34 +77,20 @@ impl Recorder {
         content: &Content,
         fields: &RawFields,
     ) {
-        if content.input.is_empty() || data.kind() != SpanKind::Model {
+        if data.kind() != SpanKind::Model {
             return;
         }
-        let mut body = Map::new();
-        let mut put = |name: &str, value: Value| drop(body.insert(name.to_owned(), value));
-        for (name, ours) in [
-            ("model", field!(ModelCall.model_id)),
-            ("temperature", field!(ModelCall.temperature)),
-            ("max_tokens", field!(ModelCall.max_tokens)),
-        ] {
-            if let Some(text) = fields.get(ours) {
-                let plain = || serde_json::from_str(text).ok();
-                let number = plain().filter(|value: &Value| value.is_number() && name != "model");
-                put(name, number.unwrap_or_else(|| text.into()));
-            }
+        let given = recognized_members(content, fields);
+        let mut conversation = conversation_of(data);
+        let known = &mut conversation.get_or_insert_default().body;
+        let is_new = !given.is_empty();
+        known.extend(given);
+        if !is_new || !known.contains_key("messages") {
+            return;
         }
-        if let Some(system) = &content.system {
-            put("system_instructions", system.as_str().into());
-        }
-        if let Some(tools) = &content.tools {
-            let tools = serde_json::from_str(tools);
-            put("tools", tools.unwrap_or_default());
-        }
-        put(
-            "messages",
-            content.input.iter().map(Message::to_json).collect(),
-        );
-        let body = self.redacted(field!(ModelCall.request), &Value::Object(body).to_string());
+        let body = Value::Object(known.clone()).to_string();
+        drop(conversation);
+        let body = self.redacted(field!(ModelCall.request), &body);
         let request = Request::read(&body);
         let mut raw = RawFields::new();
         self.store_request(target, &body, &request, &mut raw);
@@ -199,6 +186,34 @@ impl Recorder {
         log.lock(process)
             .request_part(target.span.as_ref(), digest, &fields);
     }
+}
+
+/// The members of a request that a recognized span has recorded, in the form of the GenAI conventions.
+fn recognized_members(content: &Content, fields: &RawFields) -> Map<String, Value> {
+    let mut body = Map::new();
+    let mut put = |name: &str, value: Value| drop(body.insert(name.to_owned(), value));
+    if let Some(model) = fields.get(field!(ModelCall.model_id)) {
+        put("model", model.into());
+    }
+    for name in [field!(ModelCall.temperature), field!(ModelCall.max_tokens)] {
+        let number = fields
+            .get(name)
+            .and_then(|text| serde_json::from_str(text).ok());
+        if let Some(number @ Value::Number(_)) = number {
+            put(name, number);
+        }
+    }
+    if let Some(system) = &content.system {
+        put("system_instructions", system.as_str().into());
+    }
+    if let Some(tools) = &content.tools {
+        put("tools", serde_json::from_str(tools).unwrap_or_default());
+    }
+    if !content.input.is_empty() {
+        let messages = content.input.iter().map(Message::to_json);
+        put("messages", messages.collect());
+    }
+    body
 }
 
 /// Whether the line of a message, or the prompt's, has all of it.

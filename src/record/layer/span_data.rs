@@ -4,6 +4,7 @@ use std::cell::RefCell;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
+use serde_json::{Map, Value};
 use tracing::Metadata;
 
 use super::enclosing::ImplicitSession;
@@ -97,6 +98,8 @@ pub(crate) struct Conversation {
     pub request_end: Option<ChainTip>,
     /// Digests of the answers.
     pub answers: Vec<u128>,
+    /// The members of a recognized call's request, as they are recorded.
+    pub body: Map<String, Value>,
 }
 
 thread_local! {

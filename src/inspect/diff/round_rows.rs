@@ -1,0 +1,120 @@
+//! The rows of a model call, of what goes into it and of what comes out.
+
+use super::rows::{Change, Row, RowKind, Side};
+use super::sketch::{Ask, Call, Round, Said};
+use super::{Cause, layers, tools};
+use crate::session::Digests;
+
+pub(super) fn said_side(said: &Said) -> Side {
+    Side {
+        address: Some(said.address),
+        title: format!("{:?}", said.role).to_lowercase(),
+        text: said.content.text.clone(),
+        ..Side::default()
+    }
+}
+
+fn model_side(round: &Round) -> Option<Side> {
+    let call = round.call.as_ref();
+    let address = call.map(|call| call.address).or(round.answered)?;
+    let mut side = Side {
+        address: Some(address),
+        title: call.map_or("assistant".to_owned(), |call| call.model.clone()),
+        text: round.answer.text.clone(),
+        ..Side::default()
+    };
+    for Ask { name, args } in &round.asks {
+        let line = if side.text.is_empty() { "" } else { "\n" };
+        side.text
+            .push_str(&format!("{line}calls {name} {}", args.text));
+    }
+    if let Some(call) = call {
+        side.usage = call.usage.clone();
+        side.duration = call.duration;
+        if let Some(error) = call.error.as_ref().filter(|_| side.text.is_empty()) {
+            side.text = error.clone();
+        }
+    }
+    Some(side)
+}
+
+pub(super) fn model_row(
+    a: &Round,
+    b: &Round,
+    answer: Option<&str>,
+    calls: Option<(&Call, &Call)>,
+) -> Option<Row> {
+    let (one, other) = (model_side(a), model_side(b));
+    if one.is_none() && other.is_none() {
+        return None;
+    }
+    let mut notes: Vec<_> = answer.map(str::to_owned).into_iter().collect();
+    let mut is_changed = answer.is_some();
+    if let Some((a, b)) = calls {
+        let own = layers::fixed(a, b).into_iter();
+        let own = own.filter(|(cause, _)| matches!(cause, Cause::Model | Cause::Parameters));
+        let own: Vec<_> = own
+            .map(|(cause, detail)| format!("{cause}: {detail}"))
+            .collect();
+        is_changed |= !own.is_empty();
+        notes.extend(own);
+        notes.extend(retried(a.retries, b.retries));
+    }
+    Some(Row {
+        kind: RowKind::Model,
+        change: match (one.is_some(), other.is_some()) {
+            (true, false) => Change::OnlyA,
+            (false, true) => Change::OnlyB,
+            _ if is_changed => Change::Changed,
+            _ => Change::Same,
+        },
+        a: one,
+        b: other,
+        notes,
+    })
+}
+
+/// That one session needed more attempts.
+pub(super) fn retried(a: usize, b: usize) -> Option<String> {
+    (a != b).then(|| format!("attempts: {} → {}", a + 1, b + 1))
+}
+
+/// The rows of a round that only one session has.
+pub(super) fn only(round: &Round, change: Change) -> Vec<Row> {
+    let row = |kind, side: Side| {
+        let (a, b) = match change {
+            Change::OnlyB => (None, Some(side)),
+            _ => (Some(side), None),
+        };
+        Row {
+            kind,
+            change,
+            a,
+            b,
+            notes: Vec::new(),
+        }
+    };
+    let said = round
+        .said
+        .iter()
+        .map(|said| row(RowKind::Input, said_side(said)));
+    let model = model_side(round).map(|side| row(RowKind::Model, side));
+    let tools = round.tools.iter().map(|tool| tools::only(tool, change));
+    said.chain(model).chain(tools).collect()
+}
+/// The row of a prompt, a catalog or rules, and their digests.
+pub(super) fn asset_row(
+    cause: Cause,
+    digests: &[Digests; 2],
+) -> Option<(RowKind, [Option<String>; 2])> {
+    let of = |get: fn(&Digests) -> &Option<String>| [0, 1].map(|at| get(&digests[at]).clone());
+    Some(match cause {
+        Cause::SystemPrompt => (RowKind::SystemPrompt, of(|digests| &digests.system_prompt)),
+        Cause::ToolCatalog => (RowKind::ToolCatalog, of(|digests| &digests.tool_catalog)),
+        Cause::PermissionRules => (
+            RowKind::PermissionRules,
+            of(|digests| &digests.permission_rules),
+        ),
+        _ => return None,
+    })
+}

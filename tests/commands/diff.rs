@@ -1,0 +1,291 @@
+//! `spanledger diff` and `spanledger replay`.
+
+use serde_json::{Value, json};
+use spanledger::{Outcome, SpanExt, events, spans};
+
+use crate::formats::{check_anthropic, check_openai};
+use crate::support::Recording;
+use crate::support::cli::{run, spanledger};
+use crate::support::scripted::{How, Script};
+
+/// Two sessions of three: `a` and `b` are equal, `c` has another prompt from its second turn on.
+fn three(how: How) -> Recording {
+    let recording = Recording::new();
+    let script = Script::new(4);
+    let mut changed = script.clone();
+    for turn in &mut changed.turns[1..] {
+        turn.prompt = "You are careful.\nYou write C.".to_owned();
+    }
+    script.record(&recording, "a", how, 1);
+    script.record(&recording, "b", how, 2);
+    changed.record(&recording, "c", how, 3);
+    recording
+}
+
+#[test]
+fn exit_code_says_whether_sessions_are_equal() {
+    let recording = three(How::OpenAi);
+    let root = recording.dir.path();
+    let equal = run(root, &["diff", "a", "b"]);
+    assert_eq!(equal.code, 0, "{equal:?}");
+    assert!(equal.out.contains("Equal: "), "{}", equal.out);
+    let other = run(root, &["diff", "a", "c"]);
+    assert_eq!(other.code, 1, "{other:?}");
+    assert!(
+        other.out.contains("First divergence in turn 2"),
+        "{}",
+        other.out
+    );
+    assert!(other.out.contains("Cause: system_prompt"), "{}", other.out);
+    assert!(other.out.contains("- You write Rust.") && other.out.contains("+ You write C."));
+    assert_eq!(run(root, &["diff", "a", "nothing"]).code, 2);
+}
+
+#[test]
+fn expected_cause_decides_the_exit_code() {
+    let recording = three(How::Events);
+    let root = recording.dir.path();
+    let code = |args: &[&str]| run(root, &[&["diff"], args].concat()).code;
+    assert_eq!(code(&["a", "c", "--expect-cause", "system_prompt"]), 0);
+    assert_eq!(code(&["a", "c", "--expect-cause", "model"]), 1);
+    assert_eq!(code(&["a", "b", "--expect-cause", "model"]), 1);
+    assert_eq!(code(&["a", "b", "--expect-cause", "weather"]), 2);
+}
+
+#[test]
+fn json_has_the_stable_members() {
+    for (how, inputs) in [(How::Anthropic, "recorded"), (How::Macros, "reconstructed")] {
+        let recording = three(how);
+        let root = recording.dir.path();
+        let document = run(root, &["diff", "a", "c", "--json"]).json();
+        assert_eq!(document["equal"], false);
+        assert_eq!(document["inputs"], inputs);
+        let first = &document["first_divergence"];
+        assert_eq!(
+            (&first["turn"], &first["cause"]),
+            (&json!(2), &json!("system_prompt"))
+        );
+        assert!(first["detail"].is_string() && first["a"].is_string() && first["b"].is_string());
+        let turns = document["turns"].as_array().unwrap();
+        let equal: Vec<_> = turns
+            .iter()
+            .map(|turn| turn["equal"].as_bool().unwrap())
+            .collect();
+        assert!(equal[0] && !equal[1], "{equal:?}");
+        let document = run(root, &["diff", "a", "c", "--json", "--only-differences"]).json();
+        assert!(document["turns"].as_array().unwrap().len() < turns.len());
+        let document = run(root, &["diff", "a", "b", "--json"]).json();
+        assert_eq!(
+            (&document["equal"], &document["first_divergence"]),
+            (&json!(true), &Value::Null)
+        );
+    }
+}
+
+#[test]
+fn wide_terminals_show_sessions_side_by_side() {
+    let recording = three(How::OpenAi);
+    let out = |columns: &str| {
+        let mut command = spanledger(recording.dir.path());
+        let output = command
+            .env("COLUMNS", columns)
+            .args(["diff", "a", "c"])
+            .output()
+            .unwrap();
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let (wide, narrow) = (out("160"), out("80"));
+    let user = |text: &str| {
+        text.lines()
+            .filter(|line| line.contains("Please do task 0"))
+            .count()
+    };
+    let twice = wide
+        .lines()
+        .any(|line| line.matches("Please do task 0").count() == 2);
+    assert!(twice, "{wide}");
+    assert_eq!(user(&narrow), 1, "{narrow}");
+    for line in wide.lines().chain(narrow.lines()) {
+        assert!(line.chars().count() <= 160, "{line}");
+    }
+    assert!(
+        narrow.lines().all(|line| line.chars().count() <= 80),
+        "{narrow}"
+    );
+}
+
+#[test]
+fn retries_and_orders_are_shown_but_equal() {
+    let recording = Recording::new();
+    let record = |session: &str, fails: bool, names: [&str; 2]| {
+        recording.run(|| {
+            let _run = spans::session_run(session, "planner").start().entered();
+            let _turn = spans::session_turn().start().entered();
+            events::message_user("Go").emit();
+            if fails {
+                let call = spans::model_call("p", "m").start();
+                call.record_error("overloaded");
+                call.finish(Outcome::Error);
+            }
+            spans::model_call("p", "m").start().finish(Outcome::Ok);
+            for name in names {
+                let tool = spans::tool_call(name, name).args(json!({"x": 1})).start();
+                tool.record_result("done");
+                tool.finish(Outcome::Ok);
+            }
+            events::message_assistant("Done").emit();
+        });
+    };
+    record("a", false, ["read", "grep"]);
+    record("b", true, ["grep", "read"]);
+    let done = run(recording.dir.path(), &["diff", "a", "b"]);
+    assert_eq!(done.code, 0, "{}", done.out);
+    assert!(done.out.contains("attempts: 1 → 2"), "{}", done.out);
+    assert!(done.out.contains("in another order"), "{}", done.out);
+}
+
+#[test]
+fn hostile_text_does_not_reach_the_terminal() {
+    let recording = Recording::new();
+    for (session, text) in [("a", "\x1b[2Jone\u{202e}"), ("b", "\x1b[2Jtwo\u{202e}")] {
+        recording.run(|| {
+            let _run = spans::session_run(session, "planner").start().entered();
+            let _turn = spans::session_turn().start().entered();
+            events::message_user(text).emit();
+            let call = spans::model_call(text, text).start();
+            call.request(&json!({"model": text, "messages": [{"role": "user", "content": text}]}));
+        });
+    }
+    let root = recording.dir.path();
+    for args in [
+        &["diff", "a", "b"][..],
+        &["diff", "a", "b", "--json"],
+        &["replay", "a"],
+        &["replay", "a", "--inputs"],
+        &["replay", "a", "--inputs", "--as", "curl"],
+    ] {
+        let done = run(root, args);
+        let text = format!("{}{}", done.out, done.err);
+        assert!(
+            !text.contains('\x1b') && !text.contains('\u{202e}'),
+            "{args:?}: {text:?}"
+        );
+    }
+}
+
+#[test]
+fn replay_names_what_is_missing() {
+    let recording = Recording::new();
+    recording.run(|| {
+        let _run = spans::session_run("s", "planner").start().entered();
+        let first = spans::session_turn().start();
+        first.in_scope(|| spans::model_call("p", "m").start().finish(Outcome::Ok));
+        first.finish(Outcome::Ok);
+        events::system_prompt("Be brief.").emit();
+        events::tool_catalog(json!([])).emit();
+        let second = spans::session_turn().start();
+        second.in_scope(|| {
+            events::message_user("Look")
+                .attachments(json!([{"name": "a.png", "bytes": 3}]))
+                .emit();
+            spans::model_call("p", "m").start().finish(Outcome::Ok);
+            events::message_assistant("I see.").emit();
+        });
+    });
+    let root = recording.dir.path();
+    let done = run(root, &["replay", "s", "--json"]);
+    assert_eq!(done.code, 0, "{done:?}");
+    let objects = done.objects();
+    let missing = |at: usize| -> Vec<String> {
+        let missing = objects[at]["missing"].as_array().unwrap().iter();
+        missing
+            .map(|one| one["what"].as_str().unwrap().to_owned())
+            .collect()
+    };
+    assert_eq!(missing(0), ["user_input", "system_prompt", "tool_catalog"]);
+    assert_eq!(missing(1), ["user_input", "history"]);
+    assert_eq!(
+        (&objects[1]["system_prompt"], &objects[1]["history"]),
+        (&json!(true), &json!(false))
+    );
+    assert_eq!(objects[2]["eligible"], false);
+    assert_eq!(run(root, &["replay", "s", "--check"]).code, 1);
+    let text = run(root, &["replay", "s", "--turn", "2"]).out;
+    assert!(text.contains("the bytes of the file a.png"), "{text}");
+    assert!(!text.contains("Turn 1"), "{text}");
+}
+
+#[test]
+fn whole_sessions_can_be_run_again() {
+    for how in [How::OpenAi, How::Anthropic, How::Events, How::Macros] {
+        let recording = three(how);
+        let done = run(recording.dir.path(), &["replay", "a", "--check"]);
+        assert_eq!(done.code, 0, "{how:?}: {}", done.out);
+    }
+}
+
+#[test]
+fn reconstructed_inputs_follow_the_rules_of_the_apis() {
+    for how in [How::Events, How::Macros] {
+        let recording = three(how);
+        let root = recording.dir.path();
+        for call in 1.. {
+            let call = call.to_string();
+            let inputs = |form: &str| {
+                run(
+                    root,
+                    &["replay", "a", "--inputs", "--call", &call, "--as", form],
+                )
+            };
+            let done = inputs("openai");
+            if done.code == 2 {
+                assert!(call.parse::<usize>().unwrap() > 4, "{done:?}");
+                break;
+            }
+            assert!(done.err.contains("reconstructed"), "{}", done.err);
+            check_openai(&done.json());
+            check_anthropic(&inputs("anthropic").json());
+            let curl = inputs("curl").out;
+            let body = curl.lines().rev().nth(1).unwrap();
+            check_openai(&serde_json::from_str(body).unwrap());
+        }
+    }
+}
+
+#[test]
+fn recorded_inputs_are_the_body_as_sent() {
+    let recording = Recording::with(|builder| builder.inline_limit(600));
+    let script = Script::new(9);
+    script.record(&recording, "a", How::Anthropic, 1);
+    let root = recording.dir.path();
+    let calls = run(root, &["replay", "a", "--json"]).objects();
+    let calls: usize = calls
+        .iter()
+        .filter_map(|turn| Some(turn["model_calls"].as_array()?.len()))
+        .sum();
+    for call in 1..=calls {
+        let document = run(
+            root,
+            &[
+                "replay",
+                "a",
+                "--inputs",
+                "--json",
+                "--call",
+                &call.to_string(),
+            ],
+        )
+        .json();
+        assert_eq!(
+            (&document["inputs"], &document["verified"]),
+            (&json!("recorded"), &json!(true))
+        );
+        check_anthropic_roles(&document["body"]);
+    }
+}
+
+fn check_anthropic_roles(body: &Value) {
+    let messages = body["messages"].as_array().unwrap();
+    assert_eq!(messages[0]["role"], "user");
+    assert!(body["system"].is_string() && body["tools"].is_array());
+}
