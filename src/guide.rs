@@ -4,6 +4,7 @@
 /// A module whose documentation is a page. The links between pages lead to their modules.
 macro_rules! page {
     ($name:ident) => {
+        #[doc = "[debugging.md]: crate::guide::debugging"]
         #[doc = "[events.md]: crate::guide::events"]
         #[doc = "[format.md]: crate::guide::format"]
         #[doc = "[formats.md]: crate::guide::formats"]
@@ -18,6 +19,7 @@ macro_rules! page {
 }
 
 page!(benchmarks);
+page!(debugging);
 page!(events);
 page!(format);
 page!(formats);

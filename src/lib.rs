@@ -1,5 +1,6 @@
 // Of two definitions of a link the first counts: here the README's links lead to the pages in `guide`.
 #![doc = "[docs/benchmarks.md]: guide::benchmarks"]
+#![doc = "[docs/debugging.md]: guide::debugging"]
 #![doc = "[docs/events.md]: guide::events"]
 #![doc = "[docs/format.md]: guide::format"]
 #![doc = "[docs/formats.md]: guide::formats"]

@@ -1,17 +1,18 @@
 //! `show`: what a session did, turn by turn.
 
+mod marks;
+
 use std::cell::RefCell;
-use std::collections::{BTreeSet, HashSet};
+use std::collections::BTreeSet;
 use std::io;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
 use serde_json::{Value, json};
 
+use self::marks::Marks;
 use super::context::{Context, EventAddress, Failed, parse_age};
-use spanledger::session::{
-    self, Branch, Entry, Hidden, Node, Turn, TurnFacts, TurnFilter, each_turn,
-};
+use spanledger::session::{self, Branch, Entry, Hidden, Turn, TurnFacts, TurnFilter, each_turn};
 use spanledger::trace::{Address, Damage, Kind};
 use spanledger::view::{self, Related, Style, Timeline};
 
@@ -71,41 +72,6 @@ pub(crate) struct Show {
     /// Truncate nothing
     #[arg(long)]
     full: bool,
-}
-
-/// What the turns of a session are shown with.
-struct Marks {
-    session_id: String,
-    /// The sessions that were shown. A subagent that is resumed is named again, and a damaged one may
-    /// name itself.
-    shown: RefCell<HashSet<String>>,
-    hidden: Hidden,
-    /// What is hidden is shown, too.
-    shows_hidden: bool,
-    branches: Vec<Branch>,
-}
-
-impl Marks {
-    /// Whether a session was not shown yet.
-    fn is_first(&self, session_id: &str) -> bool {
-        self.shown.borrow_mut().insert(session_id.to_owned())
-    }
-
-    /// Adds the line that hides a node, and the sessions that were branched from it.
-    fn add_to(&self, object: &mut Value, node: &Node) {
-        if let Some(by) = self.hidden.by(node) {
-            object["hidden_by"] = by.to_string().into();
-        }
-        let id = node.get("message_id").and_then(|id| id.text());
-        let here = |branch: &&Branch| id.is_some() && branch.message_id.as_deref() == id.as_deref();
-        let ids: Vec<_> = self.branches.iter().filter(here).collect();
-        if !ids.is_empty() && node.role().is_some() {
-            object["branches"] = ids
-                .iter()
-                .map(|branch| branch.session_id.as_str())
-                .collect();
-        }
-    }
 }
 
 impl Show {

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::fs::File;
 use std::io::{self, Read, Seek};
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 use rustix::fs::{Mode, OFlags};
 use sha2::{Digest, Sha256};
@@ -84,6 +84,9 @@ impl ArtifactFiles {
         }
         let dir = self.output_dir.as_ref().ok_or(ArtifactError::NoOutputDir)?;
         let path = dir.join(&*artifact.path().unwrap_or_default());
+        if path.components().any(|part| part == Component::ParentDir) {
+            return Err(ArtifactError::Outside(path));
+        }
         let real = |path: &Path| path.canonicalize().map_err(io_error(path));
         let (dir, path) = (real(dir)?, real(&path)?);
         if !path.starts_with(&dir) || path == dir {

@@ -8,9 +8,9 @@ use std::path::Path;
 use serde_json::{Value, json};
 
 use crate::read::SessionReader;
-use crate::session::whole;
+use crate::session::{Item, Node, whole};
 use crate::trace::typed::{self, Artifact};
-use crate::trace::{Address, Damage, Kind, RawLine, ReadItem};
+use crate::trace::{Address, Damage, Kind, ReadItem};
 
 /// The attempts of a session.
 #[derive(Clone, Debug, Default)]
@@ -19,6 +19,8 @@ pub struct Attempts {
     pub all: Vec<Attempt>,
     /// What of the session is damaged.
     pub damages: Vec<Damage>,
+    /// The newest artifact of each path.
+    artifacts: HashMap<String, AttemptArtifact>,
 }
 
 /// One step of an investigation.
@@ -64,11 +66,11 @@ pub struct AttemptArtifact {
 }
 
 impl Attempt {
-    fn new(line: &RawLine<'_>, attempt: &typed::Attempt<'_>) -> Self {
+    fn new(node: &Node, attempt: &typed::Attempt<'_>) -> Self {
         let own = |text: Option<Cow<'_, str>>| text.map(Cow::into_owned);
         Self {
-            address: line.address(),
-            turn: line.turn,
+            address: node.address,
+            turn: node.turn,
             id: attempt.id().unwrap_or_default().into_owned(),
             parent_id: own(attempt.parent_id()).filter(|id| !id.is_empty()),
             rationale: own(attempt.rationale()),
@@ -120,37 +122,35 @@ impl Attempts {
     pub fn read(session: impl AsRef<Path>) -> io::Result<Self> {
         let session = session.as_ref();
         let mut attempts = Self::default();
-        let mut artifacts: HashMap<String, AttemptArtifact> = HashMap::new();
         let mut reader = SessionReader::open(session)?;
         while let Some(item) = reader.next()? {
-            let line = match item {
-                ReadItem::Line(line) => line,
-                ReadItem::Damaged(damage) => {
-                    attempts.damages.push(damage);
-                    continue;
+            match item {
+                ReadItem::Line(line) if matches!(line.kind(), Kind::Attempt | Kind::Artifact) => {
+                    attempts.take(session, &Node::of_line(&line));
                 }
-            };
-            match line.kind() {
-                Kind::Attempt => attempts.take(&line, &artifacts),
-                Kind::Artifact => {
-                    let artifact = read_artifact(session, &line);
-                    attempts.complete(&artifact);
-                    artifacts.insert(artifact.path.clone(), artifact);
-                }
-                _ => {}
+                ReadItem::Line(_) => {}
+                ReadItem::Damaged(damage) => attempts.damages.push(damage),
             }
         }
         Ok(attempts)
     }
 
-    fn take(&mut self, line: &RawLine<'_>, artifacts: &HashMap<String, AttemptArtifact>) {
-        let Some(attempt) = typed::Attempt::of(line) else {
-            return;
-        };
-        let mut attempt = Attempt::new(line, &attempt);
-        let path = attempt.plot_artifact_path.as_ref();
-        attempt.artifact = path.and_then(|path| artifacts.get(path)).cloned();
-        self.all.push(attempt);
+    /// Takes a node of the session, in order. Only attempts and artifacts matter.
+    pub fn take(&mut self, session: &Path, node: &Node) {
+        match node.item() {
+            Item::Attempt(attempt) => {
+                let mut attempt = Attempt::new(node, &attempt);
+                let path = attempt.plot_artifact_path.as_ref();
+                attempt.artifact = path.and_then(|path| self.artifacts.get(path)).cloned();
+                self.all.push(attempt);
+            }
+            Item::Artifact(artifact) => {
+                let artifact = read_artifact(session, node.address, &artifact);
+                self.complete(&artifact);
+                self.artifacts.insert(artifact.path.clone(), artifact);
+            }
+            _ => {}
+        }
     }
 
     /// Adds an artifact to the attempts that named it before it was recorded.
@@ -205,8 +205,7 @@ impl Attempts {
     }
 }
 
-fn read_artifact(session: &Path, line: &RawLine<'_>) -> AttemptArtifact {
-    let artifact: Artifact<'_> = line.payload().into();
+fn read_artifact(session: &Path, address: Address, artifact: &Artifact<'_>) -> AttemptArtifact {
     let code = artifact.source_code();
     // A blob that can't be read leaves the beginning of the code.
     let code = code.map(|code| {
@@ -218,7 +217,7 @@ fn read_artifact(session: &Path, line: &RawLine<'_>) -> AttemptArtifact {
         whole(session, code).unwrap_or_else(|_| head().into_owned())
     });
     AttemptArtifact {
-        address: line.address(),
+        address,
         path: artifact.path().unwrap_or_default().into_owned(),
         caption: artifact.caption().map(Cow::into_owned),
         source_code: code,

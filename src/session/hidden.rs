@@ -10,7 +10,7 @@ use super::lookup::find_line;
 use super::node::Node;
 use super::turns::Turn;
 use crate::trace::typed::{Message, Rewind};
-use crate::trace::{Address, Kind, RawLine, parse_time};
+use crate::trace::{Address, Kind, RawLine, kind_of, parse_time};
 
 /// When something happened, and in which line: lines of one microsecond are in the order of their addresses.
 type Moment = (u64, Address);
@@ -70,6 +70,11 @@ pub struct HiddenNodes {
     pub calls: u64,
 }
 
+/// Whether a line is a message, or a piece of one.
+fn is_message(line: &[u8]) -> bool {
+    kind_of(line).is_some_and(|kind| kind.starts_with(b"message_"))
+}
+
 fn moment(line: &RawLine<'_>) -> Moment {
     (parse_time(line.ts).unwrap_or(0), line.address())
 }
@@ -79,13 +84,11 @@ impl Hidden {
     pub fn read(session: impl AsRef<Path>) -> io::Result<Self> {
         let session = session.as_ref();
         let mut hidden = Self::default();
-        let [rewind, replaces] = [",\"kind\":\"rewind\"", "\"replaces\":\""];
-        let [rewind, replaces] = [rewind, replaces].map(memmem::Finder::new);
-        let wanted = |bytes: &[u8]| {
-            rewind
-                .find(bytes)
-                .or_else(|| replaces.find(bytes))
-                .is_some()
+        let replaces = memmem::Finder::new("\"replaces\":\"");
+        // The kind is near the beginning of a line, so most lines are not searched.
+        let wanted = |bytes: &[u8]| match kind_of(bytes) {
+            Some(b"rewind") => true,
+            _ => is_message(bytes) && replaces.find(bytes).is_some(),
         };
         find_line(session, wanted, &mut Vec::new(), |line| {
             hidden.take(line);
@@ -119,23 +122,17 @@ impl Hidden {
 
     /// Finds the messages that the rewinds went back to.
     fn find_messages(&mut self, session: &Path) -> io::Result<()> {
-        let message = memmem::Finder::new(",\"kind\":\"message_");
         let mut wanted: HashMap<&str, Vec<Moment>> = HashMap::new();
         for rewind in &self.rewinds {
             wanted.entry(rewind.to_id.as_str()).or_default();
         }
-        find_line(
-            session,
-            |bytes| message.find(bytes).is_some(),
-            &mut Vec::new(),
-            |line| {
-                let id = Message::of(line).and_then(|message| message.message_id());
-                if let Some(lines) = id.and_then(|id| wanted.get_mut(&*id)) {
-                    lines.push(moment(line));
-                }
-                Ok::<_, io::Error>(None::<()>)
-            },
-        )?;
+        find_line(session, is_message, &mut Vec::new(), |line| {
+            let id = Message::of(line).and_then(|message| message.message_id());
+            if let Some(lines) = id.and_then(|id| wanted.get_mut(&*id)) {
+                lines.push(moment(line));
+            }
+            Ok::<_, io::Error>(None::<()>)
+        })?;
         let last_before = |rewind: &GoneBack| {
             let lines = wanted.get(rewind.to_id.as_str())?.iter();
             lines.filter(|line| **line < rewind.at).max().copied()

@@ -8,8 +8,8 @@ use super::text::{Text, cost, count, duration, line, thousands};
 use super::verdict::Verdict;
 use crate::session::{Action, Item, Node, NodeState, Role};
 use crate::trace::typed::{
-    Compaction, ContextAsset, Hitl, Log, ModelCall, Permission, Process, Run, SegmentHeader,
-    ToolCall, Turn,
+    Attempt, Branch, Compaction, ContextAsset, Hitl, Log, ModelCall, Permission, Process, Rewind,
+    Run, SegmentHeader, ToolCall, Turn,
 };
 use crate::trace::{Kind, Outcome, RawLine, RawValue, Usage};
 
@@ -227,22 +227,9 @@ impl Description {
                 let words = [artifact.path(), artifact.caption()];
                 self.named("artifact", Tone::Plain, joined(words));
             }
-            Item::Attempt(attempt) => {
-                let words = [attempt.id(), attempt.rationale()];
-                self.named("attempt", Tone::Plain, joined(words));
-                self.extra(attempt.metrics().map(|value| Text::from(value).text));
-            }
-            Item::Rewind(rewind) => {
-                let to = rewind.to_message_id().unwrap_or_default();
-                self.named("rewind", Tone::Look, format!("back to {to}"));
-                let snapshot = rewind.snapshot_id();
-                self.extra(snapshot.map(|id| format!("snapshot {id}")));
-            }
-            Item::Branch(branch) => {
-                let from = branch.message_id().map(|id| format!("from {id}").into());
-                let words = [branch.child_session_id(), from];
-                self.named("branch", Tone::Look, joined(words));
-            }
+            Item::Attempt(attempt) => self.attempt(&attempt),
+            Item::Rewind(rewind) => self.rewind(&rewind),
+            Item::Branch(branch) => self.branch(&branch),
             Item::ContextAsset(asset) => self.asset(node.kind, &asset),
             Item::ErrorEvent(_) => self.named("error", Tone::Bad, ""),
             Item::SessionTitle(title) => {
@@ -403,6 +390,25 @@ impl Description {
         self.named("answer", Tone::Person, decision.unwrap_or_default());
         self.owner = hitl.interrupt_id().unwrap_or_default().into_owned();
         self.context(hitl.decided_by().map(|who| format!("by {who}").into()));
+    }
+
+    fn attempt(&mut self, attempt: &Attempt<'_>) {
+        let words = [attempt.id(), attempt.rationale()];
+        self.named("attempt", Tone::Plain, joined(words));
+        self.extra(attempt.metrics().map(|value| Text::from(value).text));
+    }
+
+    fn rewind(&mut self, rewind: &Rewind<'_>) {
+        let to = rewind.to_message_id().unwrap_or_default();
+        self.named("rewind", Tone::Look, format!("back to {to}"));
+        let snapshot = rewind.snapshot_id();
+        self.extra(snapshot.map(|id| format!("snapshot {id}")));
+    }
+
+    fn branch(&mut self, branch: &Branch<'_>) {
+        let from = branch.message_id().map(|id| format!("from {id}").into());
+        let words = [branch.child_session_id(), from];
+        self.named("branch", Tone::Look, joined(words));
     }
 
     /// A prompt, catalog or rules.

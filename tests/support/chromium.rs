@@ -1,4 +1,4 @@
-//! Opens pages in Chromium.
+//! Opens pages in Chromium: in its headless shell, since the browser itself asks servers of its maker for updates.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -7,22 +7,9 @@ use std::time::Duration;
 
 use super::skipped::skipped;
 
-/// Settings by which Chromium itself asks the network for nothing.
-const QUIET: [&str; 16] = [
-    "--headless=new",
+const ARGS: [&str; 4] = [
     "--no-sandbox",
     "--disable-gpu",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-default-apps",
-    "--disable-domain-reliability",
-    "--disable-extensions",
-    "--disable-sync",
-    "--disable-client-side-phishing-detection",
-    "--disable-features=OptimizationHints,MediaRouter,Translate,NetworkTimeServiceQuerying",
-    "--metrics-recording-only",
-    "--no-first-run",
-    "--no-pings",
     "--enable-logging=stderr",
     "--hide-scrollbars",
 ];
@@ -43,10 +30,10 @@ pub struct Opened {
 }
 
 impl Chromium {
-    /// `SPANLEDGER_CHROMIUM`, else `chromium`. None if it is not installed.
+    /// `SPANLEDGER_CHROMIUM`, else `chromium-headless-shell`. None if it is not installed.
     pub fn find() -> Option<Self> {
         let given = std::env::var_os("SPANLEDGER_CHROMIUM");
-        let program = given.unwrap_or_else(|| "chromium".into());
+        let program = given.unwrap_or_else(|| "chromium-headless-shell".into());
         match Command::new(&program).arg("--version").output() {
             Ok(done) if done.status.success() => Some(Self {
                 program,
@@ -79,7 +66,7 @@ impl Chromium {
         let file: PathBuf = self.profile.path().join("page.png");
         let mut command = Command::new(&self.program);
         let theme = if dark { 0 } else { 1 };
-        command.args(QUIET);
+        command.args(ARGS);
         command.arg(format!("--user-data-dir={}", self.profile.path().display()));
         command.arg(format!("--blink-settings=preferredColorScheme={theme}"));
         command.arg("--window-size=900,1200");
@@ -91,7 +78,7 @@ impl Chromium {
     }
 
     fn run(&self, mut command: Command, page: &Path, args: &[&str]) -> Opened {
-        command.args(QUIET).args(args);
+        command.args(ARGS).args(args);
         command.arg(format!("--user-data-dir={}", self.profile.path().display()));
         // A page that were to load something later has the time for it.
         let budget = Duration::from_secs(3).as_millis();

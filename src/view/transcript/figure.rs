@@ -104,7 +104,7 @@ fn image_type(bytes: &[u8]) -> Option<&'static str> {
     })
 }
 
-/// The name of an artifact's file in a bundle: below `artifacts/`, whatever the path is.
+/// The name of an artifact's file in a bundle: below `artifacts/` for every path.
 fn bundle_name(path: &str) -> String {
     let parts = Path::new(path).components().filter_map(|part| match part {
         Component::Normal(name) => Some(name.to_string_lossy()),

@@ -8,7 +8,7 @@ use std::io::{self, Write};
 use super::super::attempts::{metrics_text, summary_text};
 use super::super::text::line;
 use super::super::timeline::hidden_text;
-use super::html::path_url;
+use super::escape::path_url;
 use super::page::{Body, Figure, Head, Look, Page, Row, TurnHead};
 use crate::inspect::{Attempt, Attempts};
 use crate::session::HiddenNodes;

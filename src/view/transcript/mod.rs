@@ -3,6 +3,7 @@
 //! The page is written turn by turn, so memory does not grow with the session.
 
 mod bundle;
+mod escape;
 mod figure;
 mod html;
 mod markdown;
@@ -118,7 +119,11 @@ impl<'a> Transcript<'a> {
 
     /// Writes the page of the session in this directory.
     pub fn write(&self, session: &Path, out: &mut dyn Write) -> io::Result<Written> {
-        let entry = self.store.peek(session)?;
+        // One turn of a long session comes at once.
+        let entry = match self.turn {
+            Some(_) => self.store.peek(session)?,
+            None => self.store.read(session)?,
+        };
         let related = Related::of(&entry.summary, self.store);
         let head = Head {
             title: headline(&entry.summary),
@@ -145,15 +150,13 @@ impl<'a> Transcript<'a> {
             page,
             known: HashSet::new(),
             written: Written::default(),
+            attempts: Attempts::default(),
             depth: 0,
         };
         walk.page.head(head)?;
         walk.session(entry, related)?;
-        if self.turn.is_none() {
-            let attempts = Attempts::read(&entry.dir)?;
-            if !attempts.all.is_empty() {
-                walk.page.attempts(&attempts)?;
-            }
+        if !walk.attempts.all.is_empty() {
+            walk.page.attempts(&walk.attempts)?;
         }
         walk.page.end(&walk.written.damages)?;
         Ok(walk.written)
@@ -167,6 +170,8 @@ struct Walk<'a, P> {
     /// The sessions that were shown. A damaged one may name itself.
     known: HashSet<String>,
     written: Written,
+    /// Those of the session itself.
+    attempts: Attempts,
     depth: usize,
 }
 
@@ -220,6 +225,10 @@ impl<P: Page> Walk<'_, P> {
 
     fn turn(&mut self, current: &Current<'_>, mut turn: Turn) -> io::Result<()> {
         let head = current.title(&turn, self.options.style);
+        if self.depth == 0 {
+            let nodes = turn.nodes.iter();
+            nodes.for_each(|node| self.attempts.take(current.dir, node));
+        }
         let removed = match self.options.hidden {
             true => None,
             false => current.hidden.remove_from(&mut turn),

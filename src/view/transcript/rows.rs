@@ -96,7 +96,9 @@ fn body(mut text: String, elsewhere: Option<String>, most: Option<Most>) -> Body
             end = at;
         }
         if end > most.bytes {
-            end = text.floor_char_boundary(most.bytes);
+            end = (0..=most.bytes)
+                .rfind(|at| text.is_char_boundary(*at))
+                .unwrap_or(0);
         }
     }
     let left = text[end..].matches('\n').count() as u64;
