@@ -17,6 +17,7 @@ mod grep;
 mod hostile_root;
 mod implicit;
 mod import;
+mod import_formats;
 mod list;
 mod mirror;
 mod prune;
