@@ -284,7 +284,7 @@ impl<'a> Trajectory<'a> {
         for call in step["tool_calls"].as_array().into_iter().flatten() {
             let id = call["tool_call_id"].as_str().unwrap_or_default();
             let of_call = |result: &&Value| result["source_call_id"] == id;
-            let result = results.iter().position(|result| of_call(&result));
+            let result = results.iter().position(of_call);
             let result = result.map(|at| results.remove(at));
             self.tool(call, result, time, model)?;
         }

@@ -151,11 +151,7 @@ impl Database {
     ) -> Result<(), ImportError> {
         let failed = |error| self.failed(error);
         let mut statement = self.connection.prepare_cached(query).map_err(failed)?;
-        let names: Vec<String> = statement
-            .column_names()
-            .into_iter()
-            .map(str::to_owned)
-            .collect();
+        let names: Vec<String> = statement.column_names().map(str::to_owned).collect();
         let mut rows = statement.query(params_from_iter(values)).map_err(failed)?;
         while let Some(row) = rows.next().map_err(failed)? {
             let cell = |(at, name): (usize, &String)| Ok((name.clone(), value(row.get_ref(at)?)));
