@@ -1,7 +1,7 @@
 //! A session of the past, written to a directory of its own until it is complete.
 
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
@@ -84,7 +84,8 @@ impl Staged {
         Self(root.path().join("importing").join(unique))
     }
 
-    pub fn path(&self) -> &Path {
+    #[cfg(feature = "sqlite")]
+    pub fn path(&self) -> &std::path::Path {
         &self.0
     }
 }
