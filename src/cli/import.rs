@@ -18,7 +18,7 @@ use spanledger::view::text::line;
 /// Exit codes: 0 for success, 2 if something can't be read. Of a file with an error nothing is imported.
 #[derive(Args, Debug)]
 #[command(
-    after_help = "Examples:\n  spanledger import auto ~/.claude/projects/*/*.jsonl\n  spanledger import agentdbg ~/.agentdbg/runs/* --dry-run\n  spanledger import trajectory conversation.jsonl\n  spanledger import otlp-json spans.jsonl\n  spanledger import prime eval/          # samples.json and evaluation.json\n\nFormats: agentdbg, claude-code, codex, otlp-json, prime, trajectory, trial"
+    after_help = "Examples:\n  spanledger import auto ~/.claude/projects/*/*.jsonl\n  spanledger import agentdbg ~/.agentdbg/runs/* --dry-run\n  spanledger import trajectory conversation.jsonl\n  spanledger import trace-sqlite sessions/*/trace.sqlite\n  spanledger import otlp-json spans.jsonl\n  spanledger import prime eval/          # samples.json and evaluation.json\n\nFormats: agentdbg, atif, chat-json, chat-jsonl, chat-sqlite, claude-code, codex, trace-sqlite, otlp-json, prime, trajectory, trial"
 )]
 pub(super) struct Import {
     /// The format, or `auto` to look at the beginning of each file

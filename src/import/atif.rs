@@ -251,49 +251,40 @@ impl<'a> Trajectory<'a> {
     }
 
     fn agent(&mut self, step: &Value, time: u64, id: &str, message: Value) -> io::Result<()> {
-        let metrics = step["metrics"].as_object();
         let is_ours = !step["extra"]["address"].is_null();
         let model = match &step["model_name"] {
             Value::Null if is_ours => &Value::Null,
             Value::Null => &self.model,
             named => named,
         };
-        let call = json!({"model_id": model});
-        let span = match model.is_string() || metrics.is_some() {
-            true => Some(self.history.open(SpanKind::Model, id, time, call.clone())?),
-            false => None,
-        };
-        let reasoning = step["reasoning_content"].as_str();
-        if let Some(reasoning) = reasoning {
+        let mut call = json!({"model_id": model});
+        let span = self.history.open(SpanKind::Model, id, time, call.clone())?;
+        if let Some(reasoning) = step["reasoning_content"].as_str() {
             let line = json!({"content": reasoning, "message_id": id});
             self.history
-                .event_in(span, Kind::MessageReasoning, time, line)?;
+                .event_in(Some(span), Kind::MessageReasoning, time, line)?;
         }
-        // A step without a text has a message if it is referred to, or if it has nothing else.
+        // A step without a text has a message if something refers to it.
         let extra = &step["extra"];
         let is_marked = extra["hidden"] == true || extra["incomplete"] == true;
         let is_named = is_marked || self.summary.is_some();
-        let has_more = span.is_some() || reasoning.is_some() || step["tool_calls"].is_array();
         let has_text = message["content"] != "" || message["attachments"].is_array();
-        if has_text || is_named || !has_more {
+        if has_text || is_named {
             self.history
-                .event_in(span, Kind::MessageAssistant, time, message)?;
+                .event_in(Some(span), Kind::MessageAssistant, time, message)?;
         }
-        if let Some(span) = span {
-            let mut call = call;
-            call["usage"] = metrics.map(usage).into();
-            self.history.close(span, time, Outcome::Unset, call)?;
-        }
+        call["usage"] = step["metrics"].as_object().map(usage).into();
+        self.history.close(span, time, Outcome::Unset, call)?;
         self.tools(step, time, span)
     }
 
-    fn tools(&mut self, step: &Value, time: u64, model: Option<Span>) -> io::Result<()> {
+    fn tools(&mut self, step: &Value, time: u64, model: Span) -> io::Result<()> {
         let results = step["observation"]["results"].as_array();
         let mut results: Vec<_> = results.into_iter().flatten().collect();
         for call in step["tool_calls"].as_array().into_iter().flatten() {
             let id = call["tool_call_id"].as_str().unwrap_or_default();
             let of_call = |result: &&Value| result["source_call_id"] == id;
-            let result = results.iter().position(|result| of_call(&result));
+            let result = results.iter().position(of_call);
             let result = result.map(|at| results.remove(at));
             self.tool(call, result, time, model)?;
         }
@@ -318,13 +309,13 @@ impl<'a> Trajectory<'a> {
         call: &Value,
         result: Option<&Value>,
         time: u64,
-        model: Option<Span>,
+        model: Span,
     ) -> io::Result<()> {
         let mut fields = json!({
             "tool_id": call["function_name"],
             "tool_call_id": call["tool_call_id"],
             "args": call["arguments"],
-            "model_span_id": model.map(|span| format!("{:016x}", span.id())),
+            "model_span_id": format!("{:016x}", model.id()),
         });
         self.calls += 1;
         let key = self.calls.to_string();

@@ -23,6 +23,9 @@ pub(super) const MAGIC: &[u8] = b"SQLite format 3\0";
 /// A longer value is refused.
 const LONGEST: i32 = 256 << 20;
 
+/// So much of a write-ahead log is searched for the names of tables.
+const LARGEST_LOG: u64 = 16 << 20;
+
 pub(super) struct Database {
     path: PathBuf,
     connection: Connection,
@@ -32,19 +35,29 @@ pub(super) struct Database {
 
 /// The format of a database, by its tables.
 pub(super) fn detect(path: &Path) -> Option<Source> {
-    let uri = uri(
-        path,
-        if has_beside(path, "-wal") {
-            "mode=ro"
-        } else {
-            "immutable=1"
-        },
-    );
-    let connection = connect(&uri).ok()?;
-    let has = |table: &str| is_table(&connection, table).unwrap_or(false);
+    let wal_mode = check_header(path).ok()?;
+    let mode = match Way::to(path, wal_mode) {
+        Way::Shared => "mode=ro",
+        Way::Alone | Way::Copied => "immutable=1",
+    };
+    let connection = connect(&uri(path, mode)).ok();
+    let is = |table: &str| is_table(connection.as_ref()?, table).ok();
     match () {
-        () if has("chat_sessions") => Some(Source::ChatSqlite),
-        () if has("events") => Some(Source::TraceSqlite),
+        () if is("chat_sessions") == Some(true) => Some(Source::ChatSqlite),
+        () if is("events") == Some(true) => Some(Source::TraceSqlite),
+        // Its tables may be in the log only.
+        () => in_log(path),
+    }
+}
+
+fn in_log(path: &Path) -> Option<Source> {
+    let mut log = Vec::new();
+    let file = fs::File::open(beside(path, "-wal")).ok()?;
+    file.take(LARGEST_LOG).read_to_end(&mut log).ok()?;
+    let log = String::from_utf8_lossy(&log);
+    match () {
+        () if log.contains("chat_sessions") => Some(Source::ChatSqlite),
+        () if log.contains("payload_json") => Some(Source::TraceSqlite),
         () => None,
     }
 }
@@ -138,11 +151,7 @@ impl Database {
     ) -> Result<(), ImportError> {
         let failed = |error| self.failed(error);
         let mut statement = self.connection.prepare_cached(query).map_err(failed)?;
-        let names: Vec<String> = statement
-            .column_names()
-            .into_iter()
-            .map(str::to_owned)
-            .collect();
+        let names: Vec<String> = statement.column_names().map(str::to_owned).collect();
         let mut rows = statement.query(params_from_iter(values)).map_err(failed)?;
         while let Some(row) = rows.next().map_err(failed)? {
             let cell = |(at, name): (usize, &String)| Ok((name.clone(), value(row.get_ref(at)?)));

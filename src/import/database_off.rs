@@ -43,3 +43,22 @@ impl Database {
         match self.0 {}
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn error_names_file_and_feature() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("trace.sqlite");
+        std::fs::write(&path, MAGIC).unwrap();
+        let source = Source::detect(&path).unwrap();
+        let error = Import::new(dir.path()).unwrap().read(source, &path);
+        let error = error.unwrap_err().to_string();
+        assert!(
+            error.contains("trace.sqlite") && error.contains("feature `sqlite`"),
+            "{error}"
+        );
+    }
+}

@@ -4,7 +4,7 @@ mod given;
 mod source;
 
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
@@ -89,7 +89,8 @@ impl Staged {
         Self(root.path().join("importing").join(unique))
     }
 
-    pub fn path(&self) -> &Path {
+    #[cfg(feature = "sqlite")]
+    pub fn path(&self) -> &std::path::Path {
         &self.0
     }
 }

@@ -204,7 +204,7 @@ fn file_with_an_error_is_not_imported_by_halves() {
     assert!(
         unknown
             .err
-            .contains("agentdbg, claude-code, codex, otlp-json, prime, trajectory, trial"),
+            .contains("agentdbg, atif, chat-json, chat-jsonl, chat-sqlite, claude-code, codex"),
         "{unknown:?}"
     );
 }

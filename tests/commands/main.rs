@@ -18,6 +18,7 @@ mod grep;
 mod hostile_root;
 mod implicit;
 mod import;
+mod import_databases;
 mod import_formats;
 mod import_otlp;
 mod inspect;

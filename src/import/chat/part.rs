@@ -85,7 +85,7 @@ fn described(message: &Message, line: &mut Fields) {
 }
 
 impl Chat<'_> {
-    /// A message of the user or of the system: one line.
+    /// A message of the user or of the system: a line for the parts of each moment.
     pub(super) fn simple(
         &mut self,
         kind: Kind,
@@ -98,6 +98,26 @@ impl Chat<'_> {
             .map(|(index, row)| Part::of(row, message, index))
             .collect();
         let parts = parts?;
+        let mut moments = parts
+            .chunk_by(|one, next| one.created == next.created)
+            .peekable();
+        if moments.peek().is_none() {
+            return self.simple_line(kind, message, &[], true);
+        }
+        while let Some(parts) = moments.next() {
+            let is_last = moments.peek().is_none();
+            self.simple_line(kind, message, parts, is_last)?;
+        }
+        Ok(())
+    }
+
+    fn simple_line(
+        &mut self,
+        kind: Kind,
+        message: &Message,
+        parts: &[Part],
+        is_last: bool,
+    ) -> io::Result<()> {
         let time = parts.first().map_or(message.created, |part| part.created);
         self.end_tools(time)?;
         let texts = parts.iter().filter(|part| part.kind == "text");
@@ -115,10 +135,12 @@ impl Chat<'_> {
             let files: Vec<_> = files.into_iter().flatten().collect();
             line.extend((!files.is_empty()).then(|| ("attachments".to_owned(), files.into())));
         } else if !parts.is_empty() {
-            let parts: Vec<_> = parts.into_iter().map(|part| part.data).collect();
+            let parts: Vec<_> = parts.iter().map(|part| part.data.clone()).collect();
             line.insert("parts".into(), parts.into());
         }
-        described(message, &mut line);
+        if is_last {
+            described(message, &mut line);
+        }
         self.history.line_in(None, kind.as_str(), time, &line)
     }
 

@@ -288,10 +288,21 @@ fn comes_back(name: &str, ops: &[generated::Op]) -> Result<(), TestCaseError> {
     Ok(())
 }
 
+/// Few unless PROPTEST_CASES has a number: a case takes tens of milliseconds.
+fn cases() -> ProptestConfig {
+    let many = std::env::var("PROPTEST_CASES").ok();
+    ProptestConfig {
+        cases: many.and_then(|many| many.parse().ok()).unwrap_or(12),
+        failure_persistence: None,
+        max_shrink_iters: 200,
+        ..ProptestConfig::default()
+    }
+}
+
 macro_rules! generated_sessions {
     ($( $(#[$feature:meta])? $test:ident $name:literal, )+) => {
         proptest! {
-            #![proptest_config(ProptestConfig { cases: 16, failure_persistence: None, max_shrink_iters: 200, ..ProptestConfig::default() })]
+            #![proptest_config(cases())]
             $(
                 $(#[$feature])?
                 #[test]

@@ -86,7 +86,7 @@ fn tables(path: &Path, tables: &[&str]) -> Vec<Value> {
         let mut query = database
             .prepare(&format!("SELECT * FROM {table} ORDER BY rowid"))
             .unwrap();
-        let names: Vec<String> = query.column_names().into_iter().map(String::from).collect();
+        let names: Vec<String> = query.column_names().map(String::from).collect();
         let mut rows = query.query([]).unwrap();
         while let Some(row) = rows.next().unwrap() {
             let mut object = json!({});
