@@ -12,20 +12,21 @@ use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
 use super::history::{Fields, History, Span};
-use super::lines::{JsonLines, first_object, open};
+use super::lines::{JsonLines, open};
 use super::messages::Messages;
 use super::time::time_of;
 use super::{Import, ImportError};
 use crate::trace::{Kind, Outcome, SpanKind, hex, parse_time};
 
 pub(super) fn read<'a>(import: &'a Import, path: &Path) -> Result<Vec<History<'a>>, ImportError> {
+    // A file that is none is refused before all of it is read.
+    let first = JsonLines::open(path)?.next()?.filter(is_message);
     let digest = digest(path).map_err(|error| ImportError::new(path, error))?;
     let modified = path.metadata().and_then(|meta| meta.modified());
     let since = modified.map(|time| time.duration_since(UNIX_EPOCH).unwrap_or_default());
     let now = since.map_or(0, |since| since.as_nanos() as u64);
     let mut lines = JsonLines::open(path)?;
     let id = |kind: &str| format!("{kind}-{}", &digest[..24]);
-    let first = first_object(path).filter(is_message);
     let mut history = match first {
         Some(first) => {
             let history = History::new(import, "trajectory", &id("conversation"));
