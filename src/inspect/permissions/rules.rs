@@ -116,7 +116,11 @@ impl Rules {
     }
 
     /// The same, for a call that has several names. `None` if a pattern would decide and the subject is not known.
-    pub(super) fn decide_any(&self, names: &[Option<&str>], subject: Option<&str>) -> Option<Decided> {
+    pub(super) fn decide_any(
+        &self,
+        names: &[Option<&str>],
+        subject: Option<&str>,
+    ) -> Option<Decided> {
         for (at, rule) in self.0.iter().enumerate().rev() {
             let mut known = names.iter().flatten();
             if !known.any(|name| matches(&rule.permission, name)) {
