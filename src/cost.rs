@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use crate::trace::Usage;
 
-/// The price of one model call in US dollars by the table, whatever cost was recorded. `at` is the time of the call in
+/// The price of one model call in US dollars by the table, also if a cost was recorded. `at` is the time of the call in
 /// nanoseconds since 1970.
 ///
 /// It is `None` if the table does not have the provider, the model or a price for it; if input or output is unknown

@@ -186,7 +186,7 @@ impl ContextChart {
     fn results(&self, style: &Style) -> Vec<String> {
         let mut out = vec![style.bold("Carried tool results")];
         let mut tools: Vec<_> = self.tools.iter().collect();
-        tools.sort_by(|a, b| b.1.tokens.cmp(&a.1.tokens));
+        tools.sort_by_key(|(_, sum)| std::cmp::Reverse(sum.tokens));
         let most = tools.first().map_or(0, |(_, sum)| sum.tokens);
         for (tool, sum) in tools.into_iter().take(RESULTS) {
             let row = format!(

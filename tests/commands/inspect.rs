@@ -578,7 +578,8 @@ fn names_from_a_trace_do_not_affect_the_terminal() {
     }
 }
 
-/// The peak of a command's memory in bytes.
+/// The peak of a command's memory in bytes. `wait4` waits for the command.
+#[allow(clippy::zombie_processes)]
 fn peak(command: &mut std::process::Command) -> u64 {
     let child = command.stdout(std::process::Stdio::null()).spawn().unwrap();
     let mut status = 0;

@@ -253,7 +253,7 @@ impl History {
             bytes: entry.bytes,
             calls,
             tokens: (bytes * (now.tokens - since.tokens)).round().max(0.0) as u64,
-            usd: (priced > 0).then(|| bytes * (now.usd - since.usd)),
+            usd: (priced > 0).then_some(bytes * (now.usd - since.usd)),
             partial: priced < calls,
         }))
     }

@@ -21,7 +21,7 @@ pub struct Rule {
 ///
 /// - **Wildcards**: `*` stands for any text, also none, also with `/` and line breaks; `?` for one character. Everything
 ///   else stands for itself, in the same case. A pattern matches the whole text: `git *` matches `git log` and not `git`.
-/// - **Precedence**: the last rule that matches decides, whatever its action. So general rules come first and exceptions
+/// - **Precedence**: the last rule that matches decides, regardless of its action. So general rules come first and exceptions
 ///   after them.
 /// - **Default**: a call that no rule matches is asked for.
 /// - A rule without a `pattern` matches every text.

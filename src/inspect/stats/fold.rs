@@ -59,16 +59,7 @@ impl SessionFold {
         if self.session.is_empty() {
             self.session = line.session_id.clone().into_owned();
         }
-        let kind = line.kind();
-        let wanted = match kind {
-            Kind::Interrupted => true,
-            Kind::SessionStart | Kind::SessionResume | Kind::SessionEnd => true,
-            Kind::ModelResult | Kind::ToolResult | Kind::TurnEnd | Kind::PermissionEvaluate => true,
-            Kind::ModelUsage | Kind::SessionUpdate | Kind::Subagent => true,
-            Kind::HitlRequest | Kind::HitlResponse => true,
-            _ => false,
-        };
-        if !wanted {
+        if !is_counted(line.kind()) {
             return;
         }
         let time = parse_time(line.ts).unwrap_or(0);
@@ -310,6 +301,30 @@ impl SessionFold {
             }
         }
     }
+}
+
+/// Whether lines of a kind are looked at.
+fn is_counted(kind: Kind) -> bool {
+    use Kind::{
+        HitlRequest, HitlResponse, Interrupted, ModelResult, ModelUsage, PermissionEvaluate,
+        SessionEnd, SessionResume, SessionStart, SessionUpdate, Subagent, ToolResult, TurnEnd,
+    };
+    matches!(
+        kind,
+        Interrupted
+            | SessionStart
+            | SessionResume
+            | SessionEnd
+            | ModelResult
+            | ToolResult
+            | TurnEnd
+            | PermissionEvaluate
+            | ModelUsage
+            | SessionUpdate
+            | Subagent
+            | HitlRequest
+            | HitlResponse
+    )
 }
 
 fn text(text: Option<Cow<'_, str>>) -> Option<String> {
