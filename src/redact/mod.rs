@@ -29,6 +29,7 @@ mod json_walk;
 mod key_value_rule;
 mod limits;
 mod literals;
+mod manifests;
 mod mask;
 mod name_cache;
 mod names;

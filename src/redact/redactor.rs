@@ -10,9 +10,10 @@ use std::ops::Range;
 use regex::Regex;
 
 use super::config::Redaction;
-use super::found::{BY_NAME, BY_USER, Found, merge_overlaps};
+use super::found::{BY_CONTEXT, BY_NAME, BY_USER, Found, merge_overlaps};
 use super::key_value_rule;
 use super::literals::{Case, Hit, Literals};
+use super::manifests;
 use super::mask::{self, MaskKey};
 use super::name_cache::NameCache;
 use super::names::{Kind, SensitiveNames, list};
@@ -52,6 +53,8 @@ enum Action {
     Mask,
     PrivateKey,
     PuttyKey,
+    /// The kind of a Kubernetes object, which may be a secret.
+    Manifest,
 }
 
 /// The compiled rules. Cheap to share between threads; finding and masking need no lock.
@@ -137,6 +140,7 @@ impl Redactor {
                 found,
                 names_done: 0,
                 commands_done: 0,
+                manifests_done: 0,
                 shapes_done: 0,
                 shape_start: 0,
             };
@@ -288,9 +292,10 @@ struct Search<'a> {
     redactor: &'a Redactor,
     text: &'a str,
     found: Vec<Found>,
-    /// Up to where names were read, commands' arguments read, and shapes found.
+    /// Up to where names, commands' arguments and manifests were read, and shapes found.
     names_done: usize,
     commands_done: usize,
+    manifests_done: usize,
     shapes_done: usize,
     /// Where the last shape starts.
     shape_start: usize,
@@ -312,6 +317,16 @@ impl Search<'_> {
                     self.no_names_before(block.end);
                     self.found
                         .push(Found::new("private-key", BY_USER, start, block));
+                }
+            }
+            Action::Manifest if start < self.manifests_done => {}
+            Action::Manifest => {
+                if let Some((end, values)) = manifests::secret_values(bytes, hit.literal) {
+                    self.manifests_done = end;
+                    let found = |value: Range<usize>| {
+                        Found::new("kubernetes-secret", BY_CONTEXT, value.start, value)
+                    };
+                    self.found.extend(values.into_iter().map(found));
                 }
             }
             Action::PuttyKey => {
@@ -395,6 +410,7 @@ fn literals(names: &SensitiveNames) -> Literals<Action> {
         (mask::OPENING, Case::Any, Action::Mask),
         (private_keys::BEGIN, Case::Any, Action::PrivateKey),
         (private_keys::PUTTY_LINES, Case::Any, Action::PuttyKey),
+        (manifests::KIND, Case::Any, Action::Manifest),
     ];
     let user_stems = names.user_stems();
     let all = rules

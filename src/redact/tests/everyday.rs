@@ -174,6 +174,46 @@ fn pairs_of_name_and_value_are_masked() {
     ]);
 }
 
+/// A secret as `kubectl` prints it, and as one writes it.
+#[test]
+fn values_of_kubernetes_secrets_are_masked() {
+    let values = [
+        "YWRtaW4=",
+        "c2VjcmV0LXZhbHVl",
+        "bW9yZSBvZiBpdA==",
+        "TUlJRXZRSUJBREFOQmdrcWhraUc5dw0B",
+        "correct-horse",
+    ];
+    let [user, one, two, long, plain] = values;
+    let printed = format!(
+        "apiVersion: v1\ndata:\n  user: {user}\n  one.txt: {one}\n  two: \"{two}\"\n  cert: |\n    {long}\n    \
+         {long}\nkind: Secret\nmetadata:\n  name: app-settings\ntype: Opaque\n"
+    );
+    let written = format!(
+        "kind: Secret\napiVersion: v1\nstringData:\n  user: {plain}\n  one: {one}\n  two: {two}\n  three: {long}\n"
+    );
+    let list = format!(
+        "items:\n- apiVersion: v1\n  data:\n    user: {user}\n    one: {one}\n  kind: Secret\n"
+    );
+    for (text, is_known_in_streams) in [(printed, false), (written, true), (list, false)] {
+        let output = super::text(&text);
+        let mut outputs = vec![output.clone()];
+        outputs.extend(is_known_in_streams.then(|| streams::streamed(&text)));
+        for output in outputs {
+            let left: Vec<_> = values
+                .iter()
+                .filter(|value| output.contains(**value))
+                .collect();
+            assert!(left.is_empty(), "{left:?}: {output}");
+        }
+        assert_eq!(super::text(&output), output);
+        assert!(!output.contains("[masked rule=key:name"), "{output}");
+    }
+    let other =
+        "data:\n  one: YWRtaW4=\nkind: ConfigMap\n---\nkind: Secret\ndata:\n  a: {{ .Values.a }}\n";
+    assert_eq!(super::text(other), other);
+}
+
 #[test]
 fn values_on_the_next_lines_are_masked() {
     assert_masked([
