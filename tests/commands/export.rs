@@ -346,7 +346,7 @@ fn hostile_session_ids_stay_in_the_target() {
     }
 }
 
-/// A value of so many megabytes comes whole out of every format that has it. `SPANLEDGER_MEGABYTES=100` for a large one.
+/// A value comes out of every format that has it as long as the trace has it: recording cuts it at 64 MB. `SPANLEDGER_MEGABYTES=100` for a large one.
 #[test]
 fn large_values_are_exported_whole() {
     let given = std::env::var("SPANLEDGER_MEGABYTES").ok();
@@ -390,7 +390,7 @@ fn large_values_are_exported_whole() {
         ];
         if has_results.contains(&format.name()) {
             assert!(
-                sizes(&out) >= text.len() as u64,
+                sizes(&out) >= text.len().min(64 << 20) as u64,
                 "{format}: {}",
                 sizes(&out)
             );
