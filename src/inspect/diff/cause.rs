@@ -350,6 +350,20 @@ pub(super) fn quote(text: &str) -> String {
     }
 }
 
+/// Two short quotations, from a little before the place where the texts begin to differ.
+pub(super) fn quotes(a: &str, b: &str) -> (String, String) {
+    let same = a
+        .chars()
+        .zip(b.chars())
+        .take_while(|(one, other)| one == other);
+    let skip = same.count().saturating_sub(MAX_QUOTED / 3);
+    let from = |text: &str| match text.char_indices().nth(skip) {
+        Some((at, _)) if skip > 0 => quote(&format!("…{}", &text[at..])),
+        _ => quote(text),
+    };
+    (from(a), from(b))
+}
+
 /// What was said before two calls. Adds the rows.
 fn compare_said(turns: &mut TurnPair<'_>, a: &[Said], b: &[Said]) -> Vec<Found> {
     let mut found = Vec::new();
@@ -424,8 +438,8 @@ fn sent(one: &Recorded, other: &Recorded, said: Vec<Found>, a: &Round, b: &Round
 /// What differs in the answers to two calls, if anything does.
 fn answers(a: &Round, b: &Round, unmatched: &[(&Tool, Change)]) -> Option<String> {
     if a.answer != b.answer {
-        let text = |round: &Round| quote(&round.answer.text);
-        return Some(format!("{} → {}", text(a), text(b)));
+        let (old, new) = quotes(&a.answer.text, &b.answer.text);
+        return Some(format!("{old} → {new}"));
     }
     if a.asks != b.asks {
         let calls = |round: &Round| {

@@ -3,7 +3,7 @@
 use std::collections::{HashMap, VecDeque};
 
 use super::Cause;
-use super::cause::{Found, quote};
+use super::cause::{Found, quotes};
 use super::content::hash;
 use super::round_rows::retried;
 use super::rows::{Change, Row, RowKind, Side};
@@ -76,7 +76,7 @@ impl ToolPair<'_> {
         let (a, b) = (self.a, self.b);
         let name = &a.name;
         if a.args != b.args {
-            let (old, new) = (quote(&a.args.text), quote(&b.args.text));
+            let (old, new) = quotes(&a.args.text, &b.args.text);
             return Some((
                 Cause::ToolResult,
                 format!("{name}: other arguments: {old} → {new}"),
@@ -97,7 +97,7 @@ impl ToolPair<'_> {
             let code = |tool: &'_ Tool| tool.exit_code.clone().unwrap_or_else(|| "–".into());
             format!("other exit code: {} → {}", code(a), code(b))
         } else if a.output != b.output {
-            let (old, new) = (quote(&a.output.text), quote(&b.output.text));
+            let (old, new) = quotes(&a.output.text, &b.output.text);
             format!("other output: {old} → {new}")
         } else {
             let outcome = |tool: &Tool| tool.outcome.map_or("open", |outcome| outcome.as_str());
