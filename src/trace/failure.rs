@@ -7,6 +7,8 @@ use std::panic::Location;
 
 use serde_json::{Map, Value};
 
+use super::refused::Refused;
+
 /// An error as a line shows it.
 ///
 /// [`SpanExt::record_error`](crate::SpanExt::record_error) makes one from any error; build one by hand for an
@@ -75,7 +77,11 @@ impl Failure {
 
     /// From an error, with the name of its type if the compiler knows it; otherwise `Debug` gives the name.
     pub(crate) fn from_error(error: &(dyn Error + 'static), type_name: Option<&str>) -> Self {
+        if let Some(refused) = error.downcast_ref::<Refused>() {
+            return refused.to_failure();
+        }
         let timeout = causes(error).any(is_timeout);
+        let stopped = causes(error).find_map(|cause| cause.downcast_ref::<Refused>());
         let causes = causes(error).skip(1);
         let chain: Vec<_> = causes
             .map(|cause| spelled(format_args!("{cause}")))
@@ -87,7 +93,10 @@ impl Failure {
         if !chain.is_empty() {
             failure = failure.set("source", chain);
         }
-        failure
+        match stopped {
+            Some(refused) => refused.add_to(failure),
+            None => failure,
+        }
     }
 
     pub(crate) fn panic(message: Option<&str>, place: Option<&Location<'_>>) -> Self {

@@ -14,6 +14,7 @@ use regex::Regex;
 const ROOMS: &[(&str, &[&str])] = &[
     ("trace", &[]),
     ("error", &[]),
+    ("watch", &["trace"]),
     ("redact", &["trace", "error"]),
     ("ledger", &["trace"]),
     ("read", &["trace"]),
@@ -28,7 +29,7 @@ const ROOMS: &[(&str, &[&str])] = &[
     (
         "record",
         &[
-            "metrics", "mirror", "export", "session", "ledger", "redact", "trace", "error",
+            "metrics", "mirror", "export", "session", "ledger", "redact", "watch", "trace", "error",
         ],
     ),
     ("view", &["session", "trace"]),
