@@ -13,6 +13,7 @@
 #![doc = include_str!("../README.md")]
 #![warn(missing_docs, missing_debug_implementations)]
 
+pub mod cost;
 mod error;
 pub mod export;
 #[cfg(any(doc, doctest))]

@@ -14,7 +14,8 @@ use regex::Regex;
 const ROOMS: &[(&str, &[&str])] = &[
     ("trace", &[]),
     ("error", &[]),
-    ("watch", &["trace"]),
+    ("cost", &["trace"]),
+    ("watch", &["cost", "trace"]),
     ("redact", &["trace", "error"]),
     ("ledger", &["trace"]),
     ("read", &["trace"]),
