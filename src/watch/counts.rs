@@ -1,5 +1,6 @@
 //! What a session and its subagents did so far.
 
+use crate::cost;
 use crate::trace::{SpanKind, Usage};
 
 /// How many models without a known price are named.
@@ -53,12 +54,8 @@ impl Used<'_> {
     /// What it cost: as recorded, else by the price of the model. `None`: not known.
     fn cost(&self) -> Option<f64> {
         let recorded = self.usage.cost_usd.filter(|cost| cost.is_finite());
-        recorded.or_else(|| price(self.provider?, self.model?, self.usage, self.at))
+        recorded.or_else(|| cost::price(self.provider, self.model?, self.usage, self.at))
     }
-}
-
-fn price(_provider: &str, _model: &str, _usage: &Usage, _at: u64) -> Option<f64> {
-    None
 }
 
 impl Counts {

@@ -10,6 +10,7 @@ pub mod cli;
 pub mod every_event;
 #[cfg(feature = "mirror")]
 mod held;
+pub mod loops;
 #[cfg(feature = "metrics")]
 pub mod metrics;
 pub mod mount;
