@@ -19,6 +19,7 @@ pub mod export;
 #[cfg(any(doc, doctest))]
 pub mod guide;
 pub mod import;
+pub mod inspect;
 pub mod ledger;
 #[cfg(feature = "metrics")]
 pub mod metrics;

@@ -47,17 +47,14 @@ pub enum Refused {
 }
 
 impl Refused {
-    pub(crate) fn stopped(
-        limit: &'static str,
-        threshold: f64,
-        actual: f64,
-        counted: impl fmt::Display,
-    ) -> Self {
+    /// `counted` says what was counted.
+    pub(crate) fn stopped(limit: &'static str, threshold: f64, actual: f64, counted: &str) -> Self {
+        let limit_is = format!("the limit {limit} is {}", number(threshold));
         Self::Stopped {
             limit,
             threshold,
             actual,
-            why: format!("{limit} is {}: {counted}", number(threshold)),
+            why: format!("{limit_is}, and {counted}"),
         }
     }
 
@@ -97,7 +94,7 @@ fn number(value: f64) -> Value {
 impl fmt::Display for Refused {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Stopped { why, .. } => write!(f, "stopped: {why}"),
+            Self::Stopped { why, .. } => f.write_str(why),
             Self::Denied { hook, reason } => write!(f, "denied by {hook}: {reason}"),
             Self::Ask { hook, reason } => write!(f, "{hook} asks for a decision: {reason}"),
         }
@@ -113,8 +110,8 @@ mod tests {
 
     #[test]
     fn failure_has_guardrail_of_a_stop_inside() {
-        let stop = Refused::stopped("max_tool_calls", 50.0, 51.0, "51 tool calls");
-        let expected = r#"{"error_type":"Stopped","message":"stopped: max_tool_calls is 50: 51 tool calls","guardrail":"max_tool_calls","threshold":50,"actual":51}"#;
+        let stop = Refused::stopped("max_tool_calls", 50.0, 51.0, "this is tool call 51");
+        let expected = r#"{"error_type":"Stopped","message":"the limit max_tool_calls is 50, and this is tool call 51","guardrail":"max_tool_calls","threshold":50,"actual":51}"#;
         assert_eq!(stop.as_failure().to_json(), expected);
         let outer = anyhow::Error::new(stop).context("turn 3");
         let failure = outer.as_failure().to_json();

@@ -4,6 +4,7 @@ pub mod text;
 
 mod describe;
 mod facts;
+pub mod guard;
 mod header;
 mod layout;
 mod list;
@@ -21,7 +22,9 @@ pub use facts::{facts, permissions, prompt, tools};
 pub use header::{header, named_span};
 pub use list::SessionTable;
 pub use live::LiveRows;
-pub use status::{SessionCounts, checks, live_writer, root, running};
+pub use status::{
+    SessionCounts, checks, live_writer, root, running, session_status, status_change,
+};
 pub use style::{Style, Tone};
 pub use text::Text;
 pub use timeline::Timeline;

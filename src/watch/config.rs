@@ -168,6 +168,52 @@ impl Limits {
     }
 }
 
+impl Limits {
+    /// As JSON, with the names of the settings.
+    pub fn to_json(&self) -> serde_json::Value {
+        let repetitions = LoopKind::ALL.into_iter();
+        let repetitions = repetitions.filter_map(|kind| {
+            let n = self.repetitions[kind as usize]?;
+            Some((kind.as_str().to_owned(), n.into()))
+        });
+        serde_json::json!({
+            "tool_calls": self.tool_calls,
+            "model_calls": self.model_calls,
+            "turns": self.turns,
+            "duration": self.duration.map(|limit| limit.as_secs_f64()),
+            "tokens": self.tokens,
+            "cost_usd": self.cost_usd,
+            "on_loop": self.loop_policy().as_str(),
+            "repetitions": serde_json::Value::Object(repetitions.collect()),
+            "volatile": self.volatile,
+        })
+    }
+
+    /// The settings of the table `[limits]`, a line each.
+    #[cfg(feature = "cli")]
+    pub(crate) fn to_toml(&self) -> Vec<String> {
+        let mut out = Vec::new();
+        let mut add = |name: &str, value: Option<String>| {
+            out.extend(value.map(|value| format!("{name} = {value}")));
+        };
+        let count = |limit: Option<u64>| limit.map(|limit| limit.to_string());
+        add("tool_calls", count(self.tool_calls));
+        add("model_calls", count(self.model_calls));
+        add("turns", count(self.turns));
+        add(
+            "duration",
+            self.duration.map(|limit| limit.as_secs().to_string()),
+        );
+        add("tokens", count(self.tokens));
+        add("cost_usd", self.cost_usd.map(|limit| limit.to_string()));
+        let policy = self
+            .on_loop
+            .map(|policy| format!("\"{}\"", policy.as_str()));
+        add("on_loop", policy);
+        out
+    }
+}
+
 fn count(value: &Value) -> Result<u64, String> {
     let number = match value {
         Value::Bare(text) => text.replace('_', "").parse().ok(),

@@ -106,17 +106,9 @@ impl Counts {
         self.active_ns = self.active_ns.saturating_add(other.active_ns);
     }
 
-    /// What these have more than `before`.
-    pub(crate) fn since(&self, before: &Self) -> Self {
-        Self {
-            tool_calls: self.tool_calls.saturating_sub(before.tool_calls),
-            model_calls: self.model_calls.saturating_sub(before.model_calls),
-            turns: self.turns.saturating_sub(before.turns),
-            tokens: self.tokens.saturating_sub(before.tokens),
-            cost_usd: (self.cost_usd - before.cost_usd).max(0.0),
-            unpriced: self.unpriced.saturating_sub(before.unpriced),
-            active_ns: self.active_ns.saturating_sub(before.active_ns),
-        }
+    /// What was spent. `None`: the cost of no call is known.
+    pub fn known_cost(&self) -> Option<f64> {
+        (self.cost_usd > 0.0 || self.unpriced == 0 && self.tokens == 0).then_some(self.cost_usd)
     }
 }
 

@@ -210,7 +210,7 @@ impl Limits {
                 limit,
                 threshold as f64,
                 actual as f64,
-                counted,
+                &counted,
             ))
         };
         if kind == SpanKind::Tool
@@ -244,14 +244,14 @@ impl Limits {
                 "max_cost_usd",
                 limit,
                 counts.cost_usd,
-                spent,
+                &spent,
             ));
         }
         let active = Duration::from_nanos(counts.active_ns);
         let limit = self.duration.filter(|limit| active >= *limit)?;
         let (limit, active) = (limit.as_secs_f64(), active.as_secs_f64());
         let ran = format!("the session ran for {active:.1} s");
-        Some(Refused::stopped("max_duration_s", limit, active, ran))
+        Some(Refused::stopped("max_duration_s", limit, active, &ran))
     }
 }
 
@@ -271,7 +271,7 @@ mod tests {
         let stop = limits.exceeded(SpanKind::Tool, &counts(3, 0)).unwrap();
         assert_eq!(
             stop.to_string(),
-            "stopped: max_tool_calls is 2: this is tool call 3"
+            "the limit max_tool_calls is 2, and this is tool call 3"
         );
         // A limit on tool calls leaves the model its last words.
         assert_eq!(limits.exceeded(SpanKind::Model, &counts(3, 1)), None);

@@ -57,7 +57,7 @@ impl LoopKind {
     }
 
     /// Whether [`LoopPolicy::Stop`] stops on it.
-    const fn stops(self) -> bool {
+    pub(crate) const fn stops(self) -> bool {
         matches!(self, Self::NoProgress | Self::Cycle)
     }
 }
@@ -193,9 +193,13 @@ impl Loops {
     pub(crate) fn stopped(&self) -> Option<Refused> {
         let (kind, repetitions, pattern) = self.stop.as_ref()?;
         let threshold = self.repetitions[*kind as usize];
-        let counted = format!("{} of {pattern}, {repetitions} times", kind.as_str());
+        let what = match kind {
+            LoopKind::NoProgress => "made no progress",
+            _ => "went in a circle",
+        };
+        let counted = format!("{pattern} {what} {repetitions} times");
         let (threshold, actual) = (f64::from(threshold), f64::from(*repetitions));
-        Some(Refused::stopped("loop", threshold, actual, counted))
+        Some(Refused::stopped("loop", threshold, actual, &counted))
     }
 
     /// The last `n` steps, in order.

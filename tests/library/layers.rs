@@ -21,6 +21,7 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("read", &["trace"]),
     // Removes sessions, and asks whether their writers are alive.
     ("session", &["read", "ledger", "trace"]),
+    ("inspect", &["watch", "session", "read", "cost", "trace"]),
     (
         "mirror",
         &["session", "read", "ledger", "redact", "trace", "error"],
@@ -33,7 +34,7 @@ const ROOMS: &[(&str, &[&str])] = &[
             "metrics", "mirror", "export", "session", "ledger", "redact", "watch", "trace", "error",
         ],
     ),
-    ("view", &["session", "trace"]),
+    ("view", &["inspect", "watch", "session", "trace"]),
     ("import", &["ledger", "redact", "trace", "error"]),
     // The pages of `docs/`, as documentation of the library.
     ("guide", &[]),

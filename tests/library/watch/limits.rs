@@ -60,7 +60,7 @@ fn refused_call_closes_as_denied_with_the_limit() {
     let trace = recording.trace();
     let error = json!({
         "error_type": "Stopped",
-        "message": "stopped: max_tool_calls is 2: this is tool call 3",
+        "message": "the limit max_tool_calls is 2, and this is tool call 3",
         "guardrail": "max_tool_calls",
         "threshold": 2,
         "actual": 3,

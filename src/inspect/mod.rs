@@ -1,0 +1,3 @@
+//! Questions about sessions, one file each.
+
+pub mod guard;
