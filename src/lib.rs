@@ -9,6 +9,7 @@
 #![doc = "[docs/redaction.md]: guide::redaction"]
 #![doc = "[docs/rig.md]: guide::rig"]
 #![doc = "[docs/sending.md]: guide::sending"]
+#![doc = "[docs/watching.md]: guide::watching"]
 #![doc = ""]
 #![doc = include_str!("../README.md")]
 #![warn(missing_docs, missing_debug_implementations)]

@@ -27,11 +27,11 @@ pub fn running(
     for entry in live {
         let summary = &entry.summary;
         let parts = about(summary, alive, style);
-        let report = StatusReport {
-            // A person has a row of their own below.
-            waits_for: None,
-            ..entry.report()
-        };
+        let mut report = entry.report();
+        if !summary.pending.is_empty() {
+            // The questions have a row below.
+            report.waits_for = None;
+        }
         let status = &status_words(&report);
         let id = line(&summary.session_id).into_owned();
         let rest = cut(

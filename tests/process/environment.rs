@@ -4,7 +4,7 @@ use std::ffi::OsStr;
 use std::path::PathBuf;
 use std::process::Command;
 
-use spanledger::{Error, Guard, SyncPolicy, events, spans};
+use spanledger::{Error, Guard, SpanExt, SyncPolicy, events, spans};
 use tempfile::TempDir;
 use tracing::Dispatch;
 use tracing_subscriber::Registry;
@@ -44,6 +44,76 @@ fn refused(guard: Result<Guard, Error>) -> (&'static str, String) {
         Error::Environment { name, value, .. } => (name, value),
         other => panic!("{other}"),
     }
+}
+
+/// The place that the error names.
+fn misconfigured(guard: Result<Guard, Error>) -> String {
+    match guard.unwrap_err() {
+        Error::Config { place, .. } => place,
+        other => panic!("{other}"),
+    }
+}
+
+/// How many of five tool calls are allowed.
+fn allowed_calls(builder: spanledger::Builder) -> usize {
+    let (layer, _guard) = builder.build().unwrap();
+    let dispatch = Dispatch::new(tracing_subscriber::registry().with(layer));
+    tracing::dispatcher::with_default(&dispatch, || {
+        let _run = spans::session_run("s", "planner").start().entered();
+        let ask = |n: usize| spans::tool_call("bash", format!("c{n}")).start().allowed();
+        (0..5).filter(|n| ask(*n).is_ok()).count()
+    })
+}
+
+#[test]
+fn limits_come_from_code_then_variables_then_file() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("limits.toml");
+    std::fs::write(&file, "[limits]\ntool_calls = 3\n").unwrap();
+    with_env(
+        &[("SPANLEDGER_DIR", dir.path()), ("SPANLEDGER_CONFIG", &file)],
+        || {
+            assert_eq!(allowed_calls(spanledger::builder()), 3);
+        },
+    );
+    let variables = [
+        ("SPANLEDGER_DIR", dir.path().as_os_str()),
+        ("SPANLEDGER_CONFIG", file.as_os_str()),
+        ("SPANLEDGER_MAX_TOOL_CALLS", "2".as_ref()),
+    ];
+    with_env(&variables, || {
+        let root = env_path("SPANLEDGER_DIR").join("b");
+        assert_eq!(allowed_calls(spanledger::builder().root(&root)), 2);
+        let limits = spanledger::Limits::new().tool_calls(1);
+        let root = env_path("SPANLEDGER_DIR").join("c");
+        assert_eq!(
+            allowed_calls(spanledger::builder().root(root).limits(limits)),
+            1
+        );
+    });
+}
+
+#[test]
+fn wrong_limits_are_named_with_file_and_line() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("limits.toml");
+    std::fs::write(&file, "[limits]\ntool_calls = 3\nturns = -1\n").unwrap();
+    let missing = dir.path().join("missing.toml");
+    with_env(&[("SPANLEDGER_CONFIG", &file)], || {
+        let place = misconfigured(build(spanledger::builder().root("a")));
+        assert_eq!(
+            place,
+            format!("{}:3", env_path("SPANLEDGER_CONFIG").display())
+        );
+    });
+    with_env(&[("SPANLEDGER_CONFIG", &missing)], || {
+        let place = misconfigured(build(spanledger::builder().root("a")));
+        assert_eq!(place, env_path("SPANLEDGER_CONFIG").display().to_string());
+    });
+    with_env(&[("SPANLEDGER_MAX_COST_USD", "-2")], || {
+        let place = misconfigured(build(spanledger::builder().root("a")));
+        assert_eq!(place, "SPANLEDGER_MAX_COST_USD=\"-2\"");
+    });
 }
 
 #[test]
