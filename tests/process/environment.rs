@@ -65,51 +65,62 @@ fn allowed_calls(builder: spanledger::Builder) -> usize {
     })
 }
 
-#[test]
-fn limits_come_from_code_then_variables_then_file() {
-    let dir = tempfile::tempdir().unwrap();
+/// A file of limits in a directory.
+fn limits_file(dir: &TempDir, text: &str) -> PathBuf {
     let file = dir.path().join("limits.toml");
-    std::fs::write(&file, "[limits]\ntool_calls = 3\n").unwrap();
-    with_env(
-        &[("SPANLEDGER_DIR", dir.path()), ("SPANLEDGER_CONFIG", &file)],
-        || {
-            assert_eq!(allowed_calls(spanledger::builder()), 3);
-        },
-    );
+    std::fs::write(&file, text).unwrap();
+    file
+}
+
+#[test]
+fn limits_come_from_a_file() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = limits_file(&dir, "[limits]\ntool_calls = 3\n");
+    let variables = [("SPANLEDGER_DIR", dir.path()), ("SPANLEDGER_CONFIG", &file)];
+    with_env(&variables, || {
+        assert_eq!(allowed_calls(spanledger::builder()), 3);
+    });
+}
+
+#[test]
+fn limits_of_code_win_over_variables_and_those_over_a_file() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = limits_file(&dir, "[limits]\ntool_calls = 3\n");
     let variables = [
         ("SPANLEDGER_DIR", dir.path().as_os_str()),
         ("SPANLEDGER_CONFIG", file.as_os_str()),
         ("SPANLEDGER_MAX_TOOL_CALLS", "2".as_ref()),
     ];
     with_env(&variables, || {
-        let root = env_path("SPANLEDGER_DIR").join("b");
-        assert_eq!(allowed_calls(spanledger::builder().root(&root)), 2);
+        let root = env_path("SPANLEDGER_DIR");
+        assert_eq!(allowed_calls(spanledger::builder().root(root.join("b"))), 2);
         let limits = spanledger::Limits::new().tool_calls(1);
-        let root = env_path("SPANLEDGER_DIR").join("c");
-        assert_eq!(
-            allowed_calls(spanledger::builder().root(root).limits(limits)),
-            1
-        );
+        let builder = spanledger::builder().root(root.join("c"));
+        assert_eq!(allowed_calls(builder.limits(limits)), 1);
     });
 }
 
 #[test]
-fn wrong_limits_are_named_with_file_and_line() {
+fn wrong_limit_is_named_with_file_and_line() {
     let dir = tempfile::tempdir().unwrap();
-    let file = dir.path().join("limits.toml");
-    std::fs::write(&file, "[limits]\ntool_calls = 3\nturns = -1\n").unwrap();
-    let missing = dir.path().join("missing.toml");
+    let file = limits_file(&dir, "[limits]\ntool_calls = 3\nturns = -1\n");
     with_env(&[("SPANLEDGER_CONFIG", &file)], || {
         let place = misconfigured(build(spanledger::builder().root("a")));
-        assert_eq!(
-            place,
-            format!("{}:3", env_path("SPANLEDGER_CONFIG").display())
-        );
+        let file = env_path("SPANLEDGER_CONFIG");
+        assert_eq!(place, format!("{}:3", file.display()));
     });
-    with_env(&[("SPANLEDGER_CONFIG", &missing)], || {
+}
+
+#[test]
+fn missing_file_of_limits_is_named() {
+    with_env(&[("SPANLEDGER_CONFIG", "/nonexistent/limits.toml")], || {
         let place = misconfigured(build(spanledger::builder().root("a")));
-        assert_eq!(place, env_path("SPANLEDGER_CONFIG").display().to_string());
+        assert_eq!(place, "/nonexistent/limits.toml");
     });
+}
+
+#[test]
+fn negative_limit_is_named_with_its_variable() {
     with_env(&[("SPANLEDGER_MAX_COST_USD", "-2")], || {
         let place = misconfigured(build(spanledger::builder().root("a")));
         assert_eq!(place, "SPANLEDGER_MAX_COST_USD=\"-2\"");
