@@ -144,7 +144,8 @@ fn backtest_stops_where_a_live_agent_is_stopped() {
         let stopped = stop(&document, "stuck");
         let session = stopped["stopped_session_id"].as_str().unwrap();
         let at = lines.iter().find(|line| {
-            line.session_id == session && stopped["address"] == line.address().to_string()
+            line.session_id == session
+                && stopped["address"].as_str() == Some(&*line.address().to_string())
         });
         let at = at.unwrap();
         let before = lines
