@@ -204,7 +204,7 @@ fn threads(root: &Path, count: usize) -> Vec<Figure> {
         spans::session_run("s", "planner").start().session()
     });
     let session = session.expect("a session");
-    let record = || session.status("busy");
+    let record = || session.report_status("busy");
     let compute = || {
         let sum = (0..4_000_u64).fold(0, |sum: u64, n| sum.wrapping_mul(31).wrapping_add(n));
         std::hint::black_box(sum);

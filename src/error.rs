@@ -22,6 +22,13 @@ pub enum Error {
         /// The values that it may have.
         expected: &'static str,
     },
+    /// A limit that can't be understood: see [`Builder::limits`](crate::Builder::limits).
+    Config {
+        /// The file and line, the variable, or the setter.
+        place: String,
+        /// What is wrong there.
+        why: String,
+    },
     /// A setting of the mirror that can't be used. It never repeats a value that may be secret.
     Otlp {
         /// Which: a variable of the environment, or a setter of [`Otlp`](crate::mirror::Otlp).
@@ -100,6 +107,7 @@ impl fmt::Display for Error {
                 f,
                 "{name}={value:?} can't be understood: expected {expected}"
             ),
+            Self::Config { place, why } => write!(f, "{place}: {why}"),
             Self::MirrorBusy { lock, pid } => {
                 let pid = pid.map_or(String::new(), |pid| format!(" (pid {pid})"));
                 let lock = lock.display();

@@ -12,6 +12,7 @@ macro_rules! page {
         #[doc = "[opentelemetry.md]: crate::guide::opentelemetry"]
         #[doc = "[reading.md]: crate::guide::reading"]
         #[doc = "[sending.md]: crate::guide::sending"]
+        #[doc = "[watching.md]: crate::guide::watching"]
         #[doc = ""]
         #[doc = include_str!(concat!("../docs/", stringify!($name), ".md"))]
         pub mod $name {}
@@ -32,3 +33,4 @@ page!(redaction);
 page!(rig);
 #[cfg(any(not(doctest), feature = "mirror"))]
 page!(sending);
+page!(watching);

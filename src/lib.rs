@@ -11,6 +11,7 @@
 #![doc = "[docs/redaction.md]: guide::redaction"]
 #![doc = "[docs/rig.md]: guide::rig"]
 #![doc = "[docs/sending.md]: guide::sending"]
+#![doc = "[docs/watching.md]: guide::watching"]
 #![doc = ""]
 #![doc = include_str!("../README.md")]
 #![warn(missing_docs, missing_debug_implementations)]
@@ -36,21 +37,23 @@ pub mod session;
 pub mod trace;
 #[cfg(feature = "cli")]
 pub mod view;
+pub mod watch;
 
 pub use error::Error;
 pub use ledger::SyncPolicy;
 #[cfg(feature = "mirror")]
 pub use record::otel;
 pub use record::{
-    Builder, DEFAULT_INLINE_LIMIT, DEFAULT_SEGMENT_SIZE, DEFAULT_TRACE_BYTES, DEFAULT_TRACE_TIME,
-    FutureExt, Guard, Handle, Health, LedgerFilter, LedgerLayer, RecordingLayer, Recovery, Rule,
-    Session, SpanExt, Stream, events, spans,
+    BeforeTool, Builder, DEFAULT_INLINE_LIMIT, DEFAULT_SEGMENT_SIZE, DEFAULT_TRACE_BYTES,
+    DEFAULT_TRACE_TIME, Decision, FutureExt, Guard, Handle, Health, LedgerFilter, LedgerLayer,
+    RecordingLayer, Recovery, Rule, Session, SpanExt, Stream, events, spans,
 };
 pub use redact::Redaction;
 pub use trace::{
-    AsFailure, Failure, Marks, Outcome, RemoteContext, RemoteContextError, Totals, Usage, ViaDeref,
-    ViaError, ViaType, new_session_id,
+    AsFailure, Failure, Marks, Outcome, Refused, RemoteContext, RemoteContextError, Totals, Usage,
+    ViaDeref, ViaError, ViaType, new_session_id,
 };
+pub use watch::{Limits, LoopPolicy};
 
 /// Configures recording. See [`Builder`] for the settings.
 ///

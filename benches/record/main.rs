@@ -15,6 +15,7 @@
 mod common;
 mod flat;
 mod foreign;
+mod limits;
 #[path = "../common/load.rs"]
 mod load;
 mod peers;
@@ -23,6 +24,7 @@ mod tools;
 
 use flat::{flat_over_sessions, flat_over_spans};
 use foreign::foreign_span;
+use limits::limits;
 use load::raise_open_files;
 use peers::{Peer, per_span};
 use report::Report;
@@ -32,6 +34,8 @@ const ROUNDS: usize = 10;
 const WARM_UP: usize = 200;
 /// The spans of others: a row for `--only`.
 const FOREIGN: &str = "foreign spans";
+/// Limits on tool calls: a row for `--only`.
+const LIMITS: &str = "limits";
 
 fn main() {
     let plan = Plan::from_args();
@@ -42,10 +46,18 @@ fn main() {
         foreign_span(&plan, dir.path(), &mut report);
         return report.print(&plan);
     }
+    if plan.only.as_deref() == Some(LIMITS) {
+        let mut report = Report::default();
+        limits(&plan, dir.path(), &mut report);
+        return report.print(&plan);
+    }
     if let Some(name) = &plan.only {
         match Peer::ALL.into_iter().find(|peer| peer.name() == name) {
             Some(peer) => println!("{name}: {:.0} ns", peer.round(dir.path(), plan.spans).wall),
-            None => println!("rows: {:?}, {FOREIGN:?}", Peer::ALL.map(Peer::name)),
+            None => println!(
+                "rows: {:?}, {FOREIGN:?}, {LIMITS:?}",
+                Peer::ALL.map(Peer::name)
+            ),
         }
         return;
     }
@@ -55,6 +67,7 @@ fn main() {
     flat_over_spans(&plan, dir.path(), &mut report);
     flat_over_sessions(&plan, dir.path(), &mut report);
     foreign_span(&plan, dir.path(), &mut report);
+    limits(&plan, dir.path(), &mut report);
     if plan.json {
         println!("{:#}", report.to_json(&plan));
     } else {

@@ -11,6 +11,7 @@ mod doctor;
 mod export;
 mod find;
 mod grep;
+mod guard;
 mod import;
 mod interrupt;
 mod list;
@@ -99,6 +100,7 @@ enum Command {
     Replay(replay::Replay),
     Tail(tail::Tail),
     Status(status::Status),
+    Guard(guard::Guard),
     Recover(recover::Recover),
     Mirror(mirror::Mirror),
     Verify(verify::Verify),
@@ -151,6 +153,7 @@ fn run(command: &Command, context: &mut Context) -> Result<(), context::Failed> 
         Command::Replay(command) => command.run(context),
         Command::Tail(command) => command.run(context),
         Command::Status(command) => command.run(context),
+        Command::Guard(command) => command.run(context),
         Command::Recover(command) => command.run(context),
         Command::Mirror(command) => command.run(context),
         Command::Verify(command) => command.run(context),

@@ -6,9 +6,11 @@ use std::rc::Rc;
 use clap::Args;
 use serde_json::{Value, json};
 
+mod watch;
+
 use super::context::{Context, Failed, damage_json, warn};
 use spanledger::mirror::{Backlog, backlog_in};
-use spanledger::session::{Checks, Entry, Status as SessionStatus, Store, Summary};
+use spanledger::session::{Checks, Entry, Status as SessionStatus, Store, Summary, WaitsFor};
 use spanledger::trace::time_text;
 use spanledger::view::text::plural;
 use spanledger::view::{self, SessionCounts};
@@ -22,11 +24,21 @@ use spanledger::view::{self, SessionCounts};
 /// for a person, itself or in a subagent, is not stalled. Otherwise
 /// exits 3 if what was read is damaged. A last line that a killed process left unfinished is counted,
 /// but is no damage.
+///
+/// With a session, shows the status of that one, running or not: busy, idle, waiting (for approval or user_input),
+/// retrying (with attempt and time), error, ended or interrupted. --watch prints each change, with --json an object a
+/// line, until Ctrl-C.
 #[derive(Args, Debug)]
 #[command(
-    after_help = "Examples:\n  spanledger status\n  spanledger status --stalled-after 10m || echo 'an agent hangs' | mail -s agents ops\n  spanledger status --json | jq '.live[] | {session_id, pid, doing}'"
+    after_help = "Examples:\n  spanledger status\n  spanledger status last --json | jq -r .status\n  spanledger status --watch\n  spanledger status --stalled-after 10m || echo 'an agent hangs' | mail -s agents ops\n  spanledger status --json | jq '.live[] | {session_id, pid, doing}'"
 )]
 pub(crate) struct Status {
+    /// Only this session: an id, a prefix of it, a directory, or `last`
+    #[arg(value_name = "SESSION", conflicts_with_all = ["stalled_after", "deep"])]
+    session: Option<String>,
+    /// Print each change of status
+    #[arg(long, conflicts_with_all = ["stalled_after", "deep"])]
+    watch: bool,
     /// Exit 1 if a live session has had no event for this long, such as 10m
     #[arg(long, value_name = "AGE", value_parser = super::context::parse_age)]
     stalled_after: Option<u64>,
@@ -37,6 +49,16 @@ pub(crate) struct Status {
 
 impl Status {
     pub fn run(&self, context: &mut Context) -> Result<(), Failed> {
+        if self.watch {
+            return watch::run(self.session.as_deref(), context);
+        }
+        match &self.session {
+            Some(session) => one(session, context),
+            None => self.all(context),
+        }
+    }
+
+    fn all(&self, context: &mut Context) -> Result<(), Failed> {
         let store = Rc::clone(&context.store);
         let mirror = backlog_in(&store)?;
         let Found {
@@ -129,6 +151,25 @@ impl Status {
             "{stalled} of {live} live sessions without an event for {age} or longer"
         )))
     }
+}
+
+/// The status of one session.
+fn one(session: &str, context: &mut Context) -> Result<(), Failed> {
+    let dir = context.resolve(session)?;
+    let entry = context.store.peek(&dir)?;
+    match context.json {
+        true => {
+            let object = live_json(context, &entry, false);
+            context.document(&object)?;
+        }
+        false => {
+            let store = Rc::clone(&context.store);
+            let alive = |writer: &str| store.is_alive(writer);
+            let lines = view::session_status(&entry, &alive, &context.style);
+            context.lines(&lines)?;
+        }
+    }
+    context.report_damage(&entry.damages, &[])
 }
 
 /// What the sessions add up to.
@@ -237,7 +278,7 @@ fn mirror_line(backlog: &Backlog, now: u64) -> Option<String> {
 
 /// Stable: outside observers rely on it. What isn't known is null.
 fn live_json(context: &Context, entry: &Entry, stalled: bool) -> Value {
-    let summary = &entry.summary;
+    let (summary, report) = (&entry.summary, entry.report());
     let now = context.style.now;
     let seconds = |ns: u64| now.saturating_sub(ns) as f64 / 1e9;
     let doing = summary.deepest().map(|open| {
@@ -257,7 +298,11 @@ fn live_json(context: &Context, entry: &Entry, stalled: bool) -> Value {
         "agent": summary.agent,
         "model_id": summary.model_id,
         "parent_session_id": summary.parent_session_id,
-        "status": entry.status.as_str(),
+        "status": report.status.as_str(),
+        "waits_for": report.waits_for.map(WaitsFor::as_str),
+        "attempt": report.attempt,
+        "next_at": report.next_at,
+        "message": report.message,
         "pid": process.as_ref().and_then(|process| process.pid()),
         "host": process.as_ref().and_then(|process| process.host()),
         "implicit": summary.implicit(),

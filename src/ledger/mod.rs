@@ -195,7 +195,7 @@ impl Ledger {
         self.counters().note_error(error);
     }
 
-    fn writer_id(&self) -> Option<&str> {
+    pub(crate) fn writer_id(&self) -> Option<&str> {
         self.writer_id.get().map(String::as_str)
     }
 

@@ -38,6 +38,7 @@ pub(crate) type Payload<'a> = &'a dyn Fn(&mut Vec<u8>, u32);
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Appended {
     pub segment: u32,
+    pub seq: u64,
     pub size: usize,
 }
 
@@ -184,6 +185,12 @@ impl SessionWriter {
             .map_or(0, |segment| segment.shared.number)
     }
 
+    /// The number of the line that was written last.
+    fn last_seq(&self) -> u64 {
+        let next = self.segment.as_ref().map_or(1, |segment| segment.next_seq);
+        next.saturating_sub(1)
+    }
+
     /// Appends a line. `None`: it could not be written, and is counted as lost.
     pub fn append(
         &mut self,
@@ -199,8 +206,9 @@ impl SessionWriter {
             Ok(size) => {
                 cx.ledger.counters().count_written();
                 let segment = self.segment_number();
+                let seq = self.last_seq();
                 self.after_line(cx, meta.time);
-                Some(Appended { segment, size })
+                Some(Appended { segment, seq, size })
             }
             Err(cause) => {
                 self.gap.add(meta.kind, 1, meta.time, &cause);

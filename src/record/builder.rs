@@ -26,8 +26,10 @@ use crate::record::panics::install_hook;
 use crate::record::process_state::{ProcessState, Settings};
 use crate::record::recognize::{Recognizer, Rule};
 use crate::record::session::TraceLimits;
+use crate::record::watching::{BeforeTool, Decision, Hook, Watching};
 use crate::redact::{Limits, Redaction};
 use crate::trace::Root;
+use crate::watch;
 use sending::{Endpoints, Senders, Sending};
 
 /// Values longer than this go to a blob of their own, unless the builder or
@@ -58,6 +60,7 @@ const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(2);
 /// | [`segment_size`](Self::segment_size) | | 1 GiB |
 /// | [`trace_limits`](Self::trace_limits) | | 3 MiB, an hour |
 /// | [`export`](Self::export) | `SPANLEDGER_EXPORT` (`FORMAT=PATH` or `trace-sqlite`, several with commas) | none |
+/// | [`limits`](Self::limits) | `SPANLEDGER_MAX_TOOL_CALLS`, … (see there), `SPANLEDGER_CONFIG` (a file) | none |
 /// | `sampler` (feature `mirror`) | `OTEL_TRACES_SAMPLER`, `OTEL_TRACES_SAMPLER_ARG` | what the caller decided, else all |
 /// | `context` (feature `mirror`) | | where the trace is sent |
 /// | `metrics` (feature `metrics`) | `OTEL_METRICS_EXPORTER` (`otlp`, `none`) | none |
@@ -77,6 +80,7 @@ pub struct Builder {
     resource: Map<String, Value>,
     trace_limits: TraceLimits,
     exports: Vec<Export>,
+    watching: Watching,
     shutdown_timeout: Option<Duration>,
     sending: Sending,
 }
@@ -237,6 +241,64 @@ impl Builder {
         self
     }
 
+    /// What the agent may do in a session, its subagents included. Nothing stops by itself: the agent asks with
+    /// [`SpanExt::allowed`](crate::SpanExt::allowed) before each call. By default nothing is limited.
+    ///
+    /// A limit that is not set here comes from the environment (`SPANLEDGER_MAX_TOOL_CALLS`,
+    /// `SPANLEDGER_MAX_MODEL_CALLS`, `SPANLEDGER_MAX_TURNS`, `SPANLEDGER_MAX_DURATION`, `SPANLEDGER_MAX_TOKENS`,
+    /// `SPANLEDGER_MAX_COST_USD`, `SPANLEDGER_ON_LOOP`, `SPANLEDGER_VOLATILE`), else from the file that
+    /// `SPANLEDGER_CONFIG` names.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # use tracing_subscriber::layer::SubscriberExt;
+    /// use spanledger::{Limits, Refused, SpanExt, spans};
+    /// let (layer, guard) = spanledger::builder()
+    ///     .root(dir.path())
+    ///     .limits(Limits::new().tool_calls(1))
+    ///     .build()?;
+    /// # let _default = tracing::subscriber::set_default(tracing_subscriber::registry().with(layer));
+    /// let run = spans::session_run("ses_1", "planner").start().entered();
+    /// assert!(spans::tool_call("bash", "call_1").start().allowed().is_ok());
+    /// let refused = spans::tool_call("bash", "call_2").start().allowed().unwrap_err();
+    /// assert!(matches!(refused, Refused::Stopped { limit: "max_tool_calls", .. }));
+    /// # drop((run, guard));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn limits(mut self, limits: watch::Limits) -> Self {
+        self.watching.limits = Some(limits);
+        self
+    }
+
+    /// Decides about each tool call that asks with [`SpanExt::allowed`](crate::SpanExt::allowed). Several hooks run
+    /// in the order in which they were added, until one denies the call. No lock is held, so a hook may take its
+    /// time and record; each decision is a `hook` line. By default there is none.
+    ///
+    /// ```
+    /// use spanledger::Decision;
+    /// let builder = spanledger::builder().before_tool(|call| match call.tool_id() {
+    ///     "rm" => Decision::deny("nothing is removed here"),
+    ///     "deploy" => Decision::ask("it reaches production"),
+    ///     _ => Decision::Allow,
+    /// });
+    /// ```
+    pub fn before_tool<F>(mut self, hook: F) -> Self
+    where
+        F: Fn(&BeforeTool) -> Decision + Send + Sync + 'static,
+    {
+        self.watching.hooks.push(Hook {
+            name: std::any::type_name::<F>(),
+            run: Arc::new(hook),
+        });
+        self
+    }
+
+    /// What the panic of a hook counts as, beside the error that is recorded. By default [`Decision::Allow`].
+    pub fn on_hook_panic(mut self, decision: Decision) -> Self {
+        self.watching.on_panic = decision;
+        self
+    }
+
     /// How long [`Guard::shutdown`](crate::Guard::shutdown) and the guard's drop wait for a server to accept
     /// what is left, and for exports. The next process that starts with this root goes on. By default 2 s.
     pub fn shutdown_timeout(mut self, timeout: Duration) -> Self {
@@ -283,6 +345,10 @@ impl Builder {
                 true => Vec::new(),
                 false => exports(self.exports)?,
             },
+            watching: match disabled {
+                true => None,
+                false => watching(self.watching)?,
+            },
         };
         let endpoints = match disabled {
             true => Endpoints::default(),
@@ -316,6 +382,10 @@ impl Builder {
 }
 
 fn env(name: &'static str) -> Option<String> {
+    env_text(name)
+}
+
+fn env_text(name: &str) -> Option<String> {
     let value = std::env::var_os(name)?;
     Some(value.to_string_lossy().trim().to_owned()).filter(|value| !value.is_empty())
 }
@@ -353,6 +423,27 @@ fn exports(given: Vec<Export>) -> Result<Vec<Export>, Error> {
         value: value.clone(),
         expected: "FORMAT=PATH or trace-sqlite, or several with commas; `spanledger export --list` has the formats",
     })
+}
+
+/// The limits given in code, and where it has none those of the environment, then those of the file.
+fn watching(given: Watching) -> Result<Option<Watching>, Error> {
+    let config = |error: watch::ConfigError| Error::Config {
+        place: error.place,
+        why: error.why,
+    };
+    if let Some((setter, why)) = given.limits.as_ref().and_then(watch::Limits::mistake) {
+        let place = format!("Limits: {setter}");
+        return Err(Error::Config { place, why });
+    }
+    let variables = watch::Limits::from_env(env_text).map_err(config)?;
+    let file = env_text("SPANLEDGER_CONFIG");
+    let file = file.map(watch::Limits::from_file).transpose();
+    let set = [given.limits, variables, file.map_err(config)?];
+    Ok(Watching {
+        limits: set.into_iter().flatten().reduce(watch::Limits::or),
+        ..given
+    }
+    .or_nothing())
 }
 
 fn disabled_by_env() -> Result<bool, Error> {

@@ -29,6 +29,7 @@ mod serialize;
 pub(crate) mod session;
 mod setters;
 pub mod spans;
+mod watching;
 
 pub use builder::{
     Builder, DEFAULT_INLINE_LIMIT, DEFAULT_SEGMENT_SIZE, DEFAULT_TRACE_BYTES, DEFAULT_TRACE_TIME,
@@ -39,3 +40,4 @@ pub use layer::{LedgerFilter, LedgerLayer, RecordingLayer};
 pub use recognize::Rule;
 pub use recover::Recovery;
 pub use spans::{FutureExt, Session, SpanExt, Stream};
+pub use watching::{BeforeTool, Decision};

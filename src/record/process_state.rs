@@ -15,6 +15,7 @@ use super::process::describe;
 use super::raw_fields::RawFields;
 use super::sanitize::{Sanitizer, SessionBlobs};
 use super::session::{KnownSessions, SessionLog};
+use super::watching::Watching;
 use crate::export::Export;
 use crate::ledger::{
     Counters, Disk, FORKED, Ledger, LedgerConfig, ProcessJson, SyncPolicy, warn_once,
@@ -46,6 +47,7 @@ pub(crate) struct Settings {
     pub sends_log_messages: bool,
     /// The exports that are kept current.
     pub exports: Vec<Export>,
+    pub watching: Option<Watching>,
 }
 
 /// The state that all sessions of a process share.
@@ -59,6 +61,8 @@ pub(crate) struct ProcessState {
     pub disabled: bool,
     pub sends_content: bool,
     pub sends_log_messages: bool,
+    /// Limits and hooks, if there are any.
+    pub watching: Option<Watching>,
     sessions: Mutex<KnownSessions<SessionLog>>,
     implicit: OnceLock<Arc<SessionLog>>,
     senders: Senders,
@@ -123,6 +127,7 @@ impl ProcessState {
             disabled: settings.disabled,
             sends_content: settings.sends_content,
             sends_log_messages: settings.sends_log_messages,
+            watching: settings.watching,
             sessions: Mutex::new(KnownSessions::new()),
             implicit: OnceLock::new(),
             senders,

@@ -117,7 +117,7 @@ pub use newest::Newest;
 pub use node::{Node, NodeState};
 pub use retention::{Pruned, Retention};
 pub use search::{SearchText, Unsearched, texts};
-pub use status::{ErrorRef, OpenSpan, Status, Writer};
+pub use status::{ErrorRef, OpenSpan, Reported, Status, StatusReport, WaitsFor, Writer};
 pub use step::Step;
 pub use store::{Entry, ResolveError, Store, Survey, Unreadable};
 pub use streamed::{StreamKey, Streamed, Streams, is_delta};

@@ -64,6 +64,82 @@ impl Status {
     }
 }
 
+/// What a waiting session needs from a person.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum WaitsFor {
+    /// A decision about a call.
+    Approval,
+    /// An answer or the next message.
+    UserInput,
+}
+
+impl WaitsFor {
+    /// Its name.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Approval => "approval",
+            Self::UserInput => "user_input",
+        }
+    }
+}
+
+/// A status as an agent reported it, with [`events::session_status`](crate::events::session_status).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Reported {
+    /// Its name.
+    pub status: String,
+    /// What it waits for.
+    pub waiting_for: Option<String>,
+    /// The number of the attempt.
+    pub attempt: Option<u64>,
+    /// When it continues, as the agent wrote it.
+    pub next_at: Option<String>,
+    /// The reason.
+    pub message: Option<String>,
+}
+
+/// The status of a session, and why.
+///
+/// ```no_run
+/// use spanledger::session::{Status, Store};
+/// let store = Store::new("/var/lib/agent");
+/// let entry = store.peek(&store.resolve("last")?)?;
+/// let report = entry.report();
+/// if report.status == Status::Retrying {
+///     println!("attempt {:?}, next at {:?}", report.attempt, report.next_at);
+/// }
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct StatusReport {
+    /// The status.
+    pub status: Status,
+    /// What a waiting session needs from a person.
+    pub waits_for: Option<WaitsFor>,
+    /// The number of the attempt of a retrying session.
+    pub attempt: Option<u64>,
+    /// When a retrying session continues, as the agent wrote it.
+    pub next_at: Option<String>,
+    /// The reason that the agent gave, or the message of the last error of a session that ended with one.
+    pub message: Option<String>,
+}
+
+impl StatusReport {
+    /// As JSON, with stable names. What isn't known is null.
+    pub fn to_json(&self) -> Value {
+        json!({
+            "status": self.status.as_str(),
+            "waits_for": self.waits_for.map(WaitsFor::as_str),
+            "attempt": self.attempt,
+            "next_at": self.next_at,
+            "message": self.message,
+        })
+    }
+}
+
 /// An error, and the line that has it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ErrorRef {

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use super::newest::Newest;
 use super::peek::{HEAD, Peek};
-use super::status::Status;
+use super::status::{Status, StatusReport};
 use super::summary::Summary;
 use crate::ledger::{dir_size, remove_leftovers, writer_is_alive};
 use crate::read::SessionReader;
@@ -58,6 +58,11 @@ pub struct Entry {
 }
 
 impl Entry {
+    /// Its status, and why.
+    pub fn report(&self) -> StatusReport {
+        self.summary.report(self.status)
+    }
+
     /// As JSON, with stable names: the summary, the directory and the size.
     pub fn to_json(&self) -> Value {
         let mut object = self.summary.to_json(self.status);

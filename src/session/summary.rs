@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashSet};
 use serde_json::{Value, json};
 
 use super::failure::OpenFailures;
-use super::status::{ErrorRef, OpenSpan, Status, Writer};
+use super::status::{ErrorRef, OpenSpan, Reported, Status, StatusReport, WaitsFor, Writer};
 use crate::trace::{Address, Kind, Marks, Outcome, SpanKind, Totals, time_text};
 
 mod fold;
@@ -58,7 +58,7 @@ pub struct Summary {
     /// Questions that wait for a person, by interrupt id.
     pub pending: BTreeMap<String, Address>,
     /// The status that the agent last reported.
-    pub reported: Option<String>,
+    pub reported: Option<Reported>,
     /// How the last run ended: its outcome and stop reason.
     pub ended: Option<(String, Option<String>)>,
     /// The trace of its newest run; without a run, of its first line that has one.
@@ -146,7 +146,8 @@ impl Summary {
         if !self.pending.is_empty() {
             return Status::Waiting;
         }
-        let reported = self.reported.as_deref().and_then(Status::parse);
+        let reported = self.reported.as_ref();
+        let reported = reported.and_then(|reported| Status::parse(&reported.status));
         if let Some(reported) = reported.filter(|status| *status != Status::Busy) {
             return reported;
         }
@@ -154,6 +155,25 @@ impl Summary {
         match live_open.iter().all(is_run) {
             true => Status::Idle,
             false => Status::Busy,
+        }
+    }
+
+    /// Why it has the status that [`status`](Self::status) returned.
+    pub fn report(&self, status: Status) -> StatusReport {
+        let reported = self.reported.as_ref();
+        let reported = reported.filter(|reported| reported.status == status.as_str());
+        let waits_for = match reported.and_then(|reported| reported.waiting_for.as_deref()) {
+            Some("user_input") if self.pending.is_empty() => WaitsFor::UserInput,
+            _ => WaitsFor::Approval,
+        };
+        let told = reported.and_then(|reported| reported.message.clone());
+        let error = self.last_error.as_ref().filter(|_| status == Status::Error);
+        StatusReport {
+            status,
+            waits_for: (status == Status::Waiting).then_some(waits_for),
+            attempt: reported.and_then(|reported| reported.attempt),
+            next_at: reported.and_then(|reported| reported.next_at.clone()),
+            message: told.or_else(|| Some(error?.message.clone())),
         }
     }
 

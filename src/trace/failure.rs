@@ -7,6 +7,8 @@ use std::panic::Location;
 
 use serde_json::{Map, Value};
 
+use super::refused::Refused;
+
 /// The message of an error inside `Ok`.
 pub(crate) const UNKNOWN_TEXT: &str = "the future returned Ok(Err(_)); its text is not known";
 /// How the message begins of a span that was given up after its time limit.
@@ -80,7 +82,11 @@ impl Failure {
 
     /// From an error, with the name of its type if the compiler knows it; otherwise `Debug` gives the name.
     pub(crate) fn from_error(error: &(dyn Error + 'static), type_name: Option<&str>) -> Self {
+        if let Some(refused) = error.downcast_ref::<Refused>() {
+            return refused.to_failure();
+        }
         let timeout = causes(error).any(is_timeout);
+        let stopped = causes(error).find_map(|cause| cause.downcast_ref::<Refused>());
         let causes = causes(error).skip(1);
         let chain: Vec<_> = causes
             .map(|cause| spelled(format_args!("{cause}")))
@@ -92,7 +98,10 @@ impl Failure {
         if !chain.is_empty() {
             failure = failure.set("source", chain);
         }
-        failure
+        match stopped {
+            Some(refused) => refused.add_to(failure),
+            None => failure,
+        }
     }
 
     /// An error inside `Ok`, of which only the type is known.

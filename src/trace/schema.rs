@@ -128,6 +128,7 @@ spans {
         input text message_id: "The message that asked for the call.";
         input u64 part_index: "The index of the part of that message.";
         input text model_span_id: "The span id of the model call that asked for it.";
+        input text loop_key: "What makes it the same call as another one, in place of its arguments, where loops are looked for.";
         stamped text agent: "The agent of the run around it.";
         stamped u64 timeout_ms: "Its time limit, in milliseconds.";
         outcome json result: "Its result, JSON or text.";
@@ -341,6 +342,7 @@ events {
     LoopWarning [loop_warning LoopWarning(text pattern, u64 repetitions): "A pattern repeats."] {
         need text pattern: "The pattern.";
         need u64 repetitions: "How often it occurred.";
+        input text verdict: "The sort of the loop: no_progress, cycle, polling, drifting.";
         input u64 window_size: "How many events were examined.";
         input list evidence: "The addresses of the repetitions.";
     }

@@ -9,6 +9,7 @@ mod describe;
 mod described;
 mod diff;
 mod facts;
+pub mod guard;
 mod header;
 mod junit;
 mod layout;
@@ -37,7 +38,9 @@ pub use list::SessionTable;
 pub use live::LiveRows;
 pub use replay::replay_turn;
 pub use stats::{cost_sum, stats, stats_csv};
-pub use status::{SessionCounts, checks, live_writer, root, running};
+pub use status::{
+    SessionCounts, checks, live_writer, root, running, session_status, status_change,
+};
 pub use style::{Style, Tone};
 pub use summary::{checks_of, decision, flip, outline, what_if};
 pub use text::Text;

@@ -3,7 +3,7 @@
 use super::header::{implicit_beside, implicit_text, named_span, paint_status};
 use super::style::Style;
 use super::text::{cut, line, plural, size, thousands};
-use crate::session::{Checks, Entry, Summary, Writer};
+use crate::session::{Checks, Entry, StatusReport, Summary, WaitsFor, Writer};
 
 /// The newest live writer of a session.
 pub fn live_writer<'a>(summary: &'a Summary, alive: &dyn Fn(&str) -> bool) -> Option<&'a Writer> {
@@ -27,7 +27,12 @@ pub fn running(
     for entry in live {
         let summary = &entry.summary;
         let parts = about(summary, alive, style);
-        let status = entry.status.as_str();
+        let mut report = entry.report();
+        if !summary.pending.is_empty() {
+            // The questions have a row below.
+            report.waits_for = None;
+        }
+        let status = &status_words(&report);
         let id = line(&summary.session_id).into_owned();
         let rest = cut(
             &parts.join(", "),
@@ -71,6 +76,60 @@ pub fn running(
         }
     }
     out
+}
+
+/// A status with its reason.
+fn status_words(report: &StatusReport) -> String {
+    let mut text = report.status.as_str().to_owned();
+    if let Some(what) = report.waits_for {
+        text.push_str(match what {
+            WaitsFor::UserInput => " for user input",
+            _ => " for approval",
+        });
+    }
+    if let Some(attempt) = report.attempt {
+        text.push_str(&format!(", attempt {attempt}"));
+    }
+    if let Some(next) = &report.next_at {
+        text.push_str(&format!(", next at {}", line(next)));
+    }
+    if let Some(message) = &report.message {
+        text.push_str(&format!(": {}", line(message)));
+    }
+    text
+}
+
+/// One session, running or not: its status and why, and what it is doing.
+pub fn session_status(entry: &Entry, alive: &dyn Fn(&str) -> bool, style: &Style) -> Vec<String> {
+    let summary = &entry.summary;
+    let status = status_words(&entry.report());
+    let about = about(summary, alive, style).join(", ");
+    let id = line(&summary.session_id).into_owned();
+    let mut out = vec![
+        format!(
+            "{}  {}",
+            style.bold(&id),
+            paint_status(entry.status, &status, style)
+        ),
+        cut(&format!("  {about}"), style.width).into_owned(),
+    ];
+    if entry.status.is_live()
+        && let Some(open) = summary.deepest()
+    {
+        let name = named_span(open.kind, &open.name);
+        let doing = format!("  {name} for {} at {}", style.ago(open.since), open.address);
+        out.push(cut(&doing, style.width).into_owned());
+    }
+    out
+}
+
+/// One row of `status --watch`.
+pub fn status_change(time: u64, entry: &Entry, style: &Style) -> String {
+    let status = status_words(&entry.report());
+    let id = line(&entry.summary.session_id).into_owned();
+    let room = style.width.saturating_sub(id.len() + 12);
+    let status = paint_status(entry.status, &cut(&status, room), style);
+    format!("{}  {id}  {status}", style.clock(time))
 }
 
 /// The agent of a live session, its process and its last event.

@@ -5,10 +5,12 @@ use std::process::{Command, Output};
 
 use serde_json::{Value, json};
 use spanledger::export::{Format, Target, export};
-use spanledger::{events, spans};
+use spanledger::{Limits, LoopPolicy, Outcome, SpanExt, events, spans};
 use tempfile::TempDir;
 use tracing_subscriber::layer::SubscriberExt;
 
+use crate::support::Recording;
+use crate::support::loops::Vector;
 use crate::support::rich_session::{self, SESSION, SUBAGENT};
 use crate::support::skipped::skipped;
 
@@ -367,4 +369,139 @@ fn duckdb_answers_queries_about_runs() {
             }
         }
     }
+}
+
+/// AgentDbg's own loop detector, on the tool and model calls that we export of it.
+const DETECT: &str = r#"
+import json, sys
+from agentdbg.loopdetect import detect_loop, pattern_key
+window, seen, patterns = [], set(), []
+for line in open(sys.argv[1]):
+    event = json.loads(line)
+    if event["event_type"] not in ("LLM_CALL", "TOOL_CALL", "STATE_UPDATE"):
+        continue
+    # The agent of the vectors calls one more tool at the end.
+    if event["payload"].get("tool_name") == "done":
+        continue
+    window.append(event)
+    found = detect_loop(window, 12, 3)
+    if found and pattern_key(found) not in seen:
+        seen.add(pattern_key(found))
+        patterns.append(found["pattern"])
+print(json.dumps(patterns))
+"#;
+
+/// The only run that was exported.
+fn only_run(out: &Path) -> PathBuf {
+    let mut runs = std::fs::read_dir(out.join("runs")).unwrap();
+    let run = runs.next().unwrap().unwrap().path();
+    assert!(runs.next().is_none());
+    run
+}
+
+#[test]
+fn loops_differ_from_agentdbg_only_where_explained() {
+    let Some(agentdbg) = program("SPANLEDGER_AGENTDBG") else {
+        return;
+    };
+    let python = agentdbg.with_file_name("python");
+    for vector in Vector::all() {
+        let recording = Recording::with(|builder| builder.limits(vector.limits()));
+        recording.run(|| vector.run());
+        let out = TempDir::new().unwrap();
+        export_all(
+            Format::AgentDbg,
+            recording.dir.path(),
+            &["looping"],
+            out.path(),
+        );
+        let events = only_run(out.path()).join("events.jsonl");
+        let events = events.to_str().unwrap();
+        let theirs = accepted(judge(
+            &python,
+            out.path(),
+            "AGENTDBG_DATA_DIR",
+            &["-c", DETECT, events],
+        ));
+        let theirs: Value = serde_json::from_str(&theirs).unwrap();
+        assert_eq!(theirs, vector.json["agentdbg"], "{}", vector.name());
+        let ours = vector.json["warnings"].as_array().unwrap().iter();
+        let ours = ours.map(|warning| {
+            let tools = warning[1].as_str().unwrap().split(" -> ");
+            let tools: Vec<_> = tools.map(|tool| format!("TOOL_CALL:{tool}")).collect();
+            tools.join(" -> ")
+        });
+        let same = json!(ours.collect::<Vec<_>>()) == theirs;
+        assert_eq!(
+            same,
+            vector.json["difference"].is_null(),
+            "{}",
+            vector.name()
+        );
+    }
+}
+
+#[test]
+fn agentdbg_finds_stops_and_loops() {
+    let Some(agentdbg) = program("SPANLEDGER_AGENTDBG") else {
+        return;
+    };
+    let limits = Limits::new().on_loop(LoopPolicy::Stop);
+    let recording = Recording::with(|builder| builder.limits(limits));
+    recording.run(|| {
+        let run = spans::session_run("stopped", "agent").start();
+        let stopped = run.in_scope(|| {
+            loop {
+                let tool = spans::tool_call("bash", "c")
+                    .args(json!({"command": "make"}))
+                    .start();
+                if let Err(stopped) = tool.allowed() {
+                    break stopped;
+                }
+                tool.record_result("failed");
+                tool.finish(Outcome::Ok);
+            }
+        });
+        run.record_error(&stopped);
+        run.finish(Outcome::Error);
+    });
+    let out = TempDir::new().unwrap();
+    export_all(
+        Format::AgentDbg,
+        recording.dir.path(),
+        &["stopped"],
+        out.path(),
+    );
+    let run = only_run(out.path());
+    let id = run.file_name().unwrap().to_str().unwrap();
+    for check in ["--no-loops", "--no-guardrails"] {
+        let args = ["assert", id, check];
+        let done = judge(&agentdbg, out.path(), "AGENTDBG_DATA_DIR", &args);
+        assert_eq!(done.status.code(), Some(1), "{check}: {done:?}");
+    }
+    let events = std::fs::read_to_string(run.join("events.jsonl")).unwrap();
+    let events: Vec<Value> = events
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    let of = |kind: &str| {
+        events
+            .iter()
+            .filter(|event| event["event_type"] == kind)
+            .collect::<Vec<_>>()
+    };
+    let error = &of("ERROR")[0]["payload"];
+    assert_eq!(error["error_type"], "Stopped");
+    assert_eq!(error["guardrail"], "loop");
+    assert_eq!(
+        (&error["threshold"], &error["actual"]),
+        (&json!(3), &json!(3))
+    );
+    // The evidence is the events of the calls.
+    let tools = of("TOOL_CALL");
+    let ids: Vec<_> = tools[..3].iter().map(|event| &event["event_id"]).collect();
+    assert_eq!(
+        of("LOOP_WARNING")[0]["payload"]["evidence_event_ids"],
+        json!(ids)
+    );
 }

@@ -15,6 +15,7 @@ mod follow_killed;
 mod formats;
 mod full;
 mod grep;
+mod guard;
 mod hostile_root;
 mod implicit;
 mod import;

@@ -288,3 +288,80 @@ fn waiting_for_a_person_is_not_stalled() {
         assert_eq!(stalled().code, 1);
     });
 }
+
+#[test]
+fn one_session_has_its_status_and_the_reason() {
+    let recording = Recording::new();
+    let status =
+        |args: &[&str]| run_json(&recording, &[&["status", "ses_1", "--json"], args].concat());
+    recording.run(|| {
+        let run = spans::session_run("ses_1", "planner").start();
+        let _run = run.clone().entered();
+        let session = run.session().unwrap();
+        assert_eq!(status(&[])["status"], "idle");
+        session.record(
+            events::session_status("retrying")
+                .attempt(3)
+                .next_at("2026-11-18T09:00:05Z")
+                .message("rate limited"),
+        );
+        let retrying = status(&[]);
+        assert_eq!(retrying["status"], "retrying");
+        assert_eq!(retrying["attempt"], 3);
+        assert_eq!(retrying["next_at"], "2026-11-18T09:00:05Z");
+        assert_eq!(retrying["message"], "rate limited");
+        let done = cli::run(recording.dir.path(), &["status", "ses_1"]);
+        let first = "ses_1  retrying, attempt 3, next at 2026-11-18T09:00:05Z: rate limited";
+        assert_eq!(done.lines()[0], first, "{done:?}");
+        session.record(events::session_status("waiting").waiting_for("user_input"));
+        assert_eq!(status(&[])["waits_for"], "user_input");
+        let done = cli::run(recording.dir.path(), &["status"]);
+        assert!(
+            done.lines()[0].starts_with("ses_1  waiting for user input  planner"),
+            "{done:?}"
+        );
+        events::hitl_request("int_1").emit();
+        assert_eq!(status(&[])["waits_for"], "approval");
+        assert_eq!(session.status().unwrap().to_json()["waits_for"], "approval");
+        events::hitl_response("int_1").emit();
+        session.report_status("busy");
+        let tool = spans::tool_call("bash", "c").start();
+        assert_eq!(status(&[])["status"], "busy");
+        tool.finish(Outcome::Ok);
+        run.record_error("out of memory");
+        run.finish(Outcome::Error);
+    });
+    let ended = status(&[]);
+    assert_eq!(ended["status"], "error");
+    assert_eq!(ended["message"], "out of memory");
+    let done = cli::run(recording.dir.path(), &["status", "nobody"]);
+    assert_eq!(done.code, 2, "{done:?}");
+}
+
+#[test]
+fn watch_prints_each_change() {
+    let recording = Recording::new();
+    recording.run(|| {
+        let run = spans::session_run("ses_1", "planner").start();
+        let _run = run.clone().entered();
+        let mut watch = cli::Running::start(recording.dir.path(), &["status", "--watch", "--json"]);
+        let mut next = || -> serde_json::Value { serde_json::from_str(&watch.line()).unwrap() };
+        let idle = next();
+        assert_eq!(
+            (&idle["session_id"], &idle["status"]),
+            (&json!("ses_1"), &json!("idle"))
+        );
+        let tool = spans::tool_call("bash", "c").start();
+        assert_eq!(next()["status"], "busy");
+        let session = run.session().unwrap();
+        session.record(events::session_status("retrying").attempt(2));
+        let retrying = next();
+        assert_eq!(
+            (&retrying["status"], &retrying["attempt"]),
+            (&json!("retrying"), &json!(2))
+        );
+        tool.finish(Outcome::Ok);
+        run.finish(Outcome::Ok);
+        assert_eq!(next()["status"], "ended");
+    });
+}

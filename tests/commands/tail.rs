@@ -30,7 +30,7 @@ fn event_is_shown_when_recorded() {
     assert_eq!(row(&tail.line()), "1:2 title before");
     session.title("after");
     assert_eq!(row(&tail.line()), "1:3 title after");
-    session.status("busy");
+    session.report_status("busy");
     assert_eq!(row(&tail.line()), "1:4 status busy");
 }
 
@@ -182,7 +182,7 @@ fn kind_filter() {
     ];
     let mut tail = Running::start(recording.dir.path(), &args);
     assert_eq!(row(&tail.line()), "1:2 title one");
-    session.status("busy");
+    session.report_status("busy");
     session.record(events::error(&std::io::Error::other("it broke")));
     assert!(row(&tail.line()).starts_with("1:4 error"));
 }

@@ -73,6 +73,45 @@ fn minimal_records_turn_model_call_and_tool() {
 }
 
 #[test]
+fn guarded_agent_is_warned_then_stopped() {
+    let ran = run("guarded");
+    let trace = &ran.trace;
+    assert_eq!(trace.all("session_start").len(), 1);
+    let warning = trace.one("loop_warning");
+    assert_eq!(warning.text("verdict"), "no_progress");
+    let evidence = warning.get("evidence").as_array().unwrap();
+    assert_eq!(evidence.len(), 3);
+    let tools = trace.all("tool_result");
+    let outcomes: Vec<_> = tools.iter().map(|line| line.text("outcome")).collect();
+    assert_eq!(outcomes, ["denied", "ok", "ok", "ok"]);
+    let addresses: Vec<_> = tools[1..]
+        .iter()
+        .map(|line| line.address().to_string())
+        .collect();
+    assert_eq!(*warning.get("evidence"), serde_json::json!(addresses));
+    let stopped = trace.all("model_result");
+    let stopped = stopped.last().unwrap();
+    assert_eq!(stopped.text("outcome"), "denied");
+    assert_eq!(stopped.text("error.guardrail"), "loop");
+    let end = trace.one("session_end");
+    assert_eq!(end.text("outcome"), "error");
+    assert_eq!(end.text("error.guardrail"), "loop");
+    assert_eq!(
+        (
+            end.get("error.threshold").as_u64(),
+            end.get("error.actual").as_u64()
+        ),
+        (Some(3), Some(3))
+    );
+    assert_eq!(*end.get("totals.errors"), 1);
+    assert!(
+        ran.stdout.contains("the agent ended: the limit loop is 3"),
+        "{}",
+        ran.stdout
+    );
+}
+
+#[test]
 fn async_agent_records_parallel_tool_outcomes() {
     let trace = run("async_agent").trace;
     let tool = |id: &str| trace.find("tool_result", "tool_id", id);

@@ -199,7 +199,7 @@ fn handle_shortcuts_record_in_its_session() {
     let session = recording.handle().session("s");
     session.hitl_response("int_1", json!({"allow": true}));
     session.title("Renamed");
-    session.status("waiting");
+    session.report_status("waiting");
     events::artifact("plot.png").emit_in(&session);
     let trace = recording.trace();
     assert_eq!(

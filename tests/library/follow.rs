@@ -42,7 +42,7 @@ fn line_arrives_once_when_written() {
     let mut follower = Follower::session(&dir, Start::Beginning).unwrap();
     assert_eq!(kinds(&mut follower, 2), ["segment", "session_title"]);
     none(&mut follower);
-    let writer = std::thread::spawn(move || session.status("busy"));
+    let writer = std::thread::spawn(move || session.report_status("busy"));
     assert_eq!(next(&mut follower).2, "session_status");
     writer.join().unwrap();
     none(&mut follower);

@@ -17,6 +17,7 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("cost", &["trace"]),
     ("request", &["trace"]),
     ("gen_ai", &["request", "trace"]),
+    ("watch", &["cost", "trace"]),
     ("redact", &["trace", "error"]),
     ("ledger", &["trace"]),
     ("read", &["trace"]),
@@ -30,16 +31,18 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("export", &["mirror", "session", "read", "request", "trace"]),
     (
         "inspect",
-        &["export", "session", "read", "request", "cost", "trace"],
+        &[
+            "export", "watch", "session", "read", "request", "cost", "trace",
+        ],
     ),
     (
         "record",
         &[
             "metrics", "mirror", "export", "session", "ledger", "redact", "gen_ai", "request",
-            "trace", "error",
+            "watch", "trace", "error",
         ],
     ),
-    ("view", &["inspect", "session", "cost", "trace"]),
+    ("view", &["inspect", "watch", "session", "cost", "trace"]),
     (
         "import",
         &["ledger", "redact", "gen_ai", "request", "trace", "error"],

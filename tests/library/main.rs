@@ -31,4 +31,5 @@ mod streams;
 mod support;
 mod totals;
 mod values;
+mod watch;
 mod wrapped_layers;

@@ -4,7 +4,7 @@ use std::ffi::OsStr;
 use std::path::PathBuf;
 use std::process::Command;
 
-use spanledger::{Error, Guard, SyncPolicy, events, spans};
+use spanledger::{Error, Guard, SpanExt, SyncPolicy, events, spans};
 use tempfile::TempDir;
 use tracing::Dispatch;
 use tracing_subscriber::Registry;
@@ -44,6 +44,87 @@ fn refused(guard: Result<Guard, Error>) -> (&'static str, String) {
         Error::Environment { name, value, .. } => (name, value),
         other => panic!("{other}"),
     }
+}
+
+/// The place that the error names.
+fn misconfigured(guard: Result<Guard, Error>) -> String {
+    match guard.unwrap_err() {
+        Error::Config { place, .. } => place,
+        other => panic!("{other}"),
+    }
+}
+
+/// How many of five tool calls are allowed.
+fn allowed_calls(builder: spanledger::Builder) -> usize {
+    let (layer, _guard) = builder.build().unwrap();
+    let dispatch = Dispatch::new(tracing_subscriber::registry().with(layer));
+    tracing::dispatcher::with_default(&dispatch, || {
+        let _run = spans::session_run("s", "planner").start().entered();
+        let ask = |n: usize| spans::tool_call("bash", format!("c{n}")).start().allowed();
+        (0..5).filter(|n| ask(*n).is_ok()).count()
+    })
+}
+
+/// A file of limits in a directory.
+fn limits_file(dir: &TempDir, text: &str) -> PathBuf {
+    let file = dir.path().join("limits.toml");
+    std::fs::write(&file, text).unwrap();
+    file
+}
+
+#[test]
+fn limits_come_from_a_file() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = limits_file(&dir, "[limits]\ntool_calls = 3\n");
+    let variables = [("SPANLEDGER_DIR", dir.path()), ("SPANLEDGER_CONFIG", &file)];
+    with_env(&variables, || {
+        assert_eq!(allowed_calls(spanledger::builder()), 3);
+    });
+}
+
+#[test]
+fn limits_of_code_win_over_variables_and_those_over_a_file() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = limits_file(&dir, "[limits]\ntool_calls = 3\n");
+    let variables = [
+        ("SPANLEDGER_DIR", dir.path().as_os_str()),
+        ("SPANLEDGER_CONFIG", file.as_os_str()),
+        ("SPANLEDGER_MAX_TOOL_CALLS", "2".as_ref()),
+    ];
+    with_env(&variables, || {
+        let root = env_path("SPANLEDGER_DIR");
+        assert_eq!(allowed_calls(spanledger::builder().root(root.join("b"))), 2);
+        let limits = spanledger::Limits::new().tool_calls(1);
+        let builder = spanledger::builder().root(root.join("c"));
+        assert_eq!(allowed_calls(builder.limits(limits)), 1);
+    });
+}
+
+#[test]
+fn wrong_limit_is_named_with_file_and_line() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = limits_file(&dir, "[limits]\ntool_calls = 3\nturns = -1\n");
+    with_env(&[("SPANLEDGER_CONFIG", &file)], || {
+        let place = misconfigured(build(spanledger::builder().root("a")));
+        let file = env_path("SPANLEDGER_CONFIG");
+        assert_eq!(place, format!("{}:3", file.display()));
+    });
+}
+
+#[test]
+fn missing_file_of_limits_is_named() {
+    with_env(&[("SPANLEDGER_CONFIG", "/nonexistent/limits.toml")], || {
+        let place = misconfigured(build(spanledger::builder().root("a")));
+        assert_eq!(place, "/nonexistent/limits.toml");
+    });
+}
+
+#[test]
+fn negative_limit_is_named_with_its_variable() {
+    with_env(&[("SPANLEDGER_MAX_COST_USD", "-2")], || {
+        let place = misconfigured(build(spanledger::builder().root("a")));
+        assert_eq!(place, "SPANLEDGER_MAX_COST_USD=\"-2\"");
+    });
 }
 
 #[test]

@@ -211,10 +211,11 @@ pub fn every_event() -> Vec<(&'static str, Event, Value)> {
     kind(
         "loop_warning",
         events::loop_warning("bash ls", 3)
+            .verdict("polling")
             .window_size(20)
             .evidence(json!(["1:4", "1:9"]))
             .into(),
-        json!({"pattern": "bash ls", "repetitions": 3, "window_size": 20,
+        json!({"pattern": "bash ls", "repetitions": 3, "verdict": "polling", "window_size": 20,
             "evidence": ["1:4", "1:9"]}),
     );
     kind(

@@ -12,6 +12,7 @@ pub mod every_event;
 #[cfg(feature = "mirror")]
 mod held;
 pub mod investigation;
+pub mod loops;
 #[cfg(feature = "metrics")]
 pub mod metrics;
 pub mod mount;

@@ -316,6 +316,12 @@ impl<'a> Closed<'a> {
         error_message(error).map(Cow::Owned)
     }
 
+    /// Whether a limit stopped it.
+    fn is_stop(&self) -> bool {
+        let guardrail = self.own.error.and_then(|error| error.get("guardrail"));
+        guardrail.is_some()
+    }
+
     fn error_type(&self) -> Option<Cow<'a, str>> {
         self.own.error?.get("error_type")?.text()
     }
@@ -434,6 +440,8 @@ impl<'a> Closed<'a> {
             (Some(Outcome::TimedOut), None) => out.text("error.type", "timeout"),
             (Some(Outcome::Error), None) => out.text("error.type", "_OTHER"),
             (Some(Outcome::Interrupted), _) => out.text("error.type", "interrupted"),
+            // A limit is an error to those who watch, although the call was only denied.
+            (Some(Outcome::Denied), Some(kind)) if self.is_stop() => out.text("error.type", kind),
             (_, Some(kind)) => out.text("agent.error.type", kind),
             (_, None) => {}
         }

@@ -124,6 +124,7 @@ fn is_content(field: &str) -> bool {
             | "diff"
             | "final"
             | "kept"
+            | "loop_key"
             | "media"
             | "message"
             | "metadata"
@@ -174,7 +175,7 @@ fn is_fact(field: &str) -> bool {
             | "iterations" | "kind" | "max_iterations" | "method" | "mime" | "name" | "next_at"
             | "parent_id" | "point" | "queued_at" | "repetitions" | "replaces" | "role"
             | "size_px" | "slot" | "snapshot_id" | "source_id" | "span_id" | "start" | "status"
-            | "task_id" | "task_revision" | "to_message_id" | "trial_id" | "verdict_kind"
+            | "task_id" | "task_revision" | "to_message_id" | "trial_id" | "verdict" | "verdict_kind"
             | "waiting_for" | "window_size"
             // Usage.
             | "cache_read_tokens" | "cache_write_tokens" | "input_uncached_tokens"

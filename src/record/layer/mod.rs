@@ -1,5 +1,6 @@
 //! The `tracing` layer that an agent installs.
 
+mod allowed;
 mod enclosing;
 mod events;
 mod filter;

@@ -108,6 +108,11 @@ impl Recorder {
         let log = placement.log;
         if kind == SpanKind::Run {
             add_run_ids(&mut raw, &data.parent, &log);
+            if let Parent::Target(parent) = &data.parent
+                && process.limits().is_some()
+            {
+                log.join(parent.log.family());
+            }
         }
         span.usage = process.sanitize(&log, |sanitizer| {
             span.fields.add_clean(&raw, schema_of(kind), sanitizer)

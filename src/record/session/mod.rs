@@ -6,6 +6,7 @@
 
 mod context_asset;
 mod conversation;
+mod family;
 mod hooks;
 mod known_sessions;
 mod notes;
@@ -17,11 +18,12 @@ mod resume;
 mod spans;
 mod synthetic_turn;
 mod trace;
+mod watched;
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::hash::BuildHasherDefault;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
 
 pub(crate) use context_asset::ContextAsset;
 pub(crate) use known_sessions::KnownSessions;
@@ -29,6 +31,7 @@ pub(crate) use notes::Note;
 pub(crate) use open_span::OpenSpan;
 pub(crate) use spans::Change;
 pub(crate) use trace::{Trace, TraceLimits};
+pub(crate) use watched::Asked;
 
 use super::fields::Fields;
 use super::process_state::{OF_PROCESS, ProcessState};
@@ -37,7 +40,9 @@ use crate::ledger::{Appended, Context, Ledger, LineMeta, SessionWriter};
 use crate::trace::{
     ErrorChain, IdHasher, Ids, Kind, Marks, Moment, RawValue, SpanKind, Totals, Usage, write_string,
 };
+use crate::watch::Loops;
 use conversation::Conversation;
+use family::Family;
 use hooks::{Hooks, LostClose};
 use open_span::write_late;
 use request_parts::StoredParts;
@@ -77,6 +82,8 @@ pub(crate) struct SessionLog {
     implicit: Option<&'static str>,
     /// This process may have written to the session before, and dropped its totals.
     again: bool,
+    /// The session that its calls count for, where limits are set.
+    family: OnceLock<Arc<Family>>,
     state: Mutex<State>,
     history: Mutex<History>,
 }
@@ -118,6 +125,8 @@ struct Content {
     conversation: Conversation,
     /// Turns of libraries that report none.
     synthetic_turns: Vec<SyntheticTurn>,
+    /// The last tool calls, where limits are set.
+    loops: Option<Box<Loops>>,
 }
 
 impl SessionLog {
@@ -128,6 +137,7 @@ impl SessionLog {
             dir: writer.dir().to_owned(),
             implicit,
             again,
+            family: OnceLock::new(),
             state: Mutex::new(State {
                 writer,
                 content: Content {
@@ -294,6 +304,7 @@ impl LockedSession<'_> {
                 if let Some(at) = at {
                     content.add_used(at, usage);
                     content.mark_counted([Some(at.ids.span), at.turn_span, at.run_span()]);
+                    self.watch_usage(None, at, usage, Moment::now().wall);
                 }
             }
         }

@@ -1,6 +1,7 @@
 //! A span between its open and its close line.
 
 use super::conversation::CallContent;
+use super::family::AtStart;
 use super::{Link, SpanContext};
 use crate::ledger::LineMeta;
 use crate::record::fields::Fields;
@@ -62,6 +63,8 @@ pub(crate) struct OpenSpan {
     pub(super) links: Vec<u8>,
     /// What a model call has of the conversation, where content is sent.
     pub conversation: Option<Box<CallContent>>,
+    /// What was counted when it started, where limits are set.
+    pub at_start: Option<Box<AtStart>>,
 }
 
 impl OpenSpan {
@@ -92,6 +95,7 @@ impl OpenSpan {
             event_count: 0,
             links: Vec::new(),
             conversation: None,
+            at_start: None,
         })
     }
 

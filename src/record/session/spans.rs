@@ -77,6 +77,7 @@ impl LockedSession<'_> {
                 }
             }
         }
+        self.count_start(&mut span);
         let mut context = span.at.clone();
         if context.kind == SpanKind::Run {
             context.run = Some(context.link());
@@ -199,7 +200,7 @@ impl LockedSession<'_> {
         span.duration = duration.unwrap_or(open_for);
         span.outcome = span.final_outcome(given);
         span.note_timeout();
-        content.count_close(&span);
+        let counts_usage = content.count_close(&span);
         let mut totals = Vec::new();
         if matches!(span.at.kind, SpanKind::Run | SpanKind::Turn) {
             if let Some(used) = span.used_in_all() {
@@ -213,6 +214,8 @@ impl LockedSession<'_> {
             span.write_close(seg, out);
             out.extend_from_slice(&totals);
         });
+        let used = span.used().filter(|_| counts_usage);
+        self.watch_close(&span, end, used, appended);
         let Some(appended) = appended else {
             let mut payload = Vec::new();
             span.write_late_close(&mut payload);
@@ -344,7 +347,8 @@ impl Content {
     }
 
     /// Counts a span that closes, and its usage once: a model call's usage beats its turn's, a turn's its run's.
-    fn count_close(&mut self, span: &OpenSpan) {
+    /// Returns whether the totals count its usage.
+    fn count_close(&mut self, span: &OpenSpan) -> bool {
         match span.at.kind {
             SpanKind::Model => self.totals.model_calls += 1,
             SpanKind::Tool => self.totals.tool_calls += 1,
@@ -371,16 +375,17 @@ impl Content {
             span.at.kind,
             SpanKind::Model | SpanKind::Turn | SpanKind::Run
         ) {
-            return;
+            return false;
         }
         let usage = span.used().filter(|usage| !usage.is_empty());
         if usage.is_none() && !span.counted {
-            return;
+            return false;
         }
         if let Some(used) = span.used_in_all() {
             self.add_used(&span.at, used);
         }
-        if let Some(usage) = usage.filter(|_| !span.counted) {
+        let usage = usage.filter(|_| !span.counted);
+        if let Some(usage) = usage {
             self.totals.add_usage(usage);
             // It closed before the spans inside it, and its usage covers theirs.
             let id = Some(span.at.ids.span);
@@ -392,5 +397,6 @@ impl Content {
             }
         }
         self.mark_counted([span.at.turn_span, span.at.run_span(), None]);
+        usage.is_some()
     }
 }

@@ -11,7 +11,7 @@ use crate::record::layer::{Op, on_span};
 #[cfg(feature = "mirror")]
 use crate::record::otel;
 use crate::record::raw_fields::RawFields;
-use crate::trace::{AsFailure, Failure, Outcome, RemoteContext, Usage};
+use crate::trace::{AsFailure, Failure, Outcome, Refused, RemoteContext, Usage};
 
 /// Records on agent spans, unseen by other layers: nothing given here becomes a `tracing` field.
 ///
@@ -139,6 +139,27 @@ pub trait SpanExt {
     /// Any field of the span's kind, or one of your own.
     fn set<T: Serialize>(&self, key: &str, value: T);
 
+    /// Whether the call may go on, by the [limits](crate::Builder::limits) and the
+    /// [hooks](crate::Builder::before_tool). Ask once, after the span of a model call, a tool call or a turn has
+    /// started and before the work begins. Limits are checked as of the start of the span.
+    ///
+    /// If a limit or a hook refuses it, the span is closed as denied, and the error says why. If a hook asks for a
+    /// person ([`Refused::Ask`]), the span stays open. Where nothing is recorded, everything is allowed.
+    ///
+    /// ```
+    /// use serde_json::json;
+    /// use spanledger::{Outcome, Refused, SpanExt, spans};
+    /// fn run_tool() -> Result<(), Refused> {
+    ///     let tool = spans::tool_call("bash", "call_1").args(json!({"command": "ls"})).start();
+    ///     tool.allowed()?;
+    ///     tool.record_result("Cargo.toml");
+    ///     tool.finish(Outcome::Ok);
+    ///     Ok(())
+    /// }
+    /// # run_tool().unwrap();
+    /// ```
+    fn allowed(&self) -> Result<(), Refused>;
+
     /// Writes the close line now, and never again. The first close wins.
     fn finish(&self, outcome: Outcome);
 
@@ -232,6 +253,14 @@ impl SpanExt for Span {
 
     fn set<T: Serialize>(&self, key: &str, value: T) {
         put(self, key.to_owned(), &value);
+    }
+
+    fn allowed(&self) -> Result<(), Refused> {
+        match self.session() {
+            // Events that a hook records belong to the call.
+            Some(session) => self.in_scope(|| session.recorder.allowed(&session.target)),
+            None => Ok(()),
+        }
     }
 
     fn finish(&self, outcome: Outcome) {

@@ -6,6 +6,7 @@ use serde::Serialize;
 
 use crate::record::events::{self, Event};
 use crate::record::layer::{Recorder, Target};
+use crate::session::{StatusReport, Store};
 use crate::trace::RemoteContext;
 
 /// Records in a session from anywhere: another thread, another request, after the session ended.
@@ -54,9 +55,33 @@ impl Session {
         self.record(events::session_title(title));
     }
 
-    /// What the session is doing: busy, idle, waiting, retrying, error.
-    pub fn status(&self, status: &str) {
+    /// What the session is doing: busy, idle, waiting, retrying, error. For the reason, the attempt and what it
+    /// waits for, record [`events::session_status`].
+    pub fn report_status(&self, status: &str) {
         self.record(events::session_status(status));
+    }
+
+    /// The status of the session, and why, as `spanledger status` has it: read from the first and last lines of its
+    /// trace. `None`: nothing of it can be read.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let (layer, guard) = spanledger::builder().root(dir.path()).build()?;
+    /// # use tracing_subscriber::layer::SubscriberExt;
+    /// # let _default = tracing::subscriber::set_default(tracing_subscriber::registry().with(layer));
+    /// use spanledger::session::Status;
+    /// use spanledger::{SpanExt, events, spans};
+    /// let run = spans::session_run("ses_1", "planner").start();
+    /// let session = run.session().expect("a ledger is recording");
+    /// assert_eq!(session.status().unwrap().status, Status::Idle);
+    /// session.record(events::session_status("retrying").attempt(2).message("rate limited"));
+    /// assert_eq!(session.status().unwrap().attempt, Some(2));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn status(&self) -> Option<StatusReport> {
+        let store = Store::new(self.recorder.process.root());
+        let entry = store.peek(&self.target.log.dir).ok()?;
+        (!entry.summary.session_id.is_empty()).then(|| entry.report())
     }
 
     /// The span that the handle came from, as other processes know it; none for a handle by id.

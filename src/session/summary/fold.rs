@@ -8,7 +8,7 @@ use super::Summary;
 use crate::session::failure::Failure;
 use crate::session::item::Item;
 use crate::session::node::message_with_causes;
-use crate::session::status::{ErrorRef, OpenSpan, Writer};
+use crate::session::status::{ErrorRef, OpenSpan, Reported, Writer};
 use crate::trace::typed::{Checkpoint, ErrorInfo, ModelCall, Run, SegmentHeader, ToolCall};
 use crate::trace::{Address, ErrorChain, Kind, Marks, RawLine, RawValue, Totals, parse_time};
 
@@ -386,7 +386,13 @@ impl Summary {
                 set(&mut self.provider_id, update.provider_id());
             }
             Item::SessionStatus(status) => {
-                self.reported = status.status().map(Cow::into_owned);
+                self.reported = status.status().map(|name| Reported {
+                    status: name.into_owned(),
+                    waiting_for: status.waiting_for().map(Cow::into_owned),
+                    attempt: status.attempt(),
+                    next_at: status.next_at().map(Cow::into_owned),
+                    message: status.message().map(|message| short(&message)),
+                });
             }
             Item::Hitl(hitl) => {
                 let Some(id) = hitl.interrupt_id() else {

@@ -201,7 +201,7 @@ const EVENTS: &[Way] = &[
         let session = tool().session().unwrap();
         session.hitl_response("i", value(text));
         session.title(text);
-        session.status(text);
+        session.report_status(text);
         session.record(events::annotation("1:1", value(text)));
     }),
     ("a custom event", |text| {

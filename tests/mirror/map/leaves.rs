@@ -150,6 +150,7 @@ fn tool_call() {
         .locations(json!(["/PATH-TEXT"]))
         .args(json!({"command": "CONTENT-TEXT"}))
         .command("CONTENT-TEXT")
+        .loop_key("CONTENT-TEXT")
         .part_index(1)
         .start();
     tool.set("owner", "CUSTOM-TEXT");

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use spanledger::mirror::otlp::status::StatusCode;
-use spanledger::{Failure, Outcome, SpanExt, spans};
+use spanledger::{Failure, Limits, Outcome, SpanExt, spans};
 
 use crate::map::setup::{attributes, lines, mapped, named, one, sent};
 use crate::map::spans::status_of;
@@ -52,6 +52,36 @@ fn timeout_is_an_error() {
         assert_eq!(sent_attributes["agent.outcome"], "timed_out");
         assert_eq!(sent_attributes["error.type"], "timeout");
     }
+}
+
+#[test]
+fn stop_by_a_limit_has_type_and_event() {
+    let limits = Limits::new().tool_calls(0);
+    let recording = Recording::with(|builder| builder.limits(limits));
+    recording.run(|| {
+        let _run = spans::session_run("s", "agent").start().entered();
+        let turn = spans::session_turn().start();
+        turn.in_scope(|| {
+            spans::tool_call("bash", "c1")
+                .start()
+                .allowed()
+                .unwrap_err()
+        });
+        turn.finish(Outcome::Ok);
+    });
+    let spans = mapped(&lines(recording.dir.path()), Some(&json!({})));
+    let tool = named(&spans, "execute_tool bash");
+    let tool_attributes = attributes(&tool.attributes);
+    assert_eq!(tool_attributes["error.type"], "Stopped");
+    assert_eq!(tool_attributes["agent.outcome"], "denied");
+    assert_eq!(tool_attributes["agent.error.guardrail"], "max_tool_calls");
+    assert_eq!(tool_attributes["agent.error.threshold"], 0);
+    assert_eq!(tool_attributes["agent.error.actual"], 1);
+    let events = spans.iter().flat_map(|span| &span.events);
+    let types: Vec<_> = events
+        .map(|event| attributes(&event.attributes)["exception.type"].clone())
+        .collect();
+    assert_eq!(types, ["Stopped"]);
 }
 
 #[test]
