@@ -313,7 +313,7 @@ fn chat_database_of_grida_and_of_the_document() {
             .map(|one| one["session_id"].clone())
             .collect();
         assert_eq!(ids, ["ses_a", "ses_b"]);
-        let shown = run(&root, &["show", "ses_a"]).out;
+        let shown = run(&root, &["show", "ses_a", "--hidden"]).out;
         for text in [
             "Draw a house.",
             "Walls first.",
@@ -324,7 +324,7 @@ fn chat_database_of_grida_and_of_the_document() {
         ] {
             assert!(shown.contains(text), "{text}: {shown}");
         }
-        let lines = run(&root, &["show", "ses_a", "--json"]).out;
+        let lines = run(&root, &["show", "ses_a", "--hidden", "--json"]).out;
         for text in [
             "\"rewind\"",
             "\"denied\"",
@@ -411,7 +411,7 @@ fn exported_session_is_shown_as_the_original() {
         assert_eq!(done.code, 0, "{done:?}");
         let done = import(&root, "auto", &path);
         assert_eq!(done.code, 0, "{done:?}");
-        let shown = run(&root, &["show", SESSION]).out;
+        let shown = run(&root, &["show", SESSION, "--hidden"]).out;
         for text in [
             "What is here?",
             "I list the files.",

@@ -174,7 +174,7 @@ fn our_own_export_is_the_same_session() {
             .collect()
     };
     assert_eq!(kinds(&lines(rich.path(), SESSION)), kinds(&after));
-    let shown = run(&root, &["show", SESSION]);
+    let shown = run(&root, &["show", SESSION, "--hidden"]);
     assert_eq!(shown.code, 0, "{shown:?}");
     for text in ["bash", "DENIED", "claude-sonnet-4-5", "ERROR"] {
         assert!(shown.out.contains(text), "{text}: {}", shown.out);
