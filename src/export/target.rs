@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use super::database::Database;
 use super::{Format, Piece, Rows};
-use crate::trace::{Address, about};
+use crate::trace::{Address, about, if_exists};
 
 /// A file, a directory or a stream that an export is written to.
 ///
@@ -119,9 +119,7 @@ impl Target {
         let writer = match self.files.get_mut(&path) {
             Some(writer) => writer,
             None => {
-                let part = part(&path);
-                create_parent(&part)?;
-                let created = File::create(&part).map_err(about(&part))?;
+                let created = create_part(&part(&path))?;
                 self.files
                     .entry(path.clone())
                     .or_insert(BufWriter::new(created))
@@ -174,19 +172,35 @@ fn part(path: &Path) -> PathBuf {
     name.into()
 }
 
+/// Creates a file to write. One that a crash left behind is removed. A link is not followed: it could lead
+/// to a file that the export must not change.
+fn create_part(part: &Path) -> io::Result<File> {
+    create_parent(part)?;
+    let left = if_exists(fs::symlink_metadata(part)).map_err(about(part))?;
+    match left {
+        Some(left) if !left.is_file() => {
+            let why = "not a regular file; remove it and export again";
+            return Err(about(part)(io::Error::other(why)));
+        }
+        Some(_) => if_exists(fs::remove_file(part)).map_err(about(part))?,
+        None => None,
+    };
+    File::create_new(part).map_err(about(part))
+}
+
 /// Replaces a small file as a whole.
 pub(super) fn replace(path: &Path, text: &str) -> io::Result<()> {
     let part = part(path);
-    create_parent(&part)?;
-    fs::write(&part, text).map_err(about(&part))?;
+    let mut file = create_part(&part)?;
+    file.write_all(text.as_bytes()).map_err(about(&part))?;
     fs::rename(&part, path).map_err(about(path))
 }
 
 /// Creates a small file, unless it is there.
 fn create(path: &Path, text: &str) -> io::Result<()> {
     let part = part(path);
-    create_parent(&part)?;
-    fs::write(&part, text).map_err(about(&part))?;
+    let mut file = create_part(&part)?;
+    file.write_all(text.as_bytes()).map_err(about(&part))?;
     let linked = fs::hard_link(&part, path);
     fs::remove_file(&part).map_err(about(&part))?;
     linked.map_err(|error| match error.kind() {

@@ -129,7 +129,7 @@ fn every_row_is_there_once_after_kills() {
         .iter()
         .map(|format| format!("{format}={}", out(format.name()).display()));
     let exports = exports.collect::<Vec<_>>().join(",");
-    let kills = kills(50);
+    let kills = kills(12);
     for life in 0..kills {
         live(&root, &exports, life, Some(fastrand::usize(..400)));
     }
