@@ -38,7 +38,9 @@ async fn main() -> anyhow::Result<()> {
         println!("the agent ended: {stopped:#}");
     }
     let root = guard.handle().root().to_owned();
-    guard.shutdown()?;
+    if let Err(lost) = guard.shutdown() {
+        eprintln!("{lost}");
+    }
     println!("session {session}, trace: {}", root.display());
     Ok(())
 }
