@@ -72,25 +72,30 @@ pub(crate) struct Guard {
 impl Guard {
     pub fn run(&self, context: &mut Context) -> Result<(), Failed> {
         let (limits, given) = self.limits()?;
-        if !self.suggest && !given {
-            return Err(Failed::Usage(
-                "no limit is given: use --max-tool-calls, --max-model-calls, --max-turns, --max-duration, --max-tokens, \
-                 --max-cost, --loop or --config, or --suggest"
-                    .into(),
-            ));
-        }
-        if !self.suggest {
-            let (backtest, unreadable) = self.try_on_sessions(context, limits)?;
-            match context.json {
-                true => context.document(&backtest.to_json())?,
-                false => {
-                    let lines = view::guard::backtest(&backtest, &context.style);
-                    context.lines(&lines)?;
-                }
+        match (self.suggest, given) {
+            (true, _) => self.suggest(context, limits),
+            (false, true) => self.backtest(context, limits),
+            (false, false) => {
+                let why = "no limit is given; use --max-tool-calls or another --max option, --loop or --config, or --suggest";
+                Err(Failed::Usage(why.into()))
             }
-            return context.report_damage(&[], &unreadable);
         }
-        let (measured, unreadable) = self.try_on_sessions(context, limits)?;
+    }
+
+    fn backtest(&self, context: &mut Context, limits: Limits) -> Result<(), Failed> {
+        let (backtest, unreadable) = self.try_on_sessions(context, limits)?;
+        match context.json {
+            true => context.document(&backtest.to_json())?,
+            false => {
+                let lines = view::guard::backtest(&backtest, &context.style);
+                context.lines(&lines)?;
+            }
+        }
+        context.report_damage(&[], &unreadable)
+    }
+
+    fn suggest(&self, context: &mut Context, no_limits: Limits) -> Result<(), Failed> {
+        let (measured, unreadable) = self.try_on_sessions(context, no_limits)?;
         let Some(suggestion) = measured.suggest() else {
             let message = "no session ended well, so there is nothing to measure".into();
             return Err(context.not_found(message, &[], &unreadable));
