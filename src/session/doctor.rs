@@ -86,11 +86,25 @@ const RECENT_NS: u64 = 1_704_067_200_000_000_000;
 const NOT_READABLE: &str = "make the root readable for this user, or run this as the agent's user";
 
 /// The variables that spanledger reads.
-const VARIABLES: [&str; 4] = [
+const VARIABLES: &[&str] = &[
     "SPANLEDGER_DIR",
     "SPANLEDGER_DISABLED",
     "SPANLEDGER_SYNC",
     "SPANLEDGER_INLINE_LIMIT",
+    "SPANLEDGER_EXPORT",
+    "SPANLEDGER_OTLP_ERROR_TEXT",
+    "SPANLEDGER_OTLP_LOG_MESSAGES",
+    "SPANLEDGER_OTLP_PATHS",
+    "SPANLEDGER_OTLP_CUSTOM_FIELDS",
+    "SPANLEDGER_CONFIG",
+    "SPANLEDGER_MAX_TOOL_CALLS",
+    "SPANLEDGER_MAX_MODEL_CALLS",
+    "SPANLEDGER_MAX_TURNS",
+    "SPANLEDGER_MAX_DURATION",
+    "SPANLEDGER_MAX_TOKENS",
+    "SPANLEDGER_MAX_COST_USD",
+    "SPANLEDGER_ON_LOOP",
+    "SPANLEDGER_VOLATILE",
 ];
 
 /// Checks a root: whether it is writable and private, its writers, disk space, and the clock. `now` is

@@ -175,6 +175,15 @@ fn variables_that_turn_recording_off_are_found() {
 }
 
 #[test]
+fn settings_of_exports_are_known_variables() {
+    let dir = tempfile::tempdir().unwrap();
+    let export = ("SPANLEDGER_EXPORT", "trace-sqlite");
+    let done = doctor(dir.path(), &[export, ("SPANLEDGER_OTLP_PATHS", "true")]);
+    assert_eq!(done.code, 0, "{done:?}");
+    assert_eq!(health(&done, "environment").0, "ok", "{done:?}");
+}
+
+#[test]
 fn endpoint_is_asked() {
     let dir = tempfile::tempdir().unwrap();
     let server = OtlpServer::start();

@@ -11,7 +11,7 @@ use spanledger::mirror::Otlp;
 use spanledger::mirror::otlp::Span;
 use spanledger::{Failure, Outcome, SpanExt, Usage, events, spans};
 
-use crate::map::setup::{attributes, lines, mapped, one};
+use crate::map::setup::{attributes, lines, mapped, named, one};
 use crate::support::Recording;
 use crate::support::every_event::every_event;
 
@@ -150,7 +150,6 @@ fn tool_call() {
         .locations(json!(["/PATH-TEXT"]))
         .args(json!({"command": "CONTENT-TEXT"}))
         .command("CONTENT-TEXT")
-        .loop_key("CONTENT-TEXT")
         .part_index(1)
         .start();
     tool.set("owner", "CUSTOM-TEXT");
@@ -420,6 +419,51 @@ fn every_field_of_the_schema_is_documented() {
                     assert!(!is_custom || is_part, "{key} on {what} is unknown");
                 }
             }
+        }
+    }
+}
+
+/// Two runs of one session and a subagent of the first, whose ids are secrets: what is sent names
+/// them by their masks, and spans of one session have one id.
+#[test]
+fn session_ids_that_are_secrets_leave_masked_and_group() {
+    let token = |part: &str| format!("{}{}", concat!("gh", "p_"), part.repeat(4));
+    let (outer, inner) = (token("A1b2C3d4E5"), token("Z9y8X7w6V5"));
+    let recording = Recording::new();
+    recording.run(|| {
+        let _run = spans::session_run(&outer, "planner").start().entered();
+        drop(spans::session_run(&inner, "helper").start());
+    });
+    recording.run(|| {
+        let _run = spans::session_run(&outer, "reviewer").start().entered();
+        drop(spans::tool_call("bash", "c1").start());
+    });
+    let spans = mapped(&lines(recording.dir.path()), None);
+    let id_of = |name: &str, key: &str| {
+        let text = attributes(&named(&spans, name).attributes)[key].clone();
+        text.as_str()
+            .unwrap_or_else(|| panic!("{name} has no {key}"))
+            .to_owned()
+    };
+    let id = |name: &str| id_of(name, "gen_ai.conversation.id");
+    let planner = id("invoke_agent planner");
+    assert!(
+        planner.starts_with("[masked rule=github-pat bytes=44 "),
+        "{planner}"
+    );
+    for name in ["invoke_agent reviewer", "execute_tool bash"] {
+        assert_eq!(id(name), planner);
+    }
+    assert_ne!(id("invoke_agent helper"), planner);
+    let parent = id_of("invoke_agent helper", "agent.parent_session_id");
+    assert_eq!(parent, planner);
+    for span in &spans {
+        let bytes = span.encode_to_vec();
+        for secret in [&outer, &inner] {
+            let found = bytes
+                .windows(secret.len())
+                .any(|part| part == secret.as_bytes());
+            assert!(!found, "{} has a secret", span.name);
         }
     }
 }
