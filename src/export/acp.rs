@@ -76,9 +76,12 @@ impl Exporter for Acp {
             _ => None,
         };
         if let Some(update) = update {
-            let params =
-                json!({"sessionId": &*fed.session_id, "update": update, "_meta": meta(node, rows)});
-            rows.row(&json!({"jsonrpc": "2.0", "method": "session/update", "params": params}));
+            let mut row = json!({"jsonrpc": "2.0", "method": "session/update"});
+            let params = &mut row["params"];
+            params["sessionId"] = (*fed.session_id).into();
+            params["update"] = update;
+            params["_meta"] = meta(node, rows);
+            rows.row(&row);
         }
     }
 }

@@ -39,62 +39,85 @@ impl Exporter for Atif {
 
     fn end(&mut self, rows: &mut Rows) {
         let mut known = HashSet::from([self.conversation.session_id.clone()]);
-        rows.once(&trajectory(&self.conversation, &self.root, &mut known).0);
+        let conversation = std::mem::take(&mut self.conversation);
+        rows.text(trajectory(conversation, &self.root, &mut known).0);
     }
 }
 
-/// A trajectory, and what it and its subagents used.
-fn trajectory(of: &Conversation, root: &Path, known: &mut HashSet<String>) -> (Value, Usage) {
+/// A trajectory as JSON, and what it and its subagents used. Each step becomes text at once: a long session's steps as
+/// values would take several times the memory.
+fn trajectory(mut of: Conversation, root: &Path, known: &mut HashSet<String>) -> (String, Usage) {
     let mut total = Usage::default();
-    let mut subagents = Vec::new();
+    let mut subagents: Vec<String> = Vec::new();
     let mut embedded = HashSet::new();
     let mut cost = 0.0;
     for id in of.entries.iter().flat_map(started) {
         // A session that can't be read, or is embedded further out, is only named.
         let child = known.insert(id.clone()).then(|| session_dir(root, id));
         if let Some(Ok(child)) = child.map(|dir| Conversation::read(&dir)) {
-            let (inside, used) = trajectory(&child, root, known);
+            let (inside, used) = trajectory(child, root, known);
             cost += used.cost_usd.unwrap_or(0.0);
             subagents.push(inside);
-            embedded.insert(id.as_str());
+            embedded.insert(id.clone());
         }
     }
-    let mut steps: Vec<Value> = Vec::new();
-    let system = of
-        .system
-        .iter()
-        .map(|text| json!({"source": "system", "message": text}));
-    for mut step in system.chain(of.entries.iter().map(|entry| step(entry, &embedded))) {
-        step["step_id"] = (steps.len() + 1).into();
-        steps.push(step);
+    let mut steps = Steps::default();
+    if let Some(text) = &of.system {
+        steps.push(json!({"source": "system", "message": text}));
     }
-    if steps.is_empty() {
-        steps.push(json!({"step_id": 1, "source": "system", "message": ""}));
+    for entry in std::mem::take(&mut of.entries) {
+        entry.usage.iter().for_each(|usage| total.add(usage));
+        steps.push(step(&entry, &embedded));
     }
-    for usage in of.entries.iter().filter_map(|entry| entry.usage.as_ref()) {
-        total.add(usage);
+    if steps.count == 0 {
+        steps.push(json!({"source": "system", "message": ""}));
     }
     if cost > 0.0 {
         total.cost_usd = Some(total.cost_usd.unwrap_or(0.0) + cost);
     }
-    let mut document = json!({
+    let head = json!({
         "schema_version": SCHEMA,
         "session_id": of.session_id,
         "trajectory_id": of.session_id,
-        "agent": agent(of),
+        "agent": agent(&of),
         "final_metrics": without_nulls(json!({
             "total_prompt_tokens": total.input_tokens,
             "total_completion_tokens": total.output_tokens,
             "total_cached_tokens": total.cache_read_tokens,
             "total_cost_usd": total.cost_usd,
-            "total_steps": steps.len(),
+            "total_steps": steps.count,
         })),
-        "steps": steps,
     });
+    let mut document = head.to_string();
+    document.pop();
+    document.push_str(",\"steps\":[");
+    document.push_str(&steps.json);
+    document.push(']');
     if !subagents.is_empty() {
-        document["subagent_trajectories"] = subagents.into();
+        document.push_str(",\"subagent_trajectories\":[");
+        document.push_str(&subagents.join(","));
+        document.push(']');
     }
+    document.push('}');
     (document, total)
+}
+
+/// The steps of a trajectory as JSON, with commas between them.
+#[derive(Default)]
+struct Steps {
+    json: String,
+    count: usize,
+}
+
+impl Steps {
+    fn push(&mut self, mut step: Value) {
+        if self.count > 0 {
+            self.json.push(',');
+        }
+        self.count += 1;
+        step["step_id"] = self.count.into();
+        self.json.push_str(&step.to_string());
+    }
 }
 
 /// The subagents that were started in a step.
@@ -126,7 +149,7 @@ fn without_nulls(mut value: Value) -> Value {
     value
 }
 
-fn step(entry: &Entry, embedded: &HashSet<&str>) -> Value {
+fn step(entry: &Entry, embedded: &HashSet<String>) -> Value {
     let source = match entry.role {
         Some(Role::User) => "user",
         Some(Role::System) => "system",
@@ -181,7 +204,7 @@ fn step(entry: &Entry, embedded: &HashSet<&str>) -> Value {
 }
 
 /// The result of a call that ended or started a subagent.
-fn result(call: &Call, embedded: &HashSet<&str>) -> Option<Value> {
+fn result(call: &Call, embedded: &HashSet<String>) -> Option<Value> {
     let refs = references(&call.subagents, embedded);
     if call.output.is_none() && refs.is_none() {
         return None;
@@ -196,15 +219,15 @@ fn result(call: &Call, embedded: &HashSet<&str>) -> Option<Value> {
     Some(result)
 }
 
-fn references(ids: &[String], embedded: &HashSet<&str>) -> Option<Value> {
-    let known = ids.iter().filter(|id| embedded.contains(id.as_str()));
+fn references(ids: &[String], embedded: &HashSet<String>) -> Option<Value> {
+    let known = ids.iter().filter(|id| embedded.contains(*id));
     let refs: Vec<_> = known
         .map(|id| json!({"trajectory_id": id, "session_id": id}))
         .collect();
     (!refs.is_empty()).then(|| refs.into())
 }
 
-fn unread<'a>(ids: impl Iterator<Item = &'a String>, embedded: &HashSet<&str>) -> Option<Value> {
-    let ids: Vec<_> = ids.filter(|id| !embedded.contains(id.as_str())).collect();
+fn unread<'a>(ids: impl Iterator<Item = &'a String>, embedded: &HashSet<String>) -> Option<Value> {
+    let ids: Vec<_> = ids.filter(|id| !embedded.contains(*id)).collect();
     (!ids.is_empty()).then(|| json!(ids))
 }

@@ -126,7 +126,7 @@ impl ChatText {
         };
         match self.form {
             Form::Json => rows.text(format!("{{\"session\":{session},\"messages\":[")),
-            Form::Lines => line("session", &session, rows),
+            Form::Lines => line("session", session, rows),
             Form::Csv => rows.header(COLUMNS.to_owned()),
         }
     }
@@ -149,7 +149,7 @@ impl ChatText {
                 self.messages += 1;
             }
             Change::Asset(asset) if self.form == Form::Lines => {
-                line(asset.kind.as_str(), &asset_row(&asset), rows);
+                line(asset.kind.as_str(), asset_row(&asset), rows);
             }
             Change::Asset(asset) => self.assets.push(asset),
             _ if !self.is_live => {}
@@ -160,15 +160,15 @@ impl ChatText {
             } => {
                 line(
                     "part",
-                    &self.chat.session.part_row(&message, index, &part),
+                    self.chat.session.part_row(&message, index, &part),
                     rows,
                 );
             }
             Change::Hidden { message, at, now } => {
                 let update = json!({"id": message, "hidden_at": at, "updated_at": now});
-                line("update", &update, rows);
+                line("update", update, rows);
             }
-            Change::RunEnded => line("session", &self.chat.session.row(), rows),
+            Change::RunEnded => line("session", self.chat.session.row(), rows),
         }
     }
 
@@ -180,13 +180,12 @@ impl ChatText {
         match self.form {
             Form::Json => {
                 let comma = if self.messages > 0 { "," } else { "" };
-                let parts: Vec<_> = parts.collect();
-                let message = json!({"message": row, "parts": parts});
-                rows.text(format!("{comma}{message}"));
+                let parts: Value = parts.collect();
+                rows.text(format!("{comma}{{\"message\":{row},\"parts\":{parts}}}"));
             }
             Form::Lines => {
-                line("message", &row, rows);
-                parts.for_each(|part| line("part", &part, rows));
+                line("message", row, rows);
+                parts.for_each(|part| line("part", part, rows));
             }
             Form::Csv => {
                 for (index, part) in parts.by_ref().enumerate() {
@@ -206,8 +205,10 @@ fn asset_row(asset: &Asset) -> Value {
     json!({"digest": asset.digest, body: asset.body, "created_at": asset.created})
 }
 
-fn line(kind: &str, data: &Value, rows: &mut Rows) {
-    rows.once(&json!({"type": kind, "data": data}));
+fn line(kind: &str, data: Value, rows: &mut Rows) {
+    let mut row = json!({"type": kind});
+    row["data"] = data;
+    rows.once(&row);
 }
 
 /// A part as a row of CSV. The tokens of a message are on its first row only, so that sums are right.

@@ -94,7 +94,7 @@ pub(crate) fn request_before(session: &Path, call: &Node) -> io::Result<Request>
             break;
         }
     }
-    let mut request = conversation.request();
+    let mut request = conversation.into_request();
     let view: ModelCall<'_> = call.view();
     request.model = view.model_id().map(String::from).or(request.model);
     request.temperature = view.temperature().or(request.temperature);
@@ -107,26 +107,35 @@ pub(crate) fn request_before(session: &Path, call: &Node) -> io::Result<Request>
 
 impl Entry {
     /// What was said, and the results of the calls in it.
-    fn messages(&self) -> Vec<RequestMessage> {
+    fn into_messages(self) -> Vec<RequestMessage> {
         let role = match self.role {
             Some(Role::User) => "user",
             Some(Role::System) => "system",
             _ => "assistant",
         };
-        let text = (!self.text.is_empty()).then(|| json!({"type": "text", "content": self.text}));
-        let calls = self.calls.iter().map(|call| {
-            json!({"type": "tool_call", "id": call.id, "name": call.name, "arguments": call.args})
-        });
-        let own = RequestMessage::new(role, text.into_iter().chain(calls).collect());
-        let results = self.calls.iter().map(|call| {
-            let mut part =
-                json!({"type": "tool_call_response", "id": call.id, "response": call.output});
+        let mut parts = Vec::new();
+        if !self.text.is_empty() {
+            parts.push(json!({"type": "text", "content": self.text}));
+        }
+        let mut results = Vec::new();
+        for call in self.calls {
+            let mut part = json!({"type": "tool_call", "id": call.id, "name": call.name});
+            part["arguments"] = call.args.into();
+            parts.push(part);
+            let mut result = json!({"type": "tool_call_response", "id": call.id});
+            result["response"] = call.output.into();
             if !call.ok {
-                part["is_error"] = true.into();
+                result["is_error"] = true.into();
             }
-            RequestMessage::new("tool", vec![part])
-        });
+            results.push(RequestMessage::new("tool", vec![result]));
+        }
+        let own = RequestMessage::new(role, parts);
         [own].into_iter().chain(results).collect()
+    }
+
+    /// Whether a model would be sent it now.
+    fn is_in_context(&self) -> bool {
+        !self.hidden && (!self.text.is_empty() || !self.calls.is_empty())
     }
 }
 
@@ -154,21 +163,16 @@ impl Conversation {
         Ok(conversation)
     }
 
-    /// The entries that a model would be sent now.
-    pub fn in_context(&self) -> impl Iterator<Item = &Entry> {
-        let entries = self.entries.iter().filter(|entry| !entry.hidden);
-        entries.filter(|entry| !entry.text.is_empty() || !entry.calls.is_empty())
-    }
-
     /// The request that a model would be sent now.
-    pub fn request(&self) -> Request {
+    pub fn into_request(self) -> Request {
+        let entries = self.entries.into_iter().filter(Entry::is_in_context);
         Request {
-            model: self.model.clone(),
+            model: self.model,
             temperature: self.temperature,
             max_tokens: self.max_tokens,
-            system: self.system.clone(),
-            tools: self.tools.clone(),
-            messages: self.in_context().flat_map(Entry::messages).collect(),
+            system: self.system,
+            tools: self.tools,
+            messages: entries.flat_map(Entry::into_messages).collect(),
             ..Request::default()
         }
     }

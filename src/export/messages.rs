@@ -35,6 +35,9 @@ impl Exporter for Messages {
     }
 
     fn end(&mut self, rows: &mut Rows) {
-        rows.once(&(self.body)(&self.conversation.request()));
+        let request = std::mem::take(&mut self.conversation).into_request();
+        let body = (self.body)(&request);
+        drop(request);
+        rows.once(&body);
     }
 }

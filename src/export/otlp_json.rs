@@ -14,7 +14,7 @@ pub(super) struct OtlpJson {
     /// By segment.
     origins: HashMap<u32, Arc<Origin>>,
     /// The first close line of a span counts.
-    closed: HashSet<String>,
+    closed: HashSet<u64>,
     batch: Batch<()>,
 }
 
@@ -35,13 +35,14 @@ impl Exporter for OtlpJson {
             self.origins.extend(origin.map(|origin| (line.seg, origin)));
             return;
         }
-        let Some(id) = line.span_id.filter(|_| line.kind().is_close()) else {
+        let id = line.span_id.filter(|_| line.kind().is_close());
+        let Some(id) = id.and_then(|id| u64::from_str_radix(id, 16).ok()) else {
             return;
         };
         let Some(origin) = self.origins.get(&opened_seg(line)).cloned() else {
             return;
         };
-        if !self.closed.insert(id.to_owned()) {
+        if !self.closed.insert(id) {
             return;
         }
         if self.batch.push_line(&origin, line, ()) == Pushed::Full {

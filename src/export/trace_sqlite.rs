@@ -1,13 +1,12 @@
 //! `trace-sqlite`: a table of events, as jutul-agent reads and writes it. The kinds and members of its
 //! document come first; our other kinds are further rows, and our other fields further members.
 
-use std::collections::{HashMap, HashSet};
-use std::hash::{BuildHasher, RandomState};
+use std::collections::HashMap;
 
 use serde_json::{Map, Value, json};
 
 use super::feed::Fed;
-use super::values::{object, text_of};
+use super::values::{UniqueIds, object, text_of};
 use super::{Exporter, Rows, Schema, approves};
 use crate::session::{Item, Node, NodeState};
 use crate::trace::typed::{Compaction, Hitl, ToolCall};
@@ -38,9 +37,7 @@ pub(super) struct TraceSqlite {
     open: HashMap<u64, OpenCall>,
     /// The newest call with each recorded id, of those that are open.
     newest: HashMap<String, String>,
-    /// Hashes of the ids that calls have.
-    ids: HashSet<u64>,
-    hasher: RandomState,
+    ids: UniqueIds,
 }
 
 #[derive(Debug)]
@@ -154,7 +151,7 @@ impl Exporter for TraceSqlite {
 impl TraceSqlite {
     fn tool_call(&mut self, node: &Node, call: &ToolCall<'_>, payload: &mut Payload) {
         let recorded = call.tool_call_id().unwrap_or_default();
-        let id = self.unique(&recorded);
+        let id = self.ids.take(&recorded, '#');
         payload.set("id", id.clone());
         payload.set("name", call.tool_id().unwrap_or_default());
         payload.set("args", arguments(call));
@@ -162,17 +159,6 @@ impl TraceSqlite {
         let has_arguments = call.args().is_some();
         let open = OpenCall { id, has_arguments };
         self.open.extend(node.span_id.map(|span| (span, open)));
-    }
-
-    /// An id that no other call has: `id`, then `id#2`.
-    fn unique(&mut self, id: &str) -> String {
-        let mut unique = id.to_owned();
-        let mut n = 1;
-        while !self.ids.insert(self.hasher.hash_one(&unique)) {
-            n += 1;
-            unique = format!("{id}#{n}");
-        }
-        unique
     }
 
     fn tool_result(

@@ -1,6 +1,7 @@
 //! Values that several formats write.
 
 use std::collections::{HashMap, HashSet};
+use std::hash::{BuildHasher, RandomState};
 
 use serde_json::{Map, Value};
 
@@ -65,12 +66,40 @@ pub(super) fn hex(span: u64) -> String {
     format!("{span:016x}")
 }
 
+/// Ids that don't repeat: `c1`, `c1#2`, ….
+#[derive(Debug, Default)]
+pub(super) struct UniqueIds {
+    /// Hashes of the ids that were given out.
+    taken: HashSet<u64>,
+    /// The last number that an id was given out with, by its hash. A long session may have one id thousands of times.
+    numbers: HashMap<u64, u32>,
+    hasher: RandomState,
+}
+
+impl UniqueIds {
+    /// The id, followed by the mark and a number if it is taken.
+    pub fn take(&mut self, id: &str, mark: char) -> String {
+        let hash = self.hasher.hash_one(id);
+        if self.taken.insert(hash) {
+            return id.to_owned();
+        }
+        let number = self.numbers.entry(hash).or_insert(1);
+        loop {
+            *number += 1;
+            let unique = format!("{id}{mark}{number}");
+            if self.taken.insert(self.hasher.hash_one(&unique)) {
+                return unique;
+            }
+        }
+    }
+}
+
 /// Tool calls by ids that don't repeat: `c1`, `c1#2`, ….
 #[derive(Debug, Default)]
 pub(super) struct CallIds {
     /// Ids have letters, digits, `_` and `-` only, as Anthropic's API wants them.
     pub plain: bool,
-    used: HashSet<String>,
+    ids: UniqueIds,
     open: HashMap<u64, String>,
 }
 
@@ -84,12 +113,7 @@ impl CallIds {
             given = given.replace(|c| !is_plain(c), "_");
         }
         let mark = if self.plain { '-' } else { '#' };
-        let mut id = given.clone();
-        let mut n = 1;
-        while !self.used.insert(id.clone()) {
-            n += 1;
-            id = format!("{given}{mark}{n}");
-        }
+        let id = self.ids.take(&given, mark);
         let span = node.span_id.filter(|_| node.state == NodeState::Open);
         self.open.extend(span.map(|span| (span, id.clone())));
         id

@@ -2,13 +2,14 @@
 //! and our own export write them.
 //!
 //! The file is read twice: first for the ids and times of all spans, which say in which session and in which
-//! order they are; then each span when its lines are written. So memory holds no attributes.
+//! order they are; then each span when its lines are written. So memory holds the attributes of open spans only.
 
 mod attributes;
 mod content;
 mod index;
 mod read_span;
 
+use std::collections::HashMap;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -20,6 +21,9 @@ use self::read_span::OtlpSpan;
 use super::history::{Fields, History};
 use super::{Import, ImportError, json};
 use crate::trace::{FieldRole, Kind, SpanKind, event_kind};
+
+/// So many open spans are kept. More are read again when they end.
+const MOST_OPEN: usize = 64;
 
 pub(super) fn read<'a>(import: &'a Import, path: &Path) -> Result<Vec<History<'a>>, ImportError> {
     let index = Index::read(path)?;
@@ -37,6 +41,7 @@ pub(super) fn read<'a>(import: &'a Import, path: &Path) -> Result<Vec<History<'a
             session,
             history,
             conversation: Conversation::default(),
+            open: HashMap::new(),
             failed_at: 0,
         };
         let written = writer.write();
@@ -56,6 +61,8 @@ struct Session<'i, 'a> {
     session: usize,
     history: History<'a>,
     conversation: Conversation,
+    /// Spans that have not ended, by their places in the index.
+    open: HashMap<u32, OtlpSpan>,
     /// The line of the span that is being written.
     failed_at: u64,
 }
@@ -65,11 +72,18 @@ impl Session<'_, '_> {
         for step in self.index.steps(self.session) {
             let entry = &self.index.entries[step.entry as usize];
             self.failed_at = entry.line.into();
-            let span = self.span(entry)?;
+            let known = self.open.remove(&step.entry);
+            let span = known.map_or_else(|| self.span(entry), Ok)?;
             match step.what {
-                What::Open => self.open(entry, span)?,
-                What::Event(at) => self.event(entry, span, at)?,
-                What::Close => self.close(entry, span)?,
+                What::Open => self.open(entry, &span)?,
+                What::Event(at) => self.event(entry, &span, at)?,
+                What::Close => {
+                    self.close(entry, span)?;
+                    continue;
+                }
+            }
+            if self.open.len() < MOST_OPEN {
+                self.open.insert(step.entry, span);
             }
         }
         self.failed_at = 0;
@@ -99,12 +113,14 @@ impl Session<'_, '_> {
         Ok(OtlpSpan::read(&json, entry, scope))
     }
 
-    fn open(&mut self, entry: &Entry, span: OtlpSpan) -> io::Result<()> {
+    fn open(&mut self, entry: &Entry, span: &OtlpSpan) -> io::Result<()> {
         let given = span.given(entry);
         let is_input =
             |name: &str| name != "attributes" && given.kind.role(name) == FieldRole::Input;
-        let mut fields: Fields = span.fields.clone();
-        fields.retain(|name, _| is_input(name));
+        let inputs = span.fields.iter().filter(|(name, _)| is_input(name));
+        let mut fields: Fields = inputs
+            .map(|(name, value)| (name.clone(), value.clone()))
+            .collect();
         if given.kind == SpanKind::Run {
             let id = self.index.sessions[self.session].id.clone();
             fields.insert("session_id".into(), id.into());
@@ -125,7 +141,7 @@ impl Session<'_, '_> {
         }
     }
 
-    fn event(&mut self, entry: &Entry, span: OtlpSpan, at: u32) -> io::Result<()> {
+    fn event(&mut self, entry: &Entry, span: &OtlpSpan, at: u32) -> io::Result<()> {
         let Some(event) = span.events.get(at as usize) else {
             return Ok(());
         };

@@ -207,10 +207,8 @@ fn stop(request: &Request) -> Option<&Value> {
 
 /// The members that both APIs have.
 fn body(request: &Request, messages: Vec<Value>, tools: Vec<Value>) -> Value {
-    let mut body = json!({
-        "model": request.model.as_deref().unwrap_or("unknown"),
-        "messages": messages,
-    });
+    let mut body = json!({"model": request.model.as_deref().unwrap_or("unknown")});
+    body["messages"] = messages.into();
     if let Some(temperature) = request.temperature {
         body["temperature"] = temperature.into();
     }

@@ -16,6 +16,7 @@ pub(super) use part::Part;
 pub(super) use session::{Counts, Session};
 
 use super::feed::Fed;
+use super::values::UniqueIds;
 use crate::session::{Item, Node, NodeState, Role};
 use crate::trace::Kind;
 use crate::trace::typed::{Compaction, ContextAsset, ModelCall, Rewind};
@@ -101,7 +102,7 @@ pub(super) struct Chat {
     /// Runs whose next part is the first of a model call.
     steps: HashSet<Option<u64>>,
     tools: HashMap<u64, OpenTool>,
-    taken: HashSet<String>,
+    taken: UniqueIds,
     /// When the newest message was created. No two have the same time: readers sort by it.
     newest: u64,
     /// The complete messages, in order.
@@ -296,13 +297,7 @@ impl Chat {
 
     /// The id of a message's row.
     fn unique(&mut self, id: &str) -> String {
-        let mut unique = self.session.message_id(id);
-        let mut n = 1;
-        while !self.taken.insert(unique.clone()) {
-            n += 1;
-            unique = self.session.message_id(&format!("{id}#{n}"));
-        }
-        unique
+        self.taken.take(&self.session.message_id(id), '#')
     }
 
     /// Adds a part to the model's message.
