@@ -21,7 +21,7 @@ const BATCH: Duration = Duration::from_millis(50);
 /// How long after an error an export is tried again.
 const RETRY: Duration = Duration::from_secs(1);
 
-/// Tells the thread which sessions have grown.
+/// Queues sessions that have grown for the thread.
 #[derive(Debug)]
 pub(crate) struct Exporting {
     shared: Arc<Shared>,

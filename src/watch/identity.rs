@@ -14,7 +14,7 @@ pub(crate) struct ToolStep {
     pub call: u64,
     /// How it ended: outcome, result, output, error.
     pub result: u64,
-    /// The sort of its failure, whatever the text.
+    /// The sort of its failure; its text does not count.
     pub failure: Option<u64>,
     /// Its close line.
     pub at: Address,

@@ -24,7 +24,7 @@ pub enum LoopKind {
     Cycle,
     /// The same call or calls, but the results change.
     Polling,
-    /// One tool fails in the same way, whatever its arguments.
+    /// One tool fails in the same way with any arguments.
     Drifting,
 }
 
