@@ -89,7 +89,7 @@ impl Redactor {
         }
         let opens = text.trim_ascii_start().starts_with(['{', '[']);
         if !opens || nested == MOST_NESTED || !is_json(text) {
-            return self.text(text, tally);
+            return self.text_part(text, 0..text.len(), tally);
         }
         let clean = self.walk("", text, nested + 1, tally);
         match clean == text {

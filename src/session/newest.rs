@@ -39,6 +39,7 @@ pub struct Newest<'a> {
     waiting: BinaryHeap<Waiting>,
     at_once: usize,
     kept: usize,
+    most_kept: usize,
     unreadable: Vec<Unreadable>,
 }
 
@@ -64,8 +65,15 @@ impl<'a> Newest<'a> {
             waiting: BinaryHeap::new(),
             at_once: 8,
             kept: 0,
+            most_kept: MOST_KEPT,
             unreadable: Vec::new(),
         })
+    }
+
+    /// Every session, read once: all are in memory.
+    pub(super) fn read_all(&mut self) -> Vec<Entry> {
+        self.most_kept = usize::MAX;
+        self.collect()
     }
 
     /// The sessions that could not be read, of those that were looked at until now.
@@ -106,7 +114,7 @@ impl<'a> Newest<'a> {
 
     fn keep(&mut self, name: Box<OsStr>, entry: Entry) {
         let last = entry.summary.last;
-        let entry = (self.kept < MOST_KEPT).then(|| Box::new(entry));
+        let entry = (self.kept < self.most_kept).then(|| Box::new(entry));
         self.kept += usize::from(entry.is_some());
         self.waiting.push(Waiting { last, name, entry });
     }

@@ -294,7 +294,7 @@ impl Store {
     /// ```
     pub fn survey(&self) -> io::Result<Survey> {
         let mut newest = self.newest()?;
-        let mut entries: Vec<_> = newest.by_ref().collect();
+        let mut entries = newest.read_all();
         // Also where a clock was set back and the times of files are misleading.
         entries.sort_by_cached_key(|entry| {
             let summary = &entry.summary;
