@@ -1,7 +1,7 @@
 //! Errors before and after recording. Recording itself never fails: it counts lost lines.
 
-use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::{fmt, io};
 
 /// Why a ledger could not be built, or not be shut down cleanly.
 #[derive(Debug)]
@@ -62,7 +62,7 @@ pub enum Error {
         /// Which.
         path: PathBuf,
         /// Why.
-        source: std::io::Error,
+        source: io::Error,
     },
     /// The process has a global subscriber already.
     AlreadyInitialized,
@@ -152,6 +152,17 @@ impl std::error::Error for Error {
             Self::Pattern(error) => Some(error),
             Self::Io { source, .. } => Some(source),
             _ => None,
+        }
+    }
+}
+
+impl Error {
+    /// Names the path that an I/O error is about.
+    pub(crate) fn at(path: &Path) -> impl Fn(io::Error) -> Self + use<> {
+        let path = path.to_owned();
+        move |source| Self::Io {
+            path: path.clone(),
+            source,
         }
     }
 }

@@ -15,6 +15,11 @@
 #![doc = ""]
 #![doc = include_str!("../README.md")]
 #![warn(missing_docs, missing_debug_implementations)]
+// Some helpers have callers only in the builds with more features. The build with all of them finds dead code.
+#![cfg_attr(
+    not(all(feature = "cli", feature = "metrics")),
+    allow(dead_code, unused_imports)
+)]
 
 pub mod cost;
 mod error;

@@ -30,13 +30,14 @@ impl Attempts {
         let dir = context.resolve(&self.session)?;
         let attempts = inspect::Attempts::read(&dir)?;
         context.style.full = self.full;
-        if context.json {
-            context.document(&attempts.to_json())?;
-        } else if attempts.all.is_empty() {
-            context.line("No attempts were recorded in this session.")?;
-        } else {
-            context.lines(&view::attempts(&attempts, &context.style))?;
-        }
+        let none = || vec!["No attempts were recorded in this session.".to_owned()];
+        context.show(
+            || attempts.to_json(),
+            |style| match attempts.all.is_empty() {
+                true => none(),
+                false => view::attempts(&attempts, style),
+            },
+        )?;
         context.report_damage(&attempts.damages, &[])
     }
 }

@@ -153,10 +153,7 @@ impl Assert {
         }
         self.print(context, &measures, &checks)?;
         context.report_damage(&lost.damages, &lost.unreadable)?;
-        match checks.iter().all(|check| check.passed) {
-            true => Ok(()),
-            false => Err(Failed::Finding(String::new())),
-        }
+        Failed::unless(checks.iter().all(|check| check.passed))
     }
 
     fn limits(&self) -> Limits {
@@ -190,11 +187,11 @@ impl Assert {
                 "measures": measures.to_json(),
             }));
         }
-        let style = context.style.clone();
-        context.lines(&match self.format {
+        let lines = match self.format {
             Format::Junit => view::junit(id, checks),
-            _ => view::checks_of(id, checks, &style),
-        })
+            _ => view::checks_of(id, checks, &context.style),
+        };
+        context.lines(&lines)
     }
 }
 

@@ -47,6 +47,14 @@ impl Failed {
         Self::Usage(line(&format!("{option} can't be used: {why}")).into_owned())
     }
 
+    /// A finding that was printed already, unless all is well.
+    pub fn unless(is_well: bool) -> Result<(), Self> {
+        match is_well {
+            true => Ok(()),
+            false => Err(Self::Finding(String::new())),
+        }
+    }
+
     pub fn report(&self) -> ExitCode {
         match self {
             // The reader of the output is gone.
@@ -224,6 +232,18 @@ impl Context {
     ) -> Result<(), Failed> {
         match self.json {
             true => self.object(&object()),
+            false => self.lines(&lines(&self.style)),
+        }
+    }
+
+    /// One document with --json, else lines for people.
+    pub fn show(
+        &mut self,
+        document: impl FnOnce() -> Value,
+        lines: impl FnOnce(&Style) -> Vec<String>,
+    ) -> Result<(), Failed> {
+        match self.json {
+            true => self.document(&document()),
             false => self.lines(&lines(&self.style)),
         }
     }

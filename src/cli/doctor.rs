@@ -7,7 +7,7 @@ use super::context::{Context, Failed, resolve_endpoint};
 use spanledger::mirror::{Verdict, probe};
 use spanledger::session::{Diagnosis, Health, diagnose_environment, diagnose_root};
 use spanledger::view::Style;
-use spanledger::view::text::{line, pad};
+use spanledger::view::text::{line, pad, plural};
 
 /// Check whether this machine can record and send: the root, the environment, the endpoint
 ///
@@ -41,10 +41,9 @@ impl Doctor {
         }
         context.flush()?;
         let wrong = checks.iter().filter(|check| check.health == Health::Wrong);
-        match wrong.count() {
+        match wrong.count() as u64 {
             0 => Ok(()),
-            1 => Err(Failed::Finding("1 check failed".into())),
-            n => Err(Failed::Finding(format!("{n} checks failed"))),
+            n => Err(Failed::Finding(format!("{} failed", plural(n, "check")))),
         }
     }
 

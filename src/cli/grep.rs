@@ -40,24 +40,6 @@ pub(crate) struct Grep {
     sessions: bool,
 }
 
-/// Ends a session's search early.
-enum Stop {
-    Enough,
-    Failed(Failed),
-}
-
-impl From<io::Error> for Stop {
-    fn from(error: io::Error) -> Self {
-        Self::Failed(error.into())
-    }
-}
-
-impl From<Failed> for Stop {
-    fn from(failed: Failed) -> Self {
-        Self::Failed(failed)
-    }
-}
-
 impl Grep {
     pub fn run(&self, context: &mut Context) -> Result<(), Failed> {
         let regex = RegexBuilder::new(&self.pattern)
@@ -77,9 +59,10 @@ impl Grep {
                 matched = true;
                 if self.sessions {
                     list_session(context, &text)?;
-                    return Err(Stop::Enough);
+                    // Ends the search of this session.
+                    return Failed::unless(false);
                 }
-                Ok(print(context, &regex, &text)?)
+                print(context, &regex, &text)
             });
             match done {
                 // A session that was pruned in the meantime has lost nothing.
@@ -87,19 +70,14 @@ impl Grep {
                     damages.extend(found.damages);
                     context.lost.extend(found.blobs);
                 }
-                Ok(_) => {}
-                Err(Stop::Enough) => {}
+                Ok(_) | Err(Failed::Finding(_)) => {}
                 // Pruned in the meantime.
-                Err(Stop::Failed(Failed::Io(error))) if error.kind() == io::ErrorKind::NotFound => {
-                }
-                Err(Stop::Failed(failed)) => return Err(failed),
+                Err(Failed::Io(error)) if error.kind() == io::ErrorKind::NotFound => {}
+                Err(failed) => return Err(failed),
             }
         }
         context.report_damage(&damages, &unreadable)?;
-        match matched {
-            true => Ok(()),
-            false => Err(Failed::Finding(String::new())),
-        }
+        Failed::unless(matched)
     }
 }
 

@@ -10,7 +10,7 @@ use serde_json::json;
 use super::context::{Context, Failed, parse_age};
 use spanledger::inspect::guard::Backtest;
 use spanledger::session::{Entry, Unreadable};
-use spanledger::view;
+use spanledger::view::{self, Style};
 use spanledger::watch::LoopKind;
 use spanledger::{Limits, LoopPolicy};
 
@@ -84,13 +84,8 @@ impl Guard {
 
     fn backtest(&self, context: &mut Context, limits: Limits) -> Result<(), Failed> {
         let (backtest, unreadable) = self.try_on_sessions(context, limits)?;
-        match context.json {
-            true => context.document(&backtest.to_json())?,
-            false => {
-                let lines = view::guard::backtest(&backtest, &context.style);
-                context.lines(&lines)?;
-            }
-        }
+        let lines = |style: &Style| view::guard::backtest(&backtest, style);
+        context.show(|| backtest.to_json(), lines)?;
         context.report_damage(&[], &unreadable)
     }
 
@@ -101,18 +96,16 @@ impl Guard {
             return Err(context.not_found(message, &[], &unreadable));
         };
         let (tried, _) = self.try_on_sessions(context, suggestion.limits.clone())?;
-        match context.json {
-            true => {
-                let mut document = suggestion.to_json();
-                document["backtest"] = json!({
-                    "sessions": tried.sessions,
-                    "stopped": tried.stopped.len(),
-                    "false_stops": tried.false_stops(),
-                });
-                context.document(&document)?;
-            }
-            false => context.lines(&view::guard::suggestion(&suggestion, &tried))?,
-        }
+        let document = || {
+            let mut document = suggestion.to_json();
+            document["backtest"] = json!({
+                "sessions": tried.sessions,
+                "stopped": tried.stopped.len(),
+                "false_stops": tried.false_stops(),
+            });
+            document
+        };
+        context.show(document, |_| view::guard::suggestion(&suggestion, &tried))?;
         context.report_damage(&[], &unreadable)
     }
 

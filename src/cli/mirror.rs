@@ -173,11 +173,7 @@ impl Export<'_> {
                 "spans left open in the sessions above could not be closed, so they were not sent";
             return Err(Failed::Usage(why.into()));
         }
-        match sent.dead > 0 || !sent.other_endpoints.is_empty() {
-            // The reason is printed already.
-            true => Err(Failed::Finding(String::new())),
-            false => Ok(()),
-        }
+        Failed::unless(sent.dead == 0 && sent.other_endpoints.is_empty())
     }
 
     /// Sends whenever there is something to send, until Ctrl-C.

@@ -81,8 +81,28 @@ enum When {
     Never,
 }
 
-#[derive(Debug, Subcommand)]
-enum Command {
+/// The commands, each in its file.
+macro_rules! commands {
+    ($( $Command:ident($type:ty), )+) => {
+        #[derive(Debug, Subcommand)]
+        enum Command {
+            $( $Command($type), )+
+            Completions(completions::Completions),
+            Man(completions::Man),
+        }
+
+        fn run(cli: &Cli) -> Result<(), context::Failed> {
+            match &cli.command {
+                $( Command::$Command(command) => command.run(&mut Context::new(&cli.common)?), )+
+                // These two need no root.
+                Command::Completions(command) => command.run(Cli::command()),
+                Command::Man(command) => command.run(Cli::command()),
+            }
+        }
+    };
+}
+
+commands! {
     Demo(demo::Demo),
     List(list::List),
     Show(show::Show),
@@ -108,8 +128,6 @@ enum Command {
     Import(import::Import),
     Prune(prune::Prune),
     Doctor(doctor::Doctor),
-    Completions(completions::Completions),
-    Man(completions::Man),
 }
 
 /// Runs the command.
@@ -121,46 +139,8 @@ pub fn main() -> ExitCode {
             return ExitCode::from(if error.use_stderr() { 2 } else { 0 });
         }
     };
-    let command = &cli.command;
-    let done = match command {
-        // These two need no root.
-        Command::Completions(command) => command.run(Cli::command()),
-        Command::Man(command) => command.run(Cli::command()),
-        _ => Context::new(&cli.common).and_then(|mut context| run(command, &mut context)),
-    };
-    match done {
+    match run(&cli) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failed) => failed.report(),
-    }
-}
-
-fn run(command: &Command, context: &mut Context) -> Result<(), context::Failed> {
-    match command {
-        Command::Demo(command) => command.run(context),
-        Command::List(command) => command.run(context),
-        Command::Show(command) => command.run(context),
-        Command::Transcript(command) => command.run(context),
-        Command::Attempts(command) => command.run(context),
-        Command::Find(command) => command.run(context),
-        Command::Grep(command) => command.run(context),
-        Command::Stats(command) => command.run(context),
-        Command::Context(command) => command.run(context),
-        Command::Summary(command) => command.run(context),
-        Command::Baseline(command) => command.run(context),
-        Command::Assert(command) => command.run(context),
-        Command::Permissions(command) => command.run(context),
-        Command::Diff(command) => command.run(context),
-        Command::Replay(command) => command.run(context),
-        Command::Tail(command) => command.run(context),
-        Command::Status(command) => command.run(context),
-        Command::Guard(command) => command.run(context),
-        Command::Recover(command) => command.run(context),
-        Command::Mirror(command) => command.run(context),
-        Command::Verify(command) => command.run(context),
-        Command::Export(command) => command.run(context),
-        Command::Import(command) => command.run(context),
-        Command::Prune(command) => command.run(context),
-        Command::Doctor(command) => command.run(context),
-        Command::Completions(_) | Command::Man(_) => Ok(()),
     }
 }

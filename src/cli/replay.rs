@@ -97,10 +97,7 @@ impl Replay {
             },
         )?;
         context.report_damage(&damages, &[])?;
-        match self.check && !is_eligible {
-            true => Err(Failed::Finding(String::new())),
-            false => Ok(()),
-        }
+        Failed::unless(is_eligible || !self.check)
     }
 
     fn print_inputs(&self, context: &mut Context, dir: &Path) -> Result<(), Failed> {

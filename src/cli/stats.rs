@@ -92,21 +92,19 @@ impl Stats {
         if self.csv {
             return context.lines(&view::stats_csv(report));
         }
-        if context.json {
+        let document = || {
             let rows = report.rows.iter().map(|(key, row)| {
                 let mut object = row.to_json();
                 object["key"] = key.as_str().into();
                 object
             });
-            let document = json!({
+            json!({
                 "by": report.by.map(stats::By::as_str),
                 "total": report.total.to_json(),
                 "rows": rows.collect::<Vec<_>>(),
-            });
-            return context.document(&document);
-        }
-        let style = context.style.clone();
-        context.lines(&view::stats(report, &style))
+            })
+        };
+        context.show(document, |style| view::stats(report, style))
     }
 }
 

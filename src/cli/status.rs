@@ -87,7 +87,7 @@ impl Status {
         if context.json {
             let live = live.iter();
             let live = live.map(|entry| {
-                let mut object = live_json(context, entry, is_stalled(entry));
+                let mut object = live_json(&store, now, entry, is_stalled(entry));
                 object["implicit_beside"] = implicit_beside(&entry.summary).into();
                 object
             });
@@ -157,18 +157,12 @@ impl Status {
 fn one(session: &str, context: &mut Context) -> Result<(), Failed> {
     let dir = context.resolve(session)?;
     let entry = context.store.peek(&dir)?;
-    match context.json {
-        true => {
-            let object = live_json(context, &entry, false);
-            context.document(&object)?;
-        }
-        false => {
-            let store = Rc::clone(&context.store);
-            let alive = |writer: &str| store.is_alive(writer);
-            let lines = view::session_status(&entry, &alive, &context.style);
-            context.lines(&lines)?;
-        }
-    }
+    let store = Rc::clone(&context.store);
+    let now = context.style.now;
+    context.show(
+        || live_json(&store, now, &entry, false),
+        |style| view::session_status(&entry, &|writer| store.is_alive(writer), style),
+    )?;
     context.report_damage(&entry.damages, &[])
 }
 
@@ -277,9 +271,8 @@ fn mirror_line(backlog: &Backlog, now: u64) -> Option<String> {
 }
 
 /// Stable: outside observers rely on it. What isn't known is null.
-fn live_json(context: &Context, entry: &Entry, stalled: bool) -> Value {
+fn live_json(store: &Store, now: u64, entry: &Entry, stalled: bool) -> Value {
     let (summary, report) = (&entry.summary, entry.report());
-    let now = context.style.now;
     let seconds = |ns: u64| now.saturating_sub(ns) as f64 / 1e9;
     let doing = summary.deepest().map(|open| {
         json!({
@@ -291,7 +284,7 @@ fn live_json(context: &Context, entry: &Entry, stalled: bool) -> Value {
             "seconds": seconds(open.since),
         })
     });
-    let writer = view::live_writer(summary, &|writer| context.store.is_alive(writer));
+    let writer = view::live_writer(summary, &|writer| store.is_alive(writer));
     let process = writer.map(|writer| writer.process());
     json!({
         "session_id": summary.session_id,

@@ -31,14 +31,12 @@ impl Summary {
         let mut stats = Stats::new(None);
         let unreadable = stats.add_family(&store, &dir)?;
         let used = stats.finish().total;
-        if context.json {
+        let document = || {
             let mut object = outline.to_json();
             object["cost"] = used.cost.to_json();
-            context.document(&object)?;
-        } else {
-            let lines = view::outline(&outline, &used, &context.style);
-            context.lines(&lines)?;
-        }
+            object
+        };
+        context.show(document, |style| view::outline(&outline, &used, style))?;
         context.report_damage(&outline.damages, &unreadable)
     }
 }

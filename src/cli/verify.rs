@@ -107,11 +107,7 @@ impl Verify {
         }
         context.flush()?;
         context.report_damage(&damages, &unreadable)?;
-        match wrong {
-            0 => Ok(()),
-            // The findings are printed already.
-            _ => Err(Failed::Finding(String::new())),
-        }
+        Failed::unless(wrong == 0)
     }
 
     fn connect(&self, backend: Backend, url: &str) -> Result<Asked, Failed> {

@@ -96,7 +96,7 @@ pub(super) fn left_behind(
         if writer_of(path)?.is_some_and(|id| alive(&id)) {
             continue;
         }
-        let open = open_at_end(&tail(path, u64::MAX)?.bytes);
+        let open = open_at_end(&segment_end(path, u64::MAX)?.bytes);
         if !open.is_empty() {
             dead.push((*number, path.clone(), open));
         }
@@ -230,15 +230,15 @@ fn closed_elsewhere(session: &Path) -> io::Result<HashSet<u64>> {
     Ok(closed)
 }
 
-/// The end of a segment.
-pub(crate) struct Tail {
+/// The end of a segment, with the state of its session if that is known.
+pub(crate) struct SegmentEnd {
     pub bytes: Vec<u8>,
     /// It begins with a checkpoint, or is the whole segment.
     pub has_state: bool,
 }
 
 /// The end of a segment: from its last checkpoint, or all of it; the last `most` bytes, if that is longer.
-pub(crate) fn tail(path: &Path, most: u64) -> io::Result<Tail> {
+pub(crate) fn segment_end(path: &Path, most: u64) -> io::Result<SegmentEnd> {
     let file = File::open(path)?;
     let size = file.metadata()?.len();
     let floor = size.saturating_sub(most);
@@ -251,7 +251,7 @@ pub(crate) fn tail(path: &Path, most: u64) -> io::Result<Tail> {
         }
         // The first line may begin before the floor: then it can't be parsed.
         tail.bytes.drain(..checkpoint.unwrap_or(0));
-        return Ok(Tail {
+        return Ok(SegmentEnd {
             bytes: tail.bytes,
             has_state: checkpoint.is_some() || floor == 0,
         });

@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex, Weak};
 
 use rustix::process::{Resource, getrlimit};
 
-use super::lock;
 use super::segment::SharedSegment;
+use crate::trace::lock;
 
 #[derive(Debug)]
 pub(crate) struct FdCache {

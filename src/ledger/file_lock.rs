@@ -2,7 +2,6 @@
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io;
-#[cfg(feature = "mirror")]
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
@@ -24,7 +23,6 @@ impl FileLock {
     }
 
     /// Replaces what is in the file. Not by its path, where another file may be by now.
-    #[cfg(feature = "mirror")]
     pub fn write(&self, text: &str) -> io::Result<()> {
         self.0.set_len(0)?;
         self.0.write_all_at(text.as_bytes(), 0)

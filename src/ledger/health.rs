@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use super::lock;
+use crate::trace::lock;
 
 /// Lines written and lost, and the last error. One for each process.
 #[derive(Debug, Default)]

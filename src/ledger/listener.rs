@@ -4,7 +4,7 @@ use std::fmt::Debug;
 use std::sync::Arc;
 
 use super::segment::SharedSegment;
-use crate::trace::{Outcome, SpanKind, Usage};
+use crate::trace::{Outcome, RawValue, SpanKind, Usage};
 
 /// Learns of new segments, of their lines, and of closed spans. Everything is called on the agent's threads
 /// and must be quick.
@@ -40,6 +40,6 @@ pub(crate) struct ClosedSpan<'a> {
     pub duration: u64,
     pub outcome: Outcome,
     pub usage: Option<&'a Usage>,
-    /// Finds a field of it, as redacted JSON.
-    pub field: &'a dyn Fn(&str) -> Option<&'a [u8]>,
+    /// Finds a field of it, redacted.
+    pub field: &'a dyn Fn(&str) -> Option<RawValue<'a>>,
 }

@@ -38,7 +38,6 @@ mod fd_cache;
 mod file_lock;
 mod gap;
 mod health;
-#[cfg_attr(not(feature = "metrics"), allow(dead_code))]
 mod listener;
 mod marker;
 mod noop_subscriber;
@@ -54,7 +53,7 @@ mod writer_lock;
 mod tests;
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, LazyLock, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, LazyLock, Mutex, OnceLock};
 
 use rustix::io::Errno;
 use serde_json::Value;
@@ -65,25 +64,21 @@ pub use prune::{
 };
 pub use sync::SyncPolicy;
 
-pub(crate) use dead_spans::{Tail, tail};
+pub(crate) use dead_spans::{SegmentEnd, segment_end};
+pub(crate) use file_lock::FileLock;
 pub(crate) use health::{Counters, FORKED, warn_once};
 pub(crate) use listener::{ClosedSpan, Listener, SegmentListener};
+pub(crate) use marker::{mark, marked, marker, unmark};
 pub(crate) use noop_subscriber::NoopSubscriber;
 pub(crate) use prune::dir_size;
-pub(crate) use recovery::lock_file;
+pub(crate) use recovery::{left_open_in, lock_file};
 pub(crate) use segment::SharedSegment;
 pub(crate) use session_writer::{Appended, Context, SessionHooks, SessionWriter};
 pub(crate) use storage::{Disk, Storage};
 pub(crate) use writer_lock::is_alive as writer_is_alive;
-#[cfg(feature = "mirror")]
-pub(crate) use {
-    file_lock::FileLock,
-    marker::{marked, marker, unmark},
-    recovery::left_open_in,
-};
 
 pub(crate) use crate::trace::{LineMeta, SessionHeader};
-use crate::trace::{Root, fork_generation};
+use crate::trace::{Root, fork_generation, lock};
 use fd_cache::FdCache;
 use sync::Syncer;
 use writer_lock::WriterLock;
@@ -255,11 +250,6 @@ impl Drop for Ledger {
             syncer.stop();
         }
     }
-}
-
-/// Locks a mutex. What it guards stays usable after a panic of another thread.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Whether the process, or the system, has no descriptor left.

@@ -113,7 +113,6 @@ pub(super) fn lock_session(session: &Path) -> io::Result<Option<FileLock>> {
 }
 
 /// The segments of dead writers that leave a span open which no other segment closes.
-#[cfg(feature = "mirror")]
 pub(crate) fn left_open_in(root: &Root, session: &Path) -> io::Result<Vec<u32>> {
     let alive = |id: &str| writer_lock::is_alive(root, id);
     let segments = if_exists(segments(session))?.unwrap_or_default();

@@ -1,20 +1,20 @@
 //! One file of lines, written by one process for its whole life.
 
-#[cfg(feature = "mirror")]
-use std::fs::Metadata;
-use std::fs::{File, OpenOptions};
+use std::fs::{File, Metadata, OpenOptions};
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use rustix::io::Errno;
 
 use super::listener::SegmentListener;
 use super::storage::Storage;
-use super::{Ledger, SyncPolicy, lock, marker};
-use crate::trace::{if_exists, make_session_dir, open_private, segment_name, segments};
+use super::{Ledger, SyncPolicy, marker};
+use crate::trace::{
+    if_exists, lock, make_session_dir, open_private, segment_name, segments, try_lock,
+};
 
 /// A segment as its writer sees it.
 #[derive(Debug)]
@@ -291,13 +291,8 @@ impl SharedSegment {
 
     /// Closes the file unless it is being written. Whether it is closed.
     pub(super) fn try_close(&self) -> bool {
-        let mut state = match self.state.try_lock() {
-            Ok(state) => state,
-            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
-            Err(TryLockError::WouldBlock) => return false,
-        };
-        state.file = None;
-        true
+        let state = try_lock(&self.state);
+        state.map(|mut state| state.file = None).is_some()
     }
 
     fn make_marker(&self, ledger: &Ledger, state: &mut State) {
@@ -310,10 +305,7 @@ impl SharedSegment {
         }
         state.has_marker = true;
     }
-}
 
-#[cfg(feature = "mirror")]
-impl SharedSegment {
     /// The session's directory.
     pub fn session(&self) -> &Path {
         self.path.parent().unwrap_or(&self.path)

@@ -102,7 +102,7 @@ impl<'a> Context<'a> {
 }
 
 /// The writer of a session's lines. Its owner serializes the calls, which orders lines and `seq`.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct SessionWriter {
     session: SessionPart,
     dir: PathBuf,
@@ -134,16 +134,8 @@ impl SessionWriter {
         Self {
             session: SessionPart::new(id),
             dir,
-            segment: None,
-            gap: Gap::default(),
-            backoff: 0,
-            retry_at: 0,
-            waits_for: String::new(),
             checkpoint_at: CHECKPOINT_EVERY,
-            last_time: 0,
-            recover_at: None,
-            recovery: None,
-            recovering: None,
+            ..Self::default()
         }
     }
 

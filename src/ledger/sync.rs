@@ -7,9 +7,8 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
 use super::listener::SegmentListener;
-use super::lock;
 use super::noop_subscriber::NoopSubscriber;
-use crate::trace::if_exists;
+use crate::trace::{if_exists, lock};
 
 /// How much a power cut may cost. `kill -9` costs nothing with any of them.
 ///

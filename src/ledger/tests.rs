@@ -421,7 +421,6 @@ fn removed_segment_is_counted_as_a_gap() {
     assert_eq!(scene.ledger.counters().failed(), 2);
 }
 
-#[cfg(feature = "mirror")]
 #[test]
 fn marker_stays_while_something_is_unsent_or_open() {
     let mut scene = Scene::new(|config| config.policy = Some("{}".into()));

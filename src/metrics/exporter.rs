@@ -16,7 +16,8 @@ use prost::Message;
 use tonic::Code;
 
 use super::pipeline::State;
-use crate::mirror::{Answer, MetricsConfig, Transport, lock, muted, runtime};
+use crate::mirror::{Answer, MetricsConfig, Transport, muted, runtime};
+use crate::trace::lock;
 
 /// How often an export checks whether the shutdown deadline has passed.
 const TICK: Duration = Duration::from_millis(20);

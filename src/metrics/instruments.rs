@@ -91,7 +91,7 @@ impl Instruments {
             attributes.put("gen_ai.operation.name", "chat");
         }
         for (key, field) in names {
-            attributes.field(key, field);
+            attributes.text(key, (closed.field)(field));
         }
         if let Some(usage) = closed.usage.filter(|_| closed.kind == SpanKind::Model) {
             for (kind, count) in [
@@ -115,7 +115,7 @@ fn buckets(first: f64, times: f64, count: i32) -> Vec<f64> {
 
 /// Attributes from the redacted fields of a span.
 struct Attributes<'a> {
-    field: &'a dyn Fn(&str) -> Option<&'a [u8]>,
+    field: &'a dyn Fn(&str) -> Option<RawValue<'a>>,
     list: Vec<KeyValue>,
 }
 
@@ -124,14 +124,9 @@ impl Attributes<'_> {
         self.list.push(KeyValue::new(key, value));
     }
 
-    fn field(&mut self, key: &'static str, field: &str) {
-        self.json(key, (self.field)(field));
-    }
-
     /// Adds a text, unless it is empty or another type.
-    fn json(&mut self, key: &'static str, json: Option<&[u8]>) {
-        let json = json.and_then(|json| std::str::from_utf8(json).ok());
-        match json.and_then(|json| RawValue::new(json).text()) {
+    fn text(&mut self, key: &'static str, value: Option<RawValue<'_>>) {
+        match value.and_then(|value| value.text()) {
             None => {}
             Some(text) if text.is_empty() => {}
             Some(text) if text.len() > MAX_NAME => self.put(key, OTHER),
@@ -144,10 +139,8 @@ impl Attributes<'_> {
             return;
         }
         let before = self.list.len();
-        let error = (self.field)("error");
-        let error = error.and_then(|json| std::str::from_utf8(json).ok());
-        let kind = error.and_then(|json| RawValue::new(json).get("error_type"));
-        self.json("error.type", kind.map(|kind| kind.json().as_bytes()));
+        let kind = (self.field)("error").and_then(|error| error.get("error_type"));
+        self.text("error.type", kind);
         if self.list.len() == before {
             self.put("error.type", OTHER);
         }

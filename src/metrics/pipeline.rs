@@ -12,7 +12,8 @@ use serde_json::Value;
 use super::exporter::Exporter;
 use super::instruments::{Instruments, observe};
 use crate::ledger::{ClosedSpan, Counters, Listener};
-use crate::mirror::{MetricsConfig, Queue, Shutdown, lock, muted, sdk_resource};
+use crate::mirror::{MetricsConfig, Queue, Shutdown, muted};
+use crate::trace::lock;
 
 /// How the metrics of this process are doing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -74,7 +75,7 @@ impl Pipeline {
                 .with_interval(interval)
                 .build();
             let provider = SdkMeterProvider::builder()
-                .with_resource(sdk_resource(source.resource))
+                .with_resource(MetricsConfig::resource(source.resource))
                 .with_reader(reader)
                 .build();
             let scope = InstrumentationScope::builder(env!("CARGO_PKG_NAME"))

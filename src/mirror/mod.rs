@@ -26,14 +26,13 @@
 //! The page `docs/sending.md` has every attribute, and which setting lets it leave.
 
 mod catch_up;
-mod io_errors;
 mod map;
 /// The OTLP messages, generated from `proto/otlp_trace.proto`.
 #[rustfmt::skip]
 #[allow(clippy::all, clippy::pedantic, missing_docs)]
+#[path = "../../proto/otlp_trace.rs"]
 pub mod otlp;
 mod otlp_json;
-#[cfg(feature = "cli")]
 mod probe;
 mod progress;
 mod send;
@@ -49,7 +48,6 @@ pub(crate) use map::origin::opened_seg;
 pub use map::origin::{HeaderError, MAPPING, Origin};
 pub use map::policy::{Limits, Policy, Texts};
 pub use map::span;
-#[cfg(feature = "cli")]
 pub use probe::probe;
 pub use progress::backlog::{Backlog, backlog, backlog_in};
 pub use progress::dead_letters::DeadLetter;
@@ -64,11 +62,6 @@ pub use settings::resolve::Resolved;
 pub use transport::{Answer, Encoding, MAX_ANSWER, Transport};
 
 pub(crate) use send::queue::{Queue, QueueListener};
-#[cfg(feature = "metrics")]
-pub(crate) use send::shutdown::{Shutdown, lock};
-pub(crate) use send::thread::start;
-#[cfg(feature = "metrics")]
-pub(crate) use send::thread::{muted, runtime};
+pub(crate) use send::shutdown::Shutdown;
+pub(crate) use send::thread::{muted, runtime, start};
 pub(crate) use settings::resource::detected;
-#[cfg(feature = "metrics")]
-pub(crate) use settings::resource::sdk_resource;

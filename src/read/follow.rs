@@ -1,14 +1,19 @@
 //! Sessions as they grow: one, or all under a root.
 
+mod start;
+mod watch;
+
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use super::merge::SessionReader;
-use super::start::{last, line_start, moment_of, since};
-use super::watch::{Dirty, Watch};
 use crate::trace::{Address, ReadItem, Root, about, if_exists, segments};
+use start::{last, line_start, moment_of, since};
+use watch::Dirty;
+
+pub(crate) use watch::Watch;
 
 /// More files than this are not kept open. What is closed is opened again where it was.
 const MAX_FILES: usize = 128;

@@ -104,7 +104,6 @@ impl SessionReader {
     }
 
     /// Calls `with` for each segment's reader, with its number.
-    #[cfg_attr(not(feature = "cli"), allow(dead_code))]
     pub(super) fn each(
         &mut self,
         mut with: impl FnMut(u32, &mut SegmentReader) -> io::Result<()>,
@@ -142,7 +141,6 @@ impl SessionReader {
     }
 
     /// When the next line was written, if one is there.
-    #[cfg_attr(not(feature = "cli"), allow(dead_code))]
     pub(super) fn peek(&mut self) -> io::Result<Option<&[u8]>> {
         self.wait()?;
         let waiting = self.streams.iter().filter(|s| s.waiting.is_some());

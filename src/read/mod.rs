@@ -2,12 +2,8 @@
 //! following them as they grow (feature `cli`).
 
 #[cfg(feature = "cli")]
-mod follow;
+pub(crate) mod follow;
 mod merge;
-#[cfg(feature = "cli")]
-mod start;
-#[cfg(feature = "cli")]
-mod watch;
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -17,8 +13,6 @@ use crate::trace::{Line, ReadItem, SegmentReader, about, segments};
 #[cfg(feature = "cli")]
 pub use follow::{Followed, Follower, Start};
 pub use merge::SessionReader;
-#[cfg(feature = "cli")]
-pub(crate) use watch::Watch;
 
 /// All lines of a session directory, segment after segment. Damage is passed over.
 ///

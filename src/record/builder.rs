@@ -1,7 +1,5 @@
 //! Configures a ledger. Code wins over the environment, the environment over defaults.
 
-#[cfg(feature = "metrics")]
-mod metrics;
 #[cfg_attr(not(feature = "mirror"), path = "builder/sending_off.rs")]
 pub(super) mod sending;
 
@@ -28,7 +26,7 @@ use crate::record::recognize::{Recognizer, Rule};
 use crate::record::session::TraceLimits;
 use crate::record::watching::{BeforeTool, Decision, Hook, Watching};
 use crate::redact::{Limits, Redaction};
-use crate::trace::Root;
+use crate::trace::{Root, setters};
 use crate::watch;
 use sending::{Endpoints, Senders, Sending};
 
@@ -95,179 +93,138 @@ impl std::fmt::Debug for Builder {
 }
 
 impl Builder {
-    /// The directory that holds everything. By default see the table above.
-    pub fn root(mut self, path: impl Into<PathBuf>) -> Self {
-        self.root = Some(path.into());
-        self
-    }
+    setters! {
+        /// The directory that holds everything. By default see the table above.
+        pub fn root(self, path: impl Into<PathBuf>) { self.root = Some(path.into()) }
 
-    /// Records nothing at all. By default it does.
-    pub fn disabled(mut self, disabled: bool) -> Self {
-        self.disabled = Some(disabled);
-        self
-    }
+        /// Records nothing at all. By default it does.
+        pub fn disabled(self, disabled: bool) { self.disabled = Some(disabled) }
 
-    /// How much a power cut may cost. By default [`SyncPolicy::Os`].
-    pub fn sync(mut self, sync: SyncPolicy) -> Self {
-        self.sync = Some(sync);
-        self
-    }
+        /// How much a power cut may cost. By default [`SyncPolicy::Os`].
+        pub fn sync(self, sync: SyncPolicy) { self.sync = Some(sync) }
 
-    /// Values longer than this many bytes go to a blob of their own. By default
-    /// [`DEFAULT_INLINE_LIMIT`].
-    pub fn inline_limit(mut self, bytes: usize) -> Self {
-        self.inline_limit = Some(bytes);
-        self
-    }
+        /// Values longer than this many bytes go to a blob of their own. By default
+        /// [`DEFAULT_INLINE_LIMIT`].
+        pub fn inline_limit(self, bytes: usize) { self.inline_limit = Some(bytes) }
 
-    /// A file of the trace that is longer than this many bytes is continued by another one. By default
-    /// [`DEFAULT_SEGMENT_SIZE`].
-    ///
-    /// A process whose files may not be that long (`RLIMIT_FSIZE`) has to set a lower size: a write beyond
-    /// its limit is a signal that ends it, unless it ignores `SIGXFSZ`.
-    pub fn segment_size(mut self, bytes: u64) -> Self {
-        self.segment_size = Some(bytes);
-        self
-    }
+        /// A file of the trace that is longer than this many bytes is continued by another one. By default
+        /// [`DEFAULT_SEGMENT_SIZE`].
+        ///
+        /// A process whose files may not be that long (`RLIMIT_FSIZE`) has to set a lower size: a write beyond
+        /// its limit is a signal that ends it, unless it ignores `SIGXFSZ`.
+        pub fn segment_size(self, bytes: u64) { self.segment_size = Some(bytes) }
 
-    /// What is masked. By default all built-in rules.
-    pub fn redact(mut self, redaction: Redaction) -> Self {
-        self.redaction = redaction;
-        self
-    }
+        /// What is masked. By default all built-in rules.
+        pub fn redact(self, redaction: Redaction) { self.redaction = redaction }
 
-    /// Which spans of others get lines of their own, inside a session. By default none.
-    ///
-    /// ```
-    /// # let dir = tempfile::tempdir()?;
-    /// let (layer, guard) = spanledger::builder()
-    ///     .root(dir.path())
-    ///     .record_spans(|meta| meta.target().starts_with("my_agent"))
-    ///     .build::<tracing_subscriber::Registry>()?;
-    /// # drop((layer, guard));
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn record_spans(
-        mut self,
-        choose: impl Fn(&Metadata<'_>) -> bool + Send + Sync + 'static,
-    ) -> Self {
-        self.spans = Some(Arc::new(choose));
-        self
-    }
+        /// Which spans of others get lines of their own, inside a session. By default none.
+        ///
+        /// ```
+        /// # let dir = tempfile::tempdir()?;
+        /// let (layer, guard) = spanledger::builder()
+        ///     .root(dir.path())
+        ///     .record_spans(|meta| meta.target().starts_with("my_agent"))
+        ///     .build::<tracing_subscriber::Registry>()?;
+        /// # drop((layer, guard));
+        /// # Ok::<(), Box<dyn std::error::Error>>(())
+        /// ```
+        pub fn record_spans(self, choose: impl Fn(&Metadata<'_>) -> bool + Send + Sync + 'static) {
+            self.spans = Some(Arc::new(choose));
+        }
 
-    /// Which log events become lines, inside a session. By default those of WARN and above.
-    pub fn record_events(
-        mut self,
-        choose: impl Fn(&Metadata<'_>) -> bool + Send + Sync + 'static,
-    ) -> Self {
-        self.events = Some(Arc::new(choose));
-        self
-    }
+        /// Which log events become lines, inside a session. By default those of WARN and above.
+        pub fn record_events(self, choose: impl Fn(&Metadata<'_>) -> bool + Send + Sync + 'static) {
+            self.events = Some(Arc::new(choose));
+        }
 
-    /// Takes spans of a library for agent spans, by a rule of yours: see [`Rule`]. Of several that
-    /// match the first counts. By default none.
-    pub fn recognize(mut self, rule: Rule) -> Self {
-        self.recognizer.rules.push(Arc::new(rule));
-        self
-    }
+        /// Takes spans of a library for agent spans, by a rule of yours: see [`Rule`]. Of several that
+        /// match the first counts. By default none.
+        pub fn recognize(self, rule: Rule) { self.recognizer.rules.push(Arc::new(rule)) }
 
-    /// Whether spans that declare `gen_ai.operation.name`, as the GenAI conventions of
-    /// OpenTelemetry ask for, are taken for agent spans. By default they are; our own spans and
-    /// [`recognize`](Self::recognize) come first.
-    ///
-    /// ```
-    /// # let dir = tempfile::tempdir()?;
-    /// let (layer, guard) = spanledger::builder()
-    ///     .root(dir.path())
-    ///     .recognize_gen_ai(false)
-    ///     .build::<tracing_subscriber::Registry>()?;
-    /// # drop((layer, guard));
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn recognize_gen_ai(mut self, recognize: bool) -> Self {
-        self.recognizer.gen_ai = recognize;
-        self
-    }
+        /// Whether spans that declare `gen_ai.operation.name`, as the GenAI conventions of
+        /// OpenTelemetry ask for, are taken for agent spans. By default they are; our own spans and
+        /// [`recognize`](Self::recognize) come first.
+        ///
+        /// ```
+        /// # let dir = tempfile::tempdir()?;
+        /// let (layer, guard) = spanledger::builder()
+        ///     .root(dir.path())
+        ///     .recognize_gen_ai(false)
+        ///     .build::<tracing_subscriber::Registry>()?;
+        /// # drop((layer, guard));
+        /// # Ok::<(), Box<dyn std::error::Error>>(())
+        /// ```
+        pub fn recognize_gen_ai(self, recognize: bool) { self.recognizer.gen_ai = recognize }
 
-    /// Up to which level spans of other libraries carry a session on to what happens inside them. By
-    /// default TRACE, so that no filter of another layer changes the session of anything. A lower level
-    /// saves the cost of verbose libraries' spans.
-    pub fn carry_level(mut self, level: LevelFilter) -> Self {
-        self.carry = Some(level);
-        self
-    }
+        /// Up to which level spans of other libraries carry a session on to what happens inside them. By
+        /// default TRACE, so that no filter of another layer changes the session of anything. A lower level
+        /// saves the cost of verbose libraries' spans.
+        pub fn carry_level(self, level: LevelFilter) { self.carry = Some(level) }
 
-    /// An attribute of what runs here, such as `service.name`; logged with every segment.
-    pub fn resource(mut self, key: impl Into<String>, value: impl Into<Value>) -> Self {
-        self.resource.insert(key.into(), value.into());
-        self
-    }
+        /// An attribute of what runs here, such as `service.name`; logged with every segment.
+        pub fn resource(self, key: impl Into<String>, value: impl Into<Value>) {
+            self.resource.insert(key.into(), value.into());
+        }
 
-    /// When another trace continues a trace: once the lines of its spans are longer than this
-    /// together (in all sessions that share it), or once it is older. By default
-    /// [`DEFAULT_TRACE_BYTES`] and [`DEFAULT_TRACE_TIME`].
-    ///
-    /// Backends cut long traces silently. From then on each `session.turn` is the root of a trace of
-    /// its own, with a link to its `session.run`; and what opens in a turn that is that long itself, or
-    /// in a run without turns, shares another trace, linked to the span it lies in. The session stays the
-    /// same. With limits of nothing each call is a trace of its own. This holds without a mirror too:
-    /// whether a trace will be sent some day is not known when it is recorded.
-    ///
-    /// ```
-    /// # use std::time::Duration;
-    /// let builder = spanledger::builder().trace_limits(1 << 20, Duration::from_secs(600));
-    /// ```
-    pub fn trace_limits(mut self, bytes: u64, time: Duration) -> Self {
-        self.trace_limits = TraceLimits { bytes, time };
-        self
-    }
+        /// When another trace continues a trace: once the lines of its spans are longer than this
+        /// together (in all sessions that share it), or once it is older. By default
+        /// [`DEFAULT_TRACE_BYTES`] and [`DEFAULT_TRACE_TIME`].
+        ///
+        /// Backends cut long traces silently. From then on each `session.turn` is the root of a trace of
+        /// its own, with a link to its `session.run`; and what opens in a turn that is that long itself, or
+        /// in a run without turns, shares another trace, linked to the span it lies in. The session stays the
+        /// same. With limits of nothing each call is a trace of its own. This holds without a mirror too:
+        /// whether a trace will be sent some day is not known when it is recorded.
+        ///
+        /// ```
+        /// # use std::time::Duration;
+        /// let builder = spanledger::builder().trace_limits(1 << 20, Duration::from_secs(600));
+        /// ```
+        pub fn trace_limits(self, bytes: u64, time: Duration) {
+            self.trace_limits = TraceLimits { bytes, time };
+        }
 
-    /// Keeps an export of what this process records current, from a thread of its own that reads the trace. A target
-    /// that can't be written never holds up the agent: [`Health::export_error`](crate::Health::export_error) and one
-    /// line on stderr report it, and the export catches up. By default the exports of `SPANLEDGER_EXPORT`.
-    ///
-    /// ```
-    /// # let dir = tempfile::tempdir()?;
-    /// use spanledger::export::{Export, Format};
-    /// let (layer, guard) = spanledger::builder()
-    ///     .root(dir.path())
-    ///     .export(Export::new(Format::AgentDbg, dir.path().join("agentdbg")))
-    ///     .build::<tracing_subscriber::Registry>()?;
-    /// # drop((layer, guard));
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn export(mut self, export: Export) -> Self {
-        self.exports.push(export);
-        self
-    }
+        /// Keeps an export of what this process records current, from a thread of its own that reads the trace. A target
+        /// that can't be written never holds up the agent: [`Health::export_error`](crate::Health::export_error) and one
+        /// line on stderr report it, and the export catches up. By default the exports of `SPANLEDGER_EXPORT`.
+        ///
+        /// ```
+        /// # let dir = tempfile::tempdir()?;
+        /// use spanledger::export::{Export, Format};
+        /// let (layer, guard) = spanledger::builder()
+        ///     .root(dir.path())
+        ///     .export(Export::new(Format::AgentDbg, dir.path().join("agentdbg")))
+        ///     .build::<tracing_subscriber::Registry>()?;
+        /// # drop((layer, guard));
+        /// # Ok::<(), Box<dyn std::error::Error>>(())
+        /// ```
+        pub fn export(self, export: Export) { self.exports.push(export) }
 
-    /// What the agent may do in a session, its subagents included. Nothing stops by itself: the agent asks with
-    /// [`SpanExt::allowed`](crate::SpanExt::allowed) before each call. By default nothing is limited.
-    ///
-    /// A limit that is not set here comes from the environment (`SPANLEDGER_MAX_TOOL_CALLS`,
-    /// `SPANLEDGER_MAX_MODEL_CALLS`, `SPANLEDGER_MAX_TURNS`, `SPANLEDGER_MAX_DURATION`, `SPANLEDGER_MAX_TOKENS`,
-    /// `SPANLEDGER_MAX_COST_USD`, `SPANLEDGER_ON_LOOP`, `SPANLEDGER_VOLATILE`), else from the file that
-    /// `SPANLEDGER_CONFIG` names.
-    ///
-    /// ```
-    /// # let dir = tempfile::tempdir()?;
-    /// # use tracing_subscriber::layer::SubscriberExt;
-    /// use spanledger::{Limits, Refused, SpanExt, spans};
-    /// let (layer, guard) = spanledger::builder()
-    ///     .root(dir.path())
-    ///     .limits(Limits::new().tool_calls(1))
-    ///     .build()?;
-    /// # let _default = tracing::subscriber::set_default(tracing_subscriber::registry().with(layer));
-    /// let run = spans::session_run("ses_1", "planner").start().entered();
-    /// assert!(spans::tool_call("bash", "call_1").start().allowed().is_ok());
-    /// let refused = spans::tool_call("bash", "call_2").start().allowed().unwrap_err();
-    /// assert!(matches!(refused, Refused::Stopped { limit: "max_tool_calls", .. }));
-    /// # drop((run, guard));
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn limits(mut self, limits: watch::Limits) -> Self {
-        self.watching.limits = Some(limits);
-        self
+        /// What the agent may do in a session, its subagents included. Nothing stops by itself: the agent asks with
+        /// [`SpanExt::allowed`](crate::SpanExt::allowed) before each call. By default nothing is limited.
+        ///
+        /// A limit that is not set here comes from the environment (`SPANLEDGER_MAX_TOOL_CALLS`,
+        /// `SPANLEDGER_MAX_MODEL_CALLS`, `SPANLEDGER_MAX_TURNS`, `SPANLEDGER_MAX_DURATION`, `SPANLEDGER_MAX_TOKENS`,
+        /// `SPANLEDGER_MAX_COST_USD`, `SPANLEDGER_ON_LOOP`, `SPANLEDGER_VOLATILE`), else from the file that
+        /// `SPANLEDGER_CONFIG` names.
+        ///
+        /// ```
+        /// # let dir = tempfile::tempdir()?;
+        /// # use tracing_subscriber::layer::SubscriberExt;
+        /// use spanledger::{Limits, Refused, SpanExt, spans};
+        /// let (layer, guard) = spanledger::builder()
+        ///     .root(dir.path())
+        ///     .limits(Limits::new().tool_calls(1))
+        ///     .build()?;
+        /// # let _default = tracing::subscriber::set_default(tracing_subscriber::registry().with(layer));
+        /// let run = spans::session_run("ses_1", "planner").start().entered();
+        /// assert!(spans::tool_call("bash", "call_1").start().allowed().is_ok());
+        /// let refused = spans::tool_call("bash", "call_2").start().allowed().unwrap_err();
+        /// assert!(matches!(refused, Refused::Stopped { limit: "max_tool_calls", .. }));
+        /// # drop((run, guard));
+        /// # Ok::<(), Box<dyn std::error::Error>>(())
+        /// ```
+        pub fn limits(self, limits: watch::Limits) { self.watching.limits = Some(limits) }
     }
 
     /// Decides about each tool call that asks with [`SpanExt::allowed`](crate::SpanExt::allowed). Several hooks run
@@ -293,17 +250,13 @@ impl Builder {
         self
     }
 
-    /// What the panic of a hook counts as, beside the error that is recorded. By default [`Decision::Allow`].
-    pub fn on_hook_panic(mut self, decision: Decision) -> Self {
-        self.watching.on_panic = decision;
-        self
-    }
+    setters! {
+        /// What the panic of a hook counts as, beside the error that is recorded. By default [`Decision::Allow`].
+        pub fn on_hook_panic(self, decision: Decision) { self.watching.on_panic = decision }
 
-    /// How long [`Guard::shutdown`](crate::Guard::shutdown) and the guard's drop wait for a server to accept
-    /// what is left, and for exports. The next process that starts with this root goes on. By default 2 s.
-    pub fn shutdown_timeout(mut self, timeout: Duration) -> Self {
-        self.shutdown_timeout = Some(timeout);
-        self
+        /// How long [`Guard::shutdown`](crate::Guard::shutdown) and the guard's drop wait for a server to accept
+        /// what is left, and for exports. The next process that starts with this root goes on. By default 2 s.
+        pub fn shutdown_timeout(self, timeout: Duration) { self.shutdown_timeout = Some(timeout) }
     }
 
     /// The bare layer, for a registry of your own, and its guard.
@@ -381,11 +334,7 @@ impl Builder {
     }
 }
 
-fn env(name: &'static str) -> Option<String> {
-    env_text(name)
-}
-
-fn env_text(name: &str) -> Option<String> {
+fn env(name: &str) -> Option<String> {
     let value = std::env::var_os(name)?;
     Some(value.to_string_lossy().trim().to_owned()).filter(|value| !value.is_empty())
 }
@@ -435,8 +384,8 @@ fn watching(given: Watching) -> Result<Option<Watching>, Error> {
         let place = format!("Limits: {setter}");
         return Err(Error::Config { place, why });
     }
-    let variables = watch::Limits::from_env(env_text).map_err(config)?;
-    let file = env_text("SPANLEDGER_CONFIG");
+    let variables = watch::Limits::from_env(env).map_err(config)?;
+    let file = env("SPANLEDGER_CONFIG");
     let file = file.map(watch::Limits::from_file).transpose();
     let set = [given.limits, variables, file.map_err(config)?];
     Ok(Watching {

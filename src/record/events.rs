@@ -19,7 +19,7 @@ use tracing::Span;
 
 use crate::record::layer::{Op, on_current, on_span};
 use crate::record::raw_fields::RawFields;
-use crate::record::setters::{set_field, setters, value_type};
+use crate::record::setters::{field_setters, set_field, value_type};
 use crate::record::spans::Session;
 use crate::trace::{AsFailure, Failure, Kind, Usage, schema};
 
@@ -134,7 +134,7 @@ macro_rules! define_events {
         pub struct $builder(Event);
 
         impl $builder {
-            setters! { $fields }
+            field_setters! { $fields }
 
             #[allow(dead_code)]
             fn fields_mut(&mut self) -> &mut RawFields {

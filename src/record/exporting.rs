@@ -4,7 +4,6 @@
 //! with the same exports goes on where a killed one stopped.
 
 use std::collections::{HashSet, VecDeque};
-use std::fs::OpenOptions;
 use std::io;
 use std::mem::take;
 use std::path::{Path, PathBuf};
@@ -13,8 +12,10 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::export::{Export, Live};
-use crate::ledger::{Listener, NoopSubscriber, SegmentListener, SharedSegment, warn_once};
-use crate::trace::{Root, check_dir, hex_digest, if_exists, make_dir, open_private};
+use crate::ledger::{
+    Listener, NoopSubscriber, SegmentListener, SharedSegment, mark, unmark, warn_once,
+};
+use crate::trace::{Root, hex_digest, if_exists, lock};
 
 /// How long lines are collected before they are exported.
 const BATCH: Duration = Duration::from_millis(50);
@@ -51,10 +52,6 @@ struct Grown {
 }
 
 impl Shared {
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Waits until the state changes, at most this long.
     fn wait<'a>(&self, state: MutexGuard<'a, State>, time: Duration) -> MutexGuard<'a, State> {
         let waited = self.changed.wait_timeout(state, time);
@@ -83,13 +80,13 @@ impl Exporting {
 
     /// Why an export is behind, if one is.
     pub fn error(&self) -> Option<String> {
-        self.shared.lock().error.clone()
+        lock(&self.shared.state).error.clone()
     }
 
     /// Exports what is left, for at most this long, and stops.
     pub fn stop(&self, timeout: Duration) {
         let deadline = Instant::now() + timeout.min(Duration::from_secs(3600));
-        let mut state = self.shared.lock();
+        let mut state = lock(&self.shared.state);
         state.stopping = true;
         self.shared.changed.notify_all();
         while !state.ended {
@@ -106,7 +103,7 @@ impl Listener for Exporting {
     fn segment_opened(&self, segment: &Arc<SharedSegment>) -> Option<Box<dyn SegmentListener>> {
         let dir = segment.path.parent()?.to_owned();
         if let Err(error) = self.markers.add(&dir) {
-            self.shared.lock().error = Some(error.to_string());
+            lock(&self.shared.state).error = Some(error.to_string());
         }
         Some(Box::new(Lines {
             session: Arc::new(Grown {
@@ -128,7 +125,9 @@ struct Lines {
 impl SegmentListener for Lines {
     fn appended(&self, _: u64) {
         if !self.session.queued.swap(true, Ordering::AcqRel) {
-            self.shared.lock().grown.push(Arc::clone(&self.session));
+            lock(&self.shared.state)
+                .grown
+                .push(Arc::clone(&self.session));
             self.shared.changed.notify_all();
         }
     }
@@ -160,18 +159,11 @@ impl Markers {
     }
 
     fn add(&self, session: &Path) -> io::Result<()> {
-        make_dir(&self.dir)?;
-        open_private(
-            &self.path(session),
-            OpenOptions::new().create(true).append(true),
-        )
-        .map(drop)
+        mark(&self.path(session))
     }
 
     fn remove(&self, session: &Path) -> io::Result<()> {
-        // It may be a link that leads out of the root.
-        let checked = check_dir(&self.dir);
-        if_exists(checked.and_then(|()| std::fs::remove_file(self.path(session)))).map(drop)
+        unmark(&self.path(session))
     }
 
     /// The sessions that an earlier process left behind.
@@ -216,13 +208,13 @@ impl Thread {
             }
             waiting.extend(failed);
         }
-        self.shared.lock().ended = true;
+        lock(&self.shared.state).ended = true;
         self.shared.changed.notify_all();
     }
 
     /// The sessions that have grown, and whether nothing more follows.
     fn next(&self, retries: bool) -> (Vec<Arc<Grown>>, bool) {
-        let mut state = self.shared.lock();
+        let mut state = lock(&self.shared.state);
         let wait = if retries {
             RETRY
         } else {
@@ -268,7 +260,7 @@ impl Thread {
                 &format!("can't export to {error}; it is tried again, and the agent goes on"),
             );
         }
-        self.shared.lock().error = last;
+        lock(&self.shared.state).error = last;
         failed
     }
 }

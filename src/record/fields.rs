@@ -9,8 +9,8 @@ use serde_json::{Map, Value};
 use super::raw_fields::{RawFields, RawForm};
 use super::sanitize::Sanitizer;
 use crate::trace::{
-    BufferPool, Failure, FieldRole, LARGEST_POOLED, SpanKind, Usage, UsageField, UsageText,
-    is_json, write_string,
+    BufferPool, Failure, FieldRole, LARGEST_POOLED, RawValue, SpanKind, Usage, UsageField,
+    UsageText, is_json, put, write_string,
 };
 
 const ERROR: &str = field!(ToolCall.error);
@@ -90,7 +90,8 @@ impl Fields {
             match role {
                 FieldRole::Own => {
                     // Kept under another name, because the line has a member of this one already.
-                    let start = self.write_key(&format!("custom.{key}"));
+                    let start = self.buf.len();
+                    self.write_key(&format!("custom.{key}"));
                     self.write_value(start, true, |out| sanitizer.value(key, form, text, out));
                 }
                 FieldRole::Usage(field)
@@ -111,14 +112,16 @@ impl Fields {
                 }
                 _ => {
                     let known = sanitizer.redactor.field(key);
-                    let start = match (known.member, key) {
-                        (Some(member), _) => self.write_spelled_key(member),
+                    let start = self.buf.len();
+                    match (known.member, key) {
+                        // It is spelled with its quotes and its colon.
+                        (Some(member), _) => self.buf.extend_from_slice(member.as_bytes()),
                         // A literal in the program is no secret.
                         (None, Cow::Borrowed(name)) => self.write_key(name),
                         (None, Cow::Owned(name)) => {
-                            self.write_key(&sanitizer.redactor.text(name, &mut sanitizer.tally))
+                            self.write_key(&sanitizer.redactor.text(name, &mut sanitizer.tally));
                         }
-                    };
+                    }
                     self.write_value(start, at_once, |out| {
                         sanitizer.value_of(key, known, form, text, out);
                     });
@@ -130,25 +133,15 @@ impl Fields {
 
     /// Appends a field by a name that needs no escapes.
     fn insert(&mut self, key: &str, at_once: bool, write: impl FnOnce(&mut Vec<u8>)) {
-        let start = self.write_spelled_key("\"");
-        self.buf.extend_from_slice(key.as_bytes());
-        self.buf.extend_from_slice(b"\":");
+        let start = self.buf.len();
+        put(&mut self.buf, [b"\"", key.as_bytes(), b"\":"]);
         self.write_value(start, at_once, write);
     }
 
-    /// Appends a name and its colon. Returns where it starts.
-    fn write_key(&mut self, key: &str) -> usize {
-        let start = self.buf.len();
+    /// Appends a name and its colon.
+    fn write_key(&mut self, key: &str) {
         write_string(key, &mut self.buf);
         self.buf.push(b':');
-        start
-    }
-
-    /// The same, of a name that is spelled with its quotes and its colon.
-    fn write_spelled_key(&mut self, key: &str) -> usize {
-        let start = self.buf.len();
-        self.buf.extend_from_slice(key.as_bytes());
-        start
     }
 
     /// Appends the value of the name that stands at the end of the buffer.
@@ -224,6 +217,11 @@ impl Fields {
         Some(&self.buf[entry.value..entry.end])
     }
 
+    /// The same as a value that can be read.
+    pub fn value(&self, key: &str) -> Option<RawValue<'_>> {
+        Some(RawValue::new(std::str::from_utf8(self.get(key)?).ok()?))
+    }
+
     pub fn contains(&self, key: &str) -> bool {
         self.find(key).is_some()
     }
@@ -262,9 +260,7 @@ impl Fields {
     /// no escapes.
     pub fn write_object(&self, name: &str, out: &mut Vec<u8>) {
         if !self.is_empty() {
-            out.push(b'"');
-            out.extend_from_slice(name.as_bytes());
-            out.extend_from_slice(b"\":");
+            put(out, [b"\"", name.as_bytes(), b"\":"]);
             self.write_braced(out);
             out.push(b',');
         }

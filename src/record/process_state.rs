@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, LazyLock, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, LazyLock, Mutex, OnceLock};
 use std::time::Duration;
 
 use serde_json::{Map, Value};
@@ -13,7 +13,7 @@ use super::fields::Fields;
 use super::health::{Health, RecordCounters};
 use super::process::describe;
 use super::raw_fields::RawFields;
-use super::sanitize::{Sanitizer, SessionBlobs};
+use super::sanitize::{Sanitizer, SessionBlobs, redact_json};
 use super::session::{KnownSessions, SessionLog};
 use super::watching::Watching;
 use crate::export::Export;
@@ -21,9 +21,9 @@ use crate::ledger::{
     Counters, Disk, FORKED, Ledger, LedgerConfig, ProcessJson, SyncPolicy, warn_once,
 };
 use crate::redact::{
-    Limits, MaskKey, NoStore, Output, PatternError, Redaction, Redactor, Tally, load_or_create_key,
+    Limits, MaskKey, PatternError, Redaction, Redactor, Tally, load_or_create_key,
 };
-use crate::trace::{Root, exposed, new_session_id, random_bytes};
+use crate::trace::{Root, exposed, lock, new_session_id, random_bytes};
 
 /// Why the implicit session of the process exists.
 pub(crate) const OF_PROCESS: &str = "process";
@@ -92,7 +92,9 @@ impl ProcessState {
         let redactor = Arc::new(Redactor::new(&settings.redaction, key)?);
         let mut tally = Tally::default();
         let limits = settings.limits;
-        let resource = redact_map(&redactor, &limits, &settings.resource, &mut tally);
+        let resource = Value::Object(settings.resource).to_string();
+        let resource = redact_json(&redactor, &limits, ("resource", &resource), &mut tally);
+        let resource = serde_json::from_slice(&resource).unwrap_or_default();
         let record_counters = Arc::new(RecordCounters::default());
         record_counters.add(tally);
         let description = describe_later(&redactor, limits, &record_counters);
@@ -169,7 +171,7 @@ impl ProcessState {
     }
 
     fn known_session(&self, id: &str, implicit: Option<&'static str>) -> Arc<SessionLog> {
-        let mut sessions = self.sessions.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut sessions = lock(&self.sessions);
         let make = |again| SessionLog::new(&self.ledger, id, implicit, again);
         sessions.get_or_make(id, SessionLog::is_idle, make)
     }
@@ -244,10 +246,7 @@ impl ProcessState {
         if self.ledger.is_forked() {
             return (0, Ok(()));
         }
-        let logs: Vec<_> = {
-            let sessions = self.sessions.lock().unwrap_or_else(PoisonError::into_inner);
-            sessions.iter().cloned().collect()
-        };
+        let logs: Vec<_> = lock(&self.sessions).iter().cloned().collect();
         let missing = logs.iter().map(|log| log.lock(self).flush()).sum();
         (missing, self.ledger.sync_now())
     }
@@ -260,7 +259,7 @@ impl Drop for ProcessState {
         }
         self.senders.abandon();
         // A session may be kept for longer, by a thread's cache of spans or by a context.
-        let sessions = self.sessions.lock().unwrap_or_else(PoisonError::into_inner);
+        let sessions = lock(&self.sessions);
         sessions.iter().for_each(|log| log.close_file());
     }
 }
@@ -320,25 +319,4 @@ fn describe_later(
         counters.add(tally);
         process.to_string()
     })))
-}
-
-/// The resource as it may be written.
-fn redact_map(
-    redactor: &Redactor,
-    limits: &Limits,
-    map: &Map<String, Value>,
-    tally: &mut Tally,
-) -> Value {
-    let mut out = Vec::new();
-    let json = serde_json::to_string(map).unwrap_or_default();
-    let mut output = Output {
-        line: &mut out,
-        limits,
-        store: &mut NoStore,
-        tally,
-    };
-    match redactor.write_json(redactor.field("resource"), &json, &mut output) {
-        Ok(()) => serde_json::from_slice(&out).unwrap_or(Value::Null),
-        Err(_) => Value::Null,
-    }
 }

@@ -109,9 +109,7 @@ impl<'a> Recovery<'a> {
 }
 
 fn ledger(root: &Path) -> io::Result<Guard> {
-    let builder = Builder::default().root(root).disabled(false);
-    #[cfg(feature = "mirror")]
-    let builder = builder.mirror(false);
+    let builder = Builder::default().root(root).disabled(false).mirror(false);
     let built = builder.build::<Registry>().map_err(io::Error::other);
     built.map(|(_, guard)| guard)
 }

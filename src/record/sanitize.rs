@@ -5,7 +5,7 @@ use std::path::Path;
 
 use super::raw_fields::RawForm;
 use crate::ledger::Ledger;
-use crate::redact::{FieldName, Limits, Output, Redactor, Store, StoreFailed, Tally};
+use crate::redact::{FieldName, Limits, NoStore, Output, Redactor, Store, StoreFailed, Tally};
 use crate::trace::is_json_field;
 
 /// Redacts the values of fields.
@@ -54,6 +54,25 @@ impl Sanitizer<'_> {
             redactor.write_str(name, text, output);
         }
     }
+}
+
+/// JSON with its secrets masked, in which nothing is moved to blobs. A text that is no JSON becomes a JSON string.
+pub(crate) fn redact_json(
+    redactor: &Redactor,
+    limits: &Limits,
+    (name, json): (&str, &str),
+    tally: &mut Tally,
+) -> Vec<u8> {
+    let mut out = Vec::new();
+    let mut sanitizer = Sanitizer {
+        redactor,
+        limits,
+        store: &mut NoStore,
+        tally: *tally,
+    };
+    sanitizer.value(name, RawForm::Json, json, &mut out);
+    *tally = sanitizer.tally;
+    out
 }
 
 /// Stores the blobs of one session.

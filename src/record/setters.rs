@@ -27,9 +27,9 @@ macro_rules! set_field {
 }
 
 /// A setter for each field that an agent may set, on a builder that has `fields_mut()`.
-macro_rules! setters {
+macro_rules! field_setters {
     ({ $( $role:ident $form:ident $field:ident: $doc:literal; )* }) => {
-        $( setters! { @$role $form $field $doc } )*
+        $( field_setters! { @$role $form $field $doc } )*
     };
     (@need $form:ident $field:ident $doc:literal) => {
         // For the constructor, which has it as an argument.
@@ -60,4 +60,4 @@ macro_rules! setters {
     };
 }
 
-pub(super) use {set_field, setters, value_type};
+pub(super) use {field_setters, set_field, value_type};

@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io::Read;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, UNIX_EPOCH};
 
 use memchr::memmem;
@@ -44,6 +44,19 @@ fn started_in(segment: &Path, parent: &str) -> Option<Branch> {
 }
 
 impl Store {
+    /// The sessions that were active since a time, each with its first segment: of a root with many sessions, only
+    /// these are read.
+    pub(super) fn active_since(&self, time: u64) -> impl Iterator<Item = (PathBuf, PathBuf)> {
+        // Times of files are a little behind.
+        let since = UNIX_EPOCH + Duration::from_nanos(time.saturating_sub(1_000_000_000));
+        let dirs = self.dirs().unwrap_or_default().into_iter();
+        dirs.filter_map(move |dir| {
+            let segment = dir.join(segment_name(1));
+            let meta = segment.metadata().ok().filter(|meta| meta.is_file())?;
+            (meta.modified().ok()? >= since).then_some((dir, segment))
+        })
+    }
+
     /// The sessions that were started with `branched_from` this one, by their ids.
     ///
     /// ```no_run
@@ -56,16 +69,8 @@ impl Store {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn branches_of(&self, parent: &Summary) -> Vec<Branch> {
-        // Times of files are a little behind.
-        let since = UNIX_EPOCH + Duration::from_nanos(parent.first.saturating_sub(1_000_000_000));
-        let dirs = self.dirs().unwrap_or_default().into_iter();
-        let started = dirs.filter_map(|dir| {
-            let segment = dir.join(segment_name(1));
-            let meta = segment.metadata().ok().filter(|meta| meta.is_file())?;
-            // Of a root with many sessions, only those that were active since are read.
-            let active = meta.modified().is_ok_and(|at| at >= since);
-            active.then(|| started_in(&segment, &parent.session_id))?
-        });
+        let active = self.active_since(parent.first);
+        let started = active.filter_map(|(_, segment)| started_in(&segment, &parent.session_id));
         let mut branches: Vec<_> = started.collect();
         branches.sort();
         branches

@@ -9,27 +9,17 @@ use tracing::Level;
 use tracing_subscriber::filter::Targets;
 
 use super::store::Store;
-use crate::trace::exposed;
+use crate::trace::{exposed, named_enum};
 
-/// How a check ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Health {
-    /// Nothing is wrong.
-    Ok,
-    /// It may be wrong: that depends on what can't be seen from here.
-    Warning,
-    /// Something is wrong.
-    Wrong,
-}
-
-impl Health {
-    /// Its name.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Ok => "ok",
-            Self::Warning => "warning",
-            Self::Wrong => "wrong",
-        }
+named_enum! {
+    /// How a check ended.
+    pub enum Health {
+        /// Nothing is wrong.
+        Ok = "ok",
+        /// It may be wrong: that depends on what can't be seen from here.
+        Warning = "warning",
+        /// Something is wrong.
+        Wrong = "wrong",
     }
 }
 

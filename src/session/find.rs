@@ -2,7 +2,6 @@
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -11,52 +10,30 @@ use memchr::memmem::Finder;
 use super::lookup::{self, find_line};
 use super::store::Unreadable;
 use crate::trace::typed::{ContextAsset, Delta, Hitl, ModelCall};
-use crate::trace::{Address, Damage, Kind, RawLine};
+use crate::trace::{Address, Damage, Kind, RawLine, named_enum};
 
-/// What an id identifies.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[non_exhaustive]
-pub enum IdKind {
-    /// A session.
-    Session,
-    /// A trace: all spans of a run, its subagents' included.
-    Trace,
-    /// A span.
-    Span,
-    /// A tool call, by the model's id.
-    ToolCall,
-    /// A message.
-    Message,
-    /// A question to a person.
-    Interrupt,
-    /// A provider's response.
-    Response,
-    /// A system prompt, tool catalog or permission rules, by the digest of the text.
-    Digest,
-    /// A line, by its address.
-    Line,
-}
-
-impl IdKind {
-    /// Its name in JSON.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Session => "session",
-            Self::Trace => "trace",
-            Self::Span => "span",
-            Self::ToolCall => "tool_call",
-            Self::Message => "message",
-            Self::Interrupt => "interrupt",
-            Self::Response => "response",
-            Self::Digest => "digest",
-            Self::Line => "line",
-        }
-    }
-}
-
-impl fmt::Display for IdKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
+named_enum! {
+    /// What an id identifies.
+    #[non_exhaustive]
+    pub enum IdKind {
+        /// A session.
+        Session = "session",
+        /// A trace: all spans of a run, its subagents' included.
+        Trace = "trace",
+        /// A span.
+        Span = "span",
+        /// A tool call, by the model's id.
+        ToolCall = "tool_call",
+        /// A message.
+        Message = "message",
+        /// A question to a person.
+        Interrupt = "interrupt",
+        /// A provider's response.
+        Response = "response",
+        /// A system prompt, tool catalog or permission rules, by the digest of the text.
+        Digest = "digest",
+        /// A line, by its address.
+        Line = "line",
     }
 }
 

@@ -1,11 +1,9 @@
 //! What a process recorded outside every run while it wrote to a session.
 
 use std::path::Path;
-use std::time::{Duration, UNIX_EPOCH};
 
 use super::store::Store;
 use super::summary::Summary;
-use crate::trace::segment_name;
 use crate::trace::typed::SegmentHeader;
 
 impl Summary {
@@ -44,16 +42,9 @@ impl Store {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn implicit_beside(&self, run: &Summary) -> Vec<String> {
-        // Times of files are a little behind.
-        let since = UNIX_EPOCH + Duration::from_nanos(run.first.saturating_sub(1_000_000_000));
-        let dirs = self.dirs().unwrap_or_default().into_iter();
-        let implicit = dirs.filter(|dir| {
-            let segment = dir.join(segment_name(1));
-            let changed = segment.metadata().and_then(|meta| meta.modified());
-            // Of a root with many sessions, only those that were active since are read.
-            changed.is_ok_and(|at| at >= since) && is_implicit(&segment)
-        });
-        let summaries = implicit.filter_map(|dir| Some(self.peek(&dir).ok()?.summary));
+        let active = self.active_since(run.first);
+        let implicit = active.filter(|(_, segment)| is_implicit(segment));
+        let summaries = implicit.filter_map(|(dir, _)| Some(self.peek(&dir).ok()?.summary));
         let beside = summaries.filter(|one| one.is_implicit_beside(run));
         let mut ids: Vec<_> = beside.map(|one| one.session_id).collect();
         ids.sort();

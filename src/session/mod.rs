@@ -126,5 +126,4 @@ pub use summary::Summary;
 pub use turns::{Digests, Turn, Turns, each_turn};
 
 pub(crate) use left_open::read_interrupted;
-#[cfg(feature = "mirror")]
 pub(crate) use node::message_with_causes;

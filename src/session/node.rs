@@ -8,19 +8,20 @@ use serde_json::{Value, json};
 use super::lookup::blob_of;
 use crate::trace::typed::{ErrorInfo, Fields, Log, Message, Span, SpanLink, Subagent};
 use crate::trace::{
-    Address, Kind, Outcome, RawLine, RawValue, SpanKind, Usage, parse_time, time_text,
+    Address, Kind, Outcome, RawLine, RawValue, SpanKind, Usage, named_enum, parse_time, time_text,
 };
 
-/// Whether a node is over.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum NodeState {
-    /// A span without a close line.
-    Open,
-    /// A span with a close line.
-    Closed,
-    /// An event: it has no end of its own.
-    Event,
+named_enum! {
+    /// Whether a node is over.
+    #[non_exhaustive]
+    pub enum NodeState {
+        /// A span without a close line.
+        Open = "open",
+        /// A span with a close line.
+        Closed = "closed",
+        /// An event: it has no end of its own.
+        Event = "event",
+    }
 }
 
 /// A span or an event of a session, with the fields of its most complete line.
@@ -318,11 +319,7 @@ impl Node {
             "session_id": session_id,
             "address": self.address.to_string(),
             "kind": self.kind_name(),
-            "state": match self.state {
-                NodeState::Open => "open",
-                NodeState::Closed => "closed",
-                NodeState::Event => "event",
-            },
+            "state": self.state.as_str(),
             "turn": self.turn,
             "trace_id": self.trace_id,
             "span_id": hex(self.span_id),

@@ -3,58 +3,30 @@
 use serde_json::{Value, json};
 
 use crate::trace::typed::Process;
-use crate::trace::{Address, Kind, RawValue};
+use crate::trace::{Address, Kind, RawValue, named_enum};
 
-/// The status of a session.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum Status {
-    /// A span inside a run is open.
-    Busy,
-    /// A run is open, and no span in it.
-    Idle,
-    /// It waits for a person.
-    Waiting,
-    /// It retries something.
-    Retrying,
-    /// It ended with an error, or reports one.
-    Error,
-    /// It ended.
-    Ended,
-    /// Its process died while something was open.
-    Interrupted,
+named_enum! {
+    /// The status of a session.
+    #[non_exhaustive]
+    pub enum Status {
+        /// A span inside a run is open.
+        Busy = "busy",
+        /// A run is open, and no span in it.
+        Idle = "idle",
+        /// It waits for a person.
+        Waiting = "waiting",
+        /// It retries something.
+        Retrying = "retrying",
+        /// It ended with an error, or reports one.
+        Error = "error",
+        /// It ended.
+        Ended = "ended",
+        /// Its process died while something was open.
+        Interrupted = "interrupted",
+    }
 }
 
 impl Status {
-    /// Its name.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Busy => "busy",
-            Self::Idle => "idle",
-            Self::Waiting => "waiting",
-            Self::Retrying => "retrying",
-            Self::Error => "error",
-            Self::Ended => "ended",
-            Self::Interrupted => "interrupted",
-        }
-    }
-
-    /// Every status.
-    pub const ALL: [Self; 7] = [
-        Self::Busy,
-        Self::Idle,
-        Self::Waiting,
-        Self::Retrying,
-        Self::Error,
-        Self::Ended,
-        Self::Interrupted,
-    ];
-
-    /// The status with this name.
-    pub fn parse(text: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|status| status.as_str() == text)
-    }
-
     /// Whether a run is open and its process is alive.
     pub const fn is_live(self) -> bool {
         matches!(
@@ -64,23 +36,14 @@ impl Status {
     }
 }
 
-/// What a waiting session needs from a person.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum WaitsFor {
-    /// A decision about a call.
-    Approval,
-    /// An answer or the next message.
-    UserInput,
-}
-
-impl WaitsFor {
-    /// Its name.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Approval => "approval",
-            Self::UserInput => "user_input",
-        }
+named_enum! {
+    /// What a waiting session needs from a person.
+    #[non_exhaustive]
+    pub enum WaitsFor {
+        /// A decision about a call.
+        Approval = "approval",
+        /// An answer or the next message.
+        UserInput = "user_input",
     }
 }
 

@@ -6,7 +6,7 @@ use std::fmt;
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 
 use serde_json::{Value, json};
 
@@ -16,7 +16,7 @@ use super::status::{Status, StatusReport};
 use super::summary::Summary;
 use crate::ledger::{dir_size, remove_leftovers, writer_is_alive};
 use crate::read::SessionReader;
-use crate::trace::{Damage, RawLine, ReadItem, Root, about, if_exists, segments};
+use crate::trace::{Damage, RawLine, ReadItem, Root, about, if_exists, lock, segments};
 
 /// How many writers the cache holds.
 const MOST_WRITERS: usize = 4096;
@@ -232,10 +232,10 @@ impl Store {
 
     /// Whether the process of a writer is alive. Cached until [`forget_writers`](Self::forget_writers).
     pub fn is_alive(&self, writer: &str) -> bool {
-        let known = self.writers().get(writer).copied();
+        let known = lock(&self.writers).get(writer).copied();
         known.unwrap_or_else(|| {
             let alive = writer_is_alive(&self.root, writer);
-            let mut writers = self.writers();
+            let mut writers = lock(&self.writers);
             if writers.len() >= MOST_WRITERS {
                 writers.clear();
             }
@@ -269,11 +269,7 @@ impl Store {
 
     /// Clears the cache of [`is_alive`](Self::is_alive).
     pub fn forget_writers(&self) {
-        self.writers().clear();
-    }
-
-    fn writers(&self) -> MutexGuard<'_, HashMap<String, bool>> {
-        self.writers.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.writers).clear();
     }
 
     /// All sessions that can be read, the most recently active first. [`survey`](Self::survey) also

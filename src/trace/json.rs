@@ -6,6 +6,14 @@ use serde::de::IgnoredAny;
 
 use super::raw_line::RawValue;
 
+/// Appends bytes, part after part.
+#[inline]
+pub(crate) fn put<const N: usize>(out: &mut Vec<u8>, parts: [&[u8]; N]) {
+    for part in parts {
+        out.extend_from_slice(part);
+    }
+}
+
 /// Writes `text` as a JSON string with its quotes, on one line.
 pub(crate) fn write_string(text: &str, out: &mut Vec<u8>) {
     let mut rest = text.as_bytes();

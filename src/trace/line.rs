@@ -55,7 +55,7 @@
 use serde_json::{Map, Value};
 
 use super::time::write_time;
-use super::{Address, Ids, Kind, RawLine, hex16, hex32, write_string};
+use super::{Address, Ids, Kind, RawLine, hex16, hex32, put, write_string};
 
 /// The version of the format that this crate writes, and the newest it reads.
 pub const VERSION: u64 = 1;
@@ -98,15 +98,11 @@ impl LineMeta<'_> {
         number(place.seq, out);
         out.extend_from_slice(b",\"ts\":\"");
         write_time(self.time, 6, out);
-        out.extend_from_slice(b"\",\"kind\":\"");
-        out.extend_from_slice(self.kind.as_bytes());
-        out.extend_from_slice(session);
+        put(out, [b"\",\"kind\":\"", self.kind.as_bytes(), session]);
         if let Some(ids) = self.ids {
-            out.extend_from_slice(b",\"span_id\":\"");
-            out.extend_from_slice(&hex16(ids.span));
+            put(out, [b",\"span_id\":\"", &hex16(ids.span)]);
             if let Some(parent) = ids.parent {
-                out.extend_from_slice(b"\",\"parent_span_id\":\"");
-                out.extend_from_slice(&hex16(parent));
+                put(out, [b"\",\"parent_span_id\":\"", &hex16(parent)]);
             }
             out.push(b'"');
         }
@@ -117,7 +113,7 @@ impl LineMeta<'_> {
 /// The part of a head that most lines of a session share: the session's id, the turn and the trace. It is
 /// spelled when one of them changes. With it and the table in `hex.rs`, `write_head` itself, without the functions
 /// it calls, takes 700 instructions a span instead of 1,400 (callgrind, on the load of `benches/common/load.rs`).
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct SessionPart {
     id: String,
     /// The turn and the trace that `text` is for.
@@ -129,8 +125,7 @@ impl SessionPart {
     pub fn new(id: &str) -> Self {
         Self {
             id: id.to_owned(),
-            of: None,
-            text: Vec::new(),
+            ..Self::default()
         }
     }
 
@@ -146,9 +141,7 @@ impl SessionPart {
                 number(turn.into(), out);
             }
             if let Some(trace) = trace {
-                out.extend_from_slice(b",\"trace_id\":\"");
-                out.extend_from_slice(&hex32(trace));
-                out.push(b'"');
+                put(out, [b",\"trace_id\":\"", &hex32(trace), b"\""]);
             }
         }
         &self.text

@@ -16,6 +16,8 @@ mod json;
 mod kind;
 mod layout;
 mod line;
+mod lock;
+mod macros;
 mod marker;
 mod outcome;
 mod raw_line;
@@ -49,27 +51,27 @@ pub(crate) use clock::{APART_NS, Moment, steady_ns, wall_ns};
 pub(crate) use error_chain::ErrorChain;
 pub(crate) use failure::spelled;
 pub(crate) use fork::fork_generation;
-pub(crate) use header::{NewHeader, SessionHeader};
+pub(crate) use header::{NewHeader, SessionHeader, first_line};
 pub(crate) use hex::{hex, hex_digest, hex16, hex32};
 pub(crate) use ids::{IdHasher, Ids, new_span_id, new_trace_id, random_bytes};
-pub(crate) use json::{floor_char, is_json, string_end, unescape_lossy, value_end, write_string};
+pub(crate) use json::{
+    floor_char, has_backslash, is_json, put, string_end, unescape_lossy, value_end, write_string,
+};
 pub(crate) use kind::event_kind;
 pub(crate) use layout::{
     Root, check_dir, check_session_dir, exposed, if_exists, make_dir, make_root, make_session_dir,
     open_private, segment_name, segments,
 };
 pub(crate) use line::{LineMeta, SessionPart, finish_line, number};
+pub(crate) use lock::{lock, try_lock};
+pub(crate) use macros::{named_enum, setters};
 pub(crate) use raw_line::{kind_of, ts_of, whole_lines};
-pub(crate) use schema::schema;
-#[cfg(feature = "cli")]
-pub(crate) use segment_reader::line_start;
-pub(crate) use segment_reader::{FoundLine, about};
+pub(crate) use schema::{event_schema, line_schema, schema, span_schema};
+pub(crate) use segment_reader::{FoundLine, about, line_start};
 pub(crate) use span::{FieldRole, UsageField, is_json_field};
 pub(crate) use tail::{TailReader, last_checkpoint};
 pub(crate) use time::write_time;
 pub(crate) use usage::UsageText;
-#[cfg(feature = "mirror")]
-pub(crate) use {header::first_line, json::has_backslash};
 
 /// Whether a span is an agent span, or an event one of ours.
 pub(crate) fn is_ours(meta: &tracing::Metadata<'_>) -> bool {

@@ -63,7 +63,6 @@ pub struct RawLine<'a> {
     known: Kind,
     payload: RawValue<'a>,
     /// The payload's members, if they were looked for.
-    #[cfg_attr(not(feature = "mirror"), allow(dead_code))]
     fields: Option<Vec<Member<'a>>>,
     bytes: &'a [u8],
 }
@@ -211,7 +210,6 @@ impl<'a> RawLine<'a> {
     }
 
     /// Its fields, by their names as they are spelled in the line.
-    #[cfg(feature = "mirror")]
     pub(crate) fn fields(&self) -> Cow<'_, [Member<'a>]> {
         match &self.fields {
             Some(fields) => Cow::Borrowed(fields),

@@ -228,7 +228,6 @@ impl SegmentReader {
 
     /// The same among the lines that begin before `until`, and where the line ends in the file. Finds
     /// all fields of the line at once.
-    #[cfg(feature = "mirror")]
     pub(crate) fn next_before(
         &mut self,
         until: u64,
@@ -274,7 +273,6 @@ impl SegmentReader {
     }
 
     /// Goes to the first line that is not `before`, or to the end.
-    #[cfg_attr(not(feature = "cli"), allow(dead_code))]
     pub(crate) fn seek_past(&mut self, before: impl Fn(&RawLine<'_>) -> bool) -> io::Result<()> {
         self.halve(|line| Some(before(line)))?;
         while let Some(item) = self.next()? {

@@ -104,7 +104,6 @@ macro_rules! define_spans {
             }
 
             /// The name of such an agent span.
-            #[cfg(feature = "mirror")]
             pub(crate) const fn name(self) -> Option<&'static str> {
                 match self {
                     $( Self::$span => Some($name), )*

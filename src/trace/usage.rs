@@ -6,6 +6,7 @@ use memchr::memmem::Finder;
 
 use serde_json::{Map, Value};
 
+use super::put;
 use super::typed::Fields;
 
 /// What a model call, a turn or a run used. A number that isn't known stays `None` and is
@@ -138,13 +139,11 @@ impl Usage {
     pub(crate) fn write_members(&self, details: Option<&str>, out: &mut Vec<u8>) {
         let mut comma = false;
         let mut member = |name: &str, value: &str, out: &mut Vec<u8>| {
-            if std::mem::replace(&mut comma, true) {
-                out.push(b',');
-            }
-            out.push(b'"');
-            out.extend_from_slice(name.as_bytes());
-            out.extend_from_slice(b"\":");
-            out.extend_from_slice(value.as_bytes());
+            let quote = match std::mem::replace(&mut comma, true) {
+                true => b",\"".as_slice(),
+                false => b"\"",
+            };
+            put(out, [quote, name.as_bytes(), b"\":", value.as_bytes()]);
         };
         for (name, count) in Self::COUNTS.iter().zip(self.counts()) {
             if let Some(n) = count {

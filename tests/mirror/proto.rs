@@ -1,4 +1,4 @@
-//! `src/mirror/otlp.rs` is generated from `proto/otlp_trace.proto`, and both agree with OTLP.
+//! `proto/otlp_trace.rs` is generated from `proto/otlp_trace.proto`, and both agree with OTLP.
 
 use std::fs;
 use std::path::Path;
@@ -13,7 +13,7 @@ use spanledger::mirror::otlp::{
 #[test]
 fn generated_code_matches_the_proto_file() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let checked_in = root.join("src/mirror/otlp.rs");
+    let checked_in = root.join("proto/otlp_trace.rs");
     let files = protox::compile(["otlp_trace.proto"], [root.join("proto")]).unwrap();
     let out = tempfile::tempdir().unwrap();
     prost_build::Config::new()
@@ -28,7 +28,7 @@ fn generated_code_matches_the_proto_file() {
     }
     assert!(
         fs::read_to_string(&checked_in).unwrap() == made,
-        "src/mirror/otlp.rs is not what proto/otlp_trace.proto says: \
+        "proto/otlp_trace.rs is not what proto/otlp_trace.proto says: \
          run SPANLEDGER_BLESS=1 cargo test --all-features --test mirror proto"
     );
 }

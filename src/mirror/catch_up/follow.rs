@@ -1,14 +1,15 @@
 //! Waits until a root has more to send.
 
+mod watcher;
+
 use std::collections::{BTreeSet, HashSet};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
 
-use super::watcher::Watcher;
 use crate::error::Error;
-use crate::mirror::io_errors::io_error;
-use crate::read::Watch;
+use crate::read::follow::Watch;
 use crate::session::Store;
+use watcher::Watcher;
 
 /// How often it checks. No file system reports that a lock is free, and some report nothing.
 const CHECK_EVERY: Duration = Duration::from_secs(2);
@@ -179,5 +180,5 @@ fn modified(dir: &Path) -> Option<SystemTime> {
 
 /// The live writers.
 fn writers(store: &Store, dir: &Path) -> Result<BTreeSet<String>, Error> {
-    store.live_writers().map_err(io_error(dir))
+    store.live_writers().map_err(Error::at(dir))
 }

@@ -2,8 +2,6 @@
 
 #[cfg(feature = "cli")]
 pub(super) mod follow;
-#[cfg(feature = "cli")]
-mod watcher;
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -11,7 +9,6 @@ use std::time::{Duration, Instant};
 
 use crate::error::Error;
 use crate::ledger::{left_open_in, marker};
-use crate::mirror::io_errors::{if_exists, io_error};
 use crate::mirror::progress::cursor::State;
 use crate::mirror::progress::ownership::{MirrorLock, Owner, Ownership, unreadable};
 use crate::mirror::send::classify::message_redactor;
@@ -22,7 +19,7 @@ use crate::mirror::send::{Sender, Sent};
 use crate::mirror::settings::resolve::Resolved;
 use crate::mirror::transport::Transport;
 use crate::session::Store;
-use crate::trace::{Root, segments};
+use crate::trace::{Root, if_exists, segments, setters};
 
 /// How often a waiting process checks the lock and whether it is to stop.
 const POLL_EVERY: Duration = Duration::from_millis(50);
@@ -75,47 +72,34 @@ impl CatchUp {
         self.sessions(vec![dir.into()])
     }
 
-    /// Only these sessions, by their directories.
-    pub fn sessions(mut self, dirs: Vec<PathBuf>) -> Self {
-        self.sessions = Some(dirs);
-        self
-    }
+    setters! {
+        /// Only these sessions, by their directories.
+        pub fn sessions(self, dirs: Vec<PathBuf>) { self.sessions = Some(dirs) }
 
-    /// Stores progress in this directory instead of beside the trace, and writes nothing into the root:
-    /// for a read-only root. Progress beside the trace counts too.
-    ///
-    /// Agents that write beside the trace don't know this directory: what they recorded for an endpoint
-    /// stays unsent for them, and the agent's next start sends it again, with the same ids and bytes.
-    ///
-    /// ```no_run
-    /// # use spanledger::mirror::{CatchUp, Otlp};
-    /// # let to = Otlp::resolve(None, |name| std::env::var(name).ok())?.expect("an endpoint");
-    /// let catch_up = CatchUp::new("/mnt/agent/traces", to).state("/var/lib/mirror");
-    /// # Ok::<(), spanledger::Error>(())
-    /// ```
-    pub fn state(mut self, dir: impl Into<PathBuf>) -> Self {
-        self.state = State::in_dir(dir.into());
-        self
-    }
+        /// Stores progress in this directory instead of beside the trace, and writes nothing into the root:
+        /// for a read-only root. Progress beside the trace counts too.
+        ///
+        /// Agents that write beside the trace don't know this directory: what they recorded for an endpoint
+        /// stays unsent for them, and the agent's next start sends it again, with the same ids and bytes.
+        ///
+        /// ```no_run
+        /// # use spanledger::mirror::{CatchUp, Otlp};
+        /// # let to = Otlp::resolve(None, |name| std::env::var(name).ok())?.expect("an endpoint");
+        /// let catch_up = CatchUp::new("/mnt/agent/traces", to).state("/var/lib/mirror");
+        /// # Ok::<(), spanledger::Error>(())
+        /// ```
+        pub fn state(self, dir: impl Into<PathBuf>) { self.state = State::in_dir(dir.into()) }
 
-    /// How long to retry while the server accepts nothing, and to wait for another process that sends
-    /// from here. By default for ever.
-    pub fn patience(mut self, patience: Duration) -> Self {
-        self.patience = Some(patience);
-        self
-    }
+        /// How long to retry while the server accepts nothing, and to wait for another process that sends
+        /// from here. By default for ever.
+        pub fn patience(self, patience: Duration) { self.patience = Some(patience) }
 
-    /// Also sends what was recorded for another endpoint. By default that is skipped.
-    pub fn any_endpoint(mut self, any: bool) -> Self {
-        self.any_endpoint = any;
-        self
-    }
+        /// Also sends what was recorded for another endpoint. By default that is skipped.
+        pub fn any_endpoint(self, any: bool) { self.any_endpoint = any }
 
-    /// Ends when `stop`, which is called from time to time, returns true. A request in flight is
-    /// dropped; the next process sends it again with the same bytes.
-    pub fn until(mut self, stop: fn() -> bool) -> Self {
-        self.stop = Some(stop);
-        self
+        /// Ends when `stop`, which is called from time to time, returns true. A request in flight is
+        /// dropped; the next process sends it again with the same bytes.
+        pub fn until(self, stop: fn() -> bool) { self.stop = Some(stop) }
     }
 
     fn is_stopped(&self) -> bool {
@@ -163,14 +147,14 @@ impl CatchUp {
         self.state.create(path)?;
         let lock_path = self.state.lock(path);
         let lock = self.lock(&lock_path, progress);
-        let Some(_lock) = lock.map_err(io_error(&lock_path))? else {
+        let Some(_lock) = lock.map_err(Error::at(&lock_path))? else {
             return Err(Error::MirrorBusy {
                 pid: MirrorLock::holder(&lock_path),
                 lock: lock_path,
             });
         };
         let redactor = message_redactor(&self.to)?;
-        let runtime = runtime().map_err(io_error(path))?;
+        let runtime = runtime().map_err(Error::at(path))?;
         let sent = runtime.block_on(async {
             let transport = Transport::connect(&self.to)?;
             let mut sender = Sender::new(transport, &redactor, progress);
@@ -197,7 +181,7 @@ impl CatchUp {
         let dirs = match &self.sessions {
             Some(dirs) => dirs.clone(),
             None => {
-                let mut dirs = self.store.dirs().map_err(io_error(path))?;
+                let mut dirs = self.store.dirs().map_err(Error::at(path))?;
                 dirs.sort();
                 dirs
             }
@@ -220,11 +204,11 @@ impl CatchUp {
             if let Err(error) = if_exists(sent) {
                 match unreadable(dir).filter(|_| !sender.is_broken()) {
                     Some(session) => sender.sent.unreadable.push(session),
-                    None => return Err(io_error(dir)(error)),
+                    None => return Err(Error::at(dir)(error)),
                 }
             }
         }
-        sender.flush().await.map_err(io_error(path))
+        sender.flush().await.map_err(Error::at(path))
     }
 }
 

@@ -85,20 +85,15 @@ enum Leaves {
 }
 
 /// When a field of a span of this kind leaves, or of an event.
+#[rustfmt::skip]
 fn leaves(kind: Option<SpanKind>, field: &str) -> Leaves {
     match field {
         "title" if kind == Some(SpanKind::Tool) => Leaves::Content,
         // The recorder's, on an interrupted span; a text on an event.
         "reason" if kind.is_none() => Leaves::Content,
         "permission_rules_digest" if kind == Some(SpanKind::Model) => Leaves::Never,
-        "system_prompt_digest"
-        | "tool_catalog_digest"
-        | "permission_rules_digest"
-        | "request_digest"
-        | "digest"
-        | "sha256"
-        | "blob"
-        | "raw_blob" => Leaves::Digest,
+        "system_prompt_digest" | "tool_catalog_digest" | "permission_rules_digest"
+        | "request_digest" | "digest" | "sha256" | "blob" | "raw_blob" => Leaves::Digest,
         "workspace_root" | "output_dir" | "locations" | "path" | "candidate_path"
         | "plot_artifact_path" | "cwd" | "exe" | "argv" => Leaves::Path,
         _ if is_content(field) => Leaves::Content,
@@ -108,44 +103,15 @@ fn leaves(kind: Option<SpanKind>, field: &str) -> Leaves {
 }
 
 /// Whether a field of the schema may hold what people, models and tools wrote.
+#[rustfmt::skip]
 fn is_content(field: &str) -> bool {
     matches!(
         field,
-        "abort_reason"
-            | "args"
-            | "params"
-            | "result"
-            | "adaptation"
-            | "artifact"
-            | "attachments"
-            | "body"
-            | "caption"
-            | "config"
-            | "diff"
-            | "final"
-            | "kept"
-            | "loop_key"
-            | "media"
-            | "message"
-            | "metadata"
-            | "notes"
-            | "offloaded"
-            | "options"
-            | "parameters_changed"
-            | "pattern"
-            | "payload"
-            | "pending"
-            | "raw"
-            | "rationale"
-            | "request"
-            | "rules"
-            | "source_code"
-            | "sources"
-            | "state"
-            | "text"
-            | "tool_versions"
-            | "tools"
-            | "value"
+        "abort_reason" | "args" | "params" | "result" | "adaptation" | "artifact" | "attachments"
+        | "body" | "caption" | "config" | "diff" | "final" | "kept" | "loop_key" | "media"
+        | "message" | "metadata" | "notes" | "offloaded" | "options" | "parameters_changed"
+        | "pattern" | "payload" | "pending" | "raw" | "rationale" | "request" | "rules"
+        | "source_code" | "sources" | "state" | "text" | "tool_versions" | "tools" | "value"
     )
 }
 
@@ -184,32 +150,20 @@ fn is_fact(field: &str) -> bool {
 }
 
 /// Whether the conventions say that an attribute holds no content.
+#[rustfmt::skip]
 fn is_convention(name: &str) -> bool {
     let Some(rest) = name.strip_prefix("gen_ai.") else {
         return matches!(name, "error.type" | "server.address" | "server.port");
     };
-    let groups = [
-        "usage.",
-        "request.",
-        "response.",
-        "operation.",
-        "provider.",
-        "conversation.",
-        "workflow.",
-    ];
-    groups.iter().any(|group| rest.starts_with(group))
-        || matches!(
-            rest,
-            "agent.id"
-                | "agent.name"
-                | "agent.version"
-                | "data_source.id"
-                | "output.type"
-                | "system"
-                | "tool.call.id"
-                | "tool.name"
-                | "tool.type"
-        )
+    let group = rest.split_once('.').map(|(group, _)| group);
+    matches!(
+        group,
+        Some("usage" | "request" | "response" | "operation" | "provider" | "conversation" | "workflow")
+    ) || matches!(
+        rest,
+        "agent.id" | "agent.name" | "agent.version" | "data_source.id" | "output.type" | "system"
+        | "tool.call.id" | "tool.name" | "tool.type"
+    )
 }
 
 /// Adds attributes under the names that they were given: those of the OpenTelemetry API, which are meant for a

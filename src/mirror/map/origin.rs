@@ -13,10 +13,9 @@ use prost::Message;
 use super::attributes::{key_value, member_name, plain, unsigned};
 use super::policy::Policy;
 use super::wire::Val;
-use crate::mirror::io_errors::if_exists;
 use crate::mirror::otlp::{InstrumentationScope, KeyValue, Resource};
 use crate::trace::typed::{Process, SegmentHeader};
-use crate::trace::{RawLine, RawValue, first_line, segment_name};
+use crate::trace::{RawLine, RawValue, first_line, if_exists, segment_name};
 
 /// The version of the mapping from lines to spans. A resend must have the same bytes, so the segments of
 /// another mapping are not sent.

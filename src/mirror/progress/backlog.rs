@@ -9,9 +9,8 @@ use super::dead_letters::{DeadLetter, DeadLetters};
 use super::ownership::{Owner, Ownership, unreadable};
 use crate::error::Error;
 use crate::ledger::{marked, marker};
-use crate::mirror::io_errors::{if_exists, io_error};
 use crate::session::Store;
-use crate::trace::{ReadItem, Root, SegmentReader, about, parse_time, segments};
+use crate::trace::{ReadItem, Root, SegmentReader, about, if_exists, parse_time, segments};
 
 /// The part of a session that was not sent yet.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -44,7 +43,7 @@ pub struct Backlog {
 pub fn backlog(store: &Store, session: &Path, state: Option<&Path>) -> Result<Backlog, Error> {
     let state = state.map_or_else(State::default, |dir| State::in_dir(dir.to_owned()));
     state.check(store.root())?;
-    of_session(&state, store, session).map_err(io_error(session))
+    of_session(&state, store, session).map_err(Error::at(session))
 }
 
 fn of_session(state: &State, store: &Store, session: &Path) -> io::Result<Backlog> {

@@ -18,7 +18,6 @@ use serde_json::Value;
 use super::dead_letters::{self, DeadLetters};
 use super::ownership::MirrorLock;
 use crate::error::Error;
-use crate::mirror::io_errors::io_error;
 use crate::trace::{
     RawLine, check_session_dir, first_line, hex_digest, make_root, make_session_dir, open_private,
     segment_name,
@@ -192,7 +191,7 @@ impl State {
     pub fn create(&self, root: &Path) -> Result<(), Error> {
         self.check(root)?;
         match &self.dir {
-            Some(dir) => make_root(dir).map_err(io_error(dir)),
+            Some(dir) => make_root(dir).map_err(Error::at(dir)),
             None => Ok(()),
         }
     }

@@ -10,8 +10,7 @@ use std::os::unix::fs::FileExt;
 use serde_json::{Value, json};
 
 use super::cursor::SegmentFiles;
-use crate::mirror::io_errors::if_exists;
-use crate::trace::{Address, hex, parse_time, time_text, wall_ns};
+use crate::trace::{Address, hex, if_exists, parse_time, time_text, wall_ns};
 
 fn file_name(seg: u32) -> String {
     format!("dead.{seg:04}.jsonl")

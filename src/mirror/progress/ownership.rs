@@ -8,12 +8,11 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::ledger::{FileLock, writer_is_alive};
-use crate::mirror::io_errors::if_exists;
 use crate::mirror::map::origin::{HeaderError, Origin};
 use crate::mirror::settings::resolve::Resolved;
 use crate::session::Unreadable;
 use crate::trace::typed::SegmentHeader;
-use crate::trace::{Root, first_line, open_private, segments};
+use crate::trace::{Root, first_line, if_exists, open_private, segments};
 
 /// A segment without a complete header line doesn't name its writer. If it is younger than this, the
 /// writer may be about to write the header.

@@ -8,9 +8,8 @@ use std::sync::Arc;
 
 use super::queue::QueuedSegment;
 use crate::ledger::unmark;
-use crate::mirror::io_errors::if_exists;
 use crate::mirror::progress::cursor::{Cursor, SegmentFiles, State, identity};
-use crate::trace::{Address, SegmentReader};
+use crate::trace::{Address, SegmentReader, if_exists};
 
 /// The process that wrote a segment.
 #[derive(Clone, Debug)]

@@ -26,7 +26,6 @@ use self::batch::{Batch, DEFAULT_BATCH_BYTES, DEFAULT_BATCH_SPANS, Pushed};
 use self::classify::Verdict;
 use self::in_flight::{SegmentProgress, SegmentsInFlight, Source, SpanRef};
 use self::queue::Queue;
-use crate::mirror::io_errors::if_exists;
 use crate::mirror::map::content::without_content;
 use crate::mirror::map::origin::{OriginCache, opened_seg};
 use crate::mirror::progress::cursor::State;
@@ -35,7 +34,7 @@ use crate::mirror::progress::ownership::Owner;
 use crate::mirror::transport::{Answer, Transport};
 use crate::redact::Redactor;
 use crate::session::Unreadable;
-use crate::trace::{Kind, RawLine, ReadItem, SegmentReader, segment_name};
+use crate::trace::{Kind, RawLine, ReadItem, SegmentReader, if_exists, segment_name};
 
 const FIRST_BACKOFF: Duration = Duration::from_millis(200);
 const MAX_BACKOFF: Duration = Duration::from_secs(30);

@@ -10,12 +10,12 @@ use std::time::Instant;
 
 use tokio::sync::Notify;
 
-use super::shutdown::{Shutdown, lock};
+use super::shutdown::Shutdown;
 use crate::ledger::{Listener, SegmentListener, SharedSegment, warn_once};
 use crate::mirror::map::policy::Policy;
 use crate::mirror::progress::cursor::{Cursor, SegmentFiles};
 use crate::mirror::settings::resolve::Resolved;
-use crate::trace::RawValue;
+use crate::trace::{RawValue, lock};
 
 /// How the mirror of this process is doing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -109,18 +109,14 @@ impl QueuedSegment {
     }
 }
 
-/// Publishes the lines of a segment.
-#[derive(Debug)]
-struct Publisher(Arc<QueuedSegment>);
-
-impl SegmentListener for Publisher {
+impl SegmentListener for Arc<QueuedSegment> {
     fn appended(&self, size: u64) {
-        self.0.publish(size);
+        self.publish(size);
     }
 
     fn sealed(&self) {
         // Its marker may have stayed only for a span that was open.
-        self.0.requeue();
+        self.requeue();
     }
 }
 
@@ -155,7 +151,7 @@ impl Listener for QueueListener {
     fn segment_opened(&self, segment: &Arc<SharedSegment>) -> Option<Box<dyn SegmentListener>> {
         let policy = segment.policy.as_deref();
         policy.filter(|policy| self.is_for_endpoint(policy))?;
-        Some(Box::new(Publisher(Arc::new(QueuedSegment {
+        Some(Box::new(Arc::new(QueuedSegment {
             segment: Arc::clone(segment),
             queue: Arc::clone(&self.queue),
             ready: AtomicU64::new(0),
@@ -163,7 +159,7 @@ impl Listener for QueueListener {
             spans: AtomicU64::new(0),
             queued: AtomicBool::new(false),
             unsaved: AtomicBool::new(false),
-        }))))
+        })))
     }
 }
 

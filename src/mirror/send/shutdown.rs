@@ -1,12 +1,9 @@
-//! The end of a background thread, and the lock helper that its state needs.
+//! The end of a background thread.
 
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Condvar, Mutex};
 use std::time::Instant;
 
-/// Locks a mutex whose value is valid even if a thread panicked while holding it.
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
+use crate::trace::lock;
 
 /// Whether a background thread is to end, until when, and whether it has ended.
 #[derive(Debug, Default)]

@@ -17,12 +17,11 @@ use crate::ledger::{
     self, Context, Ledger, LedgerConfig, NoopSubscriber, SessionWriter, left_open_in, marked,
     marker, unmark,
 };
-use crate::mirror::io_errors::if_exists;
 use crate::mirror::progress::cursor::State;
 use crate::mirror::progress::ownership::{MirrorLock, Owner, Ownership, unreadable};
 use crate::mirror::settings::resolve::Resolved;
 use crate::mirror::transport::Transport;
-use crate::trace::{Root, segment_name};
+use crate::trace::{Root, if_exists, segment_name};
 
 /// A batch is sent at once when this many bytes wait.
 const ENOUGH: u64 = 512 * 1024;

@@ -8,40 +8,33 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::mirror::map::policy::Limits;
+use crate::trace::{named_enum, setters};
 
-/// The protocol that spans are sent with.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Protocol {
-    /// `grpc`: protobuf over gRPC.
-    Grpc,
-    /// `http/protobuf`: protobuf over HTTP/1.1.
-    HttpProtobuf,
-    /// `http/json`: JSON over HTTP/1.1.
-    HttpJson,
+named_enum! {
+    /// The protocol that spans are sent with.
+    #[non_exhaustive]
+    pub enum Protocol {
+        /// `grpc`: protobuf over gRPC.
+        Grpc = "grpc",
+        /// `http/protobuf`: protobuf over HTTP/1.1.
+        HttpProtobuf = "http/protobuf",
+        /// `http/json`: JSON over HTTP/1.1.
+        HttpJson = "http/json",
+    }
 }
 
-/// The compression of requests.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Compression {
-    /// None: costs the least CPU time.
-    #[default]
-    None,
-    /// `gzip`, which every server supports.
-    Gzip,
-    /// `zstd`: faster and smaller, supported by the collector.
-    Zstd,
-}
-
-impl Compression {
-    /// Its name in headers.
-    pub(crate) const fn name(self) -> Option<&'static str> {
-        match self {
-            Self::None => None,
-            Self::Gzip => Some("gzip"),
-            Self::Zstd => Some("zstd"),
-        }
+named_enum! {
+    /// The compression of requests.
+    #[derive(Default)]
+    #[non_exhaustive]
+    pub enum Compression {
+        /// None: costs the least CPU time.
+        #[default]
+        None = "none",
+        /// `gzip`, which every server supports.
+        Gzip = "gzip",
+        /// `zstd`: faster and smaller, supported by the collector.
+        Zstd = "zstd",
     }
 }
 
@@ -132,143 +125,94 @@ impl Otlp {
         Self::default()
     }
 
-    /// The server's address, such as `http://localhost:4317`. For HTTP, `/v1/traces` is appended
-    /// if it is missing. By default there is no endpoint and no mirror.
-    pub fn endpoint(mut self, endpoint: impl Into<String>) -> Self {
-        self.endpoint = Some(endpoint.into());
-        self
-    }
+    setters! {
+        /// The server's address, such as `http://localhost:4317`. For HTTP, `/v1/traces` is appended
+        /// if it is missing. By default there is no endpoint and no mirror.
+        pub fn endpoint(self, endpoint: impl Into<String>) { self.endpoint = Some(endpoint.into()) }
 
-    /// The protocol. By default [`Protocol::Grpc`] if the endpoint's port is 4317, else
-    /// [`Protocol::HttpProtobuf`].
-    pub fn protocol(mut self, protocol: Protocol) -> Self {
-        self.protocol = Some(protocol);
-        self
-    }
+        /// The protocol. By default [`Protocol::Grpc`] if the endpoint's port is 4317, else
+        /// [`Protocol::HttpProtobuf`].
+        pub fn protocol(self, protocol: Protocol) { self.protocol = Some(protocol) }
 
-    /// Adds a header to every request; it replaces one of the same name from the environment. By
-    /// default there is none.
-    pub fn header(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
-        self.headers.push((name.into(), value.into()));
-        self
-    }
+        /// Adds a header to every request; it replaces one of the same name from the environment. By
+        /// default there is none.
+        pub fn header(self, name: impl Into<String>, value: impl Into<String>) {
+            self.headers.push((name.into(), value.into()));
+        }
 
-    /// Certificates to trust in addition to the system's. By default none.
-    pub fn ca_certificate(mut self, certificates: Pem) -> Self {
-        self.ca = Some(certificates);
-        self
-    }
+        /// Certificates to trust in addition to the system's. By default none.
+        pub fn ca_certificate(self, certificates: Pem) { self.ca = Some(certificates) }
 
-    /// The certificate and key for a server that asks for a client certificate. By default none.
-    pub fn client_certificate(mut self, certificates: Pem, key: Pem) -> Self {
-        self.client = Some((certificates, key));
-        self
-    }
+        /// The certificate and key for a server that asks for a client certificate. By default none.
+        pub fn client_certificate(self, certificates: Pem, key: Pem) {
+            self.client = Some((certificates, key));
+        }
 
-    /// The compression of requests. By default [`Compression::None`].
-    pub fn compression(mut self, compression: Compression) -> Self {
-        self.compression = Some(compression);
-        self
-    }
+        /// The compression of requests. By default [`Compression::None`].
+        pub fn compression(self, compression: Compression) { self.compression = Some(compression) }
 
-    /// The time limit of one attempt, from connecting to the end of the response. By default 10 s.
-    pub fn timeout(mut self, timeout: Duration) -> Self {
-        self.timeout = Some(timeout);
-        self
-    }
+        /// The time limit of one attempt, from connecting to the end of the response. By default 10 s.
+        pub fn timeout(self, timeout: Duration) { self.timeout = Some(timeout) }
 
-    /// How long a span waits at most for others to fill a batch. By default 1 s.
-    pub fn linger(mut self, linger: Duration) -> Self {
-        self.linger = Some(linger);
-        self
-    }
+        /// How long a span waits at most for others to fill a batch. By default 1 s.
+        pub fn linger(self, linger: Duration) { self.linger = Some(linger) }
 
-    /// Whether messages, system instructions, tool definitions, arguments and results are sent. By default they
-    /// are not.
-    pub fn content(mut self, sent: bool) -> Self {
-        self.content = Some(sent);
-        self
-    }
+        /// Whether messages, system instructions, tool definitions, arguments and results are sent. By default they
+        /// are not.
+        pub fn content(self, sent: bool) { self.content = Some(sent) }
 
-    /// Whether the messages, causes, details and stacks of errors are sent. By default as
-    /// [`content`](Self::content) is; the types of errors are always sent.
-    ///
-    /// ```
-    /// use spanledger::mirror::Otlp;
-    /// let otlp = Otlp::new().endpoint("http://127.0.0.1:4317").error_text(true).log_messages(true);
-    /// ```
-    pub fn error_text(mut self, sent: bool) -> Self {
-        self.texts[0] = Some(sent);
-        self
-    }
+        /// Whether the messages, causes, details and stacks of errors are sent. By default as
+        /// [`content`](Self::content) is; the types of errors are always sent.
+        ///
+        /// ```
+        /// use spanledger::mirror::Otlp;
+        /// let otlp = Otlp::new().endpoint("http://127.0.0.1:4317").error_text(true).log_messages(true);
+        /// ```
+        pub fn error_text(self, sent: bool) { self.texts[0] = Some(sent) }
 
-    /// Whether the messages and fields of log events are sent. By default as [`content`](Self::content) is.
-    pub fn log_messages(mut self, sent: bool) -> Self {
-        self.texts[1] = Some(sent);
-        self
-    }
+        /// Whether the messages and fields of log events are sent. By default as [`content`](Self::content) is.
+        pub fn log_messages(self, sent: bool) { self.texts[1] = Some(sent) }
 
-    /// Whether directories, files, the program's path and its arguments are sent. By default as
-    /// [`content`](Self::content) is.
-    pub fn paths(mut self, sent: bool) -> Self {
-        self.texts[2] = Some(sent);
-        self
-    }
+        /// Whether directories, files, the program's path and its arguments are sent. By default as
+        /// [`content`](Self::content) is.
+        pub fn paths(self, sent: bool) { self.texts[2] = Some(sent) }
 
-    /// Whether fields of your own are sent: those that the schema doesn't know, and the fields of other `tracing`
-    /// spans. By default as [`content`](Self::content) is. Attributes that were set through the OpenTelemetry API
-    /// are always sent.
-    pub fn custom_fields(mut self, sent: bool) -> Self {
-        self.texts[3] = Some(sent);
-        self
-    }
+        /// Whether fields of your own are sent: those that the schema doesn't know, and the fields of other `tracing`
+        /// spans. By default as [`content`](Self::content) is. Attributes that were set through the OpenTelemetry API
+        /// are always sent.
+        pub fn custom_fields(self, sent: bool) { self.texts[3] = Some(sent) }
 
-    /// Whether the tokens written to a provider's cache are called `gen_ai.usage.cache_write.input_tokens`, as in
-    /// the newest conventions. By default they are called `gen_ai.usage.cache_creation.input_tokens`, which more
-    /// backends read: under the new name Phoenix drops them, and Langfuse counts them twice.
-    ///
-    /// ```
-    /// use spanledger::mirror::Otlp;
-    /// let otlp = Otlp::new().endpoint("http://127.0.0.1:4317").cache_write_name(true);
-    /// ```
-    pub fn cache_write_name(mut self, newest: bool) -> Self {
-        self.cache_write_name = newest;
-        self
-    }
+        /// Whether the tokens written to a provider's cache are called `gen_ai.usage.cache_write.input_tokens`, as in
+        /// the newest conventions. By default they are called `gen_ai.usage.cache_creation.input_tokens`, which more
+        /// backends read: under the new name Phoenix drops them, and Langfuse counts them twice.
+        ///
+        /// ```
+        /// use spanledger::mirror::Otlp;
+        /// let otlp = Otlp::new().endpoint("http://127.0.0.1:4317").cache_write_name(true);
+        /// ```
+        pub fn cache_write_name(self, newest: bool) { self.cache_write_name = newest }
 
-    /// Whether the cost of a model call is sent as `gen_ai.usage.cost` too, which is not in the conventions and
-    /// which Langfuse reads. By default only as `agent.cost_usd`.
-    ///
-    /// ```
-    /// use spanledger::mirror::Otlp;
-    /// let otlp = Otlp::new().endpoint("http://127.0.0.1:4317").usage_cost(true);
-    /// ```
-    pub fn usage_cost(mut self, sent: bool) -> Self {
-        self.usage_cost = sent;
-        self
-    }
+        /// Whether the cost of a model call is sent as `gen_ai.usage.cost` too, which is not in the conventions and
+        /// which Langfuse reads. By default only as `agent.cost_usd`.
+        ///
+        /// ```
+        /// use spanledger::mirror::Otlp;
+        /// let otlp = Otlp::new().endpoint("http://127.0.0.1:4317").usage_cost(true);
+        /// ```
+        pub fn usage_cost(self, sent: bool) { self.usage_cost = sent }
 
-    /// Truncates attribute texts to this many bytes. By default nothing is truncated.
-    pub fn value_length_limit(mut self, length: usize) -> Self {
-        self.limits.attribute_length = Some(length);
-        self
-    }
+        /// Truncates attribute texts to this many bytes. By default nothing is truncated.
+        pub fn value_length_limit(self, length: usize) {
+            self.limits.attribute_length = Some(length);
+        }
 
-    /// Sends at most this many attributes per span. By default all.
-    pub fn attribute_limit(mut self, count: usize) -> Self {
-        self.limits.attribute_count = Some(count);
-        self
-    }
+        /// Sends at most this many attributes per span. By default all.
+        pub fn attribute_limit(self, count: usize) { self.limits.attribute_count = Some(count) }
 
-    /// Sends at most this many events per span. By default all.
-    pub fn event_limit(mut self, count: usize) -> Self {
-        self.limits.event_count = Some(count);
-        self
-    }
+        /// Sends at most this many events per span. By default all.
+        pub fn event_limit(self, count: usize) { self.limits.event_count = Some(count) }
 
-    /// Sends at most this many links per span. By default all.
-    pub fn link_limit(mut self, count: usize) -> Self {
-        self.limits.link_count = Some(count);
-        self
+        /// Sends at most this many links per span. By default all.
+        pub fn link_limit(self, count: usize) { self.limits.link_count = Some(count) }
     }
 }

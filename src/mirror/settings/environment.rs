@@ -36,20 +36,17 @@ macro_rules! signal {
                 "/Export"
             ),
             exporter: [concat!("OTEL_", $signal, "_EXPORTER")],
-            endpoint: both!($signal, "ENDPOINT"),
-            protocol: both!($signal, "PROTOCOL"),
-            headers: both!($signal, "HEADERS"),
-            timeout: both!($signal, "TIMEOUT"),
-            compression: both!($signal, "COMPRESSION"),
-            insecure: both!($signal, "INSECURE"),
-            certificate: both!($signal, "CERTIFICATE"),
-            client_certificate: both!($signal, "CLIENT_CERTIFICATE"),
-            client_key: both!($signal, "CLIENT_KEY"),
+            endpoint: signal!($signal, "ENDPOINT"),
+            protocol: signal!($signal, "PROTOCOL"),
+            headers: signal!($signal, "HEADERS"),
+            timeout: signal!($signal, "TIMEOUT"),
+            compression: signal!($signal, "COMPRESSION"),
+            insecure: signal!($signal, "INSECURE"),
+            certificate: signal!($signal, "CERTIFICATE"),
+            client_certificate: signal!($signal, "CLIENT_CERTIFICATE"),
+            client_key: signal!($signal, "CLIENT_KEY"),
         }
     };
-}
-
-macro_rules! both {
     ($signal:literal, $name:literal) => {
         [
             concat!("OTEL_EXPORTER_OTLP_", $signal, "_", $name),
@@ -57,15 +54,10 @@ macro_rules! both {
         ]
     };
 }
+pub(super) use signal;
 
 pub(crate) const TRACES: Signal = signal!("TRACES", PATHS[0], "trace", "TraceService");
-#[cfg(feature = "metrics")]
-pub(crate) const METRICS: Signal = signal!("METRICS", PATHS[1], "metrics", "MetricsService");
 
-#[cfg(feature = "metrics")]
-pub(crate) const INTERVAL: [&str; 1] = ["OTEL_METRIC_EXPORT_INTERVAL"];
-#[cfg(feature = "metrics")]
-pub(crate) const TEMPORALITY: [&str; 1] = ["OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE"];
 pub(crate) const HTTP_PROXY: [&str; 2] = ["HTTP_PROXY", "http_proxy"];
 pub(crate) const HTTPS_PROXY: [&str; 2] = ["HTTPS_PROXY", "https_proxy"];
 pub(crate) const ALL_PROXY: [&str; 2] = ["ALL_PROXY", "all_proxy"];
@@ -128,10 +120,18 @@ impl<'a> Environment<'a> {
         })
     }
 
+    /// The same of a word in any case.
+    pub(crate) fn word<T>(
+        &self,
+        names: &[&'static str],
+        expected: &'static str,
+        parse: fn(&str) -> Option<T>,
+    ) -> Result<Option<T>, Error> {
+        self.parsed(names, expected, |value| parse(&value.to_ascii_lowercase()))
+    }
+
     pub(crate) fn flag(&self, names: &[&'static str]) -> Result<Option<bool>, Error> {
-        self.parsed(names, "true or false", |value| {
-            value.to_ascii_lowercase().parse().ok()
-        })
+        self.word(names, "true or false", |value| value.parse().ok())
     }
 
     pub(crate) fn is_true(&self, names: &[&'static str]) -> Result<bool, Error> {

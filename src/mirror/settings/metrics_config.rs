@@ -1,13 +1,24 @@
-//! Whether metrics are sent, where to, and how.
+//! Whether metrics are sent, where to, and how; and the resource that they have.
 
 use std::time::Duration;
 
+use opentelemetry::{Array, KeyValue, Value as Otel};
+use opentelemetry_sdk::Resource;
 use opentelemetry_sdk::metrics::Temporality;
+use serde_json::Value;
 
 use super::config::{Otlp, Protocol};
-use super::environment::{self as var, Environment, METRICS};
+use super::endpoint::PATHS;
+use super::environment::{Environment, SDK_DISABLED, Signal, signal};
 use super::resolve::{Resolved, lists_otlp};
 use crate::error::Error;
+use crate::mirror::map::attributes::{member_name, plain};
+use crate::mirror::map::wire::Val;
+use crate::trace::RawValue;
+
+const METRICS: Signal = signal!("METRICS", PATHS[1], "metrics", "MetricsService");
+const INTERVAL: [&str; 1] = ["OTEL_METRIC_EXPORT_INTERVAL"];
+const TEMPORALITY: [&str; 1] = ["OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE"];
 
 const DEFAULT_INTERVAL: Duration = Duration::from_secs(60);
 
@@ -45,7 +56,7 @@ impl Otlp {
             Some(enabled) => enabled,
             None => lists_otlp(&METRICS, &env)?.unwrap_or(false),
         };
-        if !enabled || env.is_true(&var::SDK_DISABLED)? {
+        if !enabled || env.is_true(&SDK_DISABLED)? {
             return Ok(None);
         }
         let code = code.unwrap_or_default();
@@ -55,20 +66,51 @@ impl Otlp {
         if to.protocol == Protocol::HttpJson {
             to.protocol = Protocol::HttpProtobuf;
         }
-        let ms = env.parsed(
-            &var::INTERVAL,
-            "a number of milliseconds above 0",
-            |value| value.parse().ok().filter(|&ms: &u64| ms > 0),
-        )?;
-        let temporality = env.parsed(
-            &var::TEMPORALITY,
-            "cumulative, delta or lowmemory",
-            |value| value.parse().ok(),
-        )?;
+        let ms = env.parsed(&INTERVAL, "a number of milliseconds above 0", |value| {
+            value.parse().ok().filter(|&ms: &u64| ms > 0)
+        })?;
+        let temporality = env.parsed(&TEMPORALITY, "cumulative, delta or lowmemory", |value| {
+            value.parse().ok()
+        })?;
         Ok(Some(MetricsConfig {
             to,
             interval: ms.map_or(DEFAULT_INTERVAL, Duration::from_millis),
             temporality: temporality.unwrap_or_default(),
         }))
     }
+}
+
+impl MetricsConfig {
+    /// The resource in the header of a segment as the SDK's type, with the values that the mirror sends.
+    pub(crate) fn resource(logged: &Value) -> Resource {
+        let json = logged.to_string();
+        let members = RawValue::new(&json).members();
+        let attributes = members.filter_map(|(name, value)| {
+            let name = member_name(name).into_owned();
+            Some(KeyValue::new(name, sdk_value(value)?))
+        });
+        Resource::builder_empty()
+            .with_attributes(attributes)
+            .build()
+    }
+}
+
+fn sdk_value(value: RawValue<'_>) -> Option<Otel> {
+    Some(match plain(value)? {
+        Val::Text(text) => Otel::String(text.into_owned().into()),
+        Val::Bool(truth) => Otel::Bool(truth),
+        Val::Int(number) => Otel::I64(number),
+        Val::Double(number) => Otel::F64(number),
+        Val::List(list) => {
+            let texts = list.iter().map(|item| match item {
+                Val::Text(text) => Some(text.clone().into_owned().into()),
+                _ => None,
+            });
+            // The SDK's lists have one type; lists of other values than texts become JSON.
+            match texts.collect() {
+                Some(texts) => Otel::Array(Array::String(texts)),
+                None => Otel::String(value.json().to_owned().into()),
+            }
+        }
+    })
 }

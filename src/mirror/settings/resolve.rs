@@ -141,7 +141,7 @@ impl Otlp {
             Ok(ms.map(|ms| Duration::from_millis(ms as u64)))
         };
         let content = or_else(code.content, || {
-            env.parsed(&var::CONTENT, expected, parse_content)
+            env.word(&var::CONTENT, expected, parse_content)
         })?
         .unwrap_or(false);
         Ok(Some(Resolved {
@@ -162,7 +162,7 @@ impl Otlp {
     ) -> Result<Resolved, Error> {
         let expected = "grpc, http/protobuf or http/json";
         let protocol = or_else(self.protocol, || {
-            env.parsed(&signal.protocol, expected, parse_protocol)
+            env.word(&signal.protocol, expected, Protocol::parse)
         })?;
         let setting = setting.unwrap_or_else(|| local_endpoint(signal, protocol));
         let endpoint = setting.parse(protocol, || env.is_true(&signal.insecure))?;
@@ -179,7 +179,11 @@ impl Otlp {
         }
         let secure = endpoint.uri.scheme() == Some(&Scheme::HTTPS);
         let compression = or_else(self.compression, || {
-            env.parsed(&signal.compression, "none, gzip or zstd", parse_compression)
+            env.word(
+                &signal.compression,
+                "none, gzip or zstd",
+                Compression::parse,
+            )
         })?;
         Ok(Resolved {
             protocol: endpoint.protocol,
@@ -365,27 +369,9 @@ fn local_endpoint(signal: &Signal, protocol: Option<Protocol>) -> EndpointSettin
     }
 }
 
-fn parse_protocol(value: &str) -> Option<Protocol> {
-    match value.to_ascii_lowercase().as_str() {
-        "grpc" => Some(Protocol::Grpc),
-        "http/protobuf" => Some(Protocol::HttpProtobuf),
-        "http/json" => Some(Protocol::HttpJson),
-        _ => None,
-    }
-}
-
-fn parse_compression(value: &str) -> Option<Compression> {
-    match value.to_ascii_lowercase().as_str() {
-        "none" => Some(Compression::None),
-        "gzip" => Some(Compression::Gzip),
-        "zstd" => Some(Compression::Zstd),
-        _ => None,
-    }
-}
-
 /// Content is sent on spans or not at all; there are no log events that could carry it.
 fn parse_content(value: &str) -> Option<bool> {
-    match value.to_ascii_lowercase().as_str() {
+    match value {
         "no_content" | "event_only" | "false" => Some(false),
         "span_only" | "span_and_event" | "true" => Some(true),
         _ => None,

@@ -9,13 +9,6 @@ use opentelemetry_sdk::Resource;
 use percent_encoding::percent_decode_str;
 use serde_json::{Map, Value};
 
-#[cfg(feature = "metrics")]
-use crate::mirror::map::attributes::{member_name, plain};
-#[cfg(feature = "metrics")]
-use crate::mirror::map::wire::Val;
-#[cfg(feature = "metrics")]
-use crate::trace::RawValue;
-
 /// The resource, sorted. Code beats the environment.
 pub(crate) fn detected(code: Map<String, Value>) -> Map<String, Value> {
     let mut found = BTreeMap::new();
@@ -53,41 +46,6 @@ fn json(value: &Otel) -> Option<Value> {
         Otel::Array(Array::F64(list)) => list.clone().into(),
         Otel::Array(Array::String(list)) => list.iter().map(|text| text.as_str()).collect(),
         _ => return None,
-    })
-}
-
-/// The resource in the header of a segment as the SDK's type, with the values that the mirror sends.
-#[cfg(feature = "metrics")]
-pub(crate) fn sdk_resource(logged: &Value) -> Resource {
-    let json = logged.to_string();
-    let members = RawValue::new(&json).members();
-    let attributes = members.filter_map(|(name, value)| {
-        let name = member_name(name).into_owned();
-        Some(opentelemetry::KeyValue::new(name, sdk_value(value)?))
-    });
-    Resource::builder_empty()
-        .with_attributes(attributes)
-        .build()
-}
-
-#[cfg(feature = "metrics")]
-fn sdk_value(value: RawValue<'_>) -> Option<Otel> {
-    Some(match plain(value)? {
-        Val::Text(text) => Otel::String(text.into_owned().into()),
-        Val::Bool(truth) => Otel::Bool(truth),
-        Val::Int(number) => Otel::I64(number),
-        Val::Double(number) => Otel::F64(number),
-        Val::List(list) => {
-            let texts = list.iter().map(|item| match item {
-                Val::Text(text) => Some(text.clone().into_owned().into()),
-                _ => None,
-            });
-            // The SDK's lists have one type; lists of other values than texts become JSON.
-            match texts.collect() {
-                Some(texts) => Otel::Array(Array::String(texts)),
-                None => Otel::String(value.json().to_owned().into()),
-            }
-        }
     })
 }
 

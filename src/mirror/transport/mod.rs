@@ -107,9 +107,9 @@ impl Transport {
                 CONTENT_ENCODING
             }
         };
-        if let Some(name) = to.compression.name() {
-            head.headers
-                .insert(encoding, HeaderValue::from_static(name));
+        if to.compression != Compression::None {
+            let name = HeaderValue::from_static(to.compression.as_str());
+            head.headers.insert(encoding, name);
         }
         Ok(Self {
             client,

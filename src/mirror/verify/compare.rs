@@ -171,9 +171,9 @@ type Fields = BTreeMap<String, Json>;
 fn fields_of(span: &Span) -> Fields {
     let status = span.status.clone().unwrap_or_default();
     let kind = SpanKind::try_from(span.kind).ok().map(|k| k.as_str_name());
-    let code = StatusCode::try_from(status.code)
-        .ok()
-        .map(|c| c.as_str_name());
+    let code = StatusCode::try_from(status.code).ok();
+    let code = short_name(code.map(|c| c.as_str_name()), "STATUS_CODE_", status.code);
+    let dropped = span.dropped_attributes_count;
     let mut fields = named([
         ("trace_id", hex(&span.trace_id).into()),
         ("parent_span_id", hex(&span.parent_span_id).into()),
@@ -182,17 +182,11 @@ fn fields_of(span: &Span) -> Fields {
         ("start", span.start_time_unix_nano.into()),
         ("end", span.end_time_unix_nano.into()),
         ("trace_state", span.trace_state.as_str().into()),
-        (
-            "status.code",
-            short_name(code, "STATUS_CODE_", status.code).into(),
-        ),
+        ("status.code", code.into()),
         ("status.message", status.message.into()),
         ("events", span.events.len().into()),
         ("links", span.links.len().into()),
-        (
-            "dropped_attributes_count",
-            span.dropped_attributes_count.into(),
-        ),
+        ("dropped_attributes_count", dropped.into()),
         ("dropped_events_count", span.dropped_events_count.into()),
         ("dropped_links_count", span.dropped_links_count.into()),
     ]);
@@ -201,25 +195,17 @@ fn fields_of(span: &Span) -> Fields {
     for (at, event) in sorted(&span.events, key).enumerate() {
         fields.insert(format!("events.{at}.time"), event.time_unix_nano.into());
         fields.insert(format!("events.{at}.name"), event.name.as_str().into());
-        add_attributes(
-            &mut fields,
-            &format!("events.{at}.attributes"),
-            &event.attributes,
-        );
+        let place = format!("events.{at}.attributes");
+        add_attributes(&mut fields, &place, &event.attributes);
     }
     let key = |link: &Link| (link.trace_id.clone(), link.span_id.clone());
     for (at, link) in sorted(&span.links, key).enumerate() {
         fields.insert(format!("links.{at}.trace_id"), hex(&link.trace_id).into());
         fields.insert(format!("links.{at}.span_id"), hex(&link.span_id).into());
-        fields.insert(
-            format!("links.{at}.trace_state"),
-            link.trace_state.as_str().into(),
-        );
-        add_attributes(
-            &mut fields,
-            &format!("links.{at}.attributes"),
-            &link.attributes,
-        );
+        let state = link.trace_state.as_str().into();
+        fields.insert(format!("links.{at}.trace_state"), state);
+        let place = format!("links.{at}.attributes");
+        add_attributes(&mut fields, &place, &link.attributes);
     }
     fields
 }
@@ -234,10 +220,7 @@ fn origin_fields(resource: &Resource, scope: &InstrumentationScope) -> Fields {
 }
 
 fn named<const N: usize>(fields: [(&str, Json); N]) -> Fields {
-    let fields = fields.into_iter();
-    fields
-        .map(|(name, value)| (name.to_owned(), value))
-        .collect()
+    Fields::from(fields.map(|(name, value)| (name.to_owned(), value)))
 }
 
 /// Adds attributes, the first one of a name.

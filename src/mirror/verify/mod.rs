@@ -32,8 +32,7 @@ use super::settings::environment::invalid;
 use super::settings::resolve::Resolved;
 use super::transport::Client;
 use crate::error::Error;
-use crate::mirror::io_errors::io_error;
-use crate::trace::{Damage, hex};
+use crate::trace::{Damage, hex, named_enum, setters};
 
 /// Tempo's default `max_attribute_bytes`.
 pub const TEMPO_CUTS_AT: usize = 2048;
@@ -46,25 +45,18 @@ const MAX_BODY: usize = 1024 * 1024 * 1024;
 /// Between two requests for a trace that is incomplete.
 const PAUSE: Duration = Duration::from_millis(200);
 
-/// The backends that can be queried.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Backend {
-    /// Jaeger 2, by `/api/v3/traces`.
-    Jaeger,
-    /// Grafana Tempo, by `/api/v2/traces`.
-    Tempo,
+named_enum! {
+    /// The backends that can be queried.
+    #[non_exhaustive]
+    pub enum Backend {
+        /// Jaeger 2, by `/api/v3/traces`.
+        Jaeger = "Jaeger",
+        /// Grafana Tempo, by `/api/v2/traces`.
+        Tempo = "Tempo",
+    }
 }
 
 impl Backend {
-    /// Its name.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Jaeger => "Jaeger",
-            Self::Tempo => "Tempo",
-        }
-    }
-
     /// A path and a text in its response that show which backend it is.
     const fn sign(self) -> (&'static str, &'static str) {
         match self {
@@ -187,28 +179,23 @@ impl Verify {
         })
     }
 
-    /// The length at which the backend truncates texts: Tempo's `max_attribute_bytes`. By default 2048 for
-    /// Tempo, and no limit for others.
-    #[must_use]
-    pub fn cut_at(mut self, bytes: usize) -> Self {
-        self.cut_at = Some(bytes);
-        self
-    }
+    setters! {
+        /// The length at which the backend truncates texts: Tempo's `max_attribute_bytes`. By default 2048 for
+        /// Tempo, and no limit for others.
+        #[must_use]
+        pub fn cut_at(self, bytes: usize) { self.cut_at = Some(bytes) }
 
-    /// How long from now on missing spans are waited for, since a collector forwards spans with a delay. By
-    /// default not at all.
-    #[must_use]
-    pub fn wait(mut self, max_wait: Duration) -> Self {
-        (self.started, self.max_wait) = (Instant::now(), max_wait);
-        self
-    }
+        /// How long from now on missing spans are waited for, since a collector forwards spans with a delay. By
+        /// default not at all.
+        #[must_use]
+        pub fn wait(self, max_wait: Duration) {
+            (self.started, self.max_wait) = (Instant::now(), max_wait);
+        }
 
-    /// The state directory of the mirror, see [`CatchUp::state`](crate::mirror::CatchUp::state): it is used
-    /// to explain missing spans.
-    #[must_use]
-    pub fn state(mut self, dir: impl Into<PathBuf>) -> Self {
-        self.state = State::in_dir(dir.into());
-        self
+        /// The state directory of the mirror, see [`CatchUp::state`](crate::mirror::CatchUp::state): it is used
+        /// to explain missing spans.
+        #[must_use]
+        pub fn state(self, dir: impl Into<PathBuf>) { self.state = State::in_dir(dir.into()) }
     }
 
     /// The backend's address without credentials.
@@ -223,7 +210,7 @@ impl Verify {
         progress: &mut dyn FnMut(u64, u64),
     ) -> Result<Report, Error> {
         let dir = dir.as_ref();
-        let failed = io_error(dir);
+        let failed = Error::at(dir);
         if let Some(root) = dir.ancestors().nth(2) {
             self.state.check(root)?;
         }

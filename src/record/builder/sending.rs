@@ -1,6 +1,9 @@
 //! The builder's settings of the mirror, the metrics and the OpenTelemetry context. `sending_off.rs` replaces it
 //! in builds without the feature `mirror`.
 
+#[cfg_attr(not(feature = "metrics"), path = "sending/metrics_off.rs")]
+mod metrics;
+
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -9,14 +12,12 @@ use opentelemetry_sdk::trace::ShouldSample;
 use super::Builder;
 use crate::error::Error;
 use crate::ledger::{LedgerConfig, Listener};
-#[cfg(feature = "metrics")]
-use crate::metrics::{Pipeline, Source};
-#[cfg(feature = "metrics")]
-use crate::mirror::MetricsConfig;
 use crate::mirror::{Otlp, Queue, QueueListener, Resolved};
 use crate::record::health::Health;
 use crate::record::otel::OtelBridge;
 use crate::record::process_state::Settings;
+use crate::trace::setters;
+use metrics::{Metrics, MetricsConfig, MetricsSettings};
 
 /// The longest wait that every clock can represent.
 const FOREVER: Duration = Duration::from_secs(30 * 365 * 24 * 3600);
@@ -24,69 +25,59 @@ const FOREVER: Duration = Duration::from_secs(30 * 365 * 24 * 3600);
 /// The settings so far.
 #[derive(Clone, Default)]
 pub(crate) struct Sending {
-    pub(super) otlp: Option<Otlp>,
-    pub(super) off: bool,
+    otlp: Option<Otlp>,
+    off: bool,
     context: Option<bool>,
     sampler: Option<Box<dyn ShouldSample>>,
-    #[cfg(feature = "metrics")]
-    pub(super) metrics: super::metrics::MetricsSettings,
+    metrics: MetricsSettings,
 }
 
 impl Builder {
-    /// Sends the trace over OTLP, from a thread of its own that reads it from disk. The standard environment
-    /// variables apply where this sets nothing; see [`Otlp`] for both. By default there is no mirror, and no
-    /// thread, unless the environment names an endpoint.
-    ///
-    /// ```
-    /// # let dir = tempfile::tempdir()?;
-    /// use spanledger::mirror::Otlp;
-    /// let (layer, guard) = spanledger::builder()
-    ///     .root(dir.path())
-    ///     .otlp(Otlp::new().endpoint("http://127.0.0.1:4317").header("x-team", "agents"))
-    ///     .build::<tracing_subscriber::Registry>()?;
-    /// # drop((layer, guard));
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn otlp(mut self, otlp: Otlp) -> Self {
-        self.sending.otlp = Some(otlp);
-        self
-    }
+    setters! {
+        /// Sends the trace over OTLP, from a thread of its own that reads it from disk. The standard environment
+        /// variables apply where this sets nothing; see [`Otlp`] for both. By default there is no mirror, and no
+        /// thread, unless the environment names an endpoint.
+        ///
+        /// ```
+        /// # let dir = tempfile::tempdir()?;
+        /// use spanledger::mirror::Otlp;
+        /// let (layer, guard) = spanledger::builder()
+        ///     .root(dir.path())
+        ///     .otlp(Otlp::new().endpoint("http://127.0.0.1:4317").header("x-team", "agents"))
+        ///     .build::<tracing_subscriber::Registry>()?;
+        /// # drop((layer, guard));
+        /// # Ok::<(), Box<dyn std::error::Error>>(())
+        /// ```
+        pub fn otlp(self, otlp: Otlp) { self.sending.otlp = Some(otlp) }
 
-    /// Sends the trace to this address, such as `http://127.0.0.1:4317`. Short for [`otlp`](Self::otlp) with
-    /// only an endpoint; other settings made there stay.
-    pub fn otlp_endpoint(mut self, endpoint: impl Into<String>) -> Self {
-        let otlp = self.sending.otlp.unwrap_or_default();
-        self.sending.otlp = Some(otlp.endpoint(endpoint));
-        self
-    }
+        /// Sends the trace to this address, such as `http://127.0.0.1:4317`. Short for [`otlp`](Self::otlp) with
+        /// only an endpoint; other settings made there stay.
+        pub fn otlp_endpoint(self, endpoint: impl Into<String>) {
+            let otlp = self.sending.otlp.unwrap_or_default();
+            self.sending.otlp = Some(otlp.endpoint(endpoint));
+        }
 
-    /// Whether anything is sent. With `false` nothing is, even if the environment names an endpoint, except
-    /// metrics that code turns on. By default `true`.
-    pub fn mirror(mut self, sends: bool) -> Self {
-        self.sending.off = !sends;
-        self
-    }
+        /// Whether anything is sent. With `false` nothing is, even if the environment names an endpoint, except
+        /// metrics that code turns on. By default `true`.
+        pub fn mirror(self, sends: bool) { self.sending.off = !sends }
 
-    /// Whether agent spans are current for the OpenTelemetry API too: inside one,
-    /// `opentelemetry::Context::current()` is that span, so spans of the API and of a
-    /// `tracing-opentelemetry` layer (behind [`otel::not_agent_spans`](crate::otel::not_agent_spans)) become
-    /// its children. By default only where the trace is sent, because otherwise no backend has their parents.
-    pub fn context(mut self, on: bool) -> Self {
-        self.sending.context = Some(on);
-        self
-    }
+        /// Whether agent spans are current for the OpenTelemetry API too: inside one,
+        /// `opentelemetry::Context::current()` is that span, so spans of the API and of a
+        /// `tracing-opentelemetry` layer (behind [`otel::not_agent_spans`](crate::otel::not_agent_spans)) become
+        /// its children. By default only where the trace is sent, because otherwise no backend has their parents.
+        pub fn context(self, on: bool) { self.sending.context = Some(on) }
 
-    /// Decides which traces are sent, once for each, when its root opens. The local trace is always
-    /// complete. By default the sampler of `OTEL_TRACES_SAMPLER` and `OTEL_TRACES_SAMPLER_ARG`, else all
-    /// traces whose caller did not decide otherwise.
-    ///
-    /// ```
-    /// use opentelemetry_sdk::trace::Sampler;
-    /// let builder = spanledger::builder().sampler(Sampler::TraceIdRatioBased(0.1));
-    /// ```
-    pub fn sampler(mut self, sampler: impl ShouldSample + 'static) -> Self {
-        self.sending.sampler = Some(Box::new(sampler));
-        self
+        /// Decides which traces are sent, once for each, when its root opens. The local trace is always
+        /// complete. By default the sampler of `OTEL_TRACES_SAMPLER` and `OTEL_TRACES_SAMPLER_ARG`, else all
+        /// traces whose caller did not decide otherwise.
+        ///
+        /// ```
+        /// use opentelemetry_sdk::trace::Sampler;
+        /// let builder = spanledger::builder().sampler(Sampler::TraceIdRatioBased(0.1));
+        /// ```
+        pub fn sampler(self, sampler: impl ShouldSample + 'static) {
+            self.sending.sampler = Some(Box::new(sampler));
+        }
     }
 }
 
@@ -94,7 +85,6 @@ impl Builder {
 #[derive(Default)]
 pub(crate) struct Endpoints {
     mirror: Option<Resolved>,
-    #[cfg(feature = "metrics")]
     metrics: Option<MetricsConfig>,
 }
 
@@ -111,7 +101,6 @@ impl Sending {
         settings.policy = mirror.as_ref().map(|to| to.policy().to_string().into());
         Ok(Endpoints {
             mirror,
-            #[cfg(feature = "metrics")]
             metrics: self.metrics.resolve(self)?,
         })
     }
@@ -122,16 +111,15 @@ impl Sending {
     }
 }
 
-pub(super) fn env(name: &str) -> Option<String> {
+fn env(name: &str) -> Option<String> {
     std::env::var(name).ok()
 }
 
 /// What sends this process's trace and metrics.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Senders {
     mirror: Option<Arc<QueueListener>>,
-    #[cfg(feature = "metrics")]
-    metrics: Option<Arc<Pipeline>>,
+    metrics: Metrics,
 }
 
 impl Senders {
@@ -142,20 +130,9 @@ impl Senders {
             start_mirror(to.clone(), config, &queue);
             Arc::new(QueueListener { queue, to })
         });
-        #[cfg(feature = "metrics")]
-        let metrics = endpoints.metrics.map(|metrics| {
-            let source = Source {
-                resource: &config.resource,
-                counters: &config.counters,
-                queue: mirror.as_ref().map(|mirror| &mirror.queue),
-            };
-            Arc::new(Pipeline::start(metrics, source))
-        });
-        Self {
-            mirror,
-            #[cfg(feature = "metrics")]
-            metrics,
-        }
+        let queue = mirror.as_ref().map(|mirror| &mirror.queue);
+        let metrics = Metrics::start(endpoints.metrics, config, queue);
+        Self { mirror, metrics }
     }
 
     fn queue(&self) -> Option<&Arc<Queue>> {
@@ -167,19 +144,13 @@ impl Senders {
         if let Some(mirror) = &self.mirror {
             listeners.push(Arc::<QueueListener>::clone(mirror));
         }
-        #[cfg(feature = "metrics")]
-        if let Some(metrics) = &self.metrics {
-            listeners.push(Arc::<Pipeline>::clone(metrics));
-        }
+        listeners.extend(self.metrics.listener());
         listeners
     }
 
     pub fn add_to(&self, health: &mut Health) {
         health.mirror = self.queue().map(|queue| queue.health());
-        #[cfg(feature = "metrics")]
-        {
-            health.metrics = self.metrics.as_ref().map(|metrics| metrics.health());
-        }
+        self.metrics.add_to(health);
     }
 
     /// Sends what is left, for at most this long, and stops.
@@ -190,13 +161,9 @@ impl Senders {
         if let Some(queue) = self.queue() {
             queue.stop(deadline);
         }
-        #[cfg(feature = "metrics")]
-        if let Some(metrics) = &self.metrics {
-            // The last export then has how the mirror ended, unless that takes long.
-            self.wait(after(timeout / 2));
-            metrics.stop(deadline);
-            metrics.wait(deadline);
-        }
+        // The last export then has how the mirror ended, unless that takes long.
+        self.metrics
+            .stop(deadline, || self.wait(after(timeout / 2)));
         self.wait(deadline);
         if let Some(mirror) = self.mirror.as_ref().filter(|_| !timeout.is_zero()) {
             mirror.warn_unsent();

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use super::env;
+use super::{Builder, env};
 use crate::error::Error;
 use crate::ledger::{LedgerConfig, Listener, warn_once};
 use crate::record::health::Health;
@@ -16,6 +16,13 @@ pub(crate) struct Sending;
 
 #[derive(Default)]
 pub(crate) struct Endpoints;
+
+impl Builder {
+    /// Nothing is sent anyway.
+    pub(crate) fn mirror(self, _: bool) -> Self {
+        self
+    }
+}
 
 impl Sending {
     /// Warns, once for the process, if the environment asks for sending.

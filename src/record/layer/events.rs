@@ -9,9 +9,10 @@ use super::recorder::Recorder;
 use super::span_data::{SpanData, Target};
 use crate::record::fields::Fields;
 use crate::record::raw_fields::RawFields;
+use crate::record::sanitize::redact_json;
 use crate::record::session::{ContextAsset, Note, SessionLog, SpanContext};
-use crate::redact::{Limits, NoStore, Output, Tally};
-use crate::trace::{Kind, Moment, SpanKind, Usage, event_kind, hex_digest};
+use crate::redact::{Limits, Tally};
+use crate::trace::{Kind, Moment, SpanKind, Usage, event_kind, hex_digest, is_json};
 
 /// The field that holds the text of a `tracing` event, and the same field of a `log` line.
 const MESSAGE: &str = field!(Log.message);
@@ -79,22 +80,11 @@ impl Recorder {
             value: usize::MAX,
             ..process.limits
         };
-        let (mut whole, mut tally) = (Vec::new(), Tally::default());
-        let mut output = Output {
-            line: &mut whole,
-            limits: &limits,
-            store: &mut NoStore,
-            tally: &mut tally,
-        };
-        let is_json = asset != ContextAsset::SystemPrompt
-            && process
-                .redactor
-                .write_json(process.redactor.field(asset.body()), body, &mut output)
-                .is_ok();
-        let digest = if is_json {
-            hex_digest(&whole)
-        } else {
-            hex_digest(process.redactor.text(body, &mut tally).as_bytes())
+        // The lines count what is masked.
+        let (redactor, tally) = (&process.redactor, &mut Tally::default());
+        let digest = match asset != ContextAsset::SystemPrompt && is_json(body) {
+            true => hex_digest(&redact_json(redactor, &limits, (asset.body(), body), tally)),
+            false => hex_digest(redactor.text(body, tally).as_bytes()),
         };
         let fields = process.sanitize_fields(log, &raw);
         let mut session = log.lock(process);

@@ -1,18 +1,18 @@
 //! Records recognized spans of other libraries: their fields under our names, their conversation as events,
 //! and turns where the library has none.
 
-use std::sync::{Arc, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use super::placement::Placement;
 use super::recorder::Recorder;
-use super::span_data::{Conversation, Parent, SpanData, Target};
+use super::span_data::{Parent, SpanData, Target};
 use crate::gen_ai::{self, ChainTip, Content, MessageKey};
 use crate::record::raw_fields::RawFields;
 use crate::record::recognize::Recognized;
 use crate::record::session::{ContextAsset, Note, SessionLog, SpanContext};
 use crate::redact::Tally;
 use crate::request::Message;
-use crate::trace::{SpanKind, hex, hex_digest};
+use crate::trace::{SpanKind, hex, hex_digest, lock};
 
 const CONVERSATION: &str = "gen_ai.conversation.id";
 
@@ -138,7 +138,7 @@ impl Recorder {
         let key = |bytes: &[u8]| self.process.redactor.keyed_digest(bytes);
         let keys: Vec<_> = messages.iter().map(MessageKey::of).collect();
         let (new, end) = target.log.history().observe_request(&keys, key);
-        conversation_of(data).get_or_insert_default().request_end = Some(end);
+        lock(&data.conversation).get_or_insert_default().request_end = Some(end);
         for (index, end) in new {
             if index >= leading {
                 self.record_message(target, &messages[index], Some(end));
@@ -155,7 +155,7 @@ impl Recorder {
         continues: bool,
     ) {
         let key = |bytes: &[u8]| self.process.redactor.keyed_digest(bytes);
-        let mut conversation = conversation_of(data);
+        let mut conversation = lock(&data.conversation);
         for message in messages {
             let conversation = conversation.get_or_insert_default();
             let digest = message.key();
@@ -207,11 +207,6 @@ impl Recorder {
             );
         }
     }
-}
-
-pub(super) fn conversation_of(data: &SpanData) -> MutexGuard<'_, Option<Box<Conversation>>> {
-    let conversation = data.conversation.lock();
-    conversation.unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Removes a conversation id that is the session's: every line has that already.

@@ -5,15 +5,15 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
-use super::recognized::conversation_of;
 use super::recorder::{Recorder, Update};
 use super::span_data::{SpanData, Target};
 use crate::gen_ai::Content;
 use crate::record::raw_fields::RawFields;
+use crate::record::sanitize::redact_json;
 use crate::record::session::ContextAsset;
-use crate::redact::{Limits, NoStore, Output, Tally};
+use crate::redact::{Limits, Tally};
 use crate::request::{self, Message, Request, Response};
-use crate::trace::{Failure, SpanKind, Usage};
+use crate::trace::{Failure, SpanKind, Usage, lock};
 
 impl Recorder {
     /// Records the body of the request that a model call sends.
@@ -81,7 +81,7 @@ impl Recorder {
             return;
         }
         let given = recognized_members(content, fields);
-        let mut conversation = conversation_of(data);
+        let mut conversation = lock(&data.conversation);
         let known = &mut conversation.get_or_insert_default().body;
         let is_new = !given.is_empty();
         known.extend(given);
@@ -107,22 +107,10 @@ impl Recorder {
 
     /// A body with its secrets masked. A text that holds JSON is read as that.
     fn redacted(&self, name: &str, body: &str) -> Value {
-        let redactor = &self.process.redactor;
-        let (mut clean, mut tally) = (Vec::new(), Tally::default());
-        let mut output = Output {
-            line: &mut clean,
-            limits: &Limits::NONE,
-            store: &mut NoStore,
-            tally: &mut tally,
-        };
+        let (redactor, mut tally) = (&self.process.redactor, Tally::default());
         let inner = serde_json::from_str::<String>(body).ok();
         let body = inner.as_deref().unwrap_or(body);
-        if redactor
-            .write_json(redactor.field(name), body, &mut output)
-            .is_err()
-        {
-            redactor.write_str(redactor.field(name), body, &mut output);
-        }
+        let clean = redact_json(redactor, &Limits::NONE, (name, body), &mut tally);
         self.process.counters.add(tally);
         // JSON that is too deep for the parser stays a text.
         serde_json::from_slice(&clean)

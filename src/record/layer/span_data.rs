@@ -2,7 +2,7 @@
 
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
 use serde_json::{Map, Value};
 use tracing::Metadata;
@@ -13,7 +13,7 @@ use crate::record::otel::SpanOtel;
 use crate::record::raw_fields::RawFields;
 use crate::record::recognize::Mapping;
 use crate::record::session::{Link, SessionLog, SpanContext};
-use crate::trace::{Moment, RemoteContext, SpanKind, new_span_id};
+use crate::trace::{Moment, RemoteContext, SpanKind, lock, new_span_id};
 
 /// Where an event or a child span belongs: a session and, if there is one, a span in it.
 #[derive(Debug)]
@@ -196,8 +196,7 @@ impl SpanData {
 
     /// `None` while this thread itself is writing the open line.
     fn lock_pending(&self) -> Option<MutexGuard<'_, Option<Box<Pending>>>> {
-        (!Opening::includes(self.span_id))
-            .then(|| self.pending.lock().unwrap_or_else(PoisonError::into_inner))
+        (!Opening::includes(self.span_id)).then(|| lock(&self.pending))
     }
 
     /// Runs `open` with the fields and links so far, once; concurrent callers wait for the target.

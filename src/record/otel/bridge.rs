@@ -1,7 +1,7 @@
 //! What recording needs of the OpenTelemetry API: the sampler, the parent that a context names, and agent
 //! spans as contexts. `otel_off.rs` has the same functions for builds without the API.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use opentelemetry::trace::{SpanKind, TraceContextExt, TraceId};
 use opentelemetry::{Context, KeyValue};
@@ -13,7 +13,7 @@ use super::agent_span::{EnclosingAgent, agent_context};
 use super::attached::attach;
 use super::quietly;
 use crate::record::layer::{Parent, Recorder, SpanData, Target};
-use crate::trace::RemoteContext;
+use crate::trace::{RemoteContext, lock};
 
 /// The recorder's side of the API.
 #[derive(Debug)]
@@ -92,27 +92,23 @@ impl OtelBridge {
     }
 }
 
-/// The context that an agent span is for the API, once it is needed.
+/// The context that an agent span is for the API, once it is needed. Locked only to copy it: creating and dropping a
+/// context may run the user's code.
 #[derive(Debug, Default)]
 pub(crate) struct SpanOtel(Mutex<Option<Context>>);
 
 impl SpanOtel {
-    /// Held only to copy: creating and dropping a context may run the user's code.
-    fn lock(&self) -> MutexGuard<'_, Option<Context>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn context(&self, recorder: &Arc<Recorder>, data: &SpanData) -> Option<Context> {
-        let kept = self.lock().clone();
+        let kept = lock(&self.0).clone();
         if kept.is_some() {
             return kept;
         }
         let context = context_of(recorder, data.target()?);
-        Some(self.lock().get_or_insert_with(|| context.clone()).clone())
+        Some(lock(&self.0).get_or_insert_with(|| context.clone()).clone())
     }
 
     pub fn clear(&self) {
-        let context = self.lock().take();
+        let context = lock(&self.0).take();
         drop(context);
     }
 }

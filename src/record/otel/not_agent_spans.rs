@@ -8,7 +8,7 @@ use tracing_subscriber::layer::{Context, Filter};
 
 use crate::record::layer::Choose;
 use crate::record::recognize::{Recognizer, Rule};
-use crate::trace::is_ours;
+use crate::trace::{is_ours, setters};
 
 /// Keeps agent spans, and events of ours, out of another layer. See [`not_agent_spans`].
 #[derive(Clone, Default)]
@@ -24,40 +24,35 @@ impl std::fmt::Debug for NotAgentSpans {
 }
 
 impl NotAgentSpans {
-    /// Keeps the spans that this rule matches out too: give it the rules that
-    /// [`Builder::recognize`](crate::Builder::recognize) was given.
-    ///
-    /// ```
-    /// let filter = spanledger::otel::not_agent_spans()
-    ///     .recognize(spanledger::Rule::run("agent.query").target("my_library"));
-    /// ```
-    pub fn recognize(mut self, rule: Rule) -> Self {
-        self.recognizer.rules.push(Arc::new(rule));
-        self
-    }
+    setters! {
+        /// Keeps the spans that this rule matches out too: give it the rules that
+        /// [`Builder::recognize`](crate::Builder::recognize) was given.
+        ///
+        /// ```
+        /// let filter = spanledger::otel::not_agent_spans()
+        ///     .recognize(spanledger::Rule::run("agent.query").target("my_library"));
+        /// ```
+        pub fn recognize(self, rule: Rule) { self.recognizer.rules.push(Arc::new(rule)) }
 
-    /// Whether spans that declare `gen_ai.operation.name` are kept out. By default they are, as they
-    /// are recorded by default: pass the same value as to
-    /// [`Builder::recognize_gen_ai`](crate::Builder::recognize_gen_ai).
-    ///
-    /// ```
-    /// let filter = spanledger::otel::not_agent_spans().recognize_gen_ai(false);
-    /// ```
-    pub fn recognize_gen_ai(mut self, recognize: bool) -> Self {
-        self.recognizer.gen_ai = recognize;
-        self
-    }
+        /// Whether spans that declare `gen_ai.operation.name` are kept out. By default they are, as they
+        /// are recorded by default: pass the same value as to
+        /// [`Builder::recognize_gen_ai`](crate::Builder::recognize_gen_ai).
+        ///
+        /// ```
+        /// let filter = spanledger::otel::not_agent_spans().recognize_gen_ai(false);
+        /// ```
+        pub fn recognize_gen_ai(self, recognize: bool) { self.recognizer.gen_ai = recognize }
 
-    /// Keeps these spans out too: those that [`record_spans`](crate::Builder::record_spans) chooses
-    /// are sent from the trace as well.
-    ///
-    /// ```
-    /// let filter = spanledger::otel::not_agent_spans()
-    ///     .nor(|meta| meta.target().starts_with("my_agent"));
-    /// ```
-    pub fn nor(mut self, choose: impl Fn(&Metadata<'_>) -> bool + Send + Sync + 'static) -> Self {
-        self.also = Some(Arc::new(choose));
-        self
+        /// Keeps these spans out too: those that [`record_spans`](crate::Builder::record_spans) chooses
+        /// are sent from the trace as well.
+        ///
+        /// ```
+        /// let filter = spanledger::otel::not_agent_spans()
+        ///     .nor(|meta| meta.target().starts_with("my_agent"));
+        /// ```
+        pub fn nor(self, choose: impl Fn(&Metadata<'_>) -> bool + Send + Sync + 'static) {
+            self.also = Some(Arc::new(choose));
+        }
     }
 
     fn wants(&self, meta: &Metadata<'_>) -> bool {

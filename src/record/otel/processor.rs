@@ -1,7 +1,7 @@
 //! Records a user's own OpenTelemetry spans in the trace.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use opentelemetry::Context;
@@ -13,7 +13,7 @@ use super::agent_span::{CleanEvent, EnclosingAgent, SPAN_EVENT, nanos, raw_field
 use crate::record::fields::Fields;
 use crate::record::layer::Recorder;
 use crate::record::session::{OpenSpan, SessionLog, SpanContext, Trace};
-use crate::trace::{Ids, Moment, RemoteContext, SpanKind};
+use crate::trace::{Ids, Moment, RemoteContext, SpanKind, lock};
 
 /// Takes the spans of a tracer provider into the trace, and so into the mirror.
 ///
@@ -59,10 +59,6 @@ impl LedgerProcessor {
     pub fn new() -> Self {
         Self::default()
     }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<SpanId, EnclosingAgent>> {
-        self.open.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 impl SpanProcessor for LedgerProcessor {
@@ -72,13 +68,12 @@ impl SpanProcessor for LedgerProcessor {
         };
         agent.record(|recorder, log, around| {
             open(recorder, log, around, &data);
-            self.lock()
-                .insert(span.span_context().span_id(), agent.clone());
+            lock(&self.open).insert(span.span_context().span_id(), agent.clone());
         });
     }
 
     fn on_end(&self, data: SpanData) {
-        let agent = self.lock().remove(&data.span_context.span_id());
+        let agent = lock(&self.open).remove(&data.span_context.span_id());
         if let Some(agent) = agent {
             agent.record(|recorder, log, _| close(recorder, log, &data));
         }

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use tracing::Metadata;
 
 use crate::record::raw_fields::{RawFields, Rewrite};
-use crate::trace::SpanKind;
+use crate::trace::{SpanKind, setters};
 
 /// How spans of a library are recognized that don't follow the GenAI conventions: by their name,
 /// and if need be their target and the fields they declare. All of that is known before a span is
@@ -80,16 +80,16 @@ impl Rule {
         Self::new(SpanKind::Tool, name)
     }
 
-    /// Only those whose target is this module or lies below it. By default any.
-    pub fn target(mut self, target: impl Into<Cow<'static, str>>) -> Self {
-        self.target = Some(target.into());
-        self
-    }
+    setters! {
+        /// Only those whose target is this module or lies below it. By default any.
+        pub fn target(self, target: impl Into<Cow<'static, str>>) {
+            self.target = Some(target.into());
+        }
 
-    /// Only those that declare this field. By default any.
-    pub fn declares(mut self, field: impl Into<Cow<'static, str>>) -> Self {
-        self.declares.push(field.into());
-        self
+        /// Only those that declare this field. By default any.
+        pub fn declares(self, field: impl Into<Cow<'static, str>>) {
+            self.declares.push(field.into());
+        }
     }
 
     /// What the library calls `theirs` is `ours` (`docs/events.md` lists the fields).

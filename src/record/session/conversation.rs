@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::ContextAsset;
 use super::open_span::write_list;
 use crate::record::fields::Fields;
-use crate::trace::{Kind, RawValue, write_string};
+use crate::trace::{Kind, put, write_string};
 
 /// The most that waits for the next model call, in bytes.
 const MAX_WAITING: usize = 64 * 1024;
@@ -78,9 +78,7 @@ impl CallContent {
         let names = ["system_instructions", "tool_definitions"];
         for (name, json) in names.into_iter().zip(&self.assets) {
             if let Some(json) = json.as_ref().filter(|_| !fields.contains(name)) {
-                members.extend_from_slice(format!("\"{name}\":").as_bytes());
-                members.extend_from_slice(json);
-                members.push(b',');
+                put(&mut members, [b"\"", name.as_bytes(), b"\":", json, b","]);
             }
         }
         for (name, list) in [
@@ -92,9 +90,7 @@ impl CallContent {
             }
         }
         if members.pop().is_some() {
-            out.extend_from_slice(b"\"conversation\":{");
-            out.extend_from_slice(&members);
-            out.extend_from_slice(b"},");
+            put(out, [b"\"conversation\":{", &members, b"},"]);
         }
     }
 }
@@ -126,15 +122,11 @@ pub(super) fn message(kind: Kind, role: &str, fields: &Fields) -> Vec<u8> {
         write_part(of, content, &mut parts);
     }
     let has_text = !parts.is_empty();
-    let given = fields.get(field!(Message.parts)).and_then(text_of);
-    for part in given
-        .into_iter()
-        .flat_map(|list| RawValue::new(list).items())
-    {
+    let given = fields.value(field!(Message.parts)).into_iter();
+    for part in given.flat_map(|list| list.items()) {
         let is_text = part.get("type").and_then(|of| of.text()).as_deref() == Some("text");
         if !(has_text && is_text) {
-            parts.extend_from_slice(part.json().as_bytes());
-            parts.push(b',');
+            put(&mut parts, [part.json().as_bytes(), b","]);
         }
     }
     let mut out = b"{\"role\":".to_vec();
@@ -149,14 +141,17 @@ pub(super) fn message(kind: Kind, role: &str, fields: &Fields) -> Vec<u8> {
     out
 }
 
-fn text_of(json: &[u8]) -> Option<&str> {
-    std::str::from_utf8(json).ok()
-}
-
 fn write_part(of: &str, content: &[u8], out: &mut Vec<u8>) {
-    out.extend_from_slice(format!("{{\"type\":\"{of}\",\"content\":").as_bytes());
-    out.extend_from_slice(content);
-    out.extend_from_slice(b"},");
+    put(
+        out,
+        [
+            b"{\"type\":\"",
+            of.as_bytes(),
+            b"\",\"content\":",
+            content,
+            b"},",
+        ],
+    );
 }
 
 /// A prompt or a catalog as the conventions have it. A marker stays as it is.
@@ -195,38 +190,4 @@ fn definition(mut tool: Value) -> Value {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn message_has_parts_by_the_conventions() {
-        let mut fields = Fields::default();
-        fields.set(field!(Message.content), br#""hi \"you\"""#);
-        let parts = br#"[{"type":"text","text":"hi"},{"type":"tool_call","id":"c1","name":"ls"}]"#;
-        fields.set(field!(Message.parts), parts);
-        let json = message(Kind::MessageAssistant, "assistant", &fields);
-        let expected = r#"{"role":"assistant","parts":[{"type":"text","content":"hi \"you\""},{"type":"tool_call","id":"c1","name":"ls"}]},"#;
-        assert_eq!(String::from_utf8(json).unwrap(), expected);
-        let empty = message(Kind::MessageUser, "user", &Fields::default());
-        assert_eq!(empty, br#"{"role":"user"},"#);
-    }
-
-    #[test]
-    fn tools_are_functions_with_parameters() {
-        let catalog = br#"[{"name":"ls","schema":{"type":"object"}},"odd"]"#;
-        let json = shaped(ContextAsset::ToolCatalog, catalog);
-        let expected = r#"[{"name":"ls","parameters":{"type":"object"},"type":"function"},"odd"]"#;
-        assert_eq!(text_of(&json), Some(expected));
-        let marker = br#"{"$blob":"ab","bytes":70000}"#;
-        assert_eq!(*shaped(ContextAsset::ToolCatalog, marker), *marker);
-    }
-
-    #[test]
-    fn waiting_messages_are_bounded() {
-        let mut conversation = Conversation::default();
-        conversation.wait(b"{\"role\":\"user\"},");
-        conversation.wait(&[b'x'; MAX_WAITING]);
-        assert_eq!(conversation.begin_call().input.len(), MAX_WAITING);
-        assert!(conversation.begin_call().input.is_empty());
-    }
-}
+mod tests;

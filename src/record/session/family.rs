@@ -2,11 +2,11 @@
 
 use std::collections::HashSet;
 use std::path::Path;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use crate::ledger::Ledger;
 use crate::trace::typed::{SegmentHeader, Subagent};
-use crate::trace::{ReadItem, Refused, SegmentReader, SpanKind, segments};
+use crate::trace::{ReadItem, Refused, SegmentReader, SpanKind, lock, segments};
 use crate::watch::{Counts, Limits, Replay, RunClock, Unpriced, Used};
 
 /// A session and the subagents that this process runs in it.
@@ -48,13 +48,9 @@ impl Family {
         }
     }
 
-    fn now(&self) -> MutexGuard<'_, Now> {
-        self.now.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Counts a span that starts at this time of the steady clock. `is_top_run`: it is a run of the top session.
     pub fn start(&self, kind: SpanKind, is_top_run: bool, time: u64) -> Counts {
-        let mut now = self.now();
+        let mut now = lock(&self.now);
         if is_top_run {
             now.clock.start(time);
         }
@@ -64,12 +60,12 @@ impl Family {
 
     /// A run of the top session ended.
     pub fn end_run(&self, time: u64) {
-        self.now().clock.end(time);
+        lock(&self.now).clock.end(time);
     }
 
     /// Counts what was used. Returns `true` once for each model whose price is not known.
     pub fn add_used(&self, used: Used<'_>, priced: bool) -> bool {
-        let mut now = self.now();
+        let mut now = lock(&self.now);
         let known = now.counts.add_used(used, priced);
         !known && now.unpriced.add(used.model.unwrap_or("unknown"))
     }

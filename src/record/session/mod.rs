@@ -23,7 +23,7 @@ mod watched;
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::hash::BuildHasherDefault;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
 pub(crate) use context_asset::ContextAsset;
 pub(crate) use known_sessions::KnownSessions;
@@ -38,7 +38,7 @@ use super::process_state::{OF_PROCESS, ProcessState};
 use crate::gen_ai::History;
 use crate::ledger::{Appended, Context, Ledger, LineMeta, SessionWriter};
 use crate::trace::{
-    ErrorChain, IdHasher, Ids, Kind, Marks, Moment, RawValue, SpanKind, Totals, Usage, write_string,
+    ErrorChain, IdHasher, Ids, Kind, Marks, Moment, SpanKind, Totals, Usage, lock, put, try_lock,
 };
 use crate::watch::Loops;
 use conversation::Conversation;
@@ -153,23 +153,20 @@ impl SessionLog {
         LockedSession {
             log: self,
             process,
-            state: self.state.lock().unwrap_or_else(PoisonError::into_inner),
+            state: lock(&self.state),
         }
     }
 
     /// The messages that it has recorded.
     pub fn history(&self) -> MutexGuard<'_, History> {
-        self.history.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.history)
     }
 
     /// Closes the file, unless a thread is writing.
     pub fn close_file(&self) {
-        let state = match self.state.try_lock() {
-            Ok(state) => state,
-            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
-            Err(TryLockError::WouldBlock) => return,
-        };
-        state.writer.close_file();
+        if let Some(state) = try_lock(&self.state) {
+            state.writer.close_file();
+        }
     }
 
     /// Whether nothing would be lost if the state in memory were dropped.
@@ -188,14 +185,15 @@ pub(crate) struct LockedSession<'a> {
 }
 
 impl LockedSession<'_> {
-    fn writer_and_hooks(&mut self) -> (&mut SessionWriter, Hooks<'_>) {
+    /// Calls the session's writer, with what it needs.
+    fn with_writer<T>(&mut self, f: impl FnOnce(&mut SessionWriter, &mut Context<'_>) -> T) -> T {
         let State { writer, content } = &mut *self.state;
-        let hooks = Hooks {
+        let mut hooks = Hooks {
             log: self.log,
             process: self.process,
             content,
         };
-        (writer, hooks)
+        f(writer, &mut Context::new(&self.process.ledger, &mut hooks))
     }
 
     /// Appends a line. `None`: it was lost.
@@ -205,9 +203,7 @@ impl LockedSession<'_> {
         payload: impl Fn(&mut Vec<u8>, u32),
     ) -> Option<Appended> {
         let (log, process) = (self.log, self.process);
-        let (writer, mut hooks) = self.writer_and_hooks();
-        let mut context = Context::new(&process.ledger, &mut hooks);
-        let appended = writer.append(&mut context, meta, &payload)?;
+        let appended = self.with_writer(|writer, cx| writer.append(cx, meta, &payload))?;
         if log.implicit == Some(OF_PROCESS) {
             process.ledger.counters().warn_no_session(&log.id);
         }
@@ -218,30 +214,29 @@ impl LockedSession<'_> {
     }
 
     fn read_past(&mut self) {
-        self.writer_and_hooks().1.read_past();
+        Hooks {
+            log: self.log,
+            process: self.process,
+            content: &mut self.state.content,
+        }
+        .read_past();
     }
 
     /// Closes the spans that dead writers of this session left open. Returns how many.
     pub fn recover(&mut self) -> usize {
-        let ledger = &self.process.ledger;
-        let (writer, mut hooks) = self.writer_and_hooks();
-        hooks.read_past();
-        writer.recover(&mut Context::new(ledger, &mut hooks))
+        self.read_past();
+        self.with_writer(SessionWriter::recover)
     }
 
     /// The same, but a thread reads a large session, and later lines close the spans.
     fn start_recovery(&mut self) {
-        let ledger = &self.process.ledger;
-        let (writer, mut hooks) = self.writer_and_hooks();
-        hooks.read_past();
-        writer.recover_some(&mut Context::new(ledger, &mut hooks), false);
+        self.read_past();
+        self.with_writer(|writer, cx| writer.recover_some(cx, false));
     }
 
     /// Tries again to write what is missing. Returns how many lines are still missing.
     pub fn flush(&mut self) -> u64 {
-        let ledger = &self.process.ledger;
-        let (writer, mut hooks) = self.writer_and_hooks();
-        writer.flush(&mut Context::new(ledger, &mut hooks))
+        self.with_writer(SessionWriter::flush)
     }
 
     /// Appends an event, and notes it on its span.
@@ -274,9 +269,7 @@ impl LockedSession<'_> {
             }
         }
         if known == Kind::Error {
-            let error = fields.get(field!(ErrorEvent.error));
-            let error = error.and_then(|json| std::str::from_utf8(json).ok());
-            let chain = error.map(|json| ErrorChain::of(RawValue::new(json)));
+            let chain = fields.value(field!(ErrorEvent.error)).map(ErrorChain::of);
             content.count_failure(at.map(|at| at.ids.span), chain, |_| false);
         }
         self.append(event_meta(kind, at), |out, _| {
@@ -333,9 +326,7 @@ impl LockedSession<'_> {
         }
         let known = content.known.contains(digest);
         let written = self.append(event_meta(asset.kind().as_str(), at), |out, _| {
-            out.extend_from_slice(b"\"digest\":");
-            write_string(digest, out);
-            out.push(b',');
+            put(out, [b"\"digest\":\"", digest.as_bytes(), b"\","]);
             if known {
                 fields.write_without(asset.body(), out);
             } else {

@@ -3,7 +3,7 @@
 use super::conversation::role;
 use super::open_span::{MAX_EVENTS, OpenSpan};
 use crate::record::fields::Fields;
-use crate::trace::{Kind, Moment, RawValue, number, write_string, write_time};
+use crate::trace::{Kind, Moment, RawValue, number, put, write_string, write_time};
 
 /// The longest value that is noted, in bytes.
 const MAX_VALUE: usize = 256;
@@ -61,10 +61,7 @@ fn write_log(fields: &Fields, with_fields: bool, out: &mut Vec<u8>) {
 }
 
 fn write_member(name: &str, value: &[u8], out: &mut Vec<u8>) {
-    write_string(name, out);
-    out.push(b':');
-    out.extend_from_slice(value);
-    out.push(b',');
+    put(out, [b"\"", name.as_bytes(), b"\":", value, b","]);
 }
 
 /// The short fields. Of a message its author and size stand for its text.
@@ -76,7 +73,7 @@ fn write_fields(kind: Kind, fields: &Fields, out: &mut Vec<u8>) {
         if !fields.contains("role") {
             members.extend_from_slice(format!("\"role\":\"{role}\",").as_bytes());
         }
-        if let Some(bytes) = fields.get(field!(Message.content)).and_then(text_len) {
+        if let Some(bytes) = fields.value(field!(Message.content)).and_then(text_len) {
             members.extend_from_slice(b"\"bytes\":");
             number(bytes, &mut members);
             members.push(b',');
@@ -84,15 +81,12 @@ fn write_fields(kind: Kind, fields: &Fields, out: &mut Vec<u8>) {
     }
     fields.write_short(MAX_VALUE, not_noted, &mut members);
     if members.pop().is_some() {
-        out.extend_from_slice(b"\"fields\":{");
-        out.extend_from_slice(&members);
-        out.extend_from_slice(b"},");
+        put(out, [b"\"fields\":{", &members, b"},"]);
     }
 }
 
 /// The length of a text, also of one that was moved out of the line.
-fn text_len(json: &[u8]) -> Option<u64> {
-    let value = RawValue::new(std::str::from_utf8(json).ok()?);
+fn text_len(value: RawValue<'_>) -> Option<u64> {
     match value.text() {
         Some(text) => Some(text.len() as u64),
         None => value.marker()?.bytes,

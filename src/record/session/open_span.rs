@@ -6,8 +6,8 @@ use super::{Link, SpanContext};
 use crate::ledger::LineMeta;
 use crate::record::fields::Fields;
 use crate::trace::{
-    ErrorChain, Failure, Kind, Moment, Outcome, RawValue, SpanKind, Usage, UsageText, hex16, hex32,
-    number, write_string, write_time,
+    ErrorChain, Failure, Kind, Moment, Outcome, SpanKind, Usage, UsageText, hex16, hex32, number,
+    put, write_string, write_time,
 };
 
 /// How many short events a close line carries; more are counted.
@@ -136,10 +136,9 @@ impl OpenSpan {
 
     /// The error that it ended with.
     pub fn error_chain(&self) -> Option<ErrorChain> {
-        let error = self.fields.get(field!(ToolCall.error))?;
-        Some(ErrorChain::of(RawValue::new(
-            std::str::from_utf8(error).ok()?,
-        )))
+        self.fields
+            .value(field!(ToolCall.error))
+            .map(ErrorChain::of)
     }
 
     /// A span inside it has closed after the failures so far.
@@ -228,9 +227,8 @@ impl OpenSpan {
         write_time(self.start.wall, 9, out);
         out.extend_from_slice(b"\",\"duration_ns\":");
         number(self.duration, out);
-        out.extend_from_slice(b",\"outcome\":\"");
-        out.extend_from_slice(self.outcome.as_str().as_bytes());
-        out.extend_from_slice(b"\",");
+        let outcome = self.outcome.as_str().as_bytes();
+        put(out, [b",\"outcome\":\"", outcome, b"\","]);
     }
 
     /// The members that decide whether and how it is sent: on its open line for recovery after a crash, on its
@@ -238,15 +236,13 @@ impl OpenSpan {
     fn write_trace(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(&self.at.trace.members);
         if self.parent_remote {
-            out.extend_from_slice(b"\"parent_remote\":true,");
+            put(out, [b"\"parent_remote\":true,"]);
         }
         if self.synthetic {
-            out.extend_from_slice(b"\"synthetic\":true,");
+            put(out, [b"\"synthetic\":true,"]);
         }
         if let Some(kind) = self.span_kind {
-            out.extend_from_slice(b"\"span_kind\":\"");
-            out.extend_from_slice(kind.as_bytes());
-            out.extend_from_slice(b"\",");
+            put(out, [b"\"span_kind\":\"", kind.as_bytes(), b"\","]);
         }
     }
 
@@ -287,8 +283,8 @@ impl OpenSpan {
         if self.outcome != Outcome::Cancelled {
             return;
         }
-        let limit = self.fields.get(field!(ToolCall.timeout_ms));
-        let limit = limit.and_then(|json| std::str::from_utf8(json).ok()?.parse::<u64>().ok());
+        let limit = self.fields.value(field!(ToolCall.timeout_ms));
+        let limit = limit.and_then(|limit| limit.u64());
         if let Some(limit) = limit.filter(|limit| self.duration / 1_000_000 >= *limit) {
             self.outcome = Outcome::TimedOut;
             let error = Failure::time_limit(limit).to_json();
@@ -346,19 +342,21 @@ pub(super) fn write_used(used: &Usage, out: &mut Vec<u8>) {
 /// A member that is a list, unless that is empty. Each of the items is followed by a comma.
 pub(super) fn write_list(name: &str, items: &[u8], out: &mut Vec<u8>) {
     if let Some((_last_comma, items)) = items.split_last() {
-        out.push(b'"');
-        out.extend_from_slice(name.as_bytes());
-        out.extend_from_slice(b"\":[");
-        out.extend_from_slice(items);
-        out.extend_from_slice(b"],");
+        put(out, [b"\"", name.as_bytes(), b"\":[", items, b"],"]);
     }
 }
 
 /// A link, followed by a comma.
 pub(super) fn write_link((trace, span): Link, out: &mut Vec<u8>) {
-    out.extend_from_slice(b"{\"trace_id\":\"");
-    out.extend_from_slice(&hex32(trace));
-    out.extend_from_slice(b"\",\"span_id\":\"");
-    out.extend_from_slice(&hex16(span));
-    out.extend_from_slice(b"\"},");
+    let (trace, span) = (hex32(trace), hex16(span));
+    put(
+        out,
+        [
+            b"{\"trace_id\":\"",
+            &trace,
+            b"\",\"span_id\":\"",
+            &span,
+            b"\"},",
+        ],
+    );
 }

@@ -9,7 +9,7 @@ use memchr::memmem;
 use super::Link;
 use super::context_asset::ContextAsset;
 use crate::gen_ai::{ChainTip, PastTip};
-use crate::ledger::{Tail, tail};
+use crate::ledger::{SegmentEnd, segment_end};
 use crate::trace::typed::{self, Checkpoint, RequestPart, Span, SpanLink, Turn};
 use crate::trace::{Kind, RawLine, SpanKind, segments, whole_lines};
 
@@ -51,7 +51,7 @@ impl ResumeState {
         let mut tails = Vec::new();
         let mut left = MOST_READ;
         for (_, path) in found.into_iter().rev() {
-            match tail(&path, left) {
+            match segment_end(&path, left) {
                 Ok(tail) => {
                     left = left.saturating_sub(OPENING + tail.bytes.len() as u64);
                     tails.push(tail);
@@ -68,7 +68,7 @@ impl ResumeState {
         state
     }
 
-    fn read_segment(&mut self, tail: &Tail) {
+    fn read_segment(&mut self, tail: &SegmentEnd) {
         for bytes in whole_lines(&tail.bytes) {
             let kind = Kind::of_line(bytes);
             // Without a checkpoint, every line may be the only one of its turn.

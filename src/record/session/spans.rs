@@ -106,8 +106,8 @@ impl LockedSession<'_> {
         self.end_synthetic(turn.at.run_span());
         self.read_past();
         let content = &mut self.state.content;
-        let given = turn.fields.get(field!(Turn.turn_index));
-        let given = given.and_then(|json| std::str::from_utf8(json).ok()?.parse::<u32>().ok());
+        let given = turn.fields.value(field!(Turn.turn_index));
+        let given = given.and_then(|index| index.json().parse::<u32>().ok());
         let index = given.unwrap_or(content.next_turn);
         if given.is_none() {
             let json = index.to_string();
@@ -267,7 +267,7 @@ impl SessionLog {
                 duration: span.duration,
                 outcome: span.outcome,
                 usage: span.used(),
-                field: &|name| span.fields.get(name),
+                field: &|name| span.fields.value(name),
             };
             listeners
                 .iter()

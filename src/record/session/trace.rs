@@ -1,11 +1,11 @@
 //! The state that the spans of one trace share: decided when its root opens, and written with each of them.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use crate::record::process_state::ProcessState;
-use crate::trace::{steady_ns, write_string};
+use crate::trace::{lock, steady_ns, write_string};
 
 /// A trace, for as long as anything in it is recorded here.
 #[derive(Debug)]
@@ -83,7 +83,7 @@ impl Trace {
         if !self.is_full(limits, now) {
             return Arc::clone(self);
         }
-        let mut next = self.next.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut next = lock(&self.next);
         match &mut *next {
             Some(next) if !next.is_full(limits, now) => Arc::clone(next),
             other => Arc::clone(other.insert(begin(self))),

@@ -10,7 +10,7 @@ use crate::ledger::Appended;
 use crate::record::fields::Fields;
 use crate::record::process_state::ProcessState;
 use crate::trace::typed::ErrorInfo;
-use crate::trace::{Address, Kind, Moment, RawValue, SpanKind, Usage, segments};
+use crate::trace::{Address, Kind, Moment, SpanKind, Usage, segments};
 use crate::watch::{Limits, LoopWarning, Loops, ToolStep, Used, is_stop};
 
 impl SessionLog {
@@ -104,7 +104,7 @@ impl LockedSession<'_> {
     /// The loop that a closed tool call completes.
     fn loop_of(&mut self, span: &OpenSpan, at: Address, limits: &Limits) -> Option<LoopWarning> {
         let loops = self.state.content.loops.as_mut()?;
-        let field = |name: &str| value_of(&span.fields, name);
+        let field = |name: &str| span.fields.value(name);
         let error = field(field!(ToolCall.error)).map(ErrorInfo::from);
         if !loops.is_on() || is_stop(span.outcome, error.as_ref()) {
             return None;
@@ -140,7 +140,7 @@ impl LockedSession<'_> {
             return;
         };
         let call = call.filter(|span| span.at.kind == SpanKind::Model);
-        let text = |name| value_of(&call?.fields, name)?.text();
+        let text = |name| call?.fields.value(name)?.text();
         let provider = text(field!(ModelCall.provider_id));
         let model = text(field!(ModelCall.model_id));
         let used = Used {
@@ -181,11 +181,14 @@ impl LockedSession<'_> {
     /// tool its fields. `None`: it is not open.
     pub fn asked(&mut self, span: u64) -> Option<Asked> {
         let span = self.state.content.spans.get_mut(&span)?;
-        let text = |name| Some(value_of(&span.fields, name)?.text()?.into_owned());
+        let text = |name| Some(span.fields.value(name)?.text()?.into_owned());
         Some(Asked {
             tool_id: text(field!(ToolCall.tool_id)),
             tool_call_id: text(field!(ToolCall.tool_call_id)),
-            args: value_of(&span.fields, field!(ToolCall.args)).map(|args| args.json().into()),
+            args: span
+                .fields
+                .value(field!(ToolCall.args))
+                .map(|args| args.json().into()),
             at_start: span.at_start.take(),
         })
     }
@@ -197,9 +200,4 @@ pub(crate) struct Asked {
     pub tool_call_id: Option<String>,
     pub args: Option<String>,
     pub at_start: Option<Box<AtStart>>,
-}
-
-fn value_of<'a>(fields: &'a Fields, name: &str) -> Option<RawValue<'a>> {
-    let json = std::str::from_utf8(fields.get(name)?).ok()?;
-    Some(RawValue::new(json))
 }

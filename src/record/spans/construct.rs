@@ -10,7 +10,7 @@ use tracing::Span;
 use super::session::Session;
 use crate::record::layer::{ExplicitParent, PendingSpan, make_span};
 use crate::record::raw_fields::RawFields;
-use crate::record::setters::{set_field, setters, value_type};
+use crate::record::setters::{field_setters, set_field, value_type};
 use crate::trace::{RemoteContext, schema};
 
 /// A builder for each span of the schema.
@@ -38,7 +38,7 @@ macro_rules! define_builders {
                 Self { fields: RawFields::new(), parent: None }
             }
 
-            setters! { $fields }
+            field_setters! { $fields }
 
             fn fields_mut(&mut self) -> &mut RawFields {
                 &mut self.fields
@@ -204,21 +204,19 @@ pub fn tool_call(tool_id: impl AsRef<str>, tool_call_id: impl AsRef<str>) -> Too
 }
 
 macro_rules! timeout {
-    ($($span:ident),+) => {
-        $(impl $span {
-            /// Its time limit, as for [`ToolCall::timeout`].
+    ($( $(#[$doc:meta])* $span:ident )+) => { $(
+        impl $span {
+            $(#[$doc])*
             pub fn timeout(mut self, limit: Duration) -> Self {
-                self.fields
-                    .json(field!(ToolCall.timeout_ms), &millis(limit));
+                let ms = u64::try_from(limit.as_millis()).unwrap_or(u64::MAX);
+                self.fields.json(field!(ToolCall.timeout_ms), &ms);
                 self
             }
-        })+
-    };
+        }
+    )+ };
 }
 
-timeout!(SessionRun, SessionTurn, ModelCall);
-
-impl ToolCall {
+timeout! {
     /// Its time limit. The limit is only recorded, not enforced: if the call's future is dropped after that
     /// time, as by `tokio::time::timeout`, the outcome is `timed_out`, not `cancelled`.
     ///
@@ -232,15 +230,13 @@ impl ToolCall {
     /// let page = tokio::time::timeout(limit, fetch().recorded(tool)).await??;
     /// # Ok(()) }
     /// ```
-    pub fn timeout(mut self, limit: Duration) -> Self {
-        self.fields
-            .json(field!(ToolCall.timeout_ms), &millis(limit));
-        self
-    }
-}
-
-fn millis(limit: Duration) -> u64 {
-    u64::try_from(limit.as_millis()).unwrap_or(u64::MAX)
+    ToolCall
+    /// Its time limit, as for [`ToolCall::timeout`].
+    SessionRun
+    /// Its time limit, as for [`ToolCall::timeout`].
+    SessionTurn
+    /// Its time limit, as for [`ToolCall::timeout`].
+    ModelCall
 }
 
 /// A permission being decided; the span `permission.evaluate`. It lies inside the `tool.call`

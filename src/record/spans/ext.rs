@@ -8,10 +8,8 @@ use tracing::Span;
 use super::session::Session;
 use super::stream::Stream;
 use crate::record::layer::{Op, on_span};
-#[cfg(feature = "mirror")]
-use crate::record::otel;
 use crate::record::raw_fields::RawFields;
-use crate::trace::{AsFailure, Failure, Outcome, Refused, RemoteContext, Usage};
+use crate::trace::{AsFailure, Failure, Kind, Outcome, Refused, RemoteContext, Usage};
 
 /// Records on agent spans, unseen by other layers: nothing given here becomes a `tracing` field.
 ///
@@ -278,19 +276,19 @@ impl SpanExt for Span {
 
     #[cfg(feature = "mirror")]
     fn otel_context(&self) -> opentelemetry::Context {
-        let context = |it: Session| otel::context_of(&it.recorder, &it.target);
+        let context = |it: Session| crate::record::otel::context_of(&it.recorder, &it.target);
         self.session().map_or_else(Default::default, context)
     }
 
     fn stream(&self, message_id: &str) -> Stream {
-        Stream::message(self.session(), message_id)
+        Stream::new(self.session(), Some(Kind::MessageAssistant), message_id)
     }
 
     fn stream_reasoning(&self, message_id: &str) -> Stream {
-        Stream::reasoning(self.session(), message_id)
+        Stream::new(self.session(), Some(Kind::MessageReasoning), message_id)
     }
 
     fn stream_tool_input(&self, tool_call_id: &str) -> Stream {
-        Stream::tool_input(self.session(), tool_call_id)
+        Stream::new(self.session(), None, tool_call_id)
     }
 }

@@ -39,51 +39,22 @@ pub struct Stream {
 }
 
 impl Stream {
-    fn new(
-        session: Option<Session>,
-        delta: Kind,
-        whole: Option<Kind>,
-        id: (&'static str, &str),
-    ) -> Self {
+    /// `whole` is the kind of the line that holds the whole text; the input of a tool call has none.
+    pub(crate) fn new(session: Option<Session>, whole: Option<Kind>, id: &str) -> Self {
+        let (delta, id_key) = match whole {
+            Some(_) => (Kind::MessageDelta, field!(Delta.message_id)),
+            None => (Kind::ToolInputDelta, field!(Delta.tool_call_id)),
+        };
         Self {
             session,
             delta,
-            id_key: id.0,
-            id: id.1.to_owned(),
+            id_key,
+            id: id.to_owned(),
             whole,
             text: String::new(),
             state: StreamState::default(),
             part_index: None,
         }
-    }
-
-    pub(crate) fn message(session: Option<Session>, id: &str) -> Self {
-        let whole = Some(Kind::MessageAssistant);
-        Self::new(
-            session,
-            Kind::MessageDelta,
-            whole,
-            (field!(Delta.message_id), id),
-        )
-    }
-
-    pub(crate) fn reasoning(session: Option<Session>, id: &str) -> Self {
-        let whole = Some(Kind::MessageReasoning);
-        Self::new(
-            session,
-            Kind::MessageDelta,
-            whole,
-            (field!(Delta.message_id), id),
-        )
-    }
-
-    pub(crate) fn tool_input(session: Option<Session>, id: &str) -> Self {
-        Self::new(
-            session,
-            Kind::ToolInputDelta,
-            None,
-            (field!(Delta.tool_call_id), id),
-        )
     }
 
     /// Which part of the message this is.

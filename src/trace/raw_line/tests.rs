@@ -31,7 +31,6 @@ fn the_items_of_an_array_come_in_order_and_of_nothing_else() {
 fn a_line_cut_anywhere_is_damaged() {
     for end in 0..LINE.len() {
         assert!(RawLine::parse(&LINE.as_bytes()[..end]).is_err(), "{end}");
-        #[cfg(feature = "mirror")]
         assert!(
             RawLine::read(&LINE.as_bytes()[..end], true).is_err(),
             "{end}"
@@ -70,14 +69,12 @@ fn a_line_in_another_form_says_the_same() {
             expected,
             "{other}"
         );
-        #[cfg(feature = "mirror")]
         assert_eq!(
             shown(RawLine::read(other.as_bytes(), true).unwrap()),
             expected,
             "{other}"
         );
     }
-    #[cfg(feature = "mirror")]
     for text in [LINE, &usual] {
         let line = RawLine::read(text.as_bytes(), true).unwrap();
         let fields: Vec<_> = line.fields().iter().map(|(n, v)| (*n, v.json())).collect();

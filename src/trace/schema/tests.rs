@@ -6,7 +6,7 @@ const INTRODUCTION: &str = "\
 # Kinds and fields
 
 Every line of a trace has a `kind` and a `payload` with that kind's fields. This page lists them. It is generated from \
-`src/trace/schema.rs`; after a change there run `SPANLEDGER_WRITE_DOCS=1 cargo test --lib trace::schema`.
+`src/trace/schema/`; after a change there run `SPANLEDGER_WRITE_DOCS=1 cargo test --lib trace::schema`.
 
 A field that is not known is left out; it is never written as 0 or as an empty text. Readers keep kinds and fields that \
 they do not know. `src/trace/line.rs` describes the members of the line itself.
@@ -196,6 +196,6 @@ fn docs_list_every_kind_and_field() {
     let written = std::fs::read_to_string(&path).unwrap_or_default();
     assert!(
         written == page,
-        "docs/events.md differs from src/trace/schema.rs: set SPANLEDGER_WRITE_DOCS=1 to rewrite it"
+        "docs/events.md differs from src/trace/schema/: set SPANLEDGER_WRITE_DOCS=1 to rewrite it"
     );
 }

@@ -6,10 +6,9 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use crate::error::Error;
-use crate::mirror::io_errors::{if_exists, io_error};
 use crate::mirror::progress::ownership::{Owner, Ownership};
 use crate::session::Store;
-use crate::trace::{Root, segment_name, segments};
+use crate::trace::{Root, if_exists, segment_name, segments};
 
 /// A directory that changed within this time before it was listed may change again without a new
 /// modification time.
@@ -53,7 +52,7 @@ impl Watcher {
     pub fn check(&mut self, store: &Store) -> Result<Vec<PathBuf>, Error> {
         let dirs = match &self.session {
             Some(dir) => vec![dir.clone()],
-            None => store.dirs().map_err(io_error(store.root()))?,
+            None => store.dirs().map_err(Error::at(store.root()))?,
         };
         let mut before = std::mem::take(&mut self.sessions);
         let mut ownership = Ownership::new(&self.root, None);

@@ -2,10 +2,12 @@
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use notify::{EventKind, RecommendedWatcher, RecursiveMode, Watcher};
+
+use crate::trace::lock;
 
 /// How often to look where the file system reports nothing.
 const BLIND: Duration = Duration::from_millis(200);
@@ -34,12 +36,8 @@ struct Shared {
 }
 
 impl Shared {
-    fn lock(&self) -> MutexGuard<'_, Dirty> {
-        self.dirty.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn take(&self, event: notify::Result<notify::Event>) {
-        let mut dirty = self.lock();
+        let mut dirty = lock(&self.dirty);
         match event {
             // A read, which is our own.
             Ok(event) if matches!(event.kind, EventKind::Access(_)) => return,
@@ -99,7 +97,7 @@ impl Watch {
         blind: bool,
         stop: impl Fn() -> bool,
     ) -> Option<Dirty> {
-        let mut dirty = self.shared.lock();
+        let mut dirty = lock(&self.shared.dirty);
         let started = Instant::now();
         loop {
             if !dirty.is_empty() {
