@@ -305,9 +305,8 @@ impl Show {
         let mut found = None;
         let damages = each_turn(&entry.dir, |turn| {
             let turn = filter.apply(turn);
-            found = found
-                .take()
-                .or(turn.filter(|turn| turn.index == Some(index)));
+            let turn = turn.filter(|turn| turn.index == Some(index));
+            found = found.take().or(turn);
             Ok::<(), Failed>(())
         })?;
         Ok((found, damages))

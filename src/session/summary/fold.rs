@@ -369,6 +369,17 @@ impl Summary {
         self.writers.insert(seg, writer);
     }
 
+    fn error_event(&mut self, line: &RawLine<'_>) {
+        let totals = self.totals_of(line.seg);
+        totals.errors = totals.errors.saturating_add(1);
+        self.failed(line, "error".into());
+        let chain = line.payload().get("error").map(ErrorChain::of);
+        if let (Some(span), Some(chain)) = (line.span_id, chain) {
+            let origin = line.address();
+            self.failures.add(span, Failure { chain, origin });
+        }
+    }
+
     fn event(&mut self, line: &RawLine<'_>) {
         match Item::of(line) {
             Item::SegmentHeader(header) => self.segment(line.seg, &header),
@@ -413,16 +424,7 @@ impl Summary {
                 let child = child.filter(is_new).map(Cow::into_owned);
                 self.subagents.extend(child);
             }
-            Item::ErrorEvent(_) => {
-                let totals = self.totals_of(line.seg);
-                totals.errors = totals.errors.saturating_add(1);
-                self.failed(line, "error".into());
-                let chain = line.payload().get("error").map(ErrorChain::of);
-                if let (Some(span), Some(chain)) = (line.span_id, chain) {
-                    let origin = line.address();
-                    self.failures.add(span, Failure { chain, origin });
-                }
-            }
+            Item::ErrorEvent(_) => self.error_event(line),
             Item::Gap(gap) => {
                 let count = gap.count().unwrap_or(0);
                 self.missing = self.missing.saturating_add(count);
