@@ -65,7 +65,8 @@ fn read_named(names: &SensitiveNames, text: &str, name: Range<usize>) -> Option<
     count_work(value.range.end - at.min(value.range.end));
     let is_secret = |value: &Value, join: Join| {
         let name = &text[name.clone()];
-        !value.range.is_empty() && !placeholders::is_placeholder(all, value, name, kind, join)
+        let is_code = value.range.is_empty() || place.is_declared && !value.quoted;
+        !is_code && !placeholders::is_placeholder(all, value, name, kind, join)
     };
     if is_secret(&value, join) {
         return Some((name, value.range));
@@ -87,6 +88,8 @@ struct Place {
     extent: Extent,
     /// The quote that the name is directly inside of.
     outer: Option<u8>,
+    /// A program declares the name: a value without quotes is code.
+    is_declared: bool,
 }
 
 /// Where the value of a name is that `join` ties to `at`, if a value can stand there.
@@ -104,19 +107,18 @@ fn value_place(
     let matched = !closed
         && all[..at].trim_ascii_end().ends_with(b"=>")
         && (is_camel_case(&text[name.clone()]) || all.get(name.end) == Some(&b')'));
-    let pointer = kind == Kind::Header && all.get(at) == Some(&b'*');
+    let pointer = kind == Kind::Header && matches!(all.get(at), Some(b'*' | b'&'));
     if matched || pointer {
         return None;
     }
     let mut outer = before.filter(|b| is_quote(*b) && !closed);
     let (at, mut extent) = next_line(all, join, at);
     let mut at = skip_wrapper(all, at);
-    // `pub token: u32`, `const TOKEN: &str = "…"`: a type comes before the value, if there is one.
-    let declared =
-        join == Join::Colon && !closed && DECLARES.is_match(word_before(all, name.start));
+    let is_declared = !closed && DECLARES.is_match(word_before(all, name.start));
     if join == Join::Tight && matches!(before, Some(b'?' | b'&')) {
         extent = Extent::Query;
-    } else if declared {
+    } else if is_declared && join == Join::Colon {
+        // `pub token: u32`, `const TOKEN: &str = "…"`: a type comes before the value, if there is one.
         at = skip_wrapper(all, after_type(all, at)?);
     } else if kind == Kind::Header && join != Join::Flag {
         extent = Extent::Line;
@@ -133,11 +135,12 @@ fn value_place(
         kind,
         extent,
         outer,
+        is_declared,
     })
 }
 
 /// The words that declare a name with its type.
-static DECLARES: Pattern = Pattern::new(r"(?:pub|const|static|let|mut|var|val|readonly)$");
+static DECLARES: Pattern = Pattern::new(r"(?:pub|const|static|let|mut|var|val|readonly|trait)$");
 
 /// The word before the blank that ends at `at`.
 fn word_before(all: &[u8], at: usize) -> &[u8] {
@@ -249,7 +252,7 @@ fn separator_at(all: &[u8], at: usize) -> Option<(Join, usize)> {
     /// With the blanks after them, and what closes an emphasized label: `**Password:** …`.
     #[rustfmt::skip]
     static SEPARATORS: [(Join, Pattern); 6] = [
-        (Join::Spaced, Pattern::new(r"=[=>~]{0,16}[ \t]{0,16}")),
+        (Join::Spaced, Pattern::new(r"=[=>]{0,16}[ \t]{0,16}")),
         (Join::Spaced, Pattern::new(r":=[ \t]{0,16}")),
         (Join::Colon, Pattern::new(r":(?:(?:\*{1,3}|_{1,3}|</\w{1,9}>)[ \t]+|[ \t]{0,16})")),
         (Join::Spaced, Pattern::new(r"[?+!]={1,17}[ \t]{0,16}")),

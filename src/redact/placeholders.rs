@@ -20,6 +20,8 @@ static REFERENCE: Pattern = Pattern::new(concat!(
     r"|[$:@&*{](?:[A-Za-z_]+|[A-Z_][A-Z0-9_]*)[^\w\]]*$|&[A-Za-z_.]+$",
     r"|(?i:your[-_]|os\.environ|os\.getenv|process\.env|env[.:]|std::env|secrets\.|vault:|arn:",
     r"|ssm:|op://|var\.|local\.|data\.)",
+    // `$crate::private::Name`, and `1*tchar` of a grammar.
+    r"|\$\w+::|[0-9]*\*[a-z]+$",
     // A color, and `changeme`, `insert-key-here`, `my-secret-token`.
     r"|#[0-9A-Fa-f]{3,8}$",
     r"|(?i:(?:change|replace|insert|enter|put|dummy|fake|sample|placeholder)[a-z_-]*",
@@ -39,14 +41,17 @@ static CONSTANT: Pattern = Pattern::new(r"[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+$");
 static POINTER: Pattern = Pattern::new(r"[A-Za-z_][\w.\[\]()]*-$");
 /// `self.password`, `req.body.token`: names joined by dots.
 static DOTTED_NAMES: Pattern = Pattern::new(r"[A-Za-z][^.]*(?:\.[A-Za-z][^.]*)+$");
+/// `Utf8SuffixKey`.
+static CAMEL_CASE: Pattern = Pattern::new(r"(?:[A-Z][a-z]+[0-9]*)+$");
 static IDENTIFIERS: Pattern = Pattern::new(r"[A-Za-z_.?:,;]+$");
 static NUMBER: Pattern = Pattern::new(r"[0-9.,%-]+$");
 /// A number as programs write it, with its type.
 static TYPED_NUMBER: Pattern = Pattern::new(
     r"-?(?:0[xX][0-9A-Fa-f_]{1,16}|[0-9][0-9_.]{0,19})(?:[iu](?:8|16|32|64|128|size)|f32|f64|[uUlL]{1,3})?;?$",
 );
-static TYPE_NAME: Pattern =
-    Pattern::new(r"(?:&?[iu](?:8|16|32|64)|[A-Z]|[A-Z]{0,4}[a-z]{1,11}(?:[A-Z][a-z]{1,11}){0,2})$");
+static TYPE_NAME: Pattern = Pattern::new(
+    r"(?:&?[iu](?:8|16|32|64)|[A-Z]|[A-Z][a-z]+[0-9]|[A-Z]{0,4}[a-z]{1,11}(?:[A-Z][a-z]{1,11}){0,2})$",
+);
 static WORD: Pattern = Pattern::new(r"[A-Za-z.,'-]+$");
 
 /// Whether a text is a reference, or a word that stands for a secret.
@@ -81,6 +86,7 @@ pub(super) fn is_placeholder(
         || is_path(bytes)
         || mix.letters() > 0 && TYPED_NUMBER.is_match(bytes)
         || bytes.len() >= 3 && bytes.iter().all(|b| *b == bytes[0])
+        || bytes.len() == 1
     {
         return true;
     }
@@ -92,7 +98,9 @@ pub(super) fn is_placeholder(
     let spaced = matches!(join, Join::Colon | Join::Spaced) && !value.quoted;
     match kind {
         Kind::Weak if !is_strong(bytes) => return true,
-        Kind::Header if spaced && !name.ends_with("ion") && !bytes.contains(&b'=') => return true,
+        Kind::Header if !name.ends_with("ion") && !bytes.contains(&b'=') => {
+            return spaced || !is_strong(bytes);
+        }
         Kind::Token if spaced && TYPE_NAME.is_match(bytes) => return true,
         _ => {}
     }
@@ -156,7 +164,7 @@ pub(super) fn is_generated(bytes: &[u8]) -> bool {
     let hex = bytes.iter().all(|b| b.is_ascii_hexdigit() || *b == b'-');
     let mixed = bytes.len() >= 16 && least >= 2 && bytes.iter().all(|b| is_url64(*b) || *b == b'=');
     let changes = bytes.len() >= 12 && one_word && !hex && class_changes(bytes) > 2;
-    mixed || changes
+    (mixed || changes) && !CAMEL_CASE.is_match(bytes)
 }
 
 /// Whether a value without quotes is code or prose.
