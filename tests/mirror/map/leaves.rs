@@ -221,6 +221,10 @@ fn session() {
                 .caption("CONTENT-TEXT")
                 .emit();
             events::error(&std::io::Error::other("ERROR-TEXT")).emit();
+            drop(spans::session_run("ses_2", "helper").start());
+            events::session_status("waiting")
+                .waiting_for("approval")
+                .emit();
         });
         turn.record_stop_reason("end_turn");
     });
@@ -253,6 +257,12 @@ fn sent(on: [bool; 5]) -> Vec<Span> {
     for (closes, fields) in schema_spans() {
         spans.extend(one(policy.clone(), &closes, fields));
     }
+    let process = json!({"version": "1.2.3", "platform": "linux"});
+    let child = json!({"parent_span_id": "b7ad6b7169203331", "process": process});
+    spans.extend(one(policy.clone(), "session_end", child));
+    let completion = json!({"name": "http", "target": "web", "level": "INFO", "fields": {
+        "gen_ai.completion": "CONTENT-TEXT", "gen_ai.prompt.0": "CONTENT-TEXT", "gen_ai.completion.0": "CONTENT-TEXT"}});
+    spans.extend(one(policy, "span_end", completion));
     spans
 }
 
@@ -290,8 +300,9 @@ fn keys(spans: &[Span]) -> BTreeSet<(String, bool, String)> {
 }
 
 /// The fields that the schema doesn't have, as they are sent.
-const CUSTOM: [&str; 6] = [
-    "agent.custom.owner",
+const CUSTOM: [&str; 7] = [
+    "agent.http.path",
+    "agent.owner",
     "agent.params.user",
     "agent.rule.a",
     "agent.rule.odd",
@@ -380,8 +391,8 @@ fn chat_spans_have_their_part_of_the_conversation() {
     assert_eq!(sent, message("user"));
 }
 
-/// Fields that are objects with members of their own, which the session has.
-const OBJECTS: [&str; 7] = [
+/// Fields that are objects with members of their own, which the session has, and the mark of turns that are not sent.
+const LEFT_OUT: [&str; 8] = [
     "params",
     "process",
     "totals",
@@ -389,6 +400,7 @@ const OBJECTS: [&str; 7] = [
     "usage",
     "used",
     "conversation",
+    "synthetic",
 ];
 
 /// The spans of the schema: the kind that closes each, and a value for each of its fields.
@@ -415,7 +427,7 @@ fn schema_spans() -> Vec<(String, Value)> {
             };
             (cells[1].trim_matches(['*', '`']).to_owned(), value)
         });
-        let fields = fields.filter(|(name, _)| !OBJECTS.contains(&&**name));
+        let fields = fields.filter(|(name, _)| !LEFT_OUT.contains(&&**name));
         (closes.to_owned(), Value::Object(fields.collect()))
     });
     read.collect()
