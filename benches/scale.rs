@@ -1,7 +1,7 @@
-//! What must not grow with the square of the work, nor without a bound.
+//! What must not grow with the square of the work, nor without a bound: before it was bounded, and now.
 //!
 //! ```text
-//! cargo bench --all-features --bench scale                  a table
+//! cargo bench --all-features --bench scale                  a table: what, before, target, now
 //! cargo bench --all-features --bench scale -- --json        one JSON document
 //! cargo bench --all-features --bench scale -- --quick       a twentieth of everything, for trying
 //! ```
@@ -10,6 +10,10 @@
 mod command;
 #[allow(dead_code)]
 mod common;
+#[path = "common/compared.rs"]
+mod compared;
+#[path = "common/recorder.rs"]
+mod recorder;
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -20,17 +24,16 @@ use std::time::{Duration, Instant, UNIX_EPOCH};
 use serde_json::json;
 use spanledger::redact::{MaskKey, Redaction, Redactor, Tally};
 use spanledger::trace::time_text;
-use spanledger::{Guard, SpanExt, events, spans};
-use tracing::{Dispatch, dispatcher};
-use tracing_subscriber::layer::SubscriberExt;
+use spanledger::{SpanExt, events, spans};
+use tracing::dispatcher;
 
 use command::run;
 use common::{Figure, Target, grouped};
+use compared::Compared;
+use recorder::{has_flag, recorder};
 
 fn main() {
-    let args: Vec<_> = std::env::args().skip(1).collect();
-    let has = |flag: &str| args.iter().any(|arg| arg == flag);
-    let part = if has("--quick") { 20 } else { 1 };
+    let part = if has_flag("--quick") { 20 } else { 1 };
     let dir = tempfile::tempdir().expect("a directory for the traces");
     let at = |name: &str| dir.path().join(name);
     let mut figures = vec![
@@ -41,21 +44,33 @@ fn main() {
     figures.extend(many_sessions(&at("many"), 100_000 / part));
     figures.extend(threads(&at("threads"), 64));
     figures.extend(hard_texts(100 / part));
-    if has("--json") {
-        let figures: Vec<_> = figures.iter().map(Figure::to_json).collect();
+    if has_flag("--json") {
+        let figures: Vec<_> = figures.iter().map(Compared::to_json).collect();
         return println!("{:#}", json!({ "figures": figures }));
     }
-    figures.iter().for_each(Figure::print);
+    Compared::print_header();
+    figures.iter().for_each(Compared::print);
 }
 
-fn recorder(root: &Path) -> (Dispatch, Guard) {
-    let (layer, guard) = spanledger::builder().root(root).build().expect("a root");
-    let dispatch = Dispatch::new(tracing_subscriber::registry().with(layer));
-    (dispatch, guard)
+fn at_most(
+    name: String,
+    before: &'static str,
+    most: f64,
+    value: f64,
+    unit: &'static str,
+) -> Compared {
+    let target = Target::AtMost(most);
+    let figure = Figure {
+        name,
+        value,
+        unit,
+        target,
+    };
+    Compared { before, figure }
 }
 
-/// How much all checkpoints take, beside the other lines, while spans open and none closes.
-fn open_spans(root: &Path, count: usize) -> Figure {
+/// How large a trace is while spans open and none closes: at most a quarter more than without checkpoints.
+fn open_spans(root: &Path, count: usize) -> Compared {
     let (dispatch, _guard) = recorder(root);
     dispatcher::with_default(&dispatch, || {
         let run = spans::session_run("s", "planner").start();
@@ -68,17 +83,14 @@ fn open_spans(root: &Path, count: usize) -> Figure {
         String::from_utf8_lossy(head).contains("\"kind\":\"checkpoint\"")
     };
     let lines = trace.split(|byte| *byte == b'\n');
-    let bytes: usize = lines.filter(is_checkpoint).map(<[u8]>::len).sum();
-    Figure {
-        name: format!("checkpoints of {} open spans, to all lines", grouped(count)),
-        value: bytes as f64 / trace.len() as f64,
-        unit: "",
-        target: Target::AtMost(0.25),
-    }
+    let checkpoints: usize = lines.filter(is_checkpoint).map(<[u8]>::len).sum();
+    let most = (1.25 * (trace.len() - checkpoints) as f64 / 1e6).round();
+    let name = format!("a trace of {} open spans", grouped(count));
+    at_most(name, "850 MB", most, trace.len() as f64 / 1e6, "MB")
 }
 
 /// How long `start()` takes in a session whose process was killed.
-fn resume(root: &Path, megabytes: usize) -> Figure {
+fn resume(root: &Path, megabytes: usize) -> Compared {
     let (dispatch, guard) = recorder(&root.join("killed"));
     let text = "lorem ipsum ".repeat(800);
     dispatcher::with_default(&dispatch, || {
@@ -108,12 +120,8 @@ fn resume(root: &Path, megabytes: usize) -> Figure {
         drop(run);
         took
     });
-    Figure {
-        name: format!("start() in a killed session of {megabytes} MB"),
-        value: took.as_secs_f64() * 1e3,
-        unit: "ms",
-        target: Target::AtMost(50.0),
-    }
+    let name = format!("start() in a killed session of {} MB", grouped(megabytes));
+    at_most(name, "8,300 ms", 50.0, took.as_secs_f64() * 1e3, "ms")
 }
 
 /// Writes sessions of dead writers, by hand.
@@ -150,35 +158,28 @@ fn write_sessions(root: &Path, count: usize, endpoint: bool) {
 }
 
 /// How long a text takes that is made of nothing but places where a secret could be.
-fn hard_texts(megabytes: usize) -> Vec<Figure> {
+fn hard_texts(megabytes: usize) -> Vec<Compared> {
     let redactor = Redactor::new(&Redaction::new(), MaskKey::new([7; 32]));
     let redactor = redactor.expect("there are no patterns to compile");
-    let figure = |unit: &str| {
+    let row = |unit: &str| {
         let text = unit.repeat(megabytes * 1_000_000 / unit.len());
         let begun = Instant::now();
         std::hint::black_box(redactor.text(&text, &mut Tally::default()));
-        Figure {
-            name: format!("redact {megabytes} MB of `{unit}`"),
-            value: begun.elapsed().as_secs_f64(),
-            unit: "s",
-            target: Target::AtMost(2.0),
-        }
+        let name = format!("redact {megabytes} MB of `{unit}`");
+        at_most(name, "20 s", 2.0, begun.elapsed().as_secs_f64(), "s")
     };
-    ["sk-", "password="].map(figure).into()
+    ["sk-", "password="].map(row).into()
 }
 
-fn prune_owed(root: &Path, count: usize) -> Figure {
+fn prune_owed(root: &Path, count: usize) -> Compared {
     write_sessions(root, count, true);
     let (took, _) = run(root, &["prune", "--keep", "0", "--dry-run"]);
-    Figure {
-        name: format!("prune over {} sessions that are owed", grouped(count)),
-        value: took.as_secs_f64() * 1e6 / count as f64,
-        unit: "µs each",
-        target: Target::AtMost(500.0),
-    }
+    let name = format!("prune over {} sessions that are owed", grouped(count));
+    let most = 500e-6 * count as f64;
+    at_most(name, "34 s", most, took.as_secs_f64(), "s")
 }
 
-fn many_sessions(root: &Path, count: usize) -> Vec<Figure> {
+fn many_sessions(root: &Path, count: usize) -> Vec<Compared> {
     write_sessions(root, count, false);
     let commands = [
         &["list"][..],
@@ -187,18 +188,16 @@ fn many_sessions(root: &Path, count: usize) -> Vec<Figure> {
         &["grep", "-l", "hello"],
         &["show", "last"],
     ];
-    let memory = commands.iter().map(|args| Figure {
-        name: format!("`{}`, {} sessions", args.join(" "), grouped(count)),
-        value: run(root, args).1,
-        unit: "MB",
-        target: Target::AtMost(64.0),
+    let memory = commands.iter().map(|args| {
+        let name = format!("`{}`, {} sessions", args.join(" "), grouped(count));
+        at_most(name, "703 MB", 64.0, run(root, args).1, "MB")
     });
     memory.collect()
 }
 
 /// How long an event takes while many threads write to one session, and how long the slowest one took. The same for
 /// threads that share nothing: with more threads than processors, that is what the scheduler takes.
-fn threads(root: &Path, count: usize) -> Vec<Figure> {
+fn threads(root: &Path, count: usize) -> Vec<Compared> {
     let (dispatch, _guard) = recorder(root);
     let session = dispatcher::with_default(&dispatch, || {
         spans::session_run("s", "planner").start().session()
@@ -209,33 +208,19 @@ fn threads(root: &Path, count: usize) -> Vec<Figure> {
         let sum = (0..4_000_u64).fold(0, |sum: u64, n| sum.wrapping_mul(31).wrapping_add(n));
         std::hint::black_box(sum);
     };
-    let works: [(&str, &(dyn Fn() + Sync)); 2] = [
-        ("on one session", &record),
-        ("that share nothing", &compute),
+    type Work<'a> = (&'a str, [&'static str; 2], &'a (dyn Fn() + Sync));
+    let works: [Work<'_>; 2] = [
+        ("on one session", ["5.7 µs", "131 ms"], &record),
+        ("that share nothing", ["-", "-"], &compute),
     ];
-    let mut figures = Vec::new();
-    for (what, work) in works {
+    let mut rows = Vec::new();
+    for (what, before, work) in works {
         let (mean, worst) = contend(count, work);
-        let figure = |name: String, value, unit, most| Figure {
-            name,
-            value,
-            unit,
-            target: Target::AtMost(most),
-        };
-        figures.push(figure(
-            format!("{count} threads {what}, each"),
-            mean,
-            "µs",
-            10.0,
-        ));
-        figures.push(figure(
-            format!("{count} threads {what}, worst"),
-            worst,
-            "ms",
-            200.0,
-        ));
+        let name = |figure: &str| format!("{count} threads {what}, {figure}");
+        rows.push(at_most(name("each"), before[0], 10.0, mean, "µs"));
+        rows.push(at_most(name("worst"), before[1], 200.0, worst, "ms"));
     }
-    figures
+    rows
 }
 
 /// The time of the work by throughput, in microseconds, and the longest of all calls, in milliseconds.

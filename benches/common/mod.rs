@@ -37,7 +37,7 @@ impl Figure {
             .to_owned()
     }
 
-    fn value(&self) -> String {
+    pub fn value(&self) -> String {
         match self.value {
             large if large >= 1_000.0 => grouped(large as usize),
             small => format!("{small:.2}"),

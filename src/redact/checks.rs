@@ -1,6 +1,8 @@
 //! The conditions on a secret that rules name as their `check`, for what a pattern cannot express.
 
-use super::text::Mix;
+use super::pattern::Pattern;
+use super::placeholders;
+use super::text::{Mix, is_strong};
 
 /// A condition on the bytes of a secret.
 pub(super) type Check = fn(&[u8]) -> bool;
@@ -10,8 +12,12 @@ pub(super) fn named(name: &str) -> Option<Check> {
     Some(match name {
         "mixed" => mixed,
         "mixed-case" => mixed_case,
-        "strong" => strong,
+        "strong" => is_strong,
+        "not-word" => not_word,
         "random" => random,
+        "generated" => placeholders::is_generated,
+        "not-placeholder" => not_placeholder,
+        "not-reference" => not_reference,
         "not-example" => not_example,
         "url-password" => url_password,
         "user-and-password" => user_and_password,
@@ -32,9 +38,21 @@ fn mixed_case(secret: &[u8]) -> bool {
     mix.lower > 2 && mix.upper > 2 && mix.digit > 0
 }
 
-/// Surely no word: at least eight bytes, with letters and digits.
-pub(super) fn strong(secret: &[u8]) -> bool {
-    secret.len() >= 8 && mixed(secret)
+/// A digit, or a capital after a small letter.
+fn not_word(secret: &[u8]) -> bool {
+    let camel = |pair: &[u8]| pair[0].is_ascii_lowercase() && pair[1].is_ascii_uppercase();
+    secret.iter().any(u8::is_ascii_digit) || secret.windows(2).any(camel)
+}
+
+/// Neither a reference nor a word that stands for a secret in documentation.
+fn not_placeholder(secret: &[u8]) -> bool {
+    !placeholders::stands_for_secret(secret)
+}
+
+/// Not `$NAME`, `${…}`, `$(…)`, `<…>`, `{…}` or `{{ … }}`, nor asterisks.
+fn not_reference(secret: &[u8]) -> bool {
+    static REFERENCE: Pattern = Pattern::new(r"\$[\w{(]|<|\{(?:\{|.*\}$)|\*+$");
+    !secret.is_empty() && !REFERENCE.is_match(secret)
 }
 
 /// Not words joined by dashes: some stretch between them is long and holds a digit, or mixes
@@ -68,11 +86,10 @@ fn url_password(secret: &[u8]) -> bool {
     }
 }
 
-/// Neither a short number (a port), nor a reference, nor another option.
+/// Neither a short number (a port), nor another option, nor a reference.
 fn argument(secret: &[u8]) -> bool {
     let number = secret.len() < 4 && secret.iter().all(u8::is_ascii_digit);
-    let reference = matches!(secret, [] | [b'$' | b'<' | b'-' | b'{', ..]);
-    !number && !reference && !secret.iter().all(|b| *b == b'*')
+    !number && !secret.starts_with(b"-") && not_reference(secret)
 }
 
 /// Base64 of printable text with a colon in it.

@@ -6,7 +6,7 @@
 //! be JSON, the rest of it is redacted as text.
 
 use super::json::into_text;
-use super::json_walk::{LONGEST_COMMAND, Walk, WalkState, is_command};
+use super::json_walk::{KIND_BEHIND, LONGEST_COMMAND, Walk, WalkState, is_command};
 use super::limits::{Limits, NoStore, Output};
 use super::redactor::{Redactor, Tally};
 use super::stream::{MASKED_AT_ONCE, MAX_HELD, Piece, StreamState};
@@ -187,10 +187,11 @@ impl JsonStream {
             b'"' => self.state.string_name().filter(|_| !is_name),
             _ => self.state.container_name(),
         };
+        let is_data = byte == b'{' && self.state.is_data();
         let longest = match byte {
             _ if is_name || secret.is_some() => MAX_HELD,
             b'"' => SHORT,
-            _ if is_command(rest) => LONGEST_COMMAND,
+            _ if is_data || is_command(rest) => LONGEST_COMMAND,
             _ => 0,
         };
         let value = self.value.get_or_insert(ValueEnd::new(self.at));
@@ -199,7 +200,9 @@ impl JsonStream {
         } else {
             None
         };
-        if end.is_none() && rest.len() <= longest && !arrived.last {
+        let behind = if is_data { KIND_BEHIND } else { 0 };
+        let is_decided = end.is_some_and(|end| arrived.text.len() >= end + behind);
+        if !is_decided && rest.len() <= longest && !arrived.last {
             return Step::Waits;
         }
         if let (None, Some(name)) = (end, secret) {
@@ -377,22 +380,23 @@ struct ValueEnd {
     at: usize,
     depth: usize,
     in_string: bool,
+    is_over: bool,
 }
 
 impl ValueEnd {
     fn new(at: usize) -> Self {
-        let (depth, in_string) = (0, false);
         Self {
             at,
-            depth,
-            in_string,
+            depth: 0,
+            in_string: false,
+            is_over: false,
         }
     }
 
     /// Where it ends in `json`.
     fn find(&mut self, json: &str) -> Option<usize> {
         let bytes = json.as_bytes();
-        while let Some(&byte) = bytes.get(self.at) {
+        while let Some(&byte) = bytes.get(self.at).filter(|_| !self.is_over) {
             self.at += 1;
             match byte {
                 b'\\' if self.in_string => self.at += 1,
@@ -402,10 +406,8 @@ impl ValueEnd {
                 b'}' | b']' => self.depth -= 1,
                 _ => {}
             }
-            if self.depth == 0 && !self.in_string {
-                return Some(self.at);
-            }
+            self.is_over = self.depth == 0 && !self.in_string;
         }
-        None
+        self.is_over.then_some(self.at)
     }
 }

@@ -2,17 +2,20 @@
 
 use std::borrow::Cow;
 
-use super::checks::strong;
 use super::limits::Output;
-use super::mask::{contains_mask, is_mask};
+use super::mask::{contains_mask, is_mask, without_masks};
 use super::names::Kind;
+use super::pattern::Pattern;
 use super::placeholders::{is_path, looks_random};
 use super::redactor::Redactor;
 use super::rules::is_program;
+use super::text::is_strong;
 use crate::trace::{string_end, unescape_lossy, value_end, write_string};
 
 /// Longest array that is searched as a command line.
 pub(super) const LONGEST_COMMAND: usize = 8 * 1024;
+/// How far behind the `data` of a Kubernetes object its kind is looked for.
+pub(super) const KIND_BEHIND: usize = 96;
 /// Longest path of a program in it.
 const LONGEST_PATH: usize = 512;
 
@@ -46,6 +49,10 @@ enum Container {
     Object,
     /// The `properties` of a JSON Schema.
     Properties,
+    /// An object that said it is a Kubernetes secret.
+    Secret,
+    /// The values of one.
+    SecretData,
 }
 
 /// The role that the name of a member gives it.
@@ -56,6 +63,8 @@ enum Member {
     Name,
     Value,
     Properties,
+    Kind,
+    Data,
 }
 
 /// What is known at a place in a JSON text.
@@ -95,6 +104,11 @@ impl WalkState {
         let name =
             name.filter(|name| !matches!(name.kind, Kind::Weak | Kind::Guess | Kind::Vendor));
         name.map(|name| &*name.text)
+    }
+
+    /// Whether the object that comes next may hold the values of a Kubernetes secret.
+    pub(super) fn is_data(&self) -> bool {
+        self.member == Member::Data
     }
 
     /// Goes on behind a value that is not looked at.
@@ -182,6 +196,7 @@ impl Walk<'_, '_> {
         let object = bytes[at] == b'{';
         self.state.open.push(match self.state.member {
             Member::Properties if object => Container::Properties,
+            Member::Data if object && self.is_secret_data(at) => Container::SecretData,
             _ if object => Container::Object,
             _ => Container::Array,
         });
@@ -232,6 +247,16 @@ impl Walk<'_, '_> {
             && WORDS.iter().any(says)
     }
 
+    /// Whether the `data` of a Kubernetes object at `at` are those of a secret. `kubectl` prints the kind behind them.
+    fn is_secret_data(&self, at: usize) -> bool {
+        static KIND: Pattern = Pattern::new(
+            r#"\s{0,16}(?:,\s{0,16}"immutable"\s?:\s?(?:true|false)\s?)?,\s{0,16}"kind"\s?:\s?"Secret""#,
+        );
+        let near = &self.json.as_bytes()[..self.json.len().min(at + LONGEST_COMMAND)];
+        let is_behind = || value_end(near, at).is_some_and(|end| KIND.is_match(&near[end..]));
+        self.state.open.last() == Some(&Container::Secret) || is_behind()
+    }
+
     /// A number, `true`, `false` or `null`.
     fn scalar(&mut self, at: usize) -> usize {
         let ends = |b: &u8| matches!(b, b',' | b'}' | b']' | b' ' | b'\t' | b'\n' | b'\r');
@@ -280,18 +305,30 @@ impl Walk<'_, '_> {
             "name" | "key" | "header" | "variable" | "Name" | "Key" => Member::Name,
             "value" | "Value" | "val" => Member::Value,
             "properties" => Member::Properties,
+            "kind" => Member::Kind,
+            "data" | "stringData" => Member::Data,
             _ => Member::Other,
         };
-        // A mask in a name describes the name (`rule=jwt`), not the value.
-        self.state.name = match contains_mask(name.as_bytes()) {
-            true => None,
-            false => self.sensitive(name),
+        self.state.name = match self.state.open.last() {
+            // A mask in a name describes the name (`rule=jwt`), not the value.
+            _ if contains_mask(name.as_bytes()) => None,
+            Some(Container::SecretData) => Some(SensitiveName {
+                text: name.to_owned(),
+                kind: Kind::Password,
+            }),
+            _ => self.sensitive(name),
         };
     }
 
     /// The sensitive name because of which the string `text` is masked, if there is one. Also
     /// keeps the name that the string gives to a later value.
     fn name_of_secret(&mut self, text: &str) -> Option<SensitiveName> {
+        if self.state.member == Member::Kind
+            && text == "Secret"
+            && let Some(object) = self.state.open.last_mut()
+        {
+            *object = Container::Secret;
+        }
         let in_object = self.state.in_object();
         let (name, announced) = (self.state.name.take(), self.state.announced.take());
         let masks = |name: &&SensitiveName| masks_string(name.kind, &name.text, text);
@@ -349,5 +386,6 @@ fn masks_element(name: &SensitiveName, text: &str) -> bool {
     if name.text.starts_with('-') {
         return !text.starts_with('-') && !text.is_empty() && !is_mask(text);
     }
-    strong(text.as_bytes()) && masks_string(name.kind, &name.text, text)
+    // The digits of a mask in it make no secret of the rest.
+    is_strong(&without_masks(text.as_bytes())) && masks_string(name.kind, &name.text, text)
 }

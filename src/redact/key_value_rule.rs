@@ -47,51 +47,26 @@ fn read_named(names: &SensitiveNames, text: &str, name: Range<usize>) -> Option<
     let all = text.as_bytes();
     // The cheapest test first: most words in prose are followed by a letter or a full stop.
     let (join, at) = separator(all, &name)?;
-    let (start, mut kind) = known_name(names, text, &name)?;
+    let (start, kind) = known_name(names, text, &name)?;
     let name = start..name.end;
-    let before = before(all, start);
-    let closed = quote_at(all, name.end).is_some();
-    // `pub token: u32`, `const TOKEN: &str = "…"`, `Error::Token => "…"`: a type or a pattern comes
-    // before the value, if there is one.
-    let declared = join == Join::Colon && !closed && DECLARES.is_match(word_before(all, start));
-    let matched = !closed
-        && all[..at].trim_ascii_end().ends_with(b"=>")
-        && (is_camel_case(&text[name.clone()]) || all.get(name.end) == Some(&b')'));
-    let pointer = kind == Kind::Header && all.get(at) == Some(&b'*');
-    if matched || pointer {
-        return None;
-    }
-    let mut outer = before.filter(|b| is_quote(*b) && !closed);
-    let (mut at, mut extent) = next_line(all, join, at);
-    at = skip_wrapper(all, at);
-    if join == Join::Tight && matches!(before, Some(b'?' | b'&')) {
-        extent = Extent::Query;
-    } else if declared {
-        at = skip_wrapper(all, after_type(all, at)?);
-    } else if kind == Kind::Header && join != Join::Flag {
-        extent = Extent::Line;
-        if ends_with_any_case(&all[name.clone()], b"authorization") {
-            (at, kind, extent) = skip_scheme(all, at);
-            // The quotes of parameters do not end the line, unless it is all in quotes.
-            if extent == Extent::Line {
-                outer = outer.or(Some(b'\n'));
-            }
-        }
-    }
+    let place = value_place(text, &name, kind, join, at)?;
+    let (kind, at) = (place.kind, place.at);
+    let read = |text: &[u8]| value::read(text, at, place.outer, join, place.extent);
     // A value that is no secret may hold further names: it is not read to its end for each of them.
     let near = match kind {
         Kind::Guess | Kind::Vendor => &all[..all.len().min(at + LONGEST_GUESS)],
         _ => all,
     };
-    let mut value = value::read(near, at, outer, join, extent);
+    let mut value = read(near);
     let is_cut = value.range.end == near.len() && near.len() < all.len();
     if is_cut && placeholders::looks_random(kind, &near[value.range.clone()]) {
-        value = value::read(all, at, outer, join, extent);
+        value = read(all);
     }
     count_work(value.range.end - at.min(value.range.end));
     let is_secret = |value: &Value, join: Join| {
         let name = &text[name.clone()];
-        !value.range.is_empty() && !placeholders::is_placeholder(all, value, name, kind, join)
+        let is_code = value.range.is_empty() || place.is_declared && !value.quoted;
+        !is_code && !placeholders::is_placeholder(all, value, name, kind, join)
     };
     if is_secret(&value, join) {
         return Some((name, value.range));
@@ -106,8 +81,66 @@ fn read_named(names: &SensitiveNames, text: &str, name: Range<usize>) -> Option<
     (value.quoted && is_secret(&value, Join::Spaced)).then_some((name, value.range))
 }
 
+/// Where a value starts, and how it is read.
+struct Place {
+    at: usize,
+    kind: Kind,
+    extent: Extent,
+    /// The quote that the name is directly inside of.
+    outer: Option<u8>,
+    /// A program declares the name: a value without quotes is code.
+    is_declared: bool,
+}
+
+/// Where the value of a name is that `join` ties to `at`, if a value can stand there.
+fn value_place(
+    text: &str,
+    name: &Range<usize>,
+    mut kind: Kind,
+    join: Join,
+    at: usize,
+) -> Option<Place> {
+    let all = text.as_bytes();
+    let before = before(all, name.start);
+    let closed = quote_at(all, name.end).is_some();
+    // `Error::Token => "…"`: a pattern, and what it stands for. `cookie: *mut u8`: a pointer.
+    let matched = !closed
+        && all[..at].trim_ascii_end().ends_with(b"=>")
+        && (is_camel_case(&text[name.clone()]) || all.get(name.end) == Some(&b')'));
+    let pointer = kind == Kind::Header && matches!(all.get(at), Some(b'*' | b'&'));
+    if matched || pointer {
+        return None;
+    }
+    let mut outer = before.filter(|b| is_quote(*b) && !closed);
+    let (at, mut extent) = next_line(all, join, at);
+    let mut at = skip_wrapper(all, at);
+    let is_declared = !closed && DECLARES.is_match(word_before(all, name.start));
+    if join == Join::Tight && matches!(before, Some(b'?' | b'&')) {
+        extent = Extent::Query;
+    } else if is_declared && join == Join::Colon {
+        // `pub token: u32`, `const TOKEN: &str = "…"`: a type comes before the value, if there is one.
+        at = skip_wrapper(all, after_type(all, at)?);
+    } else if kind == Kind::Header && join != Join::Flag {
+        extent = Extent::Line;
+        if ends_with_any_case(&all[name.clone()], b"authorization") {
+            (at, kind, extent) = skip_scheme(all, at);
+            // The quotes of parameters do not end the line, unless it is all in quotes.
+            if extent == Extent::Line {
+                outer = outer.or(Some(b'\n'));
+            }
+        }
+    }
+    Some(Place {
+        at,
+        kind,
+        extent,
+        outer,
+        is_declared,
+    })
+}
+
 /// The words that declare a name with its type.
-static DECLARES: Pattern = Pattern::new(r"(?:pub|const|static|let|mut|var|val|readonly)$");
+static DECLARES: Pattern = Pattern::new(r"(?:pub|const|static|let|mut|var|val|readonly|trait)$");
 
 /// The word before the blank that ends at `at`.
 fn word_before(all: &[u8], at: usize) -> &[u8] {
@@ -219,7 +252,7 @@ fn separator_at(all: &[u8], at: usize) -> Option<(Join, usize)> {
     /// With the blanks after them, and what closes an emphasized label: `**Password:** …`.
     #[rustfmt::skip]
     static SEPARATORS: [(Join, Pattern); 6] = [
-        (Join::Spaced, Pattern::new(r"=[=>~]{0,16}[ \t]{0,16}")),
+        (Join::Spaced, Pattern::new(r"=[=>]{0,16}[ \t]{0,16}")),
         (Join::Spaced, Pattern::new(r":=[ \t]{0,16}")),
         (Join::Colon, Pattern::new(r":(?:(?:\*{1,3}|_{1,3}|</\w{1,9}>)[ \t]+|[ \t]{0,16})")),
         (Join::Spaced, Pattern::new(r"[?+!]={1,17}[ \t]{0,16}")),

@@ -1,31 +1,43 @@
-//! The values of a Kubernetes secret, as `kubectl get secret -o yaml` prints it: `data` comes before `kind`.
+//! The values of a Kubernetes secret, as `kubectl get secret` prints it: `data` comes before `kind`. The walk over JSON
+//! finds them there; here they are found in YAML, and in JSON that is part of a text.
 
 use std::ops::Range;
 
-use super::mask::OPENING;
+use super::mask::{OPENING, is_masked};
 use super::pattern::Pattern;
 use super::text::run_end;
 
-/// What such a document is found by.
-pub(super) const KIND: &str = "kind:";
+/// What such a document is found by: in YAML, in JSON, and in JSON inside a string.
+pub(super) const KINDS: [&str; 3] = ["kind:", "kind\":", "kind\\\":"];
 /// How far before and after its kind a document is read.
 const NEAR: usize = 8 * 1024;
 
-static SECRET: Pattern = Pattern::new(r#"(?i)[ \t]*["']?secret["']?[ \t]*(?:\r?\n|$)"#);
+static SECRET: Pattern = Pattern::new(r#"(?i)[ \t]*\\{0,7}["']?secret(?:[\\"'\s]|$)"#);
 /// A name and its value. A value that is a template or empty is no secret.
-static MEMBER: Pattern =
-    Pattern::new(r#"[\w.-]+:[ \t]+["']?([^\s"'{$<|>\[][^\s"']*)["']?[ \t\r]*$"#);
+static MEMBER: Pattern = Pattern::new(
+    r#"[\w.-]+:[ \t]*(?:[|>][+-]?[ \t]+)?["']?([^\s"'{$<|>\[][^\s"']*)["']?[ \t\r]*$"#,
+);
+/// The beginning of the values in JSON, and one of them.
+static OPENING_BRACE: Pattern = Pattern::new(r#"(?:data|stringData)\\{0,7}":\s{0,16}\{"#);
+static JSON_MEMBER: Pattern =
+    Pattern::new(r#"[\s,]*\\{0,7}"[\w.-]+\\{0,7}"\s*:\s*\\{0,7}"((?:[^"\\]|\\[^"])*)\\{0,7}""#);
 /// A line of a value that goes over lines.
 static TEXT: Pattern = Pattern::new(r"([A-Za-z0-9+/=_-]{4,})[ \t\r]*$");
 
+/// Whether the kind at `kind` is that of a secret.
+pub(super) fn is_secret(text: &[u8], kind: &Range<usize>) -> bool {
+    SECRET.is_match(&text[kind.end..])
+}
+
 /// The values of the secret whose kind is at `kind`, and up to where it was read.
 pub(super) fn secret_values(text: &[u8], kind: Range<usize>) -> Option<(usize, Vec<Range<usize>>)> {
-    if !SECRET.is_match(&text[kind.end..]) {
+    if !is_secret(text, &kind) {
         return None;
     }
     let document = document(text, &kind);
     let end = document.end;
-    let mut values = Vec::new();
+    // YAML may hold the same as JSON, too: what was applied last.
+    let mut values = json_values(text, document.clone());
     // How far the line `data:` is indented.
     let mut outer: Option<usize> = None;
     let mut at = document.start;
@@ -48,6 +60,28 @@ pub(super) fn secret_values(text: &[u8], kind: Range<usize>) -> Option<(usize, V
         }
     }
     Some((end, values))
+}
+
+/// The values in JSON, which may be on one line or on many.
+fn json_values(text: &[u8], document: Range<usize>) -> Vec<Range<usize>> {
+    let mut values = Vec::new();
+    for quote in memchr::memchr_iter(b'"', &text[document.clone()]) {
+        let name = document.start + quote + 1;
+        let mut at = OPENING_BRACE
+            .end(&text[..document.end], name)
+            .unwrap_or(text.len());
+        while let Some((end, value)) = text
+            .get(at..document.end)
+            .and_then(|rest| JSON_MEMBER.find(rest))
+        {
+            let value = at + value.start..at + value.end;
+            if !is_masked(text, value.clone()) {
+                values.push(value);
+            }
+            at += end;
+        }
+    }
+    values
 }
 
 /// The whole lines around a document's kind that belong to it.

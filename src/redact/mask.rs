@@ -108,6 +108,21 @@ pub(super) fn is_mask(text: &str) -> bool {
     mask_end(text.as_bytes(), 0) == Some(text.len())
 }
 
+/// What is in `text` beside complete masks.
+pub(super) fn without_masks(text: &[u8]) -> Vec<u8> {
+    let (mut rest, mut at) = (Vec::new(), 0);
+    while let Some(byte) = text.get(at) {
+        match mask_end(text, at) {
+            Some(end) => at = end,
+            None => {
+                rest.push(*byte);
+                at += 1;
+            }
+        }
+    }
+    rest
+}
+
 /// Whether `range` of `text` is nothing but masks, the last of which may end after it.
 pub(super) fn is_masked(text: &[u8], range: Range<usize>) -> bool {
     let mut at = range.start;

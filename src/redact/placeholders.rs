@@ -1,10 +1,11 @@
 //! Tells secrets from what stands in their place: variables, types, placeholders, prose.
 
-use super::checks::strong;
 use super::mask::{self, contains_mask, is_masked};
 use super::names::{Kind, is_listed, list};
 use super::pattern::Pattern;
-use super::text::{Mix, ends_with_any_case, is_base64, is_name, is_url64};
+use super::text::{
+    Mix, class_changes, ends_with_any_case, is_base64, is_name, is_strong, is_url64,
+};
 use super::value::{Join, Value};
 
 /// Longest text taken for a placeholder. Whatever is longer is masked, and then not searched for
@@ -19,6 +20,8 @@ static REFERENCE: Pattern = Pattern::new(concat!(
     r"|[$:@&*{](?:[A-Za-z_]+|[A-Z_][A-Z0-9_]*)[^\w\]]*$|&[A-Za-z_.]+$",
     r"|(?i:your[-_]|os\.environ|os\.getenv|process\.env|env[.:]|std::env|secrets\.|vault:|arn:",
     r"|ssm:|op://|var\.|local\.|data\.)",
+    // `$crate::private::Name`, and `1*tchar` of a grammar.
+    r"|\$\w+::|[0-9]*\*[a-z]+$",
     // A color, and `changeme`, `insert-key-here`, `my-secret-token`.
     r"|#[0-9A-Fa-f]{3,8}$",
     r"|(?i:(?:change|replace|insert|enter|put|dummy|fake|sample|placeholder)[a-z_-]*",
@@ -38,15 +41,24 @@ static CONSTANT: Pattern = Pattern::new(r"[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+$");
 static POINTER: Pattern = Pattern::new(r"[A-Za-z_][\w.\[\]()]*-$");
 /// `self.password`, `req.body.token`: names joined by dots.
 static DOTTED_NAMES: Pattern = Pattern::new(r"[A-Za-z][^.]*(?:\.[A-Za-z][^.]*)+$");
+/// `Utf8SuffixKey`.
+static CAMEL_CASE: Pattern = Pattern::new(r"(?:[A-Z][a-z]+[0-9]*)+$");
 static IDENTIFIERS: Pattern = Pattern::new(r"[A-Za-z_.?:,;]+$");
 static NUMBER: Pattern = Pattern::new(r"[0-9.,%-]+$");
 /// A number as programs write it, with its type.
 static TYPED_NUMBER: Pattern = Pattern::new(
     r"-?(?:0[xX][0-9A-Fa-f_]{1,16}|[0-9][0-9_.]{0,19})(?:[iu](?:8|16|32|64|128|size)|f32|f64|[uUlL]{1,3})?;?$",
 );
-static TYPE_NAME: Pattern =
-    Pattern::new(r"(?:&?[iu](?:8|16|32|64)|[A-Z]|[A-Z]{0,4}[a-z]{1,11}(?:[A-Z][a-z]{1,11}){0,2})$");
+static TYPE_NAME: Pattern = Pattern::new(
+    r"(?:&?[iu](?:8|16|32|64)|[A-Z]|[A-Z][a-z]+[0-9]|[A-Z]{0,4}[a-z]{1,11}(?:[A-Z][a-z]{1,11}){0,2})$",
+);
 static WORD: Pattern = Pattern::new(r"[A-Za-z.,'-]+$");
+
+/// Whether a text is a reference, or a word that stands for a secret.
+pub(super) fn stands_for_secret(bytes: &[u8]) -> bool {
+    let word = String::from_utf8_lossy(trim_end(bytes)).to_ascii_lowercase();
+    REFERENCE.is_match(bytes) || is_listed(&word, "placeholders")
+}
 
 /// Whether `value` is a reference, placeholder, type or word rather than a secret.
 pub(super) fn is_placeholder(
@@ -68,15 +80,13 @@ pub(super) fn is_placeholder(
         return !value.quoted && bytes.len() <= LONGEST_CALL && CALL.is_match(bytes);
     }
     let mix = Mix::of(bytes);
-    let trimmed = trim_end(bytes);
-    let word = String::from_utf8_lossy(trimmed).to_ascii_lowercase();
     if mix.letters() + mix.digit == 0 && bytes.is_ascii()
-        || REFERENCE.is_match(bytes)
-        || is_listed(&word, "placeholders")
-        || repeats_name(trimmed, name)
+        || stands_for_secret(bytes)
+        || repeats_name(trim_end(bytes), name)
         || is_path(bytes)
         || mix.letters() > 0 && TYPED_NUMBER.is_match(bytes)
         || bytes.len() >= 3 && bytes.iter().all(|b| *b == bytes[0])
+        || bytes.len() == 1
     {
         return true;
     }
@@ -87,16 +97,18 @@ pub(super) fn is_placeholder(
     // A cookie has a name and a value; a token is neither a word nor a type.
     let spaced = matches!(join, Join::Colon | Join::Spaced) && !value.quoted;
     match kind {
-        Kind::Weak if !strong(bytes) => return true,
-        Kind::Header if spaced && !name.ends_with("ion") && !bytes.contains(&b'=') => return true,
+        Kind::Weak if !is_strong(bytes) => return true,
+        Kind::Header if !name.ends_with("ion") && !bytes.contains(&b'=') => {
+            return spaced || !is_strong(bytes);
+        }
         Kind::Token if spaced && TYPE_NAME.is_match(bytes) => return true,
         _ => {}
     }
     match join {
-        Join::Comma => !strong(bytes),
+        Join::Comma => !is_strong(bytes),
         Join::Prose => {
             let mixed_case = mix.upper > 0 && mix.lower > 0;
-            !(strong(bytes) && (mixed_case || bytes.len() >= 16))
+            !(is_strong(bytes) && (mixed_case || bytes.len() >= 16))
         }
         _ if value.quoted => bytes.first().is_some_and(|b| b",;) }".contains(b)),
         _ => is_code(text, value, kind, join) || is_expression(text, value, name, join),
@@ -112,7 +124,7 @@ fn is_code(text: &[u8], value: &Value, kind: Kind, join: Join) -> bool {
             (Some(b'>'), _) => POINTER.is_match(bytes),
             (Some(b','), Join::Colon) => is_type(),
             (Some(b';'), Join::Spaced) if kind == Kind::Token => {
-                !strong(bytes) || CONSTANT.is_match(bytes)
+                !is_strong(bytes) || CONSTANT.is_match(bytes)
             }
             _ => false,
         }
@@ -121,7 +133,7 @@ fn is_code(text: &[u8], value: &Value, kind: Kind, join: Join) -> bool {
 /// Whether a value is as random as it has to be to be a secret under a name of this kind.
 pub(super) fn looks_random(kind: Kind, bytes: &[u8]) -> bool {
     match kind {
-        Kind::Guess => is_random(bytes),
+        Kind::Guess => is_generated(bytes),
         Kind::Vendor => is_key(bytes),
         _ => true,
     }
@@ -139,15 +151,20 @@ fn is_key(bytes: &[u8]) -> bool {
         part.len() >= 8 && mixed || mix.digit >= 15
     };
     let mut parts = bytes.split(|b| !b.is_ascii_alphanumeric());
-    bytes.len() >= 14 && one_word && !is_url && parts.any(random)
+    let is_random = parts.any(random) || class_changes(bytes) > 4;
+    bytes.len() >= 14 && one_word && !is_url && is_random
 }
 
-/// Whether a value looks like the output of a random generator: small and capital letters, digits
-/// and nothing else.
-fn is_random(bytes: &[u8]) -> bool {
+/// Whether a value looks like the output of a random generator: one word, in which small letters, capitals and digits
+/// change often. Hexadecimal digits alone are mostly a digest or an id.
+pub(super) fn is_generated(bytes: &[u8]) -> bool {
     let mix = Mix::of(bytes);
     let least = mix.lower.min(mix.upper).min(mix.digit);
-    bytes.len() >= 16 && least >= 2 && bytes.iter().all(|b| is_url64(*b) || *b == b'=')
+    let one_word = bytes.iter().all(|b| is_base64(*b) || is_name(*b));
+    let hex = bytes.iter().all(|b| b.is_ascii_hexdigit() || *b == b'-');
+    let mixed = bytes.len() >= 16 && least >= 2 && bytes.iter().all(|b| is_url64(*b) || *b == b'=');
+    let changes = bytes.len() >= 12 && one_word && !hex && class_changes(bytes) > 2;
+    (mixed || changes) && !CAMEL_CASE.is_match(bytes)
 }
 
 /// Whether a value without quotes is code or prose.
@@ -156,7 +173,7 @@ fn is_expression(text: &[u8], value: &Value, name: &str, join: Join) -> bool {
     let next = &text[value.range.end..];
     let generic = next.starts_with(b"<") && bytes.iter().all(u8::is_ascii_alphabetic);
     let operator = bytes.first().is_some_and(|b| b"[{(|!=,/".contains(b));
-    if generic || operator && !strong(bytes) || CALL.is_match(bytes) {
+    if generic || operator && !is_strong(bytes) || CALL.is_match(bytes) {
         return true;
     }
     let env_name = join == Join::Tight && !name.bytes().any(|b| b.is_ascii_lowercase());

@@ -118,6 +118,7 @@ impl Redactor {
                 .get(hit.literal.end)
                 .is_some_and(u8::is_ascii_lowercase),
             Action::Rule(rule) if rule.is_shape() => rule.find(bytes, hit.literal).is_some(),
+            Action::Manifest => manifests::is_secret(bytes, &hit.literal),
             _ => true,
         };
         // `\u0070assword` could hide anything.
@@ -142,6 +143,7 @@ impl Redactor {
                 commands_done: 0,
                 manifests_done: 0,
                 shapes_done: 0,
+                command_start: 0,
                 shape_start: 0,
             };
             let hits = self.literals.hits(text.as_bytes());
@@ -297,7 +299,8 @@ struct Search<'a> {
     commands_done: usize,
     manifests_done: usize,
     shapes_done: usize,
-    /// Where the last shape starts.
+    /// Where the last command and the last shape start.
+    command_start: usize,
     shape_start: usize,
 }
 
@@ -348,9 +351,11 @@ impl Search<'_> {
         let bytes = self.text.as_bytes();
         let start = literal.start;
         match rule.kind {
-            RuleKind::Command if start < self.commands_done => {}
+            // Several rules may know the same program.
+            RuleKind::Command if start < self.commands_done && start != self.command_start => {}
             RuleKind::Command => {
                 if let Some((end, found)) = rule.find_arguments(bytes, literal) {
+                    self.command_start = start;
                     self.commands_done = end;
                     self.found.extend(found);
                 }
@@ -410,8 +415,8 @@ fn literals(names: &SensitiveNames) -> Literals<Action> {
         (mask::OPENING, Case::Any, Action::Mask),
         (private_keys::BEGIN, Case::Any, Action::PrivateKey),
         (private_keys::PUTTY_LINES, Case::Any, Action::PuttyKey),
-        (manifests::KIND, Case::Any, Action::Manifest),
     ];
+    let manifests = manifests::KINDS.map(|kind| (kind, Case::Any, Action::Manifest));
     let user_stems = names.user_stems();
     let all = rules
         .chain(words("stems", Action::Stem))
@@ -419,6 +424,7 @@ fn literals(names: &SensitiveNames) -> Literals<Action> {
         .chain(words("text_stems", Action::Stem))
         .chain(user_stems.map(|stem| (stem, Case::Any, Action::Stem)))
         .chain(words("name_only_stems", Action::NameOnlyStem))
-        .chain(marks);
+        .chain(marks)
+        .chain(manifests);
     Literals::new(all)
 }

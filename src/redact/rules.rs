@@ -148,7 +148,7 @@ impl Rule {
         text: &[u8],
         program: Range<usize>,
     ) -> Option<(usize, Vec<Found>)> {
-        let blank = |b: u8| matches!(b, b' ' | b'\t' | b'\n' | b'"' | b'\'' | b',' | b'[');
+        let blank = |b: u8| b" \t\r\n\"',[".contains(&b);
         let next = *text.get(program.end)?;
         if !opens(text, program.start, is_alnum) || !blank(next) || next == b',' {
             return None;
@@ -181,11 +181,14 @@ pub(super) fn is_program(name: &str) -> bool {
     name.len() <= LONGEST_PROGRAM && programs.any(|p| p.split(' ').next() == Some(name))
 }
 
+/// An option in a line of its own, as in a folded block of YAML.
+static OPTION: Pattern = Pattern::new(r#"\s{1,16}["']?-(?:\w|-[\w-]+)[ \t="']"#);
+
 /// Where the command that `from` is inside of ends: its line, unless that is continued.
 fn command_end(text: &[u8], from: usize) -> usize {
     let limit = text.len().min(from + LONGEST_COMMAND);
     let ends = |at: &usize| match text[*at] {
-        b'\n' => text[at - 1] != b'\\',
+        b'\n' => text[at - 1] != b'\\' && !OPTION.is_match(&text[*at..]),
         b'|' | b'&' => text[at - 1] == b' ' && matches!(text.get(at + 1), Some(b' ' | b'&' | b'|')),
         _ => false,
     };

@@ -106,6 +106,24 @@ impl Mix {
     }
 }
 
+/// Surely no word: at least eight bytes, with letters and digits.
+pub(super) fn is_strong(bytes: &[u8]) -> bool {
+    let mix = Mix::of(bytes);
+    bytes.len() >= 8 && mix.digit > 0 && mix.letters() > 0
+}
+
+/// How often a text changes from a small letter to a capital, or between letters and digits. Random text does at every
+/// second or third byte, words and the numbers behind them seldom.
+pub(super) fn class_changes(bytes: &[u8]) -> usize {
+    let changes = |pair: &&[u8]| {
+        let [before, after] = [pair[0], pair[1]];
+        before.is_ascii_lowercase() && after.is_ascii_uppercase()
+            || before.is_ascii_alphabetic() && after.is_ascii_digit()
+            || before.is_ascii_digit() && after.is_ascii_alphabetic()
+    };
+    bytes.windows(2).filter(changes).count()
+}
+
 /// Whether at least `least` different bytes occur: rules out fillers such as `xxxxxxxx`.
 pub(super) fn is_varied(bytes: &[u8], least: u32) -> bool {
     let mut seen = [0u64; 4];

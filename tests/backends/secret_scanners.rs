@@ -50,7 +50,7 @@ fn record(corpus: &[String]) -> Recording {
 }
 
 /// The program that a variable names, or that is on the PATH.
-fn program(variable: &str, name: &str) -> Option<OsString> {
+pub(crate) fn program(variable: &str, name: &str) -> Option<OsString> {
     let program = std::env::var_os(variable).unwrap_or_else(|| name.into());
     let runs = Command::new(&program).arg("--help").output().is_ok();
     if !runs {
@@ -67,8 +67,8 @@ fn write_raw(corpus: &[String]) -> TempDir {
     dir
 }
 
-/// What gitleaks finds under a directory: each secret with its rule and line.
-fn gitleaks(program: &OsString, dir: &Path) -> BTreeSet<(String, String)> {
+/// What gitleaks reports about a directory: the rule, the file and the secret of each finding.
+pub(crate) fn gitleaks_report(program: &OsString, dir: &Path) -> Vec<[String; 3]> {
     let report = TempDir::new().unwrap();
     let report = report.path().join("report.json");
     let output = Command::new(program)
@@ -81,8 +81,14 @@ fn gitleaks(program: &OsString, dir: &Path) -> BTreeSet<(String, String)> {
     assert!(output.status.success(), "{output:?}");
     let report: Vec<Value> = serde_json::from_slice(&std::fs::read(report).unwrap()).unwrap();
     let text = |finding: &Value, key: &str| finding[key].as_str().unwrap().to_owned();
-    let finding = |finding| (text(finding, "Secret"), text(finding, "RuleID"));
+    let finding = |finding| ["RuleID", "File", "Secret"].map(|key| text(finding, key));
     report.iter().map(finding).collect()
+}
+
+/// What gitleaks finds under a directory: each secret with its rule.
+fn gitleaks(program: &OsString, dir: &Path) -> BTreeSet<(String, String)> {
+    let report = gitleaks_report(program, dir).into_iter();
+    report.map(|[rule, _, secret]| (secret, rule)).collect()
 }
 
 #[test]

@@ -110,11 +110,12 @@ pub fn every_event() -> Vec<(&'static str, Event, Value)> {
         "model_usage",
         events::model_usage(&Usage {
             input_tokens: Some(10),
+            output_tokens: Some(3),
             cost_usd: Some(0.5),
             usage_details: Some(json!({"service_tier": "batch"})),
             ..Usage::default()
         }),
-        json!({"input_tokens": 10, "cost_usd": 0.5, "usage_details": {"service_tier": "batch"}}),
+        json!({"input_tokens": 10, "output_tokens": 3, "cost_usd": 0.5, "usage_details": {"service_tier": "batch"}}),
     );
     kind(
         "hitl_request",

@@ -118,6 +118,23 @@ fn programs_take_passwords_in_many_ways() {
         "PGPASSWORD=SECRET psql -h host",
         "curl --user ann:SECRET https://example.com",
         "curl -sS -uann:SECRET https://example.com",
+        "curl -sSu ann:SECRET https://example.com",
+        "curl \\\n  -u ann:SECRET \\\n  https://example.com",
+        "run: >\n  curl\n  -u ann:SECRET\n  https://example.com",
+        "curl -u 'ann':\"SECRET\" https://example.com",
+        "curl --user \"SECRET:\" https://example.com",
+        "curl -H 'Key: SECRET' https://example.com",
+        "[\"curl\", \"-H\", \"X-Key: SECRET\"]",
+        "wget --header=\"X-Token: SECRET\" https://example.com",
+    ]);
+    // A diff, a list, a name alone, references.
+    assert_kept([
+        " mysql\n-port = 3\n+port = 4",
+        "- mysql\n  - postgres\n",
+        "curl -u ann: https://example.com",
+        "curl -u ann:$PASSWORD -H \"X-Key: $KEY\" https://example.com",
+        "curl -u {user}:{password} -H 'Key: YOUR_KEY_HERE' https://example.com",
+        "curl -u <user>:<password> https://example.com",
     ]);
 }
 
@@ -195,7 +212,21 @@ fn values_of_kubernetes_secrets_are_masked() {
     let list = format!(
         "items:\n- apiVersion: v1\n  data:\n    user: {user}\n    one: {one}\n  kind: Secret\n"
     );
-    for (text, is_known_in_streams) in [(printed, false), (written, true), (list, false)] {
+    let folded = format!("data:\n  one: >- {one}\n  two:{two}\nkind: 'Secret' # of the app\n");
+    let json = format!(
+        r#"{{"apiVersion":"v1","data":{{"user":"{user}","one":"{one}"}},"kind":"Secret"}}"#
+    );
+    let applied = format!("{printed}annotations:\n  applied: |\n    {json}\n");
+    let escaped = format!("result: \"{}\"\n", json.replace('"', "\\\""));
+    let texts = [
+        (printed, false),
+        (written, true),
+        (list, false),
+        (folded, false),
+        (applied, false),
+        (escaped, false),
+    ];
+    for (text, is_known_in_streams) in texts {
         let output = super::text(&text);
         let mut outputs = vec![output.clone()];
         outputs.extend(is_known_in_streams.then(|| streams::streamed(&text)));
@@ -299,6 +330,9 @@ fn names_of_keys_count_where_the_value_looks_random() {
         "CI_PAT=SECRET",
         "GITEA_PAT: \"SECRET\"",
         "datadog_key: SECRET",
+        "key = \"SECRET\"",
+        "'access': 'SECRET'",
+        "api: SECRET",
     ] {
         let output = super::text(&text.replace("SECRET", RANDOM));
         assert!(!output.contains(RANDOM), "{output}");
@@ -389,6 +423,17 @@ fn prose_and_style_sheets_stay_readable() {
         "the auth: header",
         "SELECT password FROM users",
         "pFrame->token = pProgram->token;",
+        "headers.insert(SET_COOKIE, \"cookie_1=value 1\".parse().unwrap());",
+        "cookies = [\"dep:cookie_crate\", \"dep:cookie_store\"]",
+        "fn set_auth<T: Into<String>, U>(&mut self, username: U, password: T) {",
+        "pub const SYS_memfd_secret: c_long = 4000 + 447;",
+        "let hs_secret =\n    Secret1::derive(2);",
+        "fn set_cookies(&self, cookie_headers: &mut dyn Iterator<Item = &HeaderValue>);",
+        "pub const TOKEN: &str = \"$serde_json::private::Number\";",
+        "token = 1*tchar",
+        "key: Utf8SuffixKey,",
+        "trait Secret: ZeroizeOnDrop + Zeroize {}",
+        "} elsif ($token =~ /^(%[a-z0-9]+)$/) {",
         "for(pToken=p->pRename; pToken; pToken=pToken->pNext){",
         "token = tkOTHER;",
         "nToken = FTS5_MAX_TOKEN_SIZE;",

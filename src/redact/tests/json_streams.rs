@@ -45,6 +45,30 @@ fn streamed_json_is_masked_by_name() {
     }
 }
 
+/// The values of `kubectl get secret -o json`, also in a list, in a string, and with the kind first.
+#[test]
+fn values_of_kubernetes_secrets_are_masked() {
+    let data = r#""data": {"user": "YWRtaW4=", "one.txt": "c2VjcmV0LXZhbHVl"}"#;
+    let printed = format!(
+        "{{\n \"apiVersion\": \"v1\",\n {data},\n \"kind\": \"Secret\", \"type\": \"Opaque\"}}"
+    );
+    let frozen = printed.replace(" \"kind\"", " \"immutable\": true,\n \"kind\"");
+    let kind_first = format!(r#"{{"kind": "Secret", {data}}}"#);
+    let list = format!(r#"{{"items": [{kind_first}, {printed}]}}"#);
+    let string = serde_json::json!({"output": printed, "more": "x".repeat(600)}).to_string();
+    for json in [printed, frozen, kind_first, list, string] {
+        let outputs = [1, 7, 64, 4096].map(|size| by(&json, size));
+        for output in outputs.into_iter().chain([at_once(&json)]) {
+            for value in ["YWRtaW4=", "c2VjcmV0LXZhbHVl"] {
+                assert!(!output.contains(value), "{output}");
+            }
+            assert!(output.contains("one.txt"), "{output}");
+        }
+    }
+    let other = format!(r#"{{{data},"kind":"ConfigMap"}}"#);
+    assert!(at_once(&other).contains("YWRtaW4=") && by(&other, 7).contains("YWRtaW4="));
+}
+
 #[test]
 fn streamed_json_that_breaks_off_is_masked() {
     let json = json!({ "a": 1, "secrets": [SECRET, { "deep": SECRET }], "b": 2 }).to_string();

@@ -40,12 +40,15 @@ pub(super) fn values() -> impl Strategy<Value = serde_json::Value> {
         Just("password".to_owned()),
         Just("name".to_owned()),
         Just("value".to_owned()),
+        Just("kind".to_owned()),
+        Just("data".to_owned()),
         "[a-z_]{0,6}",
         pieces()
     ];
     let leaf = prop_oneof![
         Just(serde_json::Value::Null),
         any::<bool>().prop_map(Into::into),
+        Just("Secret".into()),
         any::<i64>().prop_map(Into::into),
         any::<f64>().prop_map(Into::into),
         any::<String>().prop_map(Into::into),
