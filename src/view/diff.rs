@@ -87,6 +87,7 @@ fn name(row: &Row) -> &'static str {
         RowKind::PermissionRules => "rules",
         RowKind::Model => "model",
         RowKind::Tool => "tool",
+        RowKind::Subagent => "subagent",
         _ => "",
     }
 }
@@ -229,13 +230,11 @@ pub fn diff_verdict(verdict: &Verdict, change: &AssetChange, style: &Style) -> V
         Some(turn) => format!("in turn {turn}"),
         None => "outside of turns".to_owned(),
     };
-    let at =
-        |at: Option<_>| at.map_or("–".to_owned(), |at: crate::trace::Address| at.to_string());
-    let mut out = vec![style.bold(&format!(
-        "First divergence {turn}, at {} | {}, {inputs}",
-        at(first.a),
-        at(first.b)
-    ))];
+    let [a, b] = first.addresses().map(|at| match at {
+        Some(at) => line(&at).into_owned(),
+        None => "–".to_owned(),
+    });
+    let mut out = vec![style.bold(&format!("First divergence {turn}, at {a} | {b}, {inputs}"))];
     let cause = match first.cause {
         Cause::None => "none: the same input has another answer".to_owned(),
         Cause::Unknown => {

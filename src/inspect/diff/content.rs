@@ -8,6 +8,9 @@ use crate::trace::RawValue;
 /// The longest text that is kept of a message, of arguments or of a result, in bytes.
 const MAX_TEXT: usize = 4096;
 
+/// The longest text that a detail quotes, in characters.
+const MAX_QUOTED: usize = 60;
+
 /// A text, and a hash of all of it.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Content {
@@ -76,4 +79,27 @@ pub(super) fn shortened(text: &str) -> String {
         Some(end) => format!("{}…", &text[..end]),
         None => text.to_owned(),
     }
+}
+
+/// A short quotation.
+pub(super) fn quote(text: &str) -> String {
+    let text = text.trim();
+    match text.char_indices().nth(MAX_QUOTED) {
+        Some((end, _)) => format!("“{}…”", &text[..end]),
+        None => format!("“{text}”"),
+    }
+}
+
+/// Two short quotations, from a little before the place where the texts begin to differ.
+pub(super) fn quotes(a: &str, b: &str) -> (String, String) {
+    let same = a
+        .chars()
+        .zip(b.chars())
+        .take_while(|(one, other)| one == other);
+    let skip = same.count().saturating_sub(MAX_QUOTED / 3);
+    let from = |text: &str| match text.char_indices().nth(skip) {
+        Some((at, _)) if skip > 0 => quote(&format!("…{}", &text[at..])),
+        _ => quote(text),
+    };
+    (from(a), from(b))
 }
