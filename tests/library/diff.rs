@@ -358,6 +358,7 @@ fn with_subagent(recording: &Recording, id: &str, answer: &str) {
                 result = answer;
                 tool.record_result(result);
                 tool.finish(Outcome::Ok);
+                spans::model_call("p", "m").start().finish(Outcome::Ok);
             }
             events::message_assistant(result).emit();
         }

@@ -3,7 +3,7 @@
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use crate::request;
-use crate::trace::RawValue;
+use crate::trace::{RawValue, floor_char};
 
 /// The longest text that is kept of a message, of arguments or of a result, in bytes.
 const MAX_TEXT: usize = 4096;
@@ -45,9 +45,9 @@ impl Content {
         }
     }
 
-    pub fn add(&mut self, other: &Self) {
+    pub fn add(&mut self, other: Self) {
         if self.hash == 0 && self.text.is_empty() {
-            *self = other.clone();
+            *self = other;
             return;
         }
         self.hash = hash(&(self.hash, other.hash));
@@ -71,13 +71,9 @@ pub(super) fn hash(value: &(impl Hash + ?Sized)) -> u64 {
 }
 
 pub(super) fn shortened(text: &str) -> String {
-    match text
-        .char_indices()
-        .map(|(at, _)| at)
-        .find(|at| *at >= MAX_TEXT)
-    {
-        Some(end) => format!("{}…", &text[..end]),
-        None => text.to_owned(),
+    match text.len() > MAX_TEXT {
+        true => format!("{}…", &text[..floor_char(text, MAX_TEXT)]),
+        false => text.to_owned(),
     }
 }
 

@@ -223,7 +223,7 @@ impl TurnSketch {
                     Some(round) => round,
                     None => self.last(),
                 };
-                round.answer.add(&content);
+                round.answer.add(content);
                 round.answered = Some(node.address);
                 round.asks.extend(asks);
             }
@@ -425,10 +425,10 @@ fn tool_of(node: &Node, call: &ToolCall<'_>) -> Tool {
         .into_iter()
         .flatten()
     {
-        output.add(&Content::of(value));
+        output.add(Content::of(value));
     }
     if let Some(error) = node.error() {
-        output.add(&Content::new(&error));
+        output.add(Content::new(&error));
     }
     let args = call.args().or_else(|| call.command());
     Tool {

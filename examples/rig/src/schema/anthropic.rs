@@ -50,12 +50,16 @@ fn tools(tools: &At<'_>) -> Checked {
     let mut names = Vec::new();
     for tool in tools.items()? {
         tool.only(&[
-            "type",
-            "name",
-            "description",
-            "input_schema",
+            "allowed_callers",
             "cache_control",
+            "defer_loading",
+            "description",
+            "eager_input_streaming",
+            "input_examples",
+            "input_schema",
+            "name",
             "strict",
+            "type",
         ])?;
         tool.need("name")?.is_name(128)?;
         names.push(tool.need("name")?.text()?);
