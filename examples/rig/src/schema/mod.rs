@@ -154,7 +154,7 @@ fn text_or(content: &At<'_>, check: impl Fn(&At<'_>) -> Checked) -> Checked {
 }
 
 /// Checks that no two tools have the same name.
-fn are_different<'a>(mut names: Vec<&'a str>, tools: &At<'_>) -> Checked {
+fn are_different(mut names: Vec<&str>, tools: &At<'_>) -> Checked {
     names.sort_unstable();
     match names.windows(2).find(|pair| pair[0] == pair[1]) {
         Some(pair) => tools.wrong(&format!("two tools are called {}", pair[0])),
