@@ -1,4 +1,4 @@
-//! What the questions of `inspect` cost: many sessions added up, and a long session folded.
+//! What the questions of `inspect` cost: many sessions added up, a long session folded, and two compared.
 //!
 //! ```text
 //! cargo bench --features cli --bench inspect                  a table
@@ -14,6 +14,7 @@ mod command;
 #[allow(dead_code)]
 mod common;
 
+use std::fs;
 use std::io;
 use std::path::Path;
 use std::time::Instant;
@@ -37,6 +38,7 @@ fn main() {
     let dir = tempfile::tempdir().expect("a directory for the traces");
     let at = |name: &str| dir.path().join(name);
     let mut figures = many_sessions(&at("many"), 10_000 / part);
+    figures.push(compared(&at("compared"), 10_000 / part));
     figures.extend(long_session(&at("turns"), (1 << 30) / part, true));
     figures.extend(long_session(&at("turn"), (1 << 30) / part, false));
     if has("--json") {
@@ -105,6 +107,47 @@ fn many_sessions(root: &Path, count: usize) -> Vec<Figure> {
     }]
 }
 
+/// The time of `diff` for two equal sessions of so many events.
+fn compared(root: &Path, events: usize) -> Figure {
+    let result = "test pump::case_001 ... ok\n".repeat(30);
+    for session in ["a", "b"] {
+        record(root, || {
+            let run = spans::session_run(session, "planner").start();
+            let _run = run.clone().entered();
+            // A step is 7 lines, and a turn 3 more.
+            for turn in 0..events / 73 {
+                let span = spans::session_turn().start();
+                span.in_scope(|| {
+                    events::message_user(format!("Look at case {turn}.")).emit();
+                    for number in 0..10 {
+                        step(number, &result);
+                    }
+                });
+                span.finish(Outcome::Ok);
+            }
+            run.finish(Outcome::Ok);
+        });
+    }
+    let rounds = (0..9).map(|_| run(root, &["diff", "a", "b"]).0.as_secs_f64());
+    Figure {
+        name: format!("`diff` of two sessions of {} events", grouped(events)),
+        value: median(rounds.collect::<Vec<_>>()) * 1e3,
+        unit: "ms",
+        target: Target::AtMost(100.0),
+    }
+}
+
+/// Gives a session another name, without a copy of its files.
+fn link(from: &Path, to: &Path) {
+    fs::create_dir_all(to).expect("a directory");
+    let files = fs::read_dir(from).expect("a session");
+    for file in files.map(|file| file.expect("a file")) {
+        if file.file_type().is_ok_and(|kind| kind.is_file()) {
+            fs::hard_link(file.path(), to.join(file.file_name())).expect("a link");
+        }
+    }
+}
+
 fn long_session(root: &Path, bytes: usize, many_turns: bool) -> Vec<Figure> {
     let result = "test pump::case_001 ... ok\n".repeat(300);
     record(root, || {
@@ -166,6 +209,26 @@ fn long_session(root: &Path, bytes: usize, many_turns: bool) -> Vec<Figure> {
             unit: "MB",
             target: Target::AtMost(64.0),
         });
+    }
+    if many_turns {
+        // These hold a turn, or a few.
+        link(&dir, &store.dir("t"));
+        let commands: [(&[&str], f64); 2] = [
+            (&["transcript", "s", "--turn", "20"], 64.0),
+            (&["diff", "s", "t"], 256.0),
+        ];
+        for (args, most) in commands {
+            figures.push(Figure {
+                name: format!(
+                    "memory of `{}`, {what} of {} MB",
+                    args.join(" "),
+                    grouped(megabytes)
+                ),
+                value: run(root, args).1,
+                unit: "MB",
+                target: Target::AtMost(most),
+            });
+        }
     }
     figures
 }

@@ -15,7 +15,9 @@ use spanledger::view;
 /// divergence and its cause: system_prompt, tool_catalog, permission_rules, user_input,
 /// tool_result, model, parameters, or none: the same request has another answer. That last one
 /// needs requests that were recorded with `request()`; without them the inputs are reconstructed
-/// from what was recorded, and the cause is then unknown.
+/// from what was recorded, and where all of that is the same, the cause is unknown. Subagents are
+/// compared as well: a difference in one is a difference of the turn that started it, and its
+/// lines are named with their session.
 ///
 /// Exit codes: 0 if the sessions are equal, 1 if they differ. With --expect-cause, 0 if they differ
 /// for that cause, 1 if not.

@@ -8,6 +8,7 @@ use std::path::{Component, Path, PathBuf};
 use rustix::fs::{Mode, OFlags};
 use sha2::{Digest, Sha256};
 
+use super::attempts::AttemptArtifact;
 use crate::trace::typed::Artifact;
 
 /// Finds the files of a session's artifacts: blobs of the session, and files under the output directory of its run.
@@ -77,13 +78,31 @@ impl ArtifactFiles {
 
     /// Opens the file of an artifact.
     pub fn open(&self, artifact: &Artifact<'_>) -> Result<ArtifactFile, ArtifactError> {
-        let digest = artifact.sha256();
-        if let Some(blob) = artifact.blob().filter(|blob| is_digest(blob)) {
-            let path = self.session.join("blobs").join(&*blob);
-            return open(&path, Some(&blob));
+        let path = artifact.path().unwrap_or_default();
+        self.find(
+            &path,
+            artifact.blob().as_deref(),
+            artifact.sha256().as_deref(),
+        )
+    }
+
+    /// Opens the file of an attempt's artifact.
+    pub fn open_of_attempt(&self, of: &AttemptArtifact) -> Result<ArtifactFile, ArtifactError> {
+        self.find(&of.path, of.blob.as_deref(), of.sha256.as_deref())
+    }
+
+    fn find(
+        &self,
+        path: &str,
+        blob: Option<&str>,
+        digest: Option<&str>,
+    ) -> Result<ArtifactFile, ArtifactError> {
+        if let Some(blob) = blob.filter(|blob| is_digest(blob)) {
+            let path = self.session.join("blobs").join(blob);
+            return open(&path, Some(blob));
         }
         let dir = self.output_dir.as_ref().ok_or(ArtifactError::NoOutputDir)?;
-        let path = dir.join(&*artifact.path().unwrap_or_default());
+        let path = dir.join(path);
         if path.components().any(|part| part == Component::ParentDir) {
             return Err(ArtifactError::Outside(path));
         }
@@ -92,7 +111,7 @@ impl ArtifactFiles {
         if !path.starts_with(&dir) || path == dir {
             return Err(ArtifactError::Outside(path));
         }
-        open(&path, digest.as_deref())
+        open(&path, digest)
     }
 }
 

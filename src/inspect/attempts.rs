@@ -63,6 +63,10 @@ pub struct AttemptArtifact {
     pub caption: Option<String>,
     /// The code that made it.
     pub source_code: Option<String>,
+    /// The SHA-256 of its file, if recorded.
+    pub sha256: Option<String>,
+    /// The blob that holds it, if recorded.
+    pub blob: Option<String>,
 }
 
 impl Attempt {
@@ -221,6 +225,8 @@ fn read_artifact(session: &Path, address: Address, artifact: &Artifact<'_>) -> A
         path: artifact.path().unwrap_or_default().into_owned(),
         caption: artifact.caption().map(Cow::into_owned),
         source_code: code,
+        sha256: artifact.sha256().map(Cow::into_owned),
+        blob: artifact.blob().map(Cow::into_owned),
     }
 }
 

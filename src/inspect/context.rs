@@ -6,15 +6,16 @@
 //!
 //! 1. The history is followed line by line: the system prompt and tool catalog in force, messages, arguments and
 //!    results of tools. A compaction replaces the messages before its tail by its summary; a rewind removes the messages
-//!    after its target. Where a call recorded its `input_messages`, these are measured instead.
+//!    after its target. Where a call recorded its request, the prompt, tools and messages of that are measured instead,
+//!    as they were sent; else its `input_messages`, where it has these.
 //! 2. A text of `n` bytes, as JSON spells it, is taken for `n / 4` tokens. A value in a blob, and a value that was cut,
 //!    count with their whole size.
 //! 3. If the provider reported the input, the parts are scaled so that they add up to it, but never to more than one
 //!    token for 3 bytes. What remains is [`Parts::other`]: a prompt or catalog that was not recorded, images, framing.
 //!    Without a report the sum of the parts is the estimate.
 //!
-//! A call with a purpose other than `main`, such as a title, has a context of its own, which is not recorded: it has no
-//! parts. Reasoning is not counted as history, because most providers drop it.
+//! A call with a purpose other than `main`, such as a title, has a context of its own: it has parts only if it recorded
+//! its request. Reasoning is not counted as history, because most providers drop it.
 //!
 //! A tool result is carried by every later call until a compaction or a rewind removes it. It costs its part of the
 //! input of each, at the average price of that call's input, cached or not.
@@ -113,7 +114,7 @@ pub struct ContextCall {
     pub window: Option<u64>,
     /// The parts, estimated; none for a call whose context is not known.
     pub parts: Option<Parts>,
-    /// The parts were measured on the messages that the call recorded, not on the history.
+    /// The parts were measured on the request or the messages that the call recorded, not on the history.
     pub recorded: bool,
     /// The context was compacted after the call before this one.
     pub compacted: bool,
@@ -229,9 +230,9 @@ pub fn each<E: From<io::Error>>(
     session: &Path,
     mut take: impl FnMut(ContextItem) -> Result<(), E>,
 ) -> Result<Vec<Damage>, E> {
-    let mut reader = SessionReader::open(session)?;
+    let mut reader = SessionReader::open(session)?.with_all_fields();
     let mut damages = Vec::new();
-    let mut fold = Fold::default();
+    let mut fold = Fold::new(session.to_owned());
     while let Some(item) = reader.next()? {
         match item {
             ReadItem::Line(line) => fold.take(&line),

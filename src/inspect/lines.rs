@@ -11,7 +11,7 @@ pub(crate) fn each_line(
     session: &Path,
     mut take: impl FnMut(&RawLine<'_>),
 ) -> io::Result<Vec<Damage>> {
-    let mut reader = SessionReader::open(session)?;
+    let mut reader = SessionReader::open(session)?.with_all_fields();
     let mut damages = Vec::new();
     while let Some(item) = reader.next()? {
         match item {

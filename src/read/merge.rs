@@ -29,6 +29,7 @@ const MANY: usize = 64;
 pub struct SessionReader {
     dir: PathBuf,
     streams: Vec<Stream>,
+    all_fields: bool,
 }
 
 #[derive(Debug)]
@@ -50,9 +51,19 @@ impl SessionReader {
         let mut reader = Self {
             dir: session.as_ref().to_owned(),
             streams: Vec::new(),
+            all_fields: false,
         };
         reader.refresh()?;
         Ok(reader)
+    }
+
+    /// Finds all fields of each line in one pass: for a reader that looks at several fields of most lines.
+    pub(crate) fn with_all_fields(mut self) -> Self {
+        self.all_fields = true;
+        for stream in &mut self.streams {
+            stream.reader.all_fields = true;
+        }
+        self
     }
 
     /// Looks for segments that were added since, and at the ends of the others. How many there
@@ -62,9 +73,11 @@ impl SessionReader {
         for (number, path) in segments(&self.dir).map_err(about(&self.dir))? {
             if !self.streams.iter().any(|stream| stream.number == number) {
                 self.make_room();
+                let mut reader = SegmentReader::open(path)?;
+                reader.all_fields = self.all_fields;
                 self.streams.push(Stream {
                     number,
-                    reader: SegmentReader::open(path)?,
+                    reader,
                     high: Vec::new(),
                     waiting: None,
                     dry: false,

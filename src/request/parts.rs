@@ -2,8 +2,9 @@
 
 use serde_json::{Map, Value, json};
 
-use super::canonical::digest;
+use super::canonical::{canonical, digest};
 use super::{Api, Request};
+use crate::trace::hex_digest;
 
 /// The member that names a part. No other member of such an object matters to [`join`].
 const PART: &str = "$part";
@@ -18,6 +19,8 @@ pub struct PartRef {
     pub role: Option<String>,
     /// The [`meaning`](super::Message::meaning) of a message.
     pub meaning: Option<String>,
+    /// The size of the part in its canonical form.
+    pub bytes: Option<u64>,
 }
 
 /// The digests of parts that were not found.
@@ -27,6 +30,12 @@ pub struct Missing(pub Vec<String>);
 /// The digest of a part: half of its SHA-256, because each request repeats those of the whole conversation.
 pub fn part_digest(part: &Value) -> String {
     half(&digest(part))
+}
+
+/// The digest of a part, and its size in the canonical form.
+fn measured(part: &Value) -> (String, usize) {
+    let text = canonical(part);
+    (half(&hex_digest(text.as_bytes())), text.len())
 }
 
 fn half(digest: &str) -> String {
@@ -43,11 +52,12 @@ pub fn split(body: &Value, request: &Request) -> (Value, Vec<(String, Value)>) {
     let list = request.api.list().and_then(|name| members.get_mut(name));
     let list = list.and_then(Value::as_array_mut);
     for (item, message) in list.into_iter().flatten().zip(&request.messages) {
-        let key = part_digest(item);
+        let (key, bytes) = measured(item);
         let reference = json!({
             PART: key,
             "role": message.author(),
             "meaning": half(&message.meaning()),
+            "bytes": bytes,
         });
         parts.push((key, std::mem::replace(item, reference)));
     }
@@ -56,8 +66,9 @@ pub fn split(body: &Value, request: &Request) -> (Value, Vec<(String, Value)>) {
             .get_mut(name)
             .filter(|_| request.api != Api::Unknown)
         {
-            let key = part_digest(value);
-            parts.push((key.clone(), std::mem::replace(value, json!({PART: key}))));
+            let (key, bytes) = measured(value);
+            let reference = json!({PART: key, "bytes": bytes});
+            parts.push((key, std::mem::replace(value, reference)));
         }
     }
     (rest, parts)
@@ -77,6 +88,7 @@ fn reference(value: &Value) -> Option<PartRef> {
         digest: text(PART)?,
         role: text("role"),
         meaning: text("meaning"),
+        bytes: value.get("bytes").and_then(Value::as_u64),
     })
 }
 

@@ -123,6 +123,10 @@ pub fn anthropic(request: &Request) -> Value {
         .filter_map(|one| tool(one, "input_schema"));
     let mut body = body(request, messages, tools.collect());
     body["max_tokens"] = request.max_tokens.unwrap_or(MAX_TOKENS).into();
+    if let Some(temperature) = request.temperature {
+        // The API takes no higher one.
+        body["temperature"] = temperature.min(1.0).into();
+    }
     if !system.is_empty() {
         body["system"] = system.join("\n\n").into();
     }

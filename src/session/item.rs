@@ -92,7 +92,7 @@ impl<'a> Item<'a> {
     /// replaces.
     pub fn of(line: &RawLine<'a>) -> Self {
         let closes = line.closes().map(|span| span.closing());
-        Self::new(closes.unwrap_or(line.kind()), line.payload())
+        Self::new(closes.unwrap_or(line.kind()), line)
     }
 
     /// The fields that every span has.

@@ -63,7 +63,7 @@ pub struct RawLine<'a> {
     known: Kind,
     payload: RawValue<'a>,
     /// The payload's members, if they were looked for.
-    fields: Option<Vec<Member<'a>>>,
+    pub(super) fields: Option<Vec<Member<'a>>>,
     bytes: &'a [u8],
 }
 

@@ -93,6 +93,8 @@ pub struct SegmentReader {
     damaged: u64,
     /// The file ended within a line. Its writer may truncate that and write another one there.
     at_end: bool,
+    /// All fields of a line are found while its end is looked for.
+    pub(crate) all_fields: bool,
 }
 
 impl SegmentReader {
@@ -111,6 +113,7 @@ impl SegmentReader {
             next_seq: Some(1),
             damaged: 0,
             at_end: false,
+            all_fields: false,
         })
     }
 
@@ -289,7 +292,7 @@ impl SegmentReader {
 
     /// Parses what [`line`](Self::line) found.
     pub(crate) fn parse(&mut self, found: FoundLine) -> ReadItem<'_> {
-        self.parse_with(found, false)
+        self.parse_with(found, self.all_fields)
     }
 
     fn parse_with(&mut self, found: FoundLine, all_fields: bool) -> ReadItem<'_> {

@@ -75,6 +75,20 @@ impl<'a> Fields<'a> {
     }
 }
 
+impl<'a> From<&RawLine<'a>> for Fields<'a> {
+    /// The fields of a line. Where its reader has found them, they are not looked for again.
+    fn from(line: &RawLine<'a>) -> Self {
+        match &line.fields {
+            Some(found) => Self(RefCell::new(Scan {
+                found: found.clone(),
+                rest: None,
+                older: Vec::new(),
+            })),
+            None => line.payload().into(),
+        }
+    }
+}
+
 impl fmt::Debug for Fields<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let found = &self.0.borrow().found;
@@ -171,7 +185,7 @@ macro_rules! event_views {
         impl<'a> $view<'a> {
             /// The line's fields, if it is of such a kind.
             pub fn of(line: &RawLine<'a>) -> Option<Self> {
-                matches!(line.kind(), $( Kind::$Kind )|+).then(|| line.payload().into())
+                matches!(line.kind(), $( Kind::$Kind )|+).then(|| line.into())
             }
         }
     )* };
@@ -185,7 +199,7 @@ macro_rules! span_views {
             /// The line's fields, if it opens or closes such a span.
             pub fn of(line: &RawLine<'a>) -> Option<Self> {
                 let span = line.kind().opens().or_else(|| line.closes());
-                (span == Some(SpanKind::$span)).then(|| line.payload().into())
+                (span == Some(SpanKind::$span)).then(|| line.into())
             }
         }
     )* };
@@ -221,7 +235,7 @@ impl<'a> Span<'a> {
     /// The line's fields, if it opens or closes a span.
     pub fn of(line: &RawLine<'a>) -> Option<Self> {
         let kind = line.kind();
-        (kind.opens().is_some() || kind.is_close()).then(|| line.payload().into())
+        (kind.opens().is_some() || kind.is_close()).then(|| line.into())
     }
 }
 

@@ -1,7 +1,10 @@
 //! One description of a node, for every layout: the timeline, `tail`, `find`, transcripts.
 
+mod watched;
+
 use std::borrow::Cow;
 
+pub(super) use self::watched::{denying_limit, stop_error};
 use super::outcome::{bad_outcome, how_it_went};
 use super::style::Tone;
 use super::text::{Text, cost, count, duration, line, thousands};
@@ -231,7 +234,9 @@ impl Description {
             Item::Rewind(rewind) => self.rewind(&rewind),
             Item::Branch(branch) => self.branch(&branch),
             Item::ContextAsset(asset) => self.asset(node.kind, &asset),
-            Item::ErrorEvent(_) => self.named("error", Tone::Bad, ""),
+            Item::ErrorEvent(_) => self.error_event(node),
+            Item::Hook(hook) => self.hook(&hook),
+            Item::LoopWarning(warning) => self.loop_warning(&warning),
             Item::SessionTitle(title) => {
                 self.named("title", Tone::Plain, title.title().unwrap_or_default());
             }

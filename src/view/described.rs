@@ -1,6 +1,8 @@
 //! The nodes of a turn with their descriptions: the same for the timeline and for transcripts.
 
-use super::describe::{Description, Liveness, describe, with_usage};
+use std::collections::HashSet;
+
+use super::describe::{Description, DetailKind, Liveness, describe, stop_error, with_usage};
 use super::verdict::Verdict;
 use crate::session::{Branch, Hidden, Node, NodeState, Role, Step, Turn};
 use crate::trace::{Kind, Usage};
@@ -13,7 +15,8 @@ pub(super) type Used<'a> = &'a dyn Fn(&str) -> Option<Usage>;
 pub(super) struct Describer<'a> {
     /// The session is over: its open spans were left open.
     pub over: bool,
-    /// A permission has a row of its own, and not just words on the row of its tool call.
+    /// A permission, and a hook that allowed or denied a call, has a row of its own, and not just words on the row of
+    /// the tool call.
     pub permission_rows: bool,
     /// A prompt, catalog or rules at the start of a run has a row of its own.
     pub asset_rows: bool,
@@ -58,6 +61,9 @@ impl<'a> Describer<'a> {
             true => Liveness::Over,
             false => Liveness::Live { in_open },
         };
+        let errors = steps.iter().filter(|step| step.node.kind == Kind::Error);
+        let stops = errors.filter_map(|step| Some(stop_error(step.node)?.json()));
+        let stops: HashSet<&str> = stops.collect();
         let mut steps = steps.into_iter().peekable();
         std::iter::from_fn(move || {
             // The turn's title and the header show these.
@@ -69,7 +75,15 @@ impl<'a> Describer<'a> {
                     assets.extend(asset(next.node).filter(|text| !text.is_empty()));
                 }
             }
-            Some(self.one(step, assets, liveness))
+            let mut one = self.one(step, assets, liveness);
+            // The error that a limit left beside the call has a row of its own.
+            if stop_error(one.node).is_some_and(|error| stops.contains(error.json())) {
+                let details = &mut one.description.details;
+                details.retain(|detail| {
+                    one.node.kind == Kind::Error || detail.kind != DetailKind::Error
+                });
+            }
+            Some(one)
         })
     }
 
@@ -82,7 +96,7 @@ impl<'a> Describer<'a> {
         } = step;
         let mut verdict = decision.as_ref().map(Verdict::of).unwrap_or_default();
         if !self.permission_rows && node.kind == Kind::ToolCall {
-            inside.retain(|step| !verdict.covers(step));
+            inside.retain(|step| !verdict.covers(step) && !verdict.covers_hook(node, step));
         }
         let mut description = describe(node, verdict, liveness);
         if let (Some(used), Some(id)) = (self.used, node.subagent()) {

@@ -87,6 +87,7 @@ fn name(row: &Row) -> &'static str {
         RowKind::PermissionRules => "rules",
         RowKind::Model => "model",
         RowKind::Tool => "tool",
+        RowKind::Subagent => "subagent",
         _ => "",
     }
 }
@@ -123,10 +124,15 @@ fn address(side: Option<&Side>) -> String {
     at.map_or(String::new(), |at| at.to_string())
 }
 
-/// The lines of a text, and a mark where some are left out.
-fn lines(text: &str, width: usize, style: &Style) -> Vec<String> {
+/// The lines of a text, and a mark where some are left out. What is the same in both sessions needs one line.
+fn lines(text: &str, width: usize, is_same: bool, style: &Style) -> Vec<String> {
     if text.is_empty() {
         return Vec::new();
+    }
+    if is_same && !style.full {
+        let head = text.split('\n').next().unwrap_or_default();
+        let head: String = head.chars().take(width).collect();
+        return wrap(&head, width.max(8)).into_iter().take(1).collect();
     }
     let mut lines = wrap(text, width.max(8));
     if !style.full && lines.len() > MOST_LINES {
@@ -151,14 +157,8 @@ fn beside(row: &Row, style: &Style) -> Vec<String> {
         let at = address(Some(of));
         let room = width.saturating_sub(columns(&at) + 1);
         let mut out = vec![format!("{} {at}", pad(&head(row, of), room))];
-        let is_long = row.change != Change::Same || style.full;
-        let body = lines(&of.text, width - 2, style);
-        let shown = if is_long {
-            body.len()
-        } else {
-            body.len().min(1)
-        };
-        out.extend(body[..shown].iter().map(|line| format!("  {line}")));
+        let body = lines(&of.text, width - 2, row.change == Change::Same, style);
+        out.extend(body.iter().map(|line| format!("  {line}")));
         out
     };
     let (left, right) = (column(row.a.as_ref()), column(row.b.as_ref()));
@@ -195,14 +195,13 @@ fn unified(row: &Row, style: &Style) -> Vec<String> {
     let head = format!("  {mark} {} {at}", pad(&head, room));
     let width = style.width.saturating_sub(8);
     let body = |text: &str, sign: &str| -> Vec<String> {
-        let lines = lines(text, width, style).into_iter();
+        let lines = lines(text, width, row.change == Change::Same, style).into_iter();
         lines.map(|line| format!("      {sign} {line}")).collect()
     };
     let mut out = vec![head];
     match (row.change, other) {
         (Change::Same, _) => {
-            let most = if style.full { usize::MAX } else { 1 };
-            out.extend(body(text, " ").into_iter().take(most));
+            out.extend(body(text, " "));
             out = out.iter().map(|row| style.dim(row)).collect();
         }
         (Change::Changed, Some(other)) if other == text => out.extend(body(text, " ")),
@@ -229,13 +228,11 @@ pub fn diff_verdict(verdict: &Verdict, change: &AssetChange, style: &Style) -> V
         Some(turn) => format!("in turn {turn}"),
         None => "outside of turns".to_owned(),
     };
-    let at =
-        |at: Option<_>| at.map_or("–".to_owned(), |at: crate::trace::Address| at.to_string());
-    let mut out = vec![style.bold(&format!(
-        "First divergence {turn}, at {} | {}, {inputs}",
-        at(first.a),
-        at(first.b)
-    ))];
+    let [a, b] = first.addresses().map(|at| match at {
+        Some(at) => line(&at).into_owned(),
+        None => "–".to_owned(),
+    });
+    let mut out = vec![style.bold(&format!("First divergence {turn}, at {a} | {b}, {inputs}"))];
     let cause = match first.cause {
         Cause::None => "none: the same input has another answer".to_owned(),
         Cause::Unknown => {

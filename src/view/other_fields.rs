@@ -62,6 +62,8 @@ fn is_shown(node: &Node, name: &str) -> bool {
         Kind::SessionStatus => &["status"],
         Kind::Log => &["level", "message", "fields"],
         Kind::Gap => &["count", "cause"],
+        Kind::Hook => &["point", "name", "decision", "reason"],
+        Kind::LoopWarning => &["pattern", "repetitions", "verdict"],
         Kind::Error => &[],
         // These rows show all fields.
         _ => return true,

@@ -1,6 +1,6 @@
 //! How a span went, in words.
 
-use super::describe::Liveness;
+use super::describe::{Liveness, denying_limit};
 use super::text::duration;
 use crate::session::{Node, NodeState};
 use crate::trace::Outcome;
@@ -33,7 +33,8 @@ pub(super) fn how_it_went(node: &Node, liveness: Liveness) -> String {
         text.push_str(UNSET);
     }
     if let Some(outcome) = bad_outcome(node) {
-        text.push_str(&format!("  {outcome}"));
+        let by = denying_limit(node).unwrap_or_default();
+        text.push_str(&format!("  {outcome}{by}"));
     }
     text
 }

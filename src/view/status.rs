@@ -23,57 +23,63 @@ pub fn running(
     if live.is_empty() {
         return vec!["Nothing is running.".into()];
     }
-    let mut out = Vec::new();
-    for entry in live {
-        let summary = &entry.summary;
-        let parts = about(summary, alive, style);
-        let mut report = entry.report();
-        if !summary.pending.is_empty() {
-            // The questions have a row below.
-            report.waits_for = None;
-        }
-        let status = &status_words(&report);
-        let id = line(&summary.session_id).into_owned();
-        let rest = cut(
-            &parts.join(", "),
-            style.width.saturating_sub(id.len() + status.len() + 4),
-        )
-        .into_owned();
-        let mut head = format!(
-            "{}  {}  {rest}",
-            style.bold(&id),
-            paint_status(entry.status, status, style)
+    live.iter()
+        .flat_map(|entry| {
+            let stalled = stalled(entry);
+            let beside = implicit(&entry.summary);
+            running_session(entry, &beside, alive, stalled, style)
+        })
+        .collect()
+}
+
+/// The lines of a session that is running.
+fn running_session(
+    entry: &Entry,
+    implicit: &[String],
+    alive: &dyn Fn(&str) -> bool,
+    stalled: bool,
+    style: &Style,
+) -> Vec<String> {
+    let summary = &entry.summary;
+    let mut report = entry.report();
+    if !summary.pending.is_empty() {
+        // The questions have a row below.
+        report.waits_for = None;
+    }
+    let status = &status_words(&report);
+    let id = line(&summary.session_id).into_owned();
+    let room = style.width.saturating_sub(id.len() + status.len() + 4);
+    let about = about(summary, alive, style).join(", ");
+    let about = cut(&about, room);
+    let status = paint_status(entry.status, status, style);
+    let mut head = format!("{}  {status}  {about}", style.bold(&id));
+    if stalled {
+        head.push_str(&format!("  {}", style.red("STALLED")));
+    }
+    let mut out = vec![head];
+    if let Some(open) = summary.deepest() {
+        let mut doing = format!(
+            "  {} for {} since {} at {}",
+            named_span(open.kind, &open.name),
+            style.ago(open.since),
+            style.clock(open.since),
+            open.address,
         );
-        if stalled(entry) {
-            head.push_str(&format!("  {}", style.red("STALLED")));
+        if let Some(input) = &open.input {
+            doing.push_str(&format!("  ← {}", line(input)));
         }
-        out.push(head);
-        if let Some(open) = summary.deepest() {
-            let mut doing = format!(
-                "  {} for {} since {} at {}",
-                named_span(open.kind, &open.name),
-                style.ago(open.since),
-                style.clock(open.since),
-                open.address,
-            );
-            if let Some(input) = &open.input {
-                doing.push_str(&format!("  ← {}", line(input)));
-            }
-            out.push(cut(&doing, style.width).into_owned());
-        }
-        if !summary.pending.is_empty() {
-            let waits: Vec<_> = summary
-                .pending
-                .iter()
-                .map(|(id, at)| format!("{} (asked at {at})", line(id)))
-                .collect();
-            let waits = format!("  waiting for a person: {}", waits.join(", "));
-            out.push(style.magenta(&cut(&waits, style.width)));
-        }
-        if let Some(text) = implicit_beside(&implicit(summary)) {
-            let text = format!("  outside: {text}");
-            out.push(style.yellow(&cut(&text, style.width)));
-        }
+        out.push(cut(&doing, style.width).into_owned());
+    }
+    if !summary.pending.is_empty() {
+        let waits = summary.pending.iter();
+        let waits = waits.map(|(id, at)| format!("{} (asked at {at})", line(id)));
+        let waits = waits.collect::<Vec<_>>().join(", ");
+        let waits = format!("  waiting for a person: {waits}");
+        out.push(style.magenta(&cut(&waits, style.width)));
+    }
+    if let Some(text) = implicit_beside(implicit) {
+        let text = format!("  outside: {text}");
+        out.push(style.yellow(&cut(&text, style.width)));
     }
     out
 }

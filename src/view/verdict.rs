@@ -1,8 +1,8 @@
-//! Permissions in the words that a row has for them.
+//! Permissions, and the decisions of hooks, in the words that a row has for them.
 
 use super::text::duration;
-use crate::session::{Action, Decision, NodeState, Step};
-use crate::trace::Kind;
+use crate::session::{Action, Decision, Item, Node, NodeState, Step};
+use crate::trace::{Kind, Outcome};
 
 /// The result of the permissions of a tool call that need no rows of their own, or of one permission.
 #[derive(Clone, Debug, Default)]
@@ -57,6 +57,26 @@ impl Verdict {
         };
         self.facts.push(fact);
         self.patterns.extend(pattern);
+        true
+    }
+
+    /// Adds a step if it is a hook whose decision about the call needs no row: it allowed the call, or it denied
+    /// it, and the call's error has the hook's name and reason.
+    pub(super) fn covers_hook(&mut self, call: &Node, step: &Step<'_>) -> bool {
+        let Item::Hook(hook) = step.node.item() else {
+            return false;
+        };
+        let is_denied = call.outcome() == Some(Outcome::Denied) && call.get("error").is_some();
+        match hook.decision().as_deref() {
+            _ if hook.point().as_deref() != Some("tool.before") => return false,
+            Some("allow") if hook.reason().is_none() => {
+                let name = hook.name().unwrap_or_default();
+                let words = [format!("allowed by hook {name}"), "allowed by hook".into()];
+                self.rules.push(words.into());
+            }
+            Some("deny") if is_denied => self.facts.push("denied by hook".into()),
+            _ => return false,
+        }
         true
     }
 

@@ -11,6 +11,7 @@ mod killed;
 mod metrics;
 mod prices;
 mod recipes;
+mod request_schemas;
 mod rig;
 mod secret_scanners;
 mod sqlite_formats;

@@ -1,15 +1,14 @@
-//! `spanledger diff` and `spanledger replay`.
+//! `spanledger diff`.
 
 use serde_json::{Value, json};
 use spanledger::{Outcome, SpanExt, events, spans};
 
-use crate::formats::{check_anthropic, check_openai};
 use crate::support::Recording;
 use crate::support::cli::{run, spanledger};
 use crate::support::scripted::{How, Script};
 
-/// Two sessions of three: `a` and `b` are equal, `c` has another prompt from its second turn on.
-fn three(how: How) -> Recording {
+/// Three sessions: `a` and `b` are equal, `c` has another prompt from its second turn on.
+pub fn three(how: How) -> Recording {
     let recording = Recording::new();
     let script = Script::new(4);
     let mut changed = script.clone();
@@ -171,121 +170,4 @@ fn hostile_text_does_not_reach_the_terminal() {
             "{args:?}: {text:?}"
         );
     }
-}
-
-#[test]
-fn replay_names_what_is_missing() {
-    let recording = Recording::new();
-    recording.run(|| {
-        let _run = spans::session_run("s", "planner").start().entered();
-        let first = spans::session_turn().start();
-        first.in_scope(|| spans::model_call("p", "m").start().finish(Outcome::Ok));
-        first.finish(Outcome::Ok);
-        events::system_prompt("Be brief.").emit();
-        events::tool_catalog(json!([])).emit();
-        let second = spans::session_turn().start();
-        second.in_scope(|| {
-            events::message_user("Look")
-                .attachments(json!([{"name": "a.png", "bytes": 3}]))
-                .emit();
-            spans::model_call("p", "m").start().finish(Outcome::Ok);
-            events::message_assistant("I see.").emit();
-        });
-    });
-    let root = recording.dir.path();
-    let done = run(root, &["replay", "s", "--json"]);
-    assert_eq!(done.code, 0, "{done:?}");
-    let objects = done.objects();
-    let missing = |at: usize| -> Vec<String> {
-        let missing = objects[at]["missing"].as_array().unwrap().iter();
-        missing
-            .map(|one| one["what"].as_str().unwrap().to_owned())
-            .collect()
-    };
-    assert_eq!(missing(0), ["user_input", "system_prompt", "tool_catalog"]);
-    assert_eq!(missing(1), ["user_input", "history"]);
-    assert_eq!(
-        (&objects[1]["system_prompt"], &objects[1]["history"]),
-        (&json!(true), &json!(false))
-    );
-    assert_eq!(objects[2]["eligible"], false);
-    assert_eq!(run(root, &["replay", "s", "--check"]).code, 1);
-    let text = run(root, &["replay", "s", "--turn", "2"]).out;
-    assert!(text.contains("the bytes of the file a.png"), "{text}");
-    assert!(!text.contains("Turn 1"), "{text}");
-}
-
-#[test]
-fn whole_sessions_can_be_run_again() {
-    for how in [How::OpenAi, How::Anthropic, How::Events, How::Macros] {
-        let recording = three(how);
-        let done = run(recording.dir.path(), &["replay", "a", "--check"]);
-        assert_eq!(done.code, 0, "{how:?}: {}", done.out);
-    }
-}
-
-#[test]
-fn reconstructed_inputs_follow_the_rules_of_the_apis() {
-    for how in [How::Events, How::Macros] {
-        let recording = three(how);
-        let root = recording.dir.path();
-        for call in 1.. {
-            let call = call.to_string();
-            let inputs = |form: &str| {
-                run(
-                    root,
-                    &["replay", "a", "--inputs", "--call", &call, "--as", form],
-                )
-            };
-            let done = inputs("openai");
-            if done.code == 2 {
-                assert!(call.parse::<usize>().unwrap() > 4, "{done:?}");
-                break;
-            }
-            assert!(done.err.contains("reconstructed"), "{}", done.err);
-            check_openai(&done.json());
-            check_anthropic(&inputs("anthropic").json());
-            let curl = inputs("curl").out;
-            let body = curl.lines().rev().nth(1).unwrap();
-            check_openai(&serde_json::from_str(body).unwrap());
-        }
-    }
-}
-
-#[test]
-fn recorded_inputs_are_the_body_as_sent() {
-    let recording = Recording::with(|builder| builder.inline_limit(600));
-    let script = Script::new(9);
-    script.record(&recording, "a", How::Anthropic, 1);
-    let root = recording.dir.path();
-    let calls = run(root, &["replay", "a", "--json"]).objects();
-    let calls: usize = calls
-        .iter()
-        .filter_map(|turn| Some(turn["model_calls"].as_array()?.len()))
-        .sum();
-    for call in 1..=calls {
-        let document = run(
-            root,
-            &[
-                "replay",
-                "a",
-                "--inputs",
-                "--json",
-                "--call",
-                &call.to_string(),
-            ],
-        )
-        .json();
-        assert_eq!(
-            (&document["inputs"], &document["verified"]),
-            (&json!("recorded"), &json!(true))
-        );
-        check_anthropic_roles(&document["body"]);
-    }
-}
-
-fn check_anthropic_roles(body: &Value) {
-    let messages = body["messages"].as_array().unwrap();
-    assert_eq!(messages[0]["role"], "user");
-    assert!(body["system"].is_string() && body["tools"].is_array());
 }

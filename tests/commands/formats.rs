@@ -10,6 +10,7 @@ use spanledger::{Outcome, SpanExt, events, spans};
 
 use crate::support::Recording;
 use crate::support::cli::{Done, run};
+use crate::support::request_schema;
 use crate::support::rich_session::{self, SESSION, SUBAGENT};
 
 #[track_caller]
@@ -174,103 +175,18 @@ fn acp_that_the_agent_recorded_is_not_made_again() {
     );
 }
 
-/// Checks the rules of Anthropic's API.
-pub fn check_anthropic(body: &Value) {
-    let known = [
-        "model",
-        "messages",
-        "temperature",
-        "tools",
-        "max_tokens",
-        "system",
-    ];
-    for (name, value) in body.as_object().unwrap() {
-        assert!(known.contains(&name.as_str()), "{name}");
-        assert!(!value.is_null(), "{name}");
-    }
-    assert!(body["model"].is_string() && body["max_tokens"].is_u64());
-    for tool in body["tools"].as_array().into_iter().flatten() {
-        assert!(
-            tool["name"].is_string() && tool["input_schema"]["type"] == "object",
-            "{tool}"
-        );
-    }
-    let messages = body["messages"].as_array().unwrap();
-    for (n, message) in messages.iter().enumerate() {
-        assert_eq!(
-            message["role"],
-            if n % 2 == 0 { "user" } else { "assistant" }
-        );
-        let blocks = message["content"].as_array().unwrap();
-        let ids = |of: &Value, kind: &str, id: &str| -> BTreeSet<String> {
-            let blocks = of["content"].as_array().into_iter().flatten();
-            let blocks = blocks.filter(|block| block["type"] == kind);
-            blocks
-                .map(|block| block[id].as_str().unwrap().to_owned())
-                .collect()
-        };
-        let next = messages.get(n + 1).unwrap_or(&Value::Null);
-        let called = ids(message, "tool_use", "id");
-        assert!(called.is_subset(&ids(next, "tool_result", "tool_use_id")));
-        let plain = |id: &String| {
-            id.chars()
-                .all(|c| c.is_ascii_alphanumeric() || "_-".contains(c))
-        };
-        assert!(called.iter().all(plain), "{called:?}");
-        for block in blocks {
-            assert!(block["type"] != "text" || block["text"] != "", "{message}");
-            assert!(
-                block["type"] != "tool_use" || block["input"].is_object(),
-                "{message}"
-            );
-        }
-    }
-}
-
-/// Checks the rules of OpenAI's chat completions.
-pub fn check_openai(body: &Value) {
-    assert!(body["model"].is_string());
-    for tool in body["tools"].as_array().into_iter().flatten() {
-        assert!(
-            tool["type"] == "function" && tool["function"]["name"].is_string(),
-            "{tool}"
-        );
-    }
-    let mut waiting = BTreeSet::new();
-    for message in body["messages"].as_array().unwrap() {
-        match message["role"].as_str().unwrap() {
-            "tool" => {
-                assert!(waiting.remove(message["tool_call_id"].as_str().unwrap()));
-                assert!(message["content"].is_string(), "{message}");
-            }
-            role => {
-                assert!(waiting.is_empty(), "{message}");
-                assert!(["system", "user", "assistant"].contains(&role), "{message}");
-                let calls = message.get("tool_calls").is_some();
-                assert!(message["content"].is_string() || calls, "{message}");
-            }
-        }
-        for call in message["tool_calls"].as_array().into_iter().flatten() {
-            waiting.insert(call["id"].as_str().unwrap());
-            let arguments = call["function"]["arguments"].as_str().unwrap();
-            assert!(serde_json::from_str::<Map<String, Value>>(arguments).is_ok());
-        }
-    }
-    assert!(waiting.is_empty());
-}
-
 #[test]
 fn messages_are_the_conversation_as_it_is_now() {
     let dir = rich_session::record();
     let anthropic = export(dir.path(), &["anthropic-messages", SESSION]).json();
-    check_anthropic(&anthropic);
+    request_schema::anthropic(&anthropic).unwrap();
     let openai = export(dir.path(), &["openai-messages", SESSION]).json();
     let messages = openai["messages"].as_array().unwrap();
     assert_eq!(
         messages[0],
         json!({"role": "system", "content": "You are a careful engineer."})
     );
-    check_openai(&openai);
+    request_schema::openai(&openai).unwrap();
     // The reader understands what the writers write.
     let parts = |body: &Value| -> Vec<Value> {
         let request = Request::read(body);

@@ -1,5 +1,7 @@
 //! `spanledger guard`: limits tried on recorded sessions.
 
+use std::time::Duration;
+
 use serde_json::{Value, json};
 use spanledger::{Limits, LoopPolicy, Outcome, Refused, SpanExt, Usage, spans};
 
@@ -162,6 +164,34 @@ fn backtest_stops_where_a_live_agent_is_stopped() {
             stopped["guardrail"]
         );
     }
+}
+
+/// What a live agent measures and what its trace has are the same time, so both stop at the same call.
+#[test]
+fn backtest_stops_at_the_call_at_which_the_time_of_a_live_agent_is_up() {
+    let limit = Duration::from_secs(1);
+    let live = Recording::with(|builder| builder.limits(Limits::new().duration(limit)));
+    let refused: Vec<_> = live.run(|| {
+        let _run = spans::session_run("slow", "worker").start().entered();
+        let _turn = spans::session_turn().start().entered();
+        let calls = (1..=6).filter(|n| {
+            let tool = spans::tool_call("bash", format!("call_{n}")).start();
+            let refused = tool.allowed().is_err();
+            if *n == 3 {
+                // This tool takes long.
+                std::thread::sleep(limit + limit / 10);
+            }
+            refused
+        });
+        calls.map(|n| format!("call_{n}")).collect()
+    });
+    assert_eq!(refused.last().map(String::as_str), Some("call_6"));
+    let document = guard(&live, &["slow", "--max-duration", "1s"]);
+    let stopped = stop(&document, "slow");
+    assert_eq!(stopped["guardrail"], "max_duration_s");
+    let trace = live.trace();
+    let first = trace.find("tool_call", "tool_call_id", refused[0].as_str());
+    assert_eq!(stopped["address"], first.address().to_string());
 }
 
 #[test]

@@ -1,7 +1,10 @@
 //! Rewinds hide, branches are listed under their parents, attempts are a tree.
 
+use std::path::Path;
+
 use serde_json::json;
 use spanledger::{Outcome, SpanExt, events, spans};
+use tracing_subscriber::layer::SubscriberExt;
 
 use crate::support::cli::run;
 use crate::support::{Recording, investigation};
@@ -157,4 +160,74 @@ fn session_without_attempts() {
         (done.code, done.out.trim()),
         (0, "No attempts were recorded in this session.")
     );
+}
+
+/// Records a process of its own in `ses_1`: a turn in which an event lies between the messages.
+fn record(root: &Path, messages: impl FnOnce()) {
+    let (layer, guard) = spanledger::builder().root(root).build().unwrap();
+    tracing::subscriber::with_default(tracing_subscriber::registry().with(layer), || {
+        let _run = spans::session_run("ses_1", "planner").start().entered();
+        let _turn = spans::session_turn().start().entered();
+        events::custom("noise", json!({})).emit();
+        messages();
+    });
+    guard.shutdown().unwrap();
+}
+
+/// The rewind of the second process hides what the first one wrote, that of the third what the second did. A line of
+/// each is damaged.
+#[test]
+fn rewinds_and_pages_over_damaged_segments() {
+    let root = tempfile::tempdir().unwrap();
+    let user = |id: &str, text: &str| events::message_user(text).message_id(id).emit();
+    record(root.path(), || {
+        user("msg_1", "Plan A");
+        user("msg_2", "Go on with A");
+    });
+    record(root.path(), || {
+        events::rewind("msg_1").emit();
+        user("msg_3", "Plan B");
+        user("msg_4", "Go on with B");
+    });
+    record(root.path(), || {
+        events::rewind("msg_3").emit();
+        user("msg_5", "Plan C");
+    });
+    for segment in 1..=3 {
+        let path = root
+            .path()
+            .join(format!("sessions/ses_1/trace.000{segment}.jsonl"));
+        let text = std::fs::read_to_string(&path).unwrap();
+        let lines = text.lines().map(|line| match line.contains("\"noise\"") {
+            true => "x".repeat(line.len()),
+            false => line.to_owned(),
+        });
+        let damaged = lines.collect::<Vec<_>>().join("\n") + "\n";
+        assert_ne!(damaged, text);
+        std::fs::write(&path, damaged).unwrap();
+    }
+    for command in ["show", "transcript"] {
+        let done = run(root.path(), &[command, "ses_1"]);
+        assert_eq!(done.code, 3, "{done:?}");
+        for (text, is_there) in [
+            ("Plan A", true),
+            ("Go on with A", false),
+            ("Plan B", true),
+            ("Go on with B", false),
+            ("Plan C", true),
+            ("hidden by 2:", true),
+            ("hidden by 3:", true),
+        ] {
+            assert_eq!(
+                done.out.contains(text),
+                is_there,
+                "{command}: {text}: {done:?}"
+            );
+        }
+        for segment in ["trace.0001", "trace.0002", "trace.0003"] {
+            assert!(done.err.contains(segment), "{command}: {done:?}");
+        }
+        let all = run(root.path(), &[command, "ses_1", "--hidden"]);
+        assert!(all.out.contains("Go on with A") && all.out.contains("Go on with B"));
+    }
 }

@@ -40,6 +40,12 @@ fn page_has_what_happened() {
         assert!(html.contains(expected), "{expected}: {html}");
     }
     assert!(!html.contains("rm -rf data"), "{html}");
+    // Each attempt has its figure and the code that made it beside.
+    let (_, tree) = html.split_once("<h2>Attempts</h2>").unwrap();
+    assert_eq!(tree.matches("<img alt=\"fit").count(), 3, "{tree}");
+    for code in ["k = 0.4", "k = 0.2", "k = 0.3"] {
+        assert!(tree.contains(&format!("using Plots\n{code}")), "{tree}");
+    }
     let hidden = page(root.path(), &["--hidden"]).out;
     assert!(
         hidden.contains("<article class=\"tool denied gone\""),

@@ -1,11 +1,11 @@
-//! An agent built on the real rig: `examples/rig` runs against its scripted server, and its trace
-//! is read.
-//! its scripted server, and what it left is read.
+//! An agent built on the real rig: `examples/rig` runs against its scripted server, which checks each request, and
+//! its trace is read.
 
 use serde_json::{Value, json};
 use spanledger::trace::Line;
 
 use crate::support::cli;
+use crate::support::request_schema;
 use crate::support::rig::Rig;
 use crate::support::{LineExt, Trace};
 
@@ -115,12 +115,25 @@ fn is_whole(rig: &Rig, provider: &str, model: &str, stream: bool, input: u64) {
     }
 }
 
+/// Checks that the inputs of each call are a request that the server takes.
+fn inputs_are_accepted(rig: &Rig) {
+    for call in ["1", "2", "3"] {
+        let inputs = |form: &str| {
+            let args = ["replay", "last", "--inputs", "--call", call, "--as", form];
+            cli::run(rig.path(), &args).json()
+        };
+        request_schema::openai(&inputs("openai")).unwrap();
+        request_schema::anthropic(&inputs("anthropic")).unwrap();
+    }
+}
+
 #[test]
 fn openai() {
     let Some(rig) = Rig::run("openai") else {
         return;
     };
     is_whole(&rig, "openai", "gpt-4o", false, 100);
+    inputs_are_accepted(&rig);
 }
 
 #[test]
@@ -138,6 +151,7 @@ fn anthropic() {
         return;
     };
     is_whole(&rig, "anthropic", "claude-sonnet-4-5", false, 172);
+    inputs_are_accepted(&rig);
 }
 
 #[test]

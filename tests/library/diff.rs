@@ -1,12 +1,14 @@
 //! `inspect::diff`: pairs of sessions in which one thing differs.
 
 use serde_json::{Value, json};
-use spanledger::inspect::diff::{Cause, Inputs, Verdict, compare};
+use spanledger::inspect::diff::{Cause, Change, Inputs, RowKind, Verdict, compare};
 use spanledger::read::session_dir;
+use spanledger::{Outcome, SpanExt, events, spans};
 
 use crate::support::Recording;
 use crate::support::scripted::{How, Random, Script};
 use crate::support::skipped::skipped;
+use crate::support::written::{line, write};
 
 const SEEDS: u64 = 20;
 const ALL: [How; 4] = [How::OpenAi, How::Anthropic, How::Events, How::Macros];
@@ -327,4 +329,84 @@ fn amberfork_finds_the_first_difference_in_the_same_turn() {
     script.record(&recording, "same_b", How::OpenAi, 2);
     assert!(verdict(&recording, "same_a", "same_b").is_equal());
     assert_eq!(compare("same_a", "same_b"), None);
+}
+
+/// Records a session with a subagent of the same script in its second turn.
+fn with_subagent(recording: &Recording, id: &str, answer: &str) {
+    recording.run(|| {
+        let _run = spans::session_run(id, "planner").start().entered();
+        for turn in 1..=3 {
+            let _turn = spans::session_turn().start().entered();
+            events::message_user(format!("Step {turn}")).emit();
+            spans::model_call("p", "m").start().finish(Outcome::Ok);
+            let mut result = "ok";
+            if turn == 2 {
+                let tool = spans::tool_call("task", "c1")
+                    .args(json!({"do": "it"}))
+                    .start();
+                tool.in_scope(|| {
+                    let child = format!("{id}-child");
+                    let _run = spans::session_run(child, "reviewer").start().entered();
+                    let _turn = spans::session_turn().start().entered();
+                    events::message_user("Review").emit();
+                    let tool = spans::tool_call("read", "c2")
+                        .args(json!({"path": "a"}))
+                        .start();
+                    tool.record_result(answer);
+                    tool.finish(Outcome::Ok);
+                });
+                result = answer;
+                tool.record_result(result);
+                tool.finish(Outcome::Ok);
+                spans::model_call("p", "m").start().finish(Outcome::Ok);
+            }
+            events::message_assistant(result).emit();
+        }
+    });
+}
+
+/// What differs in a subagent comes before its result in the session that started it.
+#[test]
+fn names_the_difference_in_a_subagent() {
+    let recording = Recording::new();
+    for (id, answer) in [("a", "fine"), ("b", "fine"), ("c", "broken")] {
+        with_subagent(&recording, id, answer);
+    }
+    let equal = verdict(&recording, "a", "b");
+    assert!(equal.is_equal(), "{:?}", equal.first);
+    let other = verdict(&recording, "a", "c");
+    let first = other.first.as_ref().unwrap();
+    assert_eq!((first.cause, first.turn), (Cause::ToolResult, Some(2)));
+    assert!(
+        first
+            .detail
+            .starts_with("subagent reviewer in turn 1: read: other output"),
+        "{}",
+        first.detail
+    );
+    let [a, c] = first.addresses().map(Option::unwrap);
+    assert!(a.starts_with("a-child/1:") && c.starts_with("c-child/1:"));
+    assert_eq!(other.to_json()["first_divergence"]["a"], a);
+    let dir = |id: &str| session_dir(recording.dir.path(), id);
+    let mut rows = Vec::new();
+    compare(dir("a"), dir("c"), |turn| {
+        let subagents = turn.rows.iter().filter(|row| row.kind == RowKind::Subagent);
+        rows.extend(subagents.map(|row| (turn.a, row.change)));
+        Ok::<(), std::io::Error>(())
+    })
+    .unwrap();
+    assert_eq!(rows, [(Some(2), Change::Changed)]);
+}
+
+/// Sessions that name each other as subagents are compared once.
+#[test]
+fn subagents_in_a_circle_are_compared_once() {
+    let recording = Recording::new();
+    for (id, other) in [("a", "b"), ("b", "a")] {
+        let child = json!({"agent": "planner", "child_session_id": other});
+        let mut lines = vec![line(id, "message_user", json!({"content": "Go"}))];
+        lines.extend(vec![line(id, "subagent", child); 30]);
+        write(recording.dir.path(), id, 1, &lines);
+    }
+    assert!(verdict(&recording, "a", "b").is_equal());
 }

@@ -20,6 +20,9 @@ pub mod mount;
 pub mod otlp_server;
 #[cfg(feature = "mirror")]
 pub mod proxy;
+/// The checks of the server in `examples/rig`.
+#[path = "../../examples/rig/src/schema/mod.rs"]
+pub mod request_schema;
 pub mod rich_session;
 pub mod rig;
 pub mod rig_spans;

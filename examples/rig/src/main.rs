@@ -4,6 +4,7 @@
 //! network and no key. `cargo run -- --help` lists its options.
 
 mod options;
+mod schema;
 mod server;
 mod tools;
 

@@ -1,5 +1,5 @@
 //! Answers as the OpenAI and the Anthropic API do, whole or streamed, by a script. It keeps no state: each
-//! request contains the conversation so far.
+//! request contains the conversation so far. A request that the API would not accept is refused.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -9,6 +9,7 @@ use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
 
 use crate::options::Script;
+use crate::schema;
 
 /// The next answer of the model.
 enum Step {
@@ -68,20 +69,25 @@ async fn serve(
     let mut body = vec![0; length];
     stream.read_exact(&mut body).await?;
     let request: Value = serde_json::from_slice(&body)?;
+    let is_openai = path.ends_with("/chat/completions");
+    let refused = match is_openai {
+        true => schema::openai(&request),
+        false => schema::anthropic(&request),
+    };
     let failing = to_fail.try_update(Ordering::Relaxed, Ordering::Relaxed, |n| n.checked_sub(1));
     let (status, kind, body) = if failing.is_ok() {
         let body = json!({"error": {"type": "server_error", "message": "not now"}});
         (status, "application/json", body.to_string())
+    } else if let Err(why) = refused {
+        let body = json!({"error": {"type": "invalid_request_error", "message": why}});
+        (400, "application/json", body.to_string())
     } else {
         let messages = request["messages"].as_array();
         let by_model = |message: &&Value| message["role"] == "assistant";
         let before = messages.into_iter().flatten().filter(by_model).count();
         let step = step(script, before);
         let model = request["model"].as_str().unwrap_or_default();
-        let answer = match (
-            path.ends_with("/chat/completions"),
-            request["stream"] == true,
-        ) {
+        let answer = match (is_openai, request["stream"] == true) {
             (true, false) => openai(model, before, &step).to_string(),
             (true, true) => openai_stream(model, before, &step),
             (false, false) => anthropic(model, before, &step).to_string(),

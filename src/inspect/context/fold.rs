@@ -2,14 +2,17 @@
 
 use std::borrow::Cow;
 use std::collections::HashMap;
+use std::path::PathBuf;
 
 use super::history::{History, Meter, Source};
-use super::sizes::{ASSISTANT, SYSTEM, Sizes, TOOLS, USER, messages, result_size, size, size_of};
+use super::sizes::{
+    ASSISTANT, SYSTEM, Sizes, TOOLS, USER, messages, request, result_size, size, size_of,
+};
 use super::{Compaction, ContextCall, ContextItem, Parts};
 use crate::cost;
-use crate::session::Item;
+use crate::session::{Item, whole};
 use crate::trace::typed::{self, ContextAsset, ModelCall};
-use crate::trace::{Kind, RawLine, Usage, parse_time};
+use crate::trace::{Kind, RawLine, RawValue, Usage, parse_time};
 
 /// A text of four bytes is taken for a token.
 const BYTES_PER_TOKEN: f64 = 4.0;
@@ -32,6 +35,8 @@ struct OpenCall {
 pub(super) struct Fold {
     /// What was found and not taken yet.
     pub found: Vec<ContextItem>,
+    /// The session's directory, for requests that are in blobs.
+    session: PathBuf,
     history: History,
     /// The sizes of prompts and catalogs, by digest.
     assets: HashMap<Box<str>, u64>,
@@ -53,6 +58,13 @@ fn owned(text: Option<Cow<'_, str>>) -> Option<String> {
 }
 
 impl Fold {
+    pub fn new(session: PathBuf) -> Self {
+        Self {
+            session,
+            ..Self::default()
+        }
+    }
+
     pub fn take(&mut self, line: &RawLine<'_>) {
         match line.kind() {
             Kind::SystemPrompt | Kind::ToolCatalog => self.asset(line),
@@ -60,17 +72,17 @@ impl Fold {
             Kind::MessageAssistant => self.message(line, ASSISTANT),
             Kind::MessageSystem => self.message(line, SYSTEM),
             Kind::MessageTool => {
-                let message: typed::Message<'_> = line.payload().into();
+                let message: typed::Message<'_> = line.into();
                 self.history.sent(size_of(message.content()));
             }
             Kind::ModelCall => self.call_begins(line),
             Kind::SessionStart | Kind::SessionResume => {
-                let run: typed::Run<'_> = line.payload().into();
+                let run: typed::Run<'_> = line.into();
                 self.provider = owned(run.provider_id()).or(self.provider.take());
                 self.model = owned(run.model_id()).or(self.model.take());
             }
             Kind::Rewind => {
-                let rewind: typed::Rewind<'_> = line.payload().into();
+                let rewind: typed::Rewind<'_> = line.into();
                 if let Some(to) = rewind.to_message_id() {
                     self.history.rewind(&to, &mut self.found);
                 }
@@ -85,7 +97,7 @@ impl Fold {
     }
 
     fn asset(&mut self, line: &RawLine<'_>) {
-        let asset: ContextAsset<'_> = line.payload().into();
+        let asset: ContextAsset<'_> = line.into();
         let is_prompt = line.kind() == Kind::SystemPrompt;
         let body = if is_prompt {
             asset.body()
@@ -112,7 +124,7 @@ impl Fold {
     }
 
     fn message(&mut self, line: &RawLine<'_>, part: usize) {
-        let message: typed::Message<'_> = line.payload().into();
+        let message: typed::Message<'_> = line.into();
         let content = size_of(message.content());
         let bytes = match content {
             0 => size_of(message.parts()),
@@ -124,7 +136,7 @@ impl Fold {
     }
 
     fn call_begins(&mut self, line: &RawLine<'_>) {
-        let call: ModelCall<'_> = line.payload().into();
+        let call: ModelCall<'_> = line.into();
         for (is_prompt, digest) in [
             (true, call.system_prompt_digest()),
             (false, call.tool_catalog_digest()),
@@ -193,17 +205,9 @@ impl Fold {
         let usage = call.usage().unwrap_or_default();
         let purpose = owned(call.purpose());
         let is_main = matches!(purpose.as_deref(), None | Some("main" | "subagent"));
-        let recorded = call.input_messages().map(messages);
-        let sizes = match (&recorded, &open) {
-            (Some(own), _) => {
-                let mut sizes = *own;
-                sizes[SYSTEM] = sizes[SYSTEM].max(self.system);
-                sizes[TOOLS] = self.tools;
-                Some(sizes)
-            }
-            (None, Some(open)) if is_main => Some(open.sizes),
-            _ => None,
-        };
+        let recorded = self.request(call).or_else(|| self.input_messages(call));
+        let of_history = open.as_ref().filter(|_| is_main).map(|open| open.sizes);
+        let sizes = recorded.or(of_history);
         let parts = sizes.map(|sizes| estimate(&sizes, usage.input_tokens));
         let at = call.start().or_else(|| parse_time(line.ts)).unwrap_or(0);
         if let (true, Some(sizes), Some(open)) = (is_main, sizes, &open) {
@@ -225,6 +229,34 @@ impl Fold {
             recorded: recorded.is_some(),
             compacted: is_main && std::mem::take(&mut self.compacted),
         })));
+    }
+
+    /// The sizes of the request that a call recorded. A prompt or catalog that is not part of it may be in force.
+    fn request(&self, call: &ModelCall<'_>) -> Option<Sizes> {
+        call.request_digest()?;
+        let body = call.request()?;
+        let mut sizes = match body.marker() {
+            Some(_) => request(RawValue::new(&whole(&self.session, body).ok()?))?,
+            None => request(body)?,
+        };
+        for (part, digest) in [
+            (SYSTEM, call.system_prompt_digest()),
+            (TOOLS, call.tool_catalog_digest()),
+        ] {
+            if sizes[part] == 0 {
+                let in_force = digest.and_then(|digest| self.assets.get(&*digest));
+                sizes[part] = in_force.copied().unwrap_or(0);
+            }
+        }
+        Some(sizes)
+    }
+
+    /// The sizes of the messages that a call recorded, with the prompt and the catalog in force.
+    fn input_messages(&self, call: &ModelCall<'_>) -> Option<Sizes> {
+        let mut sizes = messages(call.input_messages()?);
+        sizes[SYSTEM] = sizes[SYSTEM].max(self.system);
+        sizes[TOOLS] = self.tools;
+        Some(sizes)
     }
 
     /// What one byte of the context took of a call's input.

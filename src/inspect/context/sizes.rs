@@ -1,4 +1,4 @@
-//! The sizes of recorded values, and of messages that a call recorded.
+//! The sizes of recorded values, and of the requests and messages that a call recorded.
 
 use crate::trace::RawValue;
 use crate::trace::typed::ToolCall;
@@ -45,17 +45,50 @@ pub(super) fn result_size(call: &ToolCall<'_>) -> u64 {
         .sum()
 }
 
+/// The sizes of a recorded request, whose messages, prompt and tools are references with a size. `None`: a reference has
+/// no size, or there are none.
+pub(super) fn request(request: RawValue<'_>) -> Option<Sizes> {
+    let mut sizes = Sizes::default();
+    let bytes = |reference: RawValue<'_>| {
+        reference.get("$part")?;
+        reference.get("bytes")?.u64()
+    };
+    for (name, value) in request.members() {
+        match name {
+            "messages" | "input" => {
+                for message in value.items() {
+                    let role = message.get("role").and_then(|role| role.text());
+                    sizes[part_of(role.as_deref())] += bytes(message)?;
+                }
+                // The input may be one text.
+                if value.json().starts_with('"') {
+                    sizes[USER] += size(value);
+                }
+            }
+            "system" | "instructions" | "system_instructions" => sizes[SYSTEM] += bytes(value)?,
+            "tools" => sizes[TOOLS] += bytes(value)?,
+            _ => {}
+        }
+    }
+    (sizes != Sizes::default()).then_some(sizes)
+}
+
+/// What a message of this author is a part of.
+fn part_of(role: Option<&str>) -> usize {
+    match role {
+        Some("system" | "developer") => SYSTEM,
+        Some("assistant" | "model") => ASSISTANT,
+        Some("tool") => RESULTS,
+        _ => USER,
+    }
+}
+
 /// The sizes of messages as the GenAI conventions have them: `[{role, parts: [{type, content}]}]`.
 pub(super) fn messages(list: RawValue<'_>) -> Sizes {
     let mut sizes = Sizes::default();
     for message in list.items() {
         let role = message.get("role").and_then(|role| role.text());
-        let part = match role.as_deref() {
-            Some("system" | "developer") => SYSTEM,
-            Some("assistant" | "model") => ASSISTANT,
-            Some("tool") => RESULTS,
-            _ => USER,
-        };
+        let part = part_of(role.as_deref());
         let Some(parts) = message.get("parts") else {
             sizes[part] += size_of(message.get("content"));
             continue;

@@ -1,16 +1,15 @@
 //! Compares pairs of turns, and finds the first difference and its cause.
 
 use super::align::Pair;
-use super::round_rows::{asset_row, model_row, only, said_side};
+use super::content::{quote, quotes};
+use super::round_rows::{asset_row, input_side, model_row, only};
 use super::rows::{Change, Row, RowKind, Side, TurnDiff};
-use super::sketch::{Call, Recorded, Round, Said, Tool, TurnSketch};
+use super::sketch::{Call, InputMessage, Recorded, Round, Tool, TurnSketch};
+use super::subagents::SubagentPair;
 use super::tools::{self, ToolPair};
-use super::{Cause, Divergence, Inputs, layers};
+use super::{Cause, Divergence, Inputs, Verdict, layers};
 use crate::session::{Digests, Role};
 use crate::trace::Address;
-
-/// The longest text that a detail quotes, in characters.
-const MAX_QUOTED: usize = 60;
 
 /// A difference that may be the first one.
 #[derive(Clone, Debug)]
@@ -81,6 +80,36 @@ impl Comparison {
         turns.diff
     }
 
+    /// Adds the comparison of two subagents to the turn that started them. `is_first`: there was no difference before
+    /// that turn.
+    pub fn subagents(
+        &mut self,
+        turn: &mut TurnDiff,
+        pair: &SubagentPair,
+        verdict: &Verdict,
+        is_first: bool,
+    ) {
+        let Some(inside) = pair.add_to(turn, verdict) else {
+            return;
+        };
+        let is_earlier = |first: &Divergence| first.sessions.is_none() && pair.are_before(first);
+        if self
+            .first
+            .as_ref()
+            .is_none_or(|first| is_first && is_earlier(first))
+        {
+            self.first = Some(Divergence {
+                turn: turn.index(),
+                ..inside
+            });
+        }
+    }
+
+    /// Whether no difference was found so far.
+    pub fn is_equal(&self) -> bool {
+        self.first.is_none()
+    }
+
     /// Notes a difference. The first one counts; of several at one place, the first cause.
     fn diverge(&mut self, turns: &mut TurnPair<'_>, mut found: Vec<Found>) -> bool {
         let rank = |cause: Cause| Cause::ALL.iter().position(|known| *known == cause);
@@ -97,6 +126,7 @@ impl Comparison {
                 a: found.a,
                 b: found.b,
                 digests: Box::new(turns.digests.clone()),
+                sessions: None,
             });
         }
         true
@@ -108,11 +138,11 @@ impl Comparison {
             true => (turns.a, "first", Change::OnlyA),
             false => (turns.b, "second", Change::OnlyB),
         };
-        let said = turn.rounds.first().and_then(|round| round.said.first());
-        let quoted = said.map_or(String::new(), |said| {
-            format!(": {}", quote(&said.content.text))
+        let message = turn.rounds.first().and_then(|round| round.inputs.first());
+        let quoted = message.map_or(String::new(), |message| {
+            format!(": {}", quote(&message.content.text))
         });
-        let at = said.map(|said| said.address).or(turn.address);
+        let at = message.map(|message| message.address).or(turn.address);
         let found = Found {
             cause: Cause::UserInput,
             detail: format!("only the {which} session has this turn{quoted}"),
@@ -159,17 +189,18 @@ impl Comparison {
         } else {
             "second"
         };
-        let said = round.said.first().filter(|said| said.role == Role::User);
+        let message = round.inputs.first();
+        let message = message.filter(|message| message.role == Role::User);
         let call = round.call.as_ref().map(|call| call.address);
         let tool = round.tools.first().map(|tool| tool.address);
-        let at = said
-            .map(|said| said.address)
+        let at = message
+            .map(|message| message.address)
             .or(call)
             .or(tool)
             .or(round.answered);
-        let (cause, detail) = match said {
-            Some(said) => {
-                let text = quote(&said.content.text);
+        let (cause, detail) = match message {
+            Some(message) => {
+                let text = quote(&message.content.text);
                 (
                     Cause::UserInput,
                     format!("only the {which} session has {text}"),
@@ -217,11 +248,11 @@ impl Comparison {
             turns.digests = [a.digests.clone(), b.digests.clone()];
             found.extend(self.assets(turns, [Some(a), Some(b)]));
         }
-        let said = compare_said(turns, &a.said, &b.said);
+        let inputs = compare_inputs(turns, &a.inputs, &b.inputs);
         let requests = calls.and_then(|(a, b)| a.request.as_ref().zip(b.request.as_ref()));
         match requests {
-            Some((one, other)) => found.extend(sent(one, other, said, a, b)),
-            None => found.extend(said),
+            Some((one, other)) => found.extend(sent(one, other, inputs, a, b)),
+            None => found.extend(inputs),
         }
         let is_other_input = self.diverge(turns, found);
         let (pairs, unmatched) = tools::pair(&a.tools, &b.tools);
@@ -341,31 +372,8 @@ impl Comparison {
     }
 }
 
-/// A short quotation.
-pub(super) fn quote(text: &str) -> String {
-    let text = text.trim();
-    match text.char_indices().nth(MAX_QUOTED) {
-        Some((end, _)) => format!("“{}…”", &text[..end]),
-        None => format!("“{text}”"),
-    }
-}
-
-/// Two short quotations, from a little before the place where the texts begin to differ.
-pub(super) fn quotes(a: &str, b: &str) -> (String, String) {
-    let same = a
-        .chars()
-        .zip(b.chars())
-        .take_while(|(one, other)| one == other);
-    let skip = same.count().saturating_sub(MAX_QUOTED / 3);
-    let from = |text: &str| match text.char_indices().nth(skip) {
-        Some((at, _)) if skip > 0 => quote(&format!("…{}", &text[at..])),
-        _ => quote(text),
-    };
-    (from(a), from(b))
-}
-
-/// What was said before two calls. Adds the rows.
-fn compare_said(turns: &mut TurnPair<'_>, a: &[Said], b: &[Said]) -> Vec<Found> {
+/// The messages before two calls. Adds the rows.
+fn compare_inputs(turns: &mut TurnPair<'_>, a: &[InputMessage], b: &[InputMessage]) -> Vec<Found> {
     let mut found = Vec::new();
     let (a, b) = (in_order(a), in_order(b));
     for at in 0..a.len().max(b.len()) {
@@ -377,9 +385,9 @@ fn compare_said(turns: &mut TurnPair<'_>, a: &[Said], b: &[Said]) -> Vec<Found> 
             _ => Change::OnlyB,
         };
         if change != Change::Same {
-            let role = one.or(other).map(|said| said.role);
-            let text = |said: Option<&Said>| match said {
-                Some(said) => quote(&said.content.text),
+            let role = one.or(other).map(|message| message.role);
+            let text = |message: Option<&InputMessage>| match message {
+                Some(message) => quote(&message.content.text),
                 None => "nothing".to_owned(),
             };
             found.push(Found {
@@ -389,19 +397,21 @@ fn compare_said(turns: &mut TurnPair<'_>, a: &[Said], b: &[Said]) -> Vec<Found> 
                     _ => Cause::UserInput,
                 },
                 detail: format!("{} → {}", text(one), text(other)),
-                a: one.map(|said| said.address),
-                b: other.map(|said| said.address),
+                a: one.map(|message| message.address),
+                b: other.map(|message| message.address),
             });
         }
-        let is_tool = one.or(other).is_some_and(|said| said.role == Role::Tool);
+        let is_tool = one
+            .or(other)
+            .is_some_and(|message| message.role == Role::Tool);
         if is_tool && turns.ran_tools {
             continue;
         }
         turns.diff.rows.push(Row {
             kind: RowKind::Input,
             change,
-            a: one.map(said_side),
-            b: other.map(said_side),
+            a: one.map(input_side),
+            b: other.map(input_side),
             notes: Vec::new(),
         });
     }
@@ -409,22 +419,22 @@ fn compare_said(turns: &mut TurnPair<'_>, a: &[Said], b: &[Said]) -> Vec<Found> 
 }
 
 /// Messages in their order; results of tools, which may be parallel, last and sorted.
-fn in_order(said: &[Said]) -> Vec<&Said> {
-    let is_tool = |said: &&Said| said.role == Role::Tool;
-    let mut order: Vec<_> = said.iter().filter(|said| !is_tool(said)).collect();
-    let mut results: Vec<_> = said.iter().filter(is_tool).collect();
-    results.sort_by_key(|said| said.content.hash);
+fn in_order(messages: &[InputMessage]) -> Vec<&InputMessage> {
+    let is_tool = |message: &&InputMessage| message.role == Role::Tool;
+    let mut order: Vec<_> = messages.iter().filter(|one| !is_tool(one)).collect();
+    let mut results: Vec<_> = messages.iter().filter(is_tool).collect();
+    results.sort_by_key(|message| message.content.hash);
     order.append(&mut results);
     order
 }
 
 /// What two recorded requests have different in their messages, in the words of the messages' own lines where
 /// those differ as well.
-fn sent(one: &Recorded, other: &Recorded, said: Vec<Found>, a: &Round, b: &Round) -> Vec<Found> {
+fn sent(one: &Recorded, other: &Recorded, inputs: Vec<Found>, a: &Round, b: &Round) -> Vec<Found> {
     let Some((cause, detail)) = layers::messages(one, other) else {
         return Vec::new();
     };
-    let named = said.into_iter().find(|found| found.cause == cause);
+    let named = inputs.into_iter().find(|found| found.cause == cause);
     let at = |round: &Round| round.call.as_ref().map(|call| call.address);
     let (a, b) = (at(a), at(b));
     vec![named.unwrap_or(Found {

@@ -3,10 +3,13 @@
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use crate::request;
-use crate::trace::RawValue;
+use crate::trace::{RawValue, floor_char};
 
 /// The longest text that is kept of a message, of arguments or of a result, in bytes.
 const MAX_TEXT: usize = 4096;
+
+/// The longest text that a detail quotes, in characters.
+const MAX_QUOTED: usize = 60;
 
 /// A text, and a hash of all of it.
 #[derive(Clone, Debug, Default)]
@@ -42,9 +45,9 @@ impl Content {
         }
     }
 
-    pub fn add(&mut self, other: &Self) {
+    pub fn add(&mut self, other: Self) {
         if self.hash == 0 && self.text.is_empty() {
-            *self = other.clone();
+            *self = other;
             return;
         }
         self.hash = hash(&(self.hash, other.hash));
@@ -68,12 +71,31 @@ pub(super) fn hash(value: &(impl Hash + ?Sized)) -> u64 {
 }
 
 pub(super) fn shortened(text: &str) -> String {
-    match text
-        .char_indices()
-        .map(|(at, _)| at)
-        .find(|at| *at >= MAX_TEXT)
-    {
-        Some(end) => format!("{}…", &text[..end]),
-        None => text.to_owned(),
+    match text.len() > MAX_TEXT {
+        true => format!("{}…", &text[..floor_char(text, MAX_TEXT)]),
+        false => text.to_owned(),
     }
+}
+
+/// A short quotation.
+pub(super) fn quote(text: &str) -> String {
+    let text = text.trim();
+    match text.char_indices().nth(MAX_QUOTED) {
+        Some((end, _)) => format!("“{}…”", &text[..end]),
+        None => format!("“{text}”"),
+    }
+}
+
+/// Two short quotations, from a little before the place where the texts begin to differ.
+pub(super) fn quotes(a: &str, b: &str) -> (String, String) {
+    let same = a
+        .chars()
+        .zip(b.chars())
+        .take_while(|(one, other)| one == other);
+    let skip = same.count().saturating_sub(MAX_QUOTED / 3);
+    let from = |text: &str| match text.char_indices().nth(skip) {
+        Some((at, _)) if skip > 0 => quote(&format!("…{}", &text[at..])),
+        _ => quote(text),
+    };
+    (from(a), from(b))
 }

@@ -7,6 +7,7 @@ use std::path::Path;
 use serde_json::Value;
 
 use super::sketch::{Call, Recorded};
+use super::subagents::sessions_of;
 use super::{Cause, Divergence};
 use crate::request::{self, PartRef};
 use crate::session::{Digests, body};
@@ -40,7 +41,8 @@ pub fn asset_change(a: &Path, b: &Path, first: &Divergence) -> io::Result<AssetC
         let text = body(session, digest)?.map(|(_, text)| text);
         Ok(entries(first.cause, &text.unwrap_or_default()))
     };
-    let (old, new) = (entries(a, digest(0))?, entries(b, digest(1))?);
+    let [a, b] = sessions_of(first, a, b)?;
+    let (old, new) = (entries(&a, digest(0))?, entries(&b, digest(1))?);
     Ok(changed(&old, &new))
 }
 

@@ -3,7 +3,8 @@
 //! Turns are aligned by what the user said, model calls by their order, and the tools between two model calls by
 //! name and arguments in any order. Times, ids, tokens and the order of parallel tools are no differences. The
 //! first model call whose inputs differ names the cause; if none differ, the first call whose answer differs does.
-//! Both sessions are read turn by turn, so memory does not grow with them.
+//! The subagents of two turns are compared in the same way, and a difference in them is one of the turn that started
+//! them. Sessions are read turn by turn, so memory does not grow with them.
 //!
 //! ```no_run
 //! use spanledger::inspect::diff::compare;
@@ -24,11 +25,13 @@ mod layers;
 mod round_rows;
 mod rows;
 mod sketch;
+mod subagents;
 mod tools;
 
+use std::collections::HashSet;
 use std::fmt;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use serde_json::{Value, json};
@@ -116,7 +119,7 @@ impl FromStr for Cause {
 /// Where the inputs of the model calls come from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Inputs {
-    /// Both sessions recorded the requests of all calls that were compared.
+    /// Both sessions recorded the requests of all calls that were compared, those of subagents left aside.
     Recorded,
     /// They follow from messages, prompts and results that were recorded.
     Reconstructed,
@@ -147,6 +150,24 @@ pub struct Divergence {
     pub b: Option<Address>,
     /// The digests in force there, in the first and in the second session.
     pub digests: Box<[Digests; 2]>,
+    /// The sessions of the subagents that the lines are in; none: the sessions that were compared.
+    pub sessions: Option<Box<[String; 2]>>,
+}
+
+impl Divergence {
+    /// The line of the first or, with `at` 1, of the second session; that of a subagent with its session.
+    fn address(&self, at: usize) -> Option<String> {
+        let address = if at == 0 { self.a } else { self.b }?;
+        Some(match &self.sessions {
+            Some(sessions) => format!("{}/{address}", sessions[at]),
+            None => address.to_string(),
+        })
+    }
+
+    /// The lines of both sessions; those of subagents with their sessions, as `show` takes them.
+    pub fn addresses(&self) -> [Option<String>; 2] {
+        [0, 1].map(|at| self.address(at))
+    }
 }
 
 /// The result of a comparison.
@@ -173,7 +194,6 @@ impl Verdict {
 
     /// As JSON, with stable names.
     pub fn to_json(&self) -> Value {
-        let address = |at: Option<Address>| at.map(|at| at.to_string());
         json!({
             "equal": self.is_equal(),
             "inputs": self.inputs.to_string(),
@@ -181,8 +201,8 @@ impl Verdict {
                 "turn": first.turn,
                 "cause": first.cause.as_str(),
                 "detail": first.detail,
-                "a": address(first.a),
-                "b": address(first.b),
+                "a": first.address(0),
+                "b": first.address(1),
             })),
         })
     }
@@ -194,21 +214,48 @@ pub fn compare<E: From<io::Error>>(
     b: impl AsRef<Path>,
     mut each: impl FnMut(TurnDiff) -> Result<(), E>,
 ) -> Result<Verdict, E> {
-    let mut aligned = Aligned::open(a.as_ref(), b.as_ref())?;
+    let (a, b) = (a.as_ref(), b.as_ref());
+    let mut known = HashSet::from([[a.to_owned(), b.to_owned()]]);
+    compare_at(0, [a, b], &mut known, &mut each)
+}
+
+/// Compares two sessions at this depth of subagents. `known`: those that were compared. A subagent that is resumed is
+/// named again, and a damaged session may name itself.
+fn compare_at<E: From<io::Error>>(
+    depth: usize,
+    [a, b]: [&Path; 2],
+    known: &mut HashSet<[PathBuf; 2]>,
+    each: &mut dyn FnMut(TurnDiff) -> Result<(), E>,
+) -> Result<Verdict, E> {
+    let mut aligned = Aligned::open(a, b)?;
     let mut comparison = Comparison::default();
     let (mut turns, mut different) = (0, 0);
+    let mut damages = Vec::new();
     while let Some(pair) = aligned.next()? {
-        let turn = comparison.turn(pair);
+        let subagents = subagents::pairs(&pair);
+        let is_first = comparison.is_equal();
+        let mut turn = comparison.turn(pair);
+        for pair in subagents.iter().filter(|_| depth < subagents::DEEPEST) {
+            let sessions = pair.sessions(a, b);
+            if let Some(sessions) = sessions.filter(|sessions| known.insert(sessions.clone())) {
+                let [a, b] = &sessions;
+                let ignored = &mut |_| Ok::<(), io::Error>(());
+                let verdict = compare_at(depth + 1, [a, b], known, ignored)?;
+                comparison.subagents(&mut turn, pair, &verdict, is_first);
+                damages.extend(verdict.damages);
+            }
+        }
         turns += 1;
         different += usize::from(!turn.is_equal());
         each(turn)?;
     }
     let (inputs, first) = comparison.finish();
+    damages.extend(aligned.damages());
     Ok(Verdict {
         inputs,
         first,
         turns,
         different,
-        damages: aligned.damages(),
+        damages,
     })
 }

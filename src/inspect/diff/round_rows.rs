@@ -1,15 +1,15 @@
 //! The rows of a model call, of what goes into it and of what comes out.
 
 use super::rows::{Change, Row, RowKind, Side};
-use super::sketch::{Ask, Call, Round, Said};
+use super::sketch::{Ask, Call, InputMessage, Round};
 use super::{Cause, layers, tools};
 use crate::session::Digests;
 
-pub(super) fn said_side(said: &Said) -> Side {
+pub(super) fn input_side(message: &InputMessage) -> Side {
     Side {
-        address: Some(said.address),
-        title: format!("{:?}", said.role).to_lowercase(),
-        text: said.content.text.clone(),
+        address: Some(message.address),
+        title: format!("{:?}", message.role).to_lowercase(),
+        text: message.content.text.clone(),
         ..Side::default()
     }
 }
@@ -94,13 +94,13 @@ pub(super) fn only(round: &Round, change: Change) -> Vec<Row> {
             notes: Vec::new(),
         }
     };
-    let said = round
-        .said
+    let inputs = round
+        .inputs
         .iter()
-        .map(|said| row(RowKind::Input, said_side(said)));
+        .map(|message| row(RowKind::Input, input_side(message)));
     let model = model_side(round).map(|side| row(RowKind::Model, side));
     let tools = round.tools.iter().map(|tool| tools::only(tool, change));
-    said.chain(model).chain(tools).collect()
+    inputs.chain(model).chain(tools).collect()
 }
 /// The row of a prompt, a catalog or rules, and their digests.
 pub(super) fn asset_row(

@@ -46,6 +46,8 @@ pub enum RowKind {
     Model,
     /// A tool call and its result.
     Tool,
+    /// A subagent, compared as a session of its own.
+    Subagent,
 }
 
 impl RowKind {
@@ -58,6 +60,7 @@ impl RowKind {
             Self::Input => "input",
             Self::Model => "model",
             Self::Tool => "tool",
+            Self::Subagent => "subagent",
         }
     }
 }
@@ -68,9 +71,9 @@ impl RowKind {
 pub struct Side {
     /// The line.
     pub address: Option<Address>,
-    /// The model, the tool or the author.
+    /// The model, the tool, the author or the agent.
     pub title: String,
-    /// What was sent: the arguments of a tool.
+    /// What was sent: the arguments of a tool; the session of a subagent.
     pub input: String,
     /// What came back or was said: an answer, a result, a message, a digest. Long texts are cut.
     pub text: String,

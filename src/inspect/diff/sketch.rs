@@ -13,7 +13,7 @@ const NEAR: usize = 64;
 
 /// A message of the user, the system or a tool.
 #[derive(Clone, Debug)]
-pub(super) struct Said {
+pub(super) struct InputMessage {
     pub address: Address,
     pub role: Role,
     pub content: Content,
@@ -108,8 +108,8 @@ pub(super) struct Ask {
 /// A model call with what goes into it, its answer, and the tools that follow.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Round {
-    /// What was said since the call before.
-    pub said: Vec<Said>,
+    /// The messages since the call before.
+    pub inputs: Vec<InputMessage>,
     pub call: Option<Call>,
     pub answer: Content,
     /// Where the answer is, if it has a line of its own.
@@ -117,6 +117,15 @@ pub(super) struct Round {
     /// The calls that the answer asks for, where it lists them.
     pub asks: Vec<Ask>,
     pub tools: Vec<Tool>,
+}
+
+/// A subagent that started.
+#[derive(Clone, Debug)]
+pub(super) struct Subagent {
+    pub address: Address,
+    pub agent: String,
+    /// The id of its session.
+    pub session: String,
 }
 
 /// A turn.
@@ -130,6 +139,7 @@ pub(super) struct TurnSketch {
     pub rounds: Vec<Round>,
     /// Calls for other purposes than the conversation, such as a title.
     pub aside: Vec<(String, Round)>,
+    pub subagents: Vec<Subagent>,
 }
 
 impl TurnSketch {
@@ -154,11 +164,11 @@ impl TurnSketch {
         self.rounds.is_empty() && self.aside.is_empty() && self.index.is_none()
     }
 
-    /// What aligns it with a turn of the other session: what was said first.
+    /// What aligns it with a turn of the other session: its first messages of the user.
     pub fn key(&self) -> Option<u64> {
-        let said = &self.rounds.first()?.said;
-        let users = said.iter().filter(|said| said.role == Role::User);
-        let hashes: Vec<_> = users.map(|said| said.content.hash).collect();
+        let inputs = &self.rounds.first()?.inputs;
+        let users = inputs.iter().filter(|message| message.role == Role::User);
+        let hashes: Vec<_> = users.map(|message| message.content.hash).collect();
         (!hashes.is_empty()).then(|| hash(&hashes))
     }
 
@@ -168,6 +178,14 @@ impl TurnSketch {
             Item::ModelCall(call) => self.call(node, &call),
             Item::ToolCall(call) => self.tool(node, &call),
             Item::Permission(permission) => self.permission(&permission),
+            Item::Subagent(child) => self.subagents.extend(child.child_session_id().map(|id| {
+                let agent = child.agent().unwrap_or_default().into_owned();
+                Subagent {
+                    address: node.address,
+                    agent,
+                    session: id.into_owned(),
+                }
+            })),
             _ => {}
         }
     }
@@ -205,7 +223,7 @@ impl TurnSketch {
                     Some(round) => round,
                     None => self.last(),
                 };
-                round.answer.add(&content);
+                round.answer.add(content);
                 round.answered = Some(node.address);
                 round.asks.extend(asks);
             }
@@ -219,7 +237,7 @@ impl TurnSketch {
                 if let Some(files) = message.attachments() {
                     content.hash = hash(&(content.hash, files.json()));
                 }
-                let said = Said {
+                let message = InputMessage {
                     address: node.address,
                     role,
                     content,
@@ -228,7 +246,7 @@ impl TurnSketch {
                     Some(round) => round,
                     None => self.next_input(),
                 };
-                round.said.push(said);
+                round.inputs.push(message);
             }
         }
     }
@@ -407,10 +425,10 @@ fn tool_of(node: &Node, call: &ToolCall<'_>) -> Tool {
         .into_iter()
         .flatten()
     {
-        output.add(&Content::of(value));
+        output.add(Content::of(value));
     }
     if let Some(error) = node.error() {
-        output.add(&Content::new(&error));
+        output.add(Content::new(&error));
     }
     let args = call.args().or_else(|| call.command());
     Tool {

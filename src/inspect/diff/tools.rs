@@ -3,8 +3,8 @@
 use std::collections::{HashMap, VecDeque};
 
 use super::Cause;
-use super::cause::{Found, quotes};
-use super::content::hash;
+use super::cause::Found;
+use super::content::{hash, quotes};
 use super::round_rows::retried;
 use super::rows::{Change, Row, RowKind, Side};
 use super::sketch::Tool;

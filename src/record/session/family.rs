@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 use crate::ledger::Ledger;
 use crate::trace::typed::{SegmentHeader, Subagent};
 use crate::trace::{ReadItem, Refused, SegmentReader, SpanKind, lock, segments};
-use crate::watch::{Counts, Limits, Replay, RunClock, Unpriced, Used};
+use crate::watch::{Counts, Limits, LoopPolicy, Replay, RunClock, Unpriced, Used};
 
 /// A session and the subagents that this process runs in it.
 #[derive(Debug)]
@@ -80,7 +80,9 @@ impl Family {
 
     /// Counts what other processes recorded in the session and its subagents.
     fn read_past(&self, limits: &Limits, ledger: &Ledger) -> Counts {
-        let mut replay = Replay::new(limits, &self.top);
+        // Loops are looked for inside a run, so those of other processes don't matter.
+        let limits = limits.clone().on_loop(LoopPolicy::Off);
+        let mut replay = Replay::new(&limits, &self.top);
         let mut known = HashSet::from([self.top.to_string()]);
         let mut next = vec![self.top.to_string()];
         while let Some(id) = next.pop() {

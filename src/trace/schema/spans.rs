@@ -64,7 +64,7 @@ spans {
         input list input_message_ids: "The ids of the messages that were sent.";
         input list input_messages: "The messages that were sent, as the GenAI conventions have them: `[{role, parts: [{type, content}]}]`.";
         input text request_digest: "SHA-256 of the request body, redacted and in canonical form: sorted members, no blanks.";
-        input any request: "The request body as sent, redacted; its messages, prompt and tools by digest: `{$part, role, meaning}`.";
+        input any request: "The request body as sent, redacted; its messages, prompt and tools by digest: `{$part, role, meaning, bytes}`.";
         input text system_prompt_digest: "The digest of the `system_prompt` in force.";
         input text tool_catalog_digest: "The digest of the `tool_catalog` in force.";
         input text permission_rules_digest: "The digest of the `permission_rules` in force.";

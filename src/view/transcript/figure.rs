@@ -6,7 +6,7 @@ use super::super::text::{self, Text};
 use super::Written;
 use super::page::Figure;
 use super::rows::RowMaker;
-use crate::inspect::ArtifactFile;
+use crate::inspect::{ArtifactError, ArtifactFile, AttemptArtifact};
 use crate::session::{Item, Node};
 
 /// A larger image is not part of the page.
@@ -19,27 +19,49 @@ pub(super) fn of(node: &Node, maker: &RowMaker<'_>, written: &mut Written) -> Op
     };
     let path = artifact.path().unwrap_or_default();
     let code = artifact.source_code().map(Text::from);
+    let file = maker.files.open(&artifact);
+    Some(shown(&path, code, file, maker, written))
+}
+
+/// The file of an attempt's artifact.
+pub(super) fn of_attempt(
+    artifact: &AttemptArtifact,
+    maker: &RowMaker<'_>,
+    written: &mut Written,
+) -> Figure {
+    let code = artifact.source_code.clone().map(Text::from);
+    let file = maker.files.open_of_attempt(artifact);
+    shown(&artifact.path, code, file, maker, written)
+}
+
+fn shown(
+    path: &str,
+    code: Option<Text>,
+    file: Result<ArtifactFile, ArtifactError>,
+    maker: &RowMaker<'_>,
+    written: &mut Written,
+) -> Figure {
     let mut figure = Figure {
-        path: text::line(&path).into_owned(),
+        path: text::line(path).into_owned(),
         image: None,
         file: None,
         note: None,
         code: code.map(|code| maker.body(code, false)),
     };
-    match maker.files.open(&artifact) {
+    match file {
         Ok(file) => {
-            let name = keep(&path, &file.path, written);
+            let name = keep(path, &file.path, written);
             figure.file = maker.bundled.then_some(name);
             show(file, &mut figure);
         }
         Err(error) => {
             let why = text::line(&error.to_string()).into_owned();
-            let known = written.artifacts.entry(bundle_name(&path));
+            let known = written.artifacts.entry(bundle_name(path));
             known.or_insert_with(|| Err(why.clone()));
             figure.note = Some(why);
         }
     }
-    Some(figure)
+    figure
 }
 
 /// Remembers a file, and returns its name in a bundle. Files of two directories may have the same path.

@@ -17,7 +17,7 @@ use super::super::style::Tone;
 use super::super::text::{cut, line, plural, size};
 use super::super::timeline::hidden_text;
 use super::escape::{Text, path_url, write_text};
-use super::page::{Body, Figure, Head, Look, Page, Row, TurnHead};
+use super::page::{Body, Figure, Figures, Head, Look, Page, Row, TurnHead};
 use crate::inspect::{Attempt, Attempts};
 use crate::session::HiddenNodes;
 use crate::trace::Damage;
@@ -196,7 +196,7 @@ impl<'a> Html<'a> {
         writeln!(self.out, "</figcaption></figure>")
     }
 
-    fn attempt(&mut self, depth: usize, attempt: &Attempt) -> io::Result<()> {
+    fn attempt(&mut self, depth: usize, attempt: &Attempt, figures: Figures<'_>) -> io::Result<()> {
         let at = attempt.address;
         write!(self.out, "<p><b>{}</b> ", Text(&line(&attempt.id)))?;
         if let Some(why) = &attempt.rationale {
@@ -218,17 +218,7 @@ impl<'a> Html<'a> {
             "<p class=\"f\">figure {} <a href=\"#{at}\">{at}</a></p>",
             Text(&line(&artifact.path))
         )?;
-        match &artifact.source_code {
-            Some(code) => self.block(
-                "code",
-                "in",
-                &Body {
-                    text: code.clone(),
-                    note: None,
-                },
-            ),
-            None => Ok(()),
-        }
+        self.figure(&figures(artifact))
     }
 
     fn turn_list(&mut self) -> io::Result<()> {
@@ -404,7 +394,7 @@ impl Page for Html<'_> {
         writeln!(self.out, "<pre class=\"err\">{}</pre>", Text(text))
     }
 
-    fn attempts(&mut self, attempts: &Attempts) -> io::Result<()> {
+    fn attempts(&mut self, attempts: &Attempts, figures: Figures<'_>) -> io::Result<()> {
         writeln!(self.out, "<section class=\"tree\"><h2>Attempts</h2><ul>")?;
         let mut depth = 0;
         for (n, (at, attempt)) in attempts.tree().into_iter().enumerate() {
@@ -422,7 +412,7 @@ impl Page for Html<'_> {
             }
             depth = at;
             write!(self.out, "<li>")?;
-            self.attempt(at, attempt)?;
+            self.attempt(at, attempt, figures)?;
         }
         for _ in 0..depth {
             write!(self.out, "</li></ul>")?;

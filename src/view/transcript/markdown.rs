@@ -9,7 +9,7 @@ use super::super::attempts::{metrics_text, summary_text};
 use super::super::text::line;
 use super::super::timeline::hidden_text;
 use super::escape::path_url;
-use super::page::{Body, Figure, Head, Look, Page, Row, TurnHead};
+use super::page::{Body, Figure, Figures, Head, Look, Page, Row, TurnHead};
 use crate::inspect::{Attempt, Attempts};
 use crate::session::HiddenNodes;
 use crate::trace::Damage;
@@ -75,7 +75,7 @@ impl<'a> Markdown<'a> {
         }
     }
 
-    fn attempt(&mut self, depth: usize, attempt: &Attempt) -> io::Result<()> {
+    fn attempt(&mut self, depth: usize, attempt: &Attempt, figures: Figures<'_>) -> io::Result<()> {
         let indent = self.indent();
         let rationale = attempt.rationale.as_deref().map(|why| escaped(&line(why)));
         let rationale = rationale.map(|why| format!(" {why}")).unwrap_or_default();
@@ -91,10 +91,7 @@ impl<'a> Markdown<'a> {
         if let Some(artifact) = &attempt.artifact {
             let path = escaped(&line(&artifact.path));
             self.paragraph(&format!("figure {path} `{}`", artifact.address))?;
-            if let Some(code) = &artifact.source_code {
-                let text = code.clone();
-                self.fence("code", &Body { text, note: None })?;
-            }
+            self.figure(&figures(artifact))?;
         }
         self.depth -= 1;
         Ok(())
@@ -208,11 +205,11 @@ impl Page for Markdown<'_> {
         self.paragraph(&format!("**{}**", escaped(&line(text))))
     }
 
-    fn attempts(&mut self, attempts: &Attempts) -> io::Result<()> {
+    fn attempts(&mut self, attempts: &Attempts, figures: Figures<'_>) -> io::Result<()> {
         writeln!(self.out, "\n## Attempts\n")?;
         for (depth, attempt) in attempts.tree() {
             self.depth = depth;
-            self.attempt(depth, attempt)?;
+            self.attempt(depth, attempt, figures)?;
         }
         self.depth = 0;
         Ok(())

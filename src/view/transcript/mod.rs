@@ -138,6 +138,16 @@ impl<'a> Transcript<'a> {
         }
     }
 
+    /// What makes the rows of a session.
+    fn rows(&self, entry: &Entry) -> RowMaker<'a> {
+        RowMaker {
+            detail: self.detail,
+            style: self.style,
+            files: ArtifactFiles::new(&entry.dir, entry.summary.output_dir.as_ref()),
+            bundled: self.bundled,
+        }
+    }
+
     fn walk<P: Page>(
         &self,
         page: P,
@@ -156,7 +166,9 @@ impl<'a> Transcript<'a> {
         walk.page.head(head)?;
         walk.session(entry, related)?;
         if !walk.attempts.all.is_empty() {
-            walk.page.attempts(&walk.attempts)?;
+            let (rows, written) = (self.rows(entry), &mut walk.written);
+            let mut figures = |artifact: &_| figure::of_attempt(artifact, &rows, written);
+            walk.page.attempts(&walk.attempts, &mut figures)?;
         }
         walk.page.end(&walk.written.damages)?;
         Ok(walk.written)
@@ -201,12 +213,7 @@ impl<P: Page> Walk<'_, P> {
                 hidden: Some(&hidden),
                 branches: &related.branches,
             },
-            rows: RowMaker {
-                detail: options.detail,
-                style: options.style,
-                files: ArtifactFiles::new(&entry.dir, entry.summary.output_dir.as_ref()),
-                bundled: options.bundled,
-            },
+            rows: options.rows(entry),
             hidden: &hidden,
         };
         let damages = match options.turn.filter(|_| self.depth == 0) {

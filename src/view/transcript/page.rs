@@ -5,7 +5,7 @@ use std::io;
 use super::super::describe::DetailKind;
 use super::super::header::Fact;
 use super::super::style::Tone;
-use crate::inspect::Attempts;
+use crate::inspect::{AttemptArtifact, Attempts};
 use crate::session::HiddenNodes;
 use crate::trace::Damage;
 
@@ -94,6 +94,9 @@ pub(super) struct Figure {
     pub code: Option<Body>,
 }
 
+/// Reads the figure of an attempt, each when it is written.
+pub(super) type Figures<'a> = &'a mut dyn FnMut(&AttemptArtifact) -> Figure;
+
 /// A transcript in one format, written from top to bottom.
 pub(super) trait Page {
     fn head(&mut self, head: &Head) -> io::Result<()>;
@@ -107,6 +110,6 @@ pub(super) trait Page {
     fn end_subagent(&mut self) -> io::Result<()>;
     /// What could not be shown.
     fn problem(&mut self, text: &str) -> io::Result<()>;
-    fn attempts(&mut self, attempts: &Attempts) -> io::Result<()>;
+    fn attempts(&mut self, attempts: &Attempts, figures: Figures<'_>) -> io::Result<()>;
     fn end(&mut self, damages: &[Damage]) -> io::Result<()>;
 }

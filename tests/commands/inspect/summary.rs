@@ -1,0 +1,72 @@
+//! `spanledger summary`.
+
+use std::path::Path;
+
+use serde_json::{Value, json};
+use spanledger::{Failure, Outcome, SpanExt, events, spans};
+
+use super::{model, session, tool, usage};
+use crate::support::Recording;
+use crate::support::cli::run;
+
+fn ending(root: &Path, id: &str) -> Value {
+    run(root, &["summary", id, "--json"]).json()["ending"].clone()
+}
+
+#[test]
+fn summary_says_how_a_session_ended() {
+    let recording = Recording::new();
+    session(&recording, "completed", || {
+        model("claude-sonnet-4-5", &usage(10, 0, 1));
+        Outcome::Ok
+    });
+    session(&recording, "error", || {
+        let call = spans::tool_call("bash", "call_1").start();
+        call.record_failure(&Failure::new("Timeout", "no output for 30 s"));
+        call.finish(Outcome::Error);
+        Outcome::Error
+    });
+    session(&recording, "loop", || {
+        events::loop_warning("bash, bash", 3).emit();
+        Outcome::Error
+    });
+    session(&recording, "limit", || {
+        let call = spans::model_call("anthropic", "claude-sonnet-4-5").start();
+        call.set("finish_reason", "max_tokens");
+        call.finish(Outcome::Ok);
+        Outcome::Ok
+    });
+    session(&recording, "denied", || {
+        tool("bash", "", Outcome::Denied);
+        Outcome::Ok
+    });
+    session(&recording, "interrupted", || Outcome::Cancelled);
+    let root = recording.dir.path();
+    for class in [
+        "completed",
+        "error",
+        "loop",
+        "limit",
+        "denied",
+        "interrupted",
+    ] {
+        assert_eq!(ending(root, class), class);
+    }
+    let open = recording.run(|| spans::session_run("running", "planner").start());
+    assert_eq!(ending(root, "running"), "running");
+    drop(open);
+
+    let summary = run(root, &["summary", "error", "--json"]).json();
+    assert_eq!(
+        (&summary["turns"], &summary["tool_errors"]),
+        (&json!(1), &json!(1))
+    );
+    assert_eq!(summary["first_error"]["what"], "bash");
+    let text = run(root, &["summary", "error"]).out;
+    assert!(text.starts_with("error  error"), "{text}");
+    assert!(text.contains("bash: no output for 30 s"), "{text}");
+    assert_eq!(
+        run(root, &["summary", "loop", "--json"]).json()["loop_warnings"],
+        1
+    );
+}
