@@ -11,7 +11,7 @@ mod read_span;
 
 use std::collections::HashMap;
 use std::fs::File;
-use std::io;
+use std::io::{self, BufRead, BufReader, Read};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
@@ -42,16 +42,26 @@ pub(super) fn read<'a>(import: &'a Import, path: &Path) -> Result<Vec<History<'a
             history,
             conversation: Conversation::default(),
             open: HashMap::new(),
-            failed_at: 0,
+            current: None,
         };
         let written = writer.write();
         written.map_err(|error| ImportError {
-            line: Some(writer.failed_at).filter(|line| *line > 0),
+            line: writer.current.and_then(|offset| line_at(path, offset)),
             ..ImportError::new(path, error)
         })?;
         histories.push(writer.history);
     }
     Ok(histories)
+}
+
+/// The number of the line with this offset.
+fn line_at(path: &Path, offset: u64) -> Option<u64> {
+    let mut before = BufReader::new(File::open(path).ok()?).take(offset);
+    let mut number = 1;
+    while before.skip_until(b'\n').ok()? > 0 && before.limit() > 0 {
+        number += 1;
+    }
+    Some(number)
 }
 
 /// Writes one session.
@@ -63,15 +73,15 @@ struct Session<'i, 'a> {
     conversation: Conversation,
     /// Spans that have not ended, by their places in the index.
     open: HashMap<u32, OtlpSpan>,
-    /// The line of the span that is being written.
-    failed_at: u64,
+    /// The offset of the span that is being written.
+    current: Option<u64>,
 }
 
 impl Session<'_, '_> {
     fn write(&mut self) -> io::Result<()> {
         for step in self.index.steps(self.session) {
             let entry = &self.index.entries[step.entry as usize];
-            self.failed_at = entry.line.into();
+            self.current = Some(entry.offset);
             let known = self.open.remove(&step.entry);
             let span = known.map_or_else(|| self.span(entry), Ok)?;
             match step.what {
@@ -86,7 +96,7 @@ impl Session<'_, '_> {
                 self.open.insert(step.entry, span);
             }
         }
-        self.failed_at = 0;
+        self.current = None;
         self.keep()
     }
 
@@ -114,7 +124,7 @@ impl Session<'_, '_> {
     }
 
     fn open(&mut self, entry: &Entry, span: &OtlpSpan) -> io::Result<()> {
-        let given = span.given(entry);
+        let given = span.given(entry, self.index.ids(entry));
         let is_input =
             |name: &str| name != "attributes" && given.kind.role(name) == FieldRole::Input;
         let inputs = span.fields.iter().filter(|(name, _)| is_input(name));
@@ -142,7 +152,7 @@ impl Session<'_, '_> {
     }
 
     fn event(&mut self, entry: &Entry, span: &OtlpSpan, at: u32) -> io::Result<()> {
-        let Some(event) = span.events.get(at as usize) else {
+        let Some(event) = span.events.get(self.index.event(at)) else {
             return Ok(());
         };
         let has_content = self.index.sessions[self.session].calls_have_content;
@@ -158,11 +168,12 @@ impl Session<'_, '_> {
             fields.extend(log);
         }
         let time = index::event_time(event).unwrap_or(entry.start);
-        (self.history).event_given(&span.given(entry), &event_kind(name), time, fields)
+        let given = span.given(entry, self.index.ids(entry));
+        (self.history).event_given(&given, &event_kind(name), time, fields)
     }
 
     fn close(&mut self, entry: &Entry, span: OtlpSpan) -> io::Result<()> {
-        let given = span.given(entry);
+        let given = span.given(entry, self.index.ids(entry));
         if self.takes_content(&given.kind) {
             (self.conversation).answer(&mut self.history, &given, &span.content)?;
         }

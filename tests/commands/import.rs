@@ -274,6 +274,31 @@ fn agentdbg_survives_a_round_trip() {
     });
 }
 
+/// A value without an end is refused before it is in memory as a whole.
+#[test]
+fn document_with_an_endless_value_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let root = dir.path().join("root");
+    for (format, beginning) in [
+        (
+            "atif",
+            r#"{"schema_version":"ATIF-v1.7","steps":[{"message":""#,
+        ),
+        ("chat-json", r#"{"session":{"id":""#),
+        ("prime", r#"{"id":""#),
+    ] {
+        let file = dir.path().join("huge.json");
+        fs::write(&file, beginning.to_owned() + &"a".repeat(300 << 20)).unwrap();
+        let done = run(&root, &["import", format, file.to_str().unwrap()]);
+        assert_eq!(done.code, 2, "{done:?}");
+        assert!(
+            done.err.contains("huge.json") && done.err.contains("longer than 256 MB"),
+            "{done:?}"
+        );
+    }
+    assert!(!root.join("sessions").exists() && !root.join("importing").exists());
+}
+
 /// A file without a line is refused before it is in memory as a whole.
 #[test]
 fn gigabyte_without_a_newline_is_refused() {
@@ -282,18 +307,15 @@ fn gigabyte_without_a_newline_is_refused() {
     let file = dir.path().join("huge.jsonl");
     // It has no blocks on the disk.
     fs::File::create(&file).unwrap().set_len(1 << 30).unwrap();
-    for format in [
-        "claude-code",
-        "codex",
-        "otlp-json",
-        "prime",
-        "trajectory",
-        "trial",
-    ] {
+    let lines = ["claude-code", "codex", "otlp-json", "trajectory", "trial"];
+    let lines = lines.map(|format| (format, "longer than 256 MB"));
+    // These are read value by value.
+    let documents = ["atif", "chat-json", "prime"].map(|format| (format, "line 1"));
+    for (format, why) in lines.into_iter().chain(documents) {
         let done = run(&root, &["import", format, file.to_str().unwrap()]);
         assert_eq!(done.code, 2, "{done:?}");
         assert!(
-            done.err.contains("huge.jsonl") && done.err.contains("longer than 256 MB"),
+            done.err.contains("huge.jsonl") && done.err.contains(why),
             "{done:?}"
         );
     }

@@ -543,7 +543,7 @@ fn damaged_text_is_refused_with_its_line() {
                     "line 1"
                 },
             ),
-            ("[1]\n".to_owned(), "not a JSON object"),
+            ("[1]\n".to_owned(), "a JSON object"),
         ];
         for (text, why) in cases {
             fs::write(&path, text).unwrap();

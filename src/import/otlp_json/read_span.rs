@@ -67,14 +67,10 @@ impl OtlpSpan {
         }
     }
 
-    pub fn given(&self, entry: &Entry) -> GivenSpan {
+    pub fn given(&self, entry: &Entry, ids: Ids) -> GivenSpan {
         GivenSpan {
             kind: self.kind,
-            ids: Ids {
-                trace: entry.trace,
-                span: entry.id,
-                parent: entry.parent,
-            },
+            ids,
             turn: self.turn,
             start: entry.start,
             end: entry.end,
