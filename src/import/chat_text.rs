@@ -135,10 +135,11 @@ impl Members for Messages<'_> {
         }
     }
 
-    fn value(&mut self, _: &str, mut message: Value) -> io::Result<()> {
-        let row = row_of(message["message"].take())?;
+    fn value(&mut self, _: &str, message: Value) -> io::Result<()> {
+        let mut message = row_of(message)?;
+        let row = row_of(message.remove("message").unwrap_or_default())?;
         let mut parts = Vec::new();
-        if let Value::Array(rows) = message["parts"].take() {
+        if let Some(Value::Array(rows)) = message.remove("parts") {
             for row in rows {
                 let part = row_of(row)?;
                 parts.push((index_of(&part)?, part));
@@ -285,6 +286,6 @@ impl Session {
 fn read_row(file: &File, (offset, length): Place) -> io::Result<Fields> {
     let mut line = vec![0; length as usize];
     file.read_exact_at(&mut line, offset)?;
-    let mut line: Value = json::from_slice(&line)?;
-    row_of(line["data"].take())
+    let mut line = row_of(json::from_slice(&line)?)?;
+    row_of(line.remove("data").unwrap_or_default())
 }

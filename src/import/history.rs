@@ -15,7 +15,7 @@ use crate::ledger::{Context, SessionWriter};
 use crate::trace::{Ids, Kind, LineMeta, Outcome, Root, SpanKind, Totals, Usage, time_text};
 
 pub(super) use given::GivenSpan;
-pub(super) use source::SourceBlob;
+pub(super) use source::{PIECE, SourceBlob};
 
 pub(super) type Fields = Map<String, Value>;
 

@@ -18,7 +18,7 @@ use std::path::Path;
 use self::content::Conversation;
 use self::index::{Entry, Index, What};
 use self::read_span::OtlpSpan;
-use super::history::{Fields, History};
+use super::history::{Fields, History, PIECE};
 use super::{Import, ImportError, json};
 use crate::trace::{FieldRole, Kind, SpanKind, event_kind};
 
@@ -103,11 +103,16 @@ impl Session<'_, '_> {
     /// Keeps the spans of the session, each on a line.
     fn keep(&mut self) -> io::Result<()> {
         let mut blob = self.history.begin_source()?;
+        let mut piece = String::new();
         for entry in self.index.of_session(self.session) {
-            let mut text = self.text(entry)?;
-            text.push('\n');
-            self.history.add_source(&mut blob, &text)?;
+            piece.push_str(&self.text(entry)?);
+            piece.push('\n');
+            if piece.len() >= PIECE {
+                self.history.add_source(&mut blob, &piece)?;
+                piece.clear();
+            }
         }
+        self.history.add_source(&mut blob, &piece)?;
         self.history.end_source(blob)
     }
 
@@ -120,7 +125,7 @@ impl Session<'_, '_> {
     fn span(&self, entry: &Entry) -> io::Result<OtlpSpan> {
         let json = json::from_slice(self.text(entry)?.as_bytes()).map_err(io::Error::other)?;
         let scope = &self.index.scopes[entry.scope as usize];
-        Ok(OtlpSpan::read(&json, entry, scope))
+        Ok(OtlpSpan::read(json, entry, scope))
     }
 
     fn open(&mut self, entry: &Entry, span: &OtlpSpan) -> io::Result<()> {

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
+use super::imports::files;
 use crate::support::cli::run;
 
 const SESSION: &str = "5b2e7a52-2b1c-4f0e-9d53-6f6b4c1a9e10";
@@ -52,18 +53,6 @@ fn claude_code(dir: &Path) -> PathBuf {
     let text: String = lines.iter().map(|line| format!("{line}\n")).collect();
     fs::write(&path, text).unwrap();
     path
-}
-
-fn files(dir: &Path) -> Vec<PathBuf> {
-    let mut all = Vec::new();
-    for entry in fs::read_dir(dir).unwrap() {
-        let path = entry.unwrap().path();
-        match path.is_dir() {
-            true => all.extend(files(&path)),
-            false => all.push(path),
-        }
-    }
-    all
 }
 
 #[test]

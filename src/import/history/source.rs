@@ -12,8 +12,8 @@ use crate::trace::{Kind, hex, make_dir, make_session_dir, open_private};
 
 /// Of a longer source the beginning is kept.
 const LONGEST: u64 = 256 << 20;
-/// How much is redacted at once, in bytes, if lines are not longer.
-const PIECE: usize = 1 << 20;
+/// About so many bytes are redacted at once.
+pub(in crate::import) const PIECE: usize = 1 << 20;
 
 /// A blob that is being written.
 pub(in crate::import) struct SourceBlob {
