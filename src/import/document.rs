@@ -232,3 +232,61 @@ pub(super) fn read_document(path: &Path) -> Result<(String, Value), ImportError>
         _ => Err(ImportError::new(path, "not a JSON object")),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Takes the items of `list`.
+    #[derive(Default)]
+    struct Items(usize);
+
+    impl Members for Items {
+        fn want(&mut self, name: &str) -> Want {
+            match name {
+                "list" => Want::Items,
+                _ => Want::Nothing,
+            }
+        }
+
+        fn value(&mut self, _: &str, _: Value) -> io::Result<()> {
+            self.0 += 1;
+            Ok(())
+        }
+    }
+
+    fn read(text: &str) -> Result<usize, String> {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("document.json");
+        std::fs::write(&path, text).unwrap();
+        let mut items = Items::default();
+        let read = read_members(&path, &mut items);
+        read.map_err(|error| error.to_string())?;
+        Ok(items.0)
+    }
+
+    #[test]
+    fn long_list_of_short_items_is_read() {
+        let items = vec![r#"{"a":"\ud83d"}"#; 200_000].join(",");
+        let text = format!(r#"{{"other":[{items}],"none":null,"list":[{items}]}}"#);
+        assert_eq!(read(&text), Ok(200_000));
+    }
+
+    #[test]
+    fn long_value_is_refused_with_its_line() {
+        let long = "a".repeat(2 << 20);
+        let error = read(&format!("{{\n\"list\": [\"{long}\"]}}")).unwrap_err();
+        assert!(
+            error.contains("line 2") && error.contains("longer than 1 MB"),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn torn_document_is_refused_with_its_line() {
+        for text in ["{\n\"list\": [1, 2", "{\n\"list\": 5}", "{}\n{}"] {
+            let error = read(text).unwrap_err();
+            assert!(error.contains("line 2"), "{error}");
+        }
+    }
+}

@@ -195,7 +195,8 @@ fn exports_agree_with_show_about_what_is_hidden() {
         let shown = run(root, &["show", "ses_1"]).out;
         for event in events.iter().filter(|event| !event.starts_with('<')) {
             let is_visible = visible.contains(event);
-            assert_eq!(shown.contains(event), is_visible, "{event}: {shown}");
+            let row = format!("user       {event}  ");
+            assert_eq!(shown.contains(&row), is_visible, "{event}: {shown}");
         }
         let body = parse(&export("openai-messages"));
         let said: Vec<_> = body["messages"].as_array().unwrap().iter().collect();
