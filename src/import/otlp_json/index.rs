@@ -311,10 +311,10 @@ impl<'a> SpanHead<'a> {
         let (mut start, mut end) = (None, None);
         let (mut name, mut attributes, mut events) = (None, None, None);
         for (key, value) in span.members() {
-            match &*key {
-                "traceId" | "trace_id" => trace = hex_id(&key, value, 32)?,
-                "spanId" | "span_id" => id = hex_id(&key, value, 16)?,
-                "parentSpanId" | "parent_span_id" => parent = hex_id(&key, value, 16)?,
+            match key {
+                "traceId" | "trace_id" => trace = hex_id(key, value, 32)?,
+                "spanId" | "span_id" => id = hex_id(key, value, 16)?,
+                "parentSpanId" | "parent_span_id" => parent = hex_id(key, value, 16)?,
                 "startTimeUnixNano" | "start_time_unix_nano" => start = nanoseconds(value),
                 "endTimeUnixNano" | "end_time_unix_nano" => end = nanoseconds(value),
                 "name" => name = Some(value),
