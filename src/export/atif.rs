@@ -2,16 +2,17 @@
 //! subagents inside.
 
 use std::collections::HashSet;
+use std::io;
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
-use super::conversation::{Call, Conversation, Entry};
+use super::conversation::{About, Call, Conversation, Entry};
 use super::feed::Fed;
-use super::{Exporter, Rows};
-use crate::read::session_dir;
+use super::{Exporter, Format, Rows, Sink, export_session};
+use crate::read::{SessionReader, session_dir};
 use crate::session::Role;
-use crate::trace::{Usage, time_text};
+use crate::trace::{Address, Usage, time_text};
 
 const SCHEMA: &str = "ATIF-v1.7";
 
@@ -20,103 +21,172 @@ pub(super) struct Atif {
     /// The directory with the sessions.
     root: PathBuf,
     conversation: Conversation,
+    /// None in the first pass.
+    writer: Option<Writer>,
+    /// All sessions that are in the document.
+    embedded: HashSet<String>,
+    /// Those of them whose trajectories follow the steps of this one, and their order.
+    inside: HashSet<String>,
+    order: Vec<String>,
+    used: Usage,
+}
+
+/// Writes the steps.
+#[derive(Debug)]
+struct Writer {
+    /// What is not written yet.
+    out: String,
+    steps: usize,
 }
 
 impl Atif {
     pub fn new(session: &Path) -> Self {
         let root = session.parent().and_then(Path::parent).unwrap_or(session);
+        Self::with(root.to_owned(), HashSet::new())
+    }
+
+    /// A trajectory in a document that has these sessions.
+    fn with(root: PathBuf, embedded: HashSet<String>) -> Self {
         Self {
-            root: root.to_owned(),
+            root,
             conversation: Conversation::default(),
+            writer: None,
+            embedded,
+            inside: HashSet::new(),
+            order: Vec::new(),
+            used: Usage::default(),
         }
+    }
+
+    fn write(&mut self, rows: &mut Rows) {
+        let complete = self.conversation.complete();
+        let Some(mut writer) = self.writer.take() else {
+            return;
+        };
+        for entry in complete {
+            entry.usage.iter().for_each(|usage| self.used.add(usage));
+            self.embed(&entry);
+            writer.step(step(&entry, &self.inside));
+        }
+        if !writer.out.is_empty() {
+            rows.text(std::mem::take(&mut writer.out));
+        }
+        self.writer = Some(writer);
+    }
+
+    /// Notes the subagents of an entry whose trajectories are to be added. A session that can't be read, or is
+    /// embedded further out, is only named.
+    fn embed(&mut self, entry: &Entry) {
+        for id in started(entry) {
+            let is_readable = || SessionReader::open(session_dir(&self.root, id)).is_ok();
+            if !self.embedded.contains(id) && is_readable() {
+                self.embedded.insert(id.clone());
+                self.inside.insert(id.clone());
+                self.order.push(id.clone());
+            }
+        }
+    }
+
+    fn metrics(&self, steps: usize) -> Value {
+        without_nulls(json!({
+            "total_prompt_tokens": self.used.input_tokens,
+            "total_completion_tokens": self.used.output_tokens,
+            "total_cached_tokens": self.used.cache_read_tokens,
+            "total_cost_usd": self.used.cost_usd,
+            "total_steps": steps,
+        }))
     }
 }
 
 impl Exporter for Atif {
-    fn add(&mut self, fed: &Fed, _: &mut Rows) {
+    fn add(&mut self, fed: &Fed, rows: &mut Rows) {
         self.conversation.add(fed);
+        self.write(rows);
     }
 
     fn end(&mut self, rows: &mut Rows) {
-        let mut known = HashSet::from([self.conversation.session_id.clone()]);
-        let conversation = std::mem::take(&mut self.conversation);
-        rows.text(trajectory(conversation, &self.root, &mut known).0);
-    }
-}
-
-/// A trajectory as JSON, and what it and its subagents used. Each step becomes text at once: a long session's steps as
-/// values would take several times the memory.
-fn trajectory(mut of: Conversation, root: &Path, known: &mut HashSet<String>) -> (String, Usage) {
-    let mut total = Usage::default();
-    let mut subagents: Vec<String> = Vec::new();
-    let mut embedded = HashSet::new();
-    let mut cost = 0.0;
-    for id in of.entries.iter().flat_map(started) {
-        // A session that can't be read, or is embedded further out, is only named.
-        let child = known.insert(id.clone()).then(|| session_dir(root, id));
-        if let Some(Ok(child)) = child.map(|dir| Conversation::read(&dir)) {
-            let (inside, used) = trajectory(child, root, known);
-            cost += used.cost_usd.unwrap_or(0.0);
-            subagents.push(inside);
-            embedded.insert(id.clone());
+        self.conversation.finish();
+        self.write(rows);
+        if let Some(writer) = &mut self.writer {
+            if writer.steps == 0 {
+                writer.step(json!({"source": "system", "message": ""}));
+            }
+            writer.out.push(']');
         }
     }
-    let mut steps = Steps::default();
-    if let Some(text) = &of.system {
-        steps.push(json!({"source": "system", "message": text}));
-    }
-    for entry in std::mem::take(&mut of.entries) {
-        entry.usage.iter().for_each(|usage| total.add(usage));
-        steps.push(step(&entry, &embedded));
-    }
-    if steps.count == 0 {
-        steps.push(json!({"source": "system", "message": ""}));
-    }
-    if cost > 0.0 {
-        total.cost_usd = Some(total.cost_usd.unwrap_or(0.0) + cost);
-    }
-    let head = json!({
-        "schema_version": SCHEMA,
-        "session_id": of.session_id,
-        "trajectory_id": of.session_id,
-        "agent": agent(&of),
-        "final_metrics": without_nulls(json!({
-            "total_prompt_tokens": total.input_tokens,
-            "total_completion_tokens": total.output_tokens,
-            "total_cached_tokens": total.cache_read_tokens,
-            "total_cost_usd": total.cost_usd,
-            "total_steps": steps.count,
-        })),
-    });
-    let mut document = head.to_string();
-    document.pop();
-    document.push_str(",\"steps\":[");
-    document.push_str(&steps.json);
-    document.push(']');
-    if !subagents.is_empty() {
-        document.push_str(",\"subagent_trajectories\":[");
-        document.push_str(&subagents.join(","));
-        document.push(']');
-    }
-    document.push('}');
-    (document, total)
-}
 
-/// The steps of a trajectory as JSON, with commas between them.
-#[derive(Default)]
-struct Steps {
-    json: String,
-    count: usize,
-}
-
-impl Steps {
-    fn push(&mut self, mut step: Value) {
-        if self.count > 0 {
-            self.json.push(',');
+    fn again(&mut self) -> bool {
+        if self.writer.is_some() {
+            return false;
         }
-        self.count += 1;
-        step["step_id"] = self.count.into();
-        self.json.push_str(&step.to_string());
+        let about = &self.conversation.about;
+        self.embedded.insert(about.session_id.clone());
+        self.writer = Some(Writer::new(about));
+        self.conversation.begin_again();
+        true
+    }
+
+    /// Writes the trajectories of subagents, and the metrics, which count their cost.
+    fn embed_others(&mut self, write: &mut Sink<'_>) -> io::Result<()> {
+        let Some(Writer { mut out, steps }) = self.writer.take() else {
+            return Ok(());
+        };
+        let subagents = std::mem::take(&mut self.order);
+        for (at, id) in subagents.iter().enumerate() {
+            out.push_str(match at {
+                0 => ",\"subagent_trajectories\":[",
+                _ => ",",
+            });
+            write_text(std::mem::take(&mut out), write)?;
+            let mut inside = Self::with(self.root.clone(), std::mem::take(&mut self.embedded));
+            let session = session_dir(&self.root, id);
+            export_session(Format::Atif, &session, &mut inside, write)?;
+            self.embedded = inside.embedded;
+            if let Some(cost) = inside.used.cost_usd {
+                *self.used.cost_usd.get_or_insert_default() += cost;
+            }
+        }
+        if !subagents.is_empty() {
+            out.push(']');
+        }
+        out.push_str(&format!(",\"final_metrics\":{}}}", self.metrics(steps)));
+        write_text(out, write)
+    }
+}
+
+fn write_text(text: String, write: &mut Sink<'_>) -> io::Result<()> {
+    let mut rows = Rows::at(Address { seg: 1, seq: 1 });
+    rows.text(text);
+    write(rows, None)
+}
+
+impl Writer {
+    fn new(about: &About) -> Self {
+        let head = json!({
+            "schema_version": SCHEMA,
+            "session_id": about.session_id,
+            "trajectory_id": about.session_id,
+            "agent": agent(about),
+        });
+        let head = head.to_string();
+        let head = head.strip_suffix('}').unwrap_or(&head);
+        let mut writer = Self {
+            out: format!("{head},\"steps\":["),
+            steps: 0,
+        };
+        if let Some(text) = &about.system {
+            writer.step(json!({"source": "system", "message": text}));
+        }
+        writer
+    }
+
+    fn step(&mut self, mut step: Value) {
+        if self.steps > 0 {
+            self.out.push(',');
+        }
+        self.steps += 1;
+        step["step_id"] = self.steps.into();
+        self.out.push_str(&step.to_string());
     }
 }
 
@@ -126,7 +196,7 @@ fn started(entry: &Entry) -> impl Iterator<Item = &String> {
     calls.chain(&entry.subagents)
 }
 
-fn agent(of: &Conversation) -> Value {
+fn agent(of: &About) -> Value {
     let mut agent = json!({
         "name": of.agent.as_deref().unwrap_or("unknown"),
         "version": of.version.as_deref().unwrap_or("unknown"),
@@ -151,13 +221,13 @@ fn without_nulls(mut value: Value) -> Value {
 
 fn step(entry: &Entry, embedded: &HashSet<String>) -> Value {
     let source = match entry.role {
-        Some(Role::User) => "user",
-        Some(Role::System) => "system",
+        Role::User => "user",
+        Role::System => "system",
         _ => "agent",
     };
     let flag = |set: bool| set.then_some(true);
     let extra = without_nulls(json!({
-        "address": entry.at.map(|at| at.to_string()),
+        "address": entry.at.to_string(),
         "hidden": flag(entry.hidden),
         "incomplete": flag(entry.incomplete),
         "summary": flag(entry.is_summary),
@@ -206,15 +276,16 @@ fn step(entry: &Entry, embedded: &HashSet<String>) -> Value {
 /// The result of a call that ended or started a subagent.
 fn result(call: &Call, embedded: &HashSet<String>) -> Option<Value> {
     let refs = references(&call.subagents, embedded);
-    if call.output.is_none() && refs.is_none() {
+    if call.end.is_none() && refs.is_none() {
         return None;
     }
-    let mut result = json!({"source_call_id": call.id, "content": call.output});
+    let output = call.end.as_ref().map(|end| end.output.as_str());
+    let mut result = json!({"source_call_id": call.id, "content": output});
     if let Some(refs) = refs {
         result["subagent_trajectory_ref"] = refs;
     }
-    if !call.ok {
-        result["extra"] = json!({"is_error": true, "outcome": call.outcome});
+    if let Some(end) = call.end.as_ref().filter(|end| !end.ok) {
+        result["extra"] = json!({"is_error": true, "outcome": end.outcome});
     }
     Some(result)
 }

@@ -1,22 +1,40 @@
 //! The conversation of a session, for formats that are one document: what was said, one entry for each model
 //! call, with the tools that it called.
+//!
+//! Entries are given out as soon as they are complete, so memory holds only those that go on. What later lines
+//! say about them is in the [`Outline`]. So a document takes two passes: one for the outline, and one in which
+//! each entry is written.
 
-use std::collections::HashMap;
+mod entry;
+mod outline;
+
+use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::path::Path;
 
-use serde_json::{Map, Value, json};
+use serde_json::Value;
+
+pub(super) use entry::{Call, CallEnd, Entry};
+use outline::Outline;
 
 use super::feed::{Fed, Feed};
-use super::values::{CallIds, arguments, is_ok, output_text, text_of};
+use super::values::{CallIds, arguments, is_ok, text_of};
 use crate::read::SessionReader;
-use crate::request::{Message as RequestMessage, Request};
+use crate::request::Request;
 use crate::session::{Item, Node, NodeState, Role};
-use crate::trace::typed::{Compaction, ContextAsset, Message, ModelCall, Rewind, ToolCall};
-use crate::trace::{Address, Kind, ReadItem, Usage};
+use crate::trace::typed::{
+    Compaction, ContextAsset, Message, ModelCall, Run, SegmentHeader, ToolCall,
+};
+use crate::trace::{Kind, ReadItem};
 
+/// So many entries wait at most for a call in the first of them, and so many bytes of text. What ends later is in
+/// the outline.
+const MOST_ENTRIES: usize = 1024;
+const MOST_BYTES: usize = 4 << 20;
+
+/// What is known about the whole session.
 #[derive(Debug, Default)]
-pub(super) struct Conversation {
+pub(super) struct About {
     pub session_id: String,
     pub agent: Option<String>,
     /// The version of the program.
@@ -24,60 +42,38 @@ pub(super) struct Conversation {
     pub model: Option<String>,
     pub temperature: Option<f64>,
     pub max_tokens: Option<u64>,
-    /// The last system prompt, and when it was set.
+    /// The last system prompt.
     pub system: Option<String>,
     /// The last catalog: `[{name, description, schema}]`.
     pub tools: Vec<Value>,
-    pub entries: Vec<Entry>,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Conversation {
+    pub about: About,
+    outline: Outline,
+    /// The entries that are not complete, and those after them.
+    queue: VecDeque<Entry>,
+    /// The bytes of their texts.
+    bytes: usize,
+    complete: Vec<Entry>,
+    /// The number of the next entry, rewind or compaction.
+    next: u64,
     calls: CallIds,
     /// The prompts and catalogs that the session has stored, by digest.
     assets: HashMap<String, Value>,
-    /// Entries of model calls, by span.
-    models: HashMap<u64, usize>,
-    /// Entries of tool calls that are open, by span.
-    tools_open: HashMap<u64, usize>,
+    /// Entries of open model calls, by span.
+    models: HashMap<u64, u64>,
+    /// Entries of open tool calls, by span.
+    tools: HashMap<u64, u64>,
     /// The entry of the last model call, until the user speaks.
-    current: Option<usize>,
-}
-
-/// Something that was said.
-#[derive(Debug, Default)]
-pub(super) struct Entry {
-    pub role: Option<Role>,
-    pub text: String,
-    pub reasoning: String,
-    pub calls: Vec<Call>,
-    /// Subagents that were started outside of a tool call.
-    pub subagents: Vec<String>,
-    pub model: Option<String>,
-    pub usage: Option<Usage>,
-    pub time: u64,
-    pub at: Option<Address>,
-    /// A rewind or an edit has removed it from the context.
-    pub hidden: bool,
-    /// It was not received to its end.
-    pub incomplete: bool,
-    /// It replaces the entries before it, up to the first that was kept.
-    pub is_summary: bool,
-    message_ids: Vec<String>,
-}
-
-#[derive(Debug)]
-pub(super) struct Call {
-    pub id: String,
-    pub name: String,
-    pub args: Map<String, Value>,
-    /// None if it did not end.
-    pub output: Option<String>,
-    pub ok: bool,
-    /// How it ended.
-    pub outcome: Option<String>,
-    pub subagents: Vec<String>,
+    current: Option<u64>,
 }
 
 /// The request that a model call would send by what was recorded before it.
 pub(crate) fn request_before(session: &Path, call: &Node) -> io::Result<Request> {
     let mut conversation = Conversation::with_plain_ids();
+    let mut entries = Vec::new();
     let mut feed = Feed::new(session.to_owned());
     let mut reader = SessionReader::open(session)?;
     let mut found = false;
@@ -87,6 +83,7 @@ pub(crate) fn request_before(session: &Path, call: &Node) -> io::Result<Request>
             found |= fed.node.span_id.is_some() && fed.node.span_id == call.span_id;
             if !found {
                 conversation.add(&fed);
+                entries.append(&mut conversation.complete);
             }
             Ok::<(), io::Error>(())
         })?;
@@ -94,7 +91,14 @@ pub(crate) fn request_before(session: &Path, call: &Node) -> io::Result<Request>
             break;
         }
     }
-    let mut request = conversation.into_request();
+    conversation.finish();
+    entries.append(&mut conversation.complete);
+    let mut outline = conversation.outline;
+    outline.settle();
+    let entries = entries.into_iter().flat_map(|entry| outline.resolve(entry));
+    let entries = entries.filter(Entry::is_in_context);
+    let mut request = conversation.about.request();
+    request.messages = entries.flat_map(Entry::into_messages).collect();
     let view: ModelCall<'_> = call.view();
     request.model = view.model_id().map(String::from).or(request.model);
     request.temperature = view.temperature().or(request.temperature);
@@ -105,37 +109,32 @@ pub(crate) fn request_before(session: &Path, call: &Node) -> io::Result<Request>
     Ok(request)
 }
 
-impl Entry {
-    /// What was said, and the results of the calls in it.
-    fn into_messages(self) -> Vec<RequestMessage> {
-        let role = match self.role {
-            Some(Role::User) => "user",
-            Some(Role::System) => "system",
-            _ => "assistant",
-        };
-        let mut parts = Vec::new();
-        if !self.text.is_empty() {
-            parts.push(json!({"type": "text", "content": self.text}));
+impl About {
+    /// A request to the model without messages.
+    pub fn request(&self) -> Request {
+        Request {
+            model: self.model.clone(),
+            temperature: self.temperature,
+            max_tokens: self.max_tokens,
+            system: self.system.clone(),
+            tools: self.tools.clone(),
+            ..Request::default()
         }
-        let mut results = Vec::new();
-        for call in self.calls {
-            let mut part = json!({"type": "tool_call", "id": call.id, "name": call.name});
-            part["arguments"] = call.args.into();
-            parts.push(part);
-            let mut result = json!({"type": "tool_call_response", "id": call.id});
-            result["response"] = call.output.into();
-            if !call.ok {
-                result["is_error"] = true.into();
-            }
-            results.push(RequestMessage::new("tool", vec![result]));
-        }
-        let own = RequestMessage::new(role, parts);
-        [own].into_iter().chain(results).collect()
     }
 
-    /// Whether a model would be sent it now.
-    fn is_in_context(&self) -> bool {
-        !self.hidden && (!self.text.is_empty() || !self.calls.is_empty())
+    fn header(&mut self, header: &SegmentHeader<'_>) {
+        let process = header.process();
+        let version = process.and_then(|process| process.get("version")?.text());
+        self.version = version.map(String::from).or(self.version.take());
+    }
+
+    fn run(&mut self, run: &Run<'_>) {
+        self.agent = self.agent.take().or(run.agent().map(String::from));
+        self.model = self.model.take().or(run.model_id().map(String::from));
+        // An imported run has the process that it ran in; the header has the one that imported it.
+        let process = run.process();
+        let version = process.and_then(|process| process.get("version")?.text());
+        self.version = version.map(String::from).or(self.version.take());
     }
 }
 
@@ -147,56 +146,35 @@ impl Conversation {
         conversation
     }
 
-    pub fn read(session: &Path) -> io::Result<Self> {
-        let mut conversation = Self::default();
-        let mut feed = Feed::new(session.to_owned());
-        let mut reader = SessionReader::open(session)?;
-        while let Some(found) = reader.next()? {
-            if let ReadItem::Line(line) = found {
-                feed.take(&line, |fed| {
-                    conversation.add(&fed);
-                    Ok::<(), io::Error>(())
-                })?;
-            }
-        }
-        feed.rest().iter().for_each(|fed| conversation.add(fed));
-        Ok(conversation)
+    /// Begins the second pass, in which entries are given out as they are at the end of the session.
+    pub fn begin_again(&mut self) {
+        let first = std::mem::take(self);
+        self.outline = first.outline;
+        self.outline.settle();
+        self.calls.plain = first.calls.plain;
     }
 
-    /// The request that a model would be sent now.
-    pub fn into_request(self) -> Request {
-        let entries = self.entries.into_iter().filter(Entry::is_in_context);
-        Request {
-            model: self.model,
-            temperature: self.temperature,
-            max_tokens: self.max_tokens,
-            system: self.system,
-            tools: self.tools,
-            messages: entries.flat_map(Entry::into_messages).collect(),
-            ..Request::default()
-        }
+    /// The entries that were completed since the last call.
+    pub fn complete(&mut self) -> Vec<Entry> {
+        let complete = std::mem::take(&mut self.complete).into_iter();
+        complete
+            .flat_map(|entry| self.outline.resolve(entry))
+            .collect()
+    }
+
+    /// Completes all entries as they are.
+    pub fn finish(&mut self) {
+        self.complete.extend(self.queue.drain(..));
     }
 
     pub fn add(&mut self, fed: &Fed) {
         let node = &fed.node;
-        self.session_id.clear();
-        self.session_id.push_str(&fed.session_id);
+        if self.about.session_id != *fed.session_id {
+            self.about.session_id = fed.session_id.to_string();
+        }
         match node.item() {
-            Item::SegmentHeader(header) => {
-                let version = header
-                    .process()
-                    .and_then(|process| process.get("version")?.text());
-                self.version = version.map(String::from).or(self.version.take());
-            }
-            Item::Run(run) => {
-                self.agent = self.agent.take().or(run.agent().map(String::from));
-                self.model = self.model.take().or(run.model_id().map(String::from));
-                // An imported run has the process that it ran in; the header has the one that imported it.
-                let version = run
-                    .process()
-                    .and_then(|process| process.get("version")?.text());
-                self.version = version.map(String::from).or(self.version.take());
-            }
+            Item::SegmentHeader(header) => self.about.header(&header),
+            Item::Run(run) => self.about.run(&run),
             Item::ContextAsset(asset) => self.asset(node, &asset),
             Item::Message(message) => self.message(fed, &message),
             Item::ModelCall(call) => self.model_call(fed, &call),
@@ -206,24 +184,59 @@ impl Conversation {
                     self.subagent(node, id.into_owned());
                 }
             }
-            Item::Rewind(rewind) => self.rewind(&rewind),
+            Item::Rewind(rewind) => {
+                let number = self.number();
+                self.outline.rewind(&rewind, number);
+                self.current = None;
+            }
             Item::Compaction(compaction) if node.state == NodeState::Closed && is_ok(node) => {
                 self.compact(fed, &compaction);
             }
             _ => {}
         }
+        self.give_out();
     }
 
-    fn push(&mut self, fed: &Fed, role: Role) -> &mut Entry {
-        self.entries.push(Entry {
-            role: Some(role),
-            time: fed.node.start,
-            at: Some(fed.at),
-            ..Entry::default()
-        });
-        let last = self.entries.len() - 1;
-        self.current = (role == Role::Assistant).then_some(last);
-        &mut self.entries[last]
+    fn number(&mut self) -> u64 {
+        self.next += 1;
+        self.next
+    }
+
+    /// Gives out the first entries that nothing more belongs to.
+    fn give_out(&mut self) {
+        while let Some(first) = self.queue.front() {
+            let goes_on = first.open > 0 || self.current == Some(first.number);
+            let is_full = self.queue.len() > MOST_ENTRIES || self.bytes > MOST_BYTES;
+            if goes_on && !is_full {
+                return;
+            }
+            self.current = self.current.filter(|current| *current != first.number);
+            self.bytes -= first.bytes;
+            self.complete.extend(self.queue.pop_front());
+        }
+    }
+
+    fn push(&mut self, fed: &Fed, role: Role) -> u64 {
+        let number = self.number();
+        self.queue.push_back(Entry::new(fed, role, number));
+        self.current = (role == Role::Assistant).then_some(number);
+        number
+    }
+
+    /// An entry that was not given out.
+    fn entry(&mut self, number: u64) -> Option<&mut Entry> {
+        let at = self.queue.binary_search_by_key(&number, |one| one.number);
+        at.ok().and_then(|at| self.queue.get_mut(at))
+    }
+
+    /// The entry of an open model call, or that of the last one.
+    fn entry_of(&self, model: Option<u64>) -> Option<u64> {
+        let number = model.and_then(|span| self.models.get(&span).copied());
+        let is_there = |number: &u64| {
+            let at = self.queue.binary_search_by_key(number, |one| one.number);
+            at.is_ok()
+        };
+        number.filter(is_there).or(self.current)
     }
 
     /// A prompt or a catalog. Only its first line has it; later ones have its digest.
@@ -239,8 +252,8 @@ impl Conversation {
             None => self.assets.get(&digest).cloned().unwrap_or_default(),
         };
         match value {
-            Value::String(prompt) => self.system = Some(prompt),
-            Value::Array(tools) => self.tools = tools,
+            Value::String(prompt) => self.about.system = Some(prompt),
+            Value::Array(tools) => self.about.tools = tools,
             _ => {}
         }
     }
@@ -250,41 +263,42 @@ impl Conversation {
         let (Some(role), Some(text)) = (node.role(), node.content()) else {
             return;
         };
-        let id = message.message_id().map(String::from);
-        if let Some(replaced) = message.replaces() {
-            self.hide(|entry| entry.message_ids.contains(&replaced.to_string()));
+        let replaced = message.replaces();
+        if replaced.is_some() {
+            self.current = None;
         }
-        let entry = match role {
+        let number = match role {
             // The results of tools come with their calls.
             Role::Tool => return,
             Role::User | Role::System => self.push(fed, role),
             Role::Assistant | Role::Reasoning => self.answer(fed),
         };
-        entry.message_ids.extend(id);
-        entry.incomplete |= node.is_incomplete();
-        let into = match role {
-            Role::Reasoning => &mut entry.reasoning,
-            _ => &mut entry.text,
-        };
-        if !into.is_empty() {
-            into.push_str("\n\n");
+        if let Some(replaced) = replaced {
+            self.outline.edit(&replaced, number);
         }
-        into.push_str(&text);
+        let id = message.message_id();
+        if let Some(id) = &id {
+            self.outline.id(id, number);
+        }
+        self.bytes += text.len();
+        if let Some(entry) = self.entry(number) {
+            entry.message_ids.extend(id.map(String::from));
+            entry.incomplete |= node.is_incomplete();
+            entry.add_text(role, &text);
+        }
     }
 
     /// The entry that a text of the model belongs to.
-    fn answer(&mut self, fed: &Fed) -> &mut Entry {
+    fn answer(&mut self, fed: &Fed) -> u64 {
         let of_model = fed
             .node
             .parent
-            .and_then(|span| self.models.get(&span).copied());
-        let is_over = |entry: &Entry| {
-            !entry.calls.is_empty() && entry.calls.iter().all(|call| call.output.is_some())
-        };
+            .filter(|span| self.models.contains_key(span));
+        let known = self.entry_of(of_model);
         // After the results of its tools, a text is another answer.
-        let current = self.current.filter(|at| !is_over(&self.entries[*at]));
-        match of_model.or(current) {
-            Some(at) => &mut self.entries[at],
+        let is_over = |entry: &mut Entry| of_model.is_none() && entry.has_all_results();
+        match known.filter(|known| !self.entry(*known).is_some_and(is_over)) {
+            Some(known) => known,
             None => self.push(fed, Role::Assistant),
         }
     }
@@ -292,15 +306,26 @@ impl Conversation {
     fn model_call(&mut self, fed: &Fed, call: &ModelCall<'_>) {
         let node = &fed.node;
         let model = call.model_id().map(String::from);
-        self.model = model.clone().or(self.model.take());
-        self.temperature = call.temperature().or(self.temperature);
-        self.max_tokens = call.max_tokens().or(self.max_tokens);
+        let about = &mut self.about;
+        about.model = model.clone().or(about.model.take());
+        about.temperature = call.temperature().or(about.temperature);
+        about.max_tokens = call.max_tokens().or(about.max_tokens);
         let span = node.span_id.unwrap_or(0);
         if node.state == NodeState::Open {
-            self.push(fed, Role::Assistant).model = model;
-            self.models.insert(span, self.entries.len() - 1);
-        } else if let Some(at) = self.models.remove(&span) {
-            self.entries[at].usage = call.usage();
+            let number = self.push(fed, Role::Assistant);
+            self.models.insert(span, number);
+            if let Some(entry) = self.entry(number) {
+                entry.model = model;
+                entry.open += 1;
+            }
+        } else if let Some(number) = self.models.remove(&span) {
+            match self.entry(number) {
+                Some(entry) => {
+                    entry.usage = call.usage();
+                    entry.open -= 1;
+                }
+                None => self.outline.late_usage(number, call.usage()),
+            }
         }
     }
 
@@ -309,90 +334,69 @@ impl Conversation {
         let span = node.span_id.unwrap_or(0);
         if node.state != NodeState::Open {
             let id = self.calls.close(node, call);
-            let open = self.tools_open.remove(&span);
-            let entry = open.and_then(|at| self.entries.get_mut(at));
-            let calls = entry.into_iter().flat_map(|entry| &mut entry.calls);
-            for one in calls.filter(|one| one.id == id) {
-                one.output = Some(output_text(node, call));
-                one.ok = is_ok(node);
-                one.outcome = node.outcome_name().map(String::from);
+            if let Some(number) = self.tools.remove(&span) {
+                self.tool_result(number, id, CallEnd::of(node, call));
             }
             return;
         }
         let asked = call.model_span_id();
         let asked = asked.and_then(|id| u64::from_str_radix(&id, 16).ok());
-        let asked = asked.and_then(|span| self.models.get(&span).copied());
         let id = self.calls.open(node, call);
-        let entry = match asked.or(self.current) {
-            Some(at) => at,
-            None => {
-                self.push(fed, Role::Assistant);
-                self.entries.len() - 1
-            }
+        let number = match self.entry_of(asked) {
+            Some(number) => number,
+            None => self.push(fed, Role::Assistant),
         };
-        self.tools_open.insert(span, entry);
-        self.entries[entry].calls.push(Call {
-            id,
-            name: call.tool_id().unwrap_or_default().into_owned(),
-            args: arguments(call),
-            output: None,
-            ok: true,
-            outcome: None,
-            subagents: Vec::new(),
-        });
+        self.tools.insert(span, number);
+        let bytes = call.args().map_or(0, |args| args.json().len());
+        self.bytes += bytes;
+        if let Some(entry) = self.entry(number) {
+            entry.open += 1;
+            entry.bytes += bytes;
+            entry.calls.push(Call {
+                id,
+                name: call.tool_id().unwrap_or_default().into_owned(),
+                args: arguments(call),
+                end: None,
+                subagents: Vec::new(),
+            });
+        }
+    }
+
+    fn tool_result(&mut self, number: u64, id: String, end: CallEnd) {
+        let bytes = end.output.len();
+        let Some(entry) = self.entry(number) else {
+            return self.outline.late_call(id, end);
+        };
+        entry.open -= 1;
+        entry.bytes += bytes;
+        if let Some(call) = entry.calls.iter_mut().find(|call| call.id == id) {
+            call.end = Some(end);
+        }
+        self.bytes += bytes;
     }
 
     fn subagent(&mut self, node: &Node, id: String) {
+        let number = node.parent.and_then(|span| self.tools.get(&span).copied());
         let call = self.calls.of(node.parent).map(String::from);
-        let entries = self.entries.iter_mut();
-        let mut calls = entries.flat_map(|entry| &mut entry.calls);
-        if let Some(call) = calls.find(|one| Some(&one.id) == call.as_ref()) {
+        let entry = number.and_then(|number| self.entry(number));
+        let calls = entry.into_iter().flat_map(|entry| &mut entry.calls);
+        if let Some(call) = calls.into_iter().find(|one| Some(&one.id) == call.as_ref()) {
             call.subagents.push(id);
-        } else if let Some(entry) = self.current.and_then(|at| self.entries.get_mut(at)) {
+        } else if let Some(entry) = self.current.and_then(|at| self.entry(at)) {
             entry.subagents.push(id);
         }
     }
 
-    fn hide(&mut self, is_hidden: impl Fn(&Entry) -> bool) {
-        let entries = self.entries.iter_mut().filter(|entry| is_hidden(entry));
-        entries.for_each(|entry| entry.hidden = true);
-        self.current = None;
-    }
-
-    /// Hides what came after the message that the conversation went back to.
-    fn rewind(&mut self, rewind: &Rewind<'_>) {
-        let to = rewind.to_message_id().unwrap_or_default().into_owned();
-        let hidden = rewind.hidden_ids().into_iter();
-        let hidden: Vec<_> = hidden.flat_map(|ids| ids.items()).map(text_of).collect();
-        let kept = self.position(&to).map_or(usize::MAX, |at| at + 1);
-        let later = self.entries.iter_mut().skip(kept);
-        later.for_each(|entry| entry.hidden = true);
-        self.hide(|entry| entry.message_ids.iter().any(|id| hidden.contains(id)));
-    }
-
-    fn position(&self, message_id: &str) -> Option<usize> {
-        let has = |entry: &Entry| entry.message_ids.iter().any(|id| id == message_id);
-        self.entries.iter().rposition(has)
-    }
-
     /// Replaces what was compacted by the summary, if it is known which messages were kept.
     fn compact(&mut self, fed: &Fed, compaction: &Compaction<'_>) {
-        let tail = compaction.tail_start_id().and_then(|id| self.position(&id));
-        let (Some(summary), Some(tail)) = (compaction.summary(), tail) else {
+        let (Some(summary), Some(tail)) = (compaction.summary(), compaction.tail_start_id()) else {
             return;
         };
-        self.entries[..tail]
-            .iter_mut()
-            .for_each(|entry| entry.hidden = true);
-        self.push(fed, Role::User);
-        if let Some(mut entry) = self.entries.pop() {
-            entry.text = text_of(summary);
-            entry.is_summary = true;
-            self.entries.insert(tail, entry);
-        }
-        for at in self.models.values_mut().chain(self.tools_open.values_mut()) {
-            *at += usize::from(*at >= tail);
-        }
+        let number = self.number();
+        let mut entry = Entry::new(fed, Role::User, number);
+        entry.text = text_of(summary);
+        entry.is_summary = true;
+        self.outline.summary(entry, &tail);
         self.current = None;
     }
 }

@@ -1,7 +1,7 @@
 //! Exports that are kept current while sessions grow.
 //!
 //! The target itself says how far an export got: rows have the address of the line that they were made
-//! from. So after a crash of anybody, reading the session again and passing over the rows that are there
+//! from. So after a crash of any process, reading the session again and passing over the rows that are there
 //! leaves every row in the target exactly once.
 
 use std::collections::hash_map::{DefaultHasher, Entry};
@@ -17,7 +17,7 @@ use super::feed::Feed;
 use super::target::{create_parent, replace};
 use super::{Exporter, Format, Options, Piece, Rows, Shape};
 use crate::read::SessionReader;
-use crate::trace::{Address, ReadItem, about};
+use crate::trace::{Address, ReadItem, about, open_private};
 
 /// Keeps the export of sessions current.
 ///
@@ -290,7 +290,9 @@ impl Appended {
     fn open(path: &Path) -> io::Result<Self> {
         create_parent(path)?;
         let mut options = OpenOptions::new();
-        let file = options.read(true).append(true).create(true).open(path);
+        // A link is not followed: it could lead to a file that the export must not change. Nor is a pipe opened,
+        // which would wait for a reader.
+        let file = open_private(path, options.read(true).append(true).create(true));
         Ok(Self {
             path: path.to_owned(),
             file: file.map_err(about(path))?,
@@ -310,7 +312,7 @@ impl Appended {
         let is_there = |there: &fs::Metadata, ours: fs::Metadata| {
             (there.ino(), there.dev()) == (ours.ino(), ours.dev()) && ours.len() >= self.len
         };
-        let there = fs::metadata(&self.path);
+        let there = fs::symlink_metadata(&self.path);
         if !there.is_ok_and(|there| {
             self.file
                 .metadata()

@@ -51,9 +51,11 @@ pub use target::Target;
 /// Turns the spans and events of one session into rows. It depends on nothing else, so the same lines
 /// give the same rows.
 trait Exporter: Send {
-    /// Sees a line before what is made of it. Exports that are kept current don't call this.
-    fn line(&mut self, line: &RawLine<'_>, rows: &mut Rows) {
+    /// Sees a line before what is made of it. Returns whether that is wanted. Exports that are kept current don't
+    /// call this.
+    fn line(&mut self, line: &RawLine<'_>, rows: &mut Rows) -> bool {
         let _ = (line, rows);
+        true
     }
 
     /// Adds a span that opened or closed, or an event.
@@ -68,7 +70,16 @@ trait Exporter: Send {
     fn again(&mut self) -> bool {
         false
     }
+
+    /// At last: writes what the document has of other sessions.
+    fn embed_others(&mut self, write: &mut Sink<'_>) -> io::Result<()> {
+        let _ = write;
+        Ok(())
+    }
 }
+
+/// Writes rows to a target, with the address of their line if they are only written once.
+type Sink<'a> = dyn FnMut(Rows, Option<Address>) -> io::Result<()> + 'a;
 
 /// What an exporter writes for one line of the trace.
 #[derive(Debug)]
@@ -203,11 +214,24 @@ pub fn export_with(
     let session = session.as_ref();
     let mut exporter = format.exporter(session, options, false);
     target.begin(format, session)?;
-    let mut exported = read(format, session, &mut *exporter, target)?;
-    if exporter.again() {
-        exported = read(format, session, &mut *exporter, target)?;
-    }
+    let write = &mut |rows, line| target.write(rows, line);
+    let exported = export_session(format, session, &mut *exporter, write)?;
     target.commit()?;
+    Ok(exported)
+}
+
+/// Reads a session as often as the exporter wants.
+fn export_session(
+    format: Format,
+    session: &Path,
+    exporter: &mut dyn Exporter,
+    write: &mut Sink<'_>,
+) -> io::Result<Exported> {
+    let mut exported = read(format, session, exporter, write)?;
+    if exporter.again() {
+        exported = read(format, session, exporter, write)?;
+    }
+    exporter.embed_others(write)?;
     Ok(exported)
 }
 
@@ -215,7 +239,7 @@ fn read(
     format: Format,
     session: &Path,
     exporter: &mut dyn Exporter,
-    target: &mut Target,
+    write: &mut Sink<'_>,
 ) -> io::Result<Exported> {
     let mut feed = Feed::new(session.to_owned());
     let mut exported = Exported::default();
@@ -231,32 +255,34 @@ fn read(
         };
         last = line.address();
         let mut rows = Rows::at(last);
-        exporter.line(&line, &mut rows);
-        target.write(rows, None)?;
-        feed.take(&line, |fed| write(exporter, &fed, target, Some(fed.at)))?;
+        let wants_nodes = exporter.line(&line, &mut rows);
+        write(rows, None)?;
+        if wants_nodes {
+            feed.take(&line, |fed| add(exporter, &fed, write, Some(fed.at)))?;
+        }
     }
     // A row of `trace-sqlite` stays as it is, and the text may go on.
     if format != Format::TraceSqlite {
         let rest = feed.rest();
         rest.iter()
-            .try_for_each(|fed| write(exporter, fed, target, None))?;
+            .try_for_each(|fed| add(exporter, fed, write, None))?;
     }
     let mut rows = Rows::at(last);
     exporter.end(&mut rows);
-    target.write(rows, None)?;
+    write(rows, None)?;
     exported.lost = feed.lost;
     Ok(exported)
 }
 
-fn write(
+fn add(
     exporter: &mut dyn Exporter,
     fed: &Fed,
-    target: &mut Target,
+    write: &mut Sink<'_>,
     line: Option<Address>,
 ) -> io::Result<()> {
     let mut rows = Rows::at(fed.at);
     exporter.add(fed, &mut rows);
-    target.write(rows, line)
+    write(rows, line)
 }
 
 /// Whether an answer to a question allows what was asked, if it is one of the usual words.

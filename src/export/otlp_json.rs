@@ -29,7 +29,22 @@ impl Default for OtlpJson {
 }
 
 impl Exporter for OtlpJson {
-    fn line(&mut self, line: &RawLine<'_>, rows: &mut Rows) {
+    fn line(&mut self, line: &RawLine<'_>, rows: &mut Rows) -> bool {
+        self.close_line(line, rows);
+        false
+    }
+
+    fn add(&mut self, _: &Fed, _: &mut Rows) {}
+
+    fn end(&mut self, rows: &mut Rows) {
+        if !self.batch.is_empty() {
+            self.flush(rows);
+        }
+    }
+}
+
+impl OtlpJson {
+    fn close_line(&mut self, line: &RawLine<'_>, rows: &mut Rows) {
         if line.kind() == Kind::Segment {
             let origin = Origin::parse(line).ok().map(Arc::new);
             self.origins.extend(origin.map(|origin| (line.seg, origin)));
@@ -51,19 +66,9 @@ impl Exporter for OtlpJson {
         }
     }
 
-    fn add(&mut self, _: &Fed, _: &mut Rows) {}
-
-    fn end(&mut self, rows: &mut Rows) {
-        if !self.batch.is_empty() {
-            self.flush(rows);
-        }
-    }
-}
-
-impl OtlpJson {
     fn flush(&mut self, rows: &mut Rows) {
         let empty = Batch::new(DEFAULT_BATCH_BYTES, DEFAULT_BATCH_SPANS);
         let request = std::mem::replace(&mut self.batch, empty).encode_json();
-        rows.text(String::from_utf8_lossy(&request).into_owned());
+        rows.text(String::from_utf8(request).unwrap_or_default());
     }
 }

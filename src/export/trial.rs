@@ -52,8 +52,9 @@ impl Trial {
 }
 
 impl Exporter for Trial {
-    fn line(&mut self, line: &RawLine<'_>, _: &mut Rows) {
+    fn line(&mut self, line: &RawLine<'_>, _: &mut Rows) -> bool {
         self.summary.take(line);
+        true
     }
 
     fn add(&mut self, fed: &Fed, _: &mut Rows) {

@@ -64,7 +64,7 @@ fn end(
     if !begun {
         history.start_run(started, run_fields(run, &Value::Null))?;
     }
-    history.keep_lines(source)?;
+    history.keep_files(source)?;
     let outcome = match run["status"].as_str() {
         Some("ok") => Outcome::Ok,
         Some("error") => Outcome::Error,

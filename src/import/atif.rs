@@ -6,8 +6,9 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
-use super::document::read_document;
+use super::document::{Members, Want, read_members};
 use super::history::{Fields, History, Span, fields};
+use super::lines::file_digest;
 use super::time::iso_time;
 use super::{Import, ImportError};
 use crate::trace::{Kind, Outcome, SpanKind, hex_digest};
@@ -16,87 +17,204 @@ const FORMAT: &str = "atif";
 const VERSION: &str = "ATIF-v1.";
 
 pub(super) fn read<'a>(import: &'a Import, path: &Path) -> Result<Vec<History<'a>>, ImportError> {
-    let (raw, document) = read_document(path)?;
-    let mut all = Trajectories {
+    let mut heads = Heads::default();
+    read_members(path, &mut heads)?;
+    let ids = heads.ids(path);
+    let mut steps = Steps {
         import,
-        raw: &raw,
+        path,
+        heads: heads.all,
+        ids: ids.map_err(|error| ImportError::new(path, error))?,
+        next: 0,
+        open: Vec::new(),
         written: Vec::new(),
-        ids: HashSet::new(),
     };
-    let read = all.trajectory(&document, None);
-    read.map_err(|error| ImportError::new(path, error))?;
-    Ok(all.written)
+    read_members(path, &mut steps)?;
+    let mut written = steps.written;
+    written.sort_by_key(|(number, _)| *number);
+    Ok(written.into_iter().map(|(_, history)| history).collect())
 }
 
-struct Trajectories<'a, 'r> {
+const STEPS: &str = "steps";
+
+/// What is wanted of a trajectory: its steps, and those inside of it.
+fn want(name: &str) -> Want {
+    match name {
+        STEPS => Want::Items,
+        "subagent_trajectories" => Want::Objects,
+        _ => Want::Nothing,
+    }
+}
+
+fn step_time(step: &Value) -> Option<u64> {
+    iso_time(step["timestamp"].as_str()?)
+}
+
+/// What a trajectory has beside its steps. Its number is its place in the document.
+#[derive(Default)]
+struct Head {
+    parent: Option<usize>,
+    members: Fields,
+    steps: usize,
+    /// The time of the first step that has one.
+    start: Option<u64>,
+}
+
+impl Head {
+    fn get(&self, name: &str) -> &Value {
+        self.members.get(name).unwrap_or(&Value::Null)
+    }
+}
+
+/// Reads the heads of all trajectories.
+#[derive(Default)]
+struct Heads {
+    all: Vec<Head>,
+    /// The trajectories that are being read, each inside of the one before.
+    open: Vec<usize>,
+}
+
+impl Heads {
+    fn last(&mut self) -> Option<&mut Head> {
+        self.open.last().and_then(|at| self.all.get_mut(*at))
+    }
+
+    /// The session of each trajectory.
+    fn ids(&self, path: &Path) -> io::Result<Vec<String>> {
+        let mut ids: Vec<String> = Vec::new();
+        let mut taken = HashSet::new();
+        for head in &self.all {
+            let version = head.get("schema_version");
+            let is_known = |version: &str| version.starts_with(VERSION);
+            if !version.as_str().is_some_and(is_known) {
+                let why = format!("schema_version {version}; {VERSION}x can be imported");
+                return Err(io::Error::other(why));
+            }
+            // Inside of another one, the session is often that of the outermost.
+            let names = match head.parent {
+                None => ["session_id", "trajectory_id"],
+                Some(_) => ["trajectory_id", "session_id"],
+            };
+            let names = names.into_iter().filter_map(|name| head.get(name).as_str());
+            let mut given = names.filter(|id| !id.is_empty() && !taken.contains(*id));
+            let id = match (given.next(), head.parent) {
+                (Some(id), _) => id.to_owned(),
+                (None, Some(parent)) => format!("{}-{}", ids[parent], ids.len()),
+                (None, None) => format!("atif-{}", &file_digest(path)?[..24]),
+            };
+            if !taken.insert(id.clone()) {
+                let why = format!("two trajectories have the id {id:?}");
+                return Err(io::Error::other(why));
+            }
+            if head.steps == 0 {
+                return Err(io::Error::other(format!("{id:?} has no `steps`")));
+            }
+            ids.push(id);
+        }
+        Ok(ids)
+    }
+}
+
+impl Members for Heads {
+    fn want(&mut self, name: &str) -> Want {
+        match name {
+            "schema_version" | "session_id" | "trajectory_id" => Want::Value,
+            "agent" | "notes" | "extra" => Want::Value,
+            name => want(name),
+        }
+    }
+
+    fn begin(&mut self) -> io::Result<()> {
+        self.all.push(Head {
+            parent: self.open.last().copied(),
+            ..Head::default()
+        });
+        self.open.push(self.all.len() - 1);
+        Ok(())
+    }
+
+    fn value(&mut self, name: &str, value: Value) -> io::Result<()> {
+        let Some(head) = self.last() else {
+            return Ok(());
+        };
+        if name == STEPS {
+            head.steps += 1;
+            head.start = head.start.or_else(|| step_time(&value));
+        } else {
+            head.members.insert(name.to_owned(), value);
+        }
+        Ok(())
+    }
+
+    fn end(&mut self) -> io::Result<()> {
+        self.open.pop();
+        Ok(())
+    }
+}
+
+/// Writes the steps of all trajectories.
+struct Steps<'a, 'p> {
     import: &'a Import,
-    raw: &'r str,
-    written: Vec<History<'a>>,
-    ids: HashSet<String>,
+    path: &'p Path,
+    heads: Vec<Head>,
+    ids: Vec<String>,
+    /// The number of the next trajectory.
+    next: usize,
+    open: Vec<Trajectory<'a>>,
+    written: Vec<(usize, History<'a>)>,
 }
 
-impl Trajectories<'_, '_> {
-    /// Writes a trajectory and those inside.
-    fn trajectory(&mut self, document: &Value, parent: Option<&str>) -> io::Result<()> {
-        let version = document["schema_version"].as_str();
-        if !version.is_some_and(|version| version.starts_with(VERSION)) {
-            let why = format!(
-                "schema_version {}; {VERSION}x can be imported",
-                document["schema_version"]
-            );
-            return Err(io::Error::other(why));
-        }
-        let id = self.id(document, parent);
-        if !self.ids.insert(id.clone()) {
-            return Err(io::Error::other(format!(
-                "two trajectories have the id {id:?}"
-            )));
-        }
-        let steps = document["steps"].as_array();
-        let steps = steps.ok_or_else(|| io::Error::other(format!("{id:?} has no `steps`")))?;
+impl Members for Steps<'_, '_> {
+    fn want(&mut self, name: &str) -> Want {
+        want(name)
+    }
+
+    fn begin(&mut self) -> io::Result<()> {
+        let number = self.next;
+        self.next += 1;
+        let (Some(head), Some(id)) = (self.heads.get(number), self.ids.get(number)) else {
+            return Err(io::Error::other("it changed while it was read"));
+        };
         let mut trajectory = Trajectory {
-            history: History::new(self.import, FORMAT, &id),
-            model: document["agent"]["model_name"].clone(),
+            history: History::new(self.import, FORMAT, id),
+            number,
+            model: head.get("agent")["model_name"].clone(),
             summary: None,
             hidden: Vec::new(),
             before: None,
+            steps: 0,
             calls: 0,
         };
-        trajectory.begin(document, parent, steps)?;
-        for (index, step) in steps.iter().enumerate() {
-            let number = index + 1;
-            let written = trajectory.step(step, number, steps.len() == 1);
-            written
-                .map_err(|error| io::Error::other(format!("step {number} of {id:?}: {error}")))?;
-        }
-        self.written.push(trajectory.finish(self.raw)?);
-        let inside = document["subagent_trajectories"].as_array();
-        inside
-            .into_iter()
-            .flatten()
-            .try_for_each(|one| self.trajectory(one, Some(&id)))
+        let parent = head.parent.map(|parent| self.ids[parent].as_str());
+        trajectory.begin(head, parent)?;
+        self.open.push(trajectory);
+        Ok(())
     }
 
-    /// Inside of another one, the session is often that of the outermost.
-    fn id(&self, document: &Value, parent: Option<&str>) -> String {
-        let text = |name: &str| document[name].as_str().filter(|id| !id.is_empty());
-        let names = match parent {
-            None => ["session_id", "trajectory_id"],
-            Some(_) => ["trajectory_id", "session_id"],
+    fn value(&mut self, _: &str, step: Value) -> io::Result<()> {
+        let Some(trajectory) = self.open.last_mut() else {
+            return Ok(());
         };
-        let given = names
-            .into_iter()
-            .filter_map(text)
-            .find(|id| !self.ids.contains(*id));
-        given.map(str::to_owned).unwrap_or_else(|| match parent {
-            None => format!("atif-{}", &hex_digest(self.raw.as_bytes())[..24]),
-            Some(parent) => format!("{parent}-{}", self.ids.len()),
+        trajectory.steps += 1;
+        let is_only = self.heads[trajectory.number].steps == 1;
+        trajectory.step(&step, is_only).map_err(|error| {
+            let (step, id) = (trajectory.steps, &self.ids[trajectory.number]);
+            io::Error::other(format!("step {step} of {id:?}: {error}"))
         })
+    }
+
+    fn end(&mut self) -> io::Result<()> {
+        if let Some(trajectory) = self.open.pop() {
+            let number = trajectory.number;
+            self.written.push((number, trajectory.finish(self.path)?));
+        }
+        Ok(())
     }
 }
 
 struct Trajectory<'a> {
     history: History<'a>,
+    number: usize,
     /// The model of steps that name none.
     model: Value,
     /// A compaction that happened after the next step: when, and its summary.
@@ -105,6 +223,7 @@ struct Trajectory<'a> {
     hidden: Vec<String>,
     /// The last step that is not hidden.
     before: Option<String>,
+    steps: usize,
     calls: usize,
 }
 
@@ -138,18 +257,15 @@ fn attachments(message: &Value) -> Option<Value> {
 }
 
 impl<'a> Trajectory<'a> {
-    fn begin(&mut self, document: &Value, parent: Option<&str>, steps: &[Value]) -> io::Result<()> {
-        let mut times = steps
-            .iter()
-            .filter_map(|step| iso_time(step["timestamp"].as_str()?));
-        let start = times.next().unwrap_or(0);
-        let agent = &document["agent"];
+    fn begin(&mut self, head: &Head, parent: Option<&str>) -> io::Result<()> {
+        let start = head.start.unwrap_or(0);
+        let agent = head.get("agent");
         let text = |value: &Value, name: &str| {
             let text = value[name].as_str();
             text.filter(|text| *text != "unknown").map(str::to_owned)
         };
         let version = text(agent, "version").map(|version| json!({"version": version}));
-        let extra = json!({"notes": document["notes"], "extra": document["extra"], "agent": agent["extra"]});
+        let extra = json!({"notes": head.get("notes"), "extra": head.get("extra"), "agent": agent["extra"]});
         let extra = fields(extra);
         self.history.start_run(
             start,
@@ -173,11 +289,9 @@ impl<'a> Trajectory<'a> {
         Ok(())
     }
 
-    fn step(&mut self, step: &Value, number: usize, is_only: bool) -> io::Result<()> {
-        let time = step["timestamp"]
-            .as_str()
-            .and_then(iso_time)
-            .unwrap_or(self.history.last());
+    fn step(&mut self, step: &Value, is_only: bool) -> io::Result<()> {
+        let number = self.steps;
+        let time = step_time(step).unwrap_or(self.history.last());
         let extra = &step["extra"];
         let id = format!("step-{number}");
         let text = content(&step["message"]);
@@ -358,10 +472,10 @@ impl<'a> Trajectory<'a> {
         Ok(())
     }
 
-    fn finish(mut self, raw: &str) -> io::Result<History<'a>> {
+    fn finish(mut self, source: &Path) -> io::Result<History<'a>> {
         self.compact(None)?;
         self.rewind()?;
-        self.history.keep_source(raw)?;
+        self.history.keep_files(&[source])?;
         Ok(self.history)
     }
 }

@@ -7,15 +7,13 @@ use serde_json::Value;
 
 use super::chat::{ASSETS, Chat, member_object, text};
 use super::database::Database;
-use super::history::{Fields, History};
+use super::history::{Fields, History, SourceBlob};
 use super::{Import, ImportError};
 use crate::trace::Kind;
 
 const FORMAT: &str = "chat-sqlite";
 /// The newest version of the tables.
 const VERSION: i64 = 3;
-/// So much of the source is kept for each session, at most.
-const LONGEST_SOURCE: usize = 256 << 20;
 
 pub(super) fn read<'a>(import: &'a Import, path: &Path) -> Result<Vec<History<'a>>, ImportError> {
     let database = Database::open(import, path)?;
@@ -41,24 +39,21 @@ pub(super) fn read<'a>(import: &'a Import, path: &Path) -> Result<Vec<History<'a
     read.collect()
 }
 
-/// The rows of a session, redacted.
-#[derive(Default)]
-struct Source(Vec<u8>);
-
-impl Source {
-    fn add(&mut self, history: &History<'_>, table: &str, row: &Fields) {
-        if self.0.len() >= LONGEST_SOURCE {
-            return;
-        }
-        let mut kept = Fields::from_iter([("table".to_owned(), Value::from(table))]);
-        for (name, value) in row {
-            // Secrets in JSON are found by the names of their members.
-            let parsed = value.as_str().filter(|_| name.ends_with("_json"));
-            let parsed = parsed.and_then(|text| serde_json::from_str(text).ok());
-            kept.insert(name.clone(), parsed.unwrap_or_else(|| value.clone()));
-        }
-        history.redacted_row(&kept, &mut self.0);
+/// Keeps a row of the source.
+fn keep(
+    history: &History<'_>,
+    source: &mut SourceBlob,
+    table: &str,
+    row: &Fields,
+) -> io::Result<()> {
+    let mut kept = Fields::from_iter([("table".to_owned(), Value::from(table))]);
+    for (name, value) in row {
+        // Secrets in JSON are found by the names of their members.
+        let parsed = value.as_str().filter(|_| name.ends_with("_json"));
+        let parsed = parsed.and_then(|text| serde_json::from_str(text).ok());
+        kept.insert(name.clone(), parsed.unwrap_or_else(|| value.clone()));
     }
+    history.add_row(source, &kept)
 }
 
 fn session<'a>(
@@ -71,8 +66,8 @@ fn session<'a>(
     let id = text(&row, "id").unwrap_or_default().to_owned();
     let is_subagent = is_subagent(database, &row, &id)?;
     let mut chat = Chat::new(import, FORMAT, row.clone(), is_subagent).map_err(failed)?;
-    let mut source = Source::default();
-    source.add(&chat.history, "chat_sessions", &row);
+    let mut source = chat.history.begin_source().map_err(failed)?;
+    keep(&chat.history, &mut source, "chat_sessions", &row).map_err(failed)?;
     let messages = "SELECT * FROM chat_messages WHERE session_id = ?1 ORDER BY created_at, rowid";
     let parts = "SELECT * FROM chat_parts WHERE message_id = ?1 ORDER BY \"index\"";
     let error = std::cell::RefCell::new(None);
@@ -88,16 +83,16 @@ fn session<'a>(
             *error.borrow_mut() = Some(inner);
             return Err(io::Error::other("stopped"));
         }
-        source.add(&chat.history, "chat_messages", &message);
-        all.iter()
-            .for_each(|part| source.add(&chat.history, "chat_parts", part));
+        keep(&chat.history, &mut source, "chat_messages", &message)?;
+        let mut parts = all.iter();
+        parts.try_for_each(|part| keep(&chat.history, &mut source, "chat_parts", part))?;
         chat.message(&message, &all)
     });
     if let Some(error) = error.take() {
         return Err(error);
     }
     read?;
-    let finished = chat.finish(|history| history.keep_redacted(&source.0));
+    let finished = chat.finish(|history| history.end_source(source));
     finished.map_err(failed)
 }
 
@@ -123,7 +118,7 @@ fn is_subagent(database: &Database, row: &Fields, id: &str) -> Result<bool, Impo
 fn assets(
     database: &Database,
     chat: &mut Chat<'_>,
-    source: &mut Source,
+    source: &mut SourceBlob,
     message: &Fields,
 ) -> Result<(), ImportError> {
     let metadata = member_object(message, "metadata_json").unwrap_or_default();
@@ -142,7 +137,7 @@ fn assets(
         }
         let query = format!("SELECT * FROM {table} WHERE digest = ?1");
         database.each(&query, &[digest], |row| {
-            source.add(&chat.history, table, &row);
+            keep(&chat.history, source, table, &row)?;
             chat.asset(kind, &row)
         })?;
     }

@@ -1,79 +1,153 @@
-//! `chat-json` and `chat-jsonl`: the rows of `chat-sqlite` as text. A session is held in memory, because later
-//! lines may correct earlier ones.
+//! `chat-json` and `chat-jsonl`: the rows of `chat-sqlite` as text.
+//!
+//! A source is read twice: first for what says how messages are written, then for the messages. In a file of
+//! lines, later rows correct earlier ones, so the first reading also notes where the newest rows are.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
+use std::fs::File;
+use std::hash::{BuildHasher, RandomState};
 use std::io;
+use std::iter::Peekable;
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use serde_json::Value;
 
 use super::chat::{Chat, text};
-use super::document;
-use super::history::{Fields, History, fields};
-use super::lines::{JsonLines, read_text};
-use super::{Import, ImportError};
+use super::document::{Members, Want, read_members};
+use super::history::{Fields, History};
+use super::lines::JsonLines;
+use super::{Import, ImportError, json};
 use crate::trace::Kind;
 
-/// A session as its rows.
-#[derive(Default)]
-struct Session {
-    row: Option<Fields>,
-    assets: Vec<(Kind, Fields)>,
-    messages: Vec<Message>,
-    /// Where messages are, by id.
-    known: HashMap<String, usize>,
+/// A prompt, a catalog or rules.
+type Asset = (Kind, Fields);
+
+/// Writes a session's messages, and the assets that were recorded before each.
+struct Writer<'a> {
+    chat: Chat<'a>,
+    assets: Peekable<std::vec::IntoIter<Asset>>,
 }
 
-#[derive(Default)]
-struct Message {
-    row: Fields,
-    parts: BTreeMap<u64, Fields>,
-}
-
-pub(super) fn read_document<'a>(
-    import: &'a Import,
-    path: &Path,
-) -> Result<Vec<History<'a>>, ImportError> {
-    let (raw, document) = document::read_document(path)?;
-    let failed = |error: io::Error| ImportError::new(path, error);
-    let session = of_document(&mut fields(document)).map_err(failed)?;
-    let written = session.write(import, "chat-json", &raw);
-    Ok(vec![written.map_err(failed)?])
-}
-
-fn of_document(document: &mut Fields) -> io::Result<Session> {
-    let mut list = |name: &str| match document.remove(name) {
-        Some(Value::Array(rows)) => rows,
-        _ => Vec::new(),
-    };
-    let mut session = Session::default();
-    let assets = [
-        ("system_prompts", Kind::SystemPrompt),
-        ("tool_catalogs", Kind::ToolCatalog),
-        ("permission_rules", Kind::PermissionRules),
-    ];
-    for (name, kind) in assets {
-        for row in list(name) {
-            session.assets.push((kind, row_of(row)?));
-        }
-    }
-    for mut message in list("messages") {
-        let parts = message["parts"].take();
-        let row = row_of(message["message"].take())?;
-        let id = text(&row, "id").unwrap_or_default().to_owned();
-        session.message(row);
-        for part in parts.as_array().into_iter().flatten() {
-            session.part(&id, row_of(part.clone())?)?;
-        }
-    }
-    session.row = Some(row_of(document.remove("session").unwrap_or_default())?);
-    Ok(session)
+fn created(row: &Fields) -> u64 {
+    row.get("created_at").and_then(Value::as_u64).unwrap_or(0)
 }
 
 fn row_of(value: Value) -> io::Result<Fields> {
     match value {
         Value::Object(row) => Ok(row),
         _ => Err(io::Error::other("a row is no JSON object")),
+    }
+}
+
+fn index_of(part: &Fields) -> io::Result<u64> {
+    let index = part.get("index").and_then(Value::as_u64);
+    index.ok_or_else(|| io::Error::other("a part has no `index`"))
+}
+
+impl<'a> Writer<'a> {
+    fn new(
+        import: &'a Import,
+        format: &'static str,
+        row: Option<Fields>,
+        mut assets: Vec<Asset>,
+    ) -> io::Result<Self> {
+        let row = row.ok_or_else(|| io::Error::other("no row of a session is in it"))?;
+        assets.sort_by_key(|(_, row)| created(row));
+        Ok(Self {
+            // A branch is named by its message; a subagent's is not known.
+            chat: Chat::new(import, format, row, false)?,
+            assets: assets.into_iter().peekable(),
+        })
+    }
+
+    fn message(&mut self, row: &Fields, parts: &[Fields]) -> io::Result<()> {
+        let now = created(row);
+        while let Some((kind, row)) = self.assets.next_if(|(_, row)| created(row) <= now) {
+            self.chat.asset(kind, &row)?;
+        }
+        self.chat.message(row, parts)
+    }
+
+    fn finish(mut self, source: &Path) -> io::Result<History<'a>> {
+        for (kind, row) in self.assets {
+            self.chat.asset(kind, &row)?;
+        }
+        self.chat.finish(|history| history.keep_files(&[source]))
+    }
+}
+
+pub(super) fn read_document<'a>(
+    import: &'a Import,
+    path: &Path,
+) -> Result<Vec<History<'a>>, ImportError> {
+    let failed = |error: io::Error| ImportError::new(path, error);
+    let mut head = Head::default();
+    read_members(path, &mut head)?;
+    let writer = Writer::new(import, "chat-json", head.row, head.assets);
+    let mut messages = Messages(writer.map_err(failed)?);
+    read_members(path, &mut messages)?;
+    Ok(vec![messages.0.finish(path).map_err(failed)?])
+}
+
+/// What a document has beside its messages.
+#[derive(Default)]
+struct Head {
+    row: Option<Fields>,
+    assets: Vec<Asset>,
+}
+
+fn asset_kind(list: &str) -> Option<Kind> {
+    match list {
+        "system_prompts" => Some(Kind::SystemPrompt),
+        "tool_catalogs" => Some(Kind::ToolCatalog),
+        "permission_rules" => Some(Kind::PermissionRules),
+        _ => None,
+    }
+}
+
+impl Members for Head {
+    fn want(&mut self, name: &str) -> Want {
+        match name {
+            "session" => Want::Value,
+            name if asset_kind(name).is_some() => Want::Items,
+            _ => Want::Nothing,
+        }
+    }
+
+    fn value(&mut self, name: &str, value: Value) -> io::Result<()> {
+        match asset_kind(name) {
+            Some(kind) => self.assets.push((kind, row_of(value)?)),
+            None => self.row = Some(row_of(value)?),
+        }
+        Ok(())
+    }
+}
+
+/// The messages of a document.
+struct Messages<'a>(Writer<'a>);
+
+impl Members for Messages<'_> {
+    fn want(&mut self, name: &str) -> Want {
+        match name {
+            "messages" => Want::Items,
+            _ => Want::Nothing,
+        }
+    }
+
+    fn value(&mut self, _: &str, message: Value) -> io::Result<()> {
+        let mut message = row_of(message)?;
+        let row = row_of(message.remove("message").unwrap_or_default())?;
+        let mut parts = Vec::new();
+        if let Some(Value::Array(rows)) = message.remove("parts") {
+            for row in rows {
+                let part = row_of(row)?;
+                parts.push((index_of(&part)?, part));
+            }
+        }
+        parts.sort_by_key(|(index, _)| *index);
+        let parts: Vec<_> = parts.into_iter().map(|(_, part)| part).collect();
+        self.0.message(&row, &parts)
     }
 }
 
@@ -84,21 +158,42 @@ pub(super) fn read_lines<'a>(
     let mut lines = JsonLines::open(path)?;
     let mut sessions: Vec<Session> = Vec::new();
     while let Some(line) = lines.next()? {
-        add(&mut sessions, line).map_err(|error| lines.error(error))?;
+        let added = add(&mut sessions, line, lines.place());
+        added.map_err(|error| lines.error(error))?;
     }
     if sessions.is_empty() {
         return Err(ImportError::new(path, "no session is in it"));
     }
-    let raw = read_text(path)?;
-    let written = sessions
-        .into_iter()
-        .map(|session| session.write(import, "chat-jsonl", &raw));
-    let written: io::Result<Vec<_>> = written.collect();
-    written.map_err(|error| ImportError::new(path, error))
+    let written = || {
+        let file = File::open(path)?;
+        let sessions = sessions.into_iter();
+        let written = sessions.map(|session| session.write(import, &file)?.finish(path));
+        written.collect::<io::Result<_>>()
+    };
+    written().map_err(|error| ImportError::new(path, error))
+}
+
+/// Where a line is: its offset and its length.
+type Place = (u64, u32);
+
+/// A session of a file of lines.
+#[derive(Default)]
+struct Session {
+    row: Option<Fields>,
+    assets: Vec<Asset>,
+    /// The newest row of each message.
+    messages: Vec<Place>,
+    /// Parts, by message and index.
+    parts: Vec<(u32, u64, Place)>,
+    /// When messages were hidden that had been written.
+    hidden: HashMap<u32, Value>,
+    /// Messages by the hashes of their ids.
+    known: HashMap<u64, u32>,
+    hasher: RandomState,
 }
 
 /// Adds a line. All rows after a session's row belong to it.
-fn add(sessions: &mut Vec<Session>, mut line: Fields) -> io::Result<()> {
+fn add(sessions: &mut Vec<Session>, mut line: Fields, place: Place) -> io::Result<()> {
     let data = row_of(line.remove("data").unwrap_or_default())?;
     let kind = text(&line, "type").unwrap_or_default();
     if kind == "session" {
@@ -108,30 +203,29 @@ fn add(sessions: &mut Vec<Session>, mut line: Fields) -> io::Result<()> {
                 .as_ref()
                 .is_some_and(|row| row.get("id") == data.get("id"))
         };
-        match sessions.iter().position(known) {
-            // Its totals are newer.
-            Some(at) => {
-                let mut session = sessions.remove(at);
-                session.row = Some(data);
-                sessions.push(session);
-            }
-            None => sessions.push(Session {
-                row: Some(data),
-                ..Session::default()
-            }),
-        }
+        // The totals of a row that is repeated are newer.
+        let mut session = match sessions.iter().position(known) {
+            Some(at) => sessions.remove(at),
+            None => Session::default(),
+        };
+        session.row = Some(data);
+        sessions.push(session);
         return Ok(());
     }
     let Some(session) = sessions.last_mut() else {
         return Err(io::Error::other("a row before the row of its session"));
     };
     match kind {
-        "message" => session.message(data),
+        "message" => session.message(&data, place),
         "part" => {
-            let message = text(&data, "message_id").unwrap_or_default().to_owned();
-            session.part(&message, data)?;
+            let message = session.find(&data, "message_id")?;
+            session.parts.push((message, index_of(&data)?, place));
         }
-        "update" => session.update(&data)?,
+        "update" => {
+            let message = session.find(&data, "id")?;
+            let hidden = data.get("hidden_at").cloned().unwrap_or_default();
+            session.hidden.insert(message, hidden);
+        }
         "system_prompt" => session.assets.push((Kind::SystemPrompt, data)),
         "tool_catalog" => session.assets.push((Kind::ToolCatalog, data)),
         "permission_rules" => session.assets.push((Kind::PermissionRules, data)),
@@ -142,63 +236,56 @@ fn add(sessions: &mut Vec<Session>, mut line: Fields) -> io::Result<()> {
 
 impl Session {
     /// The last row with an id counts.
-    fn message(&mut self, row: Fields) {
-        let id = text(&row, "id").unwrap_or_default().to_owned();
-        let at = *self.known.entry(id).or_insert(self.messages.len());
-        match self.messages.get_mut(at) {
-            Some(known) => known.row = row,
-            None => self.messages.push(Message {
-                row,
-                ..Message::default()
-            }),
+    fn message(&mut self, row: &Fields, place: Place) {
+        let id = text(row, "id").unwrap_or_default();
+        let next = self.messages.len();
+        let at = *self
+            .known
+            .entry(self.hasher.hash_one(id))
+            .or_insert(next as u32);
+        match self.messages.get_mut(at as usize) {
+            Some(known) => *known = place,
+            None => self.messages.push(place),
         }
+        self.hidden.remove(&at);
     }
 
-    fn of_id(&mut self, id: &str) -> io::Result<&mut Message> {
-        let known = self.known.get(id).and_then(|at| self.messages.get_mut(*at));
+    /// The message that a member of a row names.
+    fn find(&self, row: &Fields, name: &str) -> io::Result<u32> {
+        let id = text(row, name).unwrap_or_default();
+        let known = self.known.get(&self.hasher.hash_one(id)).copied();
         known.ok_or_else(|| io::Error::other(format!("no message {id:?} before this row")))
     }
 
-    fn part(&mut self, message: &str, row: Fields) -> io::Result<()> {
-        let index = row.get("index").and_then(Value::as_u64);
-        let index = index.ok_or_else(|| io::Error::other("a part has no `index`"))?;
-        self.of_id(message)?.parts.insert(index, row);
-        Ok(())
-    }
-
-    fn update(&mut self, row: &Fields) -> io::Result<()> {
-        let message = self.of_id(text(row, "id").unwrap_or_default())?;
-        let hidden = row.get("hidden_at").cloned().unwrap_or_default();
-        message.row.insert("hidden_at".into(), hidden);
-        Ok(())
-    }
-
-    fn write<'a>(
-        self,
-        import: &'a Import,
-        format: &'static str,
-        raw: &str,
-    ) -> io::Result<History<'a>> {
-        let row = self
-            .row
-            .ok_or_else(|| io::Error::other("no row of a session is in it"))?;
-        // A branch is named by its message; a subagent's is not known.
-        let mut chat = Chat::new(import, format, row, false)?;
-        let time = |row: &Fields| row.get("created_at").and_then(Value::as_u64).unwrap_or(0);
-        let mut assets = self.assets;
-        assets.sort_by_key(|(_, row)| time(row));
-        let mut assets = assets.into_iter().peekable();
-        for message in &self.messages {
-            let now = time(&message.row);
-            while let Some((kind, row)) = assets.next_if(|(_, row)| time(row) <= now) {
-                chat.asset(kind, &row)?;
+    fn write<'a>(mut self, import: &'a Import, file: &File) -> io::Result<Writer<'a>> {
+        self.known = HashMap::new();
+        let mut writer = Writer::new(import, "chat-jsonl", self.row.take(), self.assets)?;
+        // Of rows with the same index the last one counts.
+        self.parts.reverse();
+        self.parts
+            .sort_by_key(|(message, index, _)| (*message, *index));
+        self.parts
+            .dedup_by_key(|(message, index, _)| (*message, *index));
+        let mut parts = self.parts.chunk_by(|one, next| one.0 == next.0).peekable();
+        for (at, place) in self.messages.into_iter().enumerate() {
+            let at = at as u32;
+            let mut row = read_row(file, place)?;
+            if let Some(hidden) = self.hidden.remove(&at) {
+                row.insert("hidden_at".into(), hidden);
             }
-            let parts: Vec<_> = message.parts.values().cloned().collect();
-            chat.message(&message.row, &parts)?;
+            let its = parts.next_if(|parts| parts[0].0 == at).unwrap_or_default();
+            let rows = its.iter().map(|(_, _, place)| read_row(file, *place));
+            let rows: Vec<_> = rows.collect::<io::Result<_>>()?;
+            writer.message(&row, &rows)?;
         }
-        for (kind, row) in assets {
-            chat.asset(kind, &row)?;
-        }
-        chat.finish(|history| history.keep_source(raw))
+        Ok(writer)
     }
+}
+
+/// The row on a line.
+fn read_row(file: &File, (offset, length): Place) -> io::Result<Fields> {
+    let mut line = vec![0; length as usize];
+    file.read_exact_at(&mut line, offset)?;
+    let mut line = row_of(json::from_slice(&line)?)?;
+    row_of(line.remove("data").unwrap_or_default())
 }

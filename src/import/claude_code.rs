@@ -279,7 +279,7 @@ impl<'a> Session<'a> {
             let subagent = json!({"agent": "claude-code", "child_session_id": child});
             history.event(Kind::Subagent, last, subagent)?;
         }
-        history.keep_lines(&[source])?;
+        history.keep_files(&[source])?;
         Ok(history)
     }
 }

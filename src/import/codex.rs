@@ -211,7 +211,7 @@ impl<'a> Rollout<'a> {
         for (span, call) in self.tools.into_values() {
             history.close(span, last, Outcome::Unset, call)?;
         }
-        history.keep_lines(&[source])?;
+        history.keep_files(&[source])?;
         Ok(history)
     }
 }

@@ -15,6 +15,7 @@ use crate::ledger::{Context, SessionWriter};
 use crate::trace::{Ids, Kind, LineMeta, Outcome, Root, SpanKind, Totals, Usage, time_text};
 
 pub(super) use given::GivenSpan;
+pub(super) use source::{PIECE, SourceBlob};
 
 pub(super) type Fields = Map<String, Value>;
 
@@ -352,29 +353,6 @@ impl<'a> History<'a> {
         self.last = self.last.max(time);
         let failed = || io::Error::other(ledger.counters().last_error().unwrap_or_default());
         written.map(drop).ok_or_else(failed)
-    }
-
-    /// Keeps the source as a blob, redacted.
-    pub fn keep_source(&mut self, text: &str) -> io::Result<()> {
-        let clean = self.shared.text(text);
-        self.keep_redacted(clean.as_bytes())
-    }
-
-    /// A row of a database as a line of JSON, redacted. Long values become blobs.
-    pub fn redacted_row(&self, row: &Fields, out: &mut Vec<u8>) {
-        let members = self.shared.members(self.writer.dir(), row);
-        out.push(b'{');
-        out.extend_from_slice(members.strip_suffix(b",").unwrap_or(&members));
-        out.extend_from_slice(b"}\n");
-    }
-
-    /// Keeps a source that is redacted already.
-    pub fn keep_redacted(&mut self, clean: &[u8]) -> io::Result<()> {
-        let sha256 = crate::trace::hex_digest(clean);
-        let ledger = &self.shared.ledger;
-        ledger.store_blob(self.writer.dir(), &sha256, clean)?;
-        let import = json!({"format": self.source, "source_id": self.id, "raw_blob": sha256});
-        self.event(Kind::Import, self.last, import)
     }
 
     /// Ends the run, unless the source does not say how it ended.

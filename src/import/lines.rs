@@ -6,11 +6,16 @@ use std::path::{Path, PathBuf};
 
 use serde::de::IgnoredAny;
 use serde_json::{Map, Value};
+use sha2::{Digest, Sha256};
 
 use super::{ImportError, json};
+use crate::trace::hex;
 
 /// A longer line is refused.
-pub(super) const LONGEST: u64 = 256 << 20;
+pub(super) const LONGEST: u64 = if cfg!(test) { 1 << 20 } else { 256 << 20 };
+
+/// So much of a file is read to know its format.
+const LONGEST_FIRST: u64 = 16 << 20;
 
 /// Reads a file of JSON objects, one a line.
 pub(super) struct JsonLines {
@@ -92,9 +97,9 @@ impl JsonLines {
         }
     }
 
-    /// The number of the line that was read last.
-    pub fn number(&self) -> u64 {
-        self.number
+    /// Where the line that was read last is in the file: its offset and its length.
+    pub fn place(&self) -> (u64, u32) {
+        (self.start, self.line.len() as u32)
     }
 
     /// An error about the line that was read last.
@@ -118,9 +123,20 @@ pub(super) fn open(path: &Path) -> io::Result<File> {
     File::open(path)
 }
 
-/// The object on the first line of a file.
+/// The object on the first line of a file, if that is not longer than [`LONGEST_FIRST`].
 pub(super) fn first_object(path: &Path) -> Option<Map<String, Value>> {
-    JsonLines::open(path).ok()?.next().ok()?
+    let mut line = Vec::new();
+    let mut reader = BufReader::new(open(path).ok()?).take(LONGEST_FIRST);
+    while line.trim_ascii().is_empty() {
+        line.clear();
+        if reader.read_until(b'\n', &mut line).ok()? == 0 {
+            return None;
+        }
+    }
+    match json::from_slice(&line).ok()? {
+        Value::Object(object) => Some(object),
+        _ => None,
+    }
 }
 
 /// Whether a file begins with these bytes.
@@ -128,6 +144,21 @@ pub(super) fn begins_with(path: &Path, bytes: &[u8]) -> bool {
     let mut first = vec![0; bytes.len()];
     let read = open(path).and_then(|mut file| file.read_exact(&mut first));
     read.is_ok() && first == bytes
+}
+
+/// The digest of a file.
+pub(super) fn file_digest(path: &Path) -> io::Result<String> {
+    let mut hash = Sha256::new();
+    let mut file = BufReader::new(open(path)?);
+    loop {
+        let piece = file.fill_buf()?;
+        let length = piece.len();
+        if length == 0 {
+            return Ok(hex(&hash.finalize()));
+        }
+        hash.update(piece);
+        file.consume(length);
+    }
 }
 
 /// A whole file of text, at most so long as a blob may be.

@@ -167,15 +167,18 @@ impl Source {
         }
     }
 
-    /// The format of a file that is one document.
+    /// The format of a file that is one document, or has a very long line.
     fn detect_document(path: &Path) -> Option<Self> {
-        let document = document::peek_document(path)?;
-        let has = |name: &str| document.get(name).is_some();
+        let names = document::member_names(path)?;
+        let has = |name: &str| names.iter().any(|known| known == name);
         match () {
             () if has("schema_version") && has("steps") => Some(Self::Atif),
             () if has("session") && has("messages") => Some(Self::ChatJson),
-            () if trial::is_record(&document) => Some(Self::Trial),
-            () if prime::is_prime(&document) => Some(Self::Prime),
+            () if has("trial_id") && (has("experiment_id") || has("schema_version")) => {
+                Some(Self::Trial)
+            }
+            () if has("samples") || prime::is_evaluation(has) => Some(Self::Prime),
+            () if has("resourceSpans") || has("resource_spans") => Some(Self::OtlpJson),
             () => None,
         }
     }

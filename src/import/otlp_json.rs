@@ -11,14 +11,14 @@ mod read_span;
 
 use std::collections::HashMap;
 use std::fs::File;
-use std::io;
+use std::io::{self, BufRead, BufReader, Read};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use self::content::Conversation;
 use self::index::{Entry, Index, What};
 use self::read_span::OtlpSpan;
-use super::history::{Fields, History};
+use super::history::{Fields, History, PIECE};
 use super::{Import, ImportError, json};
 use crate::trace::{FieldRole, Kind, SpanKind, event_kind};
 
@@ -42,16 +42,26 @@ pub(super) fn read<'a>(import: &'a Import, path: &Path) -> Result<Vec<History<'a
             history,
             conversation: Conversation::default(),
             open: HashMap::new(),
-            failed_at: 0,
+            current: None,
         };
         let written = writer.write();
         written.map_err(|error| ImportError {
-            line: Some(writer.failed_at).filter(|line| *line > 0),
+            line: writer.current.and_then(|offset| line_at(path, offset)),
             ..ImportError::new(path, error)
         })?;
         histories.push(writer.history);
     }
     Ok(histories)
+}
+
+/// The number of the line with this offset.
+fn line_at(path: &Path, offset: u64) -> Option<u64> {
+    let mut before = BufReader::new(File::open(path).ok()?).take(offset);
+    let mut number = 1;
+    while before.skip_until(b'\n').ok()? > 0 && before.limit() > 0 {
+        number += 1;
+    }
+    Some(number)
 }
 
 /// Writes one session.
@@ -63,15 +73,15 @@ struct Session<'i, 'a> {
     conversation: Conversation,
     /// Spans that have not ended, by their places in the index.
     open: HashMap<u32, OtlpSpan>,
-    /// The line of the span that is being written.
-    failed_at: u64,
+    /// The offset of the span that is being written.
+    current: Option<u64>,
 }
 
 impl Session<'_, '_> {
     fn write(&mut self) -> io::Result<()> {
         for step in self.index.steps(self.session) {
             let entry = &self.index.entries[step.entry as usize];
-            self.failed_at = entry.line.into();
+            self.current = Some(entry.offset);
             let known = self.open.remove(&step.entry);
             let span = known.map_or_else(|| self.span(entry), Ok)?;
             match step.what {
@@ -86,18 +96,23 @@ impl Session<'_, '_> {
                 self.open.insert(step.entry, span);
             }
         }
-        self.failed_at = 0;
+        self.current = None;
         self.keep()
     }
 
     /// Keeps the spans of the session, each on a line.
     fn keep(&mut self) -> io::Result<()> {
         let mut blob = self.history.begin_source()?;
+        let mut piece = String::new();
         for entry in self.index.of_session(self.session) {
-            let mut text = self.text(entry)?;
-            text.push('\n');
-            self.history.add_source(&mut blob, &text)?;
+            piece.push_str(&self.text(entry)?);
+            piece.push('\n');
+            if piece.len() >= PIECE {
+                self.history.add_source(&mut blob, &piece)?;
+                piece.clear();
+            }
         }
+        self.history.add_source(&mut blob, &piece)?;
         self.history.end_source(blob)
     }
 
@@ -110,11 +125,11 @@ impl Session<'_, '_> {
     fn span(&self, entry: &Entry) -> io::Result<OtlpSpan> {
         let json = json::from_slice(self.text(entry)?.as_bytes()).map_err(io::Error::other)?;
         let scope = &self.index.scopes[entry.scope as usize];
-        Ok(OtlpSpan::read(&json, entry, scope))
+        Ok(OtlpSpan::read(json, entry, scope))
     }
 
     fn open(&mut self, entry: &Entry, span: &OtlpSpan) -> io::Result<()> {
-        let given = span.given(entry);
+        let given = span.given(entry, self.index.ids(entry));
         let is_input =
             |name: &str| name != "attributes" && given.kind.role(name) == FieldRole::Input;
         let inputs = span.fields.iter().filter(|(name, _)| is_input(name));
@@ -142,7 +157,7 @@ impl Session<'_, '_> {
     }
 
     fn event(&mut self, entry: &Entry, span: &OtlpSpan, at: u32) -> io::Result<()> {
-        let Some(event) = span.events.get(at as usize) else {
+        let Some(event) = span.events.get(self.index.event(at)) else {
             return Ok(());
         };
         let has_content = self.index.sessions[self.session].calls_have_content;
@@ -158,11 +173,12 @@ impl Session<'_, '_> {
             fields.extend(log);
         }
         let time = index::event_time(event).unwrap_or(entry.start);
-        (self.history).event_given(&span.given(entry), &event_kind(name), time, fields)
+        let given = span.given(entry, self.index.ids(entry));
+        (self.history).event_given(&given, &event_kind(name), time, fields)
     }
 
     fn close(&mut self, entry: &Entry, span: OtlpSpan) -> io::Result<()> {
-        let given = span.given(entry);
+        let given = span.given(entry, self.index.ids(entry));
         if self.takes_content(&given.kind) {
             (self.conversation).answer(&mut self.history, &given, &span.content)?;
         }

@@ -4,12 +4,13 @@
 //! The path is that of the samples, of the evaluation, or of a directory with both: `samples.json` and
 //! `evaluation.json`. The evaluation is optional.
 
+use std::collections::HashSet;
 use std::io;
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
-use super::document::{peek_document, read_document};
+use super::document::{Members, Want, member_names, read_document, read_members};
 use super::history::{Fields, History, fields};
 use super::messages::Messages;
 use super::time::{from_seconds, time_of};
@@ -18,14 +19,11 @@ use crate::trace::{Kind, Outcome, time_text};
 
 const EVALUATION: &str = "evaluation.json";
 const SAMPLES: &str = "samples.json";
+/// The member with the samples.
+const LIST: &str = "samples";
 
-/// Whether a document is one of the two.
-pub(super) fn is_prime(document: &Value) -> bool {
-    document["samples"].is_array() || is_evaluation(document)
-}
-
-fn is_evaluation(document: &Value) -> bool {
-    let has = |name: &str| document.get(name).is_some();
+/// Whether the document with these members is an evaluation.
+pub(super) fn is_evaluation(has: impl Fn(&str) -> bool) -> bool {
     has("evaluation_id") || (has("id") && has("eval_config"))
 }
 
@@ -34,9 +32,9 @@ fn files(path: &Path) -> (PathBuf, PathBuf) {
     if path.is_dir() {
         return (path.join(SAMPLES), path.join(EVALUATION));
     }
-    match peek_document(path)
-        .is_some_and(|document| !document["samples"].is_array() && is_evaluation(&document))
-    {
+    let names = member_names(path).unwrap_or_default();
+    let has = |name: &str| names.iter().any(|known| known == name);
+    match !has(LIST) && is_evaluation(has) {
         true => (path.with_file_name(SAMPLES), path.to_owned()),
         false => (path.to_owned(), path.with_file_name(EVALUATION)),
     }
@@ -44,35 +42,86 @@ fn files(path: &Path) -> (PathBuf, PathBuf) {
 
 pub(super) fn read<'a>(import: &'a Import, path: &Path) -> Result<Vec<History<'a>>, ImportError> {
     let (samples_file, evaluation_file) = files(path);
-    let (_, document) = read_document(&samples_file)?;
-    let evaluation = match evaluation_file.exists() {
-        true => read_document(&evaluation_file)?.1,
-        false => Value::Null,
-    };
-    let Some(samples) = document["samples"].as_array() else {
+    let mut document = Document::default();
+    read_members(&samples_file, &mut document)?;
+    if !document.has_samples {
         return Err(ImportError::new(
             &samples_file,
             "no list `samples` is in it",
         ));
+    }
+    let document = Value::from(document.members);
+    let evaluation = match evaluation_file.exists() {
+        true => read_document(&evaluation_file)?.1,
+        false => Value::Null,
     };
-    let evaluation = Evaluation::of(&document, &evaluation, &samples_file);
-    let mut histories: Vec<History<'a>> = Vec::new();
-    let mut ids = std::collections::HashSet::new();
-    for (n, sample) in samples.iter().enumerate() {
-        let failed = |why: &dyn std::fmt::Display| {
-            ImportError::new(&samples_file, format!("sample {}: {why}", n + 1))
-        };
-        let sample = Sample::of(&evaluation, sample).map_err(|why| failed(&why))?;
-        // A page may repeat samples.
-        if ids.insert(sample.trial_id.clone()) {
-            let history = History::new(import, "prime", &sample.trial_id);
-            histories.push(sample.write(history).map_err(|error| failed(&error))?);
+    let mut samples = Samples {
+        import,
+        evaluation: Evaluation::of(&document, &evaluation, &samples_file),
+        ids: HashSet::new(),
+        number: 0,
+        written: Vec::new(),
+    };
+    read_members(&samples_file, &mut samples)?;
+    match samples.written.is_empty() {
+        true => Err(ImportError::new(&samples_file, "no sample is in it")),
+        false => Ok(samples.written),
+    }
+}
+
+/// The members of the document beside the samples.
+#[derive(Default)]
+struct Document {
+    members: Fields,
+    has_samples: bool,
+}
+
+impl Members for Document {
+    fn want(&mut self, name: &str) -> Want {
+        self.has_samples |= name == LIST;
+        match name {
+            LIST => Want::Nothing,
+            _ => Want::Value,
         }
     }
-    if histories.is_empty() {
-        return Err(ImportError::new(&samples_file, "no sample is in it"));
+
+    fn value(&mut self, name: &str, value: Value) -> io::Result<()> {
+        self.members.insert(name.to_owned(), value);
+        Ok(())
     }
-    Ok(histories)
+}
+
+/// Writes the samples.
+struct Samples<'a, 'e> {
+    import: &'a Import,
+    evaluation: Evaluation<'e>,
+    ids: HashSet<String>,
+    number: usize,
+    written: Vec<History<'a>>,
+}
+
+impl Members for Samples<'_, '_> {
+    fn want(&mut self, name: &str) -> Want {
+        match name {
+            LIST => Want::Items,
+            _ => Want::Nothing,
+        }
+    }
+
+    fn value(&mut self, _: &str, sample: Value) -> io::Result<()> {
+        self.number += 1;
+        let failed = |why: &dyn std::fmt::Display| {
+            io::Error::other(format!("sample {}: {why}", self.number))
+        };
+        let sample = Sample::of(&self.evaluation, &sample).map_err(|why| failed(&why))?;
+        // A page may repeat samples.
+        if self.ids.insert(sample.trial_id.clone()) {
+            let history = History::new(self.import, "prime", &sample.trial_id);
+            let written = sample.write(history).map_err(|error| failed(&error))?;
+            self.written.push(written);
+        }
+        Ok(())
+    }
 }
 
 struct Evaluation<'a> {

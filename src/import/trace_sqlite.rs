@@ -8,10 +8,10 @@ use std::collections::HashMap;
 use std::io;
 use std::path::Path;
 
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use super::database::Database;
-use super::history::{Fields, History, Span};
+use super::history::{Fields, History, SourceBlob, Span};
 use super::time::iso_time;
 use super::{Import, ImportError};
 use crate::trace::{
@@ -20,16 +20,17 @@ use crate::trace::{
 };
 
 const FORMAT: &str = "trace-sqlite";
-/// So much of the source is kept, at most.
-const LONGEST_SOURCE: usize = 256 << 20;
 
 pub(super) fn read<'a>(import: &'a Import, path: &Path) -> Result<Vec<History<'a>>, ImportError> {
     let database = Database::open(import, path)?;
     database.need("events", &["id", "timestamp", "kind", "payload_json"])?;
     let id = session_id(&database, path)?;
+    let mut history = History::new(import, FORMAT, &id);
+    let source = history.begin_source();
     let mut reader = Reader {
-        history: History::new(import, FORMAT, &id),
-        source: Vec::new(),
+        history,
+        source: source.map_err(|error| ImportError::new(path, error))?,
+        rows: 0,
         begun: false,
         open: HashMap::new(),
         opened: 0,
@@ -37,7 +38,7 @@ pub(super) fn read<'a>(import: &'a Import, path: &Path) -> Result<Vec<History<'a
         tools: HashMap::new(),
     };
     let query = "SELECT id, timestamp, kind, payload_json FROM events ORDER BY id";
-    database.each(query, &[], |row| reader.row(&row))?;
+    database.each(query, &[], |row| reader.row(row))?;
     let finished = reader.finish();
     Ok(vec![
         finished.map_err(|error| ImportError::new(path, error))?,
@@ -71,8 +72,8 @@ fn text<'a>(row: &'a Fields, name: &str) -> Option<&'a str> {
 
 struct Reader<'a> {
     history: History<'a>,
-    /// The rows, redacted.
-    source: Vec<u8>,
+    source: SourceBlob,
+    rows: u64,
     begun: bool,
     /// The open spans of our own rows.
     open: HashMap<u64, OpenSpan>,
@@ -97,23 +98,28 @@ struct OpenSpan {
 }
 
 impl<'a> Reader<'a> {
-    fn row(&mut self, row: &Fields) -> io::Result<()> {
+    fn row(&mut self, mut row: Fields) -> io::Result<()> {
         let number = row.get("id").cloned().unwrap_or_default();
         let failed = |why: String| io::Error::other(format!("row {number} of `events`: {why}"));
-        let kind = text(row, "kind").unwrap_or_default();
-        let payload = text(row, "payload_json").unwrap_or_default();
-        let payload: Map<String, Value> = serde_json::from_str(payload)
+        self.rows += 1;
+        let payload = text(&row, "payload_json").unwrap_or_default();
+        let payload: Fields = serde_json::from_str(payload)
             .map_err(|error| failed(format!("payload_json is no JSON object: {error}")))?;
-        let time = text(row, "timestamp").and_then(iso_time);
+        let time = text(&row, "timestamp").and_then(iso_time);
         let time = time.ok_or_else(|| failed("no time in `timestamp`".to_owned()))?;
-        if self.source.len() < LONGEST_SOURCE {
-            let mut kept = row.clone();
-            kept.insert("payload_json".into(), payload.clone().into());
-            self.history.redacted_row(&kept, &mut self.source);
-        }
-        let added = match payload.get("spanledger").and_then(Value::as_object) {
-            Some(place) => self.own(kind, time, &payload, place.clone()),
-            None => self.foreign(kind, time, payload),
+        row.insert("payload_json".into(), payload.into());
+        self.history.add_row(&mut self.source, &row)?;
+        let mut payload = match row.get_mut("payload_json").map(Value::take) {
+            Some(Value::Object(payload)) => payload,
+            _ => Fields::new(),
+        };
+        let kind = text(&row, "kind").unwrap_or_default();
+        let added = match payload.remove("spanledger") {
+            Some(Value::Object(place)) => self.own(kind, time, payload, place),
+            other => {
+                payload.extend(other.map(|other| ("spanledger".to_owned(), other)));
+                self.foreign(kind, time, payload)
+            }
         };
         added.map_err(|error| failed(error.to_string()))
     }
@@ -123,15 +129,13 @@ impl<'a> Reader<'a> {
         &mut self,
         name: &str,
         time: u64,
-        payload: &Fields,
+        mut payload: Fields,
         mut place: Fields,
     ) -> io::Result<()> {
         self.begun = true;
         if place.contains_key("derived") {
             return Ok(());
         }
-        let mut payload = payload.clone();
-        payload.remove("spanledger");
         if let Some(Value::Object(recorded)) = place.remove("recorded") {
             for (name, value) in recorded {
                 match value {
@@ -165,7 +169,12 @@ impl<'a> Reader<'a> {
             ids,
         };
         self.count(kind, meta, &mut payload);
-        self.history.write(meta, &payload)
+        self.history.write(meta, &payload)?;
+        let opened = ids.filter(|_| kind.opens().is_some());
+        if let Some(open) = opened.and_then(|ids| self.open.get_mut(&ids.span)) {
+            open.fields = payload;
+        }
+        Ok(())
     }
 
     /// Keeps the totals and the open spans.
@@ -180,7 +189,7 @@ impl<'a> Reader<'a> {
                 ids,
                 turn: meta.turn,
                 start: start.unwrap_or(meta.time),
-                fields: payload.clone(),
+                fields: Fields::new(),
                 number: self.opened,
                 before: totals.usage.clone(),
                 usage: None,
@@ -361,13 +370,13 @@ impl<'a> Reader<'a> {
     }
 
     fn finish(mut self) -> io::Result<History<'a>> {
-        if self.source.is_empty() {
+        if self.rows == 0 {
             return Err(io::Error::other("no event is in it"));
         }
         self.close_open()?;
         let last = self.history.last();
         self.end_calls(last)?;
-        self.history.keep_redacted(&self.source)?;
+        self.history.end_source(self.source)?;
         Ok(self.history)
     }
 }

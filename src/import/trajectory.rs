@@ -4,24 +4,23 @@
 //! A `conversation.jsonl` is read too: messages without steps.
 
 use std::collections::HashMap;
-use std::io::{self, BufRead, BufReader};
+use std::io;
 use std::path::Path;
 use std::time::UNIX_EPOCH;
 
 use serde_json::{Value, json};
-use sha2::{Digest, Sha256};
 
 use super::history::{Fields, History, Span};
-use super::lines::{JsonLines, open};
+use super::lines::{JsonLines, file_digest};
 use super::messages::Messages;
 use super::time::time_of;
 use super::{Import, ImportError};
-use crate::trace::{Kind, Outcome, SpanKind, hex, parse_time};
+use crate::trace::{Kind, Outcome, SpanKind, parse_time};
 
 pub(super) fn read<'a>(import: &'a Import, path: &Path) -> Result<Vec<History<'a>>, ImportError> {
     // A file that is none is refused before all of it is read.
     let first = JsonLines::open(path)?.next()?.filter(is_message);
-    let digest = digest(path).map_err(|error| ImportError::new(path, error))?;
+    let digest = file_digest(path).map_err(|error| ImportError::new(path, error))?;
     let modified = path.metadata().and_then(|meta| meta.modified());
     let since = modified.map(|time| time.duration_since(UNIX_EPOCH).unwrap_or_default());
     let now = since.map_or(0, |since| since.as_nanos() as u64);
@@ -39,24 +38,9 @@ pub(super) fn read<'a>(import: &'a Import, path: &Path) -> Result<Vec<History<'a
         }
     };
     history
-        .keep_lines(&[path])
+        .keep_files(&[path])
         .map_err(|error| ImportError::new(path, error))?;
     Ok(vec![history])
-}
-
-/// The digest of a file.
-fn digest(path: &Path) -> io::Result<String> {
-    let mut hash = Sha256::new();
-    let mut file = BufReader::new(open(path)?);
-    loop {
-        let piece = file.fill_buf()?;
-        let length = piece.len();
-        if length == 0 {
-            return Ok(hex(&hash.finalize()));
-        }
-        hash.update(piece);
-        file.consume(length);
-    }
 }
 
 /// Whether a line is a message of a conversation, and no entry of a trajectory.

@@ -33,12 +33,6 @@ pub(super) fn read<'a>(import: &'a Import, path: &Path) -> Result<Vec<History<'a
     histories.collect()
 }
 
-/// Whether a document is a record.
-pub(super) fn is_record(document: &Value) -> bool {
-    let has = |name: &str| document.get(name).is_some();
-    has("trial_id") && (has("experiment_id") || has("schema_version"))
-}
-
 /// The records of a ledger. What is below a name with `_` is none.
 fn records(dir: &Path) -> Result<Vec<PathBuf>, ImportError> {
     let entries = std::fs::read_dir(dir).and_then(Iterator::collect);
@@ -362,7 +356,7 @@ fn known(value: &Value) -> Option<&str> {
 fn manifest(path: &Path, run: &str) -> Value {
     let name = format!("{}.json", hex_digest(run.as_bytes()));
     let file = path.with_file_name("_runs").join(name);
-    super::document::peek_document(&file).unwrap_or_default()
+    read_document(&file).map_or(Value::Null, |(_, manifest)| manifest)
 }
 
 /// The experiment of a record of schema 2: its manifest's, or the directory's name.

@@ -83,13 +83,14 @@ impl Writer {
                 tally: &mut Tally::default(),
             };
             let name = self.redactor.field(key);
-            let json = match value {
-                Value::String(text) => Err(text.clone()),
-                value => Ok(value.to_string()),
-            };
-            match json {
-                Ok(json) if self.redactor.write_json(name, &json, output).is_ok() => {}
-                Ok(text) | Err(text) => self.redactor.write_str(name, &text, output),
+            match value {
+                Value::String(text) => self.redactor.write_str(name, text, output),
+                value => {
+                    let json = value.to_string();
+                    if self.redactor.write_json(name, &json, output).is_err() {
+                        self.redactor.write_str(name, &json, output);
+                    }
+                }
             }
             line.push(b',');
         }

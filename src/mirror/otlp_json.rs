@@ -3,7 +3,7 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use serde_json::{Map, Number, Value as Json};
+use serde_json::Value as Json;
 
 use super::otlp::any_value::Value;
 use super::otlp::span::{Event, Link};
@@ -11,7 +11,7 @@ use super::otlp::{
     AnyValue, ArrayValue, ExportTraceServiceRequest, InstrumentationScope, KeyValue, Resource,
     ResourceSpans, ScopeSpans, Span, Status,
 };
-use crate::trace::hex;
+use crate::trace::{hex, write_string};
 
 impl ExportTraceServiceRequest {
     /// The request as JSON. Equal requests give equal bytes.
@@ -21,158 +21,212 @@ impl ExportTraceServiceRequest {
     /// assert_eq!(ExportTraceServiceRequest::default().to_json(), b"{}");
     /// ```
     pub fn to_json(&self) -> Vec<u8> {
-        let resource_spans = list(&self.resource_spans, resource_spans);
-        let request = object([("resourceSpans", resource_spans)]);
-        request.to_string().into_bytes()
+        let mut out = Vec::new();
+        let mut request = Object::new(&mut out);
+        request.list("resourceSpans", &self.resource_spans, resource_spans);
+        request.end();
+        out
     }
 }
 
-/// An object of those members that are not empty or zero.
-fn object<const N: usize>(members: [(&str, Json); N]) -> Json {
-    let is_set = |value: &Json| match value {
-        Json::Null => false,
-        Json::String(text) => !text.is_empty(),
-        Json::Number(number) => number.as_i64() != Some(0),
-        Json::Array(list) => !list.is_empty(),
-        Json::Bool(_) | Json::Object(_) => true,
-    };
-    let members = members.into_iter().filter(|(_, value)| is_set(value));
-    let members: Map<_, _> = members
-        .map(|(name, value)| (name.to_owned(), value))
-        .collect();
-    Json::Object(members)
+/// Writes an object. Members that are empty or zero are left out.
+struct Object<'a> {
+    out: &'a mut Vec<u8>,
+    is_empty: bool,
 }
 
-/// An object with one member, whatever its value.
-fn single(name: &str, value: impl Into<Json>) -> Json {
-    Json::Object(Map::from_iter([(name.to_owned(), value.into())]))
-}
-
-fn list<T>(items: &[T], to_json: fn(&T) -> Json) -> Json {
-    items.iter().map(to_json).collect()
-}
-
-fn message<T>(message: Option<&T>, to_json: fn(&T) -> Json) -> Json {
-    message.map_or(Json::Null, to_json)
-}
-
-fn long(number: u64) -> Json {
-    match number {
-        0 => Json::Null,
-        number => number.to_string().into(),
+impl<'a> Object<'a> {
+    fn new(out: &'a mut Vec<u8>) -> Self {
+        out.push(b'{');
+        let is_empty = true;
+        Self { out, is_empty }
     }
-}
 
-fn resource_spans(of: &ResourceSpans) -> Json {
-    object([
-        ("resource", message(of.resource.as_ref(), resource)),
-        ("scopeSpans", list(&of.scope_spans, scope_spans)),
-        ("schemaUrl", of.schema_url.as_str().into()),
-    ])
-}
-
-fn scope_spans(of: &ScopeSpans) -> Json {
-    object([
-        ("scope", message(of.scope.as_ref(), scope)),
-        ("spans", list(&of.spans, span)),
-        ("schemaUrl", of.schema_url.as_str().into()),
-    ])
-}
-
-fn resource(of: &Resource) -> Json {
-    object([
-        ("attributes", list(&of.attributes, attribute)),
-        ("droppedAttributesCount", of.dropped_attributes_count.into()),
-    ])
-}
-
-fn scope(of: &InstrumentationScope) -> Json {
-    object([
-        ("name", of.name.as_str().into()),
-        ("version", of.version.as_str().into()),
-        ("attributes", list(&of.attributes, attribute)),
-        ("droppedAttributesCount", of.dropped_attributes_count.into()),
-    ])
-}
-
-fn span(of: &Span) -> Json {
-    object([
-        ("traceId", hex(&of.trace_id).into()),
-        ("spanId", hex(&of.span_id).into()),
-        ("traceState", of.trace_state.as_str().into()),
-        ("parentSpanId", hex(&of.parent_span_id).into()),
-        ("flags", of.flags.into()),
-        ("name", of.name.as_str().into()),
-        ("kind", of.kind.into()),
-        ("startTimeUnixNano", long(of.start_time_unix_nano)),
-        ("endTimeUnixNano", long(of.end_time_unix_nano)),
-        ("attributes", list(&of.attributes, attribute)),
-        ("droppedAttributesCount", of.dropped_attributes_count.into()),
-        ("events", list(&of.events, event)),
-        ("droppedEventsCount", of.dropped_events_count.into()),
-        ("links", list(&of.links, link)),
-        ("droppedLinksCount", of.dropped_links_count.into()),
-        ("status", message(of.status.as_ref(), status)),
-    ])
-}
-
-fn event(of: &Event) -> Json {
-    object([
-        ("timeUnixNano", long(of.time_unix_nano)),
-        ("name", of.name.as_str().into()),
-        ("attributes", list(&of.attributes, attribute)),
-        ("droppedAttributesCount", of.dropped_attributes_count.into()),
-    ])
-}
-
-fn link(of: &Link) -> Json {
-    object([
-        ("traceId", hex(&of.trace_id).into()),
-        ("spanId", hex(&of.span_id).into()),
-        ("traceState", of.trace_state.as_str().into()),
-        ("attributes", list(&of.attributes, attribute)),
-        ("droppedAttributesCount", of.dropped_attributes_count.into()),
-        ("flags", of.flags.into()),
-    ])
-}
-
-fn status(of: &Status) -> Json {
-    object([
-        ("message", of.message.as_str().into()),
-        ("code", of.code.into()),
-    ])
-}
-
-fn attribute(of: &KeyValue) -> Json {
-    // Some readers require the key even if it is empty.
-    let mut attribute = single("key", of.key.as_str());
-    if let Some(any) = &of.value {
-        attribute["value"] = value(any);
-    }
-    attribute
-}
-
-fn value(of: &AnyValue) -> Json {
-    match &of.value {
-        None => object([]),
-        Some(Value::StringValue(text)) => single("stringValue", text.as_str()),
-        Some(Value::BoolValue(truth)) => single("boolValue", *truth),
-        Some(Value::IntValue(number)) => single("intValue", number.to_string()),
-        Some(Value::DoubleValue(number)) => single("doubleValue", double(*number)),
-        Some(Value::ArrayValue(array)) => {
-            single("arrayValue", single("values", list(&array.values, value)))
+    /// The name of the next member. Names need no escapes.
+    fn name(&mut self, name: &str) -> &mut Vec<u8> {
+        if !std::mem::take(&mut self.is_empty) {
+            self.out.push(b',');
         }
-        Some(Value::KvlistValue(map)) => single(
-            "kvlistValue",
-            single("values", list(&map.values, attribute)),
-        ),
-        Some(Value::BytesValue(bytes)) => single("bytesValue", STANDARD.encode(bytes)),
+        self.out.push(b'"');
+        self.out.extend_from_slice(name.as_bytes());
+        self.out.extend_from_slice(b"\":");
+        self.out
     }
+
+    fn text(&mut self, name: &str, text: &str) {
+        if !text.is_empty() {
+            write_string(text, self.name(name));
+        }
+    }
+
+    fn number(&mut self, name: &str, number: impl Into<i64>) {
+        let number = number.into();
+        if number != 0 {
+            let out = self.name(name);
+            out.extend_from_slice(number.to_string().as_bytes());
+        }
+    }
+
+    /// A number of 64 bits, which is a text.
+    fn long(&mut self, name: &str, number: u64) {
+        if number != 0 {
+            self.text(name, &number.to_string());
+        }
+    }
+
+    fn list<T>(&mut self, name: &str, items: &[T], write: fn(&T, &mut Vec<u8>)) {
+        if !items.is_empty() {
+            list(items, write, self.name(name));
+        }
+    }
+
+    fn message<T>(&mut self, name: &str, message: Option<&T>, write: fn(&T, &mut Vec<u8>)) {
+        if let Some(message) = message {
+            write(message, self.name(name));
+        }
+    }
+
+    fn end(self) {
+        self.out.push(b'}');
+    }
+}
+
+fn list<T>(items: &[T], write: fn(&T, &mut Vec<u8>), out: &mut Vec<u8>) {
+    out.push(b'[');
+    for (at, item) in items.iter().enumerate() {
+        if at > 0 {
+            out.push(b',');
+        }
+        write(item, out);
+    }
+    out.push(b']');
+}
+
+fn resource_spans(of: &ResourceSpans, out: &mut Vec<u8>) {
+    let mut object = Object::new(out);
+    object.message("resource", of.resource.as_ref(), resource);
+    object.list("scopeSpans", &of.scope_spans, scope_spans);
+    object.text("schemaUrl", &of.schema_url);
+    object.end();
+}
+
+fn scope_spans(of: &ScopeSpans, out: &mut Vec<u8>) {
+    let mut object = Object::new(out);
+    object.message("scope", of.scope.as_ref(), scope);
+    object.list("spans", &of.spans, span);
+    object.text("schemaUrl", &of.schema_url);
+    object.end();
+}
+
+fn resource(of: &Resource, out: &mut Vec<u8>) {
+    let mut object = Object::new(out);
+    object.list("attributes", &of.attributes, attribute);
+    object.number("droppedAttributesCount", of.dropped_attributes_count);
+    object.end();
+}
+
+fn scope(of: &InstrumentationScope, out: &mut Vec<u8>) {
+    let mut object = Object::new(out);
+    object.text("name", &of.name);
+    object.text("version", &of.version);
+    object.list("attributes", &of.attributes, attribute);
+    object.number("droppedAttributesCount", of.dropped_attributes_count);
+    object.end();
+}
+
+fn span(of: &Span, out: &mut Vec<u8>) {
+    let mut object = Object::new(out);
+    object.text("traceId", &hex(&of.trace_id));
+    object.text("spanId", &hex(&of.span_id));
+    object.text("traceState", &of.trace_state);
+    object.text("parentSpanId", &hex(&of.parent_span_id));
+    object.number("flags", of.flags);
+    object.text("name", &of.name);
+    object.number("kind", of.kind);
+    object.long("startTimeUnixNano", of.start_time_unix_nano);
+    object.long("endTimeUnixNano", of.end_time_unix_nano);
+    object.list("attributes", &of.attributes, attribute);
+    object.number("droppedAttributesCount", of.dropped_attributes_count);
+    object.list("events", &of.events, event);
+    object.number("droppedEventsCount", of.dropped_events_count);
+    object.list("links", &of.links, link);
+    object.number("droppedLinksCount", of.dropped_links_count);
+    object.message("status", of.status.as_ref(), status);
+    object.end();
+}
+
+fn event(of: &Event, out: &mut Vec<u8>) {
+    let mut object = Object::new(out);
+    object.long("timeUnixNano", of.time_unix_nano);
+    object.text("name", &of.name);
+    object.list("attributes", &of.attributes, attribute);
+    object.number("droppedAttributesCount", of.dropped_attributes_count);
+    object.end();
+}
+
+fn link(of: &Link, out: &mut Vec<u8>) {
+    let mut object = Object::new(out);
+    object.text("traceId", &hex(&of.trace_id));
+    object.text("spanId", &hex(&of.span_id));
+    object.text("traceState", &of.trace_state);
+    object.list("attributes", &of.attributes, attribute);
+    object.number("droppedAttributesCount", of.dropped_attributes_count);
+    object.number("flags", of.flags);
+    object.end();
+}
+
+fn status(of: &Status, out: &mut Vec<u8>) {
+    let mut object = Object::new(out);
+    object.text("message", &of.message);
+    object.number("code", of.code);
+    object.end();
+}
+
+fn attribute(of: &KeyValue, out: &mut Vec<u8>) {
+    let mut object = Object::new(out);
+    // Some readers require the key even if it is empty.
+    write_string(&of.key, object.name("key"));
+    object.message("value", of.value.as_ref(), value);
+    object.end();
+}
+
+fn value(of: &AnyValue, out: &mut Vec<u8>) {
+    let mut object = Object::new(out);
+    match &of.value {
+        None => {}
+        Some(Value::StringValue(text)) => write_string(text, object.name("stringValue")),
+        Some(Value::BoolValue(truth)) => {
+            let truth: &[u8] = if *truth { b"true" } else { b"false" };
+            object.name("boolValue").extend_from_slice(truth);
+        }
+        Some(Value::IntValue(number)) => {
+            write_string(&number.to_string(), object.name("intValue"));
+        }
+        Some(Value::DoubleValue(number)) => {
+            let double = double(*number).to_string();
+            let out = object.name("doubleValue");
+            out.extend_from_slice(double.as_bytes());
+        }
+        Some(Value::ArrayValue(array)) => {
+            let mut inside = Object::new(object.name("arrayValue"));
+            list(&array.values, value, inside.name("values"));
+            inside.end();
+        }
+        Some(Value::KvlistValue(map)) => {
+            let mut inside = Object::new(object.name("kvlistValue"));
+            list(&map.values, attribute, inside.name("values"));
+            inside.end();
+        }
+        Some(Value::BytesValue(bytes)) => {
+            write_string(&STANDARD.encode(bytes), object.name("bytesValue"));
+        }
+    }
+    object.end();
 }
 
 /// JSON has only finite numbers; protobuf's JSON writes the others as texts.
 fn double(number: f64) -> Json {
-    match Number::from_f64(number) {
+    match serde_json::Number::from_f64(number) {
         Some(number) => Json::Number(number),
         None if number.is_nan() => "NaN".into(),
         None if number > 0.0 => "Infinity".into(),

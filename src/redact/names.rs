@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
-use super::literals;
+use super::literals::{self, Case, Literals};
 use super::toml;
 
 /// The lists of `names.toml`, by their names there.
@@ -147,15 +147,20 @@ impl SensitiveNames {
 
 /// Whether a name has a vendor in it, and nothing that describes something else of theirs.
 fn names_vendor(name: &str) -> bool {
-    let name = name.to_ascii_lowercase();
-    let mut vendors = list("vendors").iter();
-    vendors
-        .find_map(|vendor| name.split_once(vendor))
-        .is_some_and(|(_, rest)| {
-            let mut words = rest.split(|c: char| !c.is_ascii_alphabetic());
-            !words.any(|word| is_listed(word, "describes"))
-        })
+    let hits = VENDORS.hits(name.as_bytes());
+    let first = hits.min_by_key(|hit| hit.what);
+    first.is_some_and(|vendor| {
+        let rest = name[vendor.literal.end..].to_ascii_lowercase();
+        let mut words = rest.split(|c: char| !c.is_ascii_alphabetic());
+        !words.any(|word| is_listed(word, "describes"))
+    })
 }
+
+/// The vendors, with their places in the list. Searching for one after the other took a third of an import's time.
+static VENDORS: LazyLock<Literals<usize>> = LazyLock::new(|| {
+    let vendors = list("vendors").iter().enumerate();
+    Literals::new(vendors.map(|(at, vendor)| (*vendor, Case::Any, at)))
+});
 
 /// The match that ends last, as start, end and kind.
 fn last_match(words: &[&str]) -> Option<(usize, usize, Kind)> {

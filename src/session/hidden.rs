@@ -1,6 +1,8 @@
 //! What rewinds and edits have hidden. Nothing is removed from the trace.
 
-use std::collections::{HashMap, HashSet};
+mod rewinds;
+
+use std::collections::HashMap;
 use std::io;
 use std::path::Path;
 
@@ -11,6 +13,8 @@ use super::node::Node;
 use super::turns::Turn;
 use crate::trace::typed::{Message, Rewind};
 use crate::trace::{Address, Kind, RawLine, kind_of, parse_time};
+
+pub(crate) use rewinds::{GoneBack, Rewinds};
 
 /// When something happened, and in which line: lines of one microsecond are in the order of their addresses.
 type Moment = (u64, Address);
@@ -34,28 +38,9 @@ type Moment = (u64, Address);
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct Hidden {
-    /// In the order they happened. The stretch with the same index ends with it.
-    rewinds: Vec<GoneBack>,
-    /// The visible part of each stretch: none, or up to a message.
-    visible: Vec<Option<Visible>>,
+    rewinds: Rewinds<Moment>,
     /// Messages that another one replaced, by their ids, and when.
     replaced: HashMap<String, Moment>,
-}
-
-#[derive(Clone, Debug)]
-struct GoneBack {
-    at: Moment,
-    to_id: String,
-    /// The last line of that message, if the trace has it.
-    to: Option<Moment>,
-    /// What it hides, where the trace does not have the message.
-    ids: HashSet<String>,
-}
-
-#[derive(Clone, Debug, Default)]
-struct Visible {
-    /// The rewind that cut it, and the message that it went back to. None: all of it is visible.
-    cut: Option<(usize, Moment)>,
 }
 
 /// What was removed from a turn because it is hidden.
@@ -94,78 +79,28 @@ impl Hidden {
             hidden.take(line);
             Ok::<_, io::Error>(None::<()>)
         })?;
-        if !hidden.rewinds.is_empty() {
-            hidden.rewinds.sort_by_key(|rewind| rewind.at);
-            hidden.find_messages(session)?;
-            hidden.walk_back();
+        let Self { rewinds, replaced } = &mut hidden;
+        if !rewinds.all.is_empty() {
+            rewinds.all.sort_by_key(|rewind| rewind.at);
+            find_messages(&mut rewinds.all, session)?;
+            rewinds.walk_back();
             // An edit that is hidden itself replaces nothing.
-            let mut replaced = std::mem::take(&mut hidden.replaced);
-            replaced.retain(|_, at| hidden.cut_off(*at, None).is_none());
-            hidden.replaced = replaced;
+            replaced.retain(|_, at| rewinds.cut_off(*at, None).is_none());
         }
         Ok(hidden)
     }
 
     fn take(&mut self, line: &RawLine<'_>) {
         if let Some(rewind) = Rewind::of(line) {
-            let ids = rewind.hidden_ids().into_iter().flat_map(|ids| ids.items());
-            self.rewinds.push(GoneBack {
-                at: moment(line),
-                to_id: rewind.to_message_id().unwrap_or_default().into_owned(),
-                to: None,
-                ids: ids.filter_map(|id| Some(id.text()?.into_owned())).collect(),
-            });
+            self.rewinds.all.push(GoneBack::new(&rewind, moment(line)));
         } else if let Some(old) = Message::of(line).and_then(|message| message.replaces()) {
             self.replaced.insert(old.into_owned(), moment(line));
         }
     }
 
-    /// Finds the messages that the rewinds went back to.
-    fn find_messages(&mut self, session: &Path) -> io::Result<()> {
-        let mut wanted: HashMap<&str, Vec<Moment>> = HashMap::new();
-        for rewind in &self.rewinds {
-            wanted.entry(rewind.to_id.as_str()).or_default();
-        }
-        find_line(session, is_message, &mut Vec::new(), |line| {
-            let id = Message::of(line).and_then(|message| message.message_id());
-            if let Some(lines) = id.and_then(|id| wanted.get_mut(&*id)) {
-                lines.push(moment(line));
-            }
-            Ok::<_, io::Error>(None::<()>)
-        })?;
-        let last_before = |rewind: &GoneBack| {
-            let lines = wanted.get(rewind.to_id.as_str())?.iter();
-            lines.filter(|line| **line < rewind.at).max().copied()
-        };
-        let found: Vec<_> = self.rewinds.iter().map(last_before).collect();
-        for (rewind, found) in self.rewinds.iter_mut().zip(found) {
-            rewind.to = found;
-        }
-        Ok(())
-    }
-
-    /// Marks the path from the last stretch to the first.
-    fn walk_back(&mut self) {
-        self.visible = vec![None; self.rewinds.len() + 1];
-        let mut at = self.rewinds.len();
-        self.visible[at] = Some(Visible::default());
-        while at > 0 {
-            // A stretch starts at the rewind before it.
-            let by = at - 1;
-            let cut = self.rewinds[by].to.map(|to| (by, to));
-            at = cut.map_or(by, |(_, to)| self.stretch(to));
-            self.visible[at] = Some(Visible { cut });
-        }
-    }
-
-    /// The stretch that a moment is in.
-    fn stretch(&self, at: Moment) -> usize {
-        self.rewinds.partition_point(|rewind| rewind.at <= at)
-    }
-
     /// Whether nothing is hidden.
     pub fn is_empty(&self) -> bool {
-        self.rewinds.is_empty() && self.replaced.is_empty()
+        self.rewinds.all.is_empty() && self.replaced.is_empty()
     }
 
     /// The rewind or the message that hides a node; none if it is visible. What is not part of the conversation,
@@ -181,26 +116,7 @@ impl Hidden {
         if let Some(by) = replaced.filter(|by| at < **by) {
             return Some(by.1);
         }
-        self.cut_off(at, id).or_else(|| {
-            let id = id?;
-            let mut later = self.rewinds.get(self.stretch(at)..)?.iter().rev();
-            let by = later.find(|rewind| rewind.to.is_none() && rewind.ids.contains(id))?;
-            Some(by.at.1)
-        })
-    }
-
-    /// The rewind that took a moment off the visible path. Everything of the message that it went back to stays.
-    fn cut_off(&self, at: Moment, message_id: Option<&str>) -> Option<Address> {
-        let stretch = self.stretch(at);
-        let by = match self.visible.get(stretch)? {
-            None => self.rewinds.get(stretch)?,
-            Some(Visible { cut }) => {
-                let (by, _) = cut.filter(|(_, to)| at > *to)?;
-                let by = &self.rewinds[by];
-                (message_id != Some(&by.to_id)).then_some(by)?
-            }
-        };
-        Some(by.at.1)
+        self.rewinds.by(at, id).map(|by| by.1)
     }
 
     /// Removes the hidden nodes of a turn.
@@ -225,6 +141,30 @@ impl Hidden {
         });
         removed
     }
+}
+
+/// Finds the messages that the rewinds went back to.
+fn find_messages(rewinds: &mut [GoneBack<Moment>], session: &Path) -> io::Result<()> {
+    let mut wanted: HashMap<&str, Vec<Moment>> = HashMap::new();
+    for rewind in &*rewinds {
+        wanted.entry(rewind.to_id.as_str()).or_default();
+    }
+    find_line(session, is_message, &mut Vec::new(), |line| {
+        let id = Message::of(line).and_then(|message| message.message_id());
+        if let Some(lines) = id.and_then(|id| wanted.get_mut(&*id)) {
+            lines.push(moment(line));
+        }
+        Ok::<_, io::Error>(None::<()>)
+    })?;
+    let last_before = |rewind: &GoneBack<Moment>| {
+        let lines = wanted.get(rewind.to_id.as_str())?.iter();
+        lines.filter(|line| **line < rewind.at).max().copied()
+    };
+    let found: Vec<_> = rewinds.iter().map(last_before).collect();
+    for (rewind, found) in rewinds.iter_mut().zip(found) {
+        rewind.to = found;
+    }
+    Ok(())
 }
 
 /// Whether nodes of a kind are part of a conversation, and so can be hidden with it.

@@ -107,6 +107,7 @@ pub use facts::{InForce, ModelUsed, Rule, Tool, TurnFacts};
 pub use family::{Family, families, tree};
 pub use filter::{SessionFilter, TurnFilter};
 pub use find::{FindId, IdFound, IdHits, IdKind, IdSearch, SHORTEST_PREFIX, hits_at};
+pub(crate) use hidden::{GoneBack, Rewinds};
 pub use hidden::{Hidden, HiddenNodes};
 pub use item::Item;
 pub use lookup::{Excerpt, blob, blobs, body, line, turn, whole};

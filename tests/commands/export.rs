@@ -390,20 +390,28 @@ fn hostile_session_ids_stay_in_the_target() {
     }
 }
 
-/// A value comes out of every format that has it as long as the trace has it: recording cuts it at 64 MB. `SPANLEDGER_MEGABYTES=100` for a large one.
+/// A value comes out of every format that has it as the trace has it: recording cuts it at 64 MB.
+/// `SPANLEDGER_MEGABYTES=100` for a large one.
 #[test]
 fn large_values_are_exported_whole() {
     let given = std::env::var("SPANLEDGER_MEGABYTES").ok();
     let megabytes: usize = given.and_then(|text| text.parse().ok()).unwrap_or(2);
     let recording = Recording::new();
-    let piece = "0123456789 abcdef";
-    let text = piece.repeat((megabytes << 20) / piece.len());
+    let mut text = String::new();
+    for n in 0.. {
+        text += &format!("line {n} abcdef ");
+        if text.len() >= megabytes << 20 {
+            break;
+        }
+    }
     recording.run(|| {
         let _run = spans::session_run("ses_1", "planner").start().entered();
         events::message_user("Go.").emit();
         let tool = spans::tool_call("bash", "c1").start();
         tool.record_result(&text);
     });
+    // No character of it is escaped, so it is in a document as it is.
+    let expected = &text[..text.len().min(64 << 20)];
     let root = recording.dir.path();
     for format in spanledger::export::Format::ALL {
         let dir = tempfile::tempdir().unwrap();
@@ -433,11 +441,41 @@ fn large_values_are_exported_whole() {
             "anthropic-messages",
         ];
         if has_results.contains(&format.name()) {
-            assert!(
-                sizes(&out) >= text.len().min(64 << 20) as u64,
-                "{format}: {}",
-                sizes(&out)
-            );
+            let found = match format.name() {
+                "trace-sqlite" => is_in(&out, "events", "payload_json", expected),
+                "chat-sqlite" => is_in(&out, "chat_parts", "data_json", expected),
+                _ => contents(&out).iter().any(|row| row.contains(expected)),
+            };
+            assert!(found, "{format}: {}", sizes(&out));
         }
+    }
+}
+
+/// Whether a column of a database has a text in it.
+fn is_in(database: &Path, table: &str, column: &str, text: &str) -> bool {
+    let database = rusqlite::Connection::open(database).unwrap();
+    let query = format!("SELECT count(*) FROM {table} WHERE instr({column}, ?1)");
+    let count = database.query_row(&query, [text], |row| row.get::<_, i64>(0));
+    count.unwrap() > 0
+}
+
+/// A target that is a link is refused, and what the link leads to stays as it is.
+#[test]
+fn link_in_place_of_a_live_target_is_refused() {
+    use spanledger::export::{Format, Live};
+    let recording = Recording::new();
+    record(&recording, 1);
+    let session = spanledger::read::session_dir(recording.dir.path(), "ses_1");
+    for format in Format::ALL.iter().filter(|format| format.is_live()) {
+        let dir = tempfile::tempdir().unwrap();
+        let (other, link) = (dir.path().join("other"), dir.path().join("link"));
+        fs::write(&other, "mine").unwrap();
+        std::os::unix::fs::symlink(&other, &link).unwrap();
+        let mut live = match format.shape() {
+            spanledger::export::Shape::FileOfSession => Live::file(*format, &link),
+            _ => Live::new(*format, &link),
+        };
+        assert!(live.sync(&session).is_err(), "{format}");
+        assert_eq!(fs::read_to_string(&other).unwrap(), "mine", "{format}");
     }
 }

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
+use super::imports::files;
 use crate::support::cli::run;
 
 const SESSION: &str = "5b2e7a52-2b1c-4f0e-9d53-6f6b4c1a9e10";
@@ -52,18 +53,6 @@ fn claude_code(dir: &Path) -> PathBuf {
     let text: String = lines.iter().map(|line| format!("{line}\n")).collect();
     fs::write(&path, text).unwrap();
     path
-}
-
-fn files(dir: &Path) -> Vec<PathBuf> {
-    let mut all = Vec::new();
-    for entry in fs::read_dir(dir).unwrap() {
-        let path = entry.unwrap().path();
-        match path.is_dir() {
-            true => all.extend(files(&path)),
-            false => all.push(path),
-        }
-    }
-    all
 }
 
 #[test]
@@ -282,18 +271,15 @@ fn gigabyte_without_a_newline_is_refused() {
     let file = dir.path().join("huge.jsonl");
     // It has no blocks on the disk.
     fs::File::create(&file).unwrap().set_len(1 << 30).unwrap();
-    for format in [
-        "claude-code",
-        "codex",
-        "otlp-json",
-        "prime",
-        "trajectory",
-        "trial",
-    ] {
+    let lines = ["claude-code", "codex", "otlp-json", "trajectory", "trial"];
+    let lines = lines.map(|format| (format, "longer than 256 MB"));
+    // These are read value by value.
+    let documents = ["atif", "chat-json", "prime"].map(|format| (format, "line 1"));
+    for (format, why) in lines.into_iter().chain(documents) {
         let done = run(&root, &["import", format, file.to_str().unwrap()]);
         assert_eq!(done.code, 2, "{done:?}");
         assert!(
-            done.err.contains("huge.jsonl") && done.err.contains("longer than 256 MB"),
+            done.err.contains("huge.jsonl") && done.err.contains(why),
             "{done:?}"
         );
     }

@@ -7,35 +7,12 @@ use std::path::{Path, PathBuf};
 use rusqlite::Connection;
 use serde_json::{Value, json};
 
+use super::imports::{SECRET, files, refused};
 use crate::support::cli::{Done, run};
 use crate::support::rich_session::{self, SESSION};
 
-const SECRET: &str = "ghp_abcdefghijklmnopqrstuvwxyz0123456789";
-
 fn import(root: &Path, format: &str, path: &Path) -> Done {
     run(root, &["import", format, path.to_str().unwrap(), "--json"])
-}
-
-#[track_caller]
-fn refused(root: &Path, format: &str, path: &Path, why: &str) {
-    let done = import(root, format, path);
-    assert_eq!(done.code, 2, "{done:?}");
-    assert!(done.err.contains(path.to_str().unwrap()), "{done:?}");
-    assert!(done.err.contains(why), "{why}: {}", done.err);
-    assert_eq!(run(root, &["list", "--json"]).objects().len(), 0);
-    assert!(!root.join("importing").exists());
-}
-
-fn files(dir: &Path) -> Vec<PathBuf> {
-    let mut all = Vec::new();
-    for entry in fs::read_dir(dir).unwrap() {
-        let path = entry.unwrap().path();
-        match path.is_dir() {
-            true => all.extend(files(&path)),
-            false => all.push(path),
-        }
-    }
-    all
 }
 
 #[track_caller]
@@ -543,7 +520,7 @@ fn damaged_text_is_refused_with_its_line() {
                     "line 1"
                 },
             ),
-            ("[1]\n".to_owned(), "not a JSON object"),
+            ("[1]\n".to_owned(), "a JSON object"),
         ];
         for (text, why) in cases {
             fs::write(&path, text).unwrap();

@@ -7,10 +7,9 @@ use std::path::{Path, PathBuf};
 use serde_json::{Value, json};
 use spanledger::read::session_dir;
 
+use super::imports::{SECRET, files, refused};
 use crate::support::cli::{Done, run};
 use crate::support::rich_session::{self, SESSION};
-
-const SECRET: &str = "ghp_abcdefghijklmnopqrstuvwxyz0123456789";
 
 #[track_caller]
 fn import(root: &Path, format: &str, path: &Path) -> Vec<Value> {
@@ -40,15 +39,8 @@ fn import_and_again(root: &Path, format: &str, path: &Path) -> Vec<String> {
 
 /// The text of all files below a directory.
 fn lines(dir: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
-    let mut all = BTreeMap::new();
-    for entry in fs::read_dir(dir).into_iter().flatten() {
-        let path = entry.unwrap().path();
-        match path.is_dir() {
-            true => all.extend(lines(&path)),
-            false => drop(all.insert(path.clone(), fs::read(&path).unwrap())),
-        }
-    }
-    all
+    let read = |path: PathBuf| (path.clone(), fs::read(&path).unwrap());
+    files(dir).into_iter().map(read).collect()
 }
 
 /// Nothing below the root has the secret, and the source is kept.
@@ -85,16 +77,6 @@ fn export(root: &Path, args: &[&str]) -> Done {
     let done = run(root, &[&["export"], args].concat());
     assert_eq!(done.code, 0, "{done:?}");
     done
-}
-
-#[track_caller]
-fn refused(root: &Path, format: &str, path: &Path, why: &str) {
-    let done = run(root, &["import", format, path.to_str().unwrap()]);
-    assert_eq!(done.code, 2, "{done:?}");
-    assert!(done.err.contains(why), "{why}: {}", done.err);
-    assert!(done.err.contains(path.to_str().unwrap()), "{}", done.err);
-    assert_eq!(run(root, &["list", "--json"]).objects().len(), 0);
-    assert!(!root.join("importing").exists());
 }
 
 fn record() -> Value {

@@ -22,6 +22,7 @@ mod import;
 mod import_databases;
 mod import_formats;
 mod import_otlp;
+mod imports;
 mod inspect;
 mod list;
 mod messages;

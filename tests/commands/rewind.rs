@@ -231,3 +231,89 @@ fn rewinds_and_pages_over_damaged_segments() {
         assert!(all.out.contains("Go on with A") && all.out.contains("Go on with B"));
     }
 }
+
+/// The messages of a conversation with rewinds: `<id` goes back to a message.
+fn rewound(events: &[&str]) -> Recording {
+    let recording = Recording::new();
+    recording.run(|| {
+        let _run = spans::session_run("ses_1", "planner").start().entered();
+        for event in events {
+            match event.strip_prefix('<') {
+                Some(to) => events::rewind(to).emit(),
+                None => events::message_user(*event).message_id(*event).emit(),
+            };
+        }
+    });
+    recording
+}
+
+/// Exports hide what `show` hides, also after a second rewind.
+#[test]
+fn exports_agree_with_show_about_what_is_hidden() {
+    for (events, visible) in [
+        (&["aa", "bb", "cc", "<aa", "dd"][..], &["aa", "dd"][..]),
+        (
+            &["aa", "bb", "<aa", "cc", "dd", "ee", "<dd", "ff"],
+            &["aa", "cc", "dd", "ff"],
+        ),
+        (
+            &["aa", "bb", "cc", "<aa", "dd", "<bb", "ee"],
+            &["aa", "bb", "ee"],
+        ),
+    ] {
+        let recording = rewound(events);
+        let root = recording.dir.path();
+        let export = |format: &str| run(root, &["export", format, "ses_1"]).out;
+        let parse = |text: &str| -> serde_json::Value { serde_json::from_str(text).unwrap() };
+        let shown = run(root, &["show", "ses_1"]).out;
+        for event in events.iter().filter(|event| !event.starts_with('<')) {
+            let is_visible = visible.contains(event);
+            let row = format!("user       {event}  ");
+            assert_eq!(shown.contains(&row), is_visible, "{event}: {shown}");
+        }
+        let body = parse(&export("openai-messages"));
+        let said: Vec<_> = body["messages"].as_array().unwrap().iter().collect();
+        let said: Vec<_> = said
+            .iter()
+            .map(|one| one["content"].as_str().unwrap())
+            .collect();
+        assert_eq!(said, visible);
+        let atif = parse(&export("atif"));
+        let steps = atif["steps"].as_array().unwrap().iter();
+        let steps = steps.filter(|step| step["extra"]["hidden"] != true);
+        let steps: Vec<_> = steps
+            .map(|step| step["message"].as_str().unwrap())
+            .collect();
+        assert_eq!(steps, visible);
+        let chat = parse(&export("chat-json"));
+        let messages = chat["messages"].as_array().unwrap().iter();
+        let messages = messages.filter(|one| one["message"]["hidden_at"].is_null());
+        let ids: Vec<_> = messages
+            .map(|one| {
+                one["message"]["id"]
+                    .as_str()
+                    .unwrap()
+                    .trim_start_matches("ses_1/")
+            })
+            .collect();
+        assert_eq!(ids, visible);
+        // The file of a live export says the same in the end.
+        let file = recording.dir.path().join("live.jsonl");
+        let mut live = spanledger::export::Live::file("chat-jsonl".parse().unwrap(), &file);
+        live.sync(&spanledger::read::session_dir(root, "ses_1"))
+            .unwrap();
+        let mut hidden = std::collections::BTreeMap::new();
+        for row in std::fs::read_to_string(&file).unwrap().lines().map(parse) {
+            if row["type"] == "message" || row["type"] == "update" {
+                let id = row["data"]["id"]
+                    .as_str()
+                    .unwrap()
+                    .trim_start_matches("ses_1/");
+                hidden.insert(id.to_owned(), !row["data"]["hidden_at"].is_null());
+            }
+        }
+        let shown: Vec<_> = hidden.iter().filter(|(_, hidden)| !**hidden).collect();
+        let shown: Vec<_> = shown.into_iter().map(|(id, _)| id.as_str()).collect();
+        assert_eq!(shown, visible);
+    }
+}

@@ -17,7 +17,7 @@ pub(super) use session::{Counts, Session};
 
 use super::feed::Fed;
 use super::values::UniqueIds;
-use crate::session::{Item, Node, NodeState, Role};
+use crate::session::{GoneBack, Item, Node, NodeState, Rewinds, Role};
 use crate::trace::Kind;
 use crate::trace::typed::{Compaction, ContextAsset, ModelCall, Rewind};
 use tools::OpenTool;
@@ -107,6 +107,7 @@ pub(super) struct Chat {
     newest: u64,
     /// The complete messages, in order.
     ids: Vec<String>,
+    rewinds: Rewinds<u64>,
     /// When messages were hidden that still are.
     pub hidden: HashMap<String, u64>,
     changes: Vec<Change>,
@@ -453,23 +454,18 @@ impl Chat {
         self.end(fed.run);
     }
 
-    /// Hides the messages after the target, and shows those up to it.
+    /// Hides the messages that the rewind took off the visible path, and shows those that it put back on it.
     fn rewind(&mut self, node: &Node, rewind: &Rewind<'_>) {
         self.finish();
         let now = millis(node.start);
-        let target = rewind.to_message_id().unwrap_or_default();
-        let target = self.session.message_id(&target);
-        let target = self.ids.iter().rposition(|id| *id == target);
-        let named = rewind.hidden_ids().into_iter().flat_map(|ids| ids.items());
-        let named: HashSet<String> = named
-            .filter_map(|id| Some(self.session.message_id(&id.text()?)))
-            .collect();
+        let mut rewind = GoneBack::new(rewind, 2 * self.ids.len() as u64);
+        let target = self.session.message_id(&rewind.to_id);
+        rewind.to = self.ids.iter().rposition(|id| *id == target).map(order);
+        self.rewinds.push(rewind);
+        let prefix = self.session.message_id("");
         for (at, id) in self.ids.iter().enumerate() {
-            let is_hidden = self.hidden.contains_key(id);
-            let hide = match target {
-                Some(target) => at > target,
-                None => is_hidden || named.contains(id),
-            };
+            let by = self.rewinds.by(order(at), id.strip_prefix(&prefix));
+            let (hide, is_hidden) = (by.is_some(), self.hidden.contains_key(id));
             if hide == is_hidden {
                 continue;
             }
@@ -485,6 +481,11 @@ impl Chat {
             });
         }
     }
+}
+
+/// Where a message is among messages and rewinds, which have even numbers.
+fn order(message: usize) -> u64 {
+    2 * message as u64 + 1
 }
 
 /// The message that a line belongs to, if it has its id.

@@ -7,13 +7,13 @@ use std::path::{Path, PathBuf};
 use serde_json::json;
 use sha2::{Digest, Sha256};
 
-use super::History;
+use super::{Fields, History};
 use crate::trace::{Kind, hex, make_dir, make_session_dir, open_private};
 
 /// Of a longer source the beginning is kept.
 const LONGEST: u64 = 256 << 20;
-/// How much is redacted at once, in bytes, if lines are not longer.
-const PIECE: usize = 1 << 20;
+/// About so many bytes are redacted at once.
+pub(in crate::import) const PIECE: usize = 1 << 20;
 
 /// A blob that is being written.
 pub(in crate::import) struct SourceBlob {
@@ -23,24 +23,41 @@ pub(in crate::import) struct SourceBlob {
     left: u64,
 }
 
+impl SourceBlob {
+    /// Adds text that was redacted.
+    fn write(&mut self, clean: &[u8]) -> io::Result<()> {
+        if clean.len() as u64 > self.left {
+            self.left = 0;
+            return Ok(());
+        }
+        self.left -= clean.len() as u64;
+        self.hash.update(clean);
+        self.file.write_all(clean)
+    }
+}
+
 impl History<'_> {
-    /// Keeps files of lines, one behind the other.
-    pub fn keep_lines(&mut self, paths: &[&Path]) -> io::Result<()> {
+    /// Keeps files of JSON, one behind the other.
+    pub fn keep_files(&mut self, paths: &[&Path]) -> io::Result<()> {
         let mut blob = self.begin_source()?;
         for path in paths {
             let mut reader = BufReader::new(File::open(path)?).take(LONGEST);
-            let mut piece = Vec::new();
-            while reader.read_until(b'\n', &mut piece)? > 0 {
-                if !piece.ends_with(b"\n") {
-                    piece.push(b'\n');
-                }
-                if piece.len() >= PIECE {
-                    self.add_source(&mut blob, &String::from_utf8_lossy(&piece))?;
-                    piece.clear();
-                }
+            let (mut piece, mut scan) = (Vec::new(), Scan::default());
+            while read_piece(&mut reader, &mut scan, &mut piece)? {
+                self.add_source(&mut blob, &String::from_utf8_lossy(&piece))?;
+                piece.clear();
             }
-            self.add_source(&mut blob, &String::from_utf8_lossy(&piece))?;
+            if scan.last != b'\n' {
+                self.add_source(&mut blob, "\n")?;
+            }
         }
+        self.end_source(blob)
+    }
+
+    /// Keeps a short text.
+    pub fn keep_source(&mut self, text: &str) -> io::Result<()> {
+        let mut blob = self.begin_source()?;
+        self.add_source(&mut blob, text)?;
         self.end_source(blob)
     }
 
@@ -60,16 +77,24 @@ impl History<'_> {
         })
     }
 
-    /// Adds whole lines.
+    /// Adds whole values.
     pub fn add_source(&self, blob: &mut SourceBlob, text: &str) -> io::Result<()> {
-        if text.len() as u64 > blob.left {
-            blob.left = 0;
+        match blob.left {
+            0 => Ok(()),
+            _ => blob.write(self.shared.text(text).as_bytes()),
+        }
+    }
+
+    /// Adds a row of a database as a line of JSON. Long values become blobs of their own.
+    pub fn add_row(&self, blob: &mut SourceBlob, row: &Fields) -> io::Result<()> {
+        if blob.left == 0 {
             return Ok(());
         }
-        blob.left -= text.len() as u64;
-        let clean = self.shared.text(text);
-        blob.hash.update(clean.as_bytes());
-        blob.file.write_all(clean.as_bytes())
+        let mut line = vec![b'{'];
+        line.append(&mut self.shared.members(self.writer.dir(), row));
+        line.pop_if(|last| *last == b',');
+        line.extend_from_slice(b"}\n");
+        blob.write(&line)
     }
 
     /// Names the blob, and the source with it.
@@ -81,5 +106,77 @@ impl History<'_> {
         std::fs::rename(&blob.unnamed, blob.unnamed.with_file_name(&sha256))?;
         let import = json!({"format": self.source, "source_id": self.id, "raw_blob": sha256});
         self.event(Kind::Import, self.last, import)
+    }
+}
+
+/// Where a reader is in a text of JSON.
+#[derive(Default)]
+struct Scan {
+    in_string: bool,
+    is_escaped: bool,
+    /// The byte before, other than a space.
+    last: u8,
+}
+
+impl Scan {
+    /// Whether the text can be cut after this byte: an object ends there, and a secret is inside of one.
+    fn take(&mut self, byte: u8) -> bool {
+        let before = self.last;
+        if !matches!(byte, b' ' | b'\t' | b'\r') {
+            self.last = byte;
+        }
+        match byte {
+            // No string has one.
+            b'\n' => self.in_string = false,
+            _ if std::mem::take(&mut self.is_escaped) => {}
+            b'\\' => self.is_escaped = self.in_string,
+            b'"' => self.in_string = !self.in_string,
+            _ => {}
+        }
+        !self.in_string && before == b'}' && matches!(byte, b',' | b'\n')
+    }
+}
+
+/// Reads a piece of about [`PIECE`] bytes, and more if it can't be cut there. Returns whether there is one.
+fn read_piece(reader: &mut impl BufRead, scan: &mut Scan, piece: &mut Vec<u8>) -> io::Result<bool> {
+    loop {
+        let bytes = reader.fill_buf()?;
+        if bytes.is_empty() {
+            return Ok(!piece.is_empty());
+        }
+        let room = PIECE.saturating_sub(piece.len());
+        let cut = bytes
+            .iter()
+            .enumerate()
+            .position(|(at, byte)| scan.take(*byte) && at >= room);
+        let length = cut.map_or(bytes.len(), |at| at + 1);
+        piece.extend_from_slice(&bytes[..length]);
+        reader.consume(length);
+        if cut.is_some() {
+            return Ok(true);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_line_is_cut_between_objects() {
+        let item = r#"{"a":"},{\"","b":[1,2]}"#;
+        let text = vec![item; 3 * PIECE / item.len()].join(",");
+        let (mut reader, mut scan) = (text.as_bytes(), Scan::default());
+        let (mut all, mut piece) = (String::new(), Vec::new());
+        let mut pieces = 0;
+        while read_piece(&mut reader, &mut scan, &mut piece).unwrap() {
+            let piece = String::from_utf8(std::mem::take(&mut piece)).unwrap();
+            let inside = piece.trim_end_matches(',');
+            assert!(inside.starts_with(item) && inside.ends_with(item));
+            assert!(piece.len() <= PIECE + item.len());
+            pieces += 1;
+            all += &piece;
+        }
+        assert!(pieces > 2 && all == text, "{pieces} pieces");
     }
 }

@@ -8,26 +8,25 @@ use serde_json::Value;
 use crate::gen_ai::{OPERATION, kind_of};
 use crate::import::ImportError;
 use crate::import::lines::JsonLines;
-use crate::trace::{Kind, RawValue, SpanKind, hex32, parse_time};
+use crate::trace::{Ids, Kind, RawValue, SpanKind, hex32, parse_time};
 
 /// No session is known.
 const NONE: u32 = u32::MAX;
 
-/// A span of the file.
+/// A span of the file. A file may have millions, so numbers are as small as they can be.
 #[derive(Clone, Debug)]
 pub(super) struct Entry {
-    pub trace: u128,
     pub id: u64,
-    pub parent: Option<u64>,
+    /// 0 if there is none.
+    parent: u64,
     pub start: u64,
     pub end: u64,
     /// Where its text is in the file.
     pub offset: u64,
     pub length: u32,
-    pub line: u32,
+    trace: u32,
     pub scope: u32,
     session: u32,
-    has_content: bool,
 }
 
 /// The program and the library that made spans.
@@ -49,7 +48,7 @@ pub(super) struct SessionOf {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum What {
     Open,
-    /// The event with this index.
+    /// The event with this place in the index.
     Event(u32),
     Close,
 }
@@ -57,13 +56,16 @@ pub(super) enum What {
 /// The next line to write.
 #[derive(Debug)]
 pub(super) struct Step {
-    time: u64,
-    /// What comes first at one moment: see [`Index::steps`].
-    class: u8,
-    tie: u64,
-    order: u32,
     pub entry: u32,
     pub what: What,
+}
+
+/// An event that becomes a line.
+struct EventOf {
+    time: u64,
+    entry: u32,
+    /// Its place among the events of the span.
+    at: u32,
 }
 
 #[derive(Default)]
@@ -71,42 +73,38 @@ pub(super) struct Index {
     pub entries: Vec<Entry>,
     pub scopes: Vec<Scope>,
     pub sessions: Vec<SessionOf>,
-    /// The events that become lines: their time, span and index.
-    events: Vec<(u64, u32, u32)>,
+    events: Vec<EventOf>,
+    traces: Vec<TraceOf>,
+    /// Model calls that have messages.
+    with_content: Vec<u32>,
     names: HashMap<String, u32>,
 }
 
 /// What is known about a trace.
 struct TraceOf {
+    id: u128,
     has_gen_ai: bool,
     session: u32,
 }
 
+/// The numbers of traces.
+type Traces = HashMap<u128, u32>;
+
 impl Index {
     pub fn read(path: &Path) -> Result<Self, ImportError> {
         let mut index = Self::default();
-        let mut traces = HashMap::new();
+        let mut traces = Traces::new();
         let mut lines = JsonLines::open(path)?;
-        loop {
-            let number = lines.number() + 1;
-            let Some((start, text)) = lines.next_text()? else {
-                break;
-            };
-            if let Err(why) = index.request(text, start, number, &mut traces) {
+        while let Some((start, text)) = lines.next_text()? {
+            if let Err(why) = index.request(text, start, &mut traces) {
                 return Err(lines.error(why));
             }
         }
-        index.assign(&traces);
+        index.assign();
         Ok(index)
     }
 
-    fn request(
-        &mut self,
-        text: &str,
-        offset: u64,
-        line: u64,
-        traces: &mut HashMap<u128, TraceOf>,
-    ) -> Result<(), String> {
+    fn request(&mut self, text: &str, offset: u64, traces: &mut Traces) -> Result<(), String> {
         let request = RawValue::new(text.trim());
         let Some(resources) = member(request, "resourceSpans", "resource_spans") else {
             return Err("no `resourceSpans`".to_owned());
@@ -120,82 +118,64 @@ impl Index {
                 let library = scope
                     .get("scope")
                     .and_then(|scope| scope.get("name")?.text());
-                self.scopes.push(Scope {
+                let scope_of = Scope {
                     service: service.clone(),
                     library: library.map(String::from),
-                });
+                };
+                if self.scopes.last() != Some(&scope_of) {
+                    self.scopes.push(scope_of);
+                }
                 let spans = scope.get("spans");
                 for span in spans.into_iter().flat_map(|spans| spans.items()) {
-                    self.span(span, place(span.json()), line, traces)?;
+                    self.span(span, place(span.json()), traces)?;
                 }
             }
         }
         Ok(())
     }
 
-    fn span(
-        &mut self,
-        span: RawValue<'_>,
-        offset: u64,
-        line: u64,
-        traces: &mut HashMap<u128, TraceOf>,
-    ) -> Result<(), String> {
-        let id = |camel: &str, snake: &str, digits: usize| -> Result<Option<u128>, String> {
-            let text = member(span, camel, snake).and_then(|id| id.text());
-            let Some(text) = text.filter(|text| !text.is_empty()) else {
-                return Ok(None);
-            };
-            let is_hex = text.len() == digits && text.bytes().all(|b| b.is_ascii_hexdigit());
-            match u128::from_str_radix(&text, 16) {
-                Ok(id) if is_hex => Ok(Some(id).filter(|id| *id != 0)),
-                _ => Err(format!("`{camel}` is not {digits} hexadecimal digits")),
-            }
-        };
-        let trace = id("traceId", "trace_id", 32)?;
-        let own = id("spanId", "span_id", 16)?;
-        let (Some(trace), Some(own)) = (trace, own) else {
-            return Err("a span has no `traceId` and `spanId`".to_owned());
-        };
-        let time = |camel, snake| member(span, camel, snake).and_then(nanoseconds);
-        let start = time("startTimeUnixNano", "start_time_unix_nano").unwrap_or(0);
-        let end = time("endTimeUnixNano", "end_time_unix_nano").unwrap_or(start);
-        let seen = Seen::of(span);
+    fn span(&mut self, span: RawValue<'_>, offset: u64, traces: &mut Traces) -> Result<(), String> {
+        let head = SpanHead::of(span)?;
+        let seen = Seen::of(&head);
         let session = seen.session.clone().filter(|id| !id.is_empty());
         let session = session.map_or(NONE, |id| self.name(id));
-        let entry = self.entries.len() as u32;
-        self.entries.push(Entry {
-            trace,
-            id: own as u64,
-            parent: id("parentSpanId", "parent_span_id", 16)?.map(|id| id as u64),
-            start,
-            end: end.max(start),
-            offset,
-            length: span.json().len() as u32,
-            line: u32::try_from(line).unwrap_or(u32::MAX),
-            scope: self.scopes.len() as u32 - 1,
-            session,
-            has_content: seen.has_content && seen.is_model,
+        let trace = *traces.entry(head.trace).or_insert_with(|| {
+            self.traces.push(TraceOf {
+                id: head.trace,
+                has_gen_ai: false,
+                session: NONE,
+            });
+            self.traces.len() as u32 - 1
         });
-        let of_trace = traces.entry(trace).or_insert(TraceOf {
-            has_gen_ai: false,
-            session: NONE,
-        });
+        let of_trace = &mut self.traces[trace as usize];
         of_trace.has_gen_ai |= seen.is_gen_ai;
         if of_trace.session == NONE {
             of_trace.session = session;
         }
-        if seen.is_ours {
-            self.events(span, entry, end.max(start), start);
+        let entry = self.entries.len() as u32;
+        if seen.has_content && seen.is_model {
+            self.with_content.push(entry);
         }
+        if seen.is_ours {
+            self.events(&head, entry);
+        }
+        self.entries.push(Entry {
+            id: head.id,
+            parent: head.parent.unwrap_or(0),
+            start: head.start,
+            end: head.end,
+            offset,
+            length: span.json().len() as u32,
+            trace,
+            scope: self.scopes.len() as u32 - 1,
+            session,
+        });
         Ok(())
     }
 
     /// The events of a span of ours, which were lines. Its error is in its close line.
-    fn events(&mut self, span: RawValue<'_>, entry: u32, end: u64, start: u64) {
-        let events = span
-            .get("events")
-            .into_iter()
-            .flat_map(|events| events.items());
+    fn events(&mut self, head: &SpanHead<'_>, entry: u32) {
+        let events = head.events.into_iter().flat_map(|events| events.items());
         for (at, event) in events.enumerate() {
             let name = event.get("name").and_then(|name| name.text());
             let name = name.unwrap_or_default();
@@ -204,8 +184,11 @@ impl Index {
                 continue;
             }
             let time = member(event, "timeUnixNano", "time_unix_nano").and_then(nanoseconds);
-            let time = time.unwrap_or(start).clamp(start, end);
-            self.events.push((time, entry, at as u32));
+            self.events.push(EventOf {
+                time: time.unwrap_or(head.start).clamp(head.start, head.end),
+                entry,
+                at: at as u32,
+            });
         }
     }
 
@@ -217,17 +200,15 @@ impl Index {
 
     /// Decides the session of each span: its own, another one of its trace, or the trace itself. Traces without
     /// a GenAI span are left out.
-    fn assign(&mut self, traces: &HashMap<u128, TraceOf>) {
+    fn assign(&mut self) {
         let mut entries = std::mem::take(&mut self.entries);
         for entry in &mut entries {
-            let Some(of_trace) = traces.get(&entry.trace) else {
-                continue;
-            };
+            let of_trace = &self.traces[entry.trace as usize];
             if !of_trace.has_gen_ai {
                 entry.session = NONE;
             } else if entry.session == NONE {
                 entry.session = match of_trace.session {
-                    NONE => self.name(String::from_utf8_lossy(&hex32(entry.trace)).into_owned()),
+                    NONE => self.name(String::from_utf8_lossy(&hex32(of_trace.id)).into_owned()),
                     session => session,
                 };
             }
@@ -247,10 +228,27 @@ impl Index {
         }
         for entry in &mut self.entries {
             entry.session = numbers.get(&entry.session).copied().unwrap_or(NONE);
-            if let Some(session) = self.sessions.get_mut(entry.session as usize) {
-                session.calls_have_content |= entry.has_content;
+        }
+        for entry in std::mem::take(&mut self.with_content) {
+            let session = self.entries[entry as usize].session;
+            if let Some(session) = self.sessions.get_mut(session as usize) {
+                session.calls_have_content = true;
             }
         }
+    }
+
+    /// The ids of a span.
+    pub fn ids(&self, entry: &Entry) -> Ids {
+        Ids {
+            trace: self.traces[entry.trace as usize].id,
+            span: entry.id,
+            parent: Some(entry.parent).filter(|parent| *parent != 0),
+        }
+    }
+
+    /// The place of an event among those of its span.
+    pub fn event(&self, event: u32) -> usize {
+        self.events[event as usize].at as usize
     }
 
     /// The spans of a session, in the order of the file.
@@ -259,50 +257,98 @@ impl Index {
         self.entries.iter().filter(is_of)
     }
 
-    /// The lines of a session in their order. At one moment first come the events and ends of spans that began
-    /// before, the inner ones first; then what begins, the outer ones first; then what begins and ends at
-    /// that moment.
+    /// The lines of a session in their order.
     pub fn steps(&self, session: usize) -> Vec<Step> {
         let mut steps = Vec::new();
-        for (n, entry) in self.entries.iter().enumerate() {
-            if entry.session as usize != session {
-                continue;
-            }
-            let n = n as u32;
-            let is_point = entry.start == entry.end;
-            steps.push(Step {
-                time: entry.start,
-                class: 2,
-                tie: u64::MAX - entry.end,
-                // Exporters write spans as they end: the outer ones later.
-                order: u32::MAX - n,
-                entry: n,
-                what: What::Open,
-            });
-            steps.push(Step {
-                time: entry.end,
-                class: if is_point { 4 } else { 1 },
-                tie: u64::MAX - entry.start,
-                order: n,
-                entry: n,
-                what: What::Close,
-            });
+        let is_of = |entry: u32| self.entries[entry as usize].session as usize == session;
+        for entry in (0..self.entries.len() as u32).filter(|entry| is_of(*entry)) {
+            let [open, close] = [What::Open, What::Close].map(|what| Step { entry, what });
+            steps.extend([open, close]);
         }
-        for (time, n, at) in &self.events {
-            let entry = &self.entries[*n as usize];
-            if entry.session as usize == session {
-                steps.push(Step {
-                    time: *time,
-                    class: if entry.start < *time { 0 } else { 3 },
-                    tie: 0,
-                    order: *at,
-                    entry: *n,
-                    what: What::Event(*at),
-                });
-            }
+        for (at, event) in self.events.iter().enumerate() {
+            let (entry, what) = (event.entry, What::Event(at as u32));
+            steps.extend(is_of(entry).then_some(Step { entry, what }));
         }
-        steps.sort_unstable_by_key(|step| (step.time, step.class, step.tie, step.order));
+        steps.sort_unstable_by_key(|step| self.order(step));
         steps
+    }
+
+    /// Orders lines by their times. At one moment first come the events and ends of spans that began before, the
+    /// inner ones first; then what begins, the outer ones first; then what begins and ends at that moment.
+    fn order(&self, step: &Step) -> (u64, u8, u64, u32) {
+        let entry = &self.entries[step.entry as usize];
+        match step.what {
+            What::Open => (entry.start, 2, u64::MAX - entry.end, u32::MAX - step.entry),
+            What::Close => {
+                let class = if entry.start == entry.end { 4 } else { 1 };
+                (entry.end, class, u64::MAX - entry.start, step.entry)
+            }
+            What::Event(at) => {
+                let event = &self.events[at as usize];
+                let class = if entry.start < event.time { 0 } else { 3 };
+                (event.time, class, 0, event.at)
+            }
+        }
+    }
+}
+
+/// The members of a span that the index needs, found in one pass.
+struct SpanHead<'a> {
+    trace: u128,
+    id: u64,
+    parent: Option<u64>,
+    start: u64,
+    /// Not before the start.
+    end: u64,
+    name: Option<RawValue<'a>>,
+    attributes: Option<RawValue<'a>>,
+    events: Option<RawValue<'a>>,
+}
+
+impl<'a> SpanHead<'a> {
+    fn of(span: RawValue<'a>) -> Result<Self, String> {
+        let (mut trace, mut id, mut parent) = (None, None, None);
+        let (mut start, mut end) = (None, None);
+        let (mut name, mut attributes, mut events) = (None, None, None);
+        for (key, value) in span.members() {
+            match key {
+                "traceId" | "trace_id" => trace = hex_id(key, value, 32)?,
+                "spanId" | "span_id" => id = hex_id(key, value, 16)?,
+                "parentSpanId" | "parent_span_id" => parent = hex_id(key, value, 16)?,
+                "startTimeUnixNano" | "start_time_unix_nano" => start = nanoseconds(value),
+                "endTimeUnixNano" | "end_time_unix_nano" => end = nanoseconds(value),
+                "name" => name = Some(value),
+                "attributes" => attributes = Some(value),
+                "events" => events = Some(value),
+                _ => {}
+            }
+        }
+        let (Some(trace), Some(id)) = (trace, id) else {
+            return Err("a span has no `traceId` and `spanId`".to_owned());
+        };
+        let start = start.unwrap_or(0);
+        Ok(Self {
+            trace,
+            id: id as u64,
+            parent: parent.map(|parent| parent as u64),
+            start,
+            end: end.unwrap_or(start).max(start),
+            name,
+            attributes,
+            events,
+        })
+    }
+}
+
+/// An id; none if it is empty or zero.
+fn hex_id(name: &str, value: RawValue<'_>, digits: usize) -> Result<Option<u128>, String> {
+    let Some(text) = value.text().filter(|text| !text.is_empty()) else {
+        return Ok(None);
+    };
+    let is_hex = text.len() == digits && text.bytes().all(|b| b.is_ascii_hexdigit());
+    match u128::from_str_radix(&text, 16) {
+        Ok(id) if is_hex => Ok(Some(id).filter(|id| *id != 0)),
+        _ => Err(format!("`{name}` is not {digits} hexadecimal digits")),
     }
 }
 
@@ -336,13 +382,13 @@ struct Seen {
 }
 
 impl Seen {
-    fn of(span: RawValue<'_>) -> Self {
+    fn of(span: &SpanHead<'_>) -> Self {
         let mut seen = Self::default();
-        let name = span.get("name").and_then(|name| name.text());
+        let name = span.name.and_then(|name| name.text());
         let name = name.unwrap_or_default();
         let by_name = kind_of(name.split(' ').next().unwrap_or_default());
         let mut kind = by_name;
-        let attributes = span.get("attributes").into_iter();
+        let attributes = span.attributes.into_iter();
         for attribute in attributes.flat_map(|attributes| attributes.items()) {
             let Some(key) = attribute.get("key").and_then(|key| key.text()) else {
                 continue;

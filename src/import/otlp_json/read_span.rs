@@ -23,8 +23,10 @@ pub(super) struct OtlpSpan {
 }
 
 impl OtlpSpan {
-    pub fn read(json: &Value, entry: &Entry, scope: &Scope) -> Self {
-        let given = decode_attributes(&json["attributes"]);
+    pub fn read(mut json: Value, entry: &Entry, scope: &Scope) -> Self {
+        let given = decode_attributes(taken(&mut json, "attributes"));
+        let events = taken(&mut json, "events");
+        let json = &json;
         let name = json["name"].as_str().unwrap_or_default();
         let kind = kind(name, &given);
         let is_ours = given.contains_key("agent.span");
@@ -45,12 +47,13 @@ impl OtlpSpan {
             mapped.fields.insert("agent".into(), agent.into());
         }
         read_status(member(json, "status", "status"), is_ours, &mut mapped);
-        let mut events = read_events(json, is_ours);
-        if is_ours && mapped.outcome.is_error() {
-            take_exception(&mut events, entry.end, &mut mapped.error);
-        }
+        let mut events = read_events(events, is_ours);
+        let has_exception = is_ours
+            && mapped.outcome.is_error()
+            && take_exception(&mut events, entry.end, &mut mapped.error);
         let mut fields = mapped.fields;
-        if !mapped.error.is_empty() {
+        // The text of an error may not have been sent.
+        if has_exception || !mapped.error.is_empty() {
             fields.insert("error".into(), mapped.error.into());
         }
         if !mapped.attributes.is_empty() {
@@ -67,14 +70,10 @@ impl OtlpSpan {
         }
     }
 
-    pub fn given(&self, entry: &Entry) -> GivenSpan {
+    pub fn given(&self, entry: &Entry, ids: Ids) -> GivenSpan {
         GivenSpan {
             kind: self.kind,
-            ids: Ids {
-                trace: entry.trace,
-                span: entry.id,
-                parent: entry.parent,
-            },
+            ids,
             turn: self.turn,
             start: entry.start,
             end: entry.end,
@@ -105,28 +104,41 @@ fn member<'a>(of: &'a Value, camel: &str, snake: &str) -> &'a Value {
     }
 }
 
-/// A list of attributes as an object of plain values.
-fn decode_attributes(list: &Value) -> Fields {
-    let pair = |one: &Value| Some((one["key"].as_str()?.to_owned(), decode(&one["value"])));
-    let pairs = list.as_array().into_iter().flatten();
-    pairs.filter_map(pair).collect()
+/// A member, taken out of an object.
+fn taken(of: &mut Value, name: &str) -> Value {
+    of.get_mut(name).map(Value::take).unwrap_or_default()
 }
 
-fn decode(any: &Value) -> Value {
-    let Some((kind, value)) = any.as_object().and_then(|any| any.iter().next()) else {
+/// A list of attributes as an object of plain values.
+fn decode_attributes(list: Value) -> Fields {
+    let pair = |mut one: Value| match taken(&mut one, "key") {
+        Value::String(key) => Some((key, decode(taken(&mut one, "value")))),
+        _ => None,
+    };
+    match list {
+        Value::Array(list) => list.into_iter().filter_map(pair).collect(),
+        _ => Fields::new(),
+    }
+}
+
+fn decode(any: Value) -> Value {
+    let Value::Object(any) = any else {
+        return Value::Null;
+    };
+    let Some((kind, mut value)) = any.into_iter().next() else {
         return Value::Null;
     };
     match kind.as_str() {
-        "intValue" | "int_value" => match value.as_str() {
-            Some(text) => text.parse::<i64>().map_or(value.clone(), Value::from),
-            None => value.clone(),
+        "intValue" | "int_value" => match value.as_str().map(str::parse::<i64>) {
+            Some(Ok(number)) => number.into(),
+            _ => value,
         },
-        "arrayValue" | "array_value" => {
-            let items = value["values"].as_array().into_iter().flatten();
-            items.map(decode).collect()
-        }
-        "kvlistValue" | "kvlist_value" => decode_attributes(&value["values"]).into(),
-        _ => value.clone(),
+        "arrayValue" | "array_value" => match taken(&mut value, "values") {
+            Value::Array(items) => items.into_iter().map(decode).collect(),
+            _ => Value::Array(Vec::new()),
+        },
+        "kvlistValue" | "kvlist_value" => decode_attributes(taken(&mut value, "values")).into(),
+        _ => value,
     }
 }
 
@@ -162,15 +174,14 @@ fn read_status(status: &Value, is_ours: bool, mapped: &mut Mapped) {
     }
 }
 
-fn read_events(json: &Value, is_ours: bool) -> Vec<Value> {
-    let events = json["events"].as_array().into_iter().flatten();
-    let event = |event: &Value| {
-        let time = nanoseconds(member(event, "timeUnixNano", "time_unix_nano"));
+fn read_events(events: Value, is_ours: bool) -> Vec<Value> {
+    let event = |mut event: Value| {
+        let given = decode_attributes(taken(&mut event, "attributes"));
+        let time = nanoseconds(member(&event, "timeUnixNano", "time_unix_nano"));
         let name = event["name"].as_str().unwrap_or_default();
         let mut out = Map::new();
         out.insert("ts".into(), time_text(time.unwrap_or(0), 6).into());
         out.insert("name".into(), name.into());
-        let given = decode_attributes(&event["attributes"]);
         match is_ours {
             true => attributes::of_our_event(Kind::parse(name), given, &mut out),
             false if given.is_empty() => {}
@@ -178,20 +189,24 @@ fn read_events(json: &Value, is_ours: bool) -> Vec<Value> {
         }
         Value::Object(out)
     };
-    events.map(event).collect()
+    match events {
+        Value::Array(events) => events.into_iter().map(event).collect(),
+        _ => Vec::new(),
+    }
 }
 
 fn nanoseconds(value: &Value) -> Option<u64> {
     value.as_u64().or_else(|| value.as_str()?.parse().ok())
 }
 
-/// The error of a span of ours is also its last event, which is made anew when the span is sent.
-fn take_exception(events: &mut Vec<Value>, end: u64, error: &mut Fields) {
+/// The error of a span of ours is also its last event, which is made anew when the span is sent. Returns whether it
+/// was there.
+fn take_exception(events: &mut Vec<Value>, end: u64, error: &mut Fields) -> bool {
     let is_last = |event: &mut Value| {
         event["name"] == "exception" && event["ts"].as_str() == Some(&time_text(end, 6))
     };
     let Some(exception) = events.pop_if(is_last) else {
-        return;
+        return false;
     };
     let given = &exception["attributes"];
     for (theirs, ours) in [
@@ -203,6 +218,7 @@ fn take_exception(events: &mut Vec<Value>, end: u64, error: &mut Fields) {
             error.insert(ours.into(), text.into());
         }
     }
+    true
 }
 
 /// Links, state, and what a span that is none of the six says of itself.
@@ -234,7 +250,7 @@ fn read_rest(json: &Value, kind: SpanKind) -> Fields {
 
 fn read_link(link: &Value) -> Value {
     let flags = link["flags"].as_u64();
-    let attributes = decode_attributes(&link["attributes"]);
+    let attributes = decode_attributes(link["attributes"].clone());
     let state = member(link, "traceState", "trace_state").as_str();
     Value::Object(crate::import::history::fields(json!({
         "trace_id": member(link, "traceId", "trace_id"),

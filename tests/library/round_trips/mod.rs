@@ -41,6 +41,15 @@ const PAIRS: &[Pair] = &[
         name: "chat-json",
         leave_out: rows::chat,
     },
+    #[cfg(feature = "mirror")]
+    Pair {
+        name: "otlp-json",
+        leave_out: rows::otlp_span,
+    },
+    Pair {
+        name: "trial",
+        leave_out: rows::trial,
+    },
     Pair {
         name: "chat-jsonl",
         leave_out: rows::chat,
@@ -65,13 +74,16 @@ fn pair(name: &str) -> &'static Pair {
 fn write(pair: &Pair, root: &Path, sessions: &[&str], out: PathBuf) -> PathBuf {
     let format: Format = pair.name.parse().unwrap();
     let mut target = match format {
-        Format::AgentDbg => Target::directory(&out),
+        Format::AgentDbg | Format::Trial => Target::directory(&out),
         _ => Target::file(&out),
     };
     for session in sessions {
         export(format, session_dir(root, session), &mut target).unwrap();
     }
     target.finish().unwrap();
+    if format == Format::Trial {
+        return out.join(format!("default/{}.json", sessions[0]));
+    }
     match fs::read_dir(out.join("runs")) {
         // A resumed session has several.
         Ok(runs) => runs
@@ -319,6 +331,9 @@ generated_sessions! {
     generated_sessions_come_back_from_agentdbg "agentdbg",
     generated_sessions_come_back_from_atif "atif",
     generated_sessions_come_back_from_chat_json "chat-json",
+    #[cfg(feature = "mirror")]
+    generated_sessions_come_back_from_otlp_json "otlp-json",
+    generated_sessions_come_back_from_trial "trial",
     generated_sessions_come_back_from_chat_jsonl "chat-jsonl",
     #[cfg(feature = "sqlite")]
     generated_sessions_come_back_from_chat_sqlite "chat-sqlite",

@@ -25,6 +25,8 @@ pub fn read(format: &str, path: &Path) -> Vec<Value> {
         }
         "trace-sqlite" => tables(path, &["events"]),
         "chat-json" => document(path),
+        "atif" | "trial" => vec![serde_json::from_slice(&fs::read(path).unwrap()).unwrap()],
+        "otlp-json" => otlp_spans(path),
         _ => {
             let path = match path.is_dir() {
                 true => path.join("events.jsonl"),
@@ -46,6 +48,41 @@ pub fn read(format: &str, path: &Path) -> Vec<Value> {
         number_steps(&mut rows);
     }
     rows
+}
+
+/// The spans of requests, in the order of their ids.
+fn otlp_spans(path: &Path) -> Vec<Value> {
+    let text = fs::read_to_string(path).unwrap_or_default();
+    let mut spans = Vec::new();
+    for line in text.lines() {
+        let request: Value = serde_json::from_str(line).unwrap();
+        let lists = request["resourceSpans"].as_array().unwrap().iter();
+        let lists = lists.flat_map(|one| one["scopeSpans"].as_array().unwrap());
+        spans.extend(lists.flat_map(|one| one["spans"].as_array().unwrap().clone()));
+    }
+    spans.sort_by_cached_key(|span| span["spanId"].to_string());
+    spans
+}
+
+/// Attributes are in any order. Where a line was and what its writer counted is not carried.
+#[cfg(feature = "mirror")]
+pub fn otlp_span(span: &mut Value) {
+    if let Some(Value::Array(attributes)) = span.get_mut("attributes") {
+        attributes.retain(|one| {
+            let key = one["key"].as_str().unwrap();
+            key != "agent.trace.address" && !key.starts_with("agent.totals.")
+        });
+        attributes.sort_by_cached_key(|one| one["key"].to_string());
+    }
+    for part in ["events", "links"] {
+        let parts = span.get_mut(part).and_then(Value::as_array_mut);
+        parts.into_iter().flatten().for_each(otlp_span);
+    }
+}
+
+/// The record has no turns, so its session has one.
+pub fn trial(record: &mut Value) {
+    record["outputs"]["agent_result"]["turns_used"] = Value::Null;
 }
 
 /// Numbers the steps of a trajectory without holes: a model call without entries is not in it.
