@@ -1,4 +1,4 @@
-//! Appends the lines of one session, and handles faults of the disk.
+//! Appends the lines of one session, starts the next segment when one is full, and handles faults of the disk.
 //!
 //! - A line is one `write(2)`. `seq` is taken with it, and used up only when the line is whole.
 //! - When [`append`](SessionWriter::append) returns a place, the kernel has the line.

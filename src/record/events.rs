@@ -10,6 +10,8 @@
 //! events::custom("build_cache", serde_json::json!({"hits": 12})).emit();
 //! ```
 //!
+//! The kinds and their fields are a table, `trace/schema.rs`: a new kind is a row there.
+//!
 //! A plain macro does the same with its target: `info!(target: "spanledger::message_user",
 //! message_id = "msg_1", "Why does the build fail?")`; the message counts as `content`. Its
 //! fields are ordinary `tracing` fields, though, which every layer sees.

@@ -25,10 +25,10 @@ pub(crate) mod raw_fields;
 mod recognize;
 mod recover;
 pub(crate) mod sanitize;
-mod serialize;
 pub(crate) mod session;
 mod setters;
 pub mod spans;
+mod text_or_json;
 mod watching;
 
 pub use builder::{

@@ -5,7 +5,7 @@ use std::fmt;
 
 use serde_json::Value;
 
-use super::serialize;
+use super::text_or_json;
 use crate::trace::{BufferPool, Failure, LARGEST_POOLED, Usage};
 
 /// How the text of a raw field is read.
@@ -58,7 +58,7 @@ thread_local! {
 /// Appends a value. One that fails to serialize becomes a text with the error.
 fn append_json(value: &(impl serde::Serialize + ?Sized), out: &mut String) -> RawForm {
     let start = out.len();
-    serialize::append(value, out).unwrap_or_else(|error| {
+    text_or_json::append(value, out).unwrap_or_else(|error| {
         out.truncate(start);
         out.push_str(&format!("[not serializable: {error}]"));
         RawForm::Text

@@ -1,4 +1,7 @@
 //! The `tracing` layer that an agent installs.
+//!
+//! A span goes from here to the [`recorder`], which finds its session and redacts its fields, then to
+//! `session/spans.rs`, which makes its lines, and then to the ledger, which appends them.
 
 mod allowed;
 mod enclosing;

@@ -1,4 +1,4 @@
-//! A value that was serialized for us: a text as it is, anything else as JSON.
+//! Writes a value of a field that implements `Serialize`: a text as it is, anything else as JSON.
 
 use std::fmt::{Display, Write};
 
