@@ -489,6 +489,14 @@ fn permissions_are_listed_and_evaluated_under_other_rules() {
     );
     assert!(lines[3].contains("deny  bash  rm -rf /"), "{listed:?}");
 
+    let all = run(root, &["permissions", "--all"]);
+    let lines = all.lines();
+    assert_eq!(
+        (lines.len(), lines[0], lines[5]),
+        (7, "ses_1", "ses_2"),
+        "{all:?}"
+    );
+
     let file = root.join("rules.json");
     let rules = json!([
         {"permission": "bash", "action": "allow"},
@@ -621,4 +629,43 @@ fn a_long_turn_is_folded_in_bounded_memory() {
             .unwrap();
         assert!(done.status.success(), "{command}: {done:?}");
     }
+}
+
+#[test]
+fn summary_names_what_subagents_add() {
+    let recording = Recording::new();
+    let call = || {
+        let call = spans::model_call("anthropic", "claude-sonnet-4-5").start();
+        call.record_usage(&Usage {
+            input_tokens: Some(1_000),
+            output_tokens: Some(100),
+            ..Usage::default()
+        });
+        call.finish(Outcome::Ok);
+    };
+    recording.run(|| {
+        let _run = spans::session_run("ses_1", "planner").start().entered();
+        call();
+        let _child = spans::session_run("ses_2", "reviewer").start().entered();
+        call();
+        let tool = spans::tool_call("read", "call_1").start();
+        tool.record_error("no such file");
+        tool.finish(Outcome::Error);
+    });
+    let root = recording.dir.path();
+    let text = run(root, &["summary", "ses_1"]).out;
+    for row in [
+        "model calls 1 (+1 in subagents)\n",
+        "tool calls  0 (+1 in subagents)\n",
+        "errors      0 (+1 in subagents)\n",
+        "tokens      2,000 → 200 (with subagents)\n",
+        ", by list prices (with subagents)\n",
+    ] {
+        assert!(text.contains(row), "{row}{text}");
+    }
+    let json = run(root, &["summary", "ses_1", "--json"]).json();
+    assert_eq!(json["usage"]["input_tokens"], 2_000);
+    assert_eq!(json["subagents"]["tool_calls"], 1);
+    let header = run(root, &["show", "ses_1"]).out;
+    assert!(header.contains("cost – (see `stats`)"), "{header}");
 }
