@@ -131,7 +131,10 @@ impl<'a> Describer<'a> {
 
 /// Duration, outcome, usage and error of a subagent.
 fn add_result(description: &mut Description, node: &Node, result: &SubagentResult) {
-    let took = result.duration_since(node.start).map(duration);
+    let interrupted = result.outcome.as_deref() == Some(Outcome::Interrupted.as_str());
+    let at_least = if interrupted { "≥" } else { "" };
+    let took = result.duration_since(node.start);
+    let took = took.map(|ns| format!("{at_least}{}", duration(ns)));
     let took = took.or(result.is_live.then(|| "still open".to_owned()));
     let mut went = took.map_or(String::new(), |took| format!("  {took}"));
     let good = [Outcome::Ok, Outcome::Unset].map(Outcome::as_str);

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use super::described::Describer;
 use super::header::named_span;
-use super::outcome::{UNSET, bad_outcome};
+use super::outcome::{UNSET, bad_outcome, duration_of};
 use super::style::Style;
 use super::text::{columns, cost, count, cut, duration, line, wrap};
 use super::timeline::other_lines;
@@ -68,7 +68,7 @@ pub(super) fn head(turn: &Turn, start: u64, over: bool, style: &Style) -> String
         Some(node) => {
             let unset = node.outcome() == Some(Outcome::Unset);
             let mark = if unset { UNSET } else { "" };
-            let took = duration(node.duration.unwrap_or(0));
+            let took = duration_of(node, node.duration.unwrap_or(0));
             parts.push(format!("{took}{mark}"));
         }
         None => {}
@@ -146,7 +146,11 @@ fn shown_usage(turn: &Turn) -> Usage {
 pub(super) fn split_text(turn: &Turn, describer: &Describer<'_>) -> String {
     let split = time_split(turn, describer);
     let split = split.iter().filter(|(_, ns)| *ns > 0);
-    let split = split.map(|(who, ns)| format!("{who} {}", duration(*ns)));
+    let took = |ns: u64| match &turn.span {
+        Some(span) => duration_of(span, ns),
+        None => duration(ns),
+    };
+    let split = split.map(|(who, ns)| format!("{who} {}", took(*ns)));
     split.collect::<Vec<_>>().join(", ")
 }
 
@@ -231,4 +235,22 @@ fn covered(spans: &mut [(u64, u64)]) -> u64 {
         until = until.max(*to);
     }
     sum
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tool_works_while_another_one_waits() {
+        // The first tool waits from 2 to 8, the second works from 4 to 6.
+        let mut tools = without((0, 10), vec![(2, 8), (3, 5)]);
+        tools.extend(without((4, 6), Vec::new()));
+        assert_eq!(covered(&mut tools), 6);
+        assert_eq!(covered(&mut without((0, 10), vec![(0, 20)])), 0);
+        assert_eq!(
+            covered(&mut without((5, 10), vec![(0, 6), (9, 30), (40, 50)])),
+            3
+        );
+    }
 }

@@ -287,6 +287,11 @@ fn the_row_of_a_subagent_shows_how_it_ended() {
     let row = row.unwrap_or_else(|| panic!("{out}"));
     assert!(row.contains("s  ERROR") && row.contains('█'), "{row}");
     assert!(out.contains("✗ run: gave up"), "{out}");
+    let title = out.lines().find(|line| line.starts_with("Turn 1"));
+    assert!(
+        title.is_some_and(|title| title.contains(" subagent ")),
+        "{out}"
+    );
     let out = run(root, &["show", "child"]).out;
     let row = out.lines().find(|line| line.contains("checker grandchild"));
     assert!(
