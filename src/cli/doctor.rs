@@ -4,10 +4,10 @@ use clap::Args;
 use serde_json::{Value, json};
 
 use super::context::{Context, Failed, resolve_endpoint};
-use spanledger::mirror::{Verdict, probe};
-use spanledger::session::{Diagnosis, Health, diagnose_environment, diagnose_root};
+use spanledger::mirror::{Verdict, backlog_in, probe};
+use spanledger::session::{Diagnosis, Health, Store, diagnose_environment, diagnose_root};
 use spanledger::view::Style;
-use spanledger::view::text::{line, pad, plural};
+use spanledger::view::text::{line, pad, plural, size};
 
 /// Check whether this machine can record and send: the root, the environment, the endpoint
 ///
@@ -35,7 +35,7 @@ impl Doctor {
             (text(name), text(value))
         });
         checks.extend(diagnose_environment(&variables.collect::<Vec<_>>()));
-        checks.push(self.endpoint());
+        checks.push(self.endpoint(&context.store));
         for check in &checks {
             context.print(|| to_json(check), |style| lines(check, style))?;
         }
@@ -47,10 +47,10 @@ impl Doctor {
         }
     }
 
-    fn endpoint(&self) -> Diagnosis {
+    fn endpoint(&self, store: &Store) -> Diagnosis {
         let to = match resolve_endpoint(self.endpoint.as_ref()) {
             Ok(Some(to)) => to,
-            Ok(None) => return Diagnosis::ok("endpoint", "none is set: nothing is sent"),
+            Ok(None) => return no_endpoint(store),
             Err(error) => {
                 let advice = "correct the OTEL_EXPORTER_OTLP_* variables";
                 return Diagnosis::wrong("endpoint", error.to_string(), advice);
@@ -72,6 +72,20 @@ impl Doctor {
             Err(error) => Diagnosis::wrong("endpoint", format!("{shown}: {error}"), advice),
         }
     }
+}
+
+/// No endpoint is set here. An agent may have had one.
+fn no_endpoint(store: &Store) -> Diagnosis {
+    let unsent = backlog_in(store).unwrap_or_default();
+    let endpoints: Vec<_> = unsent.endpoints.iter().map(String::as_str).collect();
+    if unsent.bytes == 0 || endpoints.is_empty() {
+        return Diagnosis::ok("endpoint", "none is set: nothing is sent");
+    }
+    let (bytes, endpoints) = (size(unsent.bytes), endpoints.join(", "));
+    let found = format!("none is set here; {bytes} recorded for {endpoints} are not sent yet");
+    let advice = "run this with the agent's environment, or with --endpoint, to check it; \
+                  `spanledger mirror --status` shows how to send it";
+    Diagnosis::warning("endpoint", found, advice)
 }
 
 fn to_json(check: &Diagnosis) -> Value {

@@ -30,8 +30,8 @@ use spanledger::{Limits, LoopPolicy};
     after_help = "Examples:\n  spanledger guard --all --max-cost 2 --loop no_progress:3\n  spanledger guard last --max-tool-calls 50\n  spanledger guard --all --config limits.toml --json | jq '.stops[] | {session_id, why, ended_well}'\n  spanledger guard --all --suggest > limits.toml"
 )]
 pub(crate) struct Guard {
-    /// The sessions: ids, prefixes of ids, directories, or `last`
-    #[arg(value_name = "SESSION", required_unless_present = "all")]
+    /// The sessions: ids, prefixes of ids, directories, or `last`, the default
+    #[arg(value_name = "SESSION")]
     sessions: Vec<String>,
     /// All sessions
     #[arg(long, conflicts_with = "sessions")]
@@ -159,7 +159,12 @@ impl Guard {
                 unreadable.push(Unreadable { dir, why });
             }
         };
-        for session in &self.sessions {
+        let last = ["last".to_owned()];
+        let sessions = match self.all || !self.sessions.is_empty() {
+            true => &self.sessions[..],
+            false => &last,
+        };
+        for session in sessions {
             let dir = context.resolve(session)?;
             let entry = context.store.peek(&dir)?;
             add(context, &entry);

@@ -20,6 +20,8 @@ const FIRST: usize = 256;
 /// spawned without a span; its row says which process recorded it. --json has the trace id (`trace_id`), the
 /// directory (`dir`) and `implicit`, too.
 ///
+/// COST is what was recorded; `stats` prices calls without a recorded cost by list prices.
+///
 /// Reads the first and last lines of each session only, so it is quick however long they are.
 ///
 /// A session that can't be read is reported on stderr, with --json also as an object with an `error`;

@@ -8,11 +8,12 @@ use clap::Args;
 use super::context::{Context, Failed};
 use spanledger::inspect::permissions::{Rules, WhatIf, each};
 use spanledger::view;
+use spanledger::view::text::line;
 
 /// List permission decisions, or evaluate them under other rules
 ///
 /// A row has the decision, the tool and its command or file, the rule's pattern and source, the person who was asked,
-/// the answer, and how long it took.
+/// the answer, and how long it took. With --all, the rows of each session come below its id.
 ///
 /// --what-if reads rules as the agent records them, `[{"permission": "bash", "pattern": "cargo *", "action": "allow"}]`,
 /// and shows the decisions that they would change. `*` stands for any text and `?` for one character; the last rule that
@@ -43,11 +44,17 @@ impl Permissions {
         let mut damages = Vec::new();
         let mut counts = WhatIf::default();
         let mut listed = 0_u64;
+        let mut session_of_rows = None;
         // Oldest first, in the order of reading.
         for dir in dirs.into_iter().rev() {
             let found = each(&dir, |recorded| {
                 let Some(rules) = &rules else {
                     listed += 1;
+                    let id = &recorded.session_id;
+                    if self.all && !context.json && session_of_rows.as_ref() != Some(id) {
+                        context.line(&context.style.bold(&line(id)))?;
+                        session_of_rows = Some(id.clone());
+                    }
                     return context.print(
                         || recorded.to_json(),
                         |style| view::decision(&recorded, style),

@@ -4,9 +4,10 @@ mod event;
 mod marks;
 
 use std::cell::RefCell;
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 use std::io;
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 
 use clap::Args;
 use serde_json::{Value, json};
@@ -14,7 +15,9 @@ use serde_json::{Value, json};
 use self::event::show_event;
 use self::marks::Marks;
 use super::context::{Context, EventAddress, Failed, parse_age};
-use spanledger::session::{self, Branch, Entry, Hidden, Turn, TurnFacts, TurnFilter, each_turn};
+use spanledger::session::{
+    self, Branch, Entry, Hidden, Store, Turn, TurnFacts, TurnFilter, each_turn,
+};
 use spanledger::trace::{Address, Damage, Kind};
 use spanledger::view::{self, Related, Style, Timeline};
 
@@ -97,7 +100,8 @@ impl Show {
         if let Some(index) = self.turn {
             return self.one_turn(context, &dir, index);
         }
-        let entry = context.store.read(&dir)?;
+        let store = Rc::clone(&context.store);
+        let entry = store.read(&dir)?;
         if entry.summary.last == 0 {
             // Not one line can be read: there is nothing to show but why.
             context.report_damage(&entry.damages, &[])?;
@@ -106,9 +110,11 @@ impl Show {
         let marks = self.marks(context, &entry)?;
         let style = context.style.clone();
         let mut filter = self.filter(&style);
+        let results = |id: &str| store.subagent(id);
         let mut shown = 0;
         each_turn(&dir, |turn| {
-            let title = timeline(&style, &entry).title(&turn);
+            let title = timeline(&style, &entry).with_results(&results).title(&turn);
+            filter.failed_subagents = failed_subagents(&store, &turn, self.errors);
             let Some(turn) = filter.apply(turn) else {
                 return Ok(());
             };
@@ -159,6 +165,7 @@ impl Show {
             session_id: entry.summary.session_id.clone(),
             branches: header(context, entry)?,
             hidden: Hidden::read(&entry.dir)?,
+            errors: self.errors,
             shows_hidden: self.hidden || self.errors || self.around.is_some(),
             shown: RefCell::default(),
         })
@@ -206,9 +213,9 @@ impl Show {
         }
         let style = context.style.clone();
         let nested = |id: &str, indent: usize| nested(context, &style, marks, id, indent);
-        let used = |id: &str| context.store.usage_of(id);
+        let results = |id: &str| context.store.subagent(id);
         let mut timeline = timeline(&style, entry)
-            .with_usage(&used)
+            .with_results(&results)
             .with_hidden(&marks.hidden)
             .with_branches(&marks.branches);
         if self.recursive {
@@ -239,8 +246,11 @@ impl Show {
             }
             let child = node.subagent();
             if let Some(child) = &child {
-                let used = context.store.usage_of(child);
-                object["usage"] = json!(used.map(|used| used.to_json()));
+                let result = context.store.subagent(child).unwrap_or_default();
+                object["usage"] = result.usage.to_json();
+                object["outcome"] = json!(result.outcome);
+                object["duration_ns"] = json!(result.duration_since(node.start));
+                object["errors"] = json!(result.errors);
             }
             context.object(&object)?;
             let child = child.filter(|_| self.recursive);
@@ -248,8 +258,9 @@ impl Show {
                 continue;
             };
             let dir = context.store.dir(&child);
-            let done = each_turn(&dir, |turn| {
-                self.print_json(context, &dir, &child, turn, marks)
+            let done = each_turn(&dir, |turn| match marks.narrow(&context.store, turn) {
+                Some(turn) => self.print_json(context, &dir, &child, turn, marks),
+                None => Ok(()),
             });
             match done {
                 Err(Failed::Io(error)) if error.kind() != io::ErrorKind::BrokenPipe => {
@@ -273,9 +284,13 @@ impl Show {
         };
         let style = context.style.clone();
         let marks = self.marks(context, &entry)?;
-        let title = timeline(&style, &entry).title(&turn);
+        let store = Rc::clone(&context.store);
+        let results = |id: &str| store.subagent(id);
+        let title = timeline(&style, &entry).with_results(&results).title(&turn);
         let mut narrowed = turn.clone();
-        self.filter(&style).narrow(&mut narrowed);
+        let mut filter = self.filter(&style);
+        filter.failed_subagents = failed_subagents(&store, &turn, self.errors);
+        filter.narrow(&mut narrowed);
         self.print(context, &entry, &title, narrowed, &marks)?;
         context.flush()?;
         let mut facts = TurnFacts::gather(dir, &turn)?;
@@ -393,15 +408,20 @@ fn nested(context: &Context, style: &Style, marks: &Marks, id: &str, indent: usi
     let dir = context.store.dir(id);
     let read = context.store.peek(&dir).and_then(|entry| {
         let hidden = Hidden::read(&dir)?;
-        each_turn(&dir, |mut turn| {
-            let used = |id: &str| context.store.usage_of(id);
-            let timeline = timeline(&inner, &entry).with_usage(&used);
+        each_turn(&dir, |turn| {
+            let results = |id: &str| context.store.subagent(id);
+            let timeline = timeline(&inner, &entry).with_results(&results);
             let timeline = timeline.with_subagents(&deeper).with_hidden(&hidden);
+            let title = timeline.title(&turn);
+            let Some(mut turn) = marks.narrow(&context.store, turn) else {
+                return Ok(());
+            };
             let removed = match marks.shows_hidden {
                 true => None,
                 false => hidden.remove_from(&mut turn),
             };
-            lines.extend(timeline.turn(&turn));
+            lines.extend(title);
+            lines.extend(timeline.rows(&turn));
             lines.extend(removed.map(|removed| timeline.hidden_row(removed)));
             Ok::<(), io::Error>(())
         })
@@ -415,6 +435,14 @@ fn nested(context: &Context, style: &Style, marks: &Marks, id: &str, indent: usi
 
 fn timeline<'a>(style: &'a Style, entry: &Entry) -> Timeline<'a> {
     Timeline::new(style).over(!entry.status.is_live())
+}
+
+/// The subagents that start in a turn and had errors, if only errors are wanted.
+fn failed_subagents(store: &Store, turn: &Turn, errors: bool) -> HashSet<String> {
+    let failed = |id: &str| store.subagent(id).is_some_and(|result| result.has_failed());
+    let ids = turn.nodes.iter().filter_map(|node| node.subagent());
+    let ids = ids.filter(|id| errors && failed(id));
+    ids.map(|id| id.into_owned()).collect()
 }
 
 /// Prints the header. Returns the sessions that were branched from this one.

@@ -10,8 +10,8 @@ use std::path::Path;
 use serde_json::{Value, json};
 
 use crate::read::SessionReader;
-use crate::session::{ErrorRef, Item, Store, Summary};
-use crate::trace::{Damage, Kind, Outcome, RawLine, ReadItem, SpanKind, Totals};
+use crate::session::{ErrorRef, Item, Store, SubagentTotals, Summary};
+use crate::trace::{Damage, Kind, Outcome, RawLine, ReadItem, SpanKind, Totals, Usage};
 
 mod ending;
 
@@ -26,6 +26,8 @@ pub struct Outline {
     pub summary: Summary,
     /// What its writers counted.
     pub totals: Totals,
+    /// What its subagents, and theirs, add to these.
+    pub subagents: SubagentTotals,
     /// Model calls that failed.
     pub model_errors: u64,
     /// Tool calls that failed.
@@ -81,6 +83,7 @@ impl Outline {
         let status = fold.summary.status(|writer| store.is_alive(writer));
         Ok(Self {
             totals: fold.summary.totals(),
+            subagents: store.subagent_totals(&fold.summary),
             model_errors: fold.model_errors,
             tool_errors: fold.tool_errors,
             denials: fold.denials,
@@ -103,7 +106,15 @@ impl Outline {
         self.summary.first_error.as_ref()
     }
 
-    /// As JSON, with stable names. What isn't known is null.
+    /// Tokens and cost, those of subagents included.
+    pub fn usage(&self) -> Usage {
+        let mut usage = self.totals.usage.clone();
+        usage.add(&self.subagents.totals.usage);
+        usage
+    }
+
+    /// As JSON, with stable names. What isn't known is null. The usage includes subagents, the counts don't:
+    /// `subagents` has those.
     pub fn to_json(&self) -> Value {
         let first_error = self.first_error().map(|error| {
             json!({
@@ -129,7 +140,8 @@ impl Outline {
             "compactions": self.compactions,
             "first_error": first_error,
             "duration_ms": self.duration() as f64 / 1e6,
-            "usage": self.totals.usage.to_json(),
+            "usage": self.usage().to_json(),
+            "subagents": self.subagents.to_json(),
         })
     }
 }

@@ -63,7 +63,7 @@ impl Counters {
         }
         let message = format!(
             "something is recorded outside every session and goes to {implicit_session}: give spawned tasks \
-             their span (.instrument(span) or .recorded(span))"
+             their span (.instrument(span) or .recorded(span); in spawn_blocking, span.in_scope(|| ..))"
         );
         warn_once(&self.warned_no_session, &message);
     }

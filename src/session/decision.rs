@@ -50,6 +50,18 @@ pub struct Decision<'a> {
     pub response: Option<Hitl<'a>>,
 }
 
+/// A time when a person was waited for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Wait {
+    /// The span that the permission or the question lies in.
+    pub parent: Option<u64>,
+    /// When it began, in nanoseconds since 1970.
+    pub start: u64,
+    /// When it ended.
+    pub end: u64,
+}
+
 /// A question or an answer, and its interrupt id.
 type HitlNode<'a> = (&'a Node, Option<Cow<'a, str>>);
 
@@ -60,19 +72,24 @@ impl Turn {
         nodes.map(with_id).collect()
     }
 
-    /// When the turn waited for a person, in nanoseconds since 1970: while a permission was asked for, and
-    /// from each question to its answer. The intervals may overlap.
-    pub fn waits(&self) -> Vec<(u64, u64)> {
+    /// When the turn waited for a person: while a permission was asked for, and from each question to its
+    /// answer. The intervals may overlap.
+    pub fn waits(&self) -> Vec<Wait> {
         let asked = self.decisions().into_iter();
         let asked = asked.filter(|one| one.is_asked() && one.node.duration.is_some());
-        let mut waits: Vec<_> = asked.map(|one| (one.node.start, one.node.end())).collect();
+        let wait = |node: &Node, end| Wait {
+            parent: node.within(),
+            start: node.start,
+            end,
+        };
+        let mut waits: Vec<_> = asked.map(|one| wait(one.node, one.node.end())).collect();
         let responses = self.hitl(Kind::HitlResponse);
         for (request, id) in self.hitl(Kind::HitlRequest) {
             let answers = |(node, its): &&HitlNode<'_>| {
                 id.is_some() && *its == id && node.start >= request.start
             };
             let answer = responses.iter().find(answers);
-            waits.extend(answer.map(|(node, _)| (request.start, node.start)));
+            waits.extend(answer.map(|(node, _)| wait(request, node.start)));
         }
         waits
     }

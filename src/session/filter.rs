@@ -79,6 +79,8 @@ pub struct TurnFilter {
     pub around: Option<Address>,
     /// Only errors, and the spans that they happened in.
     pub errors: bool,
+    /// Subagents that had errors: where they start counts as one.
+    pub failed_subagents: HashSet<String>,
     runs: usize,
 }
 
@@ -118,16 +120,18 @@ impl TurnFilter {
     pub fn narrow(&self, turn: &mut Turn) {
         turn.nodes.retain(|node| self.wants(node));
         if self.errors {
-            keep_errors(turn);
+            keep_errors(turn, &self.failed_subagents);
         }
     }
 }
 
 /// Keeps errors, and the spans that they happened in.
-fn keep_errors(turn: &mut Turn) {
+fn keep_errors(turn: &mut Turn, failed_subagents: &HashSet<String>) {
     let mut spans: HashSet<u64> = HashSet::new();
     let is_kept = |node: &Node, spans: &HashSet<u64>| {
-        node.is_failure() || node.span_id.is_some_and(|id| spans.contains(&id))
+        let child = node.subagent();
+        let failed = child.is_some_and(|id| failed_subagents.contains(&*id));
+        failed || node.is_failure() || node.span_id.is_some_and(|id| spans.contains(&id))
     };
     // A parent comes before its children, so going backwards reaches it later.
     for node in turn.nodes.iter().rev() {

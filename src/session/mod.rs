@@ -101,7 +101,7 @@ mod turns;
 
 pub use branches::Branch;
 pub use check::Checks;
-pub use decision::{Action, Decision};
+pub use decision::{Action, Decision, Wait};
 pub use doctor::{Diagnosis, Health, diagnose_environment, diagnose_root};
 pub use facts::{InForce, ModelUsed, Rule, Tool, TurnFacts};
 pub use family::{Family, families, tree};
@@ -122,7 +122,7 @@ pub use status::{ErrorRef, OpenSpan, Reported, Status, StatusReport, WaitsFor, W
 pub use step::Step;
 pub use store::{Entry, ResolveError, Store, Survey, Unreadable};
 pub use streamed::{StreamKey, Streamed, Streams, is_delta};
-pub use subagents::SubagentTotals;
+pub use subagents::{SubagentResult, SubagentTotals};
 pub use summary::Summary;
 pub use turns::{Digests, Turn, Turns, each_turn};
 

@@ -10,7 +10,8 @@ use serde_json::{Map, Value};
 use super::refused::Refused;
 
 /// The message of an error inside `Ok`.
-pub(crate) const UNKNOWN_TEXT: &str = "the future returned Ok(Err(_)); its text is not known";
+pub(crate) const UNKNOWN_TEXT: &str =
+    "the future returned Ok(Err(_)), whose text is not known; `async { future.await? }` records it";
 /// How the message begins of a span that was given up after its time limit.
 pub(crate) const TIME_LIMIT: &str = "it did not end within ";
 

@@ -5,7 +5,7 @@ mod watched;
 use std::borrow::Cow;
 
 pub(super) use self::watched::{denying_limit, stop_error};
-use super::outcome::{bad_outcome, how_it_went};
+use super::outcome::{bad_outcome, duration_of, how_it_went};
 use super::style::Tone;
 use super::text::{Text, cost, count, duration, line, thousands};
 use super::verdict::Verdict;
@@ -271,7 +271,8 @@ impl Description {
             let outcome = node.outcome_name();
             outcome.unwrap_or_default().into_owned()
         });
-        let took = run.duration_ns().map(duration).unwrap_or_default();
+        let took = run.duration_ns().map(|ns| duration_of(node, ns));
+        let took = took.unwrap_or_default();
         self.named("run ended", Tone::Plain, format!("{outcome}  {took}"));
         self.context(run.stop_reason());
     }

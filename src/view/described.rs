@@ -2,13 +2,16 @@
 
 use std::collections::HashSet;
 
-use super::describe::{Description, DetailKind, Liveness, describe, stop_error, with_usage};
+use super::describe::{
+    Description, Detail, DetailKind, Liveness, describe, stop_error, with_usage,
+};
+use super::text::{duration, line, plural};
 use super::verdict::Verdict;
-use crate::session::{Branch, Hidden, Node, NodeState, Role, Step, Turn};
-use crate::trace::{Kind, Usage};
+use crate::session::{Branch, Hidden, Node, NodeState, Role, Step, SubagentResult, Turn};
+use crate::trace::{Kind, Outcome, Usage};
 
-/// What a subagent used, by its session's id.
-pub(super) type Used<'a> = &'a dyn Fn(&str) -> Option<Usage>;
+/// How a subagent went, by its session's id.
+pub(super) type Results<'a> = &'a dyn Fn(&str) -> Option<SubagentResult>;
 
 /// Describes the nodes of turns.
 #[derive(Clone, Copy, Default)]
@@ -20,8 +23,8 @@ pub(super) struct Describer<'a> {
     pub permission_rows: bool,
     /// A prompt, catalog or rules at the start of a run has a row of its own.
     pub asset_rows: bool,
-    /// What a subagent used.
-    pub used: Option<Used<'a>>,
+    /// How a subagent went.
+    pub results: Option<Results<'a>>,
     /// What rewinds have hidden: those nodes are marked.
     pub hidden: Option<&'a Hidden>,
     /// The sessions that were branched from this one: their messages are marked.
@@ -32,6 +35,8 @@ pub(super) struct Describer<'a> {
 pub(super) struct Described<'a> {
     pub node: &'a Node,
     pub description: Description,
+    /// How long the span, or the subagent that starts here, took.
+    pub duration: Option<u64>,
     pub inside: Vec<Step<'a>>,
 }
 
@@ -99,20 +104,27 @@ impl<'a> Describer<'a> {
             inside.retain(|step| !verdict.covers(step) && !verdict.covers_hook(node, step));
         }
         let mut description = describe(node, verdict, liveness);
-        if let (Some(used), Some(id)) = (self.used, node.subagent()) {
-            let used = used(&id).filter(|used| *used != Usage::default());
-            description.facts = with_usage(String::new(), used);
+        let result = self.result(node);
+        if let Some(result) = &result {
+            add_result(&mut description, node, result);
         }
         if !assets.is_empty() {
             let assets = format!("  ({})", assets.join(", "));
             description.subject.push_str(&assets);
         }
         description.notes.extend(self.marks(node));
+        let took = result.and_then(|result| result.duration_since(node.start));
         Described {
             node,
             description,
+            duration: node.duration.or(took),
             inside,
         }
+    }
+
+    /// How the subagent went that starts at a node.
+    pub fn result(&self, node: &Node) -> Option<SubagentResult> {
+        self.results?(&node.subagent()?)
     }
 
     /// That a node is hidden, and the branches that start at a message.
@@ -131,6 +143,35 @@ impl<'a> Describer<'a> {
         }
         marks
     }
+}
+
+/// Duration, outcome, usage and error of a subagent.
+fn add_result(description: &mut Description, node: &Node, result: &SubagentResult) {
+    let interrupted = result.outcome.as_deref() == Some(Outcome::Interrupted.as_str());
+    let at_least = if interrupted { "≥" } else { "" };
+    let took = result.duration_since(node.start);
+    let took = took.map(|ns| format!("{at_least}{}", duration(ns)));
+    let took = took.or(result.is_live.then(|| "still open".to_owned()));
+    let mut went = took.map_or(String::new(), |took| format!("  {took}"));
+    let good = [Outcome::Ok, Outcome::Unset].map(Outcome::as_str);
+    let outcome = result.outcome.as_deref();
+    let bad = outcome.filter(|outcome| !good.contains(outcome));
+    match bad.filter(|_| !result.is_live) {
+        Some(outcome) => went.push_str(&format!("  {}", line(outcome).to_uppercase())),
+        None if result.errors > 0 => {
+            went.push_str(&format!("  {} inside", plural(result.errors, "error")));
+        }
+        None => {}
+    }
+    let used = Some(result.usage.clone()).filter(|used| *used != Usage::default());
+    description.facts = with_usage(went, used);
+    description
+        .details
+        .extend(result.error.clone().map(|error| Detail {
+            kind: DetailKind::Error,
+            text: error.into(),
+            lines: 2,
+        }));
 }
 
 pub(super) fn is_open(node: &Node) -> bool {

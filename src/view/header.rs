@@ -3,7 +3,7 @@
 use super::style::{Style, Tone};
 use super::text::{self, cost, count, cut, duration, line, plural, thousands, wrap};
 use crate::session::{Branch, Entry, ErrorRef, Status, Store, SubagentTotals, Summary, Writer};
-use crate::trace::{Kind, Outcome, SpanKind};
+use crate::trace::{Kind, Outcome, SpanKind, Totals};
 
 /// A status in its color.
 pub(super) fn paint_status(status: Status, text: &str, style: &Style) -> String {
@@ -99,12 +99,12 @@ pub(super) fn facts(entry: &Entry, related: &Related, style: &Style) -> Vec<Fact
         Tone::Plain,
         true,
     );
-    add("time", Some(time(summary, style)), Tone::Plain, false);
-    add("counts", Some(counts(summary)), Tone::Plain, true);
+    add("time", Some(time(entry, style)), Tone::Plain, false);
+    add("counts", Some(counts(&summary.totals())), Tone::Plain, true);
     add("tokens", Some(tokens(summary)), Tone::Plain, false);
     add(
-        "cost",
-        family_cost(summary, &related.subagents),
+        "subagent",
+        subagent_totals(&related.subagents),
         Tone::Plain,
         false,
     );
@@ -137,14 +137,19 @@ pub(super) fn facts(entry: &Entry, related: &Related, style: &Style) -> Vec<Fact
     out
 }
 
-fn family_cost(summary: &Summary, subagents: &SubagentTotals) -> Option<String> {
-    let costs = [&summary.totals().usage, &subagents.totals.usage].map(|usage| usage.cost_usd);
-    if subagents.sessions == 0 || costs.iter().all(Option::is_none) {
-        return None;
+/// What subagents add to the counts and tokens of the session.
+fn subagent_totals(subagents: &SubagentTotals) -> Option<String> {
+    let SubagentTotals { sessions, totals } = subagents;
+    let usage = &totals.usage;
+    let mut text = format!("+ {}: {}", plural(*sessions, "session"), counts(totals));
+    if usage.input_tokens.is_some() || usage.output_tokens.is_some() {
+        let (input, output) = (count(usage.input_tokens), count(usage.output_tokens));
+        text.push_str(&format!(", {input} in, {output} out"));
     }
-    let [own, theirs] = costs.map(cost);
-    let them = plural(subagents.sessions, "subagent");
-    Some(format!("{own} + {theirs} in {them}"))
+    if usage.cost_usd.is_some() {
+        text.push_str(&format!(", {}", cost(usage.cost_usd)));
+    }
+    (*sessions > 0).then_some(text)
 }
 
 /// The session and the message that a session was branched from.
@@ -189,13 +194,19 @@ pub(super) fn implicit_text(summary: &Summary) -> Option<String> {
 /// What may have left a session: the implicit sessions of its processes.
 pub(super) fn implicit_beside(sessions: &[String]) -> Option<String> {
     let ids: Vec<_> = sessions.iter().map(|id| line(id)).collect();
-    let of = "has spans or events of the same process that are in no run; was a task spawned without a span?";
-    (!ids.is_empty()).then(|| format!("{} {of}", ids.join(", ")))
+    let why = "was a task spawned without a span? Its process recorded outside every run";
+    (!ids.is_empty()).then(|| format!("{why}: {}", ids.join(", ")))
 }
 
-fn time(summary: &Summary, style: &Style) -> String {
+fn time(entry: &Entry, style: &Style) -> String {
+    let summary = &entry.summary;
+    // When its process died is not known.
+    let at_least = match entry.status {
+        Status::Interrupted => "at least ",
+        _ => "",
+    };
     format!(
-        "{} to {} ({})",
+        "{} to {} ({at_least}{})",
         style.moment(summary.first),
         style.clock(summary.last),
         duration(summary.last.saturating_sub(summary.first)),
@@ -289,8 +300,7 @@ fn why(entry: &Entry, style: &Style) -> String {
     }
 }
 
-fn counts(summary: &Summary) -> String {
-    let totals = summary.totals();
+fn counts(totals: &Totals) -> String {
     [
         plural(totals.turns, "turn"),
         plural(totals.model_calls, "model call"),
@@ -309,6 +319,8 @@ fn tokens(summary: &Summary) -> String {
         count(usage.output_tokens),
         count(usage.reasoning_tokens),
         match usage.cost_usd {
+            // Its calls are priced one by one, which takes the whole session.
+            None if usage.input_tokens.is_some() => "cost – (see `stats`)".into(),
             None => "cost –".into(),
             known => cost(known),
         },

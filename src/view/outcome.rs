@@ -15,6 +15,14 @@ pub(super) fn bad_outcome(node: &Node) -> Option<String> {
 /// The mark of a span whose outcome was not set: it was dropped, and may have failed.
 pub(super) const UNSET: &str = " ?";
 
+/// How long a span took. One that was interrupted took at least that long: when its process died is not known.
+pub(super) fn duration_of(node: &Node, ns: u64) -> String {
+    match node.outcome() {
+        Some(Outcome::Interrupted) => format!("≥{}", duration(ns)),
+        _ => duration(ns),
+    }
+}
+
 /// How long a span took, and how it ended if not well.
 pub(super) fn how_it_went(node: &Node, liveness: Liveness) -> String {
     let mut text = String::new();
@@ -26,7 +34,7 @@ pub(super) fn how_it_went(node: &Node, liveness: Liveness) -> String {
         }),
         // What was denied took no time of its own.
         _ if node.outcome() == Some(Outcome::Denied) => {}
-        (_, Some(ns)) => text.push_str(&format!("  {}", duration(ns))),
+        (_, Some(ns)) => text.push_str(&format!("  {}", duration_of(node, ns))),
         _ => {}
     }
     if node.outcome() == Some(Outcome::Unset) {

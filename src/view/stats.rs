@@ -24,6 +24,19 @@ pub fn cost_sum(sum: &Cost) -> String {
     }
 }
 
+/// Where a sum comes from: what was recorded, or list prices.
+pub(super) fn cost_source(sum: &Cost) -> String {
+    match (sum.recorded, sum.priced) {
+        (0, 0) => String::new(),
+        (_, 0) => ", as recorded".to_owned(),
+        (0, _) => ", by list prices".to_owned(),
+        (recorded, _) => format!(
+            ", {} as recorded, others by list prices",
+            thousands(recorded)
+        ),
+    }
+}
+
 fn time(times: &Quantiles, part: f64) -> String {
     times.at(part).map_or_else(|| "–".into(), duration)
 }
@@ -191,15 +204,6 @@ fn total(row: &Row, style: &Style) -> Vec<String> {
         sessions.push_str(&format!(", and {}", plural(row.subagents, "subagent")));
     }
     let calls = |n: u64, of: &Quantiles| format!("{}, {}", thousands(n), times(of));
-    let cost_said = match (row.cost.recorded, row.cost.priced) {
-        (0, 0) => String::new(),
-        (_, 0) => ", as recorded".to_owned(),
-        (0, _) => ", by list prices".to_owned(),
-        (recorded, _) => format!(
-            ", {} as recorded, others by list prices",
-            thousands(recorded)
-        ),
-    };
     let list = [
         ("sessions", sessions),
         ("turns", thousands(row.turns)),
@@ -215,7 +219,7 @@ fn total(row: &Row, style: &Style) -> Vec<String> {
             ),
         ),
         ("output", format!("{} tokens", count(usage.output_tokens))),
-        ("cost", cost_sum(&row.cost) + &cost_said),
+        ("cost", cost_sum(&row.cost) + &cost_source(&row.cost)),
         ("errors", none(row.errors)),
         ("denials", none(row.denials)),
         ("waited", waited(row)),

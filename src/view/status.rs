@@ -202,7 +202,7 @@ pub fn root(root: &str, counts: &SessionCounts, bytes: u64, style: &Style) -> Ve
     }
     if dead > 0 {
         out.push(style.yellow(&format!(
-            "  open     {} whose process died: `spanledger recover` closes what it left open",
+            "  open     {} whose process died: `spanledger recover` closes what it left open, `spanledger mirror --once` also sends it",
             plural(dead, "session"),
         )));
     }

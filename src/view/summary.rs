@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::stats::cost_sum;
+use super::stats::{cost_source, cost_sum};
 use super::style::Style;
 use super::text::{cost, cut, duration, line, pad, plural, thousands};
 use crate::inspect::baseline::{Check, CheckKind};
@@ -35,16 +35,24 @@ pub fn outline(outline: &Outline, all: &Row, style: &Style) -> Vec<String> {
         0 => String::new(),
         n => format!(", {} failed", thousands(n)),
     };
-    row("turns", thousands(totals.turns));
-    let calls = thousands(totals.model_calls);
-    row("model calls", calls + &failed(outline.model_errors));
+    let subagents = &outline.subagents.totals;
+    let inside = |n: u64| match outline.subagents.sessions {
+        0 => String::new(),
+        _ => format!(" (+{} in subagents)", thousands(n)),
+    };
+    row("turns", thousands(totals.turns) + &inside(subagents.turns));
+    let calls = thousands(totals.model_calls) + &failed(outline.model_errors);
+    row("model calls", calls + &inside(subagents.model_calls));
     let denied = match outline.denials {
         0 => String::new(),
         n => format!(", {} denied", thousands(n)),
     };
-    let calls = thousands(totals.tool_calls);
-    row("tool calls", calls + &failed(outline.tool_errors) + &denied);
-    row("errors", thousands(totals.errors));
+    let calls = thousands(totals.tool_calls) + &failed(outline.tool_errors) + &denied;
+    row("tool calls", calls + &inside(subagents.tool_calls));
+    row(
+        "errors",
+        thousands(totals.errors) + &inside(subagents.errors),
+    );
     if let Some(error) = outline.first_error() {
         let (what, message) = (line(&error.what), line(&error.message));
         row(
@@ -60,8 +68,12 @@ pub fn outline(outline: &Outline, all: &Row, style: &Style) -> Vec<String> {
     }
     let usage = &all.usage;
     let tokens = [usage.input_tokens, usage.output_tokens].map(super::text::count);
-    row("tokens", format!("{} → {}", tokens[0], tokens[1]));
-    row("cost", cost_sum(&all.cost));
+    let with = match outline.subagents.sessions {
+        0 => "",
+        _ => " (with subagents)",
+    };
+    row("tokens", format!("{} → {}{with}", tokens[0], tokens[1]));
+    row("cost", cost_sum(&all.cost) + &cost_source(&all.cost) + with);
     row("duration", duration(outline.duration()));
     out
 }

@@ -1,14 +1,13 @@
 //! The timeline: a turn as a tree, with a bar for time.
 
-use super::describe::Description;
 use super::described::{Described, Describer};
 use super::layout::Layout;
 use super::other_fields::other_fields;
 use super::style::Style;
 use super::text::{self, Text, columns, cut, duration, pad, pad_left, wrap};
 use super::title::title;
-use crate::session::{Branch, Hidden, HiddenNodes, Node, NodeState, Turn};
-use crate::trace::{Kind, Usage};
+use crate::session::{Branch, Hidden, HiddenNodes, Node, NodeState, Step, SubagentResult, Turn};
+use crate::trace::Kind;
 
 /// `+12m30s` and a blank behind it.
 const OFFSET: usize = 8;
@@ -108,9 +107,9 @@ impl<'a> Timeline<'a> {
         }
     }
 
-    /// Puts what a subagent used on the row that started it.
-    pub fn with_usage(mut self, used: &'a dyn Fn(&str) -> Option<Usage>) -> Self {
-        self.describer.used = Some(used);
+    /// Puts how a subagent went on the row that started it.
+    pub fn with_results(mut self, results: &'a dyn Fn(&str) -> Option<SubagentResult>) -> Self {
+        self.describer.results = Some(results);
         self
     }
 
@@ -124,7 +123,7 @@ impl<'a> Timeline<'a> {
     /// The title of a turn; nothing between turns.
     pub fn title(&self, turn: &Turn) -> Vec<String> {
         match turn.index {
-            Some(_) => title(turn, Span::of(turn).start, self.describer.over, self.style),
+            Some(_) => title(turn, Span::of(turn).start, &self.describer, self.style),
             None => Vec::new(),
         }
     }
@@ -152,23 +151,29 @@ impl<'a> Timeline<'a> {
         out: &mut Vec<String>,
     ) {
         for described in nodes {
-            let (node, inside) = (described.node, described.inside);
-            self.row(node, described.description, depth, span, out);
+            let node = described.node;
+            let inside = self.row(described, depth, span, out);
             let inside = &mut self.describer.inside(node, inside);
             self.level(inside, depth + 1, span, out);
         }
     }
 
-    fn row(
+    /// The rows of one node. Returns what is inside it.
+    fn row<'b>(
         &self,
-        node: &Node,
-        described: Description,
+        described: Described<'b>,
         depth: usize,
         span: &Span,
         out: &mut Vec<String>,
-    ) {
+    ) -> Vec<Step<'b>> {
+        let Described {
+            node,
+            description: described,
+            duration,
+            inside,
+        } = described;
         let indent = "  ".repeat(depth.min(12));
-        let gutter = self.gutter(node, span);
+        let gutter = self.gutter(node, duration, span);
         let before = columns(&gutter) + indent.len() + LABEL + 1;
         // Lines below the row begin in the text's column and have its whole width.
         let wide = self.style.width.saturating_sub(before).max(16);
@@ -219,6 +224,7 @@ impl<'a> Timeline<'a> {
         if let (Some(lines), Some(id)) = (self.subagents, node.subagent()) {
             out.extend(lines(&id, depth));
         }
+        inside
     }
 
     /// The first lines of a text, and at the end of the last of them how much is hidden.
@@ -283,7 +289,7 @@ impl<'a> Timeline<'a> {
     }
 
     /// The time when a node began, and a bar for its part of the turn.
-    fn gutter(&self, node: &Node, span: &Span) -> String {
+    fn gutter(&self, node: &Node, took: Option<u64>, span: &Span) -> String {
         let width = match self.style.width {
             // The text needs the columns more.
             ..60 => 0,
@@ -293,7 +299,7 @@ impl<'a> Timeline<'a> {
             return format!("{} ", pad(&self.style.clock(node.start), OFFSET + width));
         }
         let offset = format!("+{}", duration(node.start.saturating_sub(span.start)));
-        let bar = bar(node, span, width);
+        let bar = bar(node, took, span, width);
         format!("{} {bar} ", pad_left(&offset, OFFSET - 1))
     }
 }
@@ -317,7 +323,7 @@ pub(super) fn other_lines(node: &Node, wide: usize, style: &Style) -> Vec<String
 }
 
 /// A bar for the part of the turn that a node took.
-fn bar(node: &Node, span: &Span, width: usize) -> String {
+fn bar(node: &Node, took: Option<u64>, span: &Span, width: usize) -> String {
     if width == 0 {
         return String::new();
     }
@@ -327,9 +333,12 @@ fn bar(node: &Node, span: &Span, width: usize) -> String {
         (u128::from(part) * width as u128 / u128::from(whole)) as usize
     };
     let from = at(node.start).min(width - 1);
-    let (to, mark) = match (node.state, node.duration) {
+    let (to, mark) = match (node.state, took) {
         (NodeState::Open, _) => (width, '▒'),
-        (_, Some(_)) => (at(node.end()).max(from + 1), '█'),
+        (_, Some(took)) => {
+            let end = node.start.saturating_add(took);
+            (at(end).max(from + 1), '█')
+        }
         (_, None) => (from + 1, '·'),
     };
     (0..width)

@@ -1,7 +1,10 @@
 //! The title of a turn: start, duration, usage, and the time of models, tools and people.
 
+use std::collections::HashMap;
+
+use super::described::Describer;
 use super::header::named_span;
-use super::outcome::{UNSET, bad_outcome};
+use super::outcome::{UNSET, bad_outcome, duration_of};
 use super::style::Style;
 use super::text::{columns, cost, count, cut, duration, line, wrap};
 use super::timeline::other_lines;
@@ -15,11 +18,15 @@ const REASON: usize = 2;
 /// The last column of the title's rule.
 const RULE: usize = 100;
 
-/// The title of a turn that began at `start`: one row if it fits, else two. `over`: the session is
-/// over.
-pub(super) fn title(turn: &Turn, start: u64, over: bool, style: &Style) -> Vec<String> {
-    let split = split_text(turn);
-    let mut texts = style.rows(&head(turn, start, over, style));
+/// The title of a turn that began at `start`: one row if it fits, else two.
+pub(super) fn title(
+    turn: &Turn,
+    start: u64,
+    describer: &Describer<'_>,
+    style: &Style,
+) -> Vec<String> {
+    let split = split_text(turn, describer);
+    let mut texts = style.rows(&head(turn, start, describer.over, style));
     let text = texts.pop().unwrap_or_default();
     let used = columns(&text);
     let rule = |used: usize| match style.width.min(RULE).saturating_sub(used + 1) {
@@ -61,7 +68,7 @@ pub(super) fn head(turn: &Turn, start: u64, over: bool, style: &Style) -> String
         Some(node) => {
             let unset = node.outcome() == Some(Outcome::Unset);
             let mark = if unset { UNSET } else { "" };
-            let took = duration(node.duration.unwrap_or(0));
+            let took = duration_of(node, node.duration.unwrap_or(0));
             parts.push(format!("{took}{mark}"));
         }
         None => {}
@@ -135,44 +142,115 @@ fn shown_usage(turn: &Turn) -> Usage {
     }
 }
 
-/// The time that models, tools and people took, in words.
-pub(super) fn split_text(turn: &Turn) -> String {
-    let split = time_split(turn);
+/// The time that models, tools, subagents and people took, in words.
+pub(super) fn split_text(turn: &Turn, describer: &Describer<'_>) -> String {
+    let split = time_split(turn, describer);
     let split = split.iter().filter(|(_, ns)| *ns > 0);
-    let split = split.map(|(who, ns)| format!("{who} {}", duration(*ns)));
+    let took = |ns: u64| match &turn.span {
+        Some(span) => duration_of(span, ns),
+        None => duration(ns),
+    };
+    let split = split.map(|(who, ns)| format!("{who} {}", took(*ns)));
     split.collect::<Vec<_>>().join(", ")
 }
 
-/// The time that models, tools and people took. Overlaps count once for each.
-fn time_split(turn: &Turn) -> [(&'static str, u64); 3] {
-    let mut spans: [Vec<(u64, u64)>; 3] = Default::default();
-    for node in turn.nodes.iter().filter(|node| node.duration.is_some()) {
-        let which = match node.item() {
-            Item::ModelCall(_) => 0,
-            Item::ToolCall(_) => 1,
-            _ => continue,
-        };
-        spans[which].push((node.start, node.end()));
+/// The time that models, tools, subagents and people took. Overlaps count once for each. A tool does not
+/// work while it waits for a person; another one may at the same time.
+fn time_split(turn: &Turn, describer: &Describer<'_>) -> [(&'static str, u64); 4] {
+    let waits = waits_by_tool(turn);
+    let mut person: Vec<_> = waits.values().flatten().copied().collect();
+    let none = Vec::new();
+    let in_no_tool = waits.get(&None).unwrap_or(&none);
+    let (mut model, mut tool, mut subagent) = (Vec::new(), Vec::new(), Vec::new());
+    for node in &turn.nodes {
+        match node.item() {
+            Item::ModelCall(_) => model.push((node.start, node.end())),
+            Item::ToolCall(_) => {
+                let own = waits.get(&node.span_id).unwrap_or(&none);
+                let waits = own.iter().chain(in_no_tool).copied().collect();
+                tool.extend(without((node.start, node.end()), waits));
+            }
+            Item::Subagent(_) => {
+                let result = describer.result(node);
+                let took = result.and_then(|result| result.duration_since(node.start));
+                subagent.extend(took.map(|took| (node.start, node.start.saturating_add(took))));
+            }
+            _ => {}
+        }
     }
-    spans[2] = turn.waits();
-    let person = covered(&mut spans[2]);
-    let tool = covered(&mut spans[1]).saturating_sub(person);
     [
-        ("model", covered(&mut spans[0])),
-        ("tool", tool),
-        ("person", person),
+        ("model", covered(&mut model)),
+        ("tool", covered(&mut tool)),
+        ("subagent", covered(&mut subagent)),
+        ("person", covered(&mut person)),
     ]
+}
+
+/// When a person was waited for, by the tool call that waited; `None` if none did.
+fn waits_by_tool(turn: &Turn) -> HashMap<Option<u64>, Vec<(u64, u64)>> {
+    let waits = turn.waits();
+    let mut by_tool: HashMap<_, Vec<_>> = HashMap::new();
+    if waits.is_empty() {
+        return by_tool;
+    }
+    let spans = turn.nodes.iter().filter(|node| node.span_id.is_some());
+    let spans: HashMap<_, _> = spans.map(|node| (node.span_id, node)).collect();
+    for wait in waits {
+        let mut around = spans.get(&wait.parent);
+        // The question may lie in the permission, which lies in the tool call.
+        for _ in 0..2 {
+            let outer = around.filter(|node| node.kind != Kind::ToolCall);
+            around = outer.map_or(around, |node| spans.get(&node.within()));
+        }
+        let tool = around.filter(|node| node.kind == Kind::ToolCall);
+        let tool = tool.and_then(|node| node.span_id);
+        by_tool
+            .entry(tool)
+            .or_default()
+            .push((wait.start, wait.end));
+    }
+    by_tool
+}
+
+/// What is left of an interval without some others.
+fn without((mut from, to): (u64, u64), mut others: Vec<(u64, u64)>) -> Vec<(u64, u64)> {
+    others.sort_unstable();
+    let mut left = Vec::new();
+    for (start, end) in others.into_iter().filter(|(start, _)| *start < to) {
+        left.push((from, start.max(from)));
+        from = from.max(end);
+    }
+    left.push((from, to.max(from)));
+    left
 }
 
 /// The time that intervals cover together.
 fn covered(spans: &mut [(u64, u64)]) -> u64 {
     spans.sort_unstable();
-    let mut sum = 0;
+    let mut sum: u64 = 0;
     let mut until = 0;
     for (from, to) in spans.iter() {
         let from = (*from).max(until);
-        sum += to.saturating_sub(from);
+        sum = sum.saturating_add(to.saturating_sub(from));
         until = until.max(*to);
     }
     sum
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tool_works_while_another_one_waits() {
+        // The first tool waits from 2 to 8, the second works from 4 to 6.
+        let mut tools = without((0, 10), vec![(2, 8), (3, 5)]);
+        tools.extend(without((4, 6), Vec::new()));
+        assert_eq!(covered(&mut tools), 6);
+        assert_eq!(covered(&mut without((0, 10), vec![(0, 20)])), 0);
+        assert_eq!(
+            covered(&mut without((5, 10), vec![(0, 6), (9, 30), (40, 50)])),
+            3
+        );
+    }
 }

@@ -35,8 +35,8 @@ fn record(corpus: &[String]) -> Recording {
             events::message_user(text).emit();
             tracing::warn!("{text}");
             for size in [1, 7, 40] {
-                let mut message = tool.stream(&format!("{id}-{size}"));
-                let mut input = tool.stream_tool_input(&format!("{id}-{size}"));
+                let mut message = tool.stream(format!("{id}-{size}"));
+                let mut input = tool.stream_tool_input(format!("{id}-{size}"));
                 let chars: Vec<char> = text.chars().collect();
                 for piece in chars.chunks(size) {
                     let piece: String = piece.iter().collect();

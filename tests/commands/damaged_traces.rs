@@ -95,7 +95,7 @@ fn self_parent_or_resumed_subagent_is_shown_once() {
     write(root.path(), "ses_b", 1, &lines);
     let done = run(root.path(), &["show", "ses_a", "--recursive"]);
     assert_eq!(done.out.matches("look here").count(), 1, "{}", done.out);
-    assert_eq!(done.out.matches("subagent ").count(), 33, "{}", done.out);
+    assert_eq!(done.out.matches(" subagent   ").count(), 33, "{}", done.out);
 }
 
 #[test]

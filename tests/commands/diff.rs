@@ -144,6 +144,38 @@ fn retries_and_orders_are_shown_but_equal() {
 }
 
 #[test]
+fn a_permission_belongs_to_the_tool_it_lies_in() {
+    let recording = Recording::new();
+    let record = |session: &str, index_first: bool| {
+        recording.run(|| {
+            let _run = spans::session_run(session, "planner").start().entered();
+            let rules = json!([{"permission": "bash", "pattern": "rm *", "action": "ask"}]);
+            events::permission_rules(rules).emit();
+            let _turn = spans::session_turn().start().entered();
+            events::message_user("Tidy up").emit();
+            let index = || {
+                let index = spans::tool_call("index", "call_2");
+                index.args(json!({"path": "src"})).start()
+            };
+            let bash = spans::tool_call("bash", "call_1").command("rm -rf target");
+            let bash = bash.start();
+            let first = index_first.then(index);
+            let permission = spans::permission_evaluate("bash").child_of(&bash).start();
+            let second = first.unwrap_or_else(index);
+            permission.record_action("deny", "manifest");
+            permission.finish(Outcome::Denied);
+            bash.finish(Outcome::Denied);
+            second.finish(Outcome::Ok);
+        });
+    };
+    record("a", false);
+    record("b", true);
+    let done = run(recording.dir.path(), &["diff", "a", "b"]);
+    assert_eq!(done.code, 0, "{}", done.out);
+    assert!(!done.out.contains("deny"), "{}", done.out);
+}
+
+#[test]
 fn hostile_text_does_not_reach_the_terminal() {
     let recording = Recording::new();
     for (session, text) in [("a", "\x1b[2Jone\u{202e}"), ("b", "\x1b[2Jtwo\u{202e}")] {

@@ -4,11 +4,12 @@ use std::os::unix::fs::PermissionsExt;
 
 use serde_json::Value;
 
+use crate::mirror::endpoints::record_for;
 use crate::support::Recording;
 use crate::support::agent::Agent;
 use crate::support::cli::{self, Done};
 use crate::support::mount::is_root;
-use crate::support::otlp_server::OtlpServer;
+use crate::support::otlp_server::{OtlpServer, Reply};
 use crate::support::skipped::skipped;
 
 fn doctor(root: &std::path::Path, variables: &[(&str, &str)]) -> Done {
@@ -181,6 +182,47 @@ fn settings_of_exports_are_known_variables() {
     let done = doctor(dir.path(), &[export, ("SPANLEDGER_OTLP_PATHS", "true")]);
     assert_eq!(done.code, 0, "{done:?}");
     assert_eq!(health(&done, "environment").0, "ok", "{done:?}");
+}
+
+#[test]
+fn unsent_spans_are_named_without_an_endpoint() {
+    let dir = tempfile::tempdir().unwrap();
+    record_for(dir.path(), "http://127.0.0.1:1", &["ses_1"]);
+    let done = doctor(dir.path(), &[]);
+    assert_eq!(done.code, 0, "{done:?}");
+    let (health, check) = health(&done, "endpoint");
+    assert_eq!(health, "warning");
+    let found = check["found"].as_str().unwrap();
+    assert!(found.starts_with("none is set here; "), "{found}");
+    let end = " recorded for http://127.0.0.1:1/v1/traces are not sent yet";
+    assert!(found.ends_with(end), "{found}");
+}
+
+#[test]
+fn page_of_a_user_interface_is_recognized() {
+    let dir = tempfile::tempdir().unwrap();
+    for status in [200, 404] {
+        let body = "<!doctype html>\n<html>\n<head>\n<title>Jaeger UI</title>";
+        let page = Reply::Http {
+            status,
+            headers: Vec::new(),
+            body: body.into(),
+        };
+        let server = OtlpServer::scripted([page]);
+        let url = server.url();
+        let done = doctor(dir.path(), &[("OTEL_EXPORTER_OTLP_ENDPOINT", &url)]);
+        assert_eq!(done.code, 1, "{done:?}");
+        let (_, check) = health(&done, "endpoint");
+        let found = check["found"].as_str().unwrap();
+        assert!(
+            found.contains("an HTML page; is this the port of a user interface?"),
+            "{found}"
+        );
+        assert!(
+            !found.contains("Jaeger UI") && !found.contains('\n'),
+            "{found}"
+        );
+    }
 }
 
 #[test]

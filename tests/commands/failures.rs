@@ -3,7 +3,7 @@
 use std::io;
 use std::time::Duration;
 
-use spanledger::{Failure, FutureExt, Outcome, SpanExt, spans};
+use spanledger::{Failure, FutureExt, Outcome, SpanExt, events, spans};
 
 use crate::support::Recording;
 use crate::support::cli::{Done, run};
@@ -244,4 +244,101 @@ fn unset_outcome_is_marked() {
     assert!(row("dropped").contains("s ?  1:"), "{done:?}");
     assert!(!row("fine").contains('?'), "{done:?}");
     assert!(row("Turn 1").contains("s ?"), "{done:?}");
+}
+
+/// A session whose turn succeeds although its subagent, and the subagent's own one, fail.
+fn failed_subagents() -> Recording {
+    let recording = Recording::new();
+    recording.run(|| {
+        let _run = spans::session_run("parent", "planner").start().entered();
+        let _turn = spans::session_turn().start().entered();
+        events::message_user("Delegate it").emit();
+        let child = spans::session_run("child", "reviewer").start();
+        child.in_scope(|| {
+            let turn = spans::session_turn().start();
+            turn.in_scope(|| {
+                events::message_user("Review it").emit();
+                let tool = spans::tool_call("read", "call_1").start();
+                tool.record_error("permission denied by kernel");
+                tool.finish(Outcome::Error);
+                let inner = spans::session_run("grandchild", "checker").start();
+                inner.in_scope(|| {
+                    let tool = spans::tool_call("check", "call_2").start();
+                    tool.record_error("no such checker");
+                    tool.finish(Outcome::Error);
+                });
+                inner.finish(Outcome::Ok);
+            });
+            turn.finish(Outcome::Ok);
+        });
+        child.record_error("gave up");
+        child.finish(Outcome::Error);
+        events::message_assistant("Done anyway").emit();
+    });
+    recording
+}
+
+#[test]
+fn the_row_of_a_subagent_shows_how_it_ended() {
+    let recording = failed_subagents();
+    let root = recording.dir.path();
+    let out = run(root, &["show", "parent"]).out;
+    let row = out.lines().find(|line| line.contains("reviewer child"));
+    let row = row.unwrap_or_else(|| panic!("{out}"));
+    assert!(row.contains("s  ERROR") && row.contains('█'), "{row}");
+    assert!(out.contains("✗ run: gave up"), "{out}");
+    let title = out.lines().find(|line| line.starts_with("Turn 1"));
+    assert!(
+        title.is_some_and(|title| title.contains(" subagent ")),
+        "{out}"
+    );
+    let out = run(root, &["show", "child"]).out;
+    let row = out.lines().find(|line| line.contains("checker grandchild"));
+    assert!(
+        row.is_some_and(|row| row.contains("1 error inside")),
+        "{out}"
+    );
+    let nodes = run(root, &["show", "parent", "--json"]).objects();
+    let child = nodes.iter().find(|node| node["kind"] == "subagent");
+    let child = child.unwrap();
+    assert_eq!(child["outcome"], "error");
+    assert_eq!(child["errors"], 3);
+    assert!(child["duration_ns"].as_u64().is_some(), "{child}");
+}
+
+#[test]
+fn errors_of_subagents_are_errors_of_the_family() {
+    let recording = failed_subagents();
+    let root = recording.dir.path();
+    let flat = run(root, &["show", "parent", "--errors"]).out;
+    assert!(!flat.contains("Nothing went wrong"), "{flat}");
+    assert!(
+        flat.contains("reviewer child") && !flat.contains("Done anyway"),
+        "{flat}"
+    );
+    assert!(!flat.contains("permission denied by kernel"), "{flat}");
+    let deep = run(root, &["show", "parent", "--errors", "--recursive"]).out;
+    for text in [
+        "reviewer child",
+        "permission denied by kernel",
+        "no such checker",
+    ] {
+        assert!(deep.contains(text), "{text}: {deep}");
+    }
+    assert!(
+        !deep.contains("Review it") && !deep.contains("Done anyway"),
+        "{deep}"
+    );
+    let args = ["show", "parent", "--errors", "--recursive", "--json"];
+    let nodes = run(root, &args).objects();
+    let kinds: Vec<_> = nodes
+        .iter()
+        .filter_map(|node| node["kind"].as_str())
+        .collect();
+    assert!(!kinds.contains(&"message_user"), "{kinds:?}");
+    assert_eq!(
+        kinds.iter().filter(|kind| **kind == "tool_call").count(),
+        2,
+        "{kinds:?}"
+    );
 }

@@ -154,10 +154,12 @@ fn unknown_cost_of_subagents_is_left_out() {
 }
 
 #[test]
-fn cost_of_subagents_is_in_the_header() {
+fn totals_of_subagents_are_in_the_header() {
     let recording = Recording::new();
     let used = |usd: f64| Usage {
         cost_usd: Some(usd),
+        input_tokens: Some(320),
+        output_tokens: Some(16),
         ..Usage::default()
     };
     let call = |usd: f64| {
@@ -173,14 +175,15 @@ fn cost_of_subagents_is_in_the_header() {
         let _inner = spans::session_run("ses_3", "helper").start().entered();
         call(0.001);
     });
-    let done = show(&recording, 80, &[]);
+    let done = show(&recording, 120, &[]);
     assert!(
         done.out
-            .contains("  cost     $0.0300 + $0.0030 in 2 subagents\n"),
+            .contains("  subagent + 2 sessions: 0 turns, 2 model calls, 0 tool calls, 0 errors, 640 in, 32 out, $0.0030\n"),
         "{done:?}"
     );
     let json = show(&recording, 80, &["--json"]).objects();
     assert_eq!(json[0]["subagents"]["sessions"], 2);
+    assert_eq!(json[0]["subagents"]["model_calls"], 2);
     // Its own row has what it used, its own subagents included.
     let row = done
         .out

@@ -242,6 +242,14 @@ fn suggestion_is_a_configuration_that_spares_good_sessions() {
 }
 
 #[test]
+fn last_session_is_the_default() {
+    let recording = recorded();
+    let last = guard(&recording, &["last", "--max-tool-calls", "5"]);
+    assert_eq!(last["sessions"], 1);
+    assert_eq!(guard(&recording, &["--max-tool-calls", "5"]), last);
+}
+
+#[test]
 fn wrong_usage_is_explained() {
     let recording = recorded();
     let root = recording.dir.path();
@@ -251,7 +259,7 @@ fn wrong_usage_is_explained() {
         assert!(done.err.contains(expected), "{done:?}");
     };
     fails(&["guard", "--all"], "no limit is given");
-    fails(&["guard", "--max-turns", "1"], "SESSION");
+    fails(&["guard"], "no limit is given");
     fails(
         &["guard", "--all", "--loop", "spin:3"],
         "no_progress, cycle, polling, drifting",

@@ -33,7 +33,9 @@ fn implicit_session_names_its_process() {
     assert!(shown.out.contains(&row), "{shown:?}");
     let id = own["session_id"].as_str().unwrap();
     let beside = run(root, &["show", "ses_1"]);
-    let row = format!("\n  outside  {id} has spans or events of the same process");
+    let row = format!(
+        "\n  outside  was a task spawned without a span? Its process recorded outside every run: {id}"
+    );
     assert!(beside.out.contains(&row), "{beside:?}");
     let header = &run(root, &["show", "ses_1", "--json"]).objects()[0];
     assert_eq!(header["implicit_beside"], serde_json::json!([id]));
@@ -62,7 +64,9 @@ fn status_of_a_live_run_names_the_implicit_session() {
     let root = recording.dir.path();
     let id = recording.guard.health().implicit_session.unwrap();
     let status = run(root, &["status"]);
-    let row = format!("\n  outside: {id} has spans or events");
+    let row = format!(
+        "\n  outside: was a task spawned without a span? Its process recorded outside every run: {id}"
+    );
     assert!(status.out.contains(&row), "{status:?}");
     let json = run(root, &["status", "--json"]).json();
     assert_eq!(json["live"][0]["implicit_beside"][0], id);

@@ -2,7 +2,7 @@
 
 use std::fs::File;
 
-use spanledger::{Outcome, SpanExt, spans};
+use spanledger::{Outcome, SpanExt, events, spans};
 
 use crate::support::Recording;
 use crate::support::cli::{self, Victim, run};
@@ -101,4 +101,34 @@ fn session_that_another_process_recovers_is_skipped() {
     let done = run(root.path(), &["recover"]);
     let row = "  skipped: another process is recovering this session, or already has";
     assert!(done.lines().contains(&row), "{done:?}");
+}
+
+#[test]
+fn help_names_what_the_mirror_options_do() {
+    let help = run(recorded().dir.path(), &["mirror", "--help"]).out;
+    let help = help.split_whitespace().collect::<Vec<_>>().join(" ");
+    for text in [
+        "Give up after this long, such as 30s, if the server accepts nothing or another exporter holds the lock \
+         [default: never]",
+        "Store export progress in DIR instead of the trace directory (for read-only roots)",
+    ] {
+        assert!(help.contains(text), "{text}: {help}");
+    }
+}
+
+#[test]
+fn one_turn_of_a_long_session_says_what_was_checked() {
+    let recording = Recording::new();
+    recording.run(|| {
+        let run = spans::session_run("ses_1", "planner").start();
+        for _ in 0..100 {
+            let turn = spans::session_turn().child_of(&run).start();
+            turn.in_scope(|| events::message_user("word ".repeat(300)).emit());
+            turn.finish(Outcome::Ok);
+        }
+    });
+    let done = run(recording.dir.path(), &["show", "ses_1", "--turn", "50"]);
+    let note = "Only this turn and the session's first and last lines were checked for damage; \
+                `status --deep` checks everything.";
+    assert_eq!(done.lines().last(), Some(&note), "{done:?}");
 }

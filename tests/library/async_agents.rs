@@ -203,6 +203,11 @@ fn error_inside_ok_is_an_error() {
     assert_eq!(outcomes, ["error", "error", "ok", "ok"]);
     let error = trace.all("tool_result")[0].text("error.error_type");
     assert!(error.contains("io::error::Error"), "{error}");
+    let message = trace.all("tool_result")[0].text("error.message");
+    assert!(
+        message.contains("`async { future.await? }` records it"),
+        "{message}"
+    );
 }
 
 #[test]

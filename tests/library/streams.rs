@@ -142,7 +142,7 @@ fn secret_split_anywhere_is_masked() {
         let splits = splits(&text);
         let call = call(&recording);
         for (index, pieces) in splits.iter().enumerate() {
-            stream_all(call.stream(&index.to_string()), pieces);
+            stream_all(call.stream(index.to_string()), pieces);
         }
         let trace = recording.trace();
         let (streamed, messages) = (deltas(&trace), messages(&trace));
@@ -186,7 +186,7 @@ fn secret_split_in_tool_input_is_masked() {
         let recording = Recording::new();
         let (call, splits) = (call(&recording), splits(input));
         for (index, pieces) in splits.iter().enumerate() {
-            stream_all(call.stream_tool_input(&index.to_string()), pieces);
+            stream_all(call.stream_tool_input(index.to_string()), pieces);
         }
         let trace = recording.trace();
         assert!(trace.all("tool_input_delta").len() > splits.len());
@@ -210,7 +210,7 @@ fn user_rule_matches_across_deltas() {
     let text = "pay with card 4111 1111 2222 3333 and be done with it by noon, would you";
     let (call, splits) = (call(&recording), splits(text));
     for (index, pieces) in splits.iter().enumerate() {
-        stream_all(call.stream(&index.to_string()), pieces);
+        stream_all(call.stream(index.to_string()), pieces);
     }
     let trace = recording.trace();
     for (index, streamed) in deltas(&trace) {
@@ -228,7 +228,7 @@ fn look_alikes_are_streamed_unchanged() {
     for (index, text) in all.iter().enumerate() {
         let pieces: Vec<String> = text.chars().map(String::from).collect();
         let pieces: Vec<&str> = pieces.iter().map(String::as_str).collect();
-        stream_all(call.stream(&index.to_string()), &pieces);
+        stream_all(call.stream(index.to_string()), &pieces);
     }
     let trace = recording.trace();
     let (streamed, messages) = (deltas(&trace), messages(&trace));

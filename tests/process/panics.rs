@@ -169,3 +169,18 @@ fn panic_in_a_task_reaches_its_join() {
     let trace = recording.trace();
     assert_eq!(trace.one("tool_result").get("error.message"), "in the task");
 }
+
+#[test]
+fn panic_without_a_text_says_so() {
+    let recording = Recording::new();
+    let agent = || {
+        recording.run(|| {
+            let _tool = spans::tool_call("bash", "c1").start().entered();
+            std::panic::panic_any(42);
+        });
+    };
+    catch_unwind(AssertUnwindSafe(agent)).unwrap_err();
+    let trace = recording.trace();
+    let close = trace.one("tool_result");
+    assert_eq!(close.get("error.message"), "panic (message not captured)");
+}

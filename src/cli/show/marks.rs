@@ -5,7 +5,7 @@ use std::collections::HashSet;
 
 use serde_json::Value;
 
-use spanledger::session::{Branch, Hidden, Node};
+use spanledger::session::{Branch, Hidden, Node, Store, Turn, TurnFilter};
 
 /// What the turns of a session are shown with.
 pub(super) struct Marks {
@@ -14,6 +14,8 @@ pub(super) struct Marks {
     /// name itself.
     pub shown: RefCell<HashSet<String>>,
     pub hidden: Hidden,
+    /// Only errors are shown.
+    pub errors: bool,
     /// What is hidden is shown, too.
     pub shows_hidden: bool,
     pub branches: Vec<Branch>,
@@ -23,6 +25,14 @@ impl Marks {
     /// Whether a session was not shown yet.
     pub fn is_first(&self, session_id: &str) -> bool {
         self.shown.borrow_mut().insert(session_id.to_owned())
+    }
+
+    /// The part of a subagent's turn that is shown.
+    pub fn narrow(&self, store: &Store, turn: Turn) -> Option<Turn> {
+        let mut filter = TurnFilter::default();
+        filter.errors = self.errors;
+        filter.failed_subagents = super::failed_subagents(store, &turn, self.errors);
+        filter.apply(turn)
     }
 
     /// Adds the line that hides a node, and the sessions that were branched from it.

@@ -52,6 +52,7 @@ pub(super) struct Call {
 #[derive(Clone, Debug)]
 pub(super) struct Tool {
     pub address: Address,
+    pub span: Option<u64>,
     pub name: String,
     pub args: Content,
     pub output: Content,
@@ -177,7 +178,7 @@ impl TurnSketch {
             Item::Message(message) => self.message(node, &message),
             Item::ModelCall(call) => self.call(node, &call),
             Item::ToolCall(call) => self.tool(node, &call),
-            Item::Permission(permission) => self.permission(&permission),
+            Item::Permission(permission) => self.permission(node, &permission),
             Item::Subagent(child) => self.subagents.extend(child.child_session_id().map(|id| {
                 let agent = child.agent().unwrap_or_default().into_owned();
                 Subagent {
@@ -309,10 +310,21 @@ impl TurnSketch {
         }
     }
 
-    fn permission(&mut self, permission: &Permission<'_>) {
-        let Some(tool) = self.last().tools.last_mut() else {
-            return;
+    /// A permission belongs to the tool that it lies in. Other tools may have started in between. One that
+    /// lies in no tool belongs to the last one.
+    fn permission(&mut self, node: &Node, permission: &Permission<'_>) {
+        let near = || self.rounds.iter().enumerate().rev().take(NEAR);
+        let within = node.parent.and_then(|span| {
+            near().find_map(|(round, one)| {
+                let is_it = |tool: &Tool| tool.span == Some(span);
+                Some((round, one.tools.iter().rposition(is_it)?))
+            })
+        });
+        let tool = match within {
+            Some((round, tool)) => self.rounds[round].tools.get_mut(tool),
+            None => self.last().tools.last_mut(),
         };
+        let Some(tool) = tool else { return };
         if permission.tool_id().as_deref() != Some(tool.name.as_str()) {
             return;
         }
@@ -433,6 +445,7 @@ fn tool_of(node: &Node, call: &ToolCall<'_>) -> Tool {
     let args = call.args().or_else(|| call.command());
     Tool {
         address: node.address,
+        span: node.span_id,
         name: text(call.tool_id()),
         args: args.map(Content::of).unwrap_or_default(),
         output,

@@ -41,6 +41,10 @@ const TOO_LARGE: [&str; 3] = [
     "message length too large",
 ];
 
+/// What to do if a page for people answers.
+const UI_PORT: &str =
+    "is this the port of a user interface? OTLP usually has port 4317 (gRPC) or 4318 (HTTP)";
+
 /// What to do after an answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
@@ -110,9 +114,10 @@ pub(crate) fn message_redactor(to: &Resolved) -> Result<Redactor, Error> {
     Ok(Redactor::new(&rules, MaskKey::new(random_bytes()))?)
 }
 
-/// A server's text, masked and truncated.
+/// A server's text in one line, masked and truncated.
 fn sanitize(text: &str, redactor: &Redactor) -> String {
-    let mut text = redactor.text(text, &mut Tally::default()).into_owned();
+    let text = redactor.text(text, &mut Tally::default());
+    let mut text = text.split_whitespace().collect::<Vec<_>>().join(" ");
     if text.len() > MAX_TEXT {
         text.truncate(floor_char(&text, MAX_TEXT));
         text.push('…');
@@ -178,7 +183,10 @@ pub fn http(
     if (200..300).contains(&status) {
         return http_ok(status, headers, body, redactor);
     }
-    let (message, after) = read_error(headers, body);
+    let (message, after) = match is_html(headers, body) {
+        true => (format!("an HTML page; {UI_PORT}"), None),
+        false => read_error(headers, body),
+    };
     let text = format!("HTTP {status}: {message}");
     let why = sanitize(text.trim_end_matches(": "), redactor);
     match status {
@@ -236,6 +244,15 @@ impl ContentType {
     }
 }
 
+/// Whether a body is a page for people.
+fn is_html(headers: &HeaderMap, body: &[u8]) -> bool {
+    let start = String::from_utf8_lossy(&body[..body.len().min(MAX_TEXT)]);
+    let start = start.trim_start().to_ascii_lowercase();
+    let named = headers.get(CONTENT_TYPE).map_or(&[][..], |v| v.as_bytes());
+    let is_page = start.starts_with("<!doctype html") || start.starts_with("<html");
+    named.starts_with(b"text/html") || is_page
+}
+
 fn http_ok(status: u16, headers: &HeaderMap, body: &[u8], redactor: &Redactor) -> Verdict {
     let protobuf = || ExportTraceServiceResponse::decode(body).ok();
     let response = match ContentType::of(headers) {
@@ -247,6 +264,9 @@ fn http_ok(status: u16, headers: &HeaderMap, body: &[u8], redactor: &Redactor) -
     };
     match response {
         Some(response) => accepted(&response, redactor),
+        None if is_html(headers, body) => Verdict::Wait {
+            why: format!("HTTP {status} with an HTML page; {UI_PORT}"),
+        },
         None => {
             let start = String::from_utf8_lossy(&body[..body.len().min(MAX_TEXT)]);
             let text = format!("HTTP {status} with a body that is not OTLP's: {start}");

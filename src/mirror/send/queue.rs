@@ -292,7 +292,7 @@ impl Queue {
 
     /// The same about an endpoint and the reason why it accepts nothing.
     pub fn warn_waiting(&self, why: &str) {
-        let later = "the trace is kept and sent later, by the next start or `spanledger mirror`";
+        let later = "the trace is kept and sent later, by the next start or `spanledger mirror --endpoint URL`";
         self.warn(&format!("can't send to {why}; {later}"));
     }
 

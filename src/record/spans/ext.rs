@@ -199,13 +199,13 @@ pub trait SpanExt {
     fn otel_context(&self) -> opentelemetry::Context;
 
     /// An answer of the model as it arrives. See [`Stream`].
-    fn stream(&self, message_id: &str) -> Stream;
+    fn stream(&self, message_id: impl AsRef<str>) -> Stream;
 
     /// Reasoning of the model as it arrives.
-    fn stream_reasoning(&self, message_id: &str) -> Stream;
+    fn stream_reasoning(&self, message_id: impl AsRef<str>) -> Stream;
 
     /// The input of a tool call as it arrives.
-    fn stream_tool_input(&self, tool_call_id: &str) -> Stream;
+    fn stream_tool_input(&self, tool_call_id: impl AsRef<str>) -> Stream;
 }
 
 fn record(span: &Span, fields: RawFields, usage: Option<Box<Usage>>) {
@@ -280,15 +280,17 @@ impl SpanExt for Span {
         self.session().map_or_else(Default::default, context)
     }
 
-    fn stream(&self, message_id: &str) -> Stream {
-        Stream::new(self.session(), Some(Kind::MessageAssistant), message_id)
+    fn stream(&self, message_id: impl AsRef<str>) -> Stream {
+        let kind = Some(Kind::MessageAssistant);
+        Stream::new(self.session(), kind, message_id.as_ref())
     }
 
-    fn stream_reasoning(&self, message_id: &str) -> Stream {
-        Stream::new(self.session(), Some(Kind::MessageReasoning), message_id)
+    fn stream_reasoning(&self, message_id: impl AsRef<str>) -> Stream {
+        let kind = Some(Kind::MessageReasoning);
+        Stream::new(self.session(), kind, message_id.as_ref())
     }
 
-    fn stream_tool_input(&self, tool_call_id: &str) -> Stream {
-        Stream::new(self.session(), None, tool_call_id)
+    fn stream_tool_input(&self, tool_call_id: impl AsRef<str>) -> Stream {
+        Stream::new(self.session(), None, tool_call_id.as_ref())
     }
 }

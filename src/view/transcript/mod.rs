@@ -202,14 +202,14 @@ impl<P: Page> Walk<'_, P> {
         self.known.insert(id.clone());
         self.written.sessions.insert(id.clone());
         let hidden = Hidden::read(&entry.dir)?;
-        let used = |id: &str| options.store.usage_of(id);
+        let results = |id: &str| options.store.subagent(id);
         let current = Current {
             dir: &entry.dir,
             describer: Describer {
                 over: !entry.status.is_live(),
                 permission_rows: options.detail == TranscriptDetail::Full,
                 asset_rows: options.detail > TranscriptDetail::Brief,
-                used: Some(&used),
+                results: Some(&results),
                 hidden: Some(&hidden),
                 branches: &related.branches,
             },
@@ -263,6 +263,7 @@ impl<P: Page> Walk<'_, P> {
             node,
             description,
             inside,
+            ..
         } = described;
         if !current.rows.shows(node) {
             return Ok(());
@@ -354,7 +355,7 @@ impl Current<'_> {
         TurnHead {
             index: turn.index,
             text: title::head(turn, start, self.describer.over, style),
-            split: title::split_text(turn),
+            split: title::split_text(turn, &self.describer),
             facts,
             failure: title::failure(turn),
         }

@@ -32,6 +32,14 @@ fn permissions_are_listed_and_evaluated_under_other_rules() {
     );
     assert!(lines[3].contains("deny  bash  rm -rf /"), "{listed:?}");
 
+    let all = run(root, &["permissions", "--all"]);
+    let lines = all.lines();
+    assert_eq!(
+        (lines.len(), lines[0], lines[5]),
+        (7, "ses_1", "ses_2"),
+        "{all:?}"
+    );
+
     let file = root.join("rules.json");
     let rules = json!([
         {"permission": "bash", "action": "allow"},

@@ -70,3 +70,38 @@ fn summary_says_how_a_session_ended() {
         1
     );
 }
+
+#[test]
+fn summary_names_what_subagents_add() {
+    let recording = Recording::new();
+    let call = || {
+        let call = spans::model_call("anthropic", "claude-sonnet-4-5").start();
+        call.record_usage(&usage(1_000, 0, 100));
+        call.finish(Outcome::Ok);
+    };
+    recording.run(|| {
+        let _run = spans::session_run("ses_1", "planner").start().entered();
+        call();
+        let _child = spans::session_run("ses_2", "reviewer").start().entered();
+        call();
+        let tool = spans::tool_call("read", "call_1").start();
+        tool.record_error("no such file");
+        tool.finish(Outcome::Error);
+    });
+    let root = recording.dir.path();
+    let text = run(root, &["summary", "ses_1"]).out;
+    for row in [
+        "model calls 1 (+1 in subagents)\n",
+        "tool calls  0 (+1 in subagents)\n",
+        "errors      0 (+1 in subagents)\n",
+        "tokens      2,000 → 200 (with subagents)\n",
+        ", by list prices (with subagents)\n",
+    ] {
+        assert!(text.contains(row), "{row}{text}");
+    }
+    let json = run(root, &["summary", "ses_1", "--json"]).json();
+    assert_eq!(json["usage"]["input_tokens"], 2_000);
+    assert_eq!(json["subagents"]["tool_calls"], 1);
+    let header = run(root, &["show", "ses_1"]).out;
+    assert!(header.contains("cost – (see `stats`)"), "{header}");
+}

@@ -1,6 +1,6 @@
 //! `spanledger mirror`.
 
-mod endpoints;
+pub mod endpoints;
 mod shutdown;
 
 use std::io::{BufRead, BufReader};
@@ -108,6 +108,17 @@ fn span_of_a_killed_process_is_sent_as_interrupted() {
     });
     let root = tempfile::tempdir().unwrap();
     Victim::start(root.path()).kill();
+    let status = run(root.path(), &["mirror", "--status"]);
+    let row =
+        "  2 spans left open by a dead process; `spanledger mirror --once` closes and sends them";
+    assert!(status.lines().contains(&row), "{status:?}");
+    let status = run(root.path(), &["mirror", "--status", "--json"]).objects();
+    assert_eq!(status[0]["left_open"], 2);
+    let status = run(root.path(), &["status"]).out;
+    assert!(
+        status.contains("`spanledger mirror --once` also sends it"),
+        "{status}"
+    );
     let server = OtlpServer::start();
     let done = run(
         root.path(),

@@ -247,7 +247,7 @@ fn model(
         }
         match (text, id) {
             (Some(text), Some(id)) => {
-                let mut stream = call.stream(&message(id));
+                let mut stream = call.stream(message(id));
                 stream.push(text);
                 if aborted {
                     stream.abort("user")
