@@ -252,12 +252,12 @@ impl Loops {
 
     /// How often the last `period` steps occurred in a row, the last time included; 0 if there are not so many.
     fn repeated(&self, period: usize, same: impl Fn(&ToolStep, &ToolStep) -> bool) -> usize {
-        let steps = &self.window;
-        let Some(earlier) = steps.len().checked_sub(period) else {
+        if self.window.len() < period {
             return 0;
-        };
-        let pairs = (0..earlier).rev();
-        let equal = pairs.take_while(|at| same(&steps[*at], &steps[at + period]));
+        }
+        let later = self.window.iter().rev();
+        let pairs = later.clone().skip(period).zip(later);
+        let equal = pairs.take_while(|(earlier, later)| same(earlier, later));
         equal.count() / period + 1
     }
 

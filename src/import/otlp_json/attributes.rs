@@ -23,8 +23,11 @@ impl Mapped {
     /// A field under our name. Counts of tokens go to `usage`.
     fn set(&mut self, kind: SpanKind, name: &str, value: Value) {
         match kind.role(name) {
-            FieldRole::Usage(UsageField::Count(_) | UsageField::Cost) => {
+            FieldRole::Usage(UsageField::Count(_)) => {
                 self.usage.insert(name.to_owned(), whole(value));
+            }
+            FieldRole::Usage(UsageField::Cost) => {
+                self.usage.insert(name.to_owned(), value);
             }
             FieldRole::Own | FieldRole::Error | FieldRole::Usage(_) => {
                 self.attributes.insert(format!("agent.{name}"), value);
