@@ -1,5 +1,6 @@
 //! The timeline: a turn as a tree, with a bar for time.
 
+use super::describe::Detail;
 use super::described::{Described, Describer};
 use super::layout::Layout;
 use super::other_fields::other_fields;
@@ -209,13 +210,8 @@ impl<'a> Timeline<'a> {
         if !layout.overflow.is_empty() {
             more.extend(wrap(&layout.overflow.join("  "), wide));
         }
-        for detail in layout.below {
-            let lines = self.some(&detail.text, wide.saturating_sub(2), detail.lines);
-            for (index, line) in lines.into_iter().enumerate() {
-                let mark = if index == 0 { detail.kind.mark() } else { ' ' };
-                let paint = |text: &str| detail.kind.tone().paint(self.style, text);
-                more.push(format!("{} {}", paint(&mark.to_string()), paint(&line)));
-            }
+        for detail in &layout.below {
+            more.extend(self.detail(detail, wide));
         }
         if self.style.full {
             more.extend(other_lines(node, wide, self.style));
@@ -225,6 +221,17 @@ impl<'a> Timeline<'a> {
             out.extend(lines(&id, depth));
         }
         inside
+    }
+
+    /// The lines of a detail, the first with its mark.
+    fn detail(&self, detail: &Detail, wide: usize) -> Vec<String> {
+        let paint = |text: &str| detail.kind.tone().paint(self.style, text);
+        let lines = self.some(&detail.text, wide.saturating_sub(2), detail.lines);
+        let marked = lines.into_iter().enumerate().map(|(index, line)| {
+            let mark = if index == 0 { detail.kind.mark() } else { ' ' };
+            format!("{} {}", paint(&mark.to_string()), paint(&line))
+        });
+        marked.collect()
     }
 
     /// The first lines of a text, and at the end of the last of them how much is hidden.

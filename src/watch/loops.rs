@@ -215,49 +215,67 @@ impl Loops {
 
     /// The loop that the last calls make, the worst sort first.
     fn find(&self) -> Option<Found> {
-        let [no_progress, cycle, polling, drifting] = self.repetitions.map(|n| n as usize);
+        self.repeated_calls().or_else(|| self.repeated_failures())
+    }
+
+    /// The last calls as a loop of the same calls.
+    fn repeated_calls(&self) -> Option<Found> {
+        let [no_progress, cycle, polling, _] = self.repetitions.map(|n| n as usize);
+        let mut steps = self.window.iter().rev();
+        let last = steps.next()?.call;
+        // Mostly a call is new.
+        if steps.all(|step| step.call != last) {
+            return None;
+        }
         let same_call = |a: &ToolStep, b: &ToolStep| a.call == b.call;
         let same = |a: &ToolStep, b: &ToolStep| a.call == b.call && a.result == b.result;
-        let found = |kind, period, repetitions| {
-            Some(Found {
-                kind,
-                period,
-                repetitions,
-                key: self.key(kind, period),
-            })
-        };
         let in_a_row = self.repeated(1, same);
         if in_a_row >= no_progress {
-            return found(LoopKind::NoProgress, 1, in_a_row);
+            return Some(self.found(LoopKind::NoProgress, 1, in_a_row));
         }
         let periods = 2..=self.window.len() / cycle.min(polling);
         for period in periods.clone() {
             let repetitions = self.repeated(period, same);
             if repetitions >= cycle && self.is_mixed(period) {
-                return found(LoopKind::Cycle, period, repetitions);
+                return Some(self.found(LoopKind::Cycle, period, repetitions));
             }
         }
         for period in std::iter::once(1).chain(periods) {
             let repetitions = self.repeated(period, same_call);
             if repetitions >= polling && (period == 1 || self.is_mixed(period)) {
-                return found(LoopKind::Polling, period, repetitions);
+                return Some(self.found(LoopKind::Polling, period, repetitions));
             }
         }
+        None
+    }
+
+    /// The last calls as a row of failures of one sort.
+    fn repeated_failures(&self) -> Option<Found> {
         let same_failure = |a: &ToolStep, b: &ToolStep| {
             a.failure.is_some() && a.failure == b.failure && a.tool == b.tool
         };
         let failed = self.repeated(1, same_failure);
-        (failed >= drifting).then(|| found(LoopKind::Drifting, 1, failed))?
+        let is_loop = failed >= self.repetitions[LoopKind::Drifting as usize] as usize;
+        is_loop.then(|| self.found(LoopKind::Drifting, 1, failed))
+    }
+
+    fn found(&self, kind: LoopKind, period: usize, repetitions: usize) -> Found {
+        Found {
+            kind,
+            period,
+            repetitions,
+            key: self.key(kind, period),
+        }
     }
 
     /// How often the last `period` steps occurred in a row, the last time included; 0 if there are not so many.
     fn repeated(&self, period: usize, same: impl Fn(&ToolStep, &ToolStep) -> bool) -> usize {
-        if self.window.len() < period {
+        let steps = &self.window;
+        let Some(earlier) = steps.len().checked_sub(period) else {
             return 0;
-        }
-        let later = self.window.iter().rev();
-        let pairs = later.clone().skip(period).zip(later);
-        let equal = pairs.take_while(|(earlier, later)| same(earlier, later));
+        };
+        let pairs = (0..earlier).rev();
+        let equal = pairs.take_while(|at| same(&steps[*at], &steps[at + period]));
         equal.count() / period + 1
     }
 
