@@ -335,7 +335,15 @@ fn repeated_crashes_lose_nothing() {
     next(root.path(), &last);
     received.extend(last.stop());
     assert_mirrored(root.path(), &received);
-    assert_eq!(markers(root.path()), [""; 0]);
+    // A kill between the creation of a segment and its first line leaves an empty one. Its marker stays for a
+    // minute, because its writer could still be alive.
+    let mut unsent = markers(root.path());
+    unsent.retain(|marker| {
+        let (session, number) = marker.rsplit_once('.').unwrap();
+        let segment = format!("sessions/{session}/trace.{number}.jsonl");
+        std::fs::metadata(root.path().join(segment)).unwrap().len() > 0
+    });
+    assert_eq!(unsent, [""; 0]);
 }
 
 #[test]
