@@ -6,7 +6,7 @@ macro_rules! page {
     ($name:ident) => {
         #[doc = "[debugging.md]: crate::guide::debugging"]
         #[doc = "[events.md]: crate::guide::events"]
-        #[doc = "[format.md]: crate::guide::format"]
+        #[doc = "[files.md]: crate::guide::files"]
         #[doc = "[formats.md]: crate::guide::formats"]
         #[doc = "[inspecting.md]: crate::guide::inspecting"]
         #[doc = "[opentelemetry.md]: crate::guide::opentelemetry"]
@@ -22,7 +22,7 @@ macro_rules! page {
 page!(benchmarks);
 page!(debugging);
 page!(events);
-page!(format);
+page!(files);
 page!(formats);
 page!(inspecting);
 #[cfg(any(not(doctest), feature = "tracing-opentelemetry"))]
