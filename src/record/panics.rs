@@ -7,6 +7,12 @@ use std::sync::Once;
 
 use crate::trace::Failure;
 
+/// The message of a panic that no hook of ours has seen.
+const NOT_CAPTURED: &str = "panic (message not captured: run the future with `.recorded(span)`, or let your panic hook \
+     call the one before it)";
+/// The message of a panic whose payload is another value than a text.
+const NO_TEXT: &str = "panic (its payload is not a text)";
+
 thread_local! {
     /// The last panic of this thread.
     static LAST: RefCell<Option<Failure>> = const { RefCell::new(None) };
@@ -39,7 +45,7 @@ fn remember(info: &PanicHookInfo<'_>) {
 
 /// The last panic of this thread, for a span that it unwinds.
 pub(crate) fn last_panic() -> Failure {
-    last().unwrap_or_else(|| Failure::panic(None, None))
+    last().unwrap_or_else(|| Failure::panic(NOT_CAPTURED, None))
 }
 
 /// The panic with this payload. Its place is known unless it came from another thread by `resume_unwind`,
@@ -55,7 +61,8 @@ fn last() -> Option<Failure> {
     LAST.try_with(|last| last.borrow().clone()).ok().flatten()
 }
 
-fn text_of(payload: &(dyn Any + Send)) -> Option<&str> {
+fn text_of(payload: &(dyn Any + Send)) -> &str {
     let text = payload.downcast_ref::<String>().map(String::as_str);
-    text.or_else(|| payload.downcast_ref::<&str>().copied())
+    let text = text.or_else(|| payload.downcast_ref::<&str>().copied());
+    text.unwrap_or(NO_TEXT)
 }

@@ -115,8 +115,8 @@ impl Failure {
         Self::new("timeout", format!("{TIME_LIMIT}{ms} ms"))
     }
 
-    pub(crate) fn panic(message: Option<&str>, place: Option<&Location<'_>>) -> Self {
-        let failure = Self::new("panic", message.unwrap_or("panic (message not captured)"));
+    pub(crate) fn panic(message: &str, place: Option<&Location<'_>>) -> Self {
+        let failure = Self::new("panic", message);
         match place {
             Some(place) => failure.stack(format!("at {place}")),
             None => failure,

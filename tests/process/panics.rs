@@ -7,7 +7,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use spanledger::{FutureExt, SpanExt, spans};
 use tracing::info_span;
 
-use crate::support::{LineExt, Recording};
+use crate::support::{LineExt, Recording, child};
 
 /// Runs `agent` without letting its panic print, and returns what it panicked with.
 fn panicking(agent: impl FnOnce()) -> String {
@@ -182,5 +182,29 @@ fn panic_without_a_text_says_so() {
     catch_unwind(AssertUnwindSafe(agent)).unwrap_err();
     let trace = recording.trace();
     let close = trace.one("tool_result");
-    assert_eq!(close.get("error.message"), "panic (message not captured)");
+    assert_eq!(
+        close.get("error.message"),
+        "panic (its payload is not a text)"
+    );
+}
+
+/// A hook that the agent installs later and that does not call the one before it.
+#[test]
+fn panic_that_the_hook_did_not_see_says_what_to_do() {
+    child::alone(|| {
+        let recording = Recording::new();
+        std::panic::set_hook(Box::new(|_| {}));
+        panicking(|| {
+            recording.run(|| {
+                let _tool = spans::tool_call("bash", "c1").start().entered();
+                panic!("unseen");
+            });
+        });
+        let trace = recording.trace();
+        let message = trace.one("tool_result").text("error.message");
+        assert!(
+            message.contains("run the future with `.recorded(span)`"),
+            "{message}"
+        );
+    });
 }
