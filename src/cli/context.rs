@@ -80,7 +80,19 @@ impl fmt::Display for Failed {
             Self::Finding(message) | Self::Usage(message) | Self::Damaged(message) => {
                 f.write_str(message)
             }
-            Self::Io(error) => error.fmt(f),
+            Self::Io(error) => match error.kind() {
+                io::ErrorKind::NotADirectory => write!(
+                    f,
+                    "{error}; the root must be a directory: set SPANLEDGER_DIR or give --root"
+                ),
+                io::ErrorKind::PermissionDenied => {
+                    write!(
+                        f,
+                        "{error}; run this as a user who may, such as the agent's"
+                    )
+                }
+                _ => error.fmt(f),
+            },
             Self::Interrupted => f.write_str("interrupted"),
         }
     }

@@ -7,7 +7,7 @@ use regex::{Regex, RegexBuilder};
 use serde_json::json;
 
 use super::context::{Context, Failed};
-use spanledger::session::{self, SearchText};
+use spanledger::session::{self, ResolveError, SearchText};
 use spanledger::view::Style;
 use spanledger::view::text::{columns, cut, line};
 
@@ -46,8 +46,14 @@ impl Grep {
             .case_insensitive(self.ignore_case)
             .multi_line(true)
             .build()
-            .map_err(|error| Failed::Usage(format!("{:?}: {error}", self.pattern)))?;
+            .map_err(|error| {
+                Failed::Usage(format!("invalid pattern {:?}: {error}", self.pattern))
+            })?;
         let (dirs, unreadable) = context.dirs(self.session.as_deref())?;
+        if dirs.is_empty() && unreadable.is_empty() {
+            let root = context.store.root().to_owned();
+            super::context::warn(&ResolveError::Empty(root).to_string());
+        }
         let mut matched = false;
         let mut damages = Vec::new();
         // Oldest first, in the order of reading.

@@ -98,6 +98,8 @@ fn import(
     given: Option<Source>,
     path: &Path,
 ) -> Result<Vec<ImportedSession>, String> {
+    path.metadata()
+        .map_err(|error| format!("can't import {}: {error}", path.display()))?;
     let source = given.or_else(|| Source::detect(path)).ok_or_else(|| {
         let formats: Vec<_> = Source::ALL.iter().map(|source| source.name()).collect();
         let formats = formats.join(", ");

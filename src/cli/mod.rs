@@ -28,6 +28,7 @@ mod tail;
 mod transcript;
 mod verify;
 
+use std::io::{self, Write};
 use std::process::ExitCode;
 
 use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
@@ -130,12 +131,23 @@ commands! {
     Doctor(doctor::Doctor),
 }
 
+/// Prints what is wrong with the arguments, or the help. The standard library's words for a number that is none are
+/// replaced.
+fn print_usage_error(error: &clap::Error) {
+    let text = error.to_string();
+    let plain = text.replace("invalid digit found in string", "write a whole number");
+    let _ = match plain == text {
+        true => error.print(),
+        false => write!(io::stderr(), "{plain}"),
+    };
+}
+
 /// Runs the command.
 pub fn main() -> ExitCode {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => {
-            let _ = error.print();
+            print_usage_error(&error);
             return ExitCode::from(if error.use_stderr() { 2 } else { 0 });
         }
     };

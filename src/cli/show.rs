@@ -21,6 +21,9 @@ use spanledger::session::{
 use spanledger::trace::{Address, Damage, Kind};
 use spanledger::view::{self, Related, Style, Timeline};
 
+/// Options of the timeline, which `--prompt`, `--tools` and `--permissions` don't print.
+const TIMELINE: [&str; 5] = ["errors", "since", "around", "recursive", "hidden"];
+
 /// Show what an agent did, turn by turn
 ///
 /// The header shows the session's status and its first and last error. Then comes each turn as a tree
@@ -42,13 +45,13 @@ pub(crate) struct Show {
     #[arg(long, value_name = "N")]
     turn: Option<u32>,
     /// The system prompt alone: of --turn, else the newest
-    #[arg(long)]
+    #[arg(long, conflicts_with_all = TIMELINE)]
     prompt: bool,
     /// The tool catalog alone, and which tools were called
-    #[arg(long)]
+    #[arg(long, conflicts_with_all = TIMELINE)]
     tools: bool,
     /// The permission rules alone, and each decision
-    #[arg(long)]
+    #[arg(long, conflicts_with_all = TIMELINE)]
     permissions: bool,
     /// Only errors, and the spans that they happened in
     #[arg(long)]

@@ -76,7 +76,8 @@ impl Transcript {
         if let Some(index) = self.turn {
             let excerpt = session::turn(&dir, index)?;
             if excerpt.turn.is_none() {
-                let missing = format!("{} has no turn {index}", self.session);
+                let id = context.store.peek(&dir)?.summary.session_id;
+                let missing = format!("{id} has no turn {index}");
                 return Err(context.not_found(missing, &excerpt.damages, &[]));
             }
         }

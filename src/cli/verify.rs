@@ -92,7 +92,7 @@ impl Verify {
                 {
                     continue;
                 }
-                done => done.map_err(failed)?,
+                done => done.map_err(|error| failed(backend, error))?,
             };
             damages.append(&mut report.damages);
             let good = match self.strict {
@@ -123,11 +123,14 @@ impl Verify {
     }
 }
 
-fn failed(error: Error) -> Failed {
+fn failed(backend: Backend, error: Error) -> Failed {
     match error {
         Error::Io { source, .. } => Failed::Io(source),
-        // A server's message is data.
-        error => Failed::Usage(line(&error.to_string()).into_owned()),
+        error => {
+            let why = format!("{} can't be asked: {error}", backend.as_str());
+            // A server's message is data.
+            Failed::Usage(line(&why).into_owned())
+        }
     }
 }
 

@@ -135,7 +135,11 @@ pub enum ResolveError {
 impl fmt::Display for ResolveError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Empty(root) => write!(f, "no sessions in {}", root.display()),
+            Self::Empty(root) => write!(
+                f,
+                "no sessions in {}; set SPANLEDGER_DIR or give --root if the agent records elsewhere",
+                root.display()
+            ),
             Self::NotFound { name, root } => write!(
                 f,
                 "no session {name:?} in {}; `spanledger list` shows them",
@@ -371,7 +375,8 @@ impl Store {
         if name == "last" {
             return self.last();
         }
-        if let Some(dir) = self.by_name(name) {
+        // An empty name would be the directory of all sessions.
+        if let Some(dir) = self.by_name(name).filter(|_| !name.is_empty()) {
             return Ok(dir);
         }
         let dirs = self.dirs()?;

@@ -21,7 +21,7 @@ fn recorded() -> Recording {
 #[test]
 fn invalid_values_are_named_with_valid_ones() {
     let recording = recorded();
-    let cases: [(&[&str], &str); 5] = [
+    let cases: [(&[&str], &str); 10] = [
         (
             &["list", "--status", "foo"],
             "invalid value 'foo' for '--status <STATUS>': use one of busy, idle, ",
@@ -42,6 +42,20 @@ fn invalid_values_are_named_with_valid_ones() {
             &["show", "nosuch"],
             "no session \"nosuch\" in ROOT; `spanledger list` shows them",
         ),
+        (&["show", ""], "no session \"\" in ROOT; `spanledger list`"),
+        (
+            &["show", "--turn", "x"],
+            "invalid value 'x' for '--turn <N>': write a whole number",
+        ),
+        (
+            &["show", "--prompt", "--errors"],
+            "the argument '--prompt' cannot be used with '--errors'",
+        ),
+        (&["transcript", "--turn", "7"], "ses_1 has no turn 7"),
+        (
+            &["import", "auto", "/nosuch"],
+            "can't import /nosuch: No such file or directory",
+        ),
     ];
     let root = recording.dir.path();
     for (args, expected) in cases {
@@ -49,6 +63,22 @@ fn invalid_values_are_named_with_valid_ones() {
         assert_eq!(done.code, 2, "{done:?}");
         let expected = expected.replace("ROOT", &root.display().to_string());
         assert!(done.err.contains(&expected), "{done:?}");
+    }
+}
+
+#[test]
+fn root_without_sessions_is_named_with_what_to_do() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("file");
+    std::fs::write(&file, "").unwrap();
+    for args in [&["show"][..], &["stats"], &["replay"], &["grep", "x"]] {
+        let empty = run(dir.path(), args);
+        assert!(empty.err.contains("no sessions in "), "{empty:?}");
+        assert!(empty.err.contains("set SPANLEDGER_DIR"), "{empty:?}");
+        let wrong = run(&file, args);
+        assert_eq!(wrong.code, 2, "{wrong:?}");
+        let advice = "the root must be a directory: set SPANLEDGER_DIR or give --root";
+        assert!(wrong.err.contains(advice), "{wrong:?}");
     }
 }
 
