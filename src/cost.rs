@@ -10,6 +10,7 @@
 use serde_json::{Value, json};
 
 use crate::trace::Usage;
+use crate::trace::typed::ModelCall;
 
 /// The price of one model call in US dollars by the table, also if a cost was recorded. `at` is the time of the call in
 /// nanoseconds since 1970.
@@ -51,6 +52,16 @@ pub struct Cost {
 }
 
 impl Cost {
+    /// The cost that was recorded, if one was.
+    pub(crate) fn recorded(usage: &Usage) -> Self {
+        let known = usage.cost_usd.filter(|usd| usd.is_finite());
+        Self {
+            sum: known.unwrap_or_default(),
+            recorded: known.is_some().into(),
+            ..Self::default()
+        }
+    }
+
     /// Adds one model call: its recorded cost, else its price. Returns what was added.
     pub fn add(
         &mut self,
@@ -74,6 +85,30 @@ impl Cost {
             None => self.unknown += 1,
         }
         priced
+    }
+
+    /// Adds a model call by its line: its recorded cost, else the price of the model that answered, else of the one
+    /// asked for. `provider` and `model` are those of the run, for a call that names none; `at` is when it began.
+    pub(crate) fn add_call(
+        &mut self,
+        call: &ModelCall<'_>,
+        provider: Option<&str>,
+        model: &str,
+        at: u64,
+    ) {
+        let usage = call.usage().unwrap_or_default();
+        let own = call.provider_id();
+        let provider = own.as_deref().or(provider);
+        let asked = call.model_id();
+        let answered = call.response_model().or_else(|| asked.clone());
+        let mut cost = Self::default();
+        let known = cost.add(provider, answered.as_deref().unwrap_or(model), &usage, at);
+        // The provider answers with a name of its own, which the table may not have.
+        if let (None, Some(asked)) = (known, &asked) {
+            cost = Self::default();
+            cost.add(provider, asked, &usage, at);
+        }
+        self.merge(&cost);
     }
 
     /// Adds another sum.

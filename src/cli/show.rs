@@ -27,9 +27,12 @@ const TIMELINE: [&str; 5] = ["errors", "since", "around", "recursive", "hidden"]
 /// Show what an agent did, turn by turn
 ///
 /// The header shows the session's status and its first and last error. Then comes each turn as a tree
-/// of messages, calls, permissions and results, with a bar for when and how long. The numbers at the
-/// end of a row are addresses: `--event 1:17` prints that line. A `?` after a duration: no outcome was
-/// set, since the span was dropped without one.
+/// of messages, calls, permissions and results, with a bar for when and how long. What lies in no turn
+/// has the time of day. The numbers at the end of a row are addresses: `--event 1:17` prints that line.
+///
+/// A `?` after a duration: no outcome was set, since the span was dropped without one. `≥` before one:
+/// the process died, at an unknown time after its last line. `~` before a cost: by list prices, as none
+/// was recorded; `≥` before one: the cost of some calls is not known.
 #[derive(Args, Debug, Default)]
 #[command(after_help = "Examples:
   spanledger show                    the most recently active session
@@ -247,6 +250,9 @@ impl Show {
             if session_id == marks.session_id {
                 marks.add_to(&mut object, node);
             }
+            if node.kind == Kind::ModelCall {
+                object["cost"] = node.cost().to_json();
+            }
             let child = node.subagent();
             if let Some(child) = &child {
                 let result = context.store.subagent(child).unwrap_or_default();
@@ -450,7 +456,7 @@ fn failed_subagents(store: &Store, turn: &Turn, errors: bool) -> HashSet<String>
 
 /// Prints the header. Returns the sessions that were branched from this one.
 fn header(context: &mut Context, entry: &Entry) -> Result<Vec<Branch>, Failed> {
-    let related = Related::of(&entry.summary, &context.store);
+    let related = Related::of(entry, &context.store);
     if context.json {
         let mut header = entry.to_json();
         let mut branches: BTreeSet<_> = entry.summary.branches.iter().collect();
@@ -458,7 +464,9 @@ fn header(context: &mut Context, entry: &Entry) -> Result<Vec<Branch>, Failed> {
         header["type"] = "session".into();
         header["whole"] = entry.whole.into();
         header["branches"] = json!(branches);
+        header["cost"] = related.cost.to_json();
         header["subagents"] = related.subagents.to_json();
+        header["subagents"]["cost"] = related.subagents_cost.to_json();
         header["implicit_beside"] = json!(related.implicit);
         context.object(&header)?;
     } else {

@@ -13,6 +13,7 @@ use super::lookup::body;
 use super::node::Node;
 use super::summary::Summary;
 use super::turns::Turn;
+use crate::cost::Cost;
 use crate::trace::{RawValue, Usage};
 
 /// What was in force in a turn, and what it used: with the timeline, all that explains why the model
@@ -23,6 +24,8 @@ pub struct TurnFacts<'a> {
     pub turn: Option<u32>,
     /// Tokens and cost: the sum of the model calls, or the turn's own if they have none.
     pub usage: Usage,
+    /// The cost of the model calls, as recorded or by list prices.
+    pub cost: Cost,
     /// Each model that was called.
     pub models: Vec<ModelUsed>,
     /// The system prompt.
@@ -140,6 +143,7 @@ impl<'a> TurnFacts<'a> {
         let mut facts = Self {
             turn: turn.index,
             usage: turn.usage(),
+            cost: turn.cost(),
             decisions: turn.decisions(),
             ..Self::default()
         };
@@ -209,6 +213,7 @@ impl<'a> TurnFacts<'a> {
         json!({
             "turn": self.turn,
             "usage": self.usage.to_json(),
+            "cost": self.cost.to_json(),
             "models": models.collect::<Vec<_>>(),
             "system_prompt": in_force(&self.system_prompt, false),
             "tool_catalog": in_force(&self.tool_catalog, true),

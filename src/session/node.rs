@@ -6,6 +6,7 @@ use std::path::Path;
 use serde_json::{Value, json};
 
 use super::lookup::blob_of;
+use crate::cost::Cost;
 use crate::trace::typed::{ErrorInfo, Fields, Log, Message, Span, SpanLink, Subagent};
 use crate::trace::{
     Address, Kind, Outcome, RawLine, RawValue, SpanKind, Usage, named_enum, parse_time, time_text,
@@ -260,6 +261,16 @@ impl Node {
     /// Tokens and cost of a run, turn or model call.
     pub fn usage(&self) -> Option<Usage> {
         self.get("usage").map(|usage| Usage::of(&usage.into()))
+    }
+
+    /// What a model call cost: as recorded, else by list prices. Of another span, what was recorded on it.
+    pub fn cost(&self) -> Cost {
+        if self.kind != Kind::ModelCall {
+            return Cost::recorded(&self.usage().unwrap_or_default());
+        }
+        let mut cost = Cost::default();
+        cost.add_call(&self.view(), None, "", self.start);
+        cost
     }
 
     /// The text of a message, as far as it has arrived.

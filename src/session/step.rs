@@ -5,6 +5,7 @@ use std::collections::{HashMap, HashSet};
 use super::decision::Decision;
 use super::node::Node;
 use super::turns::Turn;
+use crate::cost::Cost;
 use crate::trace::{Address, Kind, Usage};
 
 /// A deeper tree is damaged, and would overflow the stack.
@@ -111,6 +112,19 @@ impl Turn {
             sum = Usage { cost_usd, ..own };
         }
         sum
+    }
+
+    /// The cost of its model calls, as recorded or by list prices; of a turn whose calls have none, what was recorded
+    /// on it.
+    pub fn cost(&self) -> Cost {
+        let calls = self.nodes.iter().filter(|n| n.kind == Kind::ModelCall);
+        let mut sum = Cost::default();
+        calls.for_each(|call| sum.merge(&call.cost()));
+        let own = self.span.as_ref().map(Node::cost).unwrap_or_default();
+        match sum.usd() {
+            None if own.usd().is_some() => own,
+            _ => sum,
+        }
     }
 }
 

@@ -1,6 +1,7 @@
 //! What the subagents of a session used, and how they ended.
 
 use std::collections::HashSet;
+use std::path::PathBuf;
 
 use serde_json::{Value, json};
 
@@ -13,8 +14,8 @@ use crate::trace::{Outcome, Totals, Usage};
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct SubagentTotals {
-    /// How many sessions.
-    pub sessions: u64,
+    /// Their directories, each once.
+    pub dirs: Vec<PathBuf>,
     /// What their writers counted.
     pub totals: Totals,
 }
@@ -24,7 +25,7 @@ impl SubagentTotals {
     pub fn to_json(&self) -> Value {
         let totals = &self.totals;
         json!({
-            "sessions": self.sessions,
+            "sessions": self.dirs.len(),
             "turns": totals.turns,
             "model_calls": totals.model_calls,
             "tool_calls": totals.tool_calls,
@@ -93,7 +94,7 @@ impl Store {
     /// let store = Store::new("/var/lib/agent");
     /// let entry = store.read(&store.resolve("last")?)?;
     /// let subagents = store.subagent_totals(&entry.summary);
-    /// println!("{} subagents: {:?}", subagents.sessions, subagents.totals.usage.cost_usd);
+    /// println!("{} subagents: {:?}", subagents.dirs.len(), subagents.totals.usage.cost_usd);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn subagent_totals(&self, summary: &Summary) -> SubagentTotals {
@@ -105,7 +106,7 @@ impl Store {
                 continue;
             }
             if let Ok(entry) = self.peek(&self.dir(&id)) {
-                sum.sessions += 1;
+                sum.dirs.push(entry.dir);
                 sum.totals.add(&entry.summary.totals());
                 next.extend(entry.summary.subagents);
             }

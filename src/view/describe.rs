@@ -6,9 +6,11 @@ use std::borrow::Cow;
 
 pub(super) use self::watched::{denying_limit, stop_error};
 use super::outcome::{bad_outcome, duration_of, how_it_went};
+use super::stats::cost_sum;
 use super::style::Tone;
-use super::text::{Text, cost, count, duration, line, thousands};
+use super::text::{Text, count, duration, line, thousands};
 use super::verdict::Verdict;
+use crate::cost::Cost;
 use crate::session::{Action, Item, Node, NodeState, Role};
 use crate::trace::typed::{
     Attempt, Branch, Compaction, ContextAsset, Hitl, Log, ModelCall, Permission, Process, Rewind,
@@ -202,7 +204,7 @@ impl Description {
             }
             Item::Run(run) => self.run_ended(node, &run),
             Item::Turn(turn) => self.turn(node, &turn, went()),
-            Item::ModelCall(call) => self.model(&call, went()),
+            Item::ModelCall(call) => self.model(node, &call, went()),
             Item::ToolCall(call) => self.tool(&call, went(), verdict),
             Item::Permission(permission) => self.permission(node, &permission, &verdict),
             Item::Compaction(compaction) => self.compaction(&compaction, went()),
@@ -281,11 +283,11 @@ impl Description {
         let index = turn.turn_index().or(node.turn.map(u64::from));
         let index = index.map(|n| n.to_string());
         self.named("turn", Tone::Plain, index.unwrap_or_default());
-        self.facts = with_usage(went, turn.usage());
+        self.facts = with_usage(went, turn.usage(), &node.cost());
         self.extra(turn.stop_reason());
     }
 
-    fn model(&mut self, call: &ModelCall<'_>, mut went: String) {
+    fn model(&mut self, node: &Node, call: &ModelCall<'_>, mut went: String) {
         self.named("model", Tone::Work, call.model_id().unwrap_or_default());
         if let Some(purpose) = call.purpose().filter(|purpose| purpose != "main") {
             self.subject.push_str(&format!(" for {purpose}"));
@@ -295,7 +297,7 @@ impl Description {
         }
         let usage = call.usage();
         let input = usage.as_ref().and_then(|usage| usage.input_tokens);
-        self.facts = with_usage(went, usage);
+        self.facts = with_usage(went, usage, &node.cost());
         let ttft = call.ttft_ms().map(|ms| ms.saturating_mul(1_000_000));
         let ttft = ttft.map(|ns| format!("first token {}", duration(ns)));
         let window = call.context_window();
@@ -477,13 +479,13 @@ fn named_value((name, value): (&str, RawValue<'_>)) -> String {
 }
 
 /// Duration, outcome and usage: with words, and shorter.
-pub(super) fn with_usage(went: String, usage: Option<Usage>) -> Vec<String> {
+pub(super) fn with_usage(went: String, usage: Option<Usage>, cost: &Cost) -> Vec<String> {
     let Some(usage) = usage else {
         return vec![went];
     };
     let (input, output) = (count(usage.input_tokens), count(usage.output_tokens));
-    let usd = usage.cost_usd;
-    let usd = usd.map_or_else(String::new, |usd| format!("  {}", cost(Some(usd))));
+    let usd = cost.usd().map(|_| format!("  {}", cost_sum(cost)));
+    let usd = usd.unwrap_or_default();
     vec![
         format!("{went}  {input} in, {output} out{usd}"),
         format!("{went}  {input} → {output}{usd}"),

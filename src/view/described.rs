@@ -7,6 +7,7 @@ use super::describe::{
 };
 use super::text::{duration, line, plural};
 use super::verdict::Verdict;
+use crate::cost::Cost;
 use crate::session::{Branch, Hidden, Node, NodeState, Role, Step, SubagentResult, Turn};
 use crate::trace::{Kind, Outcome, Usage};
 
@@ -163,8 +164,9 @@ fn add_result(description: &mut Description, node: &Node, result: &SubagentResul
         }
         None => {}
     }
+    let cost = Cost::recorded(&result.usage);
     let used = Some(result.usage.clone()).filter(|used| *used != Usage::default());
-    description.facts = with_usage(went, used);
+    description.facts = with_usage(went, used, &cost);
     description
         .details
         .extend(result.error.clone().map(|error| Detail {

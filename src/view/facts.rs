@@ -2,8 +2,9 @@
 
 use std::borrow::Cow;
 
+use super::stats::{cost_source, cost_sum};
 use super::style::Style;
-use super::text::{columns, cost, count, cut, duration, line, pad, wrap};
+use super::text::{columns, count, cut, duration, line, pad, wrap};
 use crate::session::{Decision, InForce, ModelUsed, TurnFacts};
 use crate::trace::Usage;
 
@@ -11,7 +12,8 @@ use crate::trace::Usage;
 pub fn facts(facts: &TurnFacts<'_>, style: &Style) -> Vec<String> {
     let mut out = vec![style.bold("Tokens and cost")];
     out.push(format!("  {}", usage_text(&facts.usage)));
-    out.push(format!("  cost {}", cost(facts.usage.cost_usd)));
+    let cost = cost_sum(&facts.cost) + &cost_source(&facts.cost);
+    out.push(format!("  cost {cost}"));
     out.push(style.bold("Model"));
     for model in &facts.models {
         out.extend(style.rows(&format!("  {}", model_text(model))));

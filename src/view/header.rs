@@ -1,7 +1,12 @@
 //! The top of `show`: the status of a session, and where to look first.
 
+use std::path::PathBuf;
+
+use super::stats::cost_sum;
 use super::style::{Style, Tone};
-use super::text::{self, cost, count, cut, duration, line, plural, thousands, wrap};
+use super::text::{self, count, cut, duration, line, plural, thousands, wrap};
+use crate::cost::Cost;
+use crate::inspect::stats::Stats;
 use crate::session::{Branch, Entry, ErrorRef, Status, Store, SubagentTotals, Summary, Writer};
 use crate::trace::{Kind, Outcome, SpanKind, Totals};
 
@@ -22,8 +27,12 @@ const GAPS: usize = 3;
 /// What the header of a session is made from, beside the session itself.
 #[derive(Clone, Debug, Default)]
 pub struct Related {
+    /// What it cost, without its subagents; nothing if only its first and last lines were read.
+    pub cost: Cost,
     /// What its subagents add up to.
     pub subagents: SubagentTotals,
+    /// What they cost.
+    pub subagents_cost: Cost,
     /// The implicit sessions beside it.
     pub implicit: Vec<String>,
     /// The sessions that were branched from it.
@@ -31,10 +40,22 @@ pub struct Related {
 }
 
 impl Related {
-    /// Reads them.
-    pub fn of(summary: &Summary, store: &Store) -> Self {
+    /// Reads them. Of a session that was read whole, all model calls are priced, and those of its subagents.
+    pub fn of(entry: &Entry, store: &Store) -> Self {
+        let summary = &entry.summary;
+        let subagents = store.subagent_totals(summary);
+        let cost_of = |dirs: &[PathBuf]| {
+            let mut stats = Stats::new(None);
+            if entry.whole {
+                // What can't be read is reported where it is shown.
+                stats.add_all(dirs.iter().cloned());
+            }
+            stats.finish().total.cost
+        };
         Self {
-            subagents: store.subagent_totals(summary),
+            cost: cost_of(std::slice::from_ref(&entry.dir)),
+            subagents_cost: cost_of(&subagents.dirs),
+            subagents,
             implicit: store.implicit_beside(summary),
             branches: store.branches_of(summary),
         }
@@ -101,10 +122,11 @@ pub(super) fn facts(entry: &Entry, related: &Related, style: &Style) -> Vec<Fact
     );
     add("time", Some(time(entry, style)), Tone::Plain, false);
     add("counts", Some(counts(&summary.totals())), Tone::Plain, true);
-    add("tokens", Some(tokens(summary)), Tone::Plain, false);
+    let cost = cost_text(&related.cost, entry);
+    add("tokens", Some(tokens(summary, &cost)), Tone::Plain, false);
     add(
         "subagent",
-        subagent_totals(&related.subagents),
+        subagent_totals(&related.subagents, &related.subagents_cost),
         Tone::Plain,
         false,
     );
@@ -138,18 +160,22 @@ pub(super) fn facts(entry: &Entry, related: &Related, style: &Style) -> Vec<Fact
 }
 
 /// What subagents add to the counts and tokens of the session.
-fn subagent_totals(subagents: &SubagentTotals) -> Option<String> {
-    let SubagentTotals { sessions, totals } = subagents;
+fn subagent_totals(subagents: &SubagentTotals, cost: &Cost) -> Option<String> {
+    let (sessions, totals) = (subagents.dirs.len() as u64, &subagents.totals);
     let usage = &totals.usage;
-    let mut text = format!("+ {}: {}", plural(*sessions, "session"), counts(totals));
+    // The cost first, as a narrow terminal cuts the rest.
+    let cost = cost.usd().map(|_| format!(", {}", priced(cost)));
+    let cost = cost.unwrap_or_default();
+    let mut text = format!(
+        "+ {}{cost}: {}",
+        plural(sessions, "session"),
+        counts(totals)
+    );
     if usage.input_tokens.is_some() || usage.output_tokens.is_some() {
         let (input, output) = (count(usage.input_tokens), count(usage.output_tokens));
         text.push_str(&format!(", {input} in, {output} out"));
     }
-    if usage.cost_usd.is_some() {
-        text.push_str(&format!(", {}", cost(usage.cost_usd)));
-    }
-    (*sessions > 0).then_some(text)
+    (sessions > 0).then_some(text)
 }
 
 /// The session and the message that a session was branched from.
@@ -310,21 +336,39 @@ fn counts(totals: &Totals) -> String {
     .join(", ")
 }
 
-fn tokens(summary: &Summary) -> String {
+fn tokens(summary: &Summary, cost: &str) -> String {
     let usage = summary.totals().usage;
     format!(
-        "{} in ({} cached), {} out ({} reasoning), {}",
+        "{} in ({} cached), {} out ({} reasoning), {cost}",
         count(usage.input_tokens),
         count(usage.cache_read_tokens),
         count(usage.output_tokens),
         count(usage.reasoning_tokens),
-        match usage.cost_usd {
-            // Its calls are priced one by one, which takes the whole session.
-            None if usage.input_tokens.is_some() => "cost – (see `stats`)".into(),
-            None => "cost –".into(),
-            known => cost(known),
-        },
     )
+}
+
+/// What a session cost; if not all of it was read, what its process recorded.
+fn cost_text(cost: &Cost, entry: &Entry) -> String {
+    let usage = entry.summary.totals().usage;
+    let recorded = Cost::recorded(&usage);
+    match (cost.usd(), recorded.usd()) {
+        (Some(_), _) => priced(cost),
+        (None, Some(_)) => priced(&recorded),
+        (None, None) if !entry.whole && usage.input_tokens.is_some() => {
+            "cost – (see `stats`)".into()
+        }
+        (None, None) => "cost –".into(),
+    }
+}
+
+/// A cost, and that it is by list prices.
+fn priced(cost: &Cost) -> String {
+    let by = match (cost.recorded, cost.priced) {
+        (_, 0) => "",
+        (0, _) => " by list prices",
+        _ => " partly by list prices",
+    };
+    cost_sum(cost) + by
 }
 
 fn model(summary: &Summary) -> String {

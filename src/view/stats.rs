@@ -16,12 +16,14 @@ struct Column {
     less: u8,
 }
 
-/// Dollars; `≥` before a sum that lacks calls of unknown cost.
+/// Dollars; `~` before a sum that list prices are part of, `≥` before one that lacks calls of unknown cost.
 pub fn cost_sum(sum: &Cost) -> String {
-    match sum.usd() {
-        Some(_) if sum.is_partial() => format!("≥{}", cost(sum.usd())),
-        usd => cost(usd),
-    }
+    let Some(usd) = sum.usd() else {
+        return cost(None);
+    };
+    let partial = if sum.is_partial() { "≥" } else { "" };
+    let priced = if sum.priced > 0 { "~" } else { "" };
+    format!("{partial}{priced}{}", cost(Some(usd)))
 }
 
 /// Where a sum comes from: what was recorded, or list prices.

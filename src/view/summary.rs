@@ -36,7 +36,7 @@ pub fn outline(outline: &Outline, all: &Row, style: &Style) -> Vec<String> {
         n => format!(", {} failed", thousands(n)),
     };
     let subagents = &outline.subagents.totals;
-    let inside = |n: u64| match outline.subagents.sessions {
+    let inside = |n: u64| match outline.subagents.dirs.len() {
         0 => String::new(),
         _ => format!(" (+{} in subagents)", thousands(n)),
     };
@@ -68,7 +68,7 @@ pub fn outline(outline: &Outline, all: &Row, style: &Style) -> Vec<String> {
     }
     let usage = &all.usage;
     let tokens = [usage.input_tokens, usage.output_tokens].map(super::text::count);
-    let with = match outline.subagents.sessions {
+    let with = match outline.subagents.dirs.len() {
         0 => "",
         _ => " (with subagents)",
     };

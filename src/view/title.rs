@@ -5,12 +5,13 @@ use std::collections::HashMap;
 use super::described::Describer;
 use super::header::named_span;
 use super::outcome::{UNSET, bad_outcome, duration_of};
+use super::stats::cost_sum;
 use super::style::Style;
-use super::text::{columns, cost, count, cut, duration, line, wrap};
+use super::text::{columns, count, cut, duration, line, thousands, wrap};
 use super::timeline::other_lines;
 use crate::session::{Item, Node, NodeState, Turn};
 use crate::trace::typed;
-use crate::trace::{Kind, Outcome, Usage};
+use crate::trace::{Kind, Outcome};
 
 /// How many rows the reason of a failed turn has unless everything is wanted.
 const REASON: usize = 2;
@@ -78,16 +79,12 @@ pub(super) fn head(turn: &Turn, start: u64, over: bool, style: &Style) -> String
     parts.extend(outcome.map(|outcome| line(&outcome).to_uppercase()));
     let reason = span.and_then(|node| node.view::<typed::Turn<'_>>().stop_reason());
     parts.extend(reason.map(|reason| line(&reason).into_owned()));
-    let usage = shown_usage(turn);
-    if let Some(input) = usage.input_tokens {
-        parts.push(format!(
-            "{} in, {} out",
-            count(Some(input)),
-            count(usage.output_tokens)
-        ));
-    }
-    if usage.cost_usd.is_some() {
-        parts.push(cost(usage.cost_usd));
+    if !has_one_call(turn) {
+        let usage = turn.usage();
+        let (input, output) = (usage.input_tokens, count(usage.output_tokens));
+        parts.extend(input.map(|input| format!("{} in, {output} out", thousands(input))));
+        let cost = turn.cost();
+        parts.extend(cost.usd().map(|_| cost_sum(&cost)));
     }
     parts.join("  ")
 }
@@ -132,14 +129,11 @@ fn failure_rows(turn: &Turn, style: &Style) -> Vec<String> {
         .collect()
 }
 
-/// What a turn used. A single model call has it on its own row.
-fn shown_usage(turn: &Turn) -> Usage {
+/// Whether the row of a turn's only model call has its usage.
+fn has_one_call(turn: &Turn) -> bool {
     let calls = turn.nodes.iter().filter(|n| n.kind == Kind::ModelCall);
     let usages: Vec<_> = calls.map(Node::usage).collect();
-    match usages[..] {
-        [Some(_)] => Usage::default(),
-        _ => turn.usage(),
-    }
+    matches!(usages[..], [Some(_)])
 }
 
 /// The time that models, tools, subagents and people took, in words.

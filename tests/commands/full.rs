@@ -178,7 +178,7 @@ fn totals_of_subagents_are_in_the_header() {
     let done = show(&recording, 120, &[]);
     assert!(
         done.out
-            .contains("  subagent + 2 sessions: 0 turns, 2 model calls, 0 tool calls, 0 errors, 640 in, 32 out, $0.0030\n"),
+            .contains("  subagent + 2 sessions, $0.0030: 0 turns, 2 model calls, 0 tool calls, 0 errors, 640 in, 32 out\n"),
         "{done:?}"
     );
     let json = show(&recording, 80, &["--json"]).objects();

@@ -27,6 +27,7 @@ mod inspect;
 mod list;
 mod messages;
 mod mirror;
+mod prices;
 mod prune;
 mod reading;
 mod recover;

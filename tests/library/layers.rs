@@ -22,7 +22,7 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("ledger", &["trace"]),
     ("read", &["trace"]),
     // Removes sessions, and asks whether their writers are alive.
-    ("session", &["read", "ledger", "trace"]),
+    ("session", &["read", "ledger", "cost", "trace"]),
     (
         "mirror",
         &["session", "read", "ledger", "redact", "trace", "error"],

@@ -134,21 +134,13 @@ impl SessionFold {
         total: &mut Row,
         rows: &mut Rows,
     ) {
-        let asked = call.model_id();
-        let model = call.response_model().or_else(|| asked.clone());
+        let model = call.response_model().or_else(|| call.model_id());
         let failed = call.outcome().is_some_and(Outcome::is_error);
         let usage = call.usage().unwrap_or_default();
         self.count_usage(counted.line.turn, &usage);
-        let provider = text(call.provider_id()).or_else(|| self.provider.clone());
         let at = call.start().unwrap_or(counted.time);
         let mut cost = crate::cost::Cost::default();
-        let name = model.as_deref().unwrap_or(&self.model);
-        let known = cost.add(provider.as_deref(), name, &usage, at);
-        // The provider answers with a name of its own, which the table may not have.
-        if let (None, Some(asked)) = (known, &asked) {
-            cost = crate::cost::Cost::default();
-            cost.add(provider.as_deref(), asked, &usage, at);
-        }
+        cost.add_call(call, self.provider.as_deref(), &self.model, at);
         let agent = call.agent();
         let (duration, ttft) = (call.duration_ns(), call.ttft_ms());
         let key = self.key(counted, agent.as_deref(), model.as_deref(), None);

@@ -21,8 +21,9 @@ use self::rows::RowMaker;
 use super::described::{Described, Describer};
 use super::facts::{model_text, usage_text};
 use super::header::{Related, facts, headline};
+use super::stats::cost_sum;
 use super::style::Style;
-use super::text::{cost, line};
+use super::text::line;
 use super::title;
 use crate::inspect::{ArtifactFiles, Attempts};
 use crate::session::{self, Entry, Hidden, Node, Store, Turn, TurnFacts, each_turn};
@@ -124,7 +125,7 @@ impl<'a> Transcript<'a> {
             Some(_) => self.store.peek(session)?,
             None => self.store.read(session)?,
         };
-        let related = Related::of(&entry.summary, self.store);
+        let related = Related::of(&entry, self.store);
         let head = Head {
             title: headline(&entry.summary),
             facts: facts(&entry, &related, self.style),
@@ -371,7 +372,7 @@ fn turn_facts(turn: &Turn) -> Vec<String> {
     let mut out = vec![format!(
         "{}   cost {}",
         usage_text(&facts.usage),
-        cost(facts.usage.cost_usd)
+        cost_sum(&facts.cost)
     )];
     out.extend(facts.models.iter().map(model_text));
     let called = facts.called.iter();
