@@ -92,6 +92,11 @@ impl Style {
         self.format(ns, "%H:%M:%S")
     }
 
+    /// The time of day with milliseconds.
+    pub fn exact_clock(&self, ns: u64) -> String {
+        self.format(ns, "%H:%M:%S%.3f")
+    }
+
     fn format(&self, ns: u64, how: &str) -> String {
         match Timestamp::from_nanosecond(i128::from(ns)) {
             Ok(ts) => ts.to_zoned(self.zone.clone()).strftime(how).to_string(),

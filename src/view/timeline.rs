@@ -303,7 +303,11 @@ impl<'a> Timeline<'a> {
             width => (width / 10).clamp(6, 16),
         };
         if span.outside {
-            return format!("{} ", pad(&self.style.clock(node.start), OFFSET + width));
+            let clock = match width {
+                0 => self.style.clock(node.start),
+                _ => self.style.exact_clock(node.start),
+            };
+            return format!("{} ", pad(&clock, OFFSET + width));
         }
         let offset = format!("+{}", duration(node.start.saturating_sub(span.start)));
         let bar = bar(node, took, span, width);

@@ -534,7 +534,7 @@ fn recovered_run_ended_when_its_process_died() {
     line(2, "14:00:00", "interrupted", payload);
     let done = run(root.path(), &["show", "ses_1"]);
     let end = done.lines().last().unwrap().to_string();
-    assert!(end.starts_with("09:00:05 "), "{done:?}");
+    assert!(end.starts_with("09:00:05.000 "), "{done:?}");
     assert!(end.contains("run ended  INTERRUPTED  ≥5.0s"), "{done:?}");
 }
 
