@@ -1,6 +1,5 @@
 //! Damaged, hostile or very long traces, which no writer of ours produces: they are read to the
 //! end, nothing in them is left out, and nothing blocks.
-//! them is left out or waited for.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -6,6 +6,7 @@ use tracing::Span;
 
 use crate::support::Recording;
 use crate::support::cli::{Done, run};
+use crate::support::written::{self, line, span};
 
 /// A tool call whose permission `ask` records.
 fn recorded(ask: impl FnOnce(&Span, &Span)) -> Recording {
@@ -159,4 +160,37 @@ fn rule_names_its_tool() {
     let done = run(recording.dir.path(), &["show", "ses_1", "--permissions"]);
     let row = "rule      allow  sql SELECT * (project)";
     assert!(done.out.contains(row), "{done:?}");
+}
+
+/// A tool waits for a person from second 2 to 8, and another one works from second 4 to 6.
+#[test]
+fn tool_works_while_another_one_waits() {
+    let root = tempfile::tempdir().unwrap();
+    let at = |second: u32| format!("2026-11-16T00:31:{second:02}.000000Z");
+    let spans = [
+        ("turn_start", 2, 1, 0),
+        ("tool_call", 3, 2, 0),
+        ("permission_request", 4, 3, 2),
+        ("tool_call", 5, 2, 4),
+        ("tool_result", 5, 2, 6),
+        ("permission_evaluate", 4, 3, 8),
+        ("tool_result", 3, 2, 10),
+        ("turn_end", 2, 1, 10),
+    ];
+    let starts = [(2, 0), (3, 0), (4, 2), (5, 4)];
+    let mut lines = vec![line("ses_1", "session_start", json!({"agent": "planner"}))];
+    lines[0]["ts"] = at(0).into();
+    for (kind, id, parent, second) in spans {
+        let (_, start) = starts.iter().find(|(span, _)| *span == id).unwrap();
+        let payload = json!({
+            "tool_id": "bash", "action": "ask", "outcome": "ok", "start": at(*start),
+            "duration_ns": u64::from(second - start) * 1_000_000_000,
+        });
+        let mut line = span("ses_1", kind, id, parent, payload);
+        line["ts"] = at(second).into();
+        lines.push(line);
+    }
+    written::write(root.path(), "ses_1", 1, &lines);
+    let done = run(root.path(), &["show", "ses_1"]);
+    assert!(done.out.contains("tool 6.0s, person 6.0s"), "{done:?}");
 }

@@ -52,6 +52,21 @@ fn trace_id_in_upper_case_with_dashes() {
 }
 
 #[test]
+fn lines_that_are_left_out_are_counted() {
+    let recording = Recording::new();
+    recording.run(|| {
+        let run = spans::session_run("ses_1", "planner").start();
+        for text in ["1", "2", "3", "4", "5", "6", "7"] {
+            events::message_user(text).on(&run).emit();
+        }
+        run.finish(Outcome::Ok);
+    });
+    let id = recording.trace().one("session_start").trace_id.clone();
+    let done = run(recording.dir.path(), &["find", &id.unwrap()]);
+    assert!(done.out.contains("… 1 more line (--all)"), "{done:?}");
+}
+
+#[test]
 fn span_id_at_open_and_close_line() {
     let recording = recorded();
     let trace = recording.trace();

@@ -1,6 +1,5 @@
 //! The output of commands, compared with `tests/snapshots/*.txt`. Run with `SPANLEDGER_BLESS=1` to
 //! rewrite the files, and review the difference.
-//! them anew, and read the difference.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

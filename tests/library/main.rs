@@ -1,6 +1,7 @@
 //! Recording and reading through the public library, in this process.
 
 mod async_agents;
+mod compile_errors;
 mod context_assets;
 mod deferred_open;
 mod diff;

@@ -269,11 +269,15 @@ fn check_passes_when_agent_spans_arrive() {
     recording.run(|| recording.guard.check()).unwrap();
 }
 
+/// What to do about a filter that disables more than it should.
+const ADVICE: &str = "filter your fmt layer instead: `fmt::layer().with_filter(..)`";
+
 #[test]
 fn check_fails_without_the_layer() {
     let recording = Recording::new();
     let error = recording.guard.check().unwrap_err().to_string();
     assert!(error.contains("not installed"), "{error}");
+    assert!(error.contains("`registry().with(layer)`"), "{error}");
     let other = Recording::new();
     let error = other
         .run(|| recording.guard.check())
@@ -314,6 +318,7 @@ fn check_fails_under_a_filter_that_disables_our_spans() {
     let checked = tracing::dispatcher::with_default(&Dispatch::new(subscriber), || guard.check());
     let error = checked.unwrap_err().to_string();
     assert!(error.contains("global filter"), "{error}");
+    assert!(error.contains(ADVICE), "{error}");
 }
 
 #[test]
@@ -327,6 +332,7 @@ fn check_fails_if_our_own_layer_is_filtered() {
     let checked = tracing::dispatcher::with_default(&Dispatch::new(subscriber), || guard.check());
     let error = checked.unwrap_err().to_string();
     assert!(error.contains("spanledger's own layer"), "{error}");
+    assert!(error.contains(ADVICE), "{error}");
 }
 
 #[test]
@@ -339,6 +345,7 @@ fn check_fails_under_a_filter_that_keeps_only_our_target() {
     let checked = tracing::dispatcher::with_default(&Dispatch::new(subscriber), || guard.check());
     let error = checked.unwrap_err().to_string();
     assert!(error.contains("only the target `spanledger`"), "{error}");
+    assert!(error.contains(ADVICE), "{error}");
 }
 
 #[test]

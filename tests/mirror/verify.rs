@@ -219,6 +219,8 @@ fn jaeger_minimum_duration_is_no_difference() {
     assert_eq!(differences.len(), 1);
     assert_eq!(differences[0].what, What::Stretched);
     assert!(differences[0].what.is_known());
+    let text = differences[0].what.to_string();
+    assert_eq!(text, "end: no duration, stored as one nanosecond");
     stretched.span.end_time_unix_nano += 1;
     let differences = found(&expected, &[stretched]);
     assert_eq!(differences[0].what.as_str(), "different");

@@ -173,6 +173,10 @@ fn absent_server_is_a_finding_and_loses_nothing() {
         &["mirror", "--once", "--endpoint", &url, "--patience", "0s"],
     );
     assert_eq!(done.code, 1, "{done:?}");
+    assert!(
+        done.err.contains("/v1/traces accepted nothing: "),
+        "{done:?}"
+    );
     let server = OtlpServer::start();
     let done = run(
         root.path(),
