@@ -17,7 +17,7 @@
 use std::time::{Duration, SystemTime};
 
 use http::HeaderMap;
-use http::header::{CONTENT_TYPE, DATE, RETRY_AFTER};
+use http::header::{CONTENT_TYPE, DATE, LOCATION, RETRY_AFTER};
 use prost::Message;
 use serde_json::{Map, Value};
 use tonic::{Code, Status};
@@ -41,9 +41,19 @@ const TOO_LARGE: [&str; 3] = [
     "message length too large",
 ];
 
-/// What to do if a page for people answers.
+// What to do about an endpoint that can't work.
 const UI_PORT: &str =
     "is this the port of a user interface? OTLP usually has port 4317 (gRPC) or 4318 (HTTP)";
+const OTHER_SERVER: &str =
+    "is this an OTLP server? OTLP usually has port 4317 (gRPC) or 4318 (HTTP)";
+const TLS_PORT: &str = "the port expects TLS: write https:// in front of its address";
+const HTTP_PORT: &str =
+    "if this is an OTLP/HTTP port, set OTEL_EXPORTER_OTLP_PROTOCOL=http/protobuf";
+const PATH: &str = "check the path: /v1/traces is appended to OTEL_EXPORTER_OTLP_ENDPOINT, \
+                    and nothing to OTEL_EXPORTER_OTLP_TRACES_ENDPOINT";
+const CREDENTIALS: &str = "check the credentials in OTEL_EXPORTER_OTLP_HEADERS";
+const PROXY: &str = "check the credentials in the address of the proxy (HTTPS_PROXY, HTTP_PROXY)";
+const REDIRECT: &str = "redirects are not followed: set this address";
 
 /// What to do after an answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -137,7 +147,12 @@ pub fn accepted(response: &ExportTraceServiceResponse, redactor: &Redactor) -> V
 /// The verdict of a status that a gRPC server sent.
 pub fn grpc(status: &Status, redactor: &Redactor) -> Verdict {
     let (code, message) = (status.code(), status.message());
-    let why = sanitize(&format!("{code:?}: {message}"), redactor);
+    let advice = match code {
+        Code::Unauthenticated | Code::PermissionDenied => Some(CREDENTIALS),
+        Code::Unimplemented => Some(OTHER_SERVER),
+        _ => None,
+    };
+    let why = advised(sanitize(&format!("{code:?}: {message}"), redactor), advice);
     match code {
         Code::Ok => accepted(&ExportTraceServiceResponse::default(), redactor),
         Code::ResourceExhausted | Code::OutOfRange if is_about_size(message) => {
@@ -180,24 +195,9 @@ pub fn http(
     now: SystemTime,
     redactor: &Redactor,
 ) -> Verdict {
-    if (200..300).contains(&status) {
-        return http_ok(status, headers, body, redactor);
-    }
-    let (message, after) = match is_html(headers, body) {
-        true => (format!("an HTML page; {UI_PORT}"), None),
-        false => read_error(headers, body),
-    };
-    let text = format!("HTTP {status}: {message}");
-    let why = sanitize(text.trim_end_matches(": "), redactor);
     match status {
-        408 | 425 | 429 | 500..=599 => Verdict::Retry {
-            after: retry_after(headers, now).or(after),
-            why,
-        },
-        413 => Verdict::Split { why },
-        400 | 422 if message.contains("body too large") => Verdict::Split { why },
-        400 | 422 => Verdict::Dead { why },
-        _ => Verdict::Wait { why },
+        200..300 => http_ok(status, headers, body, redactor),
+        _ => http_error((status, headers, body), false, now, redactor),
     }
 }
 
@@ -210,17 +210,73 @@ pub fn http_from_grpc(
     now: SystemTime,
     redactor: &Redactor,
 ) -> Verdict {
-    let hint = "if this is an OTLP/HTTP port, set OTEL_EXPORTER_OTLP_PROTOCOL=http/protobuf";
-    match http(status, headers, body, now, redactor) {
-        Verdict::Accepted { .. } => Verdict::Wait {
-            why: format!("HTTP {status}, which is not a gRPC answer; {hint}"),
-        },
+    if (200..300).contains(&status) {
+        let why = format!("HTTP {status}, which is not a gRPC answer; {HTTP_PORT}");
+        return Verdict::Wait { why };
+    }
+    match http_error((status, headers, body), true, now, redactor) {
         Verdict::Dead { why } => Verdict::Wait { why },
-        Verdict::Wait { why } if matches!(status, 404 | 405 | 415) => Verdict::Wait {
-            why: format!("{why}; {hint}"),
-        },
         verdict => verdict,
     }
+}
+
+fn http_error(
+    (status, headers, body): (u16, &HeaderMap, &[u8]),
+    is_grpc: bool,
+    now: SystemTime,
+    redactor: &Redactor,
+) -> Verdict {
+    let redirect = headers
+        .get(LOCATION)
+        .filter(|_| (300..400).contains(&status));
+    let (is_html, expects_tls) = (is_html(headers, body), expects_tls(body));
+    let (message, after) = match redirect {
+        Some(to) => (String::from_utf8_lossy(to.as_bytes()).into_owned(), None),
+        None if is_html => ("an HTML page".to_owned(), None),
+        None => read_error(headers, body),
+    };
+    let advice = match status {
+        _ if expects_tls => Some(TLS_PORT),
+        _ if redirect.is_some() => Some(REDIRECT),
+        _ if is_html => Some(UI_PORT),
+        401 | 403 => Some(CREDENTIALS),
+        404 | 405 | 415 if is_grpc => Some(HTTP_PORT),
+        404 | 405 => Some(PATH),
+        407 => Some(PROXY),
+        _ => None,
+    };
+    let text = format!("HTTP {status}: {message}");
+    let why = advised(sanitize(text.trim_end_matches(": "), redactor), advice);
+    match status {
+        408 | 425 | 429 | 500..=599 => Verdict::Retry {
+            after: retry_after(headers, now).or(after),
+            why,
+        },
+        413 => Verdict::Split { why },
+        400 | 422 if message.contains("body too large") => Verdict::Split { why },
+        // These are not answers to the spans.
+        400 | 422 if expects_tls || is_html => Verdict::Wait { why },
+        400 | 422 => Verdict::Dead { why },
+        _ => Verdict::Wait { why },
+    }
+}
+
+fn advised(why: String, advice: Option<&str>) -> String {
+    match advice {
+        Some(advice) => format!("{why}; {advice}"),
+        None => why,
+    }
+}
+
+/// Whether a server says that its port expects TLS, as those of Go, nginx and Apache do.
+fn expects_tls(body: &[u8]) -> bool {
+    let start = String::from_utf8_lossy(&body[..body.len().min(MAX_TEXT)]);
+    let texts = [
+        "to an HTTPS server",
+        "to HTTPS port",
+        "to an SSL-enabled server port",
+    ];
+    texts.iter().any(|text| start.contains(text))
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -271,7 +327,7 @@ fn http_ok(status: u16, headers: &HeaderMap, body: &[u8], redactor: &Redactor) -
             let start = String::from_utf8_lossy(&body[..body.len().min(MAX_TEXT)]);
             let text = format!("HTTP {status} with a body that is not OTLP's: {start}");
             Verdict::Wait {
-                why: sanitize(&text, redactor),
+                why: advised(sanitize(&text, redactor), Some(OTHER_SERVER)),
             }
         }
     }

@@ -3,8 +3,7 @@
 use std::error::Error as StdError;
 use std::io;
 use std::pin::Pin;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -22,10 +21,11 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tower_service::Service;
 
-use super::errors::error_chain;
+use super::errors::{advice_on_start, error_chain};
 use crate::error::Error;
 use crate::mirror::settings::resolve::Resolved;
 use crate::mirror::settings::tls;
+use crate::trace::lock;
 
 const USER_AGENT_NAME: &str = concat!("spanledger/", env!("CARGO_PKG_VERSION"));
 
@@ -43,9 +43,11 @@ pub(crate) struct Client {
     /// The server, with the path that requests are relative to.
     base: Uri,
     headers: HeaderMap,
-    /// Whether the last server that answered speaks only the other version of HTTP.
-    other_version: Arc<AtomicBool>,
+    advice: Advice,
 }
+
+/// What to do about the server that answered last, if it does not speak what is expected.
+type Advice = Arc<Mutex<Option<&'static str>>>;
 
 /// A response whose body was read to its end, to the limit, or until the connection broke.
 pub(crate) struct Received {
@@ -68,7 +70,7 @@ impl Client {
         // An HTTP/1.1 request without TLS is forwarded by the proxy. Anything else needs a tunnel.
         let is_forwarded = !http2 && to.uri.scheme() == Some(&Scheme::HTTP);
         let dialer = Dialer::new(to, http2, is_forwarded);
-        let other_version = Arc::clone(&dialer.other_version);
+        let advice = Arc::clone(&dialer.advice);
         let connector = HttpsConnector::from((dialer, tls));
         let hyper = Hyper::builder(TokioExecutor::new())
             .timer(TokioTimer::new())
@@ -88,13 +90,13 @@ impl Client {
             hyper,
             base: to.uri.clone(),
             headers,
-            other_version,
+            advice,
         })
     }
 
-    /// Whether the server's first bytes were HTTP/1.1 where HTTP/2 was expected, or the reverse.
-    pub(crate) fn met_other_version(&self) -> bool {
-        self.other_version.load(Ordering::Relaxed)
+    /// What to do about the server's first bytes, if they were not the expected version of HTTP.
+    pub(crate) fn advice(&self) -> Option<&'static str> {
+        *lock(&self.advice)
     }
 
     /// A request without a body: the configured headers, and a path below the server's address.
@@ -159,7 +161,7 @@ struct Dialer {
     tcp: HttpConnector,
     route: Route,
     http2: bool,
-    other_version: Arc<AtomicBool>,
+    advice: Advice,
 }
 
 #[derive(Clone, Debug)]
@@ -197,7 +199,7 @@ impl Dialer {
             tcp,
             route,
             http2,
-            other_version: Arc::default(),
+            advice: Advice::default(),
         }
     }
 }
@@ -227,7 +229,7 @@ impl Service<Uri> for Dialer {
                 tcp: tcp.into_inner(),
                 is_forwarded: matches!(dialer.route, Route::Forward(_)),
                 http2: dialer.http2,
-                unread: is_plain.then_some(dialer.other_version),
+                unread: is_plain.then_some(dialer.advice),
             }))
         })
     }
@@ -239,27 +241,18 @@ struct Stream {
     tcp: TcpStream,
     is_forwarded: bool,
     http2: bool,
-    /// Until something was read: where to store whether the server speaks the other version of HTTP.
-    unread: Option<Arc<AtomicBool>>,
+    /// Until something was read: where to store what to do about it.
+    unread: Option<Advice>,
 }
 
 impl Stream {
     /// Looks at the first bytes that the server sends.
     fn begins_with(&mut self, start: &[u8]) {
         if !start.is_empty()
-            && let Some(other_version) = self.unread.take()
+            && let Some(advice) = self.unread.take()
         {
-            other_version.store(is_other_version(start, self.http2), Ordering::Relaxed);
+            *lock(&advice) = advice_on_start(start, self.http2);
         }
-    }
-}
-
-/// Whether a server that sends this first doesn't speak the expected version of HTTP. An HTTP/2 server
-/// begins with a SETTINGS frame.
-fn is_other_version(start: &[u8], http2: bool) -> bool {
-    match http2 {
-        true => start.starts_with(b"HTTP/1"),
-        false => matches!(start, [0, 0, _, 4, 0, 0, 0, 0, 0, ..]),
     }
 }
 

@@ -153,12 +153,13 @@ impl Transport {
         match sent {
             Ok(received) if self.is_grpc() => grpc::answer(received),
             Ok(received) => http_answer(received),
-            // A TLS server refuses the version already when it is offered.
-            Err(why) if self.client.met_other_version() || why.contains(OTHER_ALPN) => {
-                failed(wrong_protocol(self.is_grpc()).to_owned())
-            }
-            Err(why) if self.is_grpc() => failed(grpc_hint(why)),
-            Err(why) => failed(why),
+            Err(why) => failed(match self.client.advice() {
+                Some(advice) => advice.to_owned(),
+                // A TLS server refuses the version already when it is offered.
+                None if why.contains(OTHER_ALPN) => wrong_protocol(self.is_grpc()).to_owned(),
+                None if self.is_grpc() => grpc_hint(why),
+                None => why,
+            }),
         }
     }
 }

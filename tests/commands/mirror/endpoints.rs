@@ -215,6 +215,25 @@ fn grpc_port_is_named_with_the_variable_to_set() {
     assert!(done.out.contains(&found), "{done:?}");
 }
 
+/// It was taken for a refusal of the spans, which were then never sent.
+#[test]
+fn https_port_refuses_no_spans() {
+    let root = add_unassigned(tempfile::tempdir().unwrap());
+    let answer = Reply::Http {
+        status: 400,
+        headers: Vec::new(),
+        body: "Client sent an HTTP request to an HTTPS server.\n".into(),
+    };
+    let server = OtlpServer::scripted([answer]);
+    let done = once(&root, &server.url(), &["--patience", "0s"]);
+    assert_eq!(done.code, 1, "{done:?}");
+    let advice = "the port expects TLS: write https:// in front of its address";
+    assert!(done.err.contains(advice), "{done:?}");
+    let done = once(&root, &server.url(), &[]);
+    assert_eq!(done.code, 0, "{done:?}");
+    assert!(done.out.starts_with("1 span sent to "), "{done:?}");
+}
+
 /// What a server answers that repeats the path.
 fn echo(status: u16) -> Reply {
     let body = format!("Cannot POST /api/{TOKEN}/v1/traces?key={TOKEN}");

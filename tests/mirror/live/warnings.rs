@@ -17,9 +17,23 @@ fn closed_port_is_reported_once() {
     let printed = printed("http://127.0.0.1:1");
     let start = "spanledger: can't send to http://127.0.0.1:1/v1/traces: ";
     assert!(printed.starts_with(start), "{printed}");
-    for part in ["Connection refused", "the trace is kept and sent later"] {
+    for part in [
+        "Connection refused",
+        "; nothing listens there: start the server, or correct the port; ",
+        "the trace is kept and sent later",
+    ] {
         assert!(printed.contains(part), "{printed}");
     }
+    assert_eq!(printed.lines().count(), 1, "{printed}");
+}
+
+#[test]
+fn wrong_path_is_reported_with_advice() {
+    let server = OtlpServer::scripted(std::iter::repeat_n(Reply::http(404), 10));
+    let printed = printed(&server.url());
+    let reason = "/v1/traces: HTTP 404; check the path: /v1/traces is appended to \
+                  OTEL_EXPORTER_OTLP_ENDPOINT";
+    assert!(printed.contains(reason), "{printed}");
     assert_eq!(printed.lines().count(), 1, "{printed}");
 }
 

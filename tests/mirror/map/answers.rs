@@ -78,7 +78,8 @@ fn every_grpc_code_is_classified() {
         let verdict = grpc(&Status::new(code, "said"));
         assert_eq!(word(&verdict), class, "{code:?}");
         if code != Code::Ok {
-            assert_eq!(why(&verdict), format!("{code:?}: said"));
+            let why = why(&verdict).split("; ").next().unwrap();
+            assert_eq!(why, format!("{code:?}: said"));
         }
     }
 }
@@ -163,7 +164,8 @@ fn every_http_status_is_classified() {
         let verdict = http(status, &[], b"");
         assert_eq!(word(&verdict), class, "{status}");
         if class != "accepted" {
-            assert_eq!(why(&verdict), format!("HTTP {status}"));
+            let why = why(&verdict).split("; ").next().unwrap();
+            assert_eq!(why, format!("HTTP {status}"));
         }
     }
     for named in [301, 302, 307, 308, 401, 403, 404, 405, 407, 415] {
@@ -249,6 +251,73 @@ fn ok_with_foreign_body_is_not_success() {
     for body in [html, "OK", "garbage"] {
         assert_eq!(word(&http(200, &[], body.as_bytes())), "wait", "{body}");
     }
+}
+
+#[test]
+fn endpoint_that_can_not_work_gets_advice() {
+    let page = ("content-type", "text/html");
+    let moved = ("location", "https://collector/v1/traces");
+    let (html, go) = (
+        "<html>",
+        "Client sent an HTTP request to an HTTPS server.\n",
+    );
+    let nginx = "<html><title>400 The plain HTTP request was sent to HTTPS port</title>";
+    let tls = "the port expects TLS: write https:// in front of its address";
+    let path = "check the path: /v1/traces is appended to OTEL_EXPORTER_OTLP_ENDPOINT, \
+                and nothing to OTEL_EXPORTER_OTLP_TRACES_ENDPOINT";
+    let header = "check the credentials in OTEL_EXPORTER_OTLP_HEADERS";
+    let no_server = "is this an OTLP server? OTLP usually has port 4317 (gRPC) or 4318 (HTTP)";
+    let other_port =
+        "is this the port of a user interface? OTLP usually has port 4317 (gRPC) or 4318 (HTTP)";
+    let cases: [(u16, &[(&str, &str)], &str, &str, &str); 10] = [
+        (
+            400,
+            &[],
+            go,
+            "HTTP 400: Client sent an HTTP request to an HTTPS server.",
+            tls,
+        ),
+        (400, &[page], nginx, "HTTP 400: an HTML page", tls),
+        (400, &[page], html, "HTTP 400: an HTML page", other_port),
+        (
+            404,
+            &[],
+            "404 page not found",
+            "HTTP 404: 404 page not found",
+            path,
+        ),
+        (404, &[page], html, "HTTP 404: an HTML page", other_port),
+        (405, &[], "", "HTTP 405", path),
+        (401, &[], "no token", "HTTP 401: no token", header),
+        (403, &[], "", "HTTP 403", header),
+        (
+            301,
+            &[page, moved],
+            html,
+            "HTTP 301: https://collector/v1/traces",
+            "redirects are not followed: set this address",
+        ),
+        (
+            200,
+            &[],
+            "OK",
+            "HTTP 200 with a body that is not OTLP's: OK",
+            no_server,
+        ),
+    ];
+    for (status, headers, body, found, advice) in cases {
+        let verdict = http(status, headers, body.as_bytes());
+        let expected = format!("{found}; {advice}");
+        assert_eq!((word(&verdict), why(&verdict)), ("wait", &*expected));
+    }
+    let verdict = grpc(&Status::unimplemented("unknown service"));
+    let expected = format!("Unimplemented: unknown service; {no_server}");
+    assert_eq!(why(&verdict), expected);
+    let verdict = grpc(&Status::unauthenticated("no token"));
+    assert_eq!(
+        why(&verdict),
+        format!("Unauthenticated: no token; {header}")
+    );
 }
 
 fn after(verdict: Verdict) -> Option<Duration> {

@@ -56,7 +56,8 @@ async fn refused_connection() {
             .endpoint(format!("http://{address}"))
             .protocol(protocol);
         let why = failed(send(otlp).await);
-        assert!(why.contains("refused"), "{why}");
+        let advice = "nothing listens there: start the server, or correct the port";
+        assert!(why.contains("refused") && why.ends_with(advice), "{why}");
     }
 }
 
@@ -91,7 +92,8 @@ async fn unknown_host() {
             .protocol(protocol)
             .timeout(PATIENCE);
         let why = failed(send(otlp).await);
-        assert!(why.contains("dns error"), "{why}");
+        let advice = "; correct the host name, or check the network";
+        assert!(why.contains("dns error") && why.ends_with(advice), "{why}");
     }
 }
 
@@ -163,6 +165,8 @@ async fn answers_only(first: &'static [u8], reads: bool) -> std::net::SocketAddr
     address
 }
 
+/// The alert of a TLS server that was spoken to without TLS.
+const ALERT: &[u8] = b"\x15\x03\x01\0\x02\x02\x46";
 const SETTINGS: &[u8] = b"\0\0\x06\x04\0\0\0\0\0\0\x05\0\0@\0";
 const BAD_REQUEST: &[u8] = b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n";
 
@@ -186,6 +190,15 @@ async fn http_port_is_recognized_over_grpc() {
     let expected = "answered with HTTP/1.1: it looks like an OTLP/HTTP port; \
                     set OTEL_EXPORTER_OTLP_PROTOCOL=http/protobuf (port 4317 implies grpc)";
     assert_eq!(failed(send(otlp).await), expected);
+}
+
+#[tokio::test]
+async fn tls_port_is_recognized_without_tls() {
+    for protocol in PROTOCOLS {
+        let endpoint = format!("http://{}", answers_only(ALERT, true).await);
+        let why = failed(send(Otlp::new().endpoint(&endpoint).protocol(protocol)).await);
+        assert_eq!(why, "answered with TLS; its address begins with https://");
+    }
 }
 
 #[tokio::test]

@@ -58,7 +58,12 @@ async fn unknown_authority_is_a_failure() {
         let server = OtlpServer::secure(authority.server("127.0.0.1"));
         let otlp = to(&server, protocol).ca_certificate(pem(&other.pem));
         let why = failed(send(otlp).await);
-        assert!(why.contains("UnknownIssuer"), "{why}");
+        let advice =
+            "; if you trust it, name its authority's file in OTEL_EXPORTER_OTLP_CERTIFICATE";
+        assert!(
+            why.contains("UnknownIssuer") && why.ends_with(advice),
+            "{why}"
+        );
         assert!(server.received().is_empty());
     }
 }
