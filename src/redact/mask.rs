@@ -55,12 +55,7 @@ impl MaskKey {
 
     /// The key of the digests that are sent in place of content. It says nothing about this one.
     pub(crate) fn digest_salt(&self) -> String {
-        self.hmac(b"digests of content")
-    }
-
-    /// HMAC-SHA256 in hexadecimal.
-    pub(crate) fn hmac(&self, bytes: &[u8]) -> String {
-        hex(&self.hash(bytes))
+        hex(&self.hash(b"digests of content"))
     }
 
     /// A digest of what may not be guessed from it.
