@@ -35,7 +35,7 @@ pub(crate) struct List {
     #[arg(long)]
     agent: Option<String>,
     /// Only those with this status: busy, idle, waiting, retrying, error, ended, interrupted
-    #[arg(long, value_parser = parse_status)]
+    #[arg(long)]
     status: Option<Status>,
     /// Only those in this workspace, or below it
     #[arg(long, value_name = "DIR")]
@@ -150,9 +150,4 @@ impl List {
         let all: Vec<_> = options.chain(text).chain(limit).collect();
         all.join(" ")
     }
-}
-
-fn parse_status(text: &str) -> Result<Status, String> {
-    let names = Status::ALL.map(Status::as_str).join(", ");
-    Status::parse(text).ok_or_else(|| format!("use one of {names}"))
 }

@@ -3,11 +3,12 @@
 use std::path::PathBuf;
 use std::rc::Rc;
 
-use clap::{Args, ValueEnum};
+use clap::Args;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use serde_json::json;
 
 use super::context::{Context, Failed, parse_age};
-use spanledger::inspect::stats::{self, Report, Stats as Fold};
+use spanledger::inspect::stats::{By, Report, Stats as Fold};
 use spanledger::session::Unreadable;
 use spanledger::view;
 
@@ -34,38 +35,17 @@ pub(crate) struct Stats {
     #[arg(long, value_name = "AGE", value_parser = parse_age)]
     since: Option<u64>,
     /// A row for each of these; days are in UTC
-    #[arg(long, value_name = "WHAT")]
+    #[arg(long, value_name = "WHAT", value_parser = PossibleValuesParser::new(By::ALL.map(By::as_str)).try_map(|name| name.parse::<By>()))]
     by: Option<By>,
     /// Print CSV; no cell is taken for a formula
     #[arg(long, conflicts_with = "json")]
     csv: bool,
 }
 
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum By {
-    Model,
-    Tool,
-    Agent,
-    Session,
-    Day,
-}
-
-impl From<By> for stats::By {
-    fn from(by: By) -> Self {
-        match by {
-            By::Model => Self::Model,
-            By::Tool => Self::Tool,
-            By::Agent => Self::Agent,
-            By::Session => Self::Session,
-            By::Day => Self::Day,
-        }
-    }
-}
-
 impl Stats {
     pub fn run(&self, context: &mut Context) -> Result<(), Failed> {
         let since = self.since.map(|age| context.style.now.saturating_sub(age));
-        let mut fold = Fold::new(self.by.map(Into::into)).since(since.unwrap_or(0));
+        let mut fold = Fold::new(self.by).since(since.unwrap_or(0));
         let mut unreadable = Vec::new();
         if self.all || (self.sessions.is_empty() && since.is_some()) {
             let (dirs, lost) = all(context, since)?;
@@ -99,7 +79,7 @@ impl Stats {
                 object
             });
             json!({
-                "by": report.by.map(stats::By::as_str),
+                "by": report.by.map(By::as_str),
                 "total": report.total.to_json(),
                 "rows": rows.collect::<Vec<_>>(),
             })

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use crate::read::SessionReader;
 use crate::session::{Item, Node, whole};
 use crate::trace::typed::{self, Artifact};
-use crate::trace::{Address, Damage, Kind, ReadItem};
+use crate::trace::{Address, Damage, Kind};
 
 /// The attempts of a session.
 #[derive(Clone, Debug, Default)]
@@ -126,16 +126,12 @@ impl Attempts {
     pub fn read(session: impl AsRef<Path>) -> io::Result<Self> {
         let session = session.as_ref();
         let mut attempts = Self::default();
-        let mut reader = SessionReader::open(session)?;
-        while let Some(item) = reader.next()? {
-            match item {
-                ReadItem::Line(line) if matches!(line.kind(), Kind::Attempt | Kind::Artifact) => {
-                    attempts.take(session, &Node::of_line(&line));
-                }
-                ReadItem::Line(_) => {}
-                ReadItem::Damaged(damage) => attempts.damages.push(damage),
+        attempts.damages = SessionReader::open(session)?.each_line(|line| {
+            if matches!(line.kind(), Kind::Attempt | Kind::Artifact) {
+                attempts.take(session, &Node::of_line(line));
             }
-        }
+            Ok::<(), io::Error>(())
+        })?;
         Ok(attempts)
     }
 

@@ -10,9 +10,9 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
-use super::each_line;
 use super::stats::Stats;
 use super::summary::{Ending, Outline};
+use crate::read::SessionReader;
 use crate::session::{Item, Store, Unreadable};
 use crate::trace::{Damage, SpanKind};
 
@@ -130,7 +130,8 @@ impl Measures {
 /// The tools of a session in the order in which their calls began.
 fn sequence(session: &Path) -> io::Result<Vec<String>> {
     let mut calls: Vec<(u64, String)> = Vec::new();
-    each_line(session, |line| {
+    let reader = SessionReader::open(session)?.with_all_fields();
+    reader.each_line(|line| {
         if calls.len() < SEQUENCE
             && line.closes() == Some(SpanKind::Tool)
             && let Item::ToolCall(call) = Item::of(line)
@@ -138,6 +139,7 @@ fn sequence(session: &Path) -> io::Result<Vec<String>> {
             let tool = call.tool_id().unwrap_or_default().into_owned();
             calls.push((call.start().unwrap_or(0), tool));
         }
+        Ok::<(), io::Error>(())
     })?;
     calls.sort_by_key(|(start, _)| *start);
     Ok(calls.into_iter().map(|(_, tool)| tool).collect())

@@ -26,7 +26,7 @@ use std::path::Path;
 use serde_json::{Value, json};
 
 use crate::read::SessionReader;
-use crate::trace::{Address, Damage, ReadItem, time_text};
+use crate::trace::{Address, Damage, time_text};
 
 mod fold;
 mod history;
@@ -230,16 +230,12 @@ pub fn each<E: From<io::Error>>(
     session: &Path,
     mut take: impl FnMut(ContextItem) -> Result<(), E>,
 ) -> Result<Vec<Damage>, E> {
-    let mut reader = SessionReader::open(session)?.with_all_fields();
-    let mut damages = Vec::new();
+    let reader = SessionReader::open(session)?.with_all_fields();
     let mut fold = Fold::new(session.to_owned());
-    while let Some(item) = reader.next()? {
-        match item {
-            ReadItem::Line(line) => fold.take(&line),
-            ReadItem::Damaged(damage) => damages.push(damage),
-        }
-        fold.found.drain(..).try_for_each(&mut take)?;
-    }
+    let damages = reader.each_line(|line| {
+        fold.take(line);
+        fold.found.drain(..).try_for_each(&mut take)
+    })?;
     fold.finish();
     fold.found.drain(..).try_for_each(&mut take)?;
     Ok(damages)

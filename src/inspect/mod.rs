@@ -20,7 +20,6 @@ pub mod baseline;
 pub mod context;
 pub mod diff;
 pub mod guard;
-mod lines;
 pub mod permissions;
 mod quantiles;
 pub mod replay;
@@ -31,5 +30,3 @@ mod waits;
 pub use artifact::{ArtifactError, ArtifactFile, ArtifactFiles};
 pub use attempts::{Attempt, AttemptArtifact, Attempts};
 pub use quantiles::Quantiles;
-
-pub(crate) use lines::each_line;

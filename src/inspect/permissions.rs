@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use crate::read::SessionReader;
 use crate::session::{Action, Decision, Item, Step, Turn, Turns};
 use crate::trace::typed::ToolCall;
-use crate::trace::{Address, Damage, Outcome, RawValue, ReadItem};
+use crate::trace::{Address, Damage, Outcome, RawValue};
 
 mod rules;
 
@@ -88,7 +88,7 @@ impl Recorded {
             "tool_id": self.tool,
             "permission": self.permission,
             "subject": self.subject,
-            "action": self.action.map(action_name),
+            "action": self.action.map(Action::as_str),
             "pattern": self.pattern,
             "source": self.source,
             "asked": self.asked,
@@ -97,16 +97,6 @@ impl Recorded {
             "allowed": self.allowed,
             "duration_ms": self.duration.map(|ns| ns as f64 / 1e6),
         })
-    }
-}
-
-/// The word of an action.
-pub fn action_name(action: Action) -> &'static str {
-    match action {
-        Action::Allow => "allow",
-        Action::Ask => "ask",
-        Action::Deny => "deny",
-        _ => "other",
     }
 }
 
@@ -159,24 +149,18 @@ pub fn each<E: From<io::Error>>(
     session: &Path,
     mut take: impl FnMut(Recorded) -> Result<(), E>,
 ) -> Result<Vec<Damage>, E> {
-    let mut reader = SessionReader::open(session)?;
     let mut turns = Turns::default();
-    let mut damages = Vec::new();
     let mut id = String::new();
-    while let Some(item) = reader.next()? {
-        match item {
-            ReadItem::Line(line) => {
-                if id.is_empty() {
-                    id = line.session_id.clone().into_owned();
-                }
-                turns.take(&line);
-            }
-            ReadItem::Damaged(damage) => damages.push(damage),
+    let damages = SessionReader::open(session)?.each_line(|line| {
+        if id.is_empty() {
+            id = line.session_id.clone().into_owned();
         }
+        turns.take(line);
         while let Some(turn) = turns.ready() {
             of_turn(&id, &turn).into_iter().try_for_each(&mut take)?;
         }
-    }
+        Ok::<(), E>(())
+    })?;
     for turn in turns.finish() {
         of_turn(&id, &turn).into_iter().try_for_each(&mut take)?;
     }
@@ -308,7 +292,7 @@ impl Flip {
     /// As JSON, with stable names.
     pub fn to_json(&self) -> Value {
         let mut object = self.recorded.to_json();
-        object["would_be"] = action_name(self.decided.action).into();
+        object["would_be"] = self.decided.action.as_str().into();
         object["rule"] = json!(self.decided.rule);
         object
     }

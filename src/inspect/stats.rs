@@ -23,51 +23,30 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::io;
 use std::path::{Path, PathBuf};
 
-use super::each_line;
+use crate::read::SessionReader;
 use crate::session::{Store, Unreadable};
-use crate::trace::Damage;
+use crate::trace::{Damage, named_enum};
 
 mod fold;
 mod row;
 
-use fold::SessionFold;
+use fold::{SessionFold, Sums};
 pub use row::Row;
 
-/// What the rows are about.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum By {
-    /// Each model, by the name that answered or was asked for.
-    Model,
-    /// Each tool.
-    Tool,
-    /// Each agent: what happened in runs of its name.
-    Agent,
-    /// Each session. Its subagents, and theirs, are counted to it.
-    Session,
-    /// Each day in UTC.
-    Day,
-}
-
-impl By {
-    /// Every grouping.
-    pub const ALL: [Self; 5] = [
-        Self::Model,
-        Self::Tool,
-        Self::Agent,
-        Self::Session,
-        Self::Day,
-    ];
-
-    /// Its name.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Model => "model",
-            Self::Tool => "tool",
-            Self::Agent => "agent",
-            Self::Session => "session",
-            Self::Day => "day",
-        }
+named_enum! {
+    /// What the rows are about.
+    #[non_exhaustive]
+    pub enum By {
+        /// Each model, by the name that answered or was asked for.
+        Model = "model",
+        /// Each tool.
+        Tool = "tool",
+        /// Each agent: what happened in runs of its name.
+        Agent = "agent",
+        /// Each session. Its subagents, and theirs, are counted to it.
+        Session = "session",
+        /// Each day in UTC.
+        Day = "day",
     }
 }
 
@@ -76,8 +55,7 @@ impl By {
 pub struct Stats {
     by: Option<By>,
     since: u64,
-    total: Row,
-    rows: HashMap<String, Row>,
+    sums: Sums,
     /// The parent of each subagent, by session id, if rows are sessions.
     parents: HashMap<String, String>,
     damages: Vec<Damage>,
@@ -114,11 +92,17 @@ impl Stats {
 
     /// Adds a session, by its directory. Returns the ids of the subagents that it started.
     pub fn add(&mut self, session: &Path) -> io::Result<Vec<String>> {
-        let mut fold = SessionFold::new(self.by, self.since);
-        let (total, rows) = (&mut self.total, &mut self.rows);
-        let damages = each_line(session, |line| fold.take(line, total, rows))?;
-        self.damages.extend(damages);
-        fold.finish(total, rows);
+        let reader = SessionReader::open(session)?.with_all_fields();
+        let mut fold = SessionFold::new(self.by, self.since, std::mem::take(&mut self.sums));
+        let read = reader.each_line(|line| {
+            fold.take(line);
+            Ok::<(), io::Error>(())
+        });
+        if read.is_ok() {
+            fold.finish();
+        }
+        self.sums = std::mem::take(&mut fold.sums);
+        self.damages.extend(read?);
         if self.by == Some(By::Session)
             && let Some(parent) = fold.parent.take()
         {
@@ -165,7 +149,7 @@ impl Stats {
     /// The result.
     pub fn finish(self) -> Report {
         let mut rows: BTreeMap<String, Row> = BTreeMap::new();
-        for (key, row) in self.rows {
+        for (key, row) in self.sums.rows {
             let key = top(&self.parents, key);
             rows.entry(key).or_default().merge(&row);
         }
@@ -175,7 +159,7 @@ impl Stats {
         }
         Report {
             by: self.by,
-            total: self.total,
+            total: self.sums.total,
             rows,
             damages: self.damages,
         }

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use crate::read::SessionReader;
 use crate::session::{ErrorRef, Item, Store, SubagentTotals, Summary};
-use crate::trace::{Damage, Kind, Outcome, RawLine, ReadItem, SpanKind, Totals, Usage};
+use crate::trace::{Damage, Kind, Outcome, RawLine, SpanKind, Totals, Usage};
 
 mod ending;
 
@@ -72,14 +72,10 @@ impl Outline {
     /// ```
     pub fn read(store: &Store, session: &Path) -> io::Result<Self> {
         let mut fold = Fold::default();
-        let mut damages = Vec::new();
-        let mut reader = SessionReader::open(session)?;
-        while let Some(item) = reader.next()? {
-            match item {
-                ReadItem::Line(line) => fold.take(&line),
-                ReadItem::Damaged(damage) => damages.push(damage),
-            }
-        }
+        let damages = SessionReader::open(session)?.each_line(|line| {
+            fold.take(line);
+            Ok::<(), io::Error>(())
+        })?;
         let status = fold.summary.status(|writer| store.is_alive(writer));
         Ok(Self {
             totals: fold.summary.totals(),

@@ -3,7 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::trace::{FoundLine, ReadItem, SegmentReader, about, segments, ts_of};
+use crate::trace::{Damage, FoundLine, RawLine, ReadItem, SegmentReader, about, segments, ts_of};
 
 /// Of a session with more segments than this, no more are open at once: each run of a session that
 /// goes on for years adds one.
@@ -186,6 +186,23 @@ impl SessionReader {
             waiting, reader, ..
         } = &mut self.streams[index];
         Ok(waiting.take().map(|found| reader.parse(found)))
+    }
+}
+
+impl SessionReader {
+    /// Passes each line to `take`, in order. Returns what is damaged.
+    pub(crate) fn each_line<E: From<io::Error>>(
+        mut self,
+        mut take: impl FnMut(&RawLine<'_>) -> Result<(), E>,
+    ) -> Result<Vec<Damage>, E> {
+        let mut damages = Vec::new();
+        while let Some(item) = self.next()? {
+            match item {
+                ReadItem::Line(line) => take(&line)?,
+                ReadItem::Damaged(damage) => damages.push(damage),
+            }
+        }
+        Ok(damages)
     }
 }
 

@@ -8,32 +8,28 @@ use super::item::Item;
 use super::node::Node;
 use super::turns::Turn;
 use crate::trace::typed::{Hitl, Permission};
-use crate::trace::{Kind, Outcome, RawValue};
+use crate::trace::{Kind, Outcome, RawValue, named_enum};
 
-/// The result of a permission request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Action {
-    /// A rule allows the call.
-    Allow,
-    /// A person decides.
-    Ask,
-    /// A rule denies the call.
-    Deny,
-    /// A word that this version does not know.
-    Other,
+named_enum! {
+    /// The result of a permission request.
+    #[non_exhaustive]
+    pub enum Action {
+        /// A rule allows the call.
+        Allow = "allow",
+        /// A person decides.
+        Ask = "ask",
+        /// A rule denies the call.
+        Deny = "deny",
+        /// A word that this version does not know.
+        Other = "other",
+    }
 }
 
 impl Action {
     /// The action of a decided permission.
     pub fn of(permission: &Permission<'_>) -> Option<Self> {
-        Some(match permission.action()?.as_ref() {
-            "" => return None,
-            "allow" => Self::Allow,
-            "ask" => Self::Ask,
-            "deny" => Self::Deny,
-            _ => Self::Other,
-        })
+        let action = permission.action().filter(|action| !action.is_empty())?;
+        Some(Self::parse(&action).unwrap_or(Self::Other))
     }
 }
 

@@ -86,9 +86,7 @@ pub fn body(session: impl AsRef<Path>, digest: &str) -> io::Result<Option<(Addre
         if asset.digest().as_deref() != Some(digest) {
             return Ok(None);
         }
-        let body = asset.body().or_else(|| asset.tools());
-        let body = body.or_else(|| asset.rules());
-        let text = body.map(|body| whole(session, body)).transpose()?;
+        let text = asset.text().map(|text| whole(session, text)).transpose()?;
         Ok(text.map(|text| (line.address(), text)))
     })
 }

@@ -10,7 +10,7 @@ use serde_json::Value;
 use super::lookup::{blob, whole};
 use super::streamed::{Streamed, Streams, is_delta};
 use crate::read::SessionReader;
-use crate::trace::{Damage, Kind, RawLine, RawValue, ReadItem, string_end};
+use crate::trace::{Damage, Kind, RawLine, RawValue, string_end};
 
 /// One text of a line: a string inside its payload at any depth, a number, or a blob.
 #[derive(Debug)]
@@ -63,17 +63,13 @@ pub fn texts<E: From<io::Error>>(
         known_blobs: HashSet::new(),
         unsearched: Unsearched::default(),
     };
-    let mut reader = SessionReader::open(search.session)?;
-    while let Some(found) = reader.next()? {
-        match found {
-            ReadItem::Damaged(damage) => search.unsearched.damages.push(damage),
-            ReadItem::Line(line) if kinds.is_empty() => search.any_line(&line)?,
-            ReadItem::Line(line) if kinds.iter().any(|kind| *kind == line.kind) => {
-                search.line(&line)?
-            }
-            ReadItem::Line(_) => {}
-        }
-    }
+    let reader = SessionReader::open(search.session)?;
+    let damages = reader.each_line(|line| match kinds.is_empty() {
+        true => search.any_line(line),
+        false if kinds.iter().any(|kind| *kind == line.kind) => search.line(line),
+        false => Ok(()),
+    })?;
+    search.unsearched.damages = damages;
     let mut rest = std::mem::take(&mut search.streams);
     rest.iter_mut().try_for_each(|rest| search.streamed(rest))?;
     Ok(search.unsearched)

@@ -8,7 +8,7 @@ use super::node::{Node, NodeState};
 use super::streamed::{StreamKey, delta_text};
 use crate::read::SessionReader;
 use crate::trace::typed::{ContextAsset, ModelCall};
-use crate::trace::{Damage, Kind, RawLine, ReadItem, SpanKind};
+use crate::trace::{Damage, Kind, RawLine, SpanKind};
 
 /// What happens between turns is returned in parts of about this many nodes.
 const OUTSIDE_NODES: usize = 4096;
@@ -58,6 +58,15 @@ pub struct Digests {
 }
 
 impl Digests {
+    /// The digests of the prompt, the catalog and the rules.
+    pub(crate) fn all(&self) -> [&Option<String>; 3] {
+        [
+            &self.system_prompt,
+            &self.tool_catalog,
+            &self.permission_rules,
+        ]
+    }
+
     /// Takes over the digests of a line that has any: the text itself, or a model call. Returns
     /// whether it has.
     fn update(&mut self, line: &RawLine<'_>) -> bool {
@@ -311,18 +320,11 @@ pub fn each_turn<E: From<io::Error>>(
     session: impl AsRef<Path>,
     mut take: impl FnMut(Turn) -> Result<(), E>,
 ) -> Result<Vec<Damage>, E> {
-    let mut reader = SessionReader::open(session)?;
     let mut turns = Turns::default();
-    let mut damages = Vec::new();
-    while let Some(found) = reader.next()? {
-        match found {
-            ReadItem::Line(line) => turns.take(&line),
-            ReadItem::Damaged(damage) => damages.push(damage),
-        }
-        while let Some(turn) = turns.ready() {
-            take(turn)?;
-        }
-    }
+    let damages = SessionReader::open(session)?.each_line(|line| {
+        turns.take(line);
+        std::iter::from_fn(|| turns.ready()).try_for_each(&mut take)
+    })?;
     turns.finish().into_iter().try_for_each(take)?;
     Ok(damages)
 }

@@ -11,7 +11,7 @@ macro_rules! setters {
     )+ };
 }
 
-/// An enum whose variants have names: `Variant = "name"`. Gives it `ALL`, `as_str`, `parse` and `Display`.
+/// An enum whose variants have names: `Variant = "name"`. Gives it `ALL`, `as_str`, `parse`, `FromStr` and `Display`.
 macro_rules! named_enum {
     (
         $(#[$doc:meta])*
@@ -38,6 +38,15 @@ macro_rules! named_enum {
                     $( $name => Some(Self::$Variant), )+
                     _ => None,
                 }
+            }
+        }
+
+        impl std::str::FromStr for $Enum {
+            type Err = String;
+
+            fn from_str(name: &str) -> Result<Self, String> {
+                let names = || Self::ALL.map(Self::as_str).join(", ");
+                Self::parse(name).ok_or_else(|| format!("use one of {}", names()))
             }
         }
 

@@ -239,6 +239,15 @@ impl<'a> Span<'a> {
     }
 }
 
+impl<'a> ContextAsset<'a> {
+    /// The prompt, the catalog or the rules.
+    pub fn text(&self) -> Option<RawValue<'a>> {
+        self.body()
+            .or_else(|| self.tools())
+            .or_else(|| self.rules())
+    }
+}
+
 impl ModelUsage<'_> {
     /// Tokens and cost.
     pub fn usage(&self) -> Usage {

@@ -421,15 +421,15 @@ impl Description {
 
     /// A prompt, catalog or rules.
     fn asset(&mut self, kind: Kind, asset: &ContextAsset<'_>) {
-        let (label, body) = match kind {
-            Kind::SystemPrompt => ("prompt", asset.body()),
-            Kind::ToolCatalog => ("tools", asset.tools()),
-            _ => ("rules", asset.rules()),
+        let label = match kind {
+            Kind::SystemPrompt => "prompt",
+            Kind::ToolCatalog => "tools",
+            _ => "rules",
         };
         let digest = asset.digest().unwrap_or_default();
         let digest = digest.get(..12).unwrap_or(&digest);
         self.named(label, Tone::Quiet, format!("{digest} in force from here"));
-        self.context(body.map(|body| Text::from(body).one_line().into()));
+        self.context(asset.text().map(|text| Text::from(text).one_line().into()));
     }
 
     fn log(&mut self, node: &Node, log: &Log<'_>) {

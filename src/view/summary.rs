@@ -6,9 +6,10 @@ use super::stats::{cost_source, cost_sum};
 use super::style::Style;
 use super::text::{cost, cut, duration, line, pad, plural, thousands};
 use crate::inspect::baseline::{Check, CheckKind};
-use crate::inspect::permissions::{Flip, Recorded, WhatIf, action_name};
+use crate::inspect::permissions::{Flip, Recorded, WhatIf};
 use crate::inspect::stats::Row;
 use crate::inspect::summary::{Ending, Outline};
+use crate::session::Action;
 
 fn paint(ending: Ending, style: &Style) -> String {
     let word = ending.as_str();
@@ -129,25 +130,15 @@ fn subject_of(recorded: &Recorded) -> String {
 
 /// One decision: what, by which rule, who was asked and how long it took.
 pub fn decision(recorded: &Recorded, style: &Style) -> Vec<String> {
-    let action = recorded.action.map_or("–", action_name);
+    let action = recorded.action.map_or("–", Action::as_str);
     let painted = match action {
         "deny" => style.red(&pad(action, 6)),
         "ask" => style.magenta(&pad(action, 6)),
         _ => style.green(&pad(action, 6)),
     };
-    let mut facts = Vec::new();
-    facts.extend(
-        recorded
-            .pattern
-            .as_ref()
-            .map(|text| format!("rule {}", line(text))),
-    );
-    facts.extend(
-        recorded
-            .source
-            .as_ref()
-            .map(|text| format!("by {}", line(text))),
-    );
+    let named = [("rule", &recorded.pattern), ("by", &recorded.source)].into_iter();
+    let named = named.filter_map(|(name, text)| Some(format!("{name} {}", line(text.as_ref()?))));
+    let mut facts: Vec<_> = named.collect();
     if recorded.asked {
         let who = recorded.decided_by.as_deref().unwrap_or("a person");
         let answer = recorded.answer.as_deref().unwrap_or("no answer");
@@ -175,19 +166,19 @@ pub fn decision(recorded: &Recorded, style: &Style) -> Vec<String> {
 /// One decision that other rules would change.
 pub fn flip(flip: &Flip, style: &Style) -> Vec<String> {
     let recorded = &flip.recorded;
-    let before = recorded.action.map_or("–", action_name);
+    let before = recorded.action.map_or("–", Action::as_str);
     let answer = match (recorded.asked, &recorded.answer) {
         (true, Some(answer)) => format!(" (answer: {})", line(answer)),
         _ => String::new(),
     };
-    let after = action_name(flip.decided.action);
+    let after = flip.decided.action;
     let rule = match flip.decided.rule {
         Some(at) => format!("rule {at}"),
         None => "no rule".to_owned(),
     };
     let change = format!("{before}{answer} → {after}, by {rule}");
     let change = match flip.decided.action {
-        crate::session::Action::Allow => style.yellow(&change),
+        Action::Allow => style.yellow(&change),
         _ => style.cyan(&change),
     };
     let place = format!("{}/{}", line(&recorded.session_id), recorded.address);

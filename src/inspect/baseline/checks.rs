@@ -4,67 +4,32 @@ use serde_json::{Value, json};
 
 use super::{Baseline, Measures, divergence};
 use crate::inspect::summary::Ending;
+use crate::trace::named_enum;
 
-/// What is checked.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum CheckKind {
-    /// Model calls.
-    Steps,
-    /// Tool calls.
-    Calls,
-    /// Input and output tokens.
-    Tokens,
-    /// US dollars.
-    Cost,
-    /// How long it took.
-    Duration,
-    /// Tools that no session of the baseline called.
-    NewTools,
-    /// `loop_warning` lines.
-    Loops,
-    /// Model and tool calls that failed.
-    Errors,
-    /// How it ended.
-    Status,
-    /// How far its tool calls are from those of the nearest session of the baseline.
-    Divergence,
-}
-
-impl CheckKind {
-    /// Every check, in the order of the result.
-    pub const ALL: [Self; 10] = [
-        Self::Steps,
-        Self::Calls,
-        Self::Tokens,
-        Self::Cost,
-        Self::Duration,
-        Self::NewTools,
-        Self::Loops,
-        Self::Errors,
-        Self::Status,
-        Self::Divergence,
-    ];
-
-    /// Its name.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Steps => "steps",
-            Self::Calls => "calls",
-            Self::Tokens => "tokens",
-            Self::Cost => "cost",
-            Self::Duration => "duration",
-            Self::NewTools => "new-tools",
-            Self::Loops => "loops",
-            Self::Errors => "errors",
-            Self::Status => "status",
-            Self::Divergence => "divergence",
-        }
-    }
-
-    /// The check with this name.
-    pub fn parse(text: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|one| one.as_str() == text)
+named_enum! {
+    /// What is checked.
+    #[non_exhaustive]
+    pub enum CheckKind {
+        /// Model calls.
+        Steps = "steps",
+        /// Tool calls.
+        Calls = "calls",
+        /// Input and output tokens.
+        Tokens = "tokens",
+        /// US dollars.
+        Cost = "cost",
+        /// How long it took.
+        Duration = "duration",
+        /// Tools that no session of the baseline called.
+        NewTools = "new-tools",
+        /// `loop_warning` lines.
+        Loops = "loops",
+        /// Model and tool calls that failed.
+        Errors = "errors",
+        /// How it ended.
+        Status = "status",
+        /// How far its tool calls are from those of the nearest session of the baseline.
+        Divergence = "divergence",
     }
 }
 

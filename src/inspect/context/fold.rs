@@ -99,13 +99,8 @@ impl Fold {
     fn asset(&mut self, line: &RawLine<'_>) {
         let asset: ContextAsset<'_> = line.into();
         let is_prompt = line.kind() == Kind::SystemPrompt;
-        let body = if is_prompt {
-            asset.body()
-        } else {
-            asset.tools()
-        };
         let digest = asset.digest().unwrap_or_default();
-        if let Some(body) = body
+        if let Some(body) = asset.text()
             && self.assets.len() < MOST
         {
             self.assets.insert((*digest).into(), size(body));

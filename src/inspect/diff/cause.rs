@@ -20,6 +20,17 @@ pub(super) struct Found {
     pub b: Option<Address>,
 }
 
+impl Found {
+    pub fn new(cause: Cause, detail: String, a: Option<Address>, b: Option<Address>) -> Self {
+        Self {
+            cause,
+            detail,
+            a,
+            b,
+        }
+    }
+}
+
 /// What was found so far.
 #[derive(Default)]
 pub(super) struct Comparison {
@@ -112,8 +123,7 @@ impl Comparison {
 
     /// Notes a difference. The first one counts; of several at one place, the first cause.
     fn diverge(&mut self, turns: &mut TurnPair<'_>, mut found: Vec<Found>) -> bool {
-        let rank = |cause: Cause| Cause::ALL.iter().position(|known| *known == cause);
-        found.sort_by_key(|found| rank(found.cause));
+        found.sort_by_key(|found| found.cause);
         let Some(found) = found.into_iter().next() else {
             return false;
         };
@@ -134,21 +144,19 @@ impl Comparison {
 
     /// A turn that only one session has.
     fn alone(&mut self, turns: &mut TurnPair<'_>, is_first: bool) {
-        let (turn, which, change) = match is_first {
-            true => (turns.a, "first", Change::OnlyA),
-            false => (turns.b, "second", Change::OnlyB),
+        let (turn, change) = match is_first {
+            true => (turns.a, Change::OnlyA),
+            false => (turns.b, Change::OnlyB),
         };
         let message = turn.rounds.first().and_then(|round| round.inputs.first());
         let quoted = message.map_or(String::new(), |message| {
             format!(": {}", quote(&message.content.text))
         });
         let at = message.map(|message| message.address).or(turn.address);
-        let found = Found {
-            cause: Cause::UserInput,
-            detail: format!("only the {which} session has this turn{quoted}"),
-            a: at.filter(|_| is_first),
-            b: at.filter(|_| !is_first),
-        };
+        let (a, b) = (at.filter(|_| is_first), at.filter(|_| !is_first));
+        let which = change.which();
+        let detail = format!("only the {which} session has this turn{quoted}");
+        let found = Found::new(Cause::UserInput, detail, a, b);
         for round in &turn.rounds {
             turns.diff.rows.extend(only(round, change));
         }
@@ -162,16 +170,21 @@ impl Comparison {
             let found = self.assets(turns, [None, None]);
             self.diverge(turns, found);
         }
-        for at in 0..a.rounds.len().max(b.rounds.len()) {
-            match (a.rounds.get(at), b.rounds.get(at)) {
+        self.one_by_one(turns, &a.rounds, &b.rounds);
+        self.flush(turns);
+        self.aside(turns);
+    }
+
+    /// The n-th round of one session with the n-th of the other.
+    fn one_by_one(&mut self, turns: &mut TurnPair<'_>, a: &[Round], b: &[Round]) {
+        for at in 0..a.len().max(b.len()) {
+            match (a.get(at), b.get(at)) {
                 (Some(a), Some(b)) => self.round(turns, a, b),
                 (Some(round), None) => self.extra(turns, round, Change::OnlyA),
                 (None, Some(round)) => self.extra(turns, round, Change::OnlyB),
                 (None, None) => {}
             }
         }
-        self.flush(turns);
-        self.aside(turns);
     }
 
     /// Results that no call of this turn is given.
@@ -184,11 +197,7 @@ impl Comparison {
     fn extra(&mut self, turns: &mut TurnPair<'_>, round: &Round, change: Change) {
         self.flush(turns);
         turns.diff.rows.extend(only(round, change));
-        let which = if change == Change::OnlyA {
-            "first"
-        } else {
-            "second"
-        };
+        let which = change.which();
         let message = round.inputs.first();
         let message = message.filter(|message| message.role == Role::User);
         let call = round.call.as_ref().map(|call| call.address);
@@ -198,37 +207,15 @@ impl Comparison {
             .or(call)
             .or(tool)
             .or(round.answered);
-        let (cause, detail) = match message {
-            Some(message) => {
-                let text = quote(&message.content.text);
-                (
-                    Cause::UserInput,
-                    format!("only the {which} session has {text}"),
-                )
-            }
-            None => {
-                let what = if call.is_some() {
-                    "another model call"
-                } else {
-                    "another step"
-                };
-                (
-                    self.no_cause(),
-                    format!("only the {which} session has {what}"),
-                )
-            }
+        let (cause, what) = match (message, call) {
+            (Some(message), _) => (Cause::UserInput, quote(&message.content.text)),
+            (None, Some(_)) => (self.no_cause(), "another model call".to_owned()),
+            (None, None) => (self.no_cause(), "another step".to_owned()),
         };
+        let detail = format!("only the {which} session has {what}");
         let a = at.filter(|_| change == Change::OnlyA);
         let b = at.filter(|_| change == Change::OnlyB);
-        self.diverge(
-            turns,
-            vec![Found {
-                cause,
-                detail,
-                a,
-                b,
-            }],
-        );
+        self.diverge(turns, vec![Found::new(cause, detail, a, b)]);
     }
 
     /// The cause of another answer to the same input.
@@ -275,17 +262,8 @@ impl Comparison {
                 Cause::None => format!("same request, another answer: {detail}"),
                 _ => format!("same input as far as recorded, another answer: {detail}"),
             };
-            let (a, b) = (at(a), at(b));
             if !is_other_input {
-                self.diverge(
-                    turns,
-                    vec![Found {
-                        cause,
-                        detail,
-                        a,
-                        b,
-                    }],
-                );
+                self.diverge(turns, vec![Found::new(cause, detail, at(a), at(b))]);
             }
         }
         self.tools(turns, &pairs, &unmatched);
@@ -337,13 +315,7 @@ impl Comparison {
                     });
                 }
             }
-            let (a, b) = (at_a, at_b);
-            all.push(Found {
-                cause,
-                detail,
-                a,
-                b,
-            });
+            all.push(Found::new(cause, detail, at_a, at_b));
         }
         all
     }
@@ -359,15 +331,7 @@ impl Comparison {
                 let aside = turn.aside.iter().filter(|(known, _)| known == purpose);
                 aside.map(|(_, round)| round.clone()).collect()
             };
-            let (old, new) = (of(a), of(b));
-            for at in 0..old.len().max(new.len()) {
-                match (old.get(at), new.get(at)) {
-                    (Some(a), Some(b)) => self.round(turns, a, b),
-                    (Some(round), None) => self.extra(turns, round, Change::OnlyA),
-                    (None, Some(round)) => self.extra(turns, round, Change::OnlyB),
-                    (None, None) => {}
-                }
-            }
+            self.one_by_one(turns, &of(a), &of(b));
         }
     }
 }
@@ -436,13 +400,7 @@ fn sent(one: &Recorded, other: &Recorded, inputs: Vec<Found>, a: &Round, b: &Rou
     };
     let named = inputs.into_iter().find(|found| found.cause == cause);
     let at = |round: &Round| round.call.as_ref().map(|call| call.address);
-    let (a, b) = (at(a), at(b));
-    vec![named.unwrap_or(Found {
-        cause,
-        detail,
-        a,
-        b,
-    })]
+    vec![named.unwrap_or_else(|| Found::new(cause, detail, at(a), at(b)))]
 }
 
 /// What differs in the answers to two calls, if anything does.
@@ -466,12 +424,8 @@ fn answers(a: &Round, b: &Round, unmatched: &[(&Tool, Change)]) -> Option<String
         });
     }
     if let Some((tool, change)) = unmatched.first() {
-        let which = if *change == Change::OnlyA {
-            "first"
-        } else {
-            "second"
-        };
-        return Some(format!("only the {which} session calls {}", tool.name));
+        let (which, tool) = (change.which(), &tool.name);
+        return Some(format!("only the {which} session calls {tool}"));
     }
     let (a, b) = (a.call.as_ref()?, b.call.as_ref()?);
     if a.failed != b.failed {

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::sketch::{Call, Recorded};
 use super::subagents::sessions_of;
-use super::{Cause, Divergence};
+use super::{Cause, Divergence, RowKind};
 use crate::request::{self, PartRef};
 use crate::session::{Digests, body};
 
@@ -25,15 +25,8 @@ pub struct AssetChange {
 /// Reads the texts behind the digests of a divergence: what changed in them. Nothing for other causes, or where
 /// the trace does not have them.
 pub fn asset_change(a: &Path, b: &Path, first: &Divergence) -> io::Result<AssetChange> {
-    let digest = |at: usize| {
-        let digests = &first.digests[at];
-        match first.cause {
-            Cause::SystemPrompt => digests.system_prompt.as_deref(),
-            Cause::ToolCatalog => digests.tool_catalog.as_deref(),
-            Cause::PermissionRules => digests.permission_rules.as_deref(),
-            _ => None,
-        }
-    };
+    let which = ASSETS.iter().position(|(cause, _)| *cause == first.cause);
+    let digest = |at: usize| first.digests[at].all()[which?].as_deref();
     let entries = |session: &Path, digest: Option<&str>| -> io::Result<Vec<String>> {
         let Some(digest) = digest else {
             return Ok(Vec::new());
@@ -83,39 +76,27 @@ fn changed(old: &[String], new: &[String]) -> AssetChange {
 }
 
 /// The first eight digits of a digest, or `–`.
-fn short(digest: Option<&String>) -> &str {
-    digest.map_or("–", |digest| digest.get(..8).unwrap_or(digest))
+fn short(digest: &Option<String>) -> &str {
+    let digest = digest.as_deref().unwrap_or("–");
+    digest.get(..8).unwrap_or(digest)
 }
 
-fn digests(what: &str, a: Option<&String>, b: Option<&String>) -> String {
-    format!("{what} {} → {}", short(a), short(b))
-}
+/// The prompt, the catalog and the rules, in the order of [`Digests::all`].
+pub(super) const ASSETS: [(Cause, RowKind); 3] = [
+    (Cause::SystemPrompt, RowKind::SystemPrompt),
+    (Cause::ToolCatalog, RowKind::ToolCatalog),
+    (Cause::PermissionRules, RowKind::PermissionRules),
+];
 
 /// The prompt, the catalog and the rules: each cause, and what differs if it does.
 pub(super) fn assets(a: &Digests, b: &Digests) -> Vec<(Cause, String)> {
-    let assets = [
-        (
-            Cause::SystemPrompt,
-            "system prompt",
-            [&a.system_prompt, &b.system_prompt],
-        ),
-        (
-            Cause::ToolCatalog,
-            "tool catalog",
-            [&a.tool_catalog, &b.tool_catalog],
-        ),
-        (
-            Cause::PermissionRules,
-            "permission rules",
-            [&a.permission_rules, &b.permission_rules],
-        ),
-    ];
-    let changed = assets
-        .into_iter()
-        .filter(|(_, _, [one, other])| one != other);
-    changed
-        .map(|(cause, what, [one, other])| (cause, digests(what, one.as_ref(), other.as_ref())))
-        .collect()
+    let both = a.all().into_iter().zip(b.all());
+    let changed = ASSETS.into_iter().zip(both).filter(|(_, (a, b))| a != b);
+    let changed = changed.map(|((cause, _), (a, b))| {
+        let (what, a, b) = (cause.as_str().replace('_', " "), short(a), short(b));
+        (cause, format!("{what} {a} → {b}"))
+    });
+    changed.collect()
 }
 
 /// The layers of two calls that are no messages: each cause, and what differs if it does.

@@ -29,108 +29,51 @@ mod subagents;
 mod tools;
 
 use std::collections::HashSet;
-use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::str::FromStr;
 
 use serde_json::{Value, json};
 
 use crate::session::Digests;
-use crate::trace::{Address, Damage};
+use crate::trace::{Address, Damage, named_enum};
 use align::Aligned;
 use cause::Comparison;
 
 pub use layers::{AssetChange, asset_change};
 pub use rows::{Change, Row, RowKind, Side, TurnDiff};
 
-/// Why two sessions diverged.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum Cause {
-    /// Another system prompt.
-    SystemPrompt,
-    /// Another tool catalog.
-    ToolCatalog,
-    /// Other permission rules.
-    PermissionRules,
-    /// The user said something else.
-    UserInput,
-    /// A tool was called with other arguments, or its exit code or output differs.
-    ToolResult,
-    /// Another model, or another variant of it.
-    Model,
-    /// Other parameters, such as the temperature.
-    Parameters,
-    /// Nothing: the same request has another answer. Known only if the requests were recorded.
-    None,
-    /// Everything that was recorded is the same, but not the requests.
-    Unknown,
-}
-
-impl Cause {
-    /// All causes.
-    pub const ALL: [Self; 9] = [
-        Self::SystemPrompt,
-        Self::ToolCatalog,
-        Self::PermissionRules,
-        Self::UserInput,
-        Self::ToolResult,
-        Self::Model,
-        Self::Parameters,
-        Self::None,
-        Self::Unknown,
-    ];
-
-    /// Its name.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::SystemPrompt => "system_prompt",
-            Self::ToolCatalog => "tool_catalog",
-            Self::PermissionRules => "permission_rules",
-            Self::UserInput => "user_input",
-            Self::ToolResult => "tool_result",
-            Self::Model => "model",
-            Self::Parameters => "parameters",
-            Self::None => "none",
-            Self::Unknown => "unknown",
-        }
+named_enum! {
+    /// Why two sessions diverged.
+    #[non_exhaustive]
+    pub enum Cause {
+        /// Another system prompt.
+        SystemPrompt = "system_prompt",
+        /// Another tool catalog.
+        ToolCatalog = "tool_catalog",
+        /// Other permission rules.
+        PermissionRules = "permission_rules",
+        /// The user said something else.
+        UserInput = "user_input",
+        /// A tool was called with other arguments, or its exit code or output differs.
+        ToolResult = "tool_result",
+        /// Another model, or another variant of it.
+        Model = "model",
+        /// Other parameters, such as the temperature.
+        Parameters = "parameters",
+        /// Nothing: the same request has another answer. Known only if the requests were recorded.
+        None = "none",
+        /// Everything that was recorded is the same, but not the requests.
+        Unknown = "unknown",
     }
 }
 
-impl fmt::Display for Cause {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
-    }
-}
-
-impl FromStr for Cause {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let named = Self::ALL.into_iter().find(|cause| cause.as_str() == text);
-        named.ok_or_else(|| {
-            let names: Vec<_> = Self::ALL.iter().map(|cause| cause.as_str()).collect();
-            format!("write one of {}", names.join(", "))
-        })
-    }
-}
-
-/// Where the inputs of the model calls come from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Inputs {
-    /// Both sessions recorded the requests of all calls that were compared, those of subagents left aside.
-    Recorded,
-    /// They follow from messages, prompts and results that were recorded.
-    Reconstructed,
-}
-
-impl fmt::Display for Inputs {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Recorded => "recorded",
-            Self::Reconstructed => "reconstructed",
-        })
+named_enum! {
+    /// Where the inputs of the model calls come from.
+    pub enum Inputs {
+        /// Both sessions recorded the requests of all calls that were compared, those of subagents left aside.
+        Recorded = "recorded",
+        /// They follow from messages, prompts and results that were recorded.
+        Reconstructed = "reconstructed",
     }
 }
 

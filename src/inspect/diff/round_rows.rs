@@ -102,19 +102,15 @@ pub(super) fn only(round: &Round, change: Change) -> Vec<Row> {
     let tools = round.tools.iter().map(|tool| tools::only(tool, change));
     inputs.chain(model).chain(tools).collect()
 }
+
 /// The row of a prompt, a catalog or rules, and their digests.
 pub(super) fn asset_row(
     cause: Cause,
     digests: &[Digests; 2],
 ) -> Option<(RowKind, [Option<String>; 2])> {
-    let of = |get: fn(&Digests) -> &Option<String>| [0, 1].map(|at| get(&digests[at]).clone());
-    Some(match cause {
-        Cause::SystemPrompt => (RowKind::SystemPrompt, of(|digests| &digests.system_prompt)),
-        Cause::ToolCatalog => (RowKind::ToolCatalog, of(|digests| &digests.tool_catalog)),
-        Cause::PermissionRules => (
-            RowKind::PermissionRules,
-            of(|digests| &digests.permission_rules),
-        ),
-        _ => return None,
-    })
+    let at = layers::ASSETS
+        .iter()
+        .position(|(asset, _)| *asset == cause)?;
+    let digests = [0, 1].map(|session: usize| digests[session].all()[at].clone());
+    Some((layers::ASSETS[at].1, digests))
 }

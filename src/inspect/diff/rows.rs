@@ -2,66 +2,51 @@
 
 use serde_json::{Value, json};
 
-use crate::trace::{Address, Usage};
+use crate::trace::{Address, Usage, named_enum};
 
-/// How two things compare.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Change {
-    /// They are the same.
-    Same,
-    /// They differ.
-    Changed,
-    /// Only the first session has it.
-    OnlyA,
-    /// Only the second session has it.
-    OnlyB,
+named_enum! {
+    /// How two things compare.
+    #[non_exhaustive]
+    pub enum Change {
+        /// They are the same.
+        Same = "same",
+        /// They differ.
+        Changed = "changed",
+        /// Only the first session has it.
+        OnlyA = "only_a",
+        /// Only the second session has it.
+        OnlyB = "only_b",
+    }
 }
 
 impl Change {
-    /// Its name.
-    pub fn as_str(self) -> &'static str {
+    /// Which of the sessions has something alone, in a word.
+    pub(super) fn which(self) -> &'static str {
         match self {
-            Self::Same => "same",
-            Self::Changed => "changed",
-            Self::OnlyA => "only_a",
-            Self::OnlyB => "only_b",
+            Self::OnlyA => "first",
+            _ => "second",
         }
     }
 }
 
-/// What is compared.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum RowKind {
-    /// The system prompt.
-    SystemPrompt,
-    /// The tool catalog.
-    ToolCatalog,
-    /// The permission rules.
-    PermissionRules,
-    /// A message of the user, or another one that goes into a model call.
-    Input,
-    /// A model call and its answer.
-    Model,
-    /// A tool call and its result.
-    Tool,
-    /// A subagent, compared as a session of its own.
-    Subagent,
-}
-
-impl RowKind {
-    /// Its name.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::SystemPrompt => "system_prompt",
-            Self::ToolCatalog => "tool_catalog",
-            Self::PermissionRules => "permission_rules",
-            Self::Input => "input",
-            Self::Model => "model",
-            Self::Tool => "tool",
-            Self::Subagent => "subagent",
-        }
+named_enum! {
+    /// What is compared.
+    #[non_exhaustive]
+    pub enum RowKind {
+        /// The system prompt.
+        SystemPrompt = "system_prompt",
+        /// The tool catalog.
+        ToolCatalog = "tool_catalog",
+        /// The permission rules.
+        PermissionRules = "permission_rules",
+        /// A message of the user, or another one that goes into a model call.
+        Input = "input",
+        /// A model call and its answer.
+        Model = "model",
+        /// A tool call and its result.
+        Tool = "tool",
+        /// A subagent, compared as a session of its own.
+        Subagent = "subagent",
     }
 }
 

@@ -109,12 +109,7 @@ impl ToolPair<'_> {
     pub fn found(&self) -> Option<Found> {
         let (cause, detail) = self.difference()?;
         let (a, b) = (Some(self.a.address), Some(self.b.address));
-        Some(Found {
-            cause,
-            detail,
-            a,
-            b,
-        })
+        Some(Found::new(cause, detail, a, b))
     }
 
     pub fn row(&self) -> Row {

@@ -78,16 +78,10 @@ impl Rules {
             let permission = text("permission").or_else(|| text("tool"));
             let permission = permission
                 .ok_or_else(|| wrong(format!("rule {at} has no text `permission` or `tool`")))?;
-            let action = match text("action") {
-                Some("allow") => Action::Allow,
-                Some("ask") => Action::Ask,
-                Some("deny") => Action::Deny,
-                _ => {
-                    return Err(wrong(format!(
-                        "`action` of rule {at} is not allow, ask or deny"
-                    )));
-                }
-            };
+            let action = text("action").and_then(Action::parse);
+            let action = action.filter(|action| *action != Action::Other);
+            let action = action
+                .ok_or_else(|| wrong(format!("`action` of rule {at} is not allow, ask or deny")))?;
             let pattern = match rule.get("pattern") {
                 None | Some(Value::Null) => "*",
                 Some(Value::String(pattern)) => pattern,

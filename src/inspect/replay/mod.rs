@@ -13,7 +13,7 @@ use super::diff::Inputs;
 use crate::read::SessionReader;
 use crate::session::{Digests, Item, Node, Turn, Turns};
 use crate::trace::typed::{ContextAsset, Message, ModelCall};
-use crate::trace::{Address, Damage, Kind, RawLine, ReadItem};
+use crate::trace::{Address, Damage, Kind, RawLine, ReadItem, named_enum};
 use parts::{is_whole, parts_of, refs, request_of};
 
 pub use inputs::{CallInputs, Which, inputs};
@@ -53,41 +53,20 @@ impl Missing {
     }
 }
 
-/// An input of a turn.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Need {
-    /// What the user said, with its files.
-    UserInput,
-    /// The model and its variant.
-    Model,
-    /// The system prompt.
-    SystemPrompt,
-    /// The tool catalog.
-    ToolCatalog,
-    /// The conversation before.
-    History,
-}
-
-impl Need {
-    /// All of them.
-    pub const ALL: [Self; 5] = [
-        Self::UserInput,
-        Self::Model,
-        Self::SystemPrompt,
-        Self::ToolCatalog,
-        Self::History,
-    ];
-
-    /// Its name.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::UserInput => "user_input",
-            Self::Model => "model",
-            Self::SystemPrompt => "system_prompt",
-            Self::ToolCatalog => "tool_catalog",
-            Self::History => "history",
-        }
+named_enum! {
+    /// An input of a turn.
+    #[non_exhaustive]
+    pub enum Need {
+        /// What the user said, with its files.
+        UserInput = "user_input",
+        /// The model and its variant.
+        Model = "model",
+        /// The system prompt.
+        SystemPrompt = "system_prompt",
+        /// The tool catalog.
+        ToolCatalog = "tool_catalog",
+        /// The conversation before.
+        History = "history",
     }
 }
 
@@ -178,8 +157,7 @@ impl Known {
         match line.kind() {
             Kind::SystemPrompt | Kind::ToolCatalog => {
                 let asset: ContextAsset<'_> = line.payload().into();
-                let text = asset.body().or_else(|| asset.tools());
-                if let (Some(digest), Some(text)) = (asset.digest(), text)
+                if let (Some(digest), Some(text)) = (asset.digest(), asset.text())
                     && is_whole(session, text)
                 {
                     self.assets.insert(digest.into_owned());

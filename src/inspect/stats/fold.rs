@@ -12,11 +12,17 @@ use crate::trace::{Kind, Outcome, RawLine, SpanKind, Usage, parse_time, time_tex
 /// The key of what has no name.
 const UNNAMED: &str = "(unnamed)";
 
-type Rows = HashMap<String, Row>;
+/// What was counted so far, of all sessions.
+#[derive(Debug, Default)]
+pub(super) struct Sums {
+    pub total: Row,
+    pub rows: HashMap<String, Row>,
+}
 
 /// One session, while it is read.
 #[derive(Debug, Default)]
 pub(super) struct SessionFold {
+    pub sums: Sums,
     by: Option<By>,
     since: u64,
     /// The session's id.
@@ -47,15 +53,16 @@ struct Counted<'l, 'a> {
 }
 
 impl SessionFold {
-    pub fn new(by: Option<By>, since: u64) -> Self {
+    pub fn new(by: Option<By>, since: u64, sums: Sums) -> Self {
         Self {
             by,
             since,
+            sums,
             ..Self::default()
         }
     }
 
-    pub fn take(&mut self, line: &RawLine<'_>, total: &mut Row, rows: &mut Rows) {
+    pub fn take(&mut self, line: &RawLine<'_>) {
         if self.session.is_empty() {
             self.session = line.session_id.clone().into_owned();
         }
@@ -72,29 +79,29 @@ impl SessionFold {
         let item = Item::of(line);
         if waited.ns > 0 || waited.denied {
             let tool = item.name();
-            self.each(&counted, None, tool.as_deref(), total, rows, |row| {
+            self.each(&counted, None, tool.as_deref(), |row| {
                 row.waited = row.waited.saturating_add(waited.ns);
                 row.denials += u64::from(waited.denied);
             });
         }
         match &item {
-            Item::ModelCall(call) => self.model_call(&counted, call, total, rows),
-            Item::ToolCall(call) => self.tool_call(&counted, call, total, rows),
+            Item::ModelCall(call) => self.model_call(&counted, call),
+            Item::ToolCall(call) => self.tool_call(&counted, call),
             Item::ModelUsage(usage) => {
-                self.usage(&counted, &usage.usage(), time, total, rows);
+                self.usage(&counted, &usage.usage(), time);
             }
             Item::Turn(turn) => {
-                self.each(&counted, None, None, total, rows, |row| row.turns += 1);
+                self.each(&counted, None, None, |row| row.turns += 1);
                 let own = turn.usage().filter(|usage| !usage.is_empty());
                 let counted_inside = line.turn.is_some_and(|n| self.counted_in_turns.remove(&n));
                 if let Some(own) = own.filter(|_| !counted_inside) {
-                    self.usage(&counted, &own, turn.start().unwrap_or(time), total, rows);
+                    self.usage(&counted, &own, turn.start().unwrap_or(time));
                 }
             }
             Item::Run(run) if line.closes() == Some(SpanKind::Run) => {
                 let own = run.usage().filter(|usage| !usage.is_empty());
                 if let Some(own) = own.filter(|_| !self.counted_in_run) {
-                    self.usage(&counted, &own, run.start().unwrap_or(time), total, rows);
+                    self.usage(&counted, &own, run.start().unwrap_or(time));
                 }
                 self.counted_in_run = false;
             }
@@ -127,13 +134,7 @@ impl SessionFold {
         set(&mut self.parent, parent.filter(|id| *id != self.session));
     }
 
-    fn model_call(
-        &mut self,
-        counted: &Counted<'_, '_>,
-        call: &ModelCall<'_>,
-        total: &mut Row,
-        rows: &mut Rows,
-    ) {
+    fn model_call(&mut self, counted: &Counted<'_, '_>, call: &ModelCall<'_>) {
         let model = call.response_model().or_else(|| call.model_id());
         let failed = call.outcome().is_some_and(Outcome::is_error);
         let usage = call.usage().unwrap_or_default();
@@ -144,7 +145,7 @@ impl SessionFold {
         let agent = call.agent();
         let (duration, ttft) = (call.duration_ns(), call.ttft_ms());
         let key = self.key(counted, agent.as_deref(), model.as_deref(), None);
-        self.add(key, total, rows, |row| {
+        self.add(key, |row| {
             row.model_calls += 1;
             row.errors += u64::from(failed);
             row.add_usage(&usage);
@@ -158,13 +159,7 @@ impl SessionFold {
         });
     }
 
-    fn tool_call(
-        &mut self,
-        counted: &Counted<'_, '_>,
-        call: &ToolCall<'_>,
-        total: &mut Row,
-        rows: &mut Rows,
-    ) {
+    fn tool_call(&mut self, counted: &Counted<'_, '_>, call: &ToolCall<'_>) {
         let failed = call.outcome().is_some_and(Outcome::is_error);
         let duration = call.duration_ns();
         let agent = call.agent();
@@ -173,8 +168,6 @@ impl SessionFold {
             counted,
             agent.as_deref(),
             Some(tool.as_deref().unwrap_or(UNNAMED)),
-            total,
-            rows,
             |row| {
                 row.tool_calls += 1;
                 row.errors += u64::from(failed);
@@ -186,20 +179,13 @@ impl SessionFold {
     }
 
     /// Usage that no model call has.
-    fn usage(
-        &mut self,
-        counted: &Counted<'_, '_>,
-        usage: &Usage,
-        at: u64,
-        total: &mut Row,
-        rows: &mut Rows,
-    ) {
+    fn usage(&mut self, counted: &Counted<'_, '_>, usage: &Usage, at: u64) {
         self.count_usage(counted.line.turn, usage);
         let mut cost = crate::cost::Cost::default();
         cost.add(self.provider.as_deref(), &self.model, usage, at);
         let model = self.model.clone();
         let key = self.key(counted, None, Some(&model), None);
-        self.add(key, total, rows, |row| {
+        self.add(key, |row| {
             row.add_usage(usage);
             row.cost.merge(&cost);
         });
@@ -218,12 +204,10 @@ impl SessionFold {
         counted: &Counted<'_, '_>,
         agent: Option<&str>,
         tool: Option<&str>,
-        total: &mut Row,
-        rows: &mut Rows,
         change: impl Fn(&mut Row),
     ) {
         let key = self.key(counted, agent, None, tool);
-        self.add(key, total, rows, change);
+        self.add(key, change);
     }
 
     /// The row that a line is counted in; none if it is about something else than the rows are.
@@ -247,27 +231,21 @@ impl SessionFold {
         })
     }
 
-    fn add(
-        &mut self,
-        key: Option<String>,
-        total: &mut Row,
-        rows: &mut Rows,
-        change: impl Fn(&mut Row),
-    ) {
+    fn add(&mut self, key: Option<String>, change: impl Fn(&mut Row)) {
         self.active = true;
-        change(total);
+        change(&mut self.sums.total);
         let Some(key) = key else { return };
         if !self.seen.contains(&key) {
             self.seen.insert(key.clone());
         }
-        match rows.get_mut(&key) {
+        match self.sums.rows.get_mut(&key) {
             Some(row) => change(row),
-            None => change(rows.entry(key).or_default()),
+            None => change(self.sums.rows.entry(key).or_default()),
         }
     }
 
     /// Adds what only the end shows.
-    pub fn finish(&mut self, total: &mut Row, rows: &mut Rows) {
+    pub fn finish(&mut self) {
         let rest = self.waits.rest();
         let key = match self.by {
             Some(By::Session) => Some(self.session.clone()),
@@ -275,7 +253,7 @@ impl SessionFold {
             _ => None,
         };
         if rest > 0 && self.last >= self.since {
-            self.add(key, total, rows, |row| {
+            self.add(key, |row| {
                 row.waited = row.waited.saturating_add(rest);
             });
         }
@@ -285,10 +263,10 @@ impl SessionFold {
             false => row.sessions += 1,
         };
         if self.active {
-            count(total);
+            count(&mut self.sums.total);
         }
         for key in self.seen.drain() {
-            if let Some(row) = rows.get_mut(&key) {
+            if let Some(row) = self.sums.rows.get_mut(&key) {
                 count(row);
             }
         }

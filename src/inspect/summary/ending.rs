@@ -3,72 +3,44 @@
 use std::borrow::Cow;
 
 use crate::session::Status;
-use crate::trace::Outcome;
+use crate::trace::{Outcome, named_enum};
 
-/// How a session ended, by the first rule that applies to its last run and turn:
-///
-/// | class | rule |
-/// |---|---|
-/// | `running` | a run is open, and its process is alive |
-/// | `interrupted` | the process died over it; or the outcome is `interrupted` or `cancelled`; or the stop reason is a word for that |
-/// | `loop` | the error names a guardrail with `loop` in its name; or the stop reason is `loop`; or it failed after a `loop_warning` in the same turn |
-/// | `limit` | the error names any other guardrail; or the stop reason, of the turn, the run or the last model call, is a word for a limit |
-/// | `denied` | the outcome is `denied`, or the stop reason is a word for that; or the last tool call was denied and no answer followed |
-/// | `error` | the outcome is `error` or `timed_out` |
-/// | `completed` | everything else |
-///
-/// ```
-/// assert_eq!(spanledger::inspect::summary::Ending::Limit.as_str(), "limit");
-/// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum Ending {
-    /// It has not ended.
-    Running,
-    /// It ended by itself, without an error.
-    Completed,
-    /// A limit ended it: of tokens, steps, cost, time.
-    Limit,
-    /// An error ended it.
-    Error,
-    /// It repeated itself.
-    Loop,
-    /// A rule or a person denied what it needed.
-    Denied,
-    /// A person, a signal or the death of its process ended it.
-    Interrupted,
+named_enum! {
+    /// How a session ended, by the first rule that applies to its last run and turn:
+    ///
+    /// | class | rule |
+    /// |---|---|
+    /// | `running` | a run is open, and its process is alive |
+    /// | `interrupted` | the process died over it; or the outcome is `interrupted` or `cancelled`; or the stop reason is a word for that |
+    /// | `loop` | the error names a guardrail with `loop` in its name; or the stop reason is `loop`; or it failed after a `loop_warning` in the same turn |
+    /// | `limit` | the error names any other guardrail; or the stop reason, of the turn, the run or the last model call, is a word for a limit |
+    /// | `denied` | the outcome is `denied`, or the stop reason is a word for that; or the last tool call was denied and no answer followed |
+    /// | `error` | the outcome is `error` or `timed_out` |
+    /// | `completed` | everything else |
+    ///
+    /// ```
+    /// assert_eq!(spanledger::inspect::summary::Ending::Limit.as_str(), "limit");
+    /// ```
+    #[non_exhaustive]
+    pub enum Ending {
+        /// It has not ended.
+        Running = "running",
+        /// It ended by itself, without an error.
+        Completed = "completed",
+        /// A limit ended it: of tokens, steps, cost, time.
+        Limit = "limit",
+        /// An error ended it.
+        Error = "error",
+        /// It repeated itself.
+        Loop = "loop",
+        /// A rule or a person denied what it needed.
+        Denied = "denied",
+        /// A person, a signal or the death of its process ended it.
+        Interrupted = "interrupted",
+    }
 }
 
 impl Ending {
-    /// Every class.
-    pub const ALL: [Self; 7] = [
-        Self::Running,
-        Self::Completed,
-        Self::Limit,
-        Self::Error,
-        Self::Loop,
-        Self::Denied,
-        Self::Interrupted,
-    ];
-
-    /// Its name.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Running => "running",
-            Self::Completed => "completed",
-            Self::Limit => "limit",
-            Self::Error => "error",
-            Self::Loop => "loop",
-            Self::Denied => "denied",
-            Self::Interrupted => "interrupted",
-        }
-    }
-
-    /// The class with this name.
-    pub fn parse(text: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|one| one.as_str() == text)
-    }
-
     /// The class that a stop reason names. Case, `-` and spaces don't matter.
     fn of_reason(reason: &str) -> Option<Self> {
         let reason = reason.to_ascii_lowercase().replace(['-', ' '], "_");

@@ -381,17 +381,10 @@ fn turn_facts(turn: &Turn) -> Vec<String> {
     if !called.is_empty() {
         out.push(format!("tools called: {}", called.join(", ")));
     }
-    let digests = [
-        ("system prompt", &turn.digests.system_prompt),
-        ("tool catalog", &turn.digests.tool_catalog),
-        ("permission rules", &turn.digests.permission_rules),
-    ];
-    let digests = digests.into_iter().filter_map(|(name, digest)| {
-        let digest = digest.as_deref()?;
-        Some(format!(
-            "{name} {}",
-            line(digest.get(..12).unwrap_or(digest))
-        ))
+    let names = ["system prompt", "tool catalog", "permission rules"].into_iter();
+    let digests = names.zip(turn.digests.all()).filter_map(|(name, digest)| {
+        let digest = line(digest.as_deref()?);
+        Some(format!("{name} {}", digest.get(..12).unwrap_or(&digest)))
     });
     let digests: Vec<_> = digests.collect();
     if !digests.is_empty() {

@@ -9,8 +9,7 @@ use super::figure;
 use super::page::{Body, Look, Row};
 use super::{TranscriptDetail, Written, is_brief};
 use crate::inspect::ArtifactFiles;
-use crate::session::{Node, NodeState, Role, Turn};
-use crate::trace::typed::ContextAsset;
+use crate::session::{Item, Node, NodeState, Role, Turn};
 use crate::trace::{Address, Kind};
 
 /// An input of no more columns is on the row itself.
@@ -226,14 +225,10 @@ fn name(kind: DetailKind) -> &'static str {
 
 /// The text of a prompt, catalog or rules.
 fn asset_text(node: &Node) -> Option<Text> {
-    let asset: ContextAsset<'_> = node.view();
-    let body = match node.kind {
-        Kind::SystemPrompt => asset.body(),
-        Kind::ToolCatalog => asset.tools(),
-        Kind::PermissionRules => asset.rules(),
+    match node.item() {
+        Item::ContextAsset(asset) => asset.text().map(Text::from),
         _ => None,
-    };
-    body.map(Text::from)
+    }
 }
 
 fn look(node: &Node) -> Look {
