@@ -9,6 +9,7 @@ use std::rc::Rc;
 use std::str::FromStr;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use serde_json::{Value, json};
 
 use super::{Common, When, interrupt};
@@ -181,6 +182,22 @@ impl Context {
     pub fn resolve_address(&mut self, text: &str) -> Option<(PathBuf, Address)> {
         let EventAddress { session, address } = text.parse().ok()?;
         Some((self.resolve(&session?).ok()?, address))
+    }
+
+    /// Calls `take` with the store and directory of each session by what the user gave; of the last
+    /// session if that is none.
+    pub fn each_given(
+        &mut self,
+        sessions: &[String],
+        mut take: impl FnMut(&Store, PathBuf) -> Result<(), Failed>,
+    ) -> Result<(), Failed> {
+        let last = ["last".to_owned()];
+        let names: &[String] = if sessions.is_empty() { &last } else { sessions };
+        for name in names {
+            let dir = self.resolve(name)?;
+            take(&self.store, dir)?;
+        }
+        Ok(())
     }
 
     /// One session by what the user gave, or all.
@@ -358,6 +375,16 @@ pub(crate) fn quoted(text: &str) -> Cow<'_, str> {
         true => line(text),
         false => format!("'{}'", line(text).replace('\'', "'\\''")).into(),
     }
+}
+
+/// Reads one of these names; `--help` lists them.
+pub(crate) fn one_of<T>(
+    names: impl IntoIterator<Item = &'static str>,
+) -> impl TypedValueParser<Value = T>
+where
+    T: FromStr<Err = String> + Clone + Send + Sync + 'static,
+{
+    PossibleValuesParser::new(names).try_map(|name| name.parse::<T>())
 }
 
 /// The terminal's columns: COLUMNS, else the terminal's size, else 80.

@@ -27,6 +27,10 @@ pub(crate) struct Doctor {
     endpoint: Option<String>,
 }
 
+/// The advice for an endpoint that does not accept exports.
+const CHECK_ENDPOINT: &str = "check the address, OTEL_EXPORTER_OTLP_PROTOCOL (grpc or http/protobuf), the headers \
+                              and whether the server runs";
+
 impl Doctor {
     pub fn run(&self, context: &mut Context) -> Result<(), Failed> {
         let mut checks = diagnose_root(&context.store, context.style.now);
@@ -57,20 +61,19 @@ impl Doctor {
             }
         };
         let shown = to.shown();
-        let advice = "check the address, OTEL_EXPORTER_OTLP_PROTOCOL (grpc or http/protobuf), the headers \
-                      and whether the server runs";
-        match probe(&to) {
+        let why = match probe(&to) {
             Ok(Verdict::Accepted { .. }) => {
-                Diagnosis::ok("endpoint", format!("{shown} accepts exports"))
+                return Diagnosis::ok("endpoint", format!("{shown} accepts exports"));
             }
             Ok(
                 Verdict::Retry { why, .. }
                 | Verdict::Wait { why }
                 | Verdict::Split { why }
                 | Verdict::Dead { why },
-            ) => Diagnosis::wrong("endpoint", format!("{shown}: {why}"), advice),
-            Err(error) => Diagnosis::wrong("endpoint", format!("{shown}: {error}"), advice),
-        }
+            ) => why,
+            Err(error) => error.to_string(),
+        };
+        Diagnosis::wrong("endpoint", format!("{shown}: {why}"), CHECK_ENDPOINT)
     }
 }
 

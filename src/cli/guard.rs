@@ -9,7 +9,7 @@ use serde_json::json;
 
 use super::context::{Context, Failed, parse_age};
 use spanledger::inspect::guard::Backtest;
-use spanledger::session::{Entry, Unreadable};
+use spanledger::session::{Entry, Store, Unreadable};
 use spanledger::view::{self, Style};
 use spanledger::watch::LoopKind;
 use spanledger::{Limits, LoopPolicy};
@@ -153,28 +153,23 @@ impl Guard {
     ) -> Result<(Backtest, Vec<Unreadable>), Failed> {
         let mut backtest = Backtest::new(limits);
         let mut unreadable = Vec::new();
-        let mut add = |context: &Context, entry: &Entry| {
-            if let Err(error) = backtest.add(&context.store, entry) {
+        let mut add = |store: &Store, entry: &Entry| {
+            if let Err(error) = backtest.add(store, entry) {
                 let (dir, why) = (entry.dir.clone(), error.to_string());
                 unreadable.push(Unreadable { dir, why });
             }
         };
-        let last = ["last".to_owned()];
-        let sessions = match self.all || !self.sessions.is_empty() {
-            true => &self.sessions[..],
-            false => &last,
-        };
-        for session in sessions {
-            let dir = context.resolve(session)?;
-            let entry = context.store.peek(&dir)?;
-            add(context, &entry);
-        }
-        if self.all {
+        if !self.all {
+            context.each_given(&self.sessions, |store, dir| {
+                add(store, &store.peek(&dir)?);
+                Ok(())
+            })?;
+        } else {
             let store = Rc::clone(&context.store);
             let mut newest = store.newest()?;
             for entry in newest.by_ref() {
                 if Backtest::is_top(&store, &entry) {
-                    add(context, &entry);
+                    add(&store, &entry);
                 }
             }
             unreadable.extend(newest.into_unreadable());

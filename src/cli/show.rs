@@ -285,12 +285,7 @@ impl Show {
 
     fn one_turn(&self, context: &mut Context, dir: &Path, index: u32) -> Result<(), Failed> {
         // The header needs only the first and last lines, so a turn of a long session comes at once.
-        let entry = context.store.peek(dir)?;
-        let (turn, damages) = self.find_turn(&entry, index)?;
-        let Some(turn) = turn else {
-            let missing = self.no_turn(&entry, index);
-            return Err(context.not_found(missing, &damages, &[]));
-        };
+        let (entry, turn, damages) = self.find_turn(context, dir, index)?;
         let style = context.style.clone();
         let marks = self.marks(context, &entry)?;
         let store = Rc::clone(&context.store);
@@ -321,39 +316,43 @@ impl Show {
         context.report_damage(&damages, &[])
     }
 
-    /// A turn by its index, of the wanted run, and the damage on the way.
-    fn find_turn(&self, entry: &Entry, index: u32) -> Result<(Option<Turn>, Vec<Damage>), Failed> {
-        if self.run.is_none() {
-            return Ok(excerpt(entry, index)?);
+    /// A turn by its index, of the wanted run, with its session and the damage on the way.
+    fn find_turn(
+        &self,
+        context: &mut Context,
+        dir: &Path,
+        index: u32,
+    ) -> Result<(Entry, Turn, Vec<Damage>), Failed> {
+        let entry = context.store.peek(dir)?;
+        let (found, damages) = match self.run {
+            None => excerpt(&entry, index)?,
+            Some(_) => {
+                let mut filter = TurnFilter::default();
+                filter.run = self.run;
+                let mut found = None;
+                let damages = each_turn(dir, |turn| {
+                    let turn = filter.apply(turn);
+                    let turn = turn.filter(|turn| turn.index == Some(index));
+                    found = found.take().or(turn);
+                    Ok::<(), Failed>(())
+                })?;
+                (found, damages)
+            }
+        };
+        if let Some(turn) = found {
+            return Ok((entry, turn, damages));
         }
-        let mut filter = TurnFilter::default();
-        filter.run = self.run;
-        let mut found = None;
-        let damages = each_turn(&entry.dir, |turn| {
-            let turn = filter.apply(turn);
-            let turn = turn.filter(|turn| turn.index == Some(index));
-            found = found.take().or(turn);
-            Ok::<(), Failed>(())
-        })?;
-        Ok((found, damages))
-    }
-
-    fn no_turn(&self, entry: &Entry, index: u32) -> String {
         let run = self.run.map(|run| format!(" in run {run}"));
         let (id, run) = (&entry.summary.session_id, run.unwrap_or_default());
-        format!("{id} has no turn {index}{run}")
+        let missing = format!("{id} has no turn {index}{run}");
+        Err(context.not_found(missing, &damages, &[]))
     }
 
     /// Some of the texts in force, by themselves: of a turn, else of the last one that had them.
     fn facts(&self, context: &mut Context, dir: &Path) -> Result<(), Failed> {
         let (turn, damages) = match self.turn {
             Some(index) => {
-                let entry = context.store.peek(dir)?;
-                let (turn, damages) = self.find_turn(&entry, index)?;
-                let Some(turn) = turn else {
-                    let missing = self.no_turn(&entry, index);
-                    return Err(context.not_found(missing, &damages, &[]));
-                };
+                let (_, turn, damages) = self.find_turn(context, dir, index)?;
                 (turn, damages)
             }
             None => {

@@ -1,13 +1,11 @@
 //! `stats`: calls, tokens, cost, durations and errors, over one session or many.
 
 use std::path::PathBuf;
-use std::rc::Rc;
 
 use clap::Args;
-use clap::builder::{PossibleValuesParser, TypedValueParser};
 use serde_json::json;
 
-use super::context::{Context, Failed, parse_age};
+use super::context::{Context, Failed, one_of, parse_age};
 use spanledger::inspect::stats::{By, Report, Stats as Fold};
 use spanledger::session::Unreadable;
 use spanledger::view;
@@ -35,7 +33,7 @@ pub(crate) struct Stats {
     #[arg(long, value_name = "AGE", value_parser = parse_age)]
     since: Option<u64>,
     /// A row for each of these; days are in UTC
-    #[arg(long, value_name = "WHAT", value_parser = PossibleValuesParser::new(By::ALL.map(By::as_str)).try_map(|name| name.parse::<By>()))]
+    #[arg(long, value_name = "WHAT", value_parser = one_of::<By>(By::ALL.map(By::as_str)))]
     by: Option<By>,
     /// Print CSV; no cell is taken for a formula
     #[arg(long, conflicts_with = "json")]
@@ -52,16 +50,10 @@ impl Stats {
             unreadable.extend(lost);
             unreadable.extend(fold.add_all(dirs));
         } else {
-            let last = ["last".to_owned()];
-            let names = match self.sessions.is_empty() {
-                true => &last[..],
-                false => &self.sessions[..],
-            };
-            for name in names {
-                let dir = context.resolve(name)?;
-                let store = Rc::clone(&context.store);
-                unreadable.extend(fold.add_family(&store, &dir)?);
-            }
+            context.each_given(&self.sessions, |store, dir| {
+                unreadable.extend(fold.add_family(store, &dir)?);
+                Ok(())
+            })?;
         }
         let report = fold.finish();
         self.print(context, &report)?;

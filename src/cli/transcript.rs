@@ -4,10 +4,10 @@ use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 use serde_json::{Value, json};
 
-use super::context::{Context, Failed, warn};
+use super::context::{Context, Failed, one_of, warn};
 use spanledger::session;
 use spanledger::view::{
     self, BundleError, Bundled, TranscriptDetail, TranscriptFormat, Written, write_bundle,
@@ -33,12 +33,12 @@ pub(crate) struct Transcript {
     #[arg(default_value = "last")]
     session: String,
     /// The format [default: markdown if -o ends with .md, else html]
-    #[arg(long, value_enum)]
-    format: Option<Format>,
+    #[arg(long, value_parser = one_of::<TranscriptFormat>(TranscriptFormat::ALL.map(TranscriptFormat::as_str)))]
+    format: Option<TranscriptFormat>,
     /// How much is shown. brief: the conversation, a row for each tool call, and errors. normal: every row of `show`,
     /// and the beginnings of long texts. full: every text and field
-    #[arg(long, value_enum, default_value = "normal")]
-    detail: Detail,
+    #[arg(long, default_value = "normal", value_parser = one_of::<TranscriptDetail>(TranscriptDetail::ALL.map(TranscriptDetail::as_str)))]
+    detail: TranscriptDetail,
     /// Only this turn
     #[arg(long, value_name = "N")]
     turn: Option<u32>,
@@ -51,19 +51,6 @@ pub(crate) struct Transcript {
     /// Where to write [default: standard output]
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, ValueEnum)]
-enum Format {
-    Html,
-    Markdown,
-}
-
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum Detail {
-    Brief,
-    Normal,
-    Full,
 }
 
 impl Transcript {
@@ -85,11 +72,7 @@ impl Transcript {
         let style = context.style.clone();
         let mut transcript = view::Transcript::new(&store, &style);
         transcript.format = self.format();
-        transcript.detail = match self.detail {
-            Detail::Brief => TranscriptDetail::Brief,
-            Detail::Normal => TranscriptDetail::Normal,
-            Detail::Full => TranscriptDetail::Full,
-        };
+        transcript.detail = self.detail;
         transcript.turn = self.turn;
         transcript.hidden = self.hidden;
         let (written, files, missing) = self.write(transcript, &dir)?;
@@ -106,11 +89,11 @@ impl Transcript {
     fn format(&self) -> TranscriptFormat {
         let path = self.output.as_deref();
         let is_markdown = path.is_some_and(|path| path.extension().is_some_and(|e| e == "md"));
-        match self.format {
-            Some(Format::Markdown) => TranscriptFormat::Markdown,
-            None if is_markdown => TranscriptFormat::Markdown,
-            _ => TranscriptFormat::Html,
-        }
+        let by_name = match is_markdown {
+            true => TranscriptFormat::Markdown,
+            false => TranscriptFormat::Html,
+        };
+        self.format.unwrap_or(by_name)
     }
 
     /// Writes the page or the bundle. Returns what it contains, the files of a bundle, and those that are missing.

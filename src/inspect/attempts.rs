@@ -1,6 +1,5 @@
 //! The attempts of an investigation as a tree, each with its figure and the code that made it.
 
-use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 use std::io;
 use std::path::Path;
@@ -9,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::read::SessionReader;
 use crate::session::{Item, Node, whole};
-use crate::trace::typed::{self, Artifact};
+use crate::trace::typed::{self, Artifact, owned};
 use crate::trace::{Address, Damage, Kind};
 
 /// The attempts of a session.
@@ -71,18 +70,17 @@ pub struct AttemptArtifact {
 
 impl Attempt {
     fn new(node: &Node, attempt: &typed::Attempt<'_>) -> Self {
-        let own = |text: Option<Cow<'_, str>>| text.map(Cow::into_owned);
         Self {
             address: node.address,
             turn: node.turn,
             id: attempt.id().unwrap_or_default().into_owned(),
-            parent_id: own(attempt.parent_id()).filter(|id| !id.is_empty()),
-            rationale: own(attempt.rationale()),
+            parent_id: owned(attempt.parent_id()).filter(|id| !id.is_empty()),
+            rationale: owned(attempt.rationale()),
             parameters_changed: attempt.parameters_changed().and_then(|value| value.value()),
             metrics: attempt.metrics().and_then(|value| value.value()),
-            candidate_path: own(attempt.candidate_path()),
-            plot_artifact_path: own(attempt.plot_artifact_path()),
-            notes: own(attempt.notes()),
+            candidate_path: owned(attempt.candidate_path()),
+            plot_artifact_path: owned(attempt.plot_artifact_path()),
+            notes: owned(attempt.notes()),
             artifact: None,
         }
     }
@@ -219,10 +217,10 @@ fn read_artifact(session: &Path, address: Address, artifact: &Artifact<'_>) -> A
     AttemptArtifact {
         address,
         path: artifact.path().unwrap_or_default().into_owned(),
-        caption: artifact.caption().map(Cow::into_owned),
+        caption: owned(artifact.caption()),
         source_code: code,
-        sha256: artifact.sha256().map(Cow::into_owned),
-        blob: artifact.blob().map(Cow::into_owned),
+        sha256: owned(artifact.sha256()),
+        blob: owned(artifact.blob()),
     }
 }
 

@@ -234,10 +234,10 @@ pub fn each<E: From<io::Error>>(
     let mut fold = Fold::new(session.to_owned());
     let damages = reader.each_line(|line| {
         fold.take(line);
-        fold.found.drain(..).try_for_each(&mut take)
+        fold.history.found.drain(..).try_for_each(&mut take)
     })?;
     fold.finish();
-    fold.found.drain(..).try_for_each(&mut take)?;
+    fold.history.found.drain(..).try_for_each(&mut take)?;
     Ok(damages)
 }
 

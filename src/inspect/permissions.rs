@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use crate::read::SessionReader;
 use crate::session::{Action, Decision, Item, Step, Turn, Turns};
-use crate::trace::typed::ToolCall;
+use crate::trace::typed::{ToolCall, owned};
 use crate::trace::{Address, Damage, Outcome, RawValue};
 
 mod rules;
@@ -54,26 +54,25 @@ pub struct Recorded {
 
 impl Recorded {
     fn of(session_id: &str, decision: &Decision<'_>, guarded: &Guarded) -> Self {
-        let own = |text: Option<Cow<'_, str>>| text.map(Cow::into_owned);
         let permission = &decision.permission;
-        let id = own(permission.tool_id()).or_else(|| guarded.tool.clone());
+        let id = owned(permission.tool_id()).or_else(|| guarded.tool.clone());
         let asked = decision.is_asked();
         Self {
             session_id: session_id.to_owned(),
             address: decision.node.address,
             turn: decision.node.turn,
             tool: id.unwrap_or_default(),
-            permission: own(permission.permission()),
+            permission: owned(permission.permission()),
             subject: guarded.subject.clone(),
             action: match asked {
                 true => Some(Action::Ask),
                 false => decision.action(),
             },
-            pattern: own(decision.pattern()),
-            source: own(decision.source()),
+            pattern: owned(decision.pattern()),
+            source: owned(decision.source()),
             asked,
-            decided_by: own(decision.decided_by()),
-            answer: own(decision.answer_text()),
+            decided_by: owned(decision.decided_by()),
+            answer: owned(decision.answer_text()),
             allowed: allowed(decision),
             duration: decision.node.duration,
         }
@@ -189,7 +188,7 @@ fn gather(id: &str, step: &Step<'_>, guarded: &Guarded, found: &mut Vec<Recorded
     }
     let own = match step.node.item() {
         Item::ToolCall(call) => Some(Guarded {
-            tool: call.tool_id().map(Cow::into_owned),
+            tool: owned(call.tool_id()),
             subject: subject(&call),
         }),
         _ => None,

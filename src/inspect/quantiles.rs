@@ -22,8 +22,8 @@ pub struct Quantiles {
     /// How many values each bucket has, by its exponent. The value 0 is in bucket 0.
     buckets: BTreeMap<u16, u64>,
     count: u64,
-    least: u64,
-    most: u64,
+    least: Option<u64>,
+    most: Option<u64>,
 }
 
 fn bucket(value: u64) -> u16 {
@@ -46,27 +46,17 @@ impl Quantiles {
     /// Counts a value.
     pub fn add(&mut self, value: u64) {
         *self.buckets.entry(bucket(value)).or_default() += 1;
-        self.least = if self.count == 0 {
-            value
-        } else {
-            self.least.min(value)
-        };
-        self.most = self.most.max(value);
+        self.least = Some(self.least.map_or(value, |least| least.min(value)));
+        self.most = self.most.max(Some(value));
         self.count += 1;
     }
 
     /// Adds the values of another one.
     pub fn merge(&mut self, other: &Self) {
-        if other.count == 0 {
-            return;
-        }
         for (bucket, count) in &other.buckets {
             *self.buckets.entry(*bucket).or_default() += count;
         }
-        self.least = match self.count {
-            0 => other.least,
-            _ => self.least.min(other.least),
-        };
+        self.least = [self.least, other.least].into_iter().flatten().min();
         self.most = self.most.max(other.most);
         self.count += other.count;
     }
@@ -78,7 +68,7 @@ impl Quantiles {
 
     /// The largest value.
     pub fn max(&self) -> Option<u64> {
-        (self.count > 0).then_some(self.most)
+        self.most
     }
 
     /// The value that this part of all values, from 0 to 1, does not exceed: within 1 %. None without values.
@@ -89,7 +79,7 @@ impl Quantiles {
             seen += **count;
             seen >= wanted
         });
-        found.map(|(bucket, _)| middle(*bucket).clamp(self.least, self.most))
+        Some(middle(*found?.0).clamp(self.least?, self.most?))
     }
 
     /// As JSON: `{count, p50, p95, max}`, in the unit of the values.

@@ -3,7 +3,6 @@
 //! The class of the end is mechanical: it follows from recorded outcomes, stop reasons and guardrails, never from the
 //! text of a message. [`Ending`] lists the rules.
 
-use std::borrow::Cow;
 use std::io;
 use std::path::Path;
 
@@ -11,15 +10,16 @@ use serde_json::{Value, json};
 
 use crate::read::SessionReader;
 use crate::session::{ErrorRef, Item, Store, SubagentTotals, Summary};
+use crate::trace::typed::{ErrorInfo, owned};
 use crate::trace::{Damage, Kind, Outcome, RawLine, SpanKind, Totals, Usage};
 
 mod ending;
 
 pub use ending::Ending;
-use ending::Evidence;
+use ending::{End, Evidence};
 
 /// How a session went.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct Outline {
     /// What it is, its counts and its first error.
@@ -49,12 +49,7 @@ pub struct Outline {
 /// The fold.
 #[derive(Debug, Default)]
 struct Fold {
-    summary: Summary,
-    model_errors: u64,
-    tool_errors: u64,
-    denials: u64,
-    loops: u64,
-    compactions: u64,
+    outline: Outline,
     evidence: Evidence,
 }
 
@@ -76,19 +71,15 @@ impl Outline {
             fold.take(line);
             Ok::<(), io::Error>(())
         })?;
-        let status = fold.summary.status(|writer| store.is_alive(writer));
+        let summary = &fold.outline.summary;
+        let status = summary.status(|writer| store.is_alive(writer));
         Ok(Self {
-            totals: fold.summary.totals(),
-            subagents: store.subagent_totals(&fold.summary),
-            model_errors: fold.model_errors,
-            tool_errors: fold.tool_errors,
-            denials: fold.denials,
-            loops: fold.loops,
-            compactions: fold.compactions,
+            totals: summary.totals(),
+            subagents: store.subagent_totals(summary),
             ending: fold.evidence.ending(status),
             stop_reason: fold.evidence.stop_reason(),
-            summary: fold.summary,
             damages,
+            ..fold.outline
         })
     }
 
@@ -144,10 +135,10 @@ impl Outline {
 
 impl Fold {
     fn take(&mut self, line: &RawLine<'_>) {
-        self.summary.take(line);
+        self.outline.summary.take(line);
         match line.kind() {
             Kind::LoopWarning => {
-                self.loops += 1;
+                self.outline.loops += 1;
                 self.evidence.loop_warned = true;
             }
             Kind::MessageAssistant => self.evidence.last_denied = false,
@@ -161,31 +152,29 @@ impl Fold {
     fn close(&mut self, line: &RawLine<'_>) {
         let item = Item::of(line);
         let outcome = || item.span().outcome().unwrap_or_default();
+        let outline = &mut self.outline;
+        let end = |stop_reason, error: Option<ErrorInfo<'_>>| {
+            Some(End {
+                outcome: outcome(),
+                stop_reason: owned(stop_reason),
+                guardrail: owned(error.and_then(|error| error.guardrail())),
+            })
+        };
         match &item {
             Item::ModelCall(call) => {
-                self.model_errors += u64::from(outcome().is_error());
+                outline.model_errors += u64::from(outcome().is_error());
                 let reason = call.finish_reason().or_else(|| call.stop_reason());
-                self.evidence.finish_reason = reason.map(Cow::into_owned);
+                self.evidence.finish_reason = owned(reason);
             }
             Item::ToolCall(_) => {
                 let outcome = outcome();
-                self.tool_errors += u64::from(outcome.is_error());
-                self.denials += u64::from(outcome == Outcome::Denied);
+                outline.tool_errors += u64::from(outcome.is_error());
+                outline.denials += u64::from(outcome == Outcome::Denied);
                 self.evidence.last_denied = outcome == Outcome::Denied;
             }
-            Item::Compaction(_) => self.compactions += 1,
-            Item::Turn(turn) => {
-                let error = turn.error();
-                let guardrail = error.and_then(|error| error.guardrail());
-                self.evidence
-                    .end_turn(outcome(), turn.stop_reason(), guardrail);
-            }
-            Item::Run(run) => {
-                let error = run.error();
-                let guardrail = error.and_then(|error| error.guardrail());
-                self.evidence
-                    .end_run(outcome(), run.stop_reason(), guardrail);
-            }
+            Item::Compaction(_) => outline.compactions += 1,
+            Item::Turn(turn) => self.evidence.turn = end(turn.stop_reason(), turn.error()),
+            Item::Run(run) => self.evidence.run = end(run.stop_reason(), run.error()),
             _ => {}
         }
     }

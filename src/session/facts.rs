@@ -14,6 +14,7 @@ use super::node::Node;
 use super::summary::Summary;
 use super::turns::Turn;
 use crate::cost::Cost;
+use crate::trace::typed::owned;
 use crate::trace::{RawValue, Usage};
 
 /// What was in force in a turn, and what it used: with the timeline, all that explains why the model
@@ -154,13 +155,12 @@ impl<'a> TurnFacts<'a> {
     }
 
     fn add(&mut self, node: &Node) {
-        let own = |text: Option<Cow<'_, str>>| text.map(Cow::into_owned);
         match node.item() {
             Item::ModelCall(call) => {
                 let model = ModelUsed {
-                    provider_id: own(call.provider_id()),
-                    model_id: own(call.model_id()),
-                    variant: own(call.variant()),
+                    provider_id: owned(call.provider_id()),
+                    model_id: owned(call.model_id()),
+                    variant: owned(call.variant()),
                     temperature: call.temperature(),
                 };
                 if !self.models.contains(&model) {
@@ -168,7 +168,7 @@ impl<'a> TurnFacts<'a> {
                 }
             }
             Item::ToolCall(call) => {
-                let tool = own(call.tool_id()).unwrap_or_default();
+                let tool = owned(call.tool_id()).unwrap_or_default();
                 *self.called.entry(tool).or_default() += 1;
             }
             _ => {}

@@ -22,6 +22,18 @@ use super::json::{Member, Members};
 use super::schema::schema;
 use super::{Kind, Outcome, RawLine, RawValue, SpanKind, Usage, parse_time};
 
+/// A text that outlives its line.
+pub(crate) fn owned(text: Option<Cow<'_, str>>) -> Option<String> {
+    text.map(Cow::into_owned)
+}
+
+/// Sets what is known, and keeps what was known otherwise.
+pub(crate) fn set(slot: &mut Option<String>, new: Option<Cow<'_, str>>) {
+    if let Some(new) = new {
+        *slot = Some(new.into_owned());
+    }
+}
+
 /// The fields of a payload or an object, found as they are asked for.
 #[derive(Clone)]
 pub struct Fields<'a>(RefCell<Scan<'a>>);

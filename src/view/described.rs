@@ -41,6 +41,26 @@ pub(super) struct Described<'a> {
     pub inside: Vec<Step<'a>>,
 }
 
+/// The time that a turn covers, in nanoseconds since 1970.
+pub(super) struct TurnTime {
+    pub start: u64,
+    pub end: u64,
+    /// Between turns there is no time to measure against: each row shows the time of day.
+    pub outside: bool,
+}
+
+impl TurnTime {
+    pub fn of(turn: &Turn) -> Self {
+        let all = || turn.span.iter().chain(&turn.nodes);
+        let start = all().map(|node| node.start).min().unwrap_or(0);
+        Self {
+            start,
+            end: all().map(Node::end).max().unwrap_or(start),
+            outside: turn.index.is_none(),
+        }
+    }
+}
+
 impl<'a> Describer<'a> {
     /// The top nodes of a turn.
     pub fn turn<'b>(&self, turn: &'b Turn) -> impl Iterator<Item = Described<'b>> {

@@ -1,7 +1,7 @@
 //! The output of `guard`.
 
 use super::style::Style;
-use super::text::{columns, cost, cut, cut_id, duration, line, pad, pad_left, plural, thousands};
+use super::text::{columns, columns_of, cost, cut, cut_id, duration, line, pad, plural, thousands};
 use crate::inspect::guard::{Backtest, Stopped, Suggestion};
 use crate::watch::{Counts, LoopKind};
 
@@ -68,12 +68,7 @@ fn numbers(saved: &Counts, ended: &str) -> [String; 6] {
 }
 
 fn row(id: &str, at: &str, numbers: &[String; 6]) -> String {
-    let mut text = format!("{id} {at} ");
-    for (number, width) in numbers.iter().zip(WIDTHS) {
-        text.push_str(&pad_left(number, width));
-        text.push(' ');
-    }
-    text
+    format!("{id} {at} {}", columns_of(numbers.iter().zip(WIDTHS)))
 }
 
 fn summary(backtest: &Backtest) -> Vec<String> {

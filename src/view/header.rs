@@ -67,16 +67,17 @@ pub(super) struct Fact {
     pub name: &'static str,
     pub text: String,
     pub tone: Tone,
-    /// It can share a row with the next one.
-    paired: bool,
 }
+
+/// The rows that can share one with the next.
+const PAIRED: [&str; 4] = ["status", "counts", "model", "trace"];
 
 /// The header of a session: agent, status, counts, model and process, where it is, and what went wrong.
 pub fn header(entry: &Entry, related: &Related, style: &Style) -> Vec<String> {
     let mut out = style.rows(&headline(&entry.summary));
-    let mut facts = facts(entry, related, style).into_iter();
+    let mut facts = facts(entry, related, style).into_iter().peekable();
     while let Some(fact) = facts.next() {
-        let second = if fact.paired { facts.next() } else { None };
+        let second = facts.next_if(|_| PAIRED.contains(&fact.name));
         let second = second
             .as_ref()
             .map_or(("", ""), |fact| (fact.name, &fact.text));
@@ -104,57 +105,36 @@ pub(super) fn headline(summary: &Summary) -> String {
 pub(super) fn facts(entry: &Entry, related: &Related, style: &Style) -> Vec<Fact> {
     let summary = &entry.summary;
     let mut out = Vec::new();
-    let mut add = |name, text: Option<String>, tone, paired| {
-        out.extend(text.map(|text| Fact {
-            name,
-            text,
-            tone,
-            paired,
-        }));
+    let mut add = |name, tone, text: Option<String>| {
+        out.extend(text.map(|text| Fact { name, text, tone }));
     };
-    add("implicit", implicit_text(summary), Tone::Look, false);
-    let reason = format!("{}  {}", entry.status.as_str(), line(&why(entry, style)));
-    add(
-        "status",
-        Some(reason.trim_end().to_owned()),
-        Tone::Plain,
-        true,
-    );
-    add("time", Some(time(entry, style)), Tone::Plain, false);
-    add("counts", Some(counts(&summary.totals())), Tone::Plain, true);
-    let cost = cost_text(&related.cost, entry);
-    add("tokens", Some(tokens(summary, &cost)), Tone::Plain, false);
-    add(
-        "subagent",
-        subagent_totals(&related.subagents, &related.subagents_cost),
-        Tone::Plain,
-        false,
-    );
-    let process = process_line(summary).unwrap_or_default();
     let safe = |text: &str| Some(line(text).into_owned());
-    add("model", safe(&model(summary)), Tone::Plain, true);
-    add("process", safe(&process), Tone::Plain, false);
-    let trace = summary.trace_id.as_deref();
-    add("trace", safe(trace.unwrap_or("–")), Tone::Plain, true);
+    add("implicit", Tone::Look, implicit_text(summary));
+    let reason = format!("{}  {}", entry.status.as_str(), line(&why(entry, style)));
+    add("status", Tone::Plain, Some(reason.trim_end().to_owned()));
+    add("time", Tone::Plain, Some(time(entry, style)));
+    add("counts", Tone::Plain, Some(counts(&summary.totals())));
+    let cost = cost_text(&related.cost, entry);
+    add("tokens", Tone::Plain, Some(tokens(summary, &cost)));
+    let subagents = subagent_totals(&related.subagents, &related.subagents_cost);
+    add("subagent", Tone::Plain, subagents);
+    add("model", Tone::Plain, safe(&model(summary)));
     add(
-        "files",
-        safe(&entry.dir.to_string_lossy()),
+        "process",
         Tone::Plain,
-        false,
+        safe(&process_line(summary).unwrap_or_default()),
     );
+    let trace = summary.trace_id.as_deref();
+    add("trace", Tone::Plain, safe(trace.unwrap_or("–")));
+    add("files", Tone::Plain, safe(&entry.dir.to_string_lossy()));
     let parent = summary.parent_session_id.as_ref();
     let parent = parent.map(|parent| format!("subagent of {}", line(parent)));
-    add("parent", parent, Tone::Plain, false);
-    add("branch", branched_from(summary), Tone::Plain, false);
-    add("branches", branches(&related.branches), Tone::Plain, false);
-    add(
-        "outside",
-        implicit_beside(&related.implicit),
-        Tone::Look,
-        false,
-    );
+    add("parent", Tone::Plain, parent);
+    add("branch", Tone::Plain, branched_from(summary));
+    add("branches", Tone::Plain, branches(&related.branches));
+    add("outside", Tone::Look, implicit_beside(&related.implicit));
     for (name, text) in wrong(summary) {
-        add(name, Some(text), Tone::Bad, false);
+        add(name, Tone::Bad, Some(text));
     }
     out
 }

@@ -2,7 +2,7 @@
 
 use super::header::{implicit_text, paint_status};
 use super::style::Style;
-use super::text::{columns, cost, cut, cut_id, line, pad, pad_left, thousands};
+use super::text::{columns, columns_of, cost, cut, cut_id, line, pad, thousands};
 use crate::session::{Entry, Summary};
 
 /// From this width on a session is one row; below, its title and message have a second one.
@@ -134,12 +134,9 @@ fn shown(mut room: usize) -> [bool; 6] {
 }
 
 fn row(id: &str, status: &str, numbers: &[String; 6], shown: &[bool; 6]) -> String {
-    let mut text = format!("{id} {status} ");
-    for ((number, width), _) in numbers.iter().zip(NUMBERS).zip(shown).filter(|(_, s)| **s) {
-        text.push_str(&pad_left(number, width));
-        text.push(' ');
-    }
-    text
+    let cells = numbers.iter().zip(NUMBERS).zip(shown);
+    let cells = cells.filter_map(|(cell, shown)| shown.then_some(cell));
+    format!("{id} {status} {}", columns_of(cells))
 }
 
 fn words(agent: &str, model: &str, message: &str) -> String {

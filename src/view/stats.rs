@@ -226,10 +226,8 @@ fn total(row: &Row, style: &Style) -> Vec<String> {
         ("denials", none(row.denials)),
         ("waited", waited(row)),
     ];
-    let rows = list.into_iter().map(|(name, text)| {
-        let text = cut(&text, style.width.saturating_sub(12)).into_owned();
-        format!("{}{text}", style.dim(&pad(name, 12)))
-    });
+    let rows = list.into_iter();
+    let rows = rows.map(|(name, text)| style.named(name, &text));
     rows.chain(unknown_note(&row.cost, style)).collect()
 }
 

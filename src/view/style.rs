@@ -2,7 +2,7 @@
 
 use jiff::{Timestamp, tz::TimeZone};
 
-use super::text::{cut, wrap};
+use super::text::{cut, pad, wrap};
 
 /// How text looks.
 #[derive(Clone, Debug)]
@@ -37,6 +37,12 @@ impl Style {
             true => wrap(text, self.width),
             false => vec![cut(text, self.width).into_owned()],
         }
+    }
+
+    /// A row of a list: its name, and a safe text, cut to the width.
+    pub(super) fn named(&self, name: &str, text: &str) -> String {
+        let text = cut(text, self.width.saturating_sub(12));
+        format!("{}{text}", self.dim(&pad(name, 12)))
     }
 
     fn paint(&self, code: &str, text: &str) -> String {

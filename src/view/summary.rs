@@ -28,10 +28,7 @@ pub fn outline(outline: &Outline, all: &Row, style: &Style) -> Vec<String> {
     let reason = outline.stop_reason.as_deref().map(line);
     let reason = reason.map_or(String::new(), |reason| format!(" ({reason})"));
     let mut out = vec![format!("{id}  {}{reason}", paint(outline.ending, style))];
-    let mut row = |name: &str, text: String| {
-        let text = cut(&text, style.width.saturating_sub(12)).into_owned();
-        out.push(format!("{}{text}", style.dim(&pad(name, 12))));
-    };
+    let mut row = |name: &str, text: String| out.push(style.named(name, &text));
     let failed = |n: u64| match n {
         0 => String::new(),
         n => format!(", {} failed", thousands(n)),

@@ -154,6 +154,14 @@ pub fn pad_left(text: &str, width: usize) -> String {
     out
 }
 
+/// Safe texts, each padded on the left to its width, with a blank behind it.
+pub(super) fn columns_of<'a>(cells: impl IntoIterator<Item = (&'a String, usize)>) -> String {
+    let cells = cells.into_iter();
+    cells
+        .map(|(cell, width)| pad_left(cell, width) + " ")
+        .collect()
+}
+
 /// The lines of a text, wrapped to so many columns and made safe.
 pub fn wrap(text: &str, width: usize) -> Vec<String> {
     let width = width.max(8);

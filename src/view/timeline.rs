@@ -1,10 +1,10 @@
 //! The timeline: a turn as a tree, with a bar for time.
 
 use super::describe::Detail;
-use super::described::{Described, Describer};
+use super::described::{Described, Describer, TurnTime};
 use super::layout::Layout;
 use super::other_fields::other_fields;
-use super::style::Style;
+use super::style::{Style, Tone};
 use super::text::{self, Text, columns, cut, duration, pad, pad_left, wrap};
 use super::title::title;
 use crate::session::{Branch, Hidden, HiddenNodes, Node, NodeState, Step, SubagentResult, Turn};
@@ -45,26 +45,6 @@ type Subagents<'a> = &'a dyn Fn(&str, usize) -> Vec<String>;
 impl std::fmt::Debug for Timeline<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Timeline").finish_non_exhaustive()
-    }
-}
-
-/// The time that a turn covers.
-struct Span {
-    start: u64,
-    end: u64,
-    /// Between turns there is no time to measure against: each row shows the time of day.
-    outside: bool,
-}
-
-impl Span {
-    fn of(turn: &Turn) -> Self {
-        let all = || turn.span.iter().chain(&turn.nodes);
-        let start = all().map(|node| node.start).min().unwrap_or(0);
-        Self {
-            start,
-            end: all().map(Node::end).max().unwrap_or(start),
-            outside: turn.index.is_none(),
-        }
     }
 }
 
@@ -124,7 +104,7 @@ impl<'a> Timeline<'a> {
     /// The title of a turn; nothing between turns.
     pub fn title(&self, turn: &Turn) -> Vec<String> {
         match turn.index {
-            Some(_) => title(turn, Span::of(turn).start, &self.describer, self.style),
+            Some(_) => title(turn, TurnTime::of(turn).start, &self.describer, self.style),
             None => Vec::new(),
         }
     }
@@ -133,7 +113,7 @@ impl<'a> Timeline<'a> {
     pub fn rows(&self, turn: &Turn) -> Vec<String> {
         let mut out = Vec::new();
         let nodes = &mut self.describer.turn(turn);
-        self.level(nodes, 0, &Span::of(turn), &mut out);
+        self.level(nodes, 0, &TurnTime::of(turn), &mut out);
         out
     }
 
@@ -148,14 +128,14 @@ impl<'a> Timeline<'a> {
         &self,
         nodes: &mut dyn Iterator<Item = Described<'b>>,
         depth: usize,
-        span: &Span,
+        time: &TurnTime,
         out: &mut Vec<String>,
     ) {
         for described in nodes {
             let node = described.node;
-            let inside = self.row(described, depth, span, out);
+            let inside = self.row(described, depth, time, out);
             let inside = &mut self.describer.inside(node, inside);
-            self.level(inside, depth + 1, span, out);
+            self.level(inside, depth + 1, time, out);
         }
     }
 
@@ -164,7 +144,7 @@ impl<'a> Timeline<'a> {
         &self,
         described: Described<'b>,
         depth: usize,
-        span: &Span,
+        time: &TurnTime,
         out: &mut Vec<String>,
     ) -> Vec<Step<'b>> {
         let Described {
@@ -174,7 +154,7 @@ impl<'a> Timeline<'a> {
             inside,
         } = described;
         let indent = "  ".repeat(depth.min(12));
-        let gutter = self.gutter(node, duration, span);
+        let gutter = self.gutter(node, duration, time);
         let before = columns(&gutter) + indent.len() + LABEL + 1;
         // Lines below the row begin in the text's column and have its whole width.
         let wide = self.style.width.saturating_sub(before).max(16);
@@ -185,23 +165,16 @@ impl<'a> Timeline<'a> {
             .tone
             .paint(self.style, &pad(&described.label, LABEL));
 
-        let (tone, message) = (described.tone, described.message.clone());
+        let tone = match node.kind {
+            Kind::MessageUser => Tone::Plain,
+            _ => described.tone,
+        };
+        let message = described.message.clone();
         let mut layout = Layout::new(described, room, self.style.full);
         let mut more = Vec::new();
         if let Some(message) = message {
-            // A message begins on the row itself.
-            let blank = usize::from(!layout.text.is_empty());
-            let mut lines = self.some(&message, layout.left().saturating_sub(blank), LINES);
-            let text = format!("{} {}", layout.text, lines.remove(0));
-            layout.text = text.trim_start().to_owned();
-            let tone = match node.kind {
-                Kind::MessageUser => super::Tone::Plain,
-                _ => tone,
-            };
-            more = lines
-                .iter()
-                .map(|line| tone.paint(self.style, line))
-                .collect();
+            let rest = self.begin_message(&message, &mut layout).into_iter();
+            more.extend(rest.map(|line| tone.paint(self.style, &line)));
         }
         let text = layout.text;
         let space = if text.is_empty() { "" } else { "  " };
@@ -221,6 +194,15 @@ impl<'a> Timeline<'a> {
             out.extend(lines(&id, depth));
         }
         inside
+    }
+
+    /// Puts the first line of a message on the row itself, and returns the others.
+    fn begin_message(&self, message: &Text, layout: &mut Layout) -> Vec<String> {
+        let blank = usize::from(!layout.text.is_empty());
+        let mut lines = self.some(message, layout.left().saturating_sub(blank), LINES);
+        let text = format!("{} {}", layout.text, lines.remove(0));
+        layout.text = text.trim_start().to_owned();
+        lines
     }
 
     /// The lines of a detail, the first with its mark.
@@ -296,21 +278,21 @@ impl<'a> Timeline<'a> {
     }
 
     /// The time when a node began, and a bar for its part of the turn.
-    fn gutter(&self, node: &Node, took: Option<u64>, span: &Span) -> String {
+    fn gutter(&self, node: &Node, took: Option<u64>, time: &TurnTime) -> String {
         let width = match self.style.width {
             // The text needs the columns more.
             ..60 => 0,
             width => (width / 10).clamp(6, 16),
         };
-        if span.outside {
+        if time.outside {
             let clock = match width {
                 0 => self.style.clock(node.start),
                 _ => self.style.exact_clock(node.start),
             };
             return format!("{} ", pad(&clock, OFFSET + width));
         }
-        let offset = format!("+{}", duration(node.start.saturating_sub(span.start)));
-        let bar = bar(node, took, span, width);
+        let offset = format!("+{}", duration(node.start.saturating_sub(time.start)));
+        let bar = bar(node, took, time, width);
         format!("{} {bar} ", pad_left(&offset, OFFSET - 1))
     }
 }
@@ -334,13 +316,13 @@ pub(super) fn other_lines(node: &Node, wide: usize, style: &Style) -> Vec<String
 }
 
 /// A bar for the part of the turn that a node took.
-fn bar(node: &Node, took: Option<u64>, span: &Span, width: usize) -> String {
+fn bar(node: &Node, took: Option<u64>, time: &TurnTime, width: usize) -> String {
     if width == 0 {
         return String::new();
     }
-    let whole = span.end.saturating_sub(span.start).max(1);
+    let whole = time.end.saturating_sub(time.start).max(1);
     let at = |ns: u64| {
-        let part = ns.saturating_sub(span.start).min(whole);
+        let part = ns.saturating_sub(time.start).min(whole);
         (u128::from(part) * width as u128 / u128::from(whole)) as usize
     };
     let from = at(node.start).min(width - 1);

@@ -1,6 +1,5 @@
 //! How each line changes the context.
 
-use std::borrow::Cow;
 use std::collections::HashMap;
 use std::path::PathBuf;
 
@@ -11,7 +10,7 @@ use super::sizes::{
 use super::{Compaction, ContextCall, ContextItem, Parts};
 use crate::cost;
 use crate::session::{Item, whole};
-use crate::trace::typed::{self, ContextAsset, ModelCall};
+use crate::trace::typed::{self, ContextAsset, ModelCall, owned};
 use crate::trace::{Kind, RawLine, RawValue, Usage, parse_time};
 
 /// A text of four bytes is taken for a token.
@@ -33,11 +32,9 @@ struct OpenCall {
 /// The context, line by line.
 #[derive(Debug, Default)]
 pub(super) struct Fold {
-    /// What was found and not taken yet.
-    pub found: Vec<ContextItem>,
     /// The session's directory, for requests that are in blobs.
     session: PathBuf,
-    history: History,
+    pub history: History,
     /// The sizes of prompts and catalogs, by digest.
     assets: HashMap<Box<str>, u64>,
     system: u64,
@@ -51,10 +48,6 @@ pub(super) struct Fold {
 
 fn tokens(bytes: u64) -> u64 {
     (bytes as f64 / BYTES_PER_TOKEN).round() as u64
-}
-
-fn owned(text: Option<Cow<'_, str>>) -> Option<String> {
-    text.map(Cow::into_owned)
 }
 
 impl Fold {
@@ -84,7 +77,7 @@ impl Fold {
             Kind::Rewind => {
                 let rewind: typed::Rewind<'_> = line.into();
                 if let Some(to) = rewind.to_message_id() {
-                    self.history.rewind(&to, &mut self.found);
+                    self.history.rewind(&to);
                 }
             }
             kind if kind.is_close() => self.close(line),
@@ -93,7 +86,7 @@ impl Fold {
     }
 
     pub fn finish(&mut self) {
-        self.history.finish(&mut self.found);
+        self.history.finish();
     }
 
     fn asset(&mut self, line: &RawLine<'_>) {
@@ -126,8 +119,7 @@ impl Fold {
             _ => content,
         };
         let id = message.message_id();
-        self.history
-            .message(part, bytes, id.as_deref(), &mut self.found);
+        self.history.message(part, bytes, id.as_deref());
     }
 
     fn call_begins(&mut self, line: &RawLine<'_>) {
@@ -161,8 +153,7 @@ impl Fold {
                     tool: call.tool_id().unwrap_or_default().into(),
                 };
                 let (args, result) = (size_of(call.args()), result_size(&call));
-                self.history
-                    .tool_call(args, result, source, &mut self.found);
+                self.history.tool_call(args, result, source);
             }
             Item::Compaction(compaction) => self.compact(line, &compaction),
             _ => {}
@@ -182,11 +173,10 @@ impl Fold {
             // One of those that are left is the summary.
             keep.map(|keep| keep.saturating_sub(u64::from(summary > 0))),
             summary,
-            &mut self.found,
         );
         self.compacted = true;
         let after: u64 = self.history.sizes().iter().sum();
-        self.found.push(ContextItem::Compaction(Compaction {
+        self.history.found.push(ContextItem::Compaction(Compaction {
             address: Some(line.address()),
             turn: line.turn,
             trigger: owned(compaction.trigger()),
@@ -210,20 +200,22 @@ impl Fold {
             self.history.end_call(open.number, &share);
         }
         let model = owned(call.model_id()).or_else(|| self.model.clone());
-        self.found.push(ContextItem::Call(Box::new(ContextCall {
-            address: Some(line.address()),
-            turn: line.turn,
-            start: at,
-            model,
-            purpose,
-            input_tokens: usage.input_tokens.or(parts.as_ref().map(Parts::sum)),
-            estimated: usage.input_tokens.is_none(),
-            cached_tokens: usage.cache_read_tokens,
-            window: call.context_window(),
-            parts,
-            recorded: recorded.is_some(),
-            compacted: is_main && std::mem::take(&mut self.compacted),
-        })));
+        self.history
+            .found
+            .push(ContextItem::Call(Box::new(ContextCall {
+                address: Some(line.address()),
+                turn: line.turn,
+                start: at,
+                model,
+                purpose,
+                input_tokens: usage.input_tokens.or(parts.as_ref().map(Parts::sum)),
+                estimated: usage.input_tokens.is_none(),
+                cached_tokens: usage.cache_read_tokens,
+                window: call.context_window(),
+                parts,
+                recorded: recorded.is_some(),
+                compacted: is_main && std::mem::take(&mut self.compacted),
+            })));
     }
 
     /// The sizes of the request that a call recorded. A prompt or catalog that is not part of it may be in force.

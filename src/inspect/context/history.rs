@@ -55,6 +55,8 @@ pub(super) struct Source {
 /// The history in the context.
 #[derive(Debug, Default)]
 pub(super) struct History {
+    /// What was found and not taken yet.
+    pub found: Vec<ContextItem>,
     entries: VecDeque<Entry>,
     sizes: Sizes,
     meter: Meter,
@@ -83,32 +85,20 @@ impl History {
     }
 
     /// A message.
-    pub fn message(
-        &mut self,
-        part: usize,
-        bytes: u64,
-        id: Option<&str>,
-        found: &mut Vec<ContextItem>,
-    ) {
+    pub fn message(&mut self, part: usize, bytes: u64, id: Option<&str>) {
         let mut entry = self.entry(part, bytes);
         entry.message = id.map(hash);
-        self.push(entry, found);
+        self.push(entry);
     }
 
     /// A tool call: its arguments, which are a part of the model's message, and its result.
-    pub fn tool_call(
-        &mut self,
-        args: u64,
-        result: u64,
-        source: Source,
-        found: &mut Vec<ContextItem>,
-    ) {
+    pub fn tool_call(&mut self, args: u64, result: u64, source: Source) {
         let mut entry = self.entry(ASSISTANT, args);
         entry.is_part = true;
-        self.push(entry, found);
+        self.push(entry);
         let mut entry = self.entry(RESULTS, result);
         entry.result = Some(source);
-        self.push(entry, found);
+        self.push(entry);
     }
 
     fn entry(&self, part: usize, bytes: u64) -> Entry {
@@ -123,7 +113,7 @@ impl History {
         }
     }
 
-    fn push(&mut self, entry: Entry, found: &mut Vec<ContextItem>) {
+    fn push(&mut self, entry: Entry) {
         if entry.bytes == 0 && entry.is_part {
             return;
         }
@@ -134,7 +124,7 @@ impl History {
             && let Some(oldest) = self.entries.pop_front()
         {
             // Its size stays in the sums.
-            found.extend(self.carried(oldest));
+            self.carried(oldest);
         }
     }
 
@@ -196,7 +186,6 @@ impl History {
         drop: Option<u64>,
         keep: Option<u64>,
         summary: u64,
-        found: &mut Vec<ContextItem>,
     ) {
         let tail = tail.map(hash);
         let at = tail.and_then(|tail| self.entries.iter().position(|e| e.message == Some(tail)));
@@ -211,7 +200,7 @@ impl History {
         });
         self.fresh = self.fresh.min(self.entries.len());
         for entry in removed {
-            found.extend(self.carried(entry));
+            self.carried(entry);
         }
         if summary > 0 {
             self.sizes[SUMMARY] += summary;
@@ -221,7 +210,7 @@ impl History {
     }
 
     /// Removes what came after a message.
-    pub fn rewind(&mut self, message: &str, found: &mut Vec<ContextItem>) {
+    pub fn rewind(&mut self, message: &str) {
         let wanted = Some(hash(message));
         let Some(at) = self.entries.iter().rposition(|e| e.message == wanted) else {
             return;
@@ -230,23 +219,24 @@ impl History {
         self.fresh = self.fresh.saturating_sub(removed.len());
         for entry in removed {
             self.sizes[entry.part] = self.sizes[entry.part].saturating_sub(entry.bytes);
-            found.extend(self.carried(entry));
+            self.carried(entry);
         }
     }
 
     /// The session is over.
-    pub fn finish(&mut self, found: &mut Vec<ContextItem>) {
+    pub fn finish(&mut self) {
         for entry in std::mem::take(&mut self.entries) {
-            found.extend(self.carried(entry));
+            self.carried(entry);
         }
     }
 
-    fn carried(&self, entry: Entry) -> Option<ContextItem> {
-        let source = entry.result?;
+    /// An entry left the context.
+    fn carried(&mut self, entry: Entry) {
+        let Some(source) = entry.result else { return };
         let (now, since) = (&self.meter, &entry.since);
         let (calls, priced) = (now.calls - since.calls, now.priced - since.priced);
         let bytes = entry.bytes as f64;
-        Some(ContextItem::Carried(Carried {
+        self.found.push(ContextItem::Carried(Carried {
             address: Some(source.address),
             turn: source.turn,
             tool: source.tool.into(),
@@ -255,6 +245,6 @@ impl History {
             tokens: (bytes * (now.tokens - since.tokens)).round().max(0.0) as u64,
             usd: (priced > 0).then_some(bytes * (now.usd - since.usd)),
             partial: priced < calls,
-        }))
+        }));
     }
 }

@@ -12,7 +12,7 @@ fn feed(fold: &mut Fold, lines: &[(&str, &str, String)]) -> Vec<ContextItem> {
         );
         fold.take(&RawLine::parse(text.as_bytes()).unwrap());
     }
-    std::mem::take(&mut fold.found)
+    std::mem::take(&mut fold.history.found)
 }
 
 fn call(span: &'static str, input: u64) -> [(&'static str, &'static str, String); 2] {
@@ -76,8 +76,8 @@ fn a_result_is_carried_by_the_calls_after_it() {
     lines.extend(call("03", 200));
     feed(&mut fold, &lines);
     fold.finish();
-    let [ContextItem::Carried(carried)] = &fold.found[..] else {
-        panic!("{:?}", fold.found);
+    let [ContextItem::Carried(carried)] = &fold.history.found[..] else {
+        panic!("{:?}", fold.history.found);
     };
     assert_eq!((carried.calls, carried.tokens), (2, 200));
     #[cfg(feature = "cost")]
@@ -92,8 +92,8 @@ fn a_call_does_not_carry_what_came_after_it_began() {
     let lines = [message("message_user", "m1", 400), begin, result(400), end];
     feed(&mut fold, &lines);
     fold.finish();
-    let [ContextItem::Carried(carried)] = &fold.found[..] else {
-        panic!("{:?}", fold.found);
+    let [ContextItem::Carried(carried)] = &fold.history.found[..] else {
+        panic!("{:?}", fold.history.found);
     };
     assert_eq!((carried.calls, carried.tokens), (0, 0));
 }
@@ -178,9 +178,8 @@ fn results_as_sent_replace_recorded_ones() {
 #[test]
 fn history_is_bounded() {
     let mut history = history::History::default();
-    let mut found = Vec::new();
     for _ in 0..100_000 {
-        history.message(sizes::USER, 10, None, &mut found);
+        history.message(sizes::USER, 10, None);
     }
     assert!(history.len() <= 65_536);
     assert_eq!(history.sizes()[sizes::USER], 1_000_000);

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::content::{Content, hash, shortened};
 use crate::request::{self, PartRef};
 use crate::session::{Digests, Item, Node, NodeState, Role, Turn};
-use crate::trace::typed::{Message, ModelCall, Permission, ToolCall};
+use crate::trace::typed::{Message, ModelCall, Permission, ToolCall, owned};
 use crate::trace::{Address, Outcome, RawValue, Usage};
 
 /// How far back the model call of a message and the first attempt of a tool are looked for.
@@ -363,7 +363,6 @@ fn meaning(role: Role, parts: RawValue<'_>) -> String {
 }
 
 fn call_of(node: &Node, call: &ModelCall<'_>, in_force: &Digests) -> Call {
-    let own = |text: Option<std::borrow::Cow<'_, str>>| text.map(String::from);
     let names = [call.provider_id(), call.model_id(), call.variant()];
     let names: Vec<_> = names.into_iter().flatten().collect();
     let outcome = node.outcome();
@@ -379,14 +378,14 @@ fn call_of(node: &Node, call: &ModelCall<'_>, in_force: &Digests) -> Call {
             "params": value(call.params()),
         }),
         digests: Digests {
-            system_prompt: own(call.system_prompt_digest()).or(in_force.system_prompt.clone()),
-            tool_catalog: own(call.tool_catalog_digest()).or(in_force.tool_catalog.clone()),
-            permission_rules: own(call.permission_rules_digest())
+            system_prompt: owned(call.system_prompt_digest()).or(in_force.system_prompt.clone()),
+            tool_catalog: owned(call.tool_catalog_digest()).or(in_force.tool_catalog.clone()),
+            permission_rules: owned(call.permission_rules_digest())
                 .or(in_force.permission_rules.clone()),
         },
-        request: own(call.request_digest())
+        request: owned(call.request_digest())
             .and_then(|digest| Some(recorded(digest, parsed(value(call.request())?)))),
-        finish_reason: own(call.finish_reason()),
+        finish_reason: owned(call.finish_reason()),
         error: node.error(),
         failed: node.state == NodeState::Closed
             && outcome.is_some_and(|outcome| outcome.is_error() || outcome == Outcome::Cancelled),
@@ -431,7 +430,6 @@ fn recorded(digest: String, mut rest: Value) -> Recorded {
 }
 
 fn tool_of(node: &Node, call: &ToolCall<'_>) -> Tool {
-    let text = |text: Option<std::borrow::Cow<'_, str>>| text.unwrap_or_default().into_owned();
     let mut output = Content::default();
     for value in [call.result(), call.stdout(), call.stderr()]
         .into_iter()
@@ -446,7 +444,7 @@ fn tool_of(node: &Node, call: &ToolCall<'_>) -> Tool {
     Tool {
         address: node.address,
         span: node.span_id,
-        name: text(call.tool_id()),
+        name: call.tool_id().unwrap_or_default().into_owned(),
         args: args.map(Content::of).unwrap_or_default(),
         output,
         exit_code: call.exit_code().map(|code| code.json().to_owned()),

@@ -1,12 +1,11 @@
 //! How each line of a session changes the rows.
 
-use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 
 use super::{By, Row};
 use crate::inspect::waits::Waits;
 use crate::session::Item;
-use crate::trace::typed::{ModelCall, Run, ToolCall};
+use crate::trace::typed::{ModelCall, Run, ToolCall, owned, set};
 use crate::trace::{Kind, Outcome, RawLine, SpanKind, Usage, parse_time, time_text};
 
 /// The key of what has no name.
@@ -115,9 +114,9 @@ impl SessionFold {
             Item::Run(run) => self.run_opened(&run),
             Item::SessionUpdate(update) => {
                 set(&mut self.provider, update.provider_id());
-                self.model = text(update.model_id()).unwrap_or(std::mem::take(&mut self.model));
+                self.model = owned(update.model_id()).unwrap_or(std::mem::take(&mut self.model));
             }
-            Item::Subagent(child) => self.subagents.extend(text(child.child_session_id())),
+            Item::Subagent(child) => self.subagents.extend(owned(child.child_session_id())),
             _ => {}
         }
     }
@@ -295,14 +294,4 @@ fn is_counted(kind: Kind) -> bool {
             | HitlRequest
             | HitlResponse
     )
-}
-
-fn text(text: Option<Cow<'_, str>>) -> Option<String> {
-    text.map(Cow::into_owned)
-}
-
-fn set(slot: &mut Option<String>, new: Option<Cow<'_, str>>) {
-    if let Some(new) = new {
-        *slot = Some(new.into_owned());
-    }
 }

@@ -1,7 +1,5 @@
 //! The class of a session's end.
 
-use std::borrow::Cow;
-
 use crate::session::Status;
 use crate::trace::{Outcome, named_enum};
 
@@ -21,9 +19,11 @@ named_enum! {
     /// ```
     /// assert_eq!(spanledger::inspect::summary::Ending::Limit.as_str(), "limit");
     /// ```
+    #[derive(Default)]
     #[non_exhaustive]
     pub enum Ending {
         /// It has not ended.
+        #[default]
         Running = "running",
         /// It ended by itself, without an error.
         Completed = "completed",
@@ -70,8 +70,8 @@ impl Ending {
 /// What is known of the last run and turn.
 #[derive(Debug, Default)]
 pub(super) struct Evidence {
-    turn: Option<End>,
-    run: Option<End>,
+    pub turn: Option<End>,
+    pub run: Option<End>,
     /// Why the last model call stopped.
     pub finish_reason: Option<String>,
     /// A `loop_warning` was recorded in the last turn.
@@ -82,24 +82,11 @@ pub(super) struct Evidence {
 
 /// How a span ended.
 #[derive(Debug, Default)]
-struct End {
-    outcome: Outcome,
-    stop_reason: Option<String>,
-    guardrail: Option<String>,
-}
-
-impl End {
-    fn new(
-        outcome: Outcome,
-        stop_reason: Option<Cow<'_, str>>,
-        guardrail: Option<Cow<'_, str>>,
-    ) -> Option<Self> {
-        Some(Self {
-            outcome,
-            stop_reason: stop_reason.map(Cow::into_owned),
-            guardrail: guardrail.map(Cow::into_owned),
-        })
-    }
+pub(super) struct End {
+    pub outcome: Outcome,
+    pub stop_reason: Option<String>,
+    /// The limit that its error names.
+    pub guardrail: Option<String>,
 }
 
 impl Evidence {
@@ -113,24 +100,6 @@ impl Evidence {
             run,
             ..Self::default()
         };
-    }
-
-    pub fn end_turn(
-        &mut self,
-        outcome: Outcome,
-        stop_reason: Option<Cow<'_, str>>,
-        guardrail: Option<Cow<'_, str>>,
-    ) {
-        self.turn = End::new(outcome, stop_reason, guardrail);
-    }
-
-    pub fn end_run(
-        &mut self,
-        outcome: Outcome,
-        stop_reason: Option<Cow<'_, str>>,
-        guardrail: Option<Cow<'_, str>>,
-    ) {
-        self.run = End::new(outcome, stop_reason, guardrail);
     }
 
     fn ends(&self) -> impl Iterator<Item = &End> {

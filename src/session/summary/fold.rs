@@ -9,7 +9,7 @@ use crate::session::failure::Failure;
 use crate::session::item::Item;
 use crate::session::node::message_with_causes;
 use crate::session::status::{ErrorRef, OpenSpan, Reported, Writer};
-use crate::trace::typed::{Checkpoint, ErrorInfo, ModelCall, Run, SegmentHeader, ToolCall};
+use crate::trace::typed::{Checkpoint, ErrorInfo, ModelCall, Run, SegmentHeader, ToolCall, set};
 use crate::trace::{Address, ErrorChain, Kind, Marks, RawLine, RawValue, Totals, parse_time};
 
 const SHORT: usize = 200;
@@ -43,13 +43,6 @@ fn what_failed(item: &Item<'_>, line: &RawLine<'_>) -> String {
         (Item::ErrorEvent(_), _) => "error".into(),
         (_, Some(name)) => name.into_owned(),
         _ => line.kind.clone().into_owned(),
-    }
-}
-
-/// Sets what is known, and keeps what was known otherwise.
-fn set(slot: &mut Option<String>, new: Option<Cow<'_, str>>) {
-    if let Some(new) = new {
-        *slot = Some(new.into_owned());
     }
 }
 

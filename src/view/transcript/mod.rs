@@ -18,7 +18,7 @@ pub use bundle::{BundleError, Bundled, write_bundle};
 
 use self::page::{Head, Page, TurnHead};
 use self::rows::RowMaker;
-use super::described::{Described, Describer};
+use super::described::{Described, Describer, TurnTime};
 use super::facts::{model_text, usage_text};
 use super::header::{Related, facts, headline};
 use super::stats::cost_sum;
@@ -27,33 +27,37 @@ use super::text::line;
 use super::title;
 use crate::inspect::{ArtifactFiles, Attempts};
 use crate::session::{self, Entry, Hidden, Node, Store, Turn, TurnFacts, each_turn};
-use crate::trace::{Damage, Kind, RawValue};
+use crate::trace::{Damage, Kind, RawValue, named_enum};
 
 /// Subagents deeper than this are named, not shown.
 const DEEPEST: usize = 8;
 
-/// The format of a transcript.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum TranscriptFormat {
-    /// One file that makes no request and needs no script.
-    #[default]
-    Html,
-    /// Markdown in which every text of the session is inert.
-    Markdown,
+named_enum! {
+    /// The format of a transcript.
+    #[derive(Default)]
+    #[non_exhaustive]
+    pub enum TranscriptFormat {
+        /// One file that makes no request and needs no script.
+        #[default]
+        Html = "html",
+        /// Markdown in which every text of the session is inert.
+        Markdown = "markdown",
+    }
 }
 
-/// How much a transcript shows.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-#[non_exhaustive]
-pub enum TranscriptDetail {
-    /// The conversation, one row for each tool call, and what went wrong.
-    Brief,
-    /// Every row of the timeline, with the beginnings of long texts.
-    #[default]
-    Normal,
-    /// Every text in full, with those that were moved to blobs, and every field.
-    Full,
+named_enum! {
+    /// How much a transcript shows.
+    #[derive(Default)]
+    #[non_exhaustive]
+    pub enum TranscriptDetail {
+        /// The conversation, one row for each tool call, and what went wrong.
+        Brief = "brief",
+        /// Every row of the timeline, with the beginnings of long texts.
+        #[default]
+        Normal = "normal",
+        /// Every text in full, with those that were moved to blobs, and every field.
+        Full = "full",
+    }
 }
 
 /// Writes a session as a page.
@@ -339,23 +343,15 @@ fn blob_of(value: RawValue<'_>) -> Option<String> {
 impl Current<'_> {
     fn title(&self, turn: &Turn, style: &Style) -> TurnHead {
         if turn.index.is_none() {
-            return TurnHead {
-                index: None,
-                text: String::new(),
-                split: String::new(),
-                facts: Vec::new(),
-                failure: None,
-            };
+            return TurnHead::default();
         }
-        let start = turn.span.iter().chain(&turn.nodes).map(|node| node.start);
-        let start = start.min().unwrap_or(0);
         let facts = match self.rows.detail {
             TranscriptDetail::Brief => Vec::new(),
             _ => turn_facts(turn),
         };
         TurnHead {
             index: turn.index,
-            text: title::head(turn, start, self.describer.over, style),
+            text: title::head(turn, TurnTime::of(turn).start, self.describer.over, style),
             split: title::split_text(turn, &self.describer),
             facts,
             failure: title::failure(turn),

@@ -18,6 +18,7 @@ pub(super) struct Head {
 }
 
 /// The title of a turn, in the timeline's words.
+#[derive(Default)]
 pub(super) struct TurnHead {
     /// None: what happened between turns.
     pub index: Option<u32>,

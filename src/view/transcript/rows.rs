@@ -1,6 +1,7 @@
 //! The rows of a turn: how much of each text, when, and which look.
 
 use super::super::describe::{Description, DetailKind};
+use super::super::described::TurnTime;
 use super::super::other_fields::other_fields;
 use super::super::outcome::bad_outcome;
 use super::super::style::Style;
@@ -28,9 +29,7 @@ pub(super) struct RowMaker<'a> {
 /// Makes the rows of a turn.
 pub(super) struct TurnRows<'a> {
     maker: &'a RowMaker<'a>,
-    start: u64,
-    end: u64,
-    outside: bool,
+    time: TurnTime,
 }
 
 /// How many lines and bytes of a text are shown.
@@ -47,13 +46,9 @@ impl<'a> RowMaker<'a> {
     }
 
     pub fn of_turn(&'a self, turn: &Turn) -> TurnRows<'a> {
-        let all = || turn.span.iter().chain(&turn.nodes);
-        let start = all().map(|node| node.start).min().unwrap_or(0);
         TurnRows {
             maker: self,
-            start,
-            end: all().map(Node::end).max().unwrap_or(start),
-            outside: turn.index.is_none(),
+            time: TurnTime::of(turn),
         }
     }
 
@@ -169,24 +164,24 @@ impl TurnRows<'_> {
     }
 
     fn when(&self, node: &Node) -> String {
-        match self.outside {
+        match self.time.outside {
             true => self.maker.style.clock(node.start),
-            false => format!("+{}", duration(node.start.saturating_sub(self.start))),
+            false => format!("+{}", duration(node.start.saturating_sub(self.time.start))),
         }
     }
 
     /// Its part of the turn's time, in thousandths.
     fn bar(&self, node: &Node) -> Option<(u64, u64)> {
-        let whole = self.end.saturating_sub(self.start);
-        if self.outside || whole == 0 || node.state == NodeState::Event {
+        let whole = self.time.end.saturating_sub(self.time.start);
+        if self.time.outside || whole == 0 || node.state == NodeState::Event {
             return None;
         }
         let end = match node.state {
-            NodeState::Open => self.end,
+            NodeState::Open => self.time.end,
             _ => node.end(),
         };
         let part = |ns: u64| {
-            let part = u128::from(ns.saturating_sub(self.start)) * 1000 / u128::from(whole);
+            let part = u128::from(ns.saturating_sub(self.time.start)) * 1000 / u128::from(whole);
             u64::try_from(part).unwrap_or(1000).min(1000)
         };
         let from = part(node.start).min(995);
