@@ -7,7 +7,7 @@ use clap::{Args, ValueEnum};
 use serde_json::json;
 
 use super::context::{Context, Failed, parse_age, quoted};
-use spanledger::inspect::baseline::{Check, CheckKind, Limits, Measures, check};
+use spanledger::inspect::baseline::{Check, CheckKind, CheckLimits, Measures, check};
 use spanledger::inspect::summary::Ending;
 use spanledger::session::Unreadable;
 use spanledger::trace::Damage;
@@ -156,8 +156,8 @@ impl Assert {
         Failed::unless(checks.iter().all(|check| check.passed))
     }
 
-    fn limits(&self) -> Limits {
-        Limits {
+    fn limits(&self) -> CheckLimits {
+        CheckLimits {
             steps: self.max_steps,
             calls: self.max_calls,
             tokens: self.max_tokens,

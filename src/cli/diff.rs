@@ -4,7 +4,7 @@ use clap::Args;
 use serde_json::Value;
 
 use super::context::{Context, Failed};
-use spanledger::inspect::diff::{AssetChange, Cause, Verdict, asset_change, compare};
+use spanledger::inspect::diff::{AssetChange, Cause, DiffVerdict, asset_change, compare};
 use spanledger::view;
 
 /// Compare two sessions: what differs, where it starts, and why
@@ -77,7 +77,7 @@ impl Diff {
         self.judge(&verdict)
     }
 
-    fn judge(&self, verdict: &Verdict) -> Result<(), Failed> {
+    fn judge(&self, verdict: &DiffVerdict) -> Result<(), Failed> {
         let found = verdict.first.as_ref().map(|first| first.cause);
         match (self.expect_cause, found) {
             (None, None) => Ok(()),

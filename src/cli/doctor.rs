@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::context::{Context, Failed, resolve_endpoint};
 use spanledger::mirror::{Verdict, backlog_in, probe};
-use spanledger::session::{Diagnosis, Health, Store, diagnose_environment, diagnose_root};
+use spanledger::session::{CheckHealth, Diagnosis, Store, diagnose_environment, diagnose_root};
 use spanledger::view::Style;
 use spanledger::view::text::{line, pad, plural, size};
 
@@ -44,7 +44,9 @@ impl Doctor {
             context.print(|| to_json(check), |style| lines(check, style))?;
         }
         context.flush()?;
-        let wrong = checks.iter().filter(|check| check.health == Health::Wrong);
+        let wrong = checks
+            .iter()
+            .filter(|check| check.health == CheckHealth::Wrong);
         match wrong.count() as u64 {
             0 => Ok(()),
             n => Err(Failed::Finding(format!("{} failed", plural(n, "check")))),
@@ -103,9 +105,9 @@ fn to_json(check: &Diagnosis) -> Value {
 fn lines(check: &Diagnosis, style: &Style) -> Vec<String> {
     let health = pad(check.health.as_str(), 8);
     let health = match check.health {
-        Health::Ok => style.green(&health),
-        Health::Warning => style.yellow(&health),
-        Health::Wrong => style.red(&health),
+        CheckHealth::Ok => style.green(&health),
+        CheckHealth::Warning => style.yellow(&health),
+        CheckHealth::Wrong => style.red(&health),
     };
     let (name, found) = (pad(check.check, 12), line(&check.found));
     let mut out = vec![format!("{health} {name} {found}")];

@@ -8,7 +8,7 @@ use clap::Args;
 use serde_json::json;
 
 use super::context::{Context, Failed, parse_age};
-use spanledger::inspect::guard::Backtest;
+use spanledger::inspect::backtest::Backtest;
 use spanledger::session::{Entry, Store, Unreadable};
 use spanledger::view::{self, Style};
 use spanledger::watch::LoopKind;
@@ -84,7 +84,7 @@ impl Guard {
 
     fn backtest(&self, context: &mut Context, limits: Limits) -> Result<(), Failed> {
         let (backtest, unreadable) = self.try_on_sessions(context, limits)?;
-        let lines = |style: &Style| view::guard::backtest(&backtest, style);
+        let lines = |style: &Style| view::backtest(&backtest, style);
         context.show(|| backtest.to_json(), lines)?;
         context.report_damage(&[], &unreadable)
     }
@@ -105,7 +105,7 @@ impl Guard {
             });
             document
         };
-        context.show(document, |_| view::guard::suggestion(&suggestion, &tried))?;
+        context.show(document, |_| view::suggestion(&suggestion, &tried))?;
         context.report_damage(&[], &unreadable)
     }
 

@@ -6,7 +6,7 @@ use clap::Args;
 use serde_json::json;
 
 use super::context::{Context, Failed, one_of, parse_age};
-use spanledger::inspect::stats::{By, Report, Stats as Fold};
+use spanledger::inspect::stats::{By, Stats as Fold, StatsReport};
 use spanledger::session::Unreadable;
 use spanledger::view;
 
@@ -60,7 +60,7 @@ impl Stats {
         context.report_damage(&report.damages, &unreadable)
     }
 
-    fn print(&self, context: &mut Context, report: &Report) -> Result<(), Failed> {
+    fn print(&self, context: &mut Context, report: &StatsReport) -> Result<(), Failed> {
         if self.csv {
             return context.lines(&view::stats_csv(report));
         }

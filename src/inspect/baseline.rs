@@ -19,7 +19,7 @@ use crate::trace::{Damage, SpanKind};
 mod checks;
 mod divergence;
 
-pub use checks::{Check, CheckKind, Limits, check};
+pub use checks::{Check, CheckKind, CheckLimits, check};
 pub use divergence::divergence;
 
 /// The version of the file.

@@ -8,7 +8,7 @@
 //! - [`Attempts`]: the tree of attempts, with the artifact and the code of each.
 //! - [`context`]: what filled the context window at each model call.
 //! - [`diff`]: the first difference of two sessions, and its cause.
-//! - [`guard`]: where limits would have stopped a session, and what that would have saved.
+//! - [`backtest`]: where limits would have stopped a session, and what that would have saved.
 //! - [`replay`]: the inputs of a model call, and whether a turn can be run again.
 //! - [`summary`]: counts, the first error and how a session ended.
 //! - [`baseline`]: accepted sessions, and the checks of another session against them.
@@ -16,10 +16,10 @@
 
 mod artifact;
 mod attempts;
+pub mod backtest;
 pub mod baseline;
 pub mod context;
 pub mod diff;
-pub mod guard;
 pub mod permissions;
 mod quantiles;
 pub mod replay;

@@ -10,7 +10,7 @@ use std::path::Path;
 use serde_json::{Value, json};
 
 use crate::read::SessionReader;
-use crate::session::{Action, Decision, Item, Step, Turn, Turns};
+use crate::session::{Action, Item, PermissionDecision, Step, Turn, Turns};
 use crate::trace::typed::{ToolCall, owned};
 use crate::trace::{Address, Damage, Outcome, RawValue};
 
@@ -53,7 +53,7 @@ pub struct Recorded {
 }
 
 impl Recorded {
-    fn of(session_id: &str, decision: &Decision<'_>, guarded: &Guarded) -> Self {
+    fn of(session_id: &str, decision: &PermissionDecision<'_>, guarded: &Guarded) -> Self {
         let permission = &decision.permission;
         let id = owned(permission.tool_id()).or_else(|| guarded.tool.clone());
         let asked = decision.is_asked();
@@ -100,7 +100,7 @@ impl Recorded {
 }
 
 /// Whether a call was allowed in the end.
-fn allowed(decision: &Decision<'_>) -> Option<bool> {
+fn allowed(decision: &PermissionDecision<'_>) -> Option<bool> {
     match (decision.node.outcome(), decision.action()) {
         (Some(Outcome::Denied), _) | (_, Some(Action::Deny)) => Some(false),
         (_, Some(Action::Allow)) => Some(true),

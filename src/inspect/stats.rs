@@ -31,7 +31,7 @@ mod fold;
 mod row;
 
 use fold::{SessionFold, Sums};
-pub use row::Row;
+pub use row::StatsRow;
 
 named_enum! {
     /// What the rows are about.
@@ -63,13 +63,13 @@ pub struct Stats {
 
 /// The result.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Report {
+pub struct StatsReport {
     /// What the rows are about.
     pub by: Option<By>,
     /// Everything.
-    pub total: Row,
+    pub total: StatsRow,
     /// The rows. Days are in order; other rows begin with the most expensive, then the one with most calls.
-    pub rows: Vec<(String, Row)>,
+    pub rows: Vec<(String, StatsRow)>,
     /// What is damaged, and was left out.
     pub damages: Vec<Damage>,
 }
@@ -147,8 +147,8 @@ impl Stats {
     }
 
     /// The result.
-    pub fn finish(self) -> Report {
-        let mut rows: BTreeMap<String, Row> = BTreeMap::new();
+    pub fn finish(self) -> StatsReport {
+        let mut rows: BTreeMap<String, StatsRow> = BTreeMap::new();
         for (key, row) in self.sums.rows {
             let key = top(&self.parents, key);
             rows.entry(key).or_default().merge(&row);
@@ -157,7 +157,7 @@ impl Stats {
         if self.by != Some(By::Day) {
             rows.sort_by(|(_, a), (_, b)| b.weight().total_cmp(&a.weight()));
         }
-        Report {
+        StatsReport {
             by: self.by,
             total: self.sums.total,
             rows,

@@ -35,7 +35,7 @@ impl Action {
 
 /// A permission of a tool call: the result of the rules, and the answer of a person who was asked.
 #[derive(Clone, Debug)]
-pub struct Decision<'a> {
+pub struct PermissionDecision<'a> {
     /// Its span.
     pub node: &'a Node,
     /// The fields of the span.
@@ -93,7 +93,7 @@ impl Turn {
     /// The permission decisions of a turn, in the order they began. The question to a person and the answer
     /// belong to a permission if they are inside its span, have its `interrupt_id`, are inside the tool call
     /// that it guards, or if it is the only one that was open then.
-    pub fn decisions(&self) -> Vec<Decision<'_>> {
+    pub fn decisions(&self) -> Vec<PermissionDecision<'_>> {
         let (requests, responses) = (self.hitl(Kind::HitlRequest), self.hitl(Kind::HitlResponse));
         let permissions = || {
             let nodes = self.nodes.iter();
@@ -112,7 +112,7 @@ impl Turn {
             let request = belongs(node, &requests, own.as_deref(), open_at);
             let id = own.or_else(|| request.as_ref()?.interrupt_id());
             let response = belongs(node, &responses, id.as_deref(), open_at);
-            Some(Decision {
+            Some(PermissionDecision {
                 node,
                 permission,
                 request,
@@ -157,7 +157,7 @@ fn belongs<'a>(
     found.map(|(node, _)| node.view())
 }
 
-impl<'a> Decision<'a> {
+impl<'a> PermissionDecision<'a> {
     /// What was set as the action, once that is known.
     pub fn action(&self) -> Option<Action> {
         Action::of(&self.permission)

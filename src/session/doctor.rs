@@ -13,7 +13,7 @@ use crate::trace::{exposed, named_enum};
 
 named_enum! {
     /// How a check ended.
-    pub enum Health {
+    pub enum CheckHealth {
         /// Nothing is wrong.
         Ok = "ok",
         /// It may be wrong: that depends on what can't be seen from here.
@@ -29,7 +29,7 @@ pub struct Diagnosis {
     /// What was checked.
     pub check: &'static str,
     /// How it ended.
-    pub health: Health,
+    pub health: CheckHealth,
     /// What was found.
     pub found: String,
     /// What to do, if something may be wrong.
@@ -41,7 +41,7 @@ impl Diagnosis {
     pub fn ok(check: &'static str, found: impl Into<String>) -> Self {
         Self {
             check,
-            health: Health::Ok,
+            health: CheckHealth::Ok,
             found: found.into(),
             advice: None,
         }
@@ -50,7 +50,7 @@ impl Diagnosis {
     /// Something may be wrong.
     pub fn warning(check: &'static str, found: impl Into<String>, advice: &str) -> Self {
         Self {
-            health: Health::Warning,
+            health: CheckHealth::Warning,
             advice: Some(advice.to_owned()),
             ..Self::ok(check, found)
         }
@@ -59,7 +59,7 @@ impl Diagnosis {
     /// Something is wrong.
     pub fn wrong(check: &'static str, found: impl Into<String>, advice: &str) -> Self {
         Self {
-            health: Health::Wrong,
+            health: CheckHealth::Wrong,
             ..Self::warning(check, found, advice)
         }
     }
@@ -102,9 +102,9 @@ const VARIABLES: &[&str] = &[
 ///
 /// ```
 /// # let dir = tempfile::tempdir()?;
-/// use spanledger::session::{Health, Store, diagnose_root};
+/// use spanledger::session::{CheckHealth, Store, diagnose_root};
 /// let checks = diagnose_root(&Store::new(dir.path()), 1_800_000_000_000_000_000);
-/// assert!(checks.iter().all(|check| check.health != Health::Wrong));
+/// assert!(checks.iter().all(|check| check.health != CheckHealth::Wrong));
 /// # Ok::<(), std::io::Error>(())
 /// ```
 pub fn diagnose_root(store: &Store, now: u64) -> Vec<Diagnosis> {
@@ -239,9 +239,9 @@ fn clock(store: &Store, now: u64) -> Diagnosis {
 /// Checks variables that turn recording or export off. `variables` are those of the agent's environment.
 ///
 /// ```
-/// use spanledger::session::{Health, diagnose_environment};
+/// use spanledger::session::{CheckHealth, diagnose_environment};
 /// let checks = diagnose_environment(&[("SPANLEDGER_DISABLED".into(), "true".into())]);
-/// assert_eq!(checks[0].health, Health::Wrong);
+/// assert_eq!(checks[0].health, CheckHealth::Wrong);
 /// ```
 pub fn diagnose_environment(variables: &[(String, String)]) -> Vec<Diagnosis> {
     let get = |name: &str| {

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
-use super::decision::Decision;
+use super::decision::PermissionDecision;
 use super::item::Item;
 use super::lookup::body;
 use super::node::Node;
@@ -38,7 +38,7 @@ pub struct TurnFacts<'a> {
     /// How often each tool was called.
     pub called: BTreeMap<String, u64>,
     /// Each permission decision.
-    pub decisions: Vec<Decision<'a>>,
+    pub decisions: Vec<PermissionDecision<'a>>,
 }
 
 /// A text in force.
@@ -65,7 +65,7 @@ pub struct Tool<'a> {
 /// A permission rule.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
-pub struct Rule<'a> {
+pub struct RecordedRule<'a> {
     /// allow, ask or deny.
     pub action: Option<Cow<'a, str>>,
     /// The permission that it is about, or the tool.
@@ -90,10 +90,10 @@ impl InForce {
     }
 
     /// The permission rules.
-    pub fn rules(&self) -> impl Iterator<Item = Rule<'_>> {
+    pub fn rules(&self) -> impl Iterator<Item = RecordedRule<'_>> {
         self.items().map(|rule| {
             let text = |name: &str| rule.get(name).and_then(|value| value.text());
-            Rule {
+            RecordedRule {
                 action: text("action"),
                 permission: text("permission").or_else(|| text("tool")),
                 pattern: text("pattern"),
@@ -209,7 +209,7 @@ impl<'a> TurnFacts<'a> {
                 "temperature": model.temperature,
             })
         });
-        let decisions = self.decisions.iter().map(Decision::to_json);
+        let decisions = self.decisions.iter().map(PermissionDecision::to_json);
         json!({
             "turn": self.turn,
             "usage": self.usage.to_json(),

@@ -11,7 +11,7 @@ const REMEMBERED: usize = 64;
 
 /// A failure, and the line that has it first.
 #[derive(Clone, Debug)]
-pub(super) struct Failure {
+pub(super) struct KnownFailure {
     pub chain: ErrorChain,
     pub origin: Address,
 }
@@ -20,12 +20,12 @@ pub(super) struct Failure {
 #[derive(Clone, Debug, Default)]
 pub(super) struct OpenFailures {
     /// By the id of the span that contains them, the newest last.
-    inside: HashMap<String, VecDeque<Failure>>,
+    inside: HashMap<String, VecDeque<KnownFailure>>,
 }
 
 impl OpenFailures {
     /// Takes the failure inside a span that closes with the error `chain`, if it closes with the same.
-    pub fn close(&mut self, span_id: &str, chain: Option<&ErrorChain>) -> Option<Failure> {
+    pub fn close(&mut self, span_id: &str, chain: Option<&ErrorChain>) -> Option<KnownFailure> {
         if self.inside.is_empty() {
             return None;
         }
@@ -42,7 +42,7 @@ impl OpenFailures {
     }
 
     /// Remembers a failure inside a span.
-    pub fn add(&mut self, span_id: &str, failure: Failure) {
+    pub fn add(&mut self, span_id: &str, failure: KnownFailure) {
         let failures = self.inside.entry(span_id.to_owned()).or_default();
         if failures.len() == REMEMBERED {
             failures.pop_front();

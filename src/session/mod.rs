@@ -101,9 +101,9 @@ mod turns;
 
 pub use branches::Branch;
 pub use check::Checks;
-pub use decision::{Action, Decision, Wait};
-pub use doctor::{Diagnosis, Health, diagnose_environment, diagnose_root};
-pub use facts::{InForce, ModelUsed, Rule, Tool, TurnFacts};
+pub use decision::{Action, PermissionDecision, Wait};
+pub use doctor::{CheckHealth, Diagnosis, diagnose_environment, diagnose_root};
+pub use facts::{InForce, ModelUsed, RecordedRule, Tool, TurnFacts};
 pub use family::{Family, families, tree};
 pub use filter::{SessionFilter, TurnFilter};
 pub use find::{FindId, IdFound, IdHits, IdKind, IdSearch, SHORTEST_PREFIX, hits_at};

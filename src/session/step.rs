@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::decision::Decision;
+use super::decision::PermissionDecision;
 use super::node::Node;
 use super::turns::Turn;
 use crate::cost::Cost;
@@ -19,12 +19,12 @@ pub struct Step<'a> {
     /// The steps inside it, in the order they began.
     pub inside: Vec<Step<'a>>,
     /// The decision, if it is a permission.
-    pub decision: Option<Decision<'a>>,
+    pub decision: Option<PermissionDecision<'a>>,
 }
 
 impl<'a> Step<'a> {
     /// The permissions that were requested for a tool call.
-    pub fn permissions(&self) -> impl Iterator<Item = &Decision<'a>> {
+    pub fn permissions(&self) -> impl Iterator<Item = &PermissionDecision<'a>> {
         self.inside.iter().filter_map(|step| step.decision.as_ref())
     }
 }
@@ -35,7 +35,7 @@ type Children<'a> = HashMap<u64, Vec<&'a Node>>;
 /// What is left to put into the tree.
 struct Rest<'a> {
     children: Children<'a>,
-    decisions: HashMap<Address, Decision<'a>>,
+    decisions: HashMap<Address, PermissionDecision<'a>>,
 }
 
 impl Turn {

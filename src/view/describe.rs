@@ -6,10 +6,10 @@ use std::borrow::Cow;
 
 pub(super) use self::watched::{denying_limit, stop_error};
 use super::outcome::{bad_outcome, duration_of, how_it_went};
+use super::permission_words::PermissionWords;
 use super::stats::cost_sum;
 use super::style::Tone;
 use super::text::{Text, count, duration, line, thousands};
-use super::verdict::Verdict;
 use crate::cost::Cost;
 use crate::session::{Action, Item, Node, NodeState, Role};
 use crate::trace::typed::{
@@ -128,7 +128,7 @@ pub struct Brief {
 /// ```
 pub fn brief(raw: &RawLine<'_>) -> Brief {
     let node = Node::of_line(raw);
-    let described = describe(&node, Verdict::default(), Liveness::Unknown);
+    let described = describe(&node, PermissionWords::default(), Liveness::Unknown);
     let failed = node.outcome().is_some_and(|outcome| {
         outcome.is_error() || matches!(outcome, Outcome::Interrupted | Outcome::Denied)
     });
@@ -139,10 +139,10 @@ pub fn brief(raw: &RawLine<'_>) -> Brief {
     }
 }
 
-/// Describes a node. `verdict`: the permissions inside it that have no row of their own.
-pub fn describe(node: &Node, verdict: Verdict, liveness: Liveness) -> Description {
+/// Describes a node. `words`: the permissions inside it that have no row of their own.
+pub fn describe(node: &Node, words: PermissionWords, liveness: Liveness) -> Description {
     let mut out = Description::default();
-    out.item(node, verdict, liveness);
+    out.item(node, words, liveness);
     if let Some(error) = node.error() {
         out.detail(DetailKind::Error, error.into(), 2);
     }
@@ -196,7 +196,7 @@ impl Description {
         self.subject = subject.into();
     }
 
-    fn item(&mut self, node: &Node, verdict: Verdict, liveness: Liveness) {
+    fn item(&mut self, node: &Node, words: PermissionWords, liveness: Liveness) {
         let went = || how_it_went(node, liveness);
         match node.item() {
             Item::Run(run) if node.starts_run() && node.state != NodeState::Closed => {
@@ -205,8 +205,8 @@ impl Description {
             Item::Run(run) => self.run_ended(node, &run),
             Item::Turn(turn) => self.turn(node, &turn, went()),
             Item::ModelCall(call) => self.model(node, &call, went()),
-            Item::ToolCall(call) => self.tool(&call, went(), verdict),
-            Item::Permission(permission) => self.permission(node, &permission, &verdict),
+            Item::ToolCall(call) => self.tool(&call, went(), words),
+            Item::Permission(permission) => self.permission(node, &permission, &words),
             Item::Compaction(compaction) => self.compaction(&compaction, went()),
             Item::OtherSpan(span) => {
                 self.named("span", Tone::Plain, span.name().unwrap_or_default());
@@ -308,7 +308,7 @@ impl Description {
         self.extra(call.finish_reason());
     }
 
-    fn tool(&mut self, call: &ToolCall<'_>, mut went: String, verdict: Verdict) {
+    fn tool(&mut self, call: &ToolCall<'_>, mut went: String, words: PermissionWords) {
         self.named("tool", Tone::Work, call.tool_id().unwrap_or_default());
         if let Some(input) = call.command().or_else(|| call.args()) {
             self.detail(DetailKind::Input, Text::input(input), 1);
@@ -318,9 +318,9 @@ impl Description {
         if let Some(code) = exit_code {
             went.push_str(&format!("  exit {code}"));
         }
-        self.facts = vec![verdict.add_to(went)];
-        self.rules = verdict.rules;
-        self.extras = verdict.patterns.into_iter().map(|one| vec![one]).collect();
+        self.facts = vec![words.add_to(went)];
+        self.rules = words.rules;
+        self.extras = words.patterns.into_iter().map(|one| vec![one]).collect();
         // More is shown of a failure.
         let failed = call.error().is_some() || exit_code.is_some();
         let lines = if failed { 2 } else { 1 };
@@ -330,8 +330,8 @@ impl Description {
         }
     }
 
-    fn permission(&mut self, node: &Node, permission: &Permission<'_>, verdict: &Verdict) {
-        let asked = verdict.asked.as_deref();
+    fn permission(&mut self, node: &Node, permission: &Permission<'_>, words: &PermissionWords) {
+        let asked = words.asked.as_deref();
         let mut text = match (asked, permission.action()) {
             (Some(asked), _) => asked.to_owned(),
             (None, Some(action)) => action.into_owned(),

@@ -5,8 +5,8 @@ use std::collections::HashSet;
 use super::describe::{
     Description, Detail, DetailKind, Liveness, describe, stop_error, with_usage,
 };
+use super::permission_words::PermissionWords;
 use super::text::{duration, line, plural};
-use super::verdict::Verdict;
 use crate::cost::Cost;
 use crate::session::{Branch, Hidden, Node, NodeState, Role, Step, SubagentResult, Turn};
 use crate::trace::{Kind, Outcome, Usage};
@@ -120,11 +120,14 @@ impl<'a> Describer<'a> {
             decision,
             ..
         } = step;
-        let mut verdict = decision.as_ref().map(Verdict::of).unwrap_or_default();
+        let mut words = decision
+            .as_ref()
+            .map(PermissionWords::of)
+            .unwrap_or_default();
         if !self.permission_rows && node.kind == Kind::ToolCall {
-            inside.retain(|step| !verdict.covers(step) && !verdict.covers_hook(node, step));
+            inside.retain(|step| !words.covers(step) && !words.covers_hook(node, step));
         }
-        let mut description = describe(node, verdict, liveness);
+        let mut description = describe(node, words, liveness);
         let result = self.result(node);
         if let Some(result) = &result {
             add_result(&mut description, node, result);

@@ -2,7 +2,9 @@
 
 use super::style::Style;
 use super::text::{columns, cost, count, cut, duration, line, pad, wrap};
-use crate::inspect::diff::{AssetChange, Cause, Change, Row, RowKind, Side, TurnDiff, Verdict};
+use crate::inspect::diff::{
+    AssetChange, Cause, Change, DiffRow, DiffVerdict, RowKind, Side, TurnDiff,
+};
 use crate::trace::Usage;
 
 /// From this width on, the sessions stand side by side.
@@ -80,7 +82,7 @@ fn mark(change: Change) -> &'static str {
     }
 }
 
-fn name(row: &Row) -> &'static str {
+fn name(row: &DiffRow) -> &'static str {
     match row.kind {
         RowKind::SystemPrompt => "prompt",
         RowKind::ToolCatalog => "tools",
@@ -93,14 +95,14 @@ fn name(row: &Row) -> &'static str {
 }
 
 /// What a side is about: the model, the tool and its arguments, or the author.
-fn subject(row: &Row, side: &Side) -> String {
+fn subject(row: &DiffRow, side: &Side) -> String {
     let parts = [name(row), &side.title, &side.input].into_iter();
     let parts: Vec<_> = parts.filter(|part| !part.is_empty()).map(line).collect();
     parts.join("  ")
 }
 
 /// The first line of one side.
-fn head(row: &Row, side: &Side) -> String {
+fn head(row: &DiffRow, side: &Side) -> String {
     let amounts = amounts(side.usage.as_ref(), side.duration);
     format!("{}  {amounts}", subject(row, side))
         .trim_end()
@@ -108,7 +110,7 @@ fn head(row: &Row, side: &Side) -> String {
 }
 
 /// The first line of both sides: what they share once.
-fn both(row: &Row, a: &Side, b: &Side) -> String {
+fn both(row: &DiffRow, a: &Side, b: &Side) -> String {
     let pair = |one: String, other: String| match one == other {
         true => one,
         false => format!("{one}  |  {other}"),
@@ -143,14 +145,14 @@ fn lines(text: &str, width: usize, is_same: bool, style: &Style) -> Vec<String> 
     lines
 }
 
-fn notes(row: &Row, indent: &str, style: &Style) -> Vec<String> {
+fn notes(row: &DiffRow, indent: &str, style: &Style) -> Vec<String> {
     let notes = row.notes.iter();
     let rows = notes.flat_map(|note| style.rows(&format!("{indent}{}", line(note))));
     rows.map(|row| style.yellow(&row)).collect()
 }
 
 /// A row on a wide terminal: the first session left, the second right.
-fn beside(row: &Row, style: &Style) -> Vec<String> {
+fn beside(row: &DiffRow, style: &Style) -> Vec<String> {
     let width = (style.width - 5) / 2;
     let column = |of: Option<&Side>| {
         let Some(of) = of else { return Vec::new() };
@@ -181,7 +183,7 @@ fn beside(row: &Row, style: &Style) -> Vec<String> {
 }
 
 /// A row on a narrow terminal: what the first session has, then what the second has.
-fn unified(row: &Row, style: &Style) -> Vec<String> {
+fn unified(row: &DiffRow, style: &Style) -> Vec<String> {
     let mark = mark(row.change);
     let at = [row.a.as_ref(), row.b.as_ref()].map(address);
     let at: Vec<_> = at.into_iter().filter(|at| !at.is_empty()).collect();
@@ -218,7 +220,7 @@ fn unified(row: &Row, style: &Style) -> Vec<String> {
 
 /// The verdict: equal, or the first divergence and its cause. `change` has what changed in a prompt, a catalog or
 /// rules.
-pub fn diff_verdict(verdict: &Verdict, change: &AssetChange, style: &Style) -> Vec<String> {
+pub fn diff_verdict(verdict: &DiffVerdict, change: &AssetChange, style: &Style) -> Vec<String> {
     let inputs = format!("inputs {}", verdict.inputs);
     let Some(first) = &verdict.first else {
         let turns = super::text::plural(verdict.turns as u64, "turn");

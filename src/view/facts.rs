@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use super::stats::{cost_source, cost_sum};
 use super::style::Style;
 use super::text::{columns, count, cut, duration, line, pad, wrap};
-use crate::session::{Decision, InForce, ModelUsed, TurnFacts};
+use crate::session::{InForce, ModelUsed, PermissionDecision, TurnFacts};
 use crate::trace::Usage;
 
 /// Everything about a turn but its timeline.
@@ -108,7 +108,7 @@ pub fn permissions(facts: &TurnFacts<'_>, style: &Style) -> Vec<String> {
 }
 
 /// A decision: the result of the rules, the person's answer, and the rule if it differs from the pattern.
-fn decision_line(decision: &Decision<'_>) -> String {
+fn decision_line(decision: &PermissionDecision<'_>) -> String {
     let mut text = format!(
         "  decision  {:<6} {} {} by {}",
         known(decision.rule_action()),

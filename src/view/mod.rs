@@ -4,12 +4,12 @@ pub mod csv;
 pub mod text;
 
 mod attempts;
+mod backtest;
 mod context;
 mod describe;
 mod described;
 mod diff;
 mod facts;
-pub mod guard;
 mod header;
 mod junit;
 mod layout;
@@ -17,6 +17,7 @@ mod list;
 mod live;
 mod other_fields;
 mod outcome;
+mod permission_words;
 mod replay;
 mod stats;
 mod status;
@@ -25,9 +26,9 @@ mod summary;
 mod timeline;
 mod title;
 mod transcript;
-mod verdict;
 
 pub use attempts::attempts;
+pub use backtest::{backtest, suggestion};
 pub use context::ContextChart;
 pub use describe::{Brief, Description, Detail, DetailKind, Liveness, brief, describe};
 pub use diff::{diff_turn, diff_verdict};
@@ -36,6 +37,7 @@ pub use header::{Related, header, named_span};
 pub use junit::junit;
 pub use list::SessionTable;
 pub use live::LiveRows;
+pub use permission_words::PermissionWords;
 pub use replay::replay_turn;
 pub use stats::{cost_sum, stats, stats_csv};
 pub use status::{
@@ -48,4 +50,3 @@ pub use timeline::Timeline;
 pub use transcript::{
     BundleError, Bundled, Transcript, TranscriptDetail, TranscriptFormat, Written, write_bundle,
 };
-pub use verdict::Verdict;

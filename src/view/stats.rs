@@ -7,12 +7,12 @@ use super::text::{
 };
 use crate::cost::Cost;
 use crate::inspect::Quantiles;
-use crate::inspect::stats::{By, Report, Row};
+use crate::inspect::stats::{By, StatsReport, StatsRow};
 
 /// A column: its head, the text of a row, and how early it is left out where there is no room; 0 for never.
 struct Column {
     head: &'static str,
-    text: fn(&Row) -> String,
+    text: fn(&StatsRow) -> String,
     less: u8,
 }
 
@@ -50,19 +50,19 @@ fn none(n: u64) -> String {
     }
 }
 
-fn cached(row: &Row) -> String {
+fn cached(row: &StatsRow) -> String {
     let rate = row.cache_rate();
     rate.map_or_else(|| "–".into(), |rate| format!("{:.0}%", rate * 100.0))
 }
 
-fn waited(row: &Row) -> String {
+fn waited(row: &StatsRow) -> String {
     match row.waited {
         0 => "·".into(),
         ns => duration(ns),
     }
 }
 
-const fn column(head: &'static str, less: u8, text: fn(&Row) -> String) -> Column {
+const fn column(head: &'static str, less: u8, text: fn(&StatsRow) -> String) -> Column {
     Column { head, text, less }
 }
 
@@ -103,7 +103,7 @@ const BOTH: [Column; 12] = [
 ];
 
 /// What the bars compare: cost where any is known, else calls.
-fn weight(row: &Row, by_cost: bool) -> f64 {
+fn weight(row: &StatsRow, by_cost: bool) -> f64 {
     match by_cost {
         true => row.cost.usd().unwrap_or(0.0),
         false => row.calls() as f64,
@@ -111,7 +111,7 @@ fn weight(row: &Row, by_cost: bool) -> f64 {
 }
 
 /// The statistics as a table: a row for each key with a bar, and a total. Without keys, the total as a list.
-pub fn stats(report: &Report, style: &Style) -> Vec<String> {
+pub fn stats(report: &StatsReport, style: &Style) -> Vec<String> {
     let Some(by) = report.by else {
         return total(&report.total, style);
     };
@@ -121,7 +121,7 @@ pub fn stats(report: &Report, style: &Style) -> Vec<String> {
         _ => &BOTH,
     };
     // What is about another thing than the rows is not in their total.
-    let mut sum = Row::default();
+    let mut sum = StatsRow::default();
     report.rows.iter().for_each(|(_, row)| sum.merge(row));
     let mut out = table(report, by, columns_shown, &sum, style);
     out.extend(unknown_note(&sum.cost, style));
@@ -135,9 +135,15 @@ fn unknown_note(cost: &Cost, style: &Style) -> Option<String> {
         .then(|| style.dim(&cut(&note, style.width)))
 }
 
-fn table(report: &Report, by: By, wanted: &[Column], sum: &Row, style: &Style) -> Vec<String> {
+fn table(
+    report: &StatsReport,
+    by: By,
+    wanted: &[Column],
+    sum: &StatsRow,
+    style: &Style,
+) -> Vec<String> {
     let keys = report.rows.iter().map(|(key, row)| (key.as_str(), row));
-    let rows: Vec<(&str, &Row)> = keys.chain([("total", sum)]).collect();
+    let rows: Vec<(&str, &StatsRow)> = keys.chain([("total", sum)]).collect();
     let head = by.as_str().to_uppercase();
     let longest = rows.iter().map(|(key, _)| columns(&line(key))).max();
     let key_width = longest.unwrap_or(0).max(head.len()).clamp(5, 36);
@@ -195,7 +201,7 @@ fn table(report: &Report, by: By, wanted: &[Column], sum: &Row, style: &Style) -
 }
 
 /// A row as a list.
-fn total(row: &Row, style: &Style) -> Vec<String> {
+fn total(row: &StatsRow, style: &Style) -> Vec<String> {
     let times = |times: &Quantiles| {
         let [p50, p95] = [0.5, 0.95].map(|part| time(times, part));
         format!("p50 {p50}, p95 {p95}")
@@ -247,7 +253,7 @@ pub(super) fn bar(value: f64, most: f64, width: usize) -> String {
 
 /// The statistics as CSV: a head, and a record for each row, or for the total if there are no rows. Durations are in
 /// milliseconds; an unknown value is empty.
-pub fn stats_csv(report: &Report) -> Vec<String> {
+pub fn stats_csv(report: &StatsReport) -> Vec<String> {
     let key = report.by.map_or("all", By::as_str);
     let mut head = vec![key.to_owned()];
     let mut records = Vec::new();
@@ -256,7 +262,7 @@ pub fn stats_csv(report: &Report) -> Vec<String> {
         Some(_) => &report.rows[..],
         None => &all[..],
     };
-    let names = flat(&Row::default());
+    let names = flat(&StatsRow::default());
     head.extend(names.into_iter().map(|(name, _)| name));
     records.push(csv::record(&head));
     for (key, row) in rows {
@@ -268,7 +274,7 @@ pub fn stats_csv(report: &Report) -> Vec<String> {
 }
 
 /// The members of a row's JSON, those of objects by their joined names.
-fn flat(row: &Row) -> Vec<(String, String)> {
+fn flat(row: &StatsRow) -> Vec<(String, String)> {
     fn add(name: &str, value: &serde_json::Value, out: &mut Vec<(String, String)>) {
         match value {
             serde_json::Value::Object(members) => {

@@ -7,7 +7,7 @@ use super::style::Style;
 use super::text::{cost, cut, duration, line, pad, plural, thousands};
 use crate::inspect::baseline::{Check, CheckKind};
 use crate::inspect::permissions::{Flip, Recorded, WhatIf};
-use crate::inspect::stats::Row;
+use crate::inspect::stats::StatsRow;
 use crate::inspect::summary::{Ending, Outline};
 use crate::session::Action;
 
@@ -22,7 +22,7 @@ fn paint(ending: Ending, style: &Style) -> String {
 }
 
 /// How a session went. `all` has what it and its subagents used.
-pub fn outline(outline: &Outline, all: &Row, style: &Style) -> Vec<String> {
+pub fn outline(outline: &Outline, all: &StatsRow, style: &Style) -> Vec<String> {
     let totals = &outline.totals;
     let id = style.bold(&line(&outline.summary.session_id));
     let reason = outline.stop_reason.as_deref().map(line);

@@ -1,7 +1,7 @@
 //! `inspect::diff`: pairs of sessions in which one thing differs.
 
 use serde_json::{Value, json};
-use spanledger::inspect::diff::{Cause, Change, Inputs, RowKind, Verdict, compare};
+use spanledger::inspect::diff::{Cause, Change, Inputs, RowKind, DiffVerdict, compare};
 use spanledger::read::session_dir;
 use spanledger::{Outcome, SpanExt, events, spans};
 
@@ -13,7 +13,7 @@ use crate::support::written::{line, write};
 const SEEDS: u64 = 20;
 const ALL: [How; 4] = [How::OpenAi, How::Anthropic, How::Events, How::Macros];
 
-fn verdict(recording: &Recording, a: &str, b: &str) -> Verdict {
+fn verdict(recording: &Recording, a: &str, b: &str) -> DiffVerdict {
     let dir = |id: &str| session_dir(recording.dir.path(), id);
     compare(dir(a), dir(b), |_| Ok::<(), std::io::Error>(())).unwrap()
 }

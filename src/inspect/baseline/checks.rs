@@ -35,7 +35,7 @@ named_enum! {
 
 /// The limits of a check. One that is given replaces that of the baseline.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Limits {
+pub struct CheckLimits {
     /// Model calls.
     pub steps: Option<u64>,
     /// Tool calls.
@@ -95,12 +95,12 @@ impl Check {
 /// ending that none of them had. A cost that is not wholly known exceeds every limit, since it can't be compared.
 ///
 /// ```no_run
-/// use spanledger::inspect::baseline::{Baseline, Limits, Measures, check};
+/// use spanledger::inspect::baseline::{Baseline, CheckLimits, Measures, check};
 /// use spanledger::session::Store;
 /// let store = Store::new("/var/lib/agent");
 /// let (measures, ..) = Measures::read(&store, &store.resolve("last")?)?;
 /// let baseline = Baseline::read("baseline.json".as_ref())?;
-/// let limits = Limits { tolerance: 0.25, ..Limits::default() };
+/// let limits = CheckLimits { tolerance: 0.25, ..CheckLimits::default() };
 /// for check in check(&measures, Some(&baseline), &limits) {
 ///     if let Some(why) = &check.why {
 ///         println!("{}: {why}", check.kind.as_str());
@@ -108,7 +108,7 @@ impl Check {
 /// }
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-pub fn check(session: &Measures, baseline: Option<&Baseline>, limits: &Limits) -> Vec<Check> {
+pub fn check(session: &Measures, baseline: Option<&Baseline>, limits: &CheckLimits) -> Vec<Check> {
     let known = baseline.map_or(&[][..], |baseline| &baseline.sessions);
     let checker = Checker {
         session,
@@ -123,7 +123,7 @@ pub fn check(session: &Measures, baseline: Option<&Baseline>, limits: &Limits) -
 struct Checker<'a> {
     session: &'a Measures,
     known: &'a [Measures],
-    limits: &'a Limits,
+    limits: &'a CheckLimits,
 }
 
 impl Checker<'_> {

@@ -17,7 +17,7 @@ fn measures() -> Measures {
     }
 }
 
-fn failed(session: &Measures, limits: &Limits) -> Vec<CheckKind> {
+fn failed(session: &Measures, limits: &CheckLimits) -> Vec<CheckKind> {
     let baseline = Baseline {
         sessions: vec![measures()],
     };
@@ -28,10 +28,10 @@ fn failed(session: &Measures, limits: &Limits) -> Vec<CheckKind> {
 
 #[test]
 fn each_check_finds_its_own_change() {
-    let limits = Limits {
+    let limits = CheckLimits {
         divergence: Some(0.0),
         tolerance: 0.25,
-        ..Limits::default()
+        ..CheckLimits::default()
     };
     assert_eq!(failed(&measures(), &limits), []);
     type Change = fn(&mut Measures);
@@ -51,7 +51,7 @@ fn each_check_finds_its_own_change() {
         let mut session = measures();
         change(&mut session);
         assert_eq!(failed(&session, &limits), [kind]);
-        let ignored = Limits {
+        let ignored = CheckLimits {
             ignore: vec![kind],
             ..limits.clone()
         };
@@ -61,7 +61,7 @@ fn each_check_finds_its_own_change() {
 
 #[test]
 fn what_is_not_known_does_not_pass() {
-    let limits = Limits::default();
+    let limits = CheckLimits::default();
     let mut session = measures();
     session.cost_partial = true;
     session.tokens = None;
@@ -75,9 +75,9 @@ fn what_is_not_known_does_not_pass() {
 fn a_given_limit_replaces_the_baseline() {
     let mut session = measures();
     session.steps = 100;
-    let limits = Limits {
+    let limits = CheckLimits {
         steps: Some(100),
-        ..Limits::default()
+        ..CheckLimits::default()
     };
     assert_eq!(failed(&session, &limits), []);
     assert_eq!(

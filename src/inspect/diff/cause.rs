@@ -3,11 +3,11 @@
 use super::align::Pair;
 use super::content::{quote, quotes};
 use super::round_rows::{asset_row, input_side, model_row, only};
-use super::rows::{Change, Row, RowKind, Side, TurnDiff};
+use super::rows::{Change, DiffRow, RowKind, Side, TurnDiff};
 use super::sketch::{Call, InputMessage, Recorded, Round, Tool, TurnSketch};
 use super::subagents::SubagentPair;
 use super::tools::{self, ToolPair};
-use super::{Cause, Divergence, Inputs, Verdict, layers};
+use super::{Cause, DiffVerdict, Divergence, Inputs, layers};
 use crate::session::{Digests, Role};
 use crate::trace::Address;
 
@@ -97,7 +97,7 @@ impl Comparison {
         &mut self,
         turn: &mut TurnDiff,
         pair: &SubagentPair,
-        verdict: &Verdict,
+        verdict: &DiffVerdict,
         is_first: bool,
     ) {
         let Some(inside) = pair.add_to(turn, verdict) else {
@@ -306,7 +306,7 @@ impl Comparison {
                         text: digest.clone().unwrap_or_default(),
                         ..Side::default()
                     };
-                    turns.diff.rows.push(Row {
+                    turns.diff.rows.push(DiffRow {
                         kind,
                         change: Change::Changed,
                         a: Some(side(&digests[0], at_a)),
@@ -371,7 +371,7 @@ fn compare_inputs(turns: &mut TurnPair<'_>, a: &[InputMessage], b: &[InputMessag
         if is_tool && turns.ran_tools {
             continue;
         }
-        turns.diff.rows.push(Row {
+        turns.diff.rows.push(DiffRow {
             kind: RowKind::Input,
             change,
             a: one.map(input_side),

@@ -40,7 +40,7 @@ use align::Aligned;
 use cause::Comparison;
 
 pub use layers::{AssetChange, asset_change};
-pub use rows::{Change, Row, RowKind, Side, TurnDiff};
+pub use rows::{Change, DiffRow, RowKind, Side, TurnDiff};
 
 named_enum! {
     /// Why two sessions diverged.
@@ -116,7 +116,7 @@ impl Divergence {
 /// The result of a comparison.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
-pub struct Verdict {
+pub struct DiffVerdict {
     /// Where the inputs of the model calls come from.
     pub inputs: Inputs,
     /// The first difference; none if the sessions are equal.
@@ -129,7 +129,7 @@ pub struct Verdict {
     pub damages: Vec<Damage>,
 }
 
-impl Verdict {
+impl DiffVerdict {
     /// Whether there is no difference.
     pub fn is_equal(&self) -> bool {
         self.first.is_none()
@@ -156,7 +156,7 @@ pub fn compare<E: From<io::Error>>(
     a: impl AsRef<Path>,
     b: impl AsRef<Path>,
     mut each: impl FnMut(TurnDiff) -> Result<(), E>,
-) -> Result<Verdict, E> {
+) -> Result<DiffVerdict, E> {
     let (a, b) = (a.as_ref(), b.as_ref());
     let mut known = HashSet::from([[a.to_owned(), b.to_owned()]]);
     compare_at(0, [a, b], &mut known, &mut each)
@@ -169,7 +169,7 @@ fn compare_at<E: From<io::Error>>(
     [a, b]: [&Path; 2],
     known: &mut HashSet<[PathBuf; 2]>,
     each: &mut dyn FnMut(TurnDiff) -> Result<(), E>,
-) -> Result<Verdict, E> {
+) -> Result<DiffVerdict, E> {
     let mut aligned = Aligned::open(a, b)?;
     let mut comparison = Comparison::default();
     let (mut turns, mut different) = (0, 0);
@@ -194,7 +194,7 @@ fn compare_at<E: From<io::Error>>(
     }
     let (inputs, first) = comparison.finish();
     damages.extend(aligned.damages());
-    Ok(Verdict {
+    Ok(DiffVerdict {
         inputs,
         first,
         turns,

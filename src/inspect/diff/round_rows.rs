@@ -1,6 +1,6 @@
 //! The rows of a model call, of what goes into it and of what comes out.
 
-use super::rows::{Change, Row, RowKind, Side};
+use super::rows::{Change, DiffRow, RowKind, Side};
 use super::sketch::{Ask, Call, InputMessage, Round};
 use super::{Cause, layers, tools};
 use crate::session::Digests;
@@ -43,7 +43,7 @@ pub(super) fn model_row(
     b: &Round,
     answer: Option<&str>,
     calls: Option<(&Call, &Call)>,
-) -> Option<Row> {
+) -> Option<DiffRow> {
     let (one, other) = (model_side(a), model_side(b));
     if one.is_none() && other.is_none() {
         return None;
@@ -60,7 +60,7 @@ pub(super) fn model_row(
         notes.extend(own);
         notes.extend(retried(a.retries, b.retries));
     }
-    Some(Row {
+    Some(DiffRow {
         kind: RowKind::Model,
         change: match (one.is_some(), other.is_some()) {
             (true, false) => Change::OnlyA,
@@ -80,13 +80,13 @@ pub(super) fn retried(a: usize, b: usize) -> Option<String> {
 }
 
 /// The rows of a round that only one session has.
-pub(super) fn only(round: &Round, change: Change) -> Vec<Row> {
+pub(super) fn only(round: &Round, change: Change) -> Vec<DiffRow> {
     let row = |kind, side: Side| {
         let (a, b) = match change {
             Change::OnlyB => (None, Some(side)),
             _ => (Some(side), None),
         };
-        Row {
+        DiffRow {
             kind,
             change,
             a,

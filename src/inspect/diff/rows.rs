@@ -84,7 +84,7 @@ impl Side {
 /// One thing in both sessions, or in one of them.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
-pub struct Row {
+pub struct DiffRow {
     /// What it is.
     pub kind: RowKind,
     /// How it compares.
@@ -97,7 +97,7 @@ pub struct Row {
     pub notes: Vec<String>,
 }
 
-impl Row {
+impl DiffRow {
     fn to_json(&self) -> Value {
         json!({
             "kind": self.kind.as_str(),
@@ -122,7 +122,7 @@ pub struct TurnDiff {
     /// What it used and how long it took, in the first and the second session.
     pub used: [Option<(Usage, Option<u64>)>; 2],
     /// What was compared, in order.
-    pub rows: Vec<Row>,
+    pub rows: Vec<DiffRow>,
     /// The divergence is here.
     pub diverges: bool,
 }
@@ -150,7 +150,7 @@ impl TurnDiff {
             "b": self.b,
             "equal": self.is_equal(),
             "used": {"a": used(0), "b": used(1)},
-            "rows": self.rows.iter().map(Row::to_json).collect::<Vec<_>>(),
+            "rows": self.rows.iter().map(DiffRow::to_json).collect::<Vec<_>>(),
         })
     }
 }

@@ -5,9 +5,9 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use super::align::Pair;
-use super::rows::{Change, Row, RowKind, Side, TurnDiff};
+use super::rows::{Change, DiffRow, RowKind, Side, TurnDiff};
 use super::sketch::{Subagent, TurnSketch};
-use super::{Divergence, Verdict};
+use super::{DiffVerdict, Divergence};
 use crate::read::session_dir;
 
 /// Subagents deeper than this are not compared.
@@ -50,7 +50,7 @@ impl SubagentPair {
     }
 
     /// Adds their row to the turn. Returns the difference in them.
-    pub fn add_to(&self, turn: &mut TurnDiff, verdict: &Verdict) -> Option<Divergence> {
+    pub fn add_to(&self, turn: &mut TurnDiff, verdict: &DiffVerdict) -> Option<Divergence> {
         let side = |subagent: &Subagent| Side {
             address: Some(subagent.address),
             title: subagent.agent.clone(),
@@ -58,7 +58,7 @@ impl SubagentPair {
             ..Side::default()
         };
         let first = verdict.first.as_ref().map(|first| self.outside(first));
-        turn.rows.push(Row {
+        turn.rows.push(DiffRow {
             kind: RowKind::Subagent,
             change: match first {
                 Some(_) => Change::Changed,

@@ -6,7 +6,7 @@ use super::Cause;
 use super::cause::Found;
 use super::content::{hash, quotes};
 use super::round_rows::retried;
-use super::rows::{Change, Row, RowKind, Side};
+use super::rows::{Change, DiffRow, RowKind, Side};
 use super::sketch::Tool;
 
 /// How many calls before and after one may run in parallel with it.
@@ -112,7 +112,7 @@ impl ToolPair<'_> {
         Some(Found::new(cause, detail, a, b))
     }
 
-    pub fn row(&self) -> Row {
+    pub fn row(&self) -> DiffRow {
         let difference = self.difference();
         let mut notes: Vec<_> = difference
             .iter()
@@ -122,7 +122,7 @@ impl ToolPair<'_> {
         if self.moved {
             notes.push("in another order".to_owned());
         }
-        Row {
+        DiffRow {
             kind: RowKind::Tool,
             change: match difference {
                 Some(_) => Change::Changed,
@@ -136,12 +136,12 @@ impl ToolPair<'_> {
 }
 
 /// The row of a call that only one session has.
-pub(super) fn only(tool: &Tool, change: Change) -> Row {
+pub(super) fn only(tool: &Tool, change: Change) -> DiffRow {
     let (a, b) = match change {
         Change::OnlyB => (None, Some(side(tool))),
         _ => (Some(side(tool)), None),
     };
-    Row {
+    DiffRow {
         kind: RowKind::Tool,
         change,
         a,

@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::{By, Row};
+use super::{By, StatsRow};
 use crate::inspect::waits::Waits;
 use crate::session::Item;
 use crate::trace::typed::{ModelCall, Run, ToolCall, owned, set};
@@ -14,8 +14,8 @@ const UNNAMED: &str = "(unnamed)";
 /// What was counted so far, of all sessions.
 #[derive(Debug, Default)]
 pub(super) struct Sums {
-    pub total: Row,
-    pub rows: HashMap<String, Row>,
+    pub total: StatsRow,
+    pub rows: HashMap<String, StatsRow>,
 }
 
 /// One session, while it is read.
@@ -203,7 +203,7 @@ impl SessionFold {
         counted: &Counted<'_, '_>,
         agent: Option<&str>,
         tool: Option<&str>,
-        change: impl Fn(&mut Row),
+        change: impl Fn(&mut StatsRow),
     ) {
         let key = self.key(counted, agent, None, tool);
         self.add(key, change);
@@ -230,7 +230,7 @@ impl SessionFold {
         })
     }
 
-    fn add(&mut self, key: Option<String>, change: impl Fn(&mut Row)) {
+    fn add(&mut self, key: Option<String>, change: impl Fn(&mut StatsRow)) {
         self.active = true;
         change(&mut self.sums.total);
         let Some(key) = key else { return };
@@ -257,7 +257,7 @@ impl SessionFold {
             });
         }
         let is_subagent = self.parent.is_some();
-        let count = |row: &mut Row| match is_subagent {
+        let count = |row: &mut StatsRow| match is_subagent {
             true => row.subagents += 1,
             false => row.sessions += 1,
         };

@@ -9,7 +9,7 @@ use crate::trace::Usage;
 /// What was counted under one key, or in all.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
-pub struct Row {
+pub struct StatsRow {
     /// Sessions that no other session started.
     pub sessions: u64,
     /// Sessions of subagents.
@@ -40,7 +40,7 @@ pub struct Row {
     pub waited: u64,
 }
 
-impl Row {
+impl StatsRow {
     /// Adds another row.
     pub fn merge(&mut self, other: &Self) {
         self.sessions += other.sessions;

@@ -49,7 +49,7 @@ fn every_variable_that_is_read_is_known() {
     for name in read {
         let checks = diagnose_environment(&[(name.clone(), String::new())]);
         assert!(
-            name == "SPANLEDGER_" || checks[0].health == Health::Ok,
+            name == "SPANLEDGER_" || checks[0].health == CheckHealth::Ok,
             "{name}: {checks:?}"
         );
     }

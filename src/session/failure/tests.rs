@@ -3,7 +3,7 @@ use crate::trace::RawValue;
 
 #[test]
 fn only_failures_inside_the_span_are_its_own() {
-    let failure = |text: &str| Failure {
+    let failure = |text: &str| KnownFailure {
         chain: ErrorChain::of(RawValue::new(&format!("\"{text}\""))),
         origin: Address { seg: 1, seq: 2 },
     };

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use serde_json::Value;
 
 use super::Summary;
-use crate::session::failure::Failure;
+use crate::session::failure::KnownFailure;
 use crate::session::item::Item;
 use crate::session::node::message_with_causes;
 use crate::session::status::{ErrorRef, OpenSpan, Reported, Writer};
@@ -306,7 +306,7 @@ impl Summary {
             }
         };
         if let (Some(parent), Some(chain)) = (line.parent_span_id, chain) {
-            self.failures.add(parent, Failure { chain, origin });
+            self.failures.add(parent, KnownFailure { chain, origin });
         }
         is_new
     }
@@ -369,7 +369,7 @@ impl Summary {
         let chain = line.payload().get("error").map(ErrorChain::of);
         if let (Some(span), Some(chain)) = (line.span_id, chain) {
             let origin = line.address();
-            self.failures.add(span, Failure { chain, origin });
+            self.failures.add(span, KnownFailure { chain, origin });
         }
     }
 

@@ -2,7 +2,7 @@
 
 use super::style::Style;
 use super::text::{columns, columns_of, cost, cut, cut_id, duration, line, pad, plural, thousands};
-use crate::inspect::guard::{Backtest, Stopped, Suggestion};
+use crate::inspect::backtest::{Backtest, Stopped, Suggestion};
 use crate::watch::{Counts, LoopKind};
 
 const HEADS: [&str; 6] = ["ENDED", "MODEL", "TOOL", "TOKENS", "COST", "TIME"];

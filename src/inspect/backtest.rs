@@ -16,7 +16,7 @@ use crate::watch::{Counts, Limits, LoopPolicy, LoopWarning, Replay, Stop};
 /// Limits, tried on sessions.
 ///
 /// ```no_run
-/// use spanledger::{Limits, inspect::guard::Backtest, session::Store};
+/// use spanledger::{Limits, inspect::backtest::Backtest, session::Store};
 /// let store = Store::new("/var/lib/agent");
 /// let mut backtest = Backtest::new(Limits::new().tool_calls(50).cost_usd(2.0));
 /// for entry in store.newest()? {

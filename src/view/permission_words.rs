@@ -1,12 +1,12 @@
 //! Permissions, and the decisions of hooks, in the words that a row has for them.
 
 use super::text::duration;
-use crate::session::{Action, Decision, Item, Node, NodeState, Step};
+use crate::session::{Action, Item, Node, NodeState, PermissionDecision, Step};
 use crate::trace::{Kind, Outcome};
 
 /// The result of the permissions of a tool call that need no rows of their own, or of one permission.
 #[derive(Clone, Debug, Default)]
-pub struct Verdict {
+pub struct PermissionWords {
     /// Always shown: that it was denied, or that a person was asked.
     facts: Vec<String>,
     /// The rules that allowed it, each in several wordings, the shortest last.
@@ -17,16 +17,16 @@ pub struct Verdict {
     pub(super) asked: Option<String>,
 }
 
-impl Verdict {
+impl PermissionWords {
     /// What the row of a permission shows that its own span may not have.
-    pub(super) fn of(decision: &Decision<'_>) -> Self {
+    pub(super) fn of(decision: &PermissionDecision<'_>) -> Self {
         Self {
             asked: asked_fact(decision),
             ..Self::default()
         }
     }
 
-    /// Adds a step if it is a permission that the verdict can cover. A permission that is open, or in
+    /// Adds a step if it is a permission that words can cover. A permission that is open, or in
     /// which more happened than a question and its answer, keeps its rows.
     pub(super) fn covers(&mut self, step: &Step<'_>) -> bool {
         let Some(decision) = &step.decision else {
@@ -93,7 +93,7 @@ impl Verdict {
 }
 
 /// Who was asked, what they decided, and how long that took.
-fn asked_fact(decision: &Decision<'_>) -> Option<String> {
+fn asked_fact(decision: &PermissionDecision<'_>) -> Option<String> {
     let answer = decision.answer_text()?;
     let who = decision.decided_by().map(|who| format!(" {who}"));
     let took = decision.node.duration;
