@@ -1,6 +1,13 @@
-use super::ending::Evidence;
 use super::*;
 use crate::session::Status;
+
+fn end(outcome: Outcome, reason: Option<&str>, guardrail: Option<&str>) -> Option<End> {
+    Some(End {
+        outcome,
+        stop_reason: reason.map(str::to_owned),
+        guardrail: guardrail.map(str::to_owned),
+    })
+}
 
 fn ending(change: impl FnOnce(&mut Evidence)) -> Ending {
     let mut evidence = Evidence::default();
@@ -12,7 +19,7 @@ fn ending(change: impl FnOnce(&mut Evidence)) -> Ending {
 fn each_class_has_its_rule() {
     let turn = |outcome, reason: Option<&'static str>, guardrail: Option<&'static str>| {
         move |evidence: &mut Evidence| {
-            evidence.end_turn(outcome, reason.map(Into::into), guardrail.map(Into::into));
+            evidence.turn = end(outcome, reason, guardrail);
         }
     };
     let cases = [
@@ -49,7 +56,7 @@ fn a_loop_warning_counts_only_in_a_turn_that_failed() {
         ending(|evidence| {
             evidence.start_turn();
             evidence.loop_warned = true;
-            evidence.end_turn(outcome, None, None);
+            evidence.turn = end(outcome, None, None);
         })
     };
     assert_eq!(warned(Outcome::Error), Ending::Loop);
@@ -57,7 +64,7 @@ fn a_loop_warning_counts_only_in_a_turn_that_failed() {
     let earlier = ending(|evidence| {
         evidence.loop_warned = true;
         evidence.start_turn();
-        evidence.end_turn(Outcome::Error, None, None);
+        evidence.turn = end(Outcome::Error, None, None);
     });
     assert_eq!(earlier, Ending::Error);
 }
@@ -65,7 +72,7 @@ fn a_loop_warning_counts_only_in_a_turn_that_failed() {
 #[test]
 fn a_live_or_dead_process_decides_first() {
     let mut evidence = Evidence::default();
-    evidence.end_turn(Outcome::Error, Some("max_turns".into()), None);
+    evidence.turn = end(Outcome::Error, Some("max_turns"), None);
     assert_eq!(evidence.ending(Status::Busy), Ending::Running);
     assert_eq!(evidence.ending(Status::Interrupted), Ending::Interrupted);
 }
