@@ -1,7 +1,7 @@
 //! `inspect::diff`: pairs of sessions in which one thing differs.
 
 use serde_json::{Value, json};
-use spanledger::inspect::diff::{Cause, Change, Inputs, RowKind, DiffVerdict, compare};
+use spanledger::inspect::diff::{Cause, Change, DiffVerdict, Inputs, RowKind, compare};
 use spanledger::read::session_dir;
 use spanledger::{Outcome, SpanExt, events, spans};
 
