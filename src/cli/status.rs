@@ -91,13 +91,14 @@ impl Status {
                 object["implicit_beside"] = implicit_beside(&entry.summary).into();
                 object
             });
+            let by_status = SessionStatus::ALL.into_iter().zip(by_status);
             let by_status = by_status.map(|(status, n)| (status.as_str().to_owned(), json!(n)));
             let document = json!({
                 "root": store.root(),
                 "at": time_text(now, 6),
                 "sessions": counts.sessions,
                 "bytes": bytes,
-                "by_status": Value::Object(by_status.into_iter().collect()),
+                "by_status": Value::Object(by_status.collect()),
                 "live": live.collect::<Vec<_>>(),
                 "stalled": stalled,
                 "mirror": mirror_json(&mirror),
@@ -121,7 +122,7 @@ impl Status {
 
     /// Reads all sessions.
     fn find(&self, store: &Store) -> Result<Found, Failed> {
-        let mut found = Found::new();
+        let mut found = Found::default();
         let mut newest = store.newest()?;
         for entry in newest.by_ref() {
             found.checks.add(store, &entry, self.deep);
@@ -167,9 +168,11 @@ fn one(session: &str, context: &mut Context) -> Result<(), Failed> {
 }
 
 /// What the sessions add up to.
+#[derive(Default)]
 struct Found {
     counts: SessionCounts,
-    by_status: [(SessionStatus, u64); 7],
+    /// In the order of [`SessionStatus::ALL`].
+    by_status: [u64; SessionStatus::ALL.len()],
     checks: Checks,
     live: Vec<Entry>,
     /// Implicit sessions of live processes that have no open span.
@@ -177,21 +180,9 @@ struct Found {
 }
 
 impl Found {
-    fn new() -> Self {
-        Self {
-            counts: SessionCounts::default(),
-            by_status: SessionStatus::ALL.map(|status| (status, 0)),
-            checks: Checks::new(),
-            live: Vec::new(),
-            implicit: Vec::new(),
-        }
-    }
-
     fn count(&mut self, entry: &Entry) {
         self.counts.add(entry);
-        for (status, count) in &mut self.by_status {
-            *count += u64::from(*status == entry.status);
-        }
+        self.by_status[entry.status as usize] += 1;
     }
 }
 
@@ -221,7 +212,7 @@ fn checks_json(checks: &Checks) -> Value {
     let unreadable = checks.unreadable.iter();
     let unreadable = unreadable.map(|one| json!({"dir": one.dir, "error": one.why}));
     json!({
-        "whole": checks.whole,
+        "whole": !checks.skipped,
         "unreadable": unreadable.collect::<Vec<_>>(),
         "damaged": checks.damages.len(),
         "damages": damages.collect::<Vec<_>>(),

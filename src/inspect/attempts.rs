@@ -1,13 +1,13 @@
 //! The attempts of an investigation as a tree, each with its figure and the code that made it.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::io;
 use std::path::Path;
 
 use serde_json::{Value, json};
 
 use crate::read::SessionReader;
-use crate::session::{Item, Node, whole};
+use crate::session::{Item, Node, depth_first, whole};
 use crate::trace::typed::{self, Artifact, owned};
 use crate::trace::{Address, Damage, Kind};
 
@@ -169,28 +169,12 @@ impl Attempts {
         for (at, attempt) in self.all.iter().enumerate() {
             first.entry(&attempt.id).or_insert(at);
         }
-        let mut children: HashMap<usize, Vec<usize>> = HashMap::new();
-        let mut tops = Vec::new();
-        for (at, attempt) in self.all.iter().enumerate() {
-            let parent = attempt.parent_id.as_deref();
-            match parent.and_then(|id| first.get(id)).filter(|of| **of != at) {
-                Some(parent) => children.entry(*parent).or_default().push(at),
-                None => tops.push(at),
-            }
-        }
-        let mut seen = HashSet::new();
-        let mut out = Vec::with_capacity(self.all.len());
-        for top in tops.into_iter().chain(0..self.all.len()) {
-            let mut next = vec![(0, top)];
-            while let Some((depth, at)) = next.pop() {
-                if seen.insert(at) {
-                    out.push((depth, &self.all[at]));
-                    let below = children.get(&at).into_iter().flatten().rev();
-                    next.extend(below.map(|child| (depth + 1, *child)));
-                }
-            }
-        }
-        out
+        let parents = self.all.iter().enumerate().map(|(at, attempt)| {
+            let parent = first.get(attempt.parent_id.as_deref()?).copied();
+            parent.filter(|of| *of != at)
+        });
+        let order = depth_first(&parents.collect::<Vec<_>>()).into_iter();
+        order.map(|(depth, at)| (depth, &self.all[at])).collect()
     }
 
     /// As JSON, with stable names: the attempts in the order of the tree, with their depths.

@@ -122,11 +122,8 @@ impl Stats {
             if !known.insert(dir.clone()) {
                 continue;
             }
-            match self.add(&dir) {
-                Ok(more) => next.extend(more),
-                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-                Err(error) => unreadable.push(Unreadable::new(&dir, &error)),
-            }
+            let more = Unreadable::or_gone(self.add(&dir), &dir, &mut unreadable);
+            next.extend(more.into_iter().flatten());
         }
         Ok(unreadable)
     }
@@ -136,12 +133,7 @@ impl Stats {
     pub fn add_all(&mut self, sessions: impl IntoIterator<Item = PathBuf>) -> Vec<Unreadable> {
         let mut unreadable = Vec::new();
         for dir in sessions {
-            match self.add(&dir) {
-                Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                    unreadable.push(Unreadable::new(&dir, &error));
-                }
-                _ => {}
-            }
+            let _ = Unreadable::or_gone(self.add(&dir), &dir, &mut unreadable);
         }
         unreadable
     }

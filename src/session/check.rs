@@ -1,16 +1,14 @@
 //! Whether the traces under a root are whole.
 
-use std::io;
-
 use super::store::{Entry, Store, Unreadable};
 use crate::trace::{Damage, LineError, Marks};
 
 /// What is damaged, lost, masked and truncated in a root's sessions.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct Checks {
-    /// Every line was read, and not just the first and last ones.
-    pub whole: bool,
+    /// Lines between the first and the last ones of a session were not read.
+    pub skipped: bool,
     /// Damaged places, without torn ends.
     pub damages: Vec<Damage>,
     /// Segments that end mid-line because their process was killed.
@@ -24,46 +22,31 @@ pub struct Checks {
 }
 
 impl Checks {
-    /// Nothing is checked yet.
+    /// Checks a session by what was read of it. With `deep`, reads it whole if that was not done.
     ///
     /// ```
     /// # let dir = tempfile::tempdir()?;
     /// use spanledger::session::{Checks, Store};
     /// let store = Store::new(dir.path());
-    /// let mut checks = Checks::new();
+    /// let mut checks = Checks::default();
     /// for entry in store.newest()? {
     ///     checks.add(&store, &entry, true);
     /// }
-    /// assert!(checks.damages.is_empty() && checks.whole);
+    /// assert!(checks.damages.is_empty() && !checks.skipped);
     /// # Ok::<(), std::io::Error>(())
     /// ```
-    #[allow(clippy::new_without_default)]
-    pub fn new() -> Self {
-        Self {
-            whole: true,
-            damages: Vec::new(),
-            torn: 0,
-            marks: Marks::default(),
-            at_least: false,
-            unreadable: Vec::new(),
-        }
-    }
-
-    /// Checks a session by what was read of it. With `deep`, reads it whole if that was not done.
     pub fn add(&mut self, store: &Store, entry: &Entry, deep: bool) {
         if !deep || entry.whole {
             return self.add_entry(entry);
         }
-        match store.read(&entry.dir) {
-            Ok(entry) => self.add_entry(&entry),
-            // Pruned in the meantime.
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            Err(error) => self.unreadable.push(Unreadable::new(&entry.dir, &error)),
+        let (dir, read) = (&entry.dir, store.read(&entry.dir));
+        if let Some(entry) = Unreadable::or_gone(read, dir, &mut self.unreadable) {
+            self.add_entry(&entry);
         }
     }
 
     fn add_entry(&mut self, entry: &Entry) {
-        self.whole &= entry.whole;
+        self.skipped |= !entry.whole;
         for damage in &entry.damages {
             match damage.why {
                 LineError::Torn => self.torn += 1,

@@ -1,6 +1,6 @@
 //! Which sessions belong together.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 
 use super::store::Entry;
 
@@ -100,26 +100,35 @@ fn components(related: &[Vec<usize>]) -> (Vec<usize>, usize) {
 /// Sessions with their depth, parents before their subagents and branches. Each session comes once: of
 /// damaged ones that are each other's parents the newest comes first.
 pub fn tree(entries: &[Entry]) -> Vec<(usize, &Entry)> {
-    let ids: HashSet<&String> = entries.iter().map(|e| &e.summary.session_id).collect();
-    let mut children: HashMap<&String, Vec<usize>> = HashMap::new();
-    let mut tops = Vec::new();
+    let mut first: HashMap<&String, usize> = HashMap::new();
     for (at, entry) in entries.iter().enumerate() {
-        match parent_of(entry).filter(|parent| ids.contains(parent)) {
-            Some(parent) => children.entry(parent).or_default().push(at),
+        first.entry(&entry.summary.session_id).or_insert(at);
+    }
+    let parent = |entry| first.get(parent_of(entry)?).copied();
+    let order = depth_first(&entries.iter().map(parent).collect::<Vec<_>>());
+    let order = order.into_iter();
+    order.map(|(depth, at)| (depth, &entries[at])).collect()
+}
+
+/// Depths and indexes in the order of the tree, from the parent of each. Each comes once: of those that are each
+/// other's parents, the first one is on top.
+pub(crate) fn depth_first(parents: &[Option<usize>]) -> Vec<(usize, usize)> {
+    let mut children = vec![Vec::new(); parents.len()];
+    let mut tops = Vec::new();
+    for (at, parent) in parents.iter().enumerate() {
+        match parent {
+            Some(parent) => children[*parent].push(at),
             None => tops.push(at),
         }
     }
-    let mut shown = vec![false; entries.len()];
-    let mut out = Vec::with_capacity(entries.len());
-    for top in tops.into_iter().chain(0..entries.len()) {
+    let mut known = vec![false; parents.len()];
+    let mut out = Vec::with_capacity(parents.len());
+    for top in tops.into_iter().chain(0..parents.len()) {
         let mut next = vec![(0, top)];
         while let Some((depth, at)) = next.pop() {
-            if !std::mem::replace(&mut shown[at], true) {
-                let entry = &entries[at];
-                out.push((depth, entry));
-                let below = children.get(&entry.summary.session_id);
-                let below = below.into_iter().flatten().rev();
-                next.extend(below.map(|child| (depth + 1, *child)));
+            if !std::mem::replace(&mut known[at], true) {
+                out.push((depth, at));
+                next.extend(children[at].iter().rev().map(|child| (depth + 1, *child)));
             }
         }
     }

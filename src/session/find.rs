@@ -242,14 +242,10 @@ impl FindId {
     fn search_exact(&self, dirs: &[PathBuf]) -> IdFound {
         let mut all = IdFound::default();
         for dir in dirs {
-            match self.hits(dir) {
-                Ok((hits, damages)) => {
-                    all.hits.extend(hits);
-                    all.damages.extend(damages);
-                }
-                // Pruned in the meantime.
-                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-                Err(error) => all.unreadable.push(Unreadable::new(dir, &error)),
+            let found = Unreadable::or_gone(self.hits(dir), dir, &mut all.unreadable);
+            if let Some((hits, damages)) = found {
+                all.hits.extend(hits);
+                all.damages.extend(damages);
             }
         }
         all.hits.sort_by_cached_key(|hits| {

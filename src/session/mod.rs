@@ -104,6 +104,7 @@ pub use check::Checks;
 pub use decision::{Action, PermissionDecision, Wait};
 pub use doctor::{CheckHealth, Diagnosis, diagnose_environment, diagnose_root};
 pub use facts::{InForce, ModelUsed, RecordedRule, Tool, TurnFacts};
+pub(crate) use family::depth_first;
 pub use family::{Family, families, tree};
 pub use filter::{SessionFilter, TurnFilter};
 pub use find::{FindId, IdFound, IdHits, IdKind, IdSearch, SHORTEST_PREFIX, hits_at};

@@ -1,6 +1,7 @@
 //! Sessions in the order of their last activity, read as they are asked for.
 
-use std::collections::BinaryHeap;
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::io;
 use std::path::Path;
@@ -36,19 +37,12 @@ pub struct Newest<'a> {
     store: &'a Store,
     /// Not read yet, the newest last: when one can have been active last, and the name of its directory.
     unread: Vec<(u64, Box<OsStr>)>,
-    waiting: BinaryHeap<Waiting>,
+    /// Read before their turn, the newest last; those that come later are read again.
+    waiting: BTreeMap<(u64, Reverse<Box<OsStr>>), Option<Box<Entry>>>,
     at_once: usize,
     kept: usize,
     most_kept: usize,
     unreadable: Vec<Unreadable>,
-}
-
-/// A session that was read before its turn.
-#[derive(Debug)]
-struct Waiting {
-    last: u64,
-    name: Box<OsStr>,
-    entry: Option<Box<Entry>>,
 }
 
 impl<'a> Newest<'a> {
@@ -62,7 +56,7 @@ impl<'a> Newest<'a> {
         Ok(Self {
             store,
             unread,
-            waiting: BinaryHeap::new(),
+            waiting: BTreeMap::new(),
             at_once: 8,
             kept: 0,
             most_kept: MOST_KEPT,
@@ -116,7 +110,7 @@ impl<'a> Newest<'a> {
         let last = entry.summary.last;
         let entry = (self.kept < self.most_kept).then(|| Box::new(entry));
         self.kept += usize::from(entry.is_some());
-        self.waiting.push(Waiting { last, name, entry });
+        self.waiting.insert((last, Reverse(name)), entry);
     }
 
     /// A session by its first and last lines. `None`: it is empty or gone.
@@ -144,19 +138,18 @@ impl Iterator for Newest<'_> {
     fn next(&mut self) -> Option<Entry> {
         loop {
             let newest = self.unread.last().map_or(0, |(written, _)| *written);
-            if self.waiting.peek().is_none_or(|first| first.last < newest)
-                && !self.unread.is_empty()
-            {
+            let waiting = self.waiting.last_key_value();
+            if waiting.is_none_or(|((last, _), _)| *last < newest) && !self.unread.is_empty() {
                 self.read_more();
                 continue;
             }
-            let first = self.waiting.pop()?;
-            let entry = match first.entry {
+            let ((_, name), entry) = self.waiting.pop_last()?;
+            let entry = match entry {
                 Some(entry) => {
                     self.kept -= 1;
                     Some(*entry)
                 }
-                None => self.look(&first.name).ok().flatten(),
+                None => self.look(&name.0).ok().flatten(),
             };
             if entry.is_some() {
                 return entry;
@@ -164,27 +157,6 @@ impl Iterator for Newest<'_> {
         }
     }
 }
-
-impl Ord for Waiting {
-    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
-        let by_time = self.last.cmp(&other.last);
-        by_time.then_with(|| other.name.cmp(&self.name))
-    }
-}
-
-impl PartialOrd for Waiting {
-    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl PartialEq for Waiting {
-    fn eq(&self, other: &Self) -> bool {
-        self.cmp(other).is_eq()
-    }
-}
-
-impl Eq for Waiting {}
 
 /// When the files of a session were last written, at the latest. One that can't be looked at comes first.
 fn written(dir: &Path) -> u64 {

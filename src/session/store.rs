@@ -100,6 +100,21 @@ impl Unreadable {
             why: why.strip_prefix(&named).unwrap_or(&why).to_owned(),
         }
     }
+
+    /// What was read of a session. One that was pruned in the meantime is passed over, one that can't be read is
+    /// added to `unreadable`.
+    pub(crate) fn or_gone<T>(
+        read: io::Result<T>,
+        dir: &Path,
+        unreadable: &mut Vec<Self>,
+    ) -> Option<T> {
+        match read {
+            Ok(read) => return Some(read),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => unreadable.push(Self::new(dir, &error)),
+        }
+        None
+    }
 }
 
 impl fmt::Display for Unreadable {
@@ -257,12 +272,9 @@ impl Store {
     /// The writers that are alive now.
     pub fn live_writers(&self) -> io::Result<BTreeSet<String>> {
         self.forget_writers();
-        let entries = match std::fs::read_dir(self.root.writers()) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(BTreeSet::new()),
-            entries => entries?,
-        };
+        let entries = if_exists(std::fs::read_dir(self.root.writers()))?;
         let mut alive = BTreeSet::new();
-        for entry in entries {
+        for entry in entries.into_iter().flatten() {
             let name = entry?.file_name().to_string_lossy().into_owned();
             if !name.starts_with('.') && self.is_alive(&name) {
                 alive.insert(name);

@@ -38,7 +38,7 @@ pub(crate) fn set(slot: &mut Option<String>, new: Option<Cow<'_, str>>) {
 #[derive(Clone)]
 pub struct Fields<'a>(RefCell<Scan<'a>>);
 
-#[derive(Clone)]
+#[derive(Clone, Default)]
 struct Scan<'a> {
     found: Vec<Member<'a>>,
     rest: Option<Members<'a>>,
@@ -52,17 +52,8 @@ impl<'a> Fields<'a> {
         let mut older: Vec<_> = objects.into_iter().collect();
         older.reverse();
         Self(RefCell::new(Scan {
-            found: Vec::new(),
-            rest: None,
             older,
-        }))
-    }
-
-    fn new(object: &'a str) -> Self {
-        Self(RefCell::new(Scan {
-            found: Vec::new(),
-            rest: Members::of(object),
-            older: Vec::new(),
+            ..Scan::default()
         }))
     }
 
@@ -93,8 +84,7 @@ impl<'a> From<&RawLine<'a>> for Fields<'a> {
         match &line.fields {
             Some(found) => Self(RefCell::new(Scan {
                 found: found.clone(),
-                rest: None,
-                older: Vec::new(),
+                ..Scan::default()
             })),
             None => line.payload().into(),
         }
@@ -111,7 +101,10 @@ impl fmt::Debug for Fields<'_> {
 
 impl<'a> From<RawValue<'a>> for Fields<'a> {
     fn from(value: RawValue<'a>) -> Self {
-        Self::new(value.json())
+        Self(RefCell::new(Scan {
+            rest: Members::of(value.json()),
+            ..Scan::default()
+        }))
     }
 }
 

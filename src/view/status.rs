@@ -244,7 +244,7 @@ pub fn checks(checks: &Checks, style: &Style) -> Vec<String> {
             thousands(marks.cut)
         ));
     }
-    if !checks.whole {
+    if checks.skipped {
         wrong.push(
             style.dim(
                 "  read     the first and last lines of each session; --deep reads everything",

@@ -67,7 +67,7 @@ fn more_than_fit_into_memory_come_in_order() {
     let mut newest = store.newest().unwrap();
     let first = newest.next().unwrap();
     assert_eq!(first.summary.session_id, format!("s{}", count - 1));
-    let kept = newest.waiting.iter().filter(|one| one.entry.is_some());
+    let kept = newest.waiting.values().filter(|entry| entry.is_some());
     assert!(kept.count() <= MOST_KEPT);
     let expected: Vec<_> = (0..count - 1).rev().map(|n| format!("s{n}")).collect();
     assert_eq!(names(newest), expected);

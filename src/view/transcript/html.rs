@@ -70,11 +70,8 @@ impl<'a> Html<'a> {
     }
 
     fn row_head(&mut self, row: &Row) -> io::Result<()> {
-        write!(
-            self.out,
-            "<header><span class=\"k\">{}</span>",
-            Text(&row.label)
-        )?;
+        let label = Text(&row.label);
+        write!(self.out, "<header><span class=\"k\">{label}</span>")?;
         if !row.subject.is_empty() {
             write!(self.out, "<b>{}</b>", Text(&row.subject))?;
         }
@@ -93,12 +90,9 @@ impl<'a> Html<'a> {
                 "<svg viewBox=\"0 0 1000 8\" preserveAspectRatio=\"none\" aria-hidden=\"true\"><rect x=\"{from}\" width=\"{length}\" height=\"8\"/></svg>"
             )?;
         }
-        writeln!(
-            self.out,
-            "<time>{}</time><a href=\"#{id}\">{}</a></span></header>",
-            Text(&row.when),
-            row.address
-        )
+        let (when, at) = (Text(&row.when), &row.address);
+        let link = format!("<a href=\"#{id}\">{at}</a>");
+        writeln!(self.out, "<time>{when}</time>{link}</span></header>")
     }
 
     /// A text in a block of its own; a long one is folded.
@@ -107,22 +101,17 @@ impl<'a> Html<'a> {
         let is_long = lines > FOLDED.0 || body.text.len() > FOLDED.1;
         if is_long && class != "err" {
             let count = body.text.matches('\n').count() as u64 + 1;
-            let shown = || {
-                format!(
-                    "{}, {}",
-                    plural(count, "line"),
-                    size(body.text.len() as u64)
-                )
-            };
-            let about = body.note.clone().unwrap_or_else(shown);
+            let (lines, size) = (plural(count, "line"), size(body.text.len() as u64));
+            let about = body.note.clone();
+            let about = about.unwrap_or_else(|| format!("{lines}, {size}"));
             let first: String = body.text.chars().take(300).collect();
             let first = line(first.lines().next().unwrap_or_default());
             let first = cut(&first, 80);
+            let (first, about) = (Text(&first), Text(&about));
+            let summary = format!("{name} <i>{first}</i> <small>{about}</small>");
             write!(
                 self.out,
-                "<details class=\"{class}\"><summary>{name} <i>{}</i> <small>{}</small></summary>",
-                Text(&first),
-                Text(&about)
+                "<details class=\"{class}\"><summary>{summary}</summary>"
             )?;
             self.pre(class, body)?;
             return writeln!(self.out, "</details>");
@@ -158,13 +147,10 @@ impl<'a> Html<'a> {
     }
 
     fn figure(&mut self, figure: &Figure) -> io::Result<()> {
+        let path = Text(&figure.path);
         write!(self.out, "<figure>")?;
         if let Some((kind, bytes)) = &figure.image {
-            write!(
-                self.out,
-                "<img alt=\"{}\" src=\"data:{kind};base64,",
-                Text(&figure.path)
-            )?;
+            write!(self.out, "<img alt=\"{path}\" src=\"data:{kind};base64,")?;
             let mut encoder = EncoderWriter::new(&mut self.out, &STANDARD);
             encoder.write_all(bytes)?;
             encoder.finish()?;
@@ -182,13 +168,8 @@ impl<'a> Html<'a> {
         }
         write!(self.out, "<figcaption>")?;
         match &figure.file {
-            Some(file) => write!(
-                self.out,
-                "<a href=\"{}\">{}</a>",
-                path_url(file),
-                Text(&figure.path)
-            )?,
-            None => write!(self.out, "{}", Text(&figure.path))?,
+            Some(file) => write!(self.out, "<a href=\"{}\">{path}</a>", path_url(file))?,
+            None => write!(self.out, "{path}")?,
         }
         if let Some(note) = &figure.note {
             write!(self.out, " <small>{}</small>", Text(note))?;
@@ -212,12 +193,9 @@ impl<'a> Html<'a> {
         let Some(artifact) = &attempt.artifact else {
             return Ok(());
         };
-        let at = artifact.address;
-        writeln!(
-            self.out,
-            "<p class=\"f\">figure {} <a href=\"#{at}\">{at}</a></p>",
-            Text(&line(&artifact.path))
-        )?;
+        let (at, path) = (artifact.address, line(&artifact.path));
+        let figure = format!("figure {} <a href=\"#{at}\">{at}</a>", Text(&path));
+        writeln!(self.out, "<p class=\"f\">{figure}</p>")?;
         self.figure(&figures(artifact))
     }
 
@@ -227,11 +205,9 @@ impl<'a> Html<'a> {
         }
         write!(self.out, "<nav><b>Turns</b><ol>")?;
         for (index, text) in &self.turns {
-            write!(
-                self.out,
-                "<li value=\"{index}\"><a href=\"#turn-{index}\">{}</a></li>",
-                Text(if text.is_empty() { "–" } else { text })
-            )?;
+            let text = Text(if text.is_empty() { "–" } else { text });
+            let link = format!("<a href=\"#turn-{index}\">{text}</a>");
+            write!(self.out, "<li value=\"{index}\">{link}</li>")?;
         }
         writeln!(self.out, "</ol></nav>")
     }
@@ -261,12 +237,8 @@ impl Page for Html<'_> {
                 _ => "",
             };
             if !fact.text.is_empty() {
-                write!(
-                    self.out,
-                    "<dt>{}</dt><dd{class}>{}</dd>",
-                    fact.name,
-                    Text(&fact.text)
-                )?;
+                let (name, text) = (fact.name, Text(&fact.text));
+                write!(self.out, "<dt>{name}</dt><dd{class}>{text}</dd>")?;
             }
         }
         writeln!(self.out, "</dl>")?;
