@@ -9,9 +9,7 @@ use serde_json::{Value, json};
 
 use super::context::{Context, Failed, one_of, warn};
 use spanledger::session;
-use spanledger::view::{
-    self, BundleError, Bundled, TranscriptDetail, TranscriptFormat, Written, write_bundle,
-};
+use spanledger::view::{self, TranscriptDetail, TranscriptFormat, Written, write_bundle};
 
 /// Write a session as a page: HTML or Markdown
 ///
@@ -127,17 +125,8 @@ impl Transcript {
     ) -> io::Result<Done> {
         let file = File::create(path)?;
         if self.bundle {
-            let done = write_bundle(transcript, dir, BufWriter::new(file));
-            let Bundled {
-                written,
-                files,
-                missing,
-                ..
-            } = done.map_err(|error| match error {
-                BundleError::Io(error) => error,
-                error => io::Error::other(error),
-            })?;
-            return Ok((written, files, missing));
+            let done = write_bundle(transcript, dir, BufWriter::new(file))?;
+            return Ok((done.written, done.files, done.missing));
         }
         let mut out = BufWriter::new(file);
         let written = transcript.write(dir, &mut out)?;

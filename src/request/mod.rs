@@ -26,9 +26,9 @@ mod response;
 mod responses_api;
 mod write;
 
-use std::fmt;
-
 use serde_json::{Map, Value};
+
+use crate::trace::named_enum;
 
 pub use canonical::{canonical, digest};
 pub use message::Message;
@@ -37,21 +37,23 @@ pub use parts::{Missing, PartRef, join, part_digest, part_refs, simple_parts, sp
 pub use response::Response;
 pub use write::{anthropic, openai};
 
-/// The API that a body is for.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Api {
-    /// OpenAI's chat completions, which many servers offer.
-    OpenAiChat,
-    /// OpenAI's responses.
-    OpenAiResponses,
-    /// Anthropic's messages.
-    Anthropic,
-    /// Not an API: messages with parts, as the GenAI conventions have them.
-    GenAi,
-    /// Another one.
-    #[default]
-    Unknown,
+named_enum! {
+    /// The API that a body is for.
+    #[derive(Default)]
+    #[non_exhaustive]
+    pub enum Api {
+        /// OpenAI's chat completions, which many servers offer.
+        OpenAiChat = "openai-chat",
+        /// OpenAI's responses.
+        OpenAiResponses = "openai-responses",
+        /// Anthropic's messages.
+        Anthropic = "anthropic-messages",
+        /// Not an API: messages with parts, as the GenAI conventions have them.
+        GenAi = "gen-ai",
+        /// Another one.
+        #[default]
+        Unknown = "unknown",
+    }
 }
 
 impl Api {
@@ -91,18 +93,6 @@ impl Api {
             Self::GenAi => Some("system_instructions"),
             Self::OpenAiChat | Self::Unknown => None,
         }
-    }
-}
-
-impl fmt::Display for Api {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::OpenAiChat => "openai-chat",
-            Self::OpenAiResponses => "openai-responses",
-            Self::Anthropic => "anthropic-messages",
-            Self::GenAi => "gen-ai",
-            Self::Unknown => "unknown",
-        })
     }
 }
 

@@ -48,5 +48,5 @@ pub use summary::{checks_of, decision, flip, outline, what_if};
 pub use text::Text;
 pub use timeline::Timeline;
 pub use transcript::{
-    BundleError, Bundled, Transcript, TranscriptDetail, TranscriptFormat, Written, write_bundle,
+    Bundled, Transcript, TranscriptDetail, TranscriptFormat, Written, write_bundle,
 };

@@ -1,6 +1,5 @@
 //! A transcript in a zip file, with the artifacts and blobs that it names.
 
-use std::fmt;
 use std::fs::File;
 use std::io::{self, Seek, Write};
 use std::path::Path;
@@ -25,39 +24,10 @@ pub struct Bundled {
     pub missing: Vec<(String, String)>,
 }
 
-/// Why a bundle could not be written.
-#[derive(Debug)]
-#[non_exhaustive]
-pub enum BundleError {
-    /// The session could not be read, or the file not be written.
-    Io(io::Error),
-    /// The zip file could not be made.
-    Zip(ZipError),
-}
-
-impl fmt::Display for BundleError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Io(error) => error.fmt(f),
-            Self::Zip(error) => write!(f, "the zip file can't be written: {error}"),
-        }
-    }
-}
-
-impl std::error::Error for BundleError {}
-
-impl From<io::Error> for BundleError {
-    fn from(error: io::Error) -> Self {
-        Self::Io(error)
-    }
-}
-
-impl From<ZipError> for BundleError {
-    fn from(error: ZipError) -> Self {
-        match error {
-            ZipError::Io(error) => Self::Io(error),
-            error => Self::Zip(error),
-        }
+fn zip_error(error: ZipError) -> io::Error {
+    match error {
+        ZipError::Io(error) => error,
+        error => io::Error::other(format!("the zip file can't be written: {error}")),
     }
 }
 
@@ -77,14 +47,14 @@ pub fn write_bundle(
     mut transcript: Transcript<'_>,
     session: &Path,
     out: impl Write + Seek,
-) -> Result<Bundled, BundleError> {
+) -> io::Result<Bundled> {
     transcript.bundled = true;
     let mut zip = ZipWriter::new(out);
     let name = match transcript.format {
         TranscriptFormat::Html => "transcript.html",
         TranscriptFormat::Markdown => "transcript.md",
     };
-    zip.start_file(name, options())?;
+    zip.start_file(name, options()).map_err(zip_error)?;
     let mut page = io::BufWriter::new(&mut zip);
     let written = transcript.write(session, &mut page)?;
     page.flush()?;
@@ -101,10 +71,11 @@ pub fn write_bundle(
         "files": bundled.files,
         "missing": bundled.missing.iter().map(|(name, why)| json!({"file": name, "why": why})).collect::<Vec<_>>(),
     });
-    zip.start_file("manifest.json", options())?;
+    zip.start_file("manifest.json", options())
+        .map_err(zip_error)?;
     writeln!(zip, "{manifest:#}")?;
     bundled.files.push("manifest.json".into());
-    zip.finish()?.flush()?;
+    zip.finish().map_err(zip_error)?.flush()?;
     Ok(bundled)
 }
 
@@ -117,7 +88,7 @@ fn options() -> SimpleFileOptions {
 }
 
 impl Bundled {
-    fn add_files(&mut self, zip: &mut ZipWriter<impl Write + Seek>) -> Result<(), BundleError> {
+    fn add_files(&mut self, zip: &mut ZipWriter<impl Write + Seek>) -> io::Result<()> {
         let blobs = self.written.blobs.iter();
         let blobs = blobs.map(|(digest, path)| (format!("blobs/{digest}"), Ok(path)));
         let artifacts = self.written.artifacts.iter();
@@ -129,7 +100,8 @@ impl Bundled {
             };
             match opened {
                 Ok(mut file) => {
-                    zip.start_file(name.as_str(), options())?;
+                    zip.start_file(name.as_str(), options())
+                        .map_err(zip_error)?;
                     io::copy(&mut file, zip)?;
                     self.files.push(name);
                 }

@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-pub use bundle::{BundleError, Bundled, write_bundle};
+pub use bundle::{Bundled, write_bundle};
 
 use self::page::{Head, Page, TurnHead};
 use self::rows::RowMaker;
