@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 use std::fmt;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use serde_json::{Value, json};
 
@@ -152,33 +152,13 @@ pub struct Baseline {
     pub sessions: Vec<Measures>,
 }
 
-/// Why a file is not a baseline.
+/// Why a file is not a baseline: it can't be read, is malformed, or was written by a newer version.
 #[derive(Debug)]
-#[non_exhaustive]
-pub enum BaselineError {
-    /// It can't be read.
-    Io(PathBuf, io::Error),
-    /// It is no JSON, or not of this form.
-    Malformed(PathBuf, String),
-    /// It was written by a newer version.
-    Newer(PathBuf, u64),
-}
+pub struct BaselineError(String);
 
 impl fmt::Display for BaselineError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Io(path, error) => write!(f, "can't read {}: {error}", path.display()),
-            Self::Malformed(path, why) => write!(
-                f,
-                "{} is no baseline: {why}; `spanledger baseline SESSION -o FILE` writes one",
-                path.display()
-            ),
-            Self::Newer(path, version) => write!(
-                f,
-                "{} has version {version}; this spanledger reads version {VERSION}",
-                path.display()
-            ),
-        }
+        f.write_str(&self.0)
     }
 }
 
@@ -187,15 +167,24 @@ impl std::error::Error for BaselineError {}
 impl Baseline {
     /// Reads a file.
     pub fn read(path: &Path) -> Result<Self, BaselineError> {
-        let io = |error| BaselineError::Io(path.to_owned(), error);
-        let text = std::fs::read_to_string(path).map_err(io)?;
-        let malformed = |why: &str| BaselineError::Malformed(path.to_owned(), why.to_owned());
+        let file = path.display();
+        let text = std::fs::read_to_string(path)
+            .map_err(|error| BaselineError(format!("can't read {file}: {error}")))?;
+        let malformed = |why: &str| {
+            let advice = "`spanledger baseline SESSION -o FILE` writes one";
+            BaselineError(format!("{file} is no baseline: {why}; {advice}"))
+        };
         let value: Value =
             serde_json::from_str(&text).map_err(|error| malformed(&error.to_string()))?;
         let version = value.get("spanledger_baseline").and_then(Value::as_u64);
         match version {
             Some(VERSION) => {}
-            Some(newer) => return Err(BaselineError::Newer(path.to_owned(), newer)),
+            Some(newer) => {
+                let reads = format!("this spanledger reads version {VERSION}");
+                return Err(BaselineError(format!(
+                    "{file} has version {newer}; {reads}"
+                )));
+            }
             None => return Err(malformed("it has no number `spanledger_baseline`")),
         }
         let sessions = value.get("sessions").and_then(Value::as_array);

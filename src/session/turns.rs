@@ -44,6 +44,14 @@ impl Turn {
         let nodes = self.nodes.iter_mut();
         nodes.flat_map(|node| node.fetch_blobs(session)).collect()
     }
+
+    /// Puts what model calls have in blobs back: the requests of long conversations.
+    pub(crate) fn fetch_requests(&mut self, session: &Path) {
+        let calls = self.nodes.iter_mut();
+        for call in calls.filter(|node| node.kind == Kind::ModelCall) {
+            call.fetch_blobs(session);
+        }
+    }
 }
 
 /// The digests of the texts in force.

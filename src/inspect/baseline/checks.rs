@@ -78,6 +78,22 @@ pub struct Check {
 }
 
 impl Check {
+    /// One that holds unless there is a reason why not.
+    fn new(
+        kind: CheckKind,
+        actual: impl Into<Value>,
+        limit: impl Into<Value>,
+        why: Option<String>,
+    ) -> Self {
+        Self {
+            kind,
+            passed: why.is_none(),
+            actual: actual.into(),
+            limit: limit.into(),
+            why,
+        }
+    }
+
     /// As JSON, with stable names.
     pub fn to_json(&self) -> Value {
         json!({
@@ -206,13 +222,7 @@ impl Checker<'_> {
             )),
             Some(_) => None,
         };
-        Check {
-            kind,
-            passed: why.is_none(),
-            actual: actual.map_or(Value::Null, number),
-            limit: number(limit),
-            why,
-        }
+        Check::new(kind, actual.map(number), number(limit), why)
     }
 
     fn new_tools(&self) -> Option<Check> {
@@ -226,13 +236,7 @@ impl Checker<'_> {
             let names = new.join(", ");
             format!("{names}, which the baseline did not call")
         });
-        Some(Check {
-            kind: CheckKind::NewTools,
-            passed: new.is_empty(),
-            actual: new.into(),
-            limit: json!([]),
-            why,
-        })
+        Some(Check::new(CheckKind::NewTools, new, json!([]), why))
     }
 
     fn status(&self) -> Option<Check> {
@@ -245,15 +249,10 @@ impl Checker<'_> {
             return None;
         }
         let actual = self.session.ending.as_str();
-        let passed = accepted.contains(&actual);
         let expected = accepted.join(" or ");
-        Some(Check {
-            kind: CheckKind::Status,
-            passed,
-            actual: actual.into(),
-            limit: accepted.into(),
-            why: (!passed).then(|| format!("{actual}, and {expected} was expected")),
-        })
+        let why = || format!("{actual}, and {expected} was expected");
+        let why = (!accepted.contains(&actual)).then(why);
+        Some(Check::new(CheckKind::Status, actual, accepted, why))
     }
 
     fn divergence(&self) -> Option<Check> {
@@ -261,14 +260,9 @@ impl Checker<'_> {
         let distances = self.known.iter();
         let distances = distances.map(|one| divergence(&self.session.sequence, &one.sequence));
         let nearest = distances.reduce(f64::min)?;
-        let passed = nearest <= limit;
-        Some(Check {
-            kind: CheckKind::Divergence,
-            passed,
-            actual: nearest.into(),
-            limit: limit.into(),
-            why: (!passed).then(|| format!("{nearest:.2}, and at most {limit} was expected")),
-        })
+        let why = || format!("{nearest:.2}, and at most {limit} was expected");
+        let why = (nearest > limit).then(why);
+        Some(Check::new(CheckKind::Divergence, nearest, limit, why))
     }
 }
 

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use super::sketch::TurnSketch;
 use crate::read::SessionReader;
 use crate::session::Turns;
-use crate::trace::{Damage, Kind, ReadItem};
+use crate::trace::{Damage, ReadItem};
 
 /// How many turns are read ahead to find where the sessions meet again.
 const WINDOW: usize = 8;
@@ -48,11 +48,7 @@ impl TurnReader {
                 ready.extend(std::iter::from_fn(|| turns.ready()));
             }
             for mut turn in ready {
-                // The requests of long conversations are in blobs.
-                let calls = turn.nodes.iter_mut();
-                for call in calls.filter(|node| node.kind == Kind::ModelCall) {
-                    call.fetch_blobs(&self.session);
-                }
+                turn.fetch_requests(&self.session);
                 let sketch = TurnSketch::of(&turn);
                 if !sketch.is_empty() {
                     self.ahead.push_back(sketch);

@@ -173,15 +173,9 @@ impl Known {
     }
 
     fn turn(&mut self, session: &Path, mut turn: Turn) -> Option<TurnReplay> {
-        let is_call = |node: &&mut Node| node.kind == Kind::ModelCall;
-        for call in turn.nodes.iter_mut().filter(is_call) {
-            call.fetch_blobs(session);
-        }
-        let calls: Vec<_> = turn
-            .nodes
-            .iter()
-            .filter(|node| node.kind == Kind::ModelCall)
-            .collect();
+        turn.fetch_requests(session);
+        let calls = turn.nodes.iter();
+        let calls: Vec<_> = calls.filter(|node| node.kind == Kind::ModelCall).collect();
         let requests: Vec<_> = calls.iter().map(|call| request_of(call)).collect();
         let is_recorded = !calls.is_empty() && requests.iter().all(Option::is_some);
         let mut missing = self.lost_parts(requests.iter().flatten());
