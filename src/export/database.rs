@@ -4,7 +4,7 @@
 //! with the rows, so a crash at any moment leaves each row once.
 
 use std::collections::BTreeMap;
-use std::fs::{self, OpenOptions};
+use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -16,7 +16,7 @@ use serde_json::Value;
 
 use super::target::create_parent;
 use super::{Piece, Rows, Schema};
-use crate::trace::{Address, about, open_private};
+use crate::trace::{Address, FILE, about, open_private};
 
 /// So many rows are in one transaction, at least.
 const BATCH: usize = 10_000;
@@ -50,7 +50,7 @@ impl Database {
             }
             Ok(_) => {}
             Err(_) => {
-                let created = open_private(path, OpenOptions::new().create(true).append(true));
+                let created = open_private(path, FILE);
                 created.map_err(about(path))?;
             }
         }

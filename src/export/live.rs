@@ -6,11 +6,13 @@
 
 use std::collections::hash_map::{DefaultHasher, Entry};
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::hash::{Hash, Hasher};
 use std::io::{self, BufRead, BufReader, Seek, SeekFrom, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+
+use rustix::fs::OFlags;
 
 use super::database::Database;
 use super::feed::Feed;
@@ -289,10 +291,10 @@ struct Appended {
 impl Appended {
     fn open(path: &Path) -> io::Result<Self> {
         create_parent(path)?;
-        let mut options = OpenOptions::new();
+        let flags = OFlags::CREATE | OFlags::RDWR | OFlags::APPEND;
         // A link is not followed: it could lead to a file that the export must not change. Nor is a pipe opened,
         // which would wait for a reader.
-        let file = open_private(path, options.read(true).append(true).create(true));
+        let file = open_private(path, flags);
         Ok(Self {
             path: path.to_owned(),
             file: file.map_err(about(path))?,

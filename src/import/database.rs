@@ -2,7 +2,7 @@
 //! virtual tables are refused, and its pages are checked first.
 
 use std::ffi::OsString;
-use std::fs::{self, OpenOptions};
+use std::fs;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -15,7 +15,7 @@ use serde_json::Value;
 
 use super::history::{Fields, Staged};
 use super::{Import, ImportError, Source};
-use crate::trace::{make_dir, open_private};
+use crate::trace::{Dir, NEW_FILE};
 
 /// How every database begins.
 pub(super) const MAGIC: &[u8] = b"SQLite format 3\0";
@@ -235,13 +235,12 @@ type Opened = (rusqlite::Result<Connection>, Option<Staged>);
 /// Copies the database with what is beside it, and opens the copy.
 fn connect_copy(import: &Import, path: &Path) -> io::Result<Opened> {
     let copy = Staged::new(import.writer.ledger.root());
-    make_dir(copy.path())?;
+    let dir = Dir::make(copy.path(), 2)?;
     let database = copy.path().join("database");
     for end in ["", "-wal", "-journal"] {
         let from = beside(path, end);
         if end.is_empty() || from.is_file() {
-            let to = beside(&database, end);
-            let mut file = open_private(&to, OpenOptions::new().create_new(true).write(true))?;
+            let mut file = dir.file(format!("database{end}"), NEW_FILE)?;
             io::copy(&mut fs::File::open(from)?, &mut file)?;
         }
     }

@@ -12,7 +12,9 @@ use sha2::{Digest, Sha256};
 use super::writer::Writer;
 use super::{Import, ImportedSession};
 use crate::ledger::{Context, SessionWriter};
-use crate::trace::{Ids, Kind, LineMeta, Outcome, Root, SpanKind, Totals, Usage, time_text};
+use crate::trace::{
+    Dir, Ids, Kind, LineMeta, Outcome, Root, SpanKind, Totals, Usage, split, time_text,
+};
 
 pub(super) use given::GivenSpan;
 pub(super) use source::{PIECE, SourceBlob};
@@ -98,9 +100,10 @@ impl Staged {
 
 impl Drop for Staged {
     fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
+        let (importing, name) = split(&self.0);
+        let _ = Dir::open(importing, 1).and_then(|importing| importing.remove_all(name));
         // The last one removes their directory.
-        let _ = self.0.parent().map(std::fs::remove_dir);
+        let _ = std::fs::remove_dir(importing);
     }
 }
 
@@ -120,12 +123,11 @@ impl<'a> History<'a> {
         let id = &*shared.text(id);
         let root = shared.ledger.root();
         let place = root.session(id);
-        let name = place.file_name().unwrap_or_default();
         let staged = Staged::new(root);
         let trace = digest(&[source, id]);
         Self {
             shared,
-            writer: SessionWriter::at(id, staged.0.join(name)),
+            writer: SessionWriter::at(id, staged.0.clone()),
             id: id.to_owned(),
             source,
             place,
@@ -384,12 +386,10 @@ impl Complete {
     pub fn publish(self, dry_run: bool) -> io::Result<ImportedSession> {
         let known = self.place.symlink_metadata().is_ok();
         if !known && !dry_run {
-            let staged = self
-                .staged
-                .0
-                .join(self.place.file_name().unwrap_or_default());
-            self.place.parent().map_or(Ok(()), crate::trace::make_dir)?;
-            std::fs::rename(staged, &self.place)?;
+            let (sessions, name) = split(&self.place);
+            let sessions = Dir::make(sessions, 1)?;
+            let (importing, staged) = split(&self.staged.0);
+            Dir::open(importing, 1)?.rename(staged, &sessions, name)?;
         }
         Ok(ImportedSession {
             id: self.id,

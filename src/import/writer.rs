@@ -10,7 +10,7 @@ use crate::ledger::{Disk, Ledger, LedgerConfig, SyncPolicy};
 use crate::redact::{
     Limits, MaskKey, Output, Redaction, Redactor, Store, StoreFailed, Tally, load_or_create_key,
 };
-use crate::trace::{Root, check_dir, if_exists, write_string};
+use crate::trace::{Dir, Root, if_exists, write_string};
 
 /// A segment that is longer than this is continued by another one.
 const SEGMENT_SIZE: u64 = 1 << 30;
@@ -30,7 +30,7 @@ impl Writer {
             source,
         })?;
         let staging = root.join("importing");
-        if_exists(check_dir(&staging)).map_err(|source| Error::Io {
+        if_exists(Dir::open(&staging, 1)).map_err(|source| Error::Io {
             path: staging.clone(),
             source,
         })?;

@@ -1,20 +1,16 @@
 //! A file that is locked for a while.
 
-use std::fs::{File, OpenOptions, TryLockError};
+use std::fs::{File, TryLockError};
 use std::io;
 use std::os::unix::fs::FileExt;
-use std::path::Path;
-
-use crate::trace::open_private;
 
 /// An exclusive lock on a file, free again when this is dropped.
 #[derive(Debug)]
 pub(crate) struct FileLock(File);
 
 impl FileLock {
-    /// Locks a file, which is created if it isn't there. `None`: another process holds the lock.
-    pub fn try_new(path: &Path) -> io::Result<Option<Self>> {
-        let file = open_lock(path)?;
+    /// Locks a file. `None`: another process holds the lock.
+    pub fn try_new(file: File) -> io::Result<Option<Self>> {
         match file.try_lock() {
             Ok(()) => Ok(Some(Self(file))),
             Err(TryLockError::WouldBlock) => Ok(None),
@@ -34,10 +30,4 @@ impl Drop for FileLock {
         // Closing is not enough: a process forked meanwhile has the descriptor, too.
         let _ = self.0.unlock();
     }
-}
-
-/// Opens a lock file without locking it.
-pub(crate) fn open_lock(path: &Path) -> io::Result<File> {
-    let mut options = OpenOptions::new();
-    open_private(path, options.create(true).truncate(false).write(true))
 }

@@ -3,11 +3,10 @@
 //! A process that records for an endpoint creates it before the segment's first line. It is removed when all
 //! of the segment was sent and its spans are closed.
 
-use std::fs::OpenOptions;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::trace::{Root, check_dir, if_exists, make_dir, open_private};
+use crate::trace::{Dir, FILE, Root, if_exists, split};
 
 /// The directory of the markers.
 pub(super) fn outbox_dir(root: &Root) -> PathBuf {
@@ -50,15 +49,15 @@ pub(crate) fn marked(root: &Root) -> io::Result<Vec<(String, u32)>> {
 
 /// Creates a marker, if it isn't there.
 pub(crate) fn mark(marker: &Path) -> io::Result<()> {
-    // First, because the directory may be a link that leads out of the root.
-    marker.parent().map_or(Ok(()), make_dir)?;
-    open_private(marker, OpenOptions::new().create(true).append(true)).map(drop)
+    let (outbox, name) = split(marker);
+    Dir::make(outbox, 1)?.file(name, FILE).map(drop)
 }
 
 /// Removes a marker, if it is there.
 pub(crate) fn unmark(marker: &Path) -> io::Result<()> {
-    let checked = marker.parent().map_or(Ok(()), check_dir);
-    if_exists(checked.and_then(|()| std::fs::remove_file(marker))).map(drop)
+    let (outbox, name) = split(marker);
+    let removed = Dir::open(outbox, 1).and_then(|outbox| outbox.remove(name));
+    if_exists(removed).map(drop)
 }
 
 #[cfg(test)]

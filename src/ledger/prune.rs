@@ -11,9 +11,8 @@
 //! subagents first: to lock and rename them all at once would take a file descriptor for each.
 
 use std::collections::HashSet;
-use std::fs::DirEntry;
+use std::ffi::OsStr;
 use std::io;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -21,7 +20,7 @@ use super::dead_spans::writer_of;
 use super::marker;
 use super::recovery::lock_session;
 use super::writer_lock;
-use crate::trace::{Root, if_exists, segments, wall_ns};
+use crate::trace::{Dir, Root, if_exists, is_own, segments, wall_ns};
 
 const GONE: &str = ".gone-";
 /// A segment without a whole first line does not name its writer. If it is younger than this, its writer may be
@@ -221,20 +220,21 @@ fn remove(
     let Some(_lock) = lock_session(&found.dir)? else {
         return Ok(Removal::Locked);
     };
-    let hidden = |prefix: &str| {
-        let hidden = format!("{prefix}{}-{:x}", found.name, wall_ns());
-        root.sessions().join(hidden)
-    };
-    let gone = hidden(GONE);
+    let hidden = |prefix: &str| format!("{prefix}{}-{:x}", found.name, wall_ns());
+    let sessions = Dir::open(&root.sessions(), 1)?;
+    let rename = |from: &str, to: &str| sessions.rename(from, &sessions, to);
+    let name = hidden(GONE);
     meanwhile();
-    std::fs::rename(&found.dir, &gone)?;
+    rename(found.name, &name)?;
+    let gone = root.sessions().join(&name);
     if dead_segments(&root, &gone, Some(&found.segments))?.is_none() {
-        let Err(error) = std::fs::rename(&gone, &found.dir) else {
+        let Err(error) = rename(&name, found.name) else {
             return Ok(Removal::Live);
         };
         // The writer has started the session again. Under this name no removal touches the old one.
         let kept = hidden(".kept-");
-        std::fs::rename(&gone, &kept)?;
+        rename(&name, &kept)?;
+        let kept = root.sessions().join(kept);
         let kept = kept.display();
         let why = format!("a writer came back to it; what it had is in {kept}");
         return Err(io::Error::new(error.kind(), why));
@@ -243,7 +243,7 @@ fn remove(
     for marker in found.markers {
         let _ = marker::unmark(&marker);
     }
-    remove_all(&gone)?;
+    remove_all(&sessions, name.as_ref())?;
     Ok(Removal::Removed { bytes })
 }
 
@@ -289,38 +289,33 @@ pub fn can_remove_sessions(
 /// size in bytes.
 pub fn remove_leftovers(root: impl AsRef<Path>) -> io::Result<(usize, u64)> {
     let (mut count, mut bytes) = (0, 0);
-    for dir in leftovers(root.as_ref())? {
+    let sessions = Root::new(root.as_ref().to_owned()).sessions();
+    let Some(dir) = if_exists(Dir::open(&sessions, 1))? else {
+        return Ok((0, 0));
+    };
+    let names = dir.names()?.into_iter();
+    for name in names.filter(|name| is_leftover(&dir, name)) {
+        let path = sessions.join(&name);
         // Another process is removing it.
-        let Ok(Some(_lock)) = lock_session(&dir) else {
+        let Ok(Some(_lock)) = lock_session(&path) else {
             continue;
         };
-        bytes += dir_size(&dir);
-        remove_all(&dir)?;
+        bytes += dir_size(&path);
+        remove_all(&dir, &name)?;
         count += 1;
     }
     Ok((count, bytes))
 }
 
-fn leftovers(root: &Path) -> io::Result<Vec<PathBuf>> {
-    let entries = if_exists(std::fs::read_dir(Root::new(root.to_owned()).sessions()))?;
-    let dirs = entries.into_iter().flatten().flatten().filter(is_leftover);
-    Ok(dirs.map(|entry| entry.path()).collect())
-}
-
 /// Whether a removal of this user's left it: a directory `.gone-<session>-<hex digits>`.
-fn is_leftover(entry: &DirEntry) -> bool {
-    let own_uid = rustix::process::geteuid().as_raw();
+fn is_leftover(sessions: &Dir, name: &OsStr) -> bool {
     let is_hex = |digits: &str| digits.bytes().all(|b| b.is_ascii_hexdigit());
-    let name = entry.file_name();
     let gone = name.to_str().and_then(|name| name.strip_prefix(GONE));
     let parts = gone.and_then(|gone| gone.rsplit_once('-'));
     let is_named = parts
         .is_some_and(|(session, time)| !session.is_empty() && !time.is_empty() && is_hex(time));
-    // `DirEntry::metadata` does not follow symbolic links.
-    is_named
-        && entry
-            .metadata()
-            .is_ok_and(|meta| meta.is_dir() && meta.uid() == own_uid)
+    let meta = || sessions.dir(name).and_then(|dir| dir.metadata());
+    is_named && meta().is_ok_and(|meta| is_own(&meta))
 }
 
 /// The segments of a session, if all of their writers are dead. `None`: a writer lives. So does the writer of a
@@ -358,9 +353,9 @@ fn unsent(root: &Root, dir: &Path, segments: &HashSet<u32>) -> Vec<PathBuf> {
     markers.filter(|marker| marker.exists()).collect()
 }
 
-/// Removes a directory, if it is there.
-fn remove_all(dir: &Path) -> io::Result<()> {
-    if_exists(std::fs::remove_dir_all(dir)).map(drop)
+/// Removes a session's directory, if it is there.
+fn remove_all(sessions: &Dir, name: &OsStr) -> io::Result<()> {
+    if_exists(sessions.remove_all(name)).map(drop)
 }
 
 /// The size of all files below a directory.

@@ -12,9 +12,7 @@ use super::file_lock::FileLock;
 use super::noop_subscriber::NoopSubscriber;
 use super::session_writer::{Context, LAST_BACKOFF_NS, SessionWriter};
 use super::{Ledger, writer_lock};
-use crate::trace::{
-    Kind, LineMeta, Moment, Root, check_session_dir, if_exists, segments, steady_ns,
-};
+use crate::trace::{Dir, FILE, Kind, LineMeta, Moment, Root, if_exists, segments, steady_ns};
 
 /// A session up to this size is read at once when it is resumed; a larger one by a thread.
 const READ_AT_ONCE: u64 = 4 << 20;
@@ -102,14 +100,12 @@ impl Search {
 
 /// Opens the file that is locked while a session is recovered: the first that a recovery writes.
 pub(crate) fn lock_file(session: &Path) -> io::Result<File> {
-    check_session_dir(session)?;
-    super::file_lock::open_lock(&session.join("lock"))
+    Dir::open(session, 2)?.file("lock", FILE)
 }
 
 /// Locks a session. `None`: another process has locked it.
 pub(super) fn lock_session(session: &Path) -> io::Result<Option<FileLock>> {
-    check_session_dir(session)?;
-    FileLock::try_new(&session.join("lock"))
+    FileLock::try_new(lock_file(session)?)
 }
 
 /// The segments of dead writers that leave a span open which no other segment closes.

@@ -1,20 +1,19 @@
 //! One file of lines, written by one process for its whole life.
 
-use std::fs::{File, Metadata, OpenOptions};
+use std::fs::{File, Metadata};
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
+use rustix::fs::OFlags;
 use rustix::io::Errno;
 
 use super::listener::SegmentListener;
 use super::storage::Storage;
 use super::{Ledger, SyncPolicy, marker};
-use crate::trace::{
-    if_exists, lock, make_session_dir, open_private, segment_name, segments, try_lock,
-};
+use crate::trace::{Dir, if_exists, lock, open_private, segment_name, segments, try_lock};
 
 /// A segment as its writer sees it.
 #[derive(Debug)]
@@ -73,14 +72,14 @@ impl Segment {
         policy: Option<Arc<str>>,
         now: u64,
     ) -> io::Result<Self> {
-        make_session_dir(session)?;
+        let dir = Dir::make(session, 2)?;
         let mut last = segments(session)?.last().map_or(0, |(n, _)| *n);
         let (number, path, file) = loop {
             let next = last.checked_add(1);
             let number = next.ok_or_else(|| io::Error::other("no number is left for a segment"))?;
-            let path = session.join(segment_name(number));
-            match ledger.config.storage.create(&path) {
-                Ok(file) => break (number, path, file),
+            let name = segment_name(number);
+            match ledger.config.storage.create(&dir, &name) {
+                Ok(file) => break (number, session.join(name), file),
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => last = number,
                 Err(error) => return Err(error),
             }
@@ -272,7 +271,7 @@ impl SharedSegment {
         if state.file.is_some() {
             return Ok(true);
         }
-        let opened = open_private(&self.path, OpenOptions::new().append(true));
+        let opened = open_private(&self.path, OFlags::WRONLY | OFlags::APPEND);
         let Some(file) = if_exists(opened)? else {
             return Ok(false);
         };

@@ -1,16 +1,17 @@
 //! How bytes get into the file of a segment. Tests put a faulty disk in its place.
 
 use std::fmt::Debug;
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{self, Write};
-use std::path::Path;
 
-use crate::trace::open_private;
+use rustix::fs::OFlags;
+
+use crate::trace::{Dir, NEW_FILE};
 
 pub(crate) trait Storage: Debug + Send + Sync {
     /// Creates a file that is not there yet, to be appended to.
-    fn create(&self, path: &Path) -> io::Result<File> {
-        open_private(path, OpenOptions::new().append(true).create_new(true))
+    fn create(&self, dir: &Dir, name: &str) -> io::Result<File> {
+        dir.file(name, NEW_FILE | OFlags::APPEND)
     }
 
     /// Appends as much as can be written at once.

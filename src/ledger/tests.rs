@@ -3,7 +3,6 @@
 use std::collections::VecDeque;
 use std::fs::File;
 use std::io::{self, Write};
-use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use serde_json::Value;
@@ -11,7 +10,7 @@ use tempfile::TempDir;
 
 use super::segment::SharedSegment;
 use super::*;
-use crate::trace::Ids;
+use crate::trace::{Dir, Ids};
 
 /// What happens to the next operations, in order; nothing once they are used up.
 #[derive(Debug, Default)]
@@ -32,10 +31,10 @@ impl FaultyDisk {
 }
 
 impl Storage for FaultyDisk {
-    fn create(&self, path: &Path) -> io::Result<File> {
+    fn create(&self, dir: &Dir, name: &str) -> io::Result<File> {
         match self.next(|faults| &mut faults.creates) {
             Some(kind) => Err(kind.into()),
-            None => Disk.create(path),
+            None => Disk.create(dir, name),
         }
     }
 

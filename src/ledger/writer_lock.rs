@@ -1,11 +1,14 @@
 //! The writers: each process locks one file, so that other processes can find out whether it lives.
 
-use std::fs::{DirEntry, File, Metadata, OpenOptions};
+use std::fs::File;
 use std::io::{self, Write};
-use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use crate::trace::{Root, fork_generation, make_dir, open_private, random_bytes, wall_ns};
+use rustix::fs::OFlags;
+
+use crate::trace::{
+    Dir, NEW_FILE, Root, fork_generation, is_own, open_private, random_bytes, wall_ns,
+};
 
 /// The lock of this process as a writer. The kernel frees it, however the process ends. While a child that was
 /// forked without an exec holds a copy of the descriptor, the lock is free only when that child ends or execs.
@@ -13,7 +16,7 @@ use crate::trace::{Root, fork_generation, make_dir, open_private, random_bytes, 
 pub(crate) struct WriterLock {
     pub id: String,
     _file: File,
-    path: PathBuf,
+    writers: PathBuf,
     generation: u64,
 }
 
@@ -21,31 +24,29 @@ impl WriterLock {
     /// Takes a new id (or the one it had) and locks its file. The file gets its name only when it is locked, so
     /// that no sweep removes it as a dead writer's.
     pub fn take(root: &Root, again: Option<&str>) -> io::Result<Self> {
-        let dir = root.writers();
-        make_dir(&dir)?;
+        let dir = Dir::make(&root.writers(), 1)?;
         let id = again.map_or_else(new_id, str::to_owned);
-        let path = dir.join(&id);
-        let unnamed = dir.join(format!(".{id}"));
-        let mut file = open_private(&unnamed, OpenOptions::new().create_new(true).write(true))?;
+        let unnamed = format!(".{id}");
+        let mut file = dir.file(&unnamed, NEW_FILE)?;
         let named = file
             .lock()
             .and_then(|()| writeln!(file, "{}", std::process::id()))
-            .and_then(|()| std::fs::rename(&unnamed, &path));
+            .and_then(|()| dir.rename(&unnamed, &dir, &id));
         if let Err(error) = named {
-            let _ = std::fs::remove_file(&unnamed);
+            let _ = dir.remove(&unnamed);
             return Err(error);
         }
         Ok(Self {
+            writers: root.writers(),
             id,
             _file: file,
-            path,
             generation: fork_generation(),
         })
     }
 
     /// Whether the file still has its name: without it other processes take this writer for dead.
     pub fn is_named(&self) -> bool {
-        self.path.exists()
+        self.writers.join(&self.id).exists()
     }
 }
 
@@ -60,7 +61,7 @@ impl Drop for WriterLock {
         // A forked child drops a copy: the parent still writes.
         if self.generation == fork_generation() {
             // A missing file means a dead writer, as a free lock does.
-            let _ = std::fs::remove_file(&self.path);
+            let _ = Dir::open(&self.writers, 1).and_then(|writers| writers.remove(&self.id));
         }
     }
 }
@@ -71,40 +72,33 @@ pub(crate) fn is_alive(root: &Root, id: &str) -> bool {
     if id.is_empty() || id.contains(['/', '\0']) || id.starts_with('.') {
         return false;
     }
-    holds_lock(&root.writers().join(id))
-}
-
-fn holds_lock(path: &Path) -> bool {
-    match open_private(path, OpenOptions::new().read(true)) {
-        // Also where the file system has no locks: better to leave a dead writer's spans open than to close a
-        // living one's.
-        Ok(file) => file.try_lock_shared().is_err(),
+    match open_private(&root.writers().join(id), OFlags::RDONLY) {
+        Ok(file) => holds_lock(&file),
         Err(error) => error.kind() != io::ErrorKind::NotFound,
     }
+}
+
+/// Also where the file system has no locks: better to leave a dead writer's spans open than to close a living
+/// one's.
+fn holds_lock(file: &File) -> bool {
+    file.try_lock_shared().is_err()
 }
 
 /// Removes the files of dead writers. A file that this crate can't have made stays: another name, another
 /// owner, anything but a regular file, and everything behind a `writers` that is a symbolic link.
 pub(crate) fn sweep(root: &Root) {
-    let dir = root.writers();
-    let is_own_dir = dir.symlink_metadata().is_ok_and(|dir| dir.is_dir());
-    let entries = match std::fs::read_dir(&dir) {
-        Ok(entries) if is_own_dir => entries,
-        _ => return,
+    let Ok(writers) = Dir::open(&root.writers(), 1) else {
+        return;
     };
-    for entry in entries.flatten() {
-        if is_own_writer_file(&entry) && !holds_lock(&entry.path()) {
+    for name in writers.names().unwrap_or_default() {
+        let opens = || writers.file(&name, OFlags::RDONLY);
+        let is_dead =
+            |file: File| file.metadata().is_ok_and(|meta| is_own(&meta)) && !holds_lock(&file);
+        if name.to_str().is_some_and(is_writer_id) && opens().is_ok_and(is_dead) {
             // A file that can't be removed now is removed by a later start.
-            let _ = std::fs::remove_file(entry.path());
+            let _ = writers.remove(&name);
         }
     }
-}
-
-fn is_own_writer_file(entry: &DirEntry) -> bool {
-    let own_uid = rustix::process::geteuid().as_raw();
-    // `DirEntry::metadata` does not follow symbolic links.
-    let is_own_file = |file: Metadata| file.is_file() && file.uid() == own_uid;
-    entry.file_name().to_str().is_some_and(is_writer_id) && entry.metadata().is_ok_and(is_own_file)
 }
 
 /// Whether a name has the shape that `new_id` gives: milliseconds, process id, random digits.

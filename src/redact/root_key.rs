@@ -1,11 +1,12 @@
 //! The key of the digests in masks. It never leaves the root.
 
-use std::fs::OpenOptions;
 use std::io::{self, Read, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-use crate::trace::{Root, about, hex, make_root, open_private, random_bytes};
+use rustix::fs::OFlags;
+
+use crate::trace::{NEW_FILE, Root, about, hex, is_own, make_root, open_private, random_bytes};
 
 /// Reads the root's key, or creates it. The file appears whole, by a link, so two processes that
 /// start at once agree on one key.
@@ -22,7 +23,7 @@ pub(crate) fn load_or_create(root: &Root) -> io::Result<[u8; 32]> {
         std::process::id(),
         u64::from_ne_bytes(random_bytes())
     ));
-    let made = open_private(&unnamed, OpenOptions::new().create_new(true).write(true))
+    let made = open_private(&unnamed, NEW_FILE)
         .and_then(|mut file| {
             writeln!(file, "{}", hex(&key))?;
             file.sync_all()
@@ -38,14 +39,12 @@ pub(crate) fn load_or_create(root: &Root) -> io::Result<[u8; 32]> {
 
 fn read(path: &Path) -> io::Result<[u8; 32]> {
     let mut digits = String::new();
-    let file = open_private(path, OpenOptions::new().read(true)).map_err(|error| {
-        match error.raw_os_error() {
-            Some(_) => about(path)(error),
-            None => error,
-        }
+    let file = open_private(path, OFlags::RDONLY).map_err(|error| match error.raw_os_error() {
+        Some(_) => about(path)(error),
+        None => error,
     })?;
     let meta = file.metadata()?;
-    if meta.uid() != rustix::process::geteuid().as_raw() || meta.mode() & 0o077 != 0 {
+    if !is_own(&meta) || meta.mode() & 0o077 != 0 {
         let why = format!(
             "{} is not private: it must belong to this user, with mode 600",
             path.display()

@@ -1,14 +1,11 @@
-//! Where things are on disk, and files that only their owner can read.
+//! Where things are on disk.
 
-use std::fs::{DirBuilder, DirEntry, File, OpenOptions};
+use std::fs::DirEntry;
 use std::io;
-use std::os::fd::AsRawFd;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::OFlags;
-use rustix::io::Errno;
-
+use super::dir::is_own;
 use super::hex::hex_digest;
 
 /// The directory that holds everything.
@@ -87,74 +84,11 @@ fn is_reserved(name: &str) -> bool {
         || matches!(name.as_bytes(), [b'l', b'p', b't', b'0'..=b'9'])
 }
 
-/// Makes the root and its parents, private to the owner. The root may be a symbolic link.
-pub(crate) fn make_root(path: &Path) -> io::Result<()> {
-    DirBuilder::new().recursive(true).mode(0o700).create(path)
-}
-
-/// Makes a directory below the root, private to the owner. It must not be a symbolic link: that would lead
-/// out of the root.
-pub(crate) fn make_dir(path: &Path) -> io::Result<()> {
-    match make_root(path) {
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-            Err(not_ours(path, "not a directory"))
-        }
-        Err(error) => Err(error),
-        Ok(()) => check_dir(path),
-    }
-}
-
-/// Fails for a symbolic link in the place of a directory below the root.
-pub(crate) fn check_dir(path: &Path) -> io::Result<()> {
-    match path.symlink_metadata()?.is_dir() {
-        true => Ok(()),
-        false => Err(not_ours(path, "a symbolic link or a file, not a directory")),
-    }
-}
-
-/// Makes a session's directory.
-pub(crate) fn make_session_dir(session: &Path) -> io::Result<()> {
-    session.parent().map_or(Ok(()), make_dir)?;
-    make_dir(session)
-}
-
-/// Fails if a session's directory, or the one that holds all sessions, is a symbolic link: what is behind it
-/// does not belong to the root, and is not written to or removed.
-pub(crate) fn check_session_dir(session: &Path) -> io::Result<()> {
-    let parent = session.parent().filter(|dir| !dir.as_os_str().is_empty());
-    parent.map_or(Ok(()), check_dir)?;
-    check_dir(session)
-}
-
-/// Opens a file of ours: private to the owner, close-on-exec, never as descriptor 0, 1 or 2 (where an
-/// agent closed its stderr, what others write there must not end up in the trace). It must be a regular
-/// file: a symbolic link could lead out of the root, and opening a pipe could wait forever.
-pub(crate) fn open_private(path: &Path, options: &mut OpenOptions) -> io::Result<File> {
-    let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
-    let options = options.mode(0o600).custom_flags(flags.bits() as i32);
-    let file = options
-        .open(path)
-        .map_err(|error| match Errno::from_io_error(&error) {
-            Some(Errno::LOOP) => not_ours(path, "a symbolic link, not a file"),
-            Some(Errno::ISDIR) => not_ours(path, "a directory, not a file"),
-            // A pipe without a reader, or a socket.
-            Some(Errno::NXIO) => not_ours(path, "not a regular file"),
-            _ => error,
-        })?;
-    if !file.metadata()?.is_file() {
-        return Err(not_ours(path, "not a regular file"));
-    }
-    if file.as_raw_fd() > 2 {
-        return Ok(file);
-    }
-    Ok(rustix::io::fcntl_dupfd_cloexec(&file, 3)?.into())
-}
-
 /// Why other users can change a file or directory of ours, and what to do about it.
 pub(crate) fn exposed(path: &Path) -> io::Result<Option<(String, String)>> {
     let meta = path.metadata()?;
     let (uid, mode, shown) = (meta.uid(), meta.mode() & 0o777, path.display());
-    Ok(if uid != rustix::process::geteuid().as_raw() {
+    Ok(if !is_own(&meta) {
         let advice = format!("choose another root, or run `chown $(id -u) {shown}`");
         Some((format!("{shown} belongs to another user: {uid}"), advice))
     } else if mode & 0o022 != 0 {
@@ -172,12 +106,6 @@ pub(crate) fn if_exists<T>(result: io::Result<T>) -> io::Result<Option<T>> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(error),
     }
-}
-
-fn not_ours(path: &Path, what: &str) -> io::Error {
-    let path = path.display();
-    let why = format!("{path} is {what}; remove it, or choose another root");
-    io::Error::new(io::ErrorKind::InvalidInput, why)
 }
 
 /// The number in `trace.0001.jsonl`.

@@ -6,6 +6,7 @@
 mod address;
 mod buffer_pool;
 mod clock;
+mod dir;
 mod error_chain;
 mod failure;
 mod fork;
@@ -48,6 +49,7 @@ pub use usage::{Marks, Totals, Usage};
 
 pub(crate) use buffer_pool::{BufferPool, LARGEST as LARGEST_POOLED};
 pub(crate) use clock::{APART_NS, Moment, steady_ns, wall_ns};
+pub(crate) use dir::{Dir, FILE, NEW_FILE, is_own, make_root, open_private, split};
 pub(crate) use error_chain::ErrorChain;
 pub(crate) use failure::spelled;
 pub(crate) use fork::fork_generation;
@@ -58,10 +60,7 @@ pub(crate) use json::{
     floor_char, has_backslash, is_json, put, string_end, unescape_lossy, value_end, write_string,
 };
 pub(crate) use kind::event_kind;
-pub(crate) use layout::{
-    Root, check_dir, check_session_dir, exposed, if_exists, make_dir, make_root, make_session_dir,
-    open_private, segment_name, segments,
-};
+pub(crate) use layout::{Root, exposed, if_exists, segment_name, segments};
 pub(crate) use line::{LineMeta, SessionPart, finish_line, number};
 pub(crate) use lock::{lock, try_lock};
 pub(crate) use macros::{named_enum, setters};

@@ -1,24 +1,27 @@
 //! The source of a session, kept as a blob: redacted and written piece by piece.
 
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{self, BufRead, BufReader, BufWriter, Read, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use serde_json::json;
 use sha2::{Digest, Sha256};
 
 use super::{Fields, History};
-use crate::trace::{Kind, hex, make_dir, make_session_dir, open_private};
+use crate::trace::{Dir, Kind, NEW_FILE, hex};
 
 /// Of a longer source the beginning is kept.
 const LONGEST: u64 = 256 << 20;
 /// About so many bytes are redacted at once.
 pub(in crate::import) const PIECE: usize = 1 << 20;
 
+/// What a blob is called while it is being written.
+const UNNAMED: &str = ".source";
+
 /// A blob that is being written.
 pub(in crate::import) struct SourceBlob {
     file: BufWriter<File>,
-    unnamed: PathBuf,
+    dir: Dir,
     hash: Sha256,
     left: u64,
 }
@@ -63,15 +66,11 @@ impl History<'_> {
 
     /// Begins a blob. What was not ended is removed with the directory of the session.
     pub fn begin_source(&mut self) -> io::Result<SourceBlob> {
-        let session = self.writer.dir();
-        let dir = session.join("blobs");
-        make_session_dir(session)?;
-        make_dir(&dir)?;
-        let unnamed = dir.join(".source");
-        let file = open_private(&unnamed, OpenOptions::new().create_new(true).write(true))?;
+        let dir = Dir::make(self.writer.dir(), 2)?.make_dir("blobs")?;
+        let file = dir.file(UNNAMED, NEW_FILE)?;
         Ok(SourceBlob {
             file: BufWriter::new(file),
-            unnamed,
+            dir,
             hash: Sha256::new(),
             left: LONGEST,
         })
@@ -103,7 +102,7 @@ impl History<'_> {
         blob.file
             .into_inner()
             .map_err(io::IntoInnerError::into_error)?;
-        std::fs::rename(&blob.unnamed, blob.unnamed.with_file_name(&sha256))?;
+        blob.dir.rename(UNNAMED, &blob.dir, &sha256)?;
         let import = json!({"format": self.source, "source_id": self.id, "raw_blob": sha256});
         self.event(Kind::Import, self.last, import)
     }

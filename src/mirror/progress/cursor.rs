@@ -8,20 +8,18 @@
 //! A cursor moves only when the server has acknowledged everything before it. If it can't be read, the segment
 //! is sent again from its beginning: delivery is at least once.
 
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{self, Read};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Component, Path, PathBuf};
 
+use rustix::fs::OFlags;
 use serde_json::Value;
 
 use super::dead_letters::{self, DeadLetters};
 use super::ownership::MirrorLock;
 use crate::error::Error;
-use crate::trace::{
-    RawLine, check_session_dir, first_line, hex_digest, make_root, make_session_dir, open_private,
-    segment_name,
-};
+use crate::trace::{Dir, RawLine, first_line, hex_digest, make_root, open_private, segment_name};
 
 /// Room for the two longest numbers in a cursor's file, so that a write always replaces the whole content.
 const WIDTH: usize = 80;
@@ -67,7 +65,7 @@ impl SegmentFiles {
     /// Opens a file for reading.
     pub fn open(&self, name: &str) -> io::Result<File> {
         let path = self.dir.join(name);
-        let opened = open_private(&path, OpenOptions::new().read(true));
+        let opened = open_private(&path, OFlags::RDONLY);
         opened.map_err(|error| self.named(&path, error))
     }
 
@@ -76,20 +74,16 @@ impl SegmentFiles {
     pub fn write(
         &self,
         name: &str,
-        options: &mut OpenOptions,
+        flags: OFlags,
         write: impl FnOnce(File) -> io::Result<()>,
     ) -> io::Result<()> {
-        let path = self.dir.join(name);
-        options.create(true);
-        let checked = match check_session_dir(&self.dir) {
-            Err(error) if self.identity.is_some() && error.kind() == io::ErrorKind::NotFound => {
-                make_session_dir(&self.dir)
-            }
-            checked => checked,
+        let dir = match self.identity {
+            Some(_) => Dir::make(&self.dir, 2),
+            None => Dir::open(&self.dir, 2),
         };
-        let opened = checked.and_then(|()| open_private(&path, options));
+        let opened = dir.and_then(|dir| dir.file(name, flags | OFlags::CREATE));
         let written = opened.and_then(write);
-        written.map_err(|error| self.named(&path, error))
+        written.map_err(|error| self.named(&self.dir.join(name), error))
     }
 
     fn cursor_name(&self) -> String {
@@ -122,9 +116,7 @@ impl SegmentFiles {
             None => (String::new(), WIDTH),
         };
         let text = format!("{{\"v\":1,\"offset\":{offset},\"sent\":{sent}{of}}}");
-        let mut options = OpenOptions::new();
-        options.truncate(false).write(true);
-        self.write(&self.cursor_name(), &mut options, |file| {
+        self.write(&self.cursor_name(), OFlags::WRONLY, |file| {
             file.write_all_at(format!("{text:<width$}\n").as_bytes(), 0)?;
             // A longer file was not written by us.
             match file.metadata()?.len() > width as u64 + 1 {

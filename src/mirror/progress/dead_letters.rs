@@ -3,10 +3,11 @@
 //! as resolved.
 
 use std::collections::HashMap;
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{self, BufRead, BufReader, Write};
 use std::os::unix::fs::FileExt;
 
+use rustix::fs::OFlags;
 use serde_json::{Value, json};
 
 use super::cursor::SegmentFiles;
@@ -66,9 +67,8 @@ fn append(files: &SegmentFiles, note: Value) -> io::Result<()> {
     if let Some(identity) = &files.identity {
         line["segment"] = identity.as_str().into();
     }
-    let mut options = OpenOptions::new();
-    let options = options.read(true).append(true);
-    files.write(&file_name(files.seg), options, |mut file| {
+    let flags = OFlags::RDWR | OFlags::APPEND;
+    files.write(&file_name(files.seg), flags, |mut file| {
         // A full disk may have left a part of the last note.
         let start = if is_torn(&file)? { "\n" } else { "" };
         file.write_all(format!("{start}{line}\n").as_bytes())

@@ -2,17 +2,19 @@
 //! dead writers.
 
 use std::collections::HashMap;
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+
+use rustix::fs::OFlags;
 
 use crate::ledger::{FileLock, writer_is_alive};
 use crate::mirror::map::origin::{HeaderError, Origin};
 use crate::mirror::settings::resolve::Resolved;
 use crate::session::Unreadable;
 use crate::trace::typed::SegmentHeader;
-use crate::trace::{Root, first_line, if_exists, open_private, segments};
+use crate::trace::{FILE, Root, first_line, if_exists, open_private, segments};
 
 /// A segment without a complete header line doesn't name its writer. If it is younger than this, the
 /// writer may be about to write the header.
@@ -31,7 +33,7 @@ impl MirrorLock {
 
     /// Takes the lock, unless another process has it.
     pub fn take(path: &Path) -> io::Result<Option<Self>> {
-        let lock = FileLock::try_new(path)?;
+        let lock = FileLock::try_new(open_private(path, FILE)?)?;
         if let Some(lock) = &lock {
             // Only error messages need it.
             let _ = lock.write(&format!("{}\n", std::process::id()));
@@ -41,7 +43,7 @@ impl MirrorLock {
 
     /// The process that has the lock.
     pub fn holder(path: &Path) -> Option<u32> {
-        let file = open_private(path, OpenOptions::new().read(true)).ok()?;
+        let file = open_private(path, OFlags::RDONLY).ok()?;
         let mut text = String::new();
         file.take(32).read_to_string(&mut text).ok()?;
         text.trim().parse().ok()
