@@ -156,7 +156,9 @@ impl Walk<'_, '_> {
     }
 
     fn sensitive(&self, name: &str) -> Option<SensitiveName> {
-        let kind = self.redactor.name_kind(name)?;
+        // As the rule `generated-value` does in text.
+        let guess = matches!(name, "key" | "api" | "access").then_some(Kind::Guess);
+        let kind = self.redactor.name_kind(name).or(guess)?;
         let text = name.to_owned();
         Some(SensitiveName { text, kind })
     }
@@ -340,7 +342,7 @@ impl Walk<'_, '_> {
             (None, None) => None,
         };
         let found = found.cloned();
-        if name.is_none() && found.is_none() {
+        if found.is_none() {
             self.state.announced = self.announces(text);
         }
         // Other members may stand between a pair's name and its value.

@@ -62,6 +62,21 @@ pub(super) fn secret_values(text: &[u8], kind: Range<usize>) -> Option<(usize, V
     Some((end, values))
 }
 
+/// Where an object begins, in a text as it arrives, whose values are there and whose kind is not yet: `kubectl` prints
+/// it behind them.
+pub(super) fn undecided(text: &[u8]) -> Option<usize> {
+    static VALUES: Pattern = Pattern::new(concat!(
+        r#"apiVersion(?::[^\n]*\n[ \t]*(?:data|stringData):[ \t\r]*(?:\n|$)"#,
+        r#"|\\{0,7}":\s?\\{0,7}"[\w./]*\\{0,7}",\s{0,16}\\{0,7}"(?:data|stringData)\\{0,7}":)"#,
+    ));
+    static KIND: Pattern = Pattern::new(r#"kind(?::[^\n]*\n|\\{0,7}":\s?\\{0,7}"\w*\\{0,7}")"#);
+    let start = memchr::memmem::rfind(text, b"apiVersion")?;
+    let values = VALUES.end(text, start)?;
+    let is_kind = |at: usize| KIND.is_match(&text[values + at..]);
+    let is_decided = memchr::memmem::find_iter(&text[values..], b"kind").any(is_kind);
+    (text.len() - start <= NEAR && !is_decided).then_some(start)
+}
+
 /// The values in JSON, which may be on one line or on many.
 fn json_values(text: &[u8], document: Range<usize>) -> Vec<Range<usize>> {
     let mut values = Vec::new();

@@ -11,6 +11,7 @@ use std::ops::Range;
 use super::found::Found;
 use super::json::MOST_NESTED;
 use super::json_stream::JsonStream;
+use super::manifests;
 use super::mask::{self, LONGEST_MASK};
 use super::private_keys::{self, LONGEST_KEY, OpenBlocks};
 use super::redactor::{Redactor, Tally, count_work};
@@ -181,7 +182,10 @@ impl Redactor {
             return written;
         };
         state.tried = wanted;
-        let mut secrets = self.find_open(text, state.context(text));
+        let context = state.context(text);
+        let undecided = manifests::undecided(&text.as_bytes()[context..]);
+        let wanted = undecided.map_or(wanted, |start| wanted.min(context + start));
+        let mut secrets = self.find_open(text, context);
         // From the last on, as a cut that moves back may meet one that starts earlier.
         secrets.sort_unstable_by_key(|found| found.secret.start);
         let mut cut = wanted;

@@ -182,3 +182,22 @@ proptest! {
         prop_assert_eq!(shown, at_once(&json));
     }
 }
+
+/// Names that mean little by themselves, as in text: with what a random generator made, and as one half of a pair.
+#[test]
+fn generated_values_under_names_that_say_little_are_masked() {
+    let random = "x7Kp2mQ9vL4tR8wZ1bN5";
+    for json in [
+        json!({ "key": random }),
+        json!({ "a": [{ "api": random }, { "access": random }] }),
+        json!({ "env": [{ "key": "DB_PASSWORD", "type": "x", "value": random }] }),
+    ] {
+        let json = json.to_string();
+        for size in [1, 2, 3, 7, 64] {
+            assert!(!by(&json, size).contains(random), "by {size}: {json}");
+        }
+        assert!(!at_once(&json).contains(random), "{json}");
+    }
+    let other = json!({ "key": "src/main.rs", "api": "v1beta1", "access": "0123456789abcdef0123" });
+    assert_eq!(at_once(&other.to_string()), other.to_string());
+}
