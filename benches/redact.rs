@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! cargo bench --bench redact                  masks per MB over all the code there is, and by rule
-//! cargo bench --bench redact -- --list        every mask in its line
+//! cargo bench --bench redact -- --list        the rule and the line of every mask
 //! cargo bench --bench redact -- --quick       about 50 MB of it
 //! ```
 //!
@@ -35,14 +35,13 @@ fn main() {
     for (path, text) in texts.iter().step_by(every) {
         bytes += text.len();
         let clean = redactor.text(text, &mut Tally::default());
-        for line in clean.lines().filter(|line| line.contains("[masked rule=")) {
-            for rule in line.split("[masked rule=").skip(1) {
-                let rule = rule.split(' ').next().unwrap_or_default();
-                *masks.entry(rule.to_owned()).or_default() += 1;
-            }
+        for (rule, start) in masked(&clean) {
             if flag("--list") {
-                println!("{}: {}", path.display(), line.trim());
+                let begins = text[..start].rfind('\n').map_or(0, |end| end + 1);
+                let line = text[begins..].lines().next().unwrap_or_default();
+                println!("{rule}\t{}\t{:.200}", path.display(), line.trim());
             }
+            *masks.entry(rule).or_default() += 1;
         }
     }
     let megabytes = bytes as f64 / MB as f64;
@@ -54,6 +53,21 @@ fn main() {
     for (rule, count) in by_count {
         println!("{count:6}  {rule}");
     }
+}
+
+/// The rule of each mask in a text, and where in the text before it the secret stood.
+fn masked(clean: &str) -> Vec<(String, usize)> {
+    let mut parts = clean.split("[masked rule=");
+    let mut start = parts.next().map_or(0, str::len);
+    let mask = |part: &str| {
+        let (mask, rest) = part.split_once(']')?;
+        let (rule, mask) = mask.split_once(" bytes=")?;
+        let length: usize = mask.split(' ').next()?.parse().ok()?;
+        let found = (rule.to_owned(), start);
+        start += length + rest.len();
+        Some(found)
+    };
+    parts.filter_map(mask).collect()
 }
 
 /// Where cargo keeps the sources of packages.

@@ -65,7 +65,7 @@ fn read_named(names: &SensitiveNames, text: &str, name: Range<usize>) -> Option<
     count_work(value.range.end - at.min(value.range.end));
     let is_secret = |value: &Value, join: Join| {
         let name = &text[name.clone()];
-        let is_code = value.range.is_empty() || place.is_declared && !value.quoted;
+        let is_code = value.range.is_empty() || place.in_code && !value.quoted;
         !is_code && !placeholders::is_placeholder(all, value, name, kind, join)
     };
     if is_secret(&value, join) {
@@ -88,8 +88,8 @@ struct Place {
     extent: Extent,
     /// The quote that the name is directly inside of.
     outer: Option<u8>,
-    /// A program declares the name: a value without quotes is code.
-    is_declared: bool,
+    /// A program declares or compares the name: a value without quotes is code.
+    in_code: bool,
 }
 
 /// Where the value of a name is that `join` ties to `at`, if a value can stand there.
@@ -102,19 +102,26 @@ fn value_place(
 ) -> Option<Place> {
     let all = text.as_bytes();
     let before = before(all, name.start);
+    let separator = all[..at].trim_ascii_end();
+    let is_compared = separator.ends_with(b"==") || separator.ends_with(b"!=");
     let closed = quote_at(all, name.end).is_some();
     // `Error::Token => "…"`: a pattern, and what it stands for. `cookie: *mut u8`: a pointer.
     let matched = !closed
-        && all[..at].trim_ascii_end().ends_with(b"=>")
+        && separator.ends_with(b"=>")
         && (is_camel_case(&text[name.clone()]) || all.get(name.end) == Some(&b')'));
     let pointer = kind == Kind::Header && matches!(all.get(at), Some(b'*' | b'&'));
-    if matched || pointer {
+    let word = word_before(all, name.start);
+    // `case TOKEN:` and `--- PASS: …` of a test.
+    let label = word == b"case" || all[..name.start].ends_with(b"--- ");
+    if matched || pointer || label {
         return None;
     }
     let mut outer = before.filter(|b| is_quote(*b) && !closed);
     let (at, mut extent) = next_line(all, join, at);
     let mut at = skip_wrapper(all, at);
-    let is_declared = !closed && DECLARES.is_match(word_before(all, name.start));
+    // `readonly DB_PASSWORD=…` is a shell's.
+    let in_shell = join == Join::Tight && !text[name.clone()].contains(|c: char| c.is_lowercase());
+    let is_declared = !closed && !in_shell && DECLARES.is_match(word);
     if join == Join::Tight && matches!(before, Some(b'?' | b'&')) {
         extent = Extent::Query;
     } else if is_declared && join == Join::Colon {
@@ -135,7 +142,7 @@ fn value_place(
         kind,
         extent,
         outer,
-        is_declared,
+        in_code: is_declared || is_compared,
     })
 }
 
@@ -285,7 +292,7 @@ fn paired_value(all: &[u8], end: usize) -> Option<usize> {
 /// Where the content of the element starts whose name is at `start..end`: `<db:password type="x">…</…>`.
 fn element_content(all: &[u8], start: usize, end: usize) -> Option<usize> {
     static CONTENT: Pattern = Pattern::new(
-        r#"(?:\s{1,64}[\w:.-]{1,64}=(?:"[^"<>\n]*"|'[^'<>\n]*')){0,8}\s{0,16}>\s{0,64}([^<\s])[^<\n]*\s{0,64}</"#,
+        r#"(?:\s{1,64}[\w:.-]{1,64}=(?:"[^"<>\n]*"|'[^'<>\n]*')){0,8}\s{0,16}>\s{0,64}(?:<!\[CDATA\[)?([^<\s])[^<\n]*\s{0,64}</"#,
     );
     let tag = match before(all, start)? {
         b':' => run_start(all, start - 1, 24, |b| b.is_ascii_alphanumeric()),
@@ -319,23 +326,26 @@ fn is_blank(byte: u8) -> bool {
 fn next_line(all: &[u8], join: Join, at: usize) -> (usize, Extent) {
     static BLOCK: Pattern = Pattern::new(r"[|>][+-]?\d?[ \t]*\r?\n[ \t]+");
     static NEXT_LINE: Pattern = Pattern::new(r"\r?\n[ \t]+");
+    // What a class of this name is for.
+    static DOCSTRING: Pattern = Pattern::new(r#"[rbu]?(?:"""|''')"#);
+    let is_value = |start: &usize| !DOCSTRING.is_match(&all[*start..]);
     let joined = matches!(join, Join::Tight | Join::Spaced | Join::Colon);
     let (start, extent) = match all.get(at).filter(|_| joined) {
         Some(b'|' | b'>') => (BLOCK.end(all, at), Extent::Block),
-        Some(b'\r' | b'\n') => (NEXT_LINE.end(all, at), Extent::OwnLine),
+        Some(b'\r' | b'\n') => (NEXT_LINE.end(all, at).filter(is_value), Extent::OwnLine),
         _ => (None, Extent::Word),
     };
     start.map_or((at, Extent::Word), |start| (start, extent))
 }
 
-/// `Some("…")`, `String::from("…")`, `["…"]`, the letter of `b"…"`: what may stand before a quote.
+/// `Some("…")`, `String::from("…")`, `["…"]`, the letter of `b"…"`, `r#` of `r#"…"#`: what may stand before a quote.
 static WRAPPER: Pattern = Pattern::new(
-    r#"((?:Some\(|Ok\(|(?:Secret)?String::from\(|Secret(?:Str)?\(|\[\s*)*[bBrRfu$]?)\\{0,64}["'`]"#,
+    r#"((?:Some\(|Ok\(|(?:Secret)?String::from\(|Secret(?:Str)?\(|\(|\[\s*)*(?:[bBRfu$]|b?r#{0,3})?)\\{0,64}["'`]"#,
 );
 
 fn skip_wrapper(all: &[u8], at: usize) -> usize {
     // Almost no value starts with one of these letters.
-    let may = all.get(at).is_some_and(|b| b"SO[bBrRfu$".contains(b));
+    let may = all.get(at).is_some_and(|b| b"SO([bBrRfu$".contains(b));
     let found = may.then(|| WRAPPER.find(&all[at..])).flatten();
     found.map_or(at, |(_, wrapper)| at + wrapper.end)
 }

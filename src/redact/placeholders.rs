@@ -5,6 +5,7 @@ use super::names::{Kind, is_listed, list};
 use super::pattern::Pattern;
 use super::text::{
     Mix, class_changes, ends_with_any_case, is_base64, is_name, is_strong, is_url64,
+    starts_with_any_case,
 };
 use super::value::{Join, Value};
 
@@ -22,6 +23,8 @@ static REFERENCE: Pattern = Pattern::new(concat!(
     r"|ssm:|op://|var\.|local\.|data\.)",
     // `$crate::private::Name`, and `1*tchar` of a grammar.
     r"|\$\w+::|[0-9]*\*[a-z]+$",
+    // `\w{20}` of a regular expression.
+    r"|\\{1,2}[wWdDsS](?:[+*{]|$)",
     // A color, and `changeme`, `insert-key-here`, `my-secret-token`.
     r"|#[0-9A-Fa-f]{3,8}$",
     r"|(?i:(?:change|replace|insert|enter|put|dummy|fake|sample|placeholder)[a-z_-]*",
@@ -31,18 +34,26 @@ static REFERENCE: Pattern = Pattern::new(concat!(
     // The keys that AWS uses in its documentation.
     r"|AKIA\w{9}EXAMPLE$|wJalrXUtnFEMI/K7MDENG/|je7MtGbClwBF/2Zp9Utk/",
 ));
-/// `get_token(…`, `env[…`: an identifier or path right before a parenthesis or bracket.
-static CALL: Pattern = Pattern::new(r"(?:::)?[A-Za-z_&][\w.:&!]*[(\[]");
-/// `poly1305::Context`.
-static PATH: Pattern = Pattern::new(r"(?:::)?[A-Za-z_]\w*(?:::[A-Za-z_]\w*)+(?:::)?$");
+/// `get_token(…`, `env[…`, `Token{…`, `[]byte{…`: an identifier or path right before a parenthesis, bracket or brace.
+static CALL: Pattern = Pattern::new(r"(?:::)?[A-Za-z_&][\w.:&!]*[(\[{]|\[\]\w+[({]");
+/// `poly1305::Context`, `ConvertTo-SecureString`.
+static PATH: Pattern = Pattern::new(
+    r"(?:::)?[A-Za-z_]\w*(?:::[A-Za-z_]\w*)+(?:::)?$|(?:Get|Read|New|ConvertTo)-[A-Z][A-Za-z]+$",
+);
 /// `MAX_TOKEN_SIZE`.
 static CONSTANT: Pattern = Pattern::new(r"[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+$");
 /// The beginning of `frame->token`.
 static POINTER: Pattern = Pattern::new(r"[A-Za-z_][\w.\[\]()]*-$");
+/// `mem3.szKeyBlk`, `Fts5HashEntry.nKey`.
+static DOTTED_IDENTIFIERS: Pattern =
+    Pattern::new(r"(?:[A-Z]?[a-z]+[0-9]?|[a-z])+(?:\.(?:[A-Z]?[a-z]+[0-9]?|[a-z])+)+$");
+static IDENTIFIER: Pattern = Pattern::new(r"[A-Za-z_]\w*$");
 /// `self.password`, `req.body.token`: names joined by dots.
 static DOTTED_NAMES: Pattern = Pattern::new(r"[A-Za-z][^.]*(?:\.[A-Za-z][^.]*)+$");
-/// `Utf8SuffixKey`.
-static CAMEL_CASE: Pattern = Pattern::new(r"(?:[A-Z][a-z]+[0-9]*)+$");
+/// `Utf8SuffixKey`, `resourceStatusesValue`.
+static CAMEL_CASE: Pattern = Pattern::new(r"(?:[A-Z][a-z]+[0-9]*)+$|[a-z]{2,}(?:[A-Z][a-z]{2,})+$");
+/// The first of the names and values of a cookie.
+static COOKIE: Pattern = Pattern::new(r"[^\s=;,]+=[^\s=]");
 static IDENTIFIERS: Pattern = Pattern::new(r"[A-Za-z_.?:,;]+$");
 static NUMBER: Pattern = Pattern::new(r"[0-9.,%-]+$");
 /// A number as programs write it, with its type.
@@ -98,33 +109,63 @@ pub(super) fn is_placeholder(
     let spaced = matches!(join, Join::Colon | Join::Spaced) && !value.quoted;
     match kind {
         Kind::Weak if !is_strong(bytes) => return true,
-        Kind::Header if !name.ends_with("ion") && !bytes.contains(&b'=') => {
+        Kind::Header
+            if !name.ends_with("ion")
+                && (!COOKIE.is_match(bytes) || spaced && join == Join::Spaced) =>
+        {
             return spaced || !is_strong(bytes);
         }
         Kind::Token if spaced && TYPE_NAME.is_match(bytes) => return true,
         _ => {}
     }
     match join {
-        Join::Comma => !is_strong(bytes),
+        Join::Comma => {
+            !is_strong(bytes)
+                || first_word(bytes).is_some_and(|word| first_word(name.as_bytes()) == Some(word))
+        }
         Join::Prose => {
             let mixed_case = mix.upper > 0 && mix.lower > 0;
             !(is_strong(bytes) && (mixed_case || bytes.len() >= 16))
         }
-        _ if value.quoted => bytes.first().is_some_and(|b| b",;) }".contains(b)),
-        _ => is_code(text, value, kind, join) || is_expression(text, value, name, join),
+        _ if value.quoted => {
+            let is_rest = bytes.first().is_some_and(|b| b",;) }".contains(b));
+            is_rest || kind == Kind::Token && is_words(bytes)
+        }
+        _ if bytes.starts_with(b",") => true,
+        _ => is_code(text, value, name, kind, join) || is_expression(text, value, name, join),
     }
 }
 
+/// Whether a text is words of a language, or the name of a token: no token is.
+fn is_words(bytes: &[u8]) -> bool {
+    let is_part = |b: &u8| b.is_ascii_alphabetic() || b" _-.,:'".contains(b);
+    let is_word = bytes.len() <= 10 && bytes.iter().all(u8::is_ascii_lowercase);
+    bytes.iter().all(is_part) && (is_word || bytes.contains(&b' ') || has_stem(bytes))
+}
+
+/// Whether the name of a secret is in a text.
+fn has_stem(bytes: &[u8]) -> bool {
+    let lower = bytes.to_ascii_lowercase();
+    let in_text = |stem: &&str| memchr::memmem::find(&lower, stem.as_bytes()).is_some();
+    list("stems").iter().any(in_text)
+}
+
 /// Whether a value without quotes is a name in a program, by what follows it.
-fn is_code(text: &[u8], value: &Value, kind: Kind, join: Join) -> bool {
+fn is_code(text: &[u8], value: &Value, name: &str, kind: Kind, join: Join) -> bool {
     let bytes = &text[value.range.clone()];
     let is_type = || Mix::of(bytes).upper > 1 && TYPE_NAME.is_match(bytes);
+    let last = name.rsplit('.').next().unwrap_or(name);
+    let is_named_so = ends_with_any_case(bytes, last.as_bytes()) && IDENTIFIER.is_match(bytes);
     PATH.is_match(bytes)
+        || kind == Kind::Token && is_named_so && matches!(join, Join::Colon | Join::Spaced)
         || match (text.get(value.range.end), join) {
             (Some(b'>'), _) => POINTER.is_match(bytes),
-            (Some(b','), Join::Colon) => is_type(),
-            (Some(b';'), Join::Spaced) if kind == Kind::Token => {
-                !is_strong(bytes) || CONSTANT.is_match(bytes)
+            (Some(b','), Join::Colon) => {
+                is_type() || bytes.len() <= 2 || ends_with_any_case(bytes, name.as_bytes())
+            }
+            (Some(b';'), Join::Spaced) => {
+                let is_name = kind == Kind::Token || IDENTIFIER.is_match(bytes);
+                is_name && !is_generated(bytes) || CONSTANT.is_match(bytes)
             }
             _ => false,
         }
@@ -164,7 +205,7 @@ pub(super) fn is_generated(bytes: &[u8]) -> bool {
     let hex = bytes.iter().all(|b| b.is_ascii_hexdigit() || *b == b'-');
     let mixed = bytes.len() >= 16 && least >= 2 && bytes.iter().all(|b| is_url64(*b) || *b == b'=');
     let changes = bytes.len() >= 12 && one_word && !hex && class_changes(bytes) > 2;
-    (mixed || changes) && !CAMEL_CASE.is_match(bytes)
+    (mixed || changes) && !CAMEL_CASE.is_match(bytes) && !DOTTED_IDENTIFIERS.is_match(bytes)
 }
 
 /// Whether a value without quotes is code or prose.
@@ -173,18 +214,15 @@ fn is_expression(text: &[u8], value: &Value, name: &str, join: Join) -> bool {
     let next = &text[value.range.end..];
     let generic = next.starts_with(b"<") && bytes.iter().all(u8::is_ascii_alphabetic);
     let operator = bytes.first().is_some_and(|b| b"[{(|!=,/".contains(b));
-    if generic || operator && !is_strong(bytes) || CALL.is_match(bytes) {
+    let in_parentheses = bytes.starts_with(b"(") && join == Join::Spaced;
+    let env_name = join == Join::Tight && !name.bytes().any(|b| b.is_ascii_lowercase());
+    let call = !env_name && CALL.is_match(bytes);
+    if generic || in_parentheses || operator && !is_strong(bytes) || call {
         return true;
     }
-    let env_name = join == Join::Tight && !name.bytes().any(|b| b.is_ascii_lowercase());
     if !env_name && join != Join::Flag && IDENTIFIERS.is_match(bytes) {
-        let lower = bytes.to_ascii_lowercase();
-        let in_value = |stem: &&str| memchr::memmem::find(&lower, stem.as_bytes()).is_some();
         let joined = memchr::memchr3(b'.', b'_', b':', bytes).is_some();
-        if joined && join != Join::Tight
-            || list("stems").iter().any(in_value)
-            || DOTTED_NAMES.is_match(bytes)
-        {
+        if joined && join != Join::Tight || has_stem(bytes) || DOTTED_NAMES.is_match(bytes) {
             return true;
         }
     }
@@ -202,9 +240,18 @@ fn repeats_name(value: &[u8], name: &str) -> bool {
         .unwrap_or_default();
     let field = last.len() < value.len() && last.len() >= 3 && name.ends_with(last);
     let beginning = value.contains(&b'_') && name.starts_with(value);
+    let more = value.get(name.len()..).unwrap_or_default();
+    let goes_on = starts_with_any_case(value, name) && more.iter().all(u8::is_ascii_alphabetic);
     field
         || beginning
+        || goes_on
         || ends_with_any_case(name, value) && (value.len() >= 3 || value.len() == name.len())
+}
+
+/// `Win32` of `Win32_Security`.
+fn first_word(name: &[u8]) -> Option<&[u8]> {
+    let end = memchr::memchr(b'_', name)?;
+    (end > 2).then_some(&name[..end])
 }
 
 static ROOTED: Pattern = Pattern::new(r"(?:/|\.{1,2}/|~/|[A-Za-z]:\\)");

@@ -145,6 +145,8 @@ fn shell_values_go_on_after_a_quote_or_an_escaped_blank() {
         "PASSWORD=\"abc\"SECRET make",
         "PASSWORD=abc\\ SECRET make",
         "PASSWORD='it'\\''s-SECRET' make",
+        "DB_PASSWORD=ab(SECRET",
+        "readonly DB_PASSWORD=SECRET",
         "deploy --password abc\\ SECRET",
         "deploy --password='abc'\"SECRET\"",
         "mysql -pabc\\ SECRET",
@@ -188,6 +190,7 @@ fn pairs_of_name_and_value_are_masked() {
         "<password>\n  SECRET\n</password>",
         "<db:password>SECRET</db:password>",
         "<password encrypted=\"false\">SECRET</password>",
+        "<password><![CDATA[SECRET]]></password>",
     ]);
 }
 
@@ -212,25 +215,18 @@ fn values_of_kubernetes_secrets_are_masked() {
     let list = format!(
         "items:\n- apiVersion: v1\n  data:\n    user: {user}\n    one: {one}\n  kind: Secret\n"
     );
-    let folded = format!("data:\n  one: >- {one}\n  two:{two}\nkind: 'Secret' # of the app\n");
+    let folded = format!(
+        "apiVersion: v1\ndata:\n  one: >- {one}\n  two:{two}\nkind: 'Secret' # of the app\n"
+    );
     let json = format!(
         r#"{{"apiVersion":"v1","data":{{"user":"{user}","one":"{one}"}},"kind":"Secret"}}"#
     );
     let applied = format!("{printed}annotations:\n  applied: |\n    {json}\n");
     let escaped = format!("result: \"{}\"\n", json.replace('"', "\\\""));
-    let texts = [
-        (printed, false),
-        (written, true),
-        (list, false),
-        (folded, false),
-        (applied, false),
-        (escaped, false),
-    ];
-    for (text, is_known_in_streams) in texts {
+    for text in [printed, written, list, folded, applied, escaped] {
         let output = super::text(&text);
-        let mut outputs = vec![output.clone()];
-        outputs.extend(is_known_in_streams.then(|| streams::streamed(&text)));
-        for output in outputs {
+        let by_lines = super::redactor().stream(text.split_inclusive('\n'));
+        for output in [&output, &streams::streamed(&text), &by_lines] {
             let left: Vec<_> = values
                 .iter()
                 .filter(|value| output.contains(**value))
@@ -303,6 +299,12 @@ fn code_and_databases_are_masked() {
         "ENV DB_PASSWORD SECRET",
         "aws configure set aws_secret_access_key SECRET",
         "const PASSWORD: &[u8] = b\"SECRET\";",
+        "let api_key = \"SECRET\";",
+        "const PASSWORD = \"SECRET\"",
+        "let secret = r#\"SECRET\"#;",
+        "password = (\"SECRET\")",
+        "if password == \"SECRET\":",
+        "$password = ConvertTo-SecureString \"SECRET\" -AsPlainText -Force",
         "variable \"db_password\" {\n  type = string\n  default = \"SECRET\"\n}",
     ]);
 }
@@ -444,5 +446,22 @@ fn prose_and_style_sheets_stay_readable() {
         "pub const PRIVATE_KEY: ::sys::core::PCWSTR = ::sys::core::w!(\"PrivKeyVal\");",
         "pub const SMTP_DSN: sys::core::GUID = sys::core::GUID::from_u128(0x23b7f8ad_7a28_4b7c_a2c6_9bd6f3f4b9f1);",
         "Win32_Security_Credentials = [\"Win32_Security\"]",
+        "features = [\"Win32_Security_Authorization\", \"Win32_Storage_FileSystem\"]",
+        "if( iCookie==BTREE_SCHEMA_VERSION && (db->flags & SQLITE_Defensive)!=0 ){",
+        "case RBU_STATE_COOKIE:\n  pRet->iCookie = (u32)sqlite3_column_int64(pStmt, 1);",
+        "mem3.mnKeyBlk = mem3.szKeyBlk;",
+        "pExpr->u.zToken = \"coalesce\";",
+        "nFToken = (nToken+nSnippet-1) / nSnippet;",
+        "generate_private_key: x25519_generate_private_key,",
+        "columns identified by \"colUsed\", all but",
+        "consistent!(gitlab_api_0, r\"private_token=\\w{20}\");",
+        "class AccessToken:\n    \"\"\"An OAuth access token.\"\"\"",
+        "--- PASS: TestAddrString/ipv4 (0.00s)",
+        "token.XOR: \"bitwise complement\",",
+        "private_key: \"_RSAPrivateKey\",",
+        "PrivateKey = testRSAPSS2048PrivateKey",
+        "privateKeys := sync.Pool{",
+        "def _merge_cookies(self, cookies: CookieTypes | None = None) -> Cookies:",
+        "\"gmsaCredentialSpec\": \"gmsaCredentialSpecValue\",",
     ]);
 }
