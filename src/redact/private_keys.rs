@@ -136,11 +136,11 @@ fn key_part(line: &[u8], prefix: &[u8]) -> usize {
 }
 
 /// Whether two bytes may stand at the same place of two lines' prefixes: numbers and times differ
-/// from line to line, words do not.
+/// from line to line, words do not. Nor do other characters, of which a prefix must not end inside.
 fn is_same_prefix((a, b): (&u8, &u8)) -> bool {
     let numbers = a.is_ascii_hexdigit() && b.is_ascii_hexdigit();
-    let words = a.is_ascii_alphabetic() || b.is_ascii_alphabetic();
-    a == b || numbers || !words
+    let mark = |byte: &u8| byte.is_ascii() && !byte.is_ascii_alphabetic();
+    a == b || numbers || mark(a) && mark(b)
 }
 
 /// How many bytes are base64 in words, as blanks part the lines of a key pasted into one line.

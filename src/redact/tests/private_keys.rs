@@ -94,3 +94,19 @@ fn many_backslashes_in_a_private_key_are_read_once() {
     let input = format!("{dashes}BEGIN PRIVATE KEY{dashes}{backslashes}");
     assert_eq!(redactor().find(&input).len(), 1);
 }
+
+/// A line's prefix is compared by bytes; what it ends inside of is not cut.
+#[test]
+fn wide_character_in_the_place_of_a_prefix_ends_a_private_key() {
+    let dashes = "-".repeat(5);
+    for wide in ["😀", "ü", "漢"] {
+        let line = format!(
+            "{{{}",
+            "MIIEpAIBAAKCAQEA7bq0Zx1yPq8nT2vQm3LkJ9sWcR4dUeF6gH5iK0oB"
+        );
+        let input = format!("{dashes}BEGIN PRIVATE KEY{dashes}\n{line}\n{wide} and more");
+        let output = text(&input);
+        assert!(output.ends_with(&format!("{wide} and more")), "{output}");
+        assert!(!output.contains(&line), "{output}");
+    }
+}
