@@ -1,7 +1,7 @@
 //! What backends read: settings for the names of attributes.
 
 use serde_json::{Value, json};
-use spanledger::{Outcome, SpanExt, spans};
+use spanledger::{Outcome, SpanExt, Usage, spans};
 
 use crate::map::setup::{attributes, named, one, sent};
 use crate::map::spans::session;
@@ -27,6 +27,31 @@ fn cache_tokens_have_one_of_two_names() {
     let newest = model_call(json!({"cache_write_name": true}));
     assert_eq!(newest[CACHE_WRITE], 7);
     assert_eq!(newest.get(CACHE_CREATION), None);
+}
+
+/// Not the running totals of the session: a sum over its turns would count tokens again and again.
+#[test]
+fn each_turn_has_what_its_own_calls_used() {
+    let spans = sent(None, || {
+        let _run = spans::session_run("ses_1", "planner").start().entered();
+        for input_tokens in [100, 30] {
+            let _turn = spans::session_turn().start().entered();
+            for _ in 0..2 {
+                let call = spans::model_call("acme", "m-1").start();
+                call.record_usage(&Usage {
+                    input_tokens: Some(input_tokens),
+                    ..Usage::default()
+                });
+                call.finish(Outcome::Ok);
+            }
+        }
+    });
+    let turns = spans.iter().filter(|span| span.name == "session.turn");
+    let turns = turns.map(|turn| attributes(&turn.attributes));
+    let used: Vec<_> = turns
+        .map(|turn| turn["agent.tokens.input"].clone())
+        .collect();
+    assert_eq!(used, [200, 60]);
 }
 
 #[test]
