@@ -113,7 +113,10 @@ impl From<spanledger::Error> for Failed {
 
 impl From<ResolveError> for Failed {
     fn from(resolve: ResolveError) -> Self {
-        Self::Usage(resolve.to_string())
+        match resolve {
+            ResolveError::Io(error) => Self::Io(error),
+            other => Self::Usage(other.to_string()),
+        }
     }
 }
 

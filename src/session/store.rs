@@ -387,8 +387,14 @@ impl Store {
         if name == "last" {
             return self.last();
         }
-        // An empty name would be the directory of all sessions.
-        if let Some(dir) = self.by_name(name).filter(|_| !name.is_empty()) {
+        // It would be the directory of all sessions, and a prefix of each.
+        if name.is_empty() {
+            return Err(ResolveError::NotFound {
+                name: String::new(),
+                root: self.root().to_owned(),
+            });
+        }
+        if let Some(dir) = self.by_name(name) {
             return Ok(dir);
         }
         let dirs = self.dirs()?;
