@@ -17,7 +17,7 @@ use crate::trace::{
 };
 
 pub(super) use given::GivenSpan;
-pub(super) use source::{PIECE, SourceBlob};
+pub(super) use source::SourceBlob;
 
 pub(super) type Fields = Map<String, Value>;
 

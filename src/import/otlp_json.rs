@@ -3,6 +3,8 @@
 //!
 //! The file is read twice: first for the ids and times of all spans, which say in which session and in which
 //! order they are; then each span when its lines are written. So memory holds the attributes of open spans only.
+//!
+//! A span is kept as it is, but for its attributes: they become an object, because a secret is known by its name.
 
 mod attributes;
 mod content;
@@ -18,7 +20,7 @@ use std::path::Path;
 use self::content::Conversation;
 use self::index::{Entry, Index, What};
 use self::read_span::OtlpSpan;
-use super::history::{Fields, History, PIECE};
+use super::history::{Fields, History, SourceBlob};
 use super::{Import, ImportError, json};
 use crate::trace::{FieldRole, Kind, SpanKind, event_kind};
 
@@ -34,11 +36,13 @@ pub(super) fn read<'a>(import: &'a Import, path: &Path) -> Result<Vec<History<'a
     let file = File::open(path).map_err(|error| ImportError::new(path, error))?;
     let mut histories = Vec::new();
     for session in 0..index.sessions.len() {
-        let history = History::new(import, "otlp-json", &index.sessions[session].id);
+        let mut history = History::new(import, "otlp-json", &index.sessions[session].id);
+        let source = history.begin_source();
         let mut writer = Session {
             file: &file,
             index: &index,
             session,
+            source: source.map_err(|error| ImportError::new(path, error))?,
             history,
             conversation: Conversation::default(),
             open: HashMap::new(),
@@ -49,7 +53,14 @@ pub(super) fn read<'a>(import: &'a Import, path: &Path) -> Result<Vec<History<'a
             line: writer.current.and_then(|offset| line_at(path, offset)),
             ..ImportError::new(path, error)
         })?;
-        histories.push(writer.history);
+        let Session {
+            mut history,
+            source,
+            ..
+        } = writer;
+        let ended = history.end_source(source);
+        ended.map_err(|error| ImportError::new(path, error))?;
+        histories.push(history);
     }
     Ok(histories)
 }
@@ -70,6 +81,7 @@ struct Session<'i, 'a> {
     index: &'i Index,
     session: usize,
     history: History<'a>,
+    source: SourceBlob,
     conversation: Conversation,
     /// Spans that have not ended, by their places in the index.
     open: HashMap<u32, OtlpSpan>,
@@ -82,8 +94,10 @@ impl Session<'_, '_> {
         for step in self.index.steps(self.session) {
             let entry = &self.index.entries[step.entry as usize];
             self.current = Some(entry.offset);
-            let known = self.open.remove(&step.entry);
-            let span = known.map_or_else(|| self.span(entry), Ok)?;
+            let span = match self.open.remove(&step.entry) {
+                Some(known) => known,
+                None => self.read(entry, step.what)?,
+            };
             match step.what {
                 What::Open => self.open(entry, &span)?,
                 What::Event(at) => self.event(entry, &span, at)?,
@@ -97,35 +111,20 @@ impl Session<'_, '_> {
             }
         }
         self.current = None;
-        self.keep()
+        Ok(())
     }
 
-    /// Keeps the spans of the session, each on a line.
-    fn keep(&mut self) -> io::Result<()> {
-        let mut blob = self.history.begin_source()?;
-        let mut piece = String::new();
-        for entry in self.index.of_session(self.session) {
-            piece.push_str(&self.text(entry)?);
-            piece.push('\n');
-            if piece.len() >= PIECE {
-                self.history.add_source(&mut blob, &piece)?;
-                piece.clear();
-            }
-        }
-        self.history.add_source(&mut blob, &piece)?;
-        self.history.end_source(blob)
-    }
-
-    fn text(&self, entry: &Entry) -> io::Result<String> {
+    /// Reads a span, and keeps it when it opens.
+    fn read(&mut self, entry: &Entry, what: What) -> io::Result<OtlpSpan> {
         let mut bytes = vec![0; entry.length as usize];
         self.file.read_exact_at(&mut bytes, entry.offset)?;
-        String::from_utf8(bytes).map_err(io::Error::other)
-    }
-
-    fn span(&self, entry: &Entry) -> io::Result<OtlpSpan> {
-        let json = json::from_slice(self.text(entry)?.as_bytes()).map_err(io::Error::other)?;
+        let span = json::from_slice(&bytes).map_err(io::Error::other)?;
+        let span = read_span::with_plain_attributes(span);
+        if what == What::Open {
+            self.history.add_row(&mut self.source, &span)?;
+        }
         let scope = &self.index.scopes[entry.scope as usize];
-        Ok(OtlpSpan::read(json, entry, scope))
+        Ok(OtlpSpan::read(span, entry, scope))
     }
 
     fn open(&mut self, entry: &Entry, span: &OtlpSpan) -> io::Result<()> {

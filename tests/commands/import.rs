@@ -271,7 +271,14 @@ fn gigabyte_without_a_newline_is_refused() {
     let file = dir.path().join("huge.jsonl");
     // It has no blocks on the disk.
     fs::File::create(&file).unwrap().set_len(1 << 30).unwrap();
-    let lines = ["claude-code", "codex", "otlp-json", "trajectory", "trial"];
+    let lines = [
+        "chat-jsonl",
+        "claude-code",
+        "codex",
+        "otlp-json",
+        "trajectory",
+        "trial",
+    ];
     let lines = lines.map(|format| (format, "longer than 256 MB"));
     // These are read value by value.
     let documents = ["atif", "chat-json", "prime"].map(|format| (format, "line 1"));

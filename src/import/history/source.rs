@@ -12,8 +12,9 @@ use crate::trace::{Dir, Kind, NEW_FILE, hex};
 
 /// Of a longer source the beginning is kept.
 const LONGEST: u64 = 256 << 20;
-/// About so many bytes are redacted at once.
-pub(in crate::import) const PIECE: usize = 1 << 20;
+/// About so many bytes are redacted at once. Texts of 1 MiB are searched once more, because they may hold too many
+/// places to look at.
+const PIECE: usize = 1 << 19;
 
 /// What a blob is called while it is being written.
 const UNNAMED: &str = ".source";
@@ -77,7 +78,7 @@ impl History<'_> {
     }
 
     /// Adds whole values.
-    pub fn add_source(&self, blob: &mut SourceBlob, text: &str) -> io::Result<()> {
+    fn add_source(&self, blob: &mut SourceBlob, text: &str) -> io::Result<()> {
         match blob.left {
             0 => Ok(()),
             _ => blob.write(self.shared.text(text).as_bytes()),

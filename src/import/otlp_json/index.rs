@@ -251,12 +251,6 @@ impl Index {
         self.events[event as usize].at as usize
     }
 
-    /// The spans of a session, in the order of the file.
-    pub fn of_session(&self, session: usize) -> impl Iterator<Item = &Entry> {
-        let is_of = move |entry: &&Entry| entry.session as usize == session;
-        self.entries.iter().filter(is_of)
-    }
-
     /// The lines of a session in their order.
     pub fn steps(&self, session: usize) -> Vec<Step> {
         let mut steps = Vec::new();

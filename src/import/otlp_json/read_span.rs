@@ -23,8 +23,10 @@ pub(super) struct OtlpSpan {
 }
 
 impl OtlpSpan {
-    pub fn read(mut json: Value, entry: &Entry, scope: &Scope) -> Self {
-        let given = decode_attributes(taken(&mut json, "attributes"));
+    /// Reads a span [with plain attributes](with_plain_attributes).
+    pub fn read(span: Fields, entry: &Entry, scope: &Scope) -> Self {
+        let mut json = Value::from(span);
+        let given = taken_attributes(&mut json);
         let events = taken(&mut json, "events");
         let json = &json;
         let name = json["name"].as_str().unwrap_or_default();
@@ -109,6 +111,32 @@ fn taken(of: &mut Value, name: &str) -> Value {
     of.get_mut(name).map(Value::take).unwrap_or_default()
 }
 
+/// The attributes of a span, its events and its links as objects of plain values.
+pub(super) fn with_plain_attributes(mut span: Value) -> Fields {
+    decode_member(&mut span);
+    for name in ["events", "links"] {
+        let list = span.get_mut(name).and_then(Value::as_array_mut);
+        list.into_iter().flatten().for_each(decode_member);
+    }
+    match span {
+        Value::Object(span) => span,
+        _ => Fields::new(),
+    }
+}
+
+fn decode_member(of: &mut Value) {
+    if let Some(list) = of.get_mut("attributes") {
+        *list = decode_attributes(list.take()).into();
+    }
+}
+
+fn taken_attributes(of: &mut Value) -> Fields {
+    match taken(of, "attributes") {
+        Value::Object(attributes) => attributes,
+        _ => Fields::new(),
+    }
+}
+
 /// A list of attributes as an object of plain values.
 fn decode_attributes(list: Value) -> Fields {
     let pair = |mut one: Value| match taken(&mut one, "key") {
@@ -176,7 +204,7 @@ fn read_status(status: &Value, is_ours: bool, mapped: &mut Mapped) {
 
 fn read_events(events: Value, is_ours: bool) -> Vec<Value> {
     let event = |mut event: Value| {
-        let given = decode_attributes(taken(&mut event, "attributes"));
+        let given = taken_attributes(&mut event);
         let time = nanoseconds(member(&event, "timeUnixNano", "time_unix_nano"));
         let name = event["name"].as_str().unwrap_or_default();
         let mut out = Map::new();
@@ -250,7 +278,6 @@ fn read_rest(json: &Value, kind: SpanKind) -> Fields {
 
 fn read_link(link: &Value) -> Value {
     let flags = link["flags"].as_u64();
-    let attributes = decode_attributes(link["attributes"].clone());
     let state = member(link, "traceState", "trace_state").as_str();
     Value::Object(crate::import::history::fields(json!({
         "trace_id": member(link, "traceId", "trace_id"),
@@ -258,6 +285,6 @@ fn read_link(link: &Value) -> Value {
         "tracestate": state.filter(|state| !state.is_empty()),
         "sampled": flags.map(|flags| flags & 1 != 0),
         "remote": flags.filter(|flags| flags & 0x100 != 0).map(|flags| flags & REMOTE != 0),
-        "attributes": (!attributes.is_empty()).then_some(attributes),
+        "attributes": link["attributes"].as_object().filter(|all| !all.is_empty()),
     })))
 }
