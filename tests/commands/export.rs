@@ -10,7 +10,7 @@ use serde_json::Value;
 use spanledger::{SpanExt, events, spans};
 
 use crate::support::cli::{run, spanledger};
-use crate::support::{Recording, kills};
+use crate::support::{Recording, file_states, kills};
 
 fn fixture() -> std::path::PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/v1")
@@ -77,7 +77,7 @@ fn links_in_place_of_unfinished_files_are_refused() {
         let victim = dir.path().join("victim");
         fs::write(&victim, "mine").unwrap();
         let mut parts = Vec::new();
-        for (file, ..) in state(&whole) {
+        for (file, ..) in file_states(&whole) {
             let name = file.strip_prefix(dir.path()).unwrap().to_str().unwrap();
             let part = dir.path().join(name.replacen("whole", "out", 1) + ".part");
             fs::create_dir_all(part.parent().unwrap()).unwrap();
@@ -135,64 +135,6 @@ fn record(recording: &Recording, tools: usize) {
     });
 }
 
-#[test]
-fn killed_follower_leaves_every_row_once() {
-    let dir = tempfile::tempdir().unwrap();
-    let out = dir.path().join("trajectory.jsonl");
-    let recording = Recording::new();
-    record(&recording, 1);
-    let root = recording.dir.path().to_owned();
-    let args = ["export", "trajectory", "ses_1", "--follow", "-o"];
-    let size = || out.metadata().map_or(0, |meta| meta.len());
-    for _ in 0..kills(12) {
-        let before = size();
-        record(&recording, 2);
-        let mut follower = spanledger(&root)
-            .args(args)
-            .arg(&out)
-            .stdout(Stdio::null())
-            .spawn()
-            .unwrap();
-        // It is at work when the file grows.
-        let late = Instant::now() + Duration::from_secs(60);
-        while size() == before && Instant::now() < late {
-            std::thread::yield_now();
-        }
-        assert_ne!(size(), before, "the follower writes nothing");
-        record(&recording, fastrand::usize(..40));
-        follower.kill().unwrap();
-        follower.wait().unwrap();
-    }
-    let session = spanledger::read::session_dir(&root, "ses_1");
-    spanledger::export::Live::file(spanledger::export::Format::Trajectory, &out)
-        .sync(&session)
-        .unwrap();
-    let once = run(&root, &["export", "trajectory", "ses_1"]).out;
-    let text = fs::read_to_string(&out).unwrap();
-    let rows: Vec<&str> = text.lines().collect();
-    let addresses: BTreeSet<String> = rows
-        .iter()
-        .map(|row| serde_json::from_str::<Value>(row).unwrap()["metadata"].to_string())
-        .collect();
-    assert_eq!(addresses.len(), rows.len(), "a row is there twice");
-    assert_eq!(text, once);
-}
-
-/// The files below a directory, with their lengths and times: it differs after a write.
-fn state(path: &Path) -> Vec<(std::path::PathBuf, u64, std::time::SystemTime)> {
-    match fs::read_dir(path) {
-        Ok(entries) => entries
-            .flat_map(|entry| state(&entry.unwrap().path()))
-            .collect(),
-        // A file may be renamed meanwhile.
-        Err(_) => path
-            .metadata()
-            .and_then(|meta| Ok((path.to_owned(), meta.len(), meta.modified()?)))
-            .into_iter()
-            .collect(),
-    }
-}
-
 /// What is in a target: the lengths of its files.
 fn sizes(path: &Path) -> u64 {
     match fs::read_dir(path) {
@@ -219,7 +161,6 @@ fn assert_true(run: &Path) {
     assert_eq!(run_json["status"] == "running", !ended, "{run_json}");
 }
 
-/// `SPANLEDGER_KILLS=50` kills as often as a release is tested with.
 #[test]
 fn killed_followers_of_every_format_leave_every_row_once() {
     use spanledger::export::{Format, Live};
@@ -230,8 +171,8 @@ fn killed_followers_of_every_format_leave_every_row_once() {
         let recording = Recording::new();
         record(&recording, 1);
         let root = recording.dir.path().to_owned();
-        for _ in 0..kills(4) {
-            let before = state(dir.path());
+        for _ in 0..kills(50) {
+            let before = file_states(dir.path());
             record(&recording, 2);
             let mut follower = spanledger(&root)
                 .args(["export", format.name(), "ses_1", "--follow", "-o"])
@@ -241,11 +182,15 @@ fn killed_followers_of_every_format_leave_every_row_once() {
                 .unwrap();
             // It is at work when the target changes.
             let late = Instant::now() + Duration::from_secs(60);
-            while state(dir.path()) == before && Instant::now() < late {
+            while file_states(dir.path()) == before && Instant::now() < late {
                 std::thread::yield_now();
             }
-            assert_ne!(state(dir.path()), before, "{format}: nothing is written");
-            record(&recording, fastrand::usize(..40));
+            assert_ne!(
+                file_states(dir.path()),
+                before,
+                "{format}: nothing is written"
+            );
+            record(&recording, fastrand::usize(..20));
             follower.kill().unwrap();
             follower.wait().unwrap();
         }
@@ -262,6 +207,9 @@ fn killed_followers_of_every_format_leave_every_row_once() {
             0
         );
         assert_eq!(contents(&out), contents(&whole), "{format}");
+        if *format == Format::Trajectory {
+            assert_eq!(fs::read(&out).unwrap(), fs::read(&whole).unwrap());
+        }
         for run in fs::read_dir(out.join("runs")).into_iter().flatten() {
             assert_true(&run.unwrap().path());
         }

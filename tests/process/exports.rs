@@ -2,9 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Lines};
+use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
@@ -14,27 +15,59 @@ use spanledger::{events, spans};
 use tracing_subscriber::Registry;
 
 use crate::support::mount::Tmpfs;
-use crate::support::{Recording, agent, kills};
+use crate::support::{Recording, agent, file_states, kills};
 
-/// Runs an agent with exports, and kills it after so many reports.
-fn live(root: &Path, exports: &str, life: usize, kill_after: Option<usize>) {
-    let rounds = if kill_after.is_some() { "1000000" } else { "3" };
-    let mut child = Command::new(agent::executable())
-        .args(["churn".as_ref(), root.as_os_str()])
-        .args(["ses_1", &format!("life{life}"), rounds])
-        .env("SPANLEDGER_EXPORT", exports)
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let reports = BufReader::new(child.stdout.take().unwrap()).lines();
-    for (n, report) in reports.enumerate() {
-        report.unwrap();
-        if kill_after == Some(n) {
-            child.kill().unwrap();
-        }
+/// An agent that keeps exports current and reports each call. It waits while its reports are not read.
+struct Agent {
+    child: Child,
+    reports: Lines<BufReader<ChildStdout>>,
+}
+
+impl Agent {
+    fn start(root: &Path, exports: &str, life: usize, rounds: &str) -> Self {
+        let mut child = Command::new(agent::executable())
+            .args(["churn".as_ref(), root.as_os_str()])
+            .args(["ses_1", &format!("life{life}"), rounds])
+            .env("SPANLEDGER_EXPORT", exports)
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let stdout = child.stdout.take().unwrap();
+        // It can't run far ahead: the session stays short.
+        #[cfg(target_os = "linux")]
+        // SAFETY: sets the size of a pipe that is open.
+        assert!(unsafe { libc::fcntl(stdout.as_raw_fd(), libc::F_SETPIPE_SZ, 4096) } > 0);
+        let reports = BufReader::with_capacity(256, stdout).lines();
+        Self { child, reports }
     }
-    let status = child.wait().unwrap();
-    assert_eq!(status.success(), kill_after.is_none(), "{status}");
+
+    fn read_reports(&mut self, count: usize) {
+        let reports = self.reports.by_ref().take(count);
+        assert_eq!(reports.map(Result::unwrap).count(), count);
+    }
+
+    /// Lets it work for so many reports, which may be while it starts, or while it exports.
+    fn kill_after(mut self, target: &Path, reports: usize) {
+        let before = file_states(target);
+        self.read_reports(reports / 2);
+        if reports > 5 {
+            let late = Instant::now() + Duration::from_secs(60);
+            while file_states(target) == before && Instant::now() < late {
+                std::thread::yield_now();
+            }
+            assert_ne!(file_states(target), before, "nothing is exported");
+        }
+        self.read_reports(reports - reports / 2);
+        self.child.kill().unwrap();
+        assert!(!self.child.wait().unwrap().success());
+    }
+
+    fn end(mut self) {
+        self.reports
+            .by_ref()
+            .for_each(|report| drop(report.unwrap()));
+        assert!(self.child.wait().unwrap().success());
+    }
 }
 
 /// The rows of all tables of a database. The numbers of events and the cursor may differ.
@@ -129,11 +162,13 @@ fn every_row_is_there_once_after_kills() {
         .iter()
         .map(|format| format!("{format}={}", out(format.name()).display()));
     let exports = exports.collect::<Vec<_>>().join(",");
-    let kills = kills(12);
+    let kills = kills(50);
+    let live = dir.path().join("live");
     for life in 0..kills {
-        live(&root, &exports, life, Some(fastrand::usize(..400)));
+        let agent = Agent::start(&root, &exports, life, "1000000");
+        agent.kill_after(&live, fastrand::usize(..60));
     }
-    live(&root, &exports, kills, None);
+    Agent::start(&root, &exports, kills, "3").end();
 
     let session = session_dir(&root, "ses_1");
     for format in &formats {

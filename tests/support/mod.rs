@@ -48,6 +48,21 @@ pub fn kills(default: usize) -> usize {
     given.and_then(|text| text.parse().ok()).unwrap_or(default)
 }
 
+/// The files below a directory, with their lengths and times: it differs after a write.
+pub fn file_states(path: &Path) -> Vec<(PathBuf, u64, std::time::SystemTime)> {
+    match std::fs::read_dir(path) {
+        Ok(entries) => entries
+            .flat_map(|entry| file_states(&entry.unwrap().path()))
+            .collect(),
+        // A file may be renamed meanwhile.
+        Err(_) => path
+            .metadata()
+            .and_then(|meta| Ok((path.to_owned(), meta.len(), meta.modified()?)))
+            .into_iter()
+            .collect(),
+    }
+}
+
 /// A ledger in a new directory, and the subscriber that feeds it.
 pub struct Recording {
     // Dropped in this order: the directory goes last.
