@@ -7,9 +7,9 @@
 //! cargo bench --all-features --bench formats -- otlp-json     this format only
 //! ```
 //!
-//! Each export and each import is a process of its own, which says what memory it needed. The databases are
-//! compared with a bare loop of inserts of the same rows. Nothing is asserted: a target is printed beside what was
-//! measured.
+//! Each export and each import is a process of its own, which prints what time and memory it needed: by the clock, and
+//! the time of the processor, which is the same on a busy machine. The databases are compared with a bare loop of
+//! inserts of the same rows. Nothing is asserted: a target is printed beside what was measured.
 
 #[allow(dead_code)]
 mod common;
@@ -21,6 +21,7 @@ use std::process::Command;
 use std::time::Instant;
 
 use common::{Figure, Target as Goal, median};
+use rustix::time::ClockId;
 use serde_json::{Value, json};
 use spanledger::export::{Export, Format, Shape, Target, export};
 use spanledger::import::{Import, Source};
@@ -35,6 +36,16 @@ const MEGABYTE: f64 = 1e6;
 type Compared = (&'static str, f64, &'static str);
 /// The lines of a turn of [`a_turn`].
 const LINES_OF_A_TURN: usize = 254;
+/// Calls of tools in a sample of [`write_samples`], and the lines of its session.
+const CALLS_OF_A_SAMPLE: usize = 100;
+const LINES_OF_A_SAMPLE: usize = 5 * CALLS_OF_A_SAMPLE;
+/// Model calls in a record of [`write_trials`], and the lines of its session.
+const CALLS_OF_A_TRIAL: usize = 100;
+const LINES_OF_A_TRIAL: usize = 2 * CALLS_OF_A_TRIAL + 12;
+/// Pairs of sessions with and without a live export.
+const LIVE_ROUNDS: usize = 10;
+/// What is said behind the name of a rate by the processor's time.
+const PER_CPU: &str = ", per CPU second";
 
 fn main() {
     let args: Vec<_> = std::env::args().skip(1).collect();
@@ -56,14 +67,14 @@ fn main() {
         .copied()
         .filter(|format| is_wanted(format.name()))
     {
-        measure_export(format, &root, dir.path(), lines, &mut figures);
+        figures.extend(measure_export(format, &root, dir.path(), lines));
     }
     for source in Source::ALL
         .iter()
         .copied()
         .filter(|source| is_wanted(source.name()))
     {
-        measure_import(source, dir.path(), lines, &mut figures);
+        figures.extend(measure_import(source, dir.path(), lines));
     }
     if is_wanted("trace-sqlite") {
         bare_inserts(dir.path(), &figures, &mut compared);
@@ -83,7 +94,19 @@ fn main() {
     }
 }
 
-/// Runs an export or an import in this process, and prints what it took: the events, the seconds, the memory.
+/// What one process took.
+struct Took {
+    /// How many events an import has written.
+    events: usize,
+    /// Seconds by the clock.
+    clock: f64,
+    /// Seconds of the processor.
+    cpu: f64,
+    /// Bytes at most.
+    memory: f64,
+}
+
+/// Runs an export or an import in this process, and prints what it took.
 fn one(args: &[String]) {
     let [what, format, from, to] = args else {
         panic!("--one WHAT FORMAT FROM TO");
@@ -104,8 +127,9 @@ fn one(args: &[String]) {
             sessions.iter().map(|session| session.events).sum()
         }
     };
-    let took = start.elapsed().as_secs_f64();
-    println!("{}", json!([events, took, peak_memory()]));
+    let clock = start.elapsed().as_secs_f64();
+    let cpu = nanoseconds(ClockId::ProcessCPUTime) / 1e9;
+    println!("{}", json!([events, clock, cpu, peak_memory()]));
 }
 
 /// The most memory that the process had, in bytes.
@@ -117,7 +141,7 @@ fn peak_memory() -> f64 {
 }
 
 /// Runs it in a process of its own.
-fn in_a_process(what: &str, format: &str, from: &Path, to: &Path) -> (usize, f64, f64) {
+fn in_a_process(what: &str, format: &str, from: &Path, to: &Path) -> Took {
     let program = std::env::current_exe().expect("this program");
     let output = Command::new(program)
         .args(["--one", what, format])
@@ -125,17 +149,31 @@ fn in_a_process(what: &str, format: &str, from: &Path, to: &Path) -> (usize, f64
         .output()
         .expect("a process");
     assert!(output.status.success(), "{what} {format}: {output:?}");
-    let found: (usize, f64, f64) = serde_json::from_slice(&output.stdout).expect("figures");
-    found
+    let printed = serde_json::from_slice(&output.stdout);
+    let (events, clock, cpu, memory) = printed.expect("figures");
+    Took {
+        events,
+        clock,
+        cpu,
+        memory,
+    }
 }
 
-fn figure(name: String, value: f64, unit: &'static str, target: Goal) -> Figure {
-    Figure {
-        name,
+/// The figures of a process that has read or written so many events.
+fn figures(name: &str, events: usize, took: &Took, least: f64) -> [Figure; 3] {
+    let figure = |of: &str, value, unit, target| Figure {
+        name: format!("{name}{of}"),
         value,
         unit,
         target,
-    }
+    };
+    let rate = |seconds: f64| events as f64 / seconds;
+    let memory = took.memory / MEGABYTE;
+    [
+        figure("", rate(took.clock), "/s", Goal::AtLeast(least)),
+        figure(PER_CPU, rate(took.cpu), "/s", Goal::AtLeast(least)),
+        figure(", memory", memory, "MB", Goal::AtMost(64.0)),
+    ]
 }
 
 /// Where a format's export is.
@@ -143,79 +181,95 @@ fn exported(format: &str, dir: &Path) -> PathBuf {
     dir.join(format!("export-{format}"))
 }
 
-fn measure_export(format: Format, root: &Path, dir: &Path, lines: usize, all: &mut Vec<Figure>) {
+fn measure_export(format: Format, root: &Path, dir: &Path, lines: usize) -> [Figure; 3] {
     let to = exported(format.name(), dir);
-    let (_, took, memory) = in_a_process("export", format.name(), root, &to);
+    let took = in_a_process("export", format.name(), root, &to);
     let least = if format.is_database() {
         50_000.0
     } else {
         100_000.0
     };
-    let (rate, memory) = (lines as f64 / took, memory / MEGABYTE);
-    all.push(figure(
-        format!("export {format}"),
-        rate,
-        "/s",
-        Goal::AtLeast(least),
-    ));
-    all.push(figure(
-        format!("export {format}, memory"),
-        memory,
-        "MB",
-        Goal::AtMost(64.0),
-    ));
+    figures(&format!("export {format}"), lines, &took, least)
 }
 
-fn measure_import(source: Source, dir: &Path, lines: usize, all: &mut Vec<Figure>) {
-    let Some(from) = source_of(source, dir, lines) else {
-        return;
-    };
+fn measure_import(source: Source, dir: &Path, lines: usize) -> [Figure; 3] {
+    let from = source_of(source, dir, lines);
     let to = dir.join(format!("import-{source}"));
-    let (events, took, memory) = in_a_process("import", source.name(), &from, &to);
-    let (rate, memory) = (events as f64 / took, memory / MEGABYTE);
-    let name = format!("import {source}, {} events", common::grouped(events));
-    all.push(figure(name, rate, "/s", Goal::AtLeast(50_000.0)));
-    all.push(figure(
-        format!("import {source}, memory"),
-        memory,
-        "MB",
-        Goal::AtMost(64.0),
-    ));
+    let took = in_a_process("import", source.name(), &from, &to);
     let _ = fs::remove_dir_all(to);
+    let name = format!("import {source}, {} events", common::grouped(took.events));
+    figures(&name, took.events, &took, 50_000.0)
 }
 
-/// A long source of a format: the export, or lines as the tool writes them.
-fn source_of(source: Source, dir: &Path, lines: usize) -> Option<PathBuf> {
+/// A long source of a format: the export, or what the tool writes.
+fn source_of(source: Source, dir: &Path, lines: usize) -> PathBuf {
     let file = dir.join(format!("{source}.jsonl"));
     match source.name() {
         "claude-code" => write_lines(&file, lines / 4, claude_code),
         "codex" => write_lines(&file, lines / 4, codex),
-        // Records of one trial, and of one evaluation, which are small.
-        "trial" | "prime" => return None,
+        "prime" => write_samples(&file, lines / LINES_OF_A_SAMPLE),
+        "trial" => write_trials(&file, lines / LINES_OF_A_TRIAL),
         name => {
-            let format: Format = name.parse().ok()?;
+            let format: Format = name.parse().expect("a format");
             let export = exported(name, dir);
-            let is_there = export.exists();
-            if !is_there {
-                let root = dir.join("root");
-                in_a_process("export", name, &root, &export);
+            if !export.exists() {
+                in_a_process("export", name, &dir.join("root"), &export);
             }
-            return Some(match format.shape() {
-                Shape::Directory => {
-                    let mut runs = fs::read_dir(export.join("runs")).ok()?;
-                    runs.next()?.ok()?.path()
-                }
-                _ => export,
-            });
+            if format.shape() == Shape::Directory {
+                let mut runs = fs::read_dir(export.join("runs")).expect("runs");
+                return runs.next().expect("a run").expect("a run").path();
+            }
+            return export;
         }
     }
-    Some(file)
+    file
 }
 
 fn write_lines(path: &Path, turns: usize, lines: impl Fn(usize) -> Vec<Value>) {
     let mut file = BufWriter::new(File::create(path).expect("a file"));
     for line in (0..turns).flat_map(lines) {
         writeln!(file, "{line}").expect("a line");
+    }
+}
+
+/// Samples of a hosted evaluation, each with a conversation of its own.
+fn write_samples(path: &Path, samples: usize) {
+    let mut file = BufWriter::new(File::create(path).expect("a file"));
+    write!(file, "{{\"evaluation_id\":\"ev\",\"samples\":[").expect("a beginning");
+    for n in 0..samples {
+        let calls = (0..CALLS_OF_A_SAMPLE).flat_map(|call| {
+            let function = json!({"name": "bash", "arguments": "{\"command\":\"cargo test --workspace\"}"});
+            let id = format!("call_{call}");
+            [
+                json!({"role": "assistant", "content": "I run the tests.", "tool_calls": [{"id": id, "type": "function", "function": function}]}),
+                json!({"role": "tool", "tool_call_id": id, "content": "running 42 tests\ntest result: ok. 42 passed"}),
+            ]
+        });
+        let completion: Vec<Value> = calls.collect();
+        let sample = json!({"sample_id": format!("s{n}"), "reward": 1.0, "is_completed": true,
+            "prompt": [{"role": "user", "content": "Mend the build."}], "completion": completion});
+        let comma = if n > 0 { "," } else { "" };
+        write!(file, "{comma}{sample}").expect("a sample");
+    }
+    writeln!(file, "]}}").expect("an end");
+}
+
+/// A ledger of records.
+fn write_trials(dir: &Path, trials: usize) {
+    fs::create_dir(dir).expect("a ledger");
+    for n in 0..trials {
+        let record = json!({
+            "trial_id": format!("t{n}"), "experiment_id": "exp", "timestamp": at(n),
+            "task": {"task_id": "build", "task_revision": "r1"},
+            "agent": {"adapter": "tool_loop", "model": "claude-sonnet-4-5"},
+            "inputs": {"instruction": "Mend the build."},
+            "outputs": {"agent_result": {"final": {"flow": 1.5}}, "agent_output": {"status": "completed"}},
+            "evaluation": {"reward": 1.0, "validity": {"errors": []}},
+            "timing": {"total_seconds": 12.5},
+            "cost": {"tokens_in": 90_000, "tokens_out": 4_000, "model_calls": CALLS_OF_A_TRIAL},
+        });
+        let path = dir.join(format!("t{n}.json"));
+        fs::write(path, record.to_string()).expect("a record");
     }
 }
 
@@ -369,53 +423,63 @@ fn bare_inserts(dir: &Path, all: &[Figure], compared: &mut Vec<Compared>) {
             break;
         }
         count += some.len();
-        let start = Instant::now();
+        let start = nanoseconds(ClockId::ThreadCPUTime);
         to.execute_batch("BEGIN").expect("a transaction");
         for (time, kind, payload) in &some {
             insert.execute([time, kind, payload]).expect("a row");
         }
         to.execute_batch("COMMIT").expect("a transaction");
-        took += start.elapsed().as_secs_f64();
+        took += nanoseconds(ClockId::ThreadCPUTime) - start;
     }
-    let rate = count as f64 / took;
-    let ours = all
-        .iter()
-        .find(|figure| figure.name == "export trace-sqlite")
-        .map(|figure| figure.value);
-    compared.push(("bare loop of inserts of the same rows", rate, "/s"));
+    let rate = count as f64 / took * 1e9;
+    let name = format!("export trace-sqlite{PER_CPU}");
+    let ours = all.iter().find(|figure| figure.name == name);
+    let ours = ours.map(|figure| figure.value);
+    let name = "bare loop of inserts of the same rows, per CPU second";
+    compared.push((name, rate, "/s"));
     if let Some(ours) = ours {
         let name = "export trace-sqlite takes, compared with the bare loop";
         compared.push((name, rate / ours, "x"));
     }
 }
 
-/// Nanoseconds that this thread has computed.
-fn thread_time() -> f64 {
-    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+fn nanoseconds(clock: ClockId) -> f64 {
+    let time = rustix::time::clock_gettime(clock);
     time.tv_sec as f64 * 1e9 + time.tv_nsec as f64
 }
 
 /// What a live export adds to the thread of the agent.
 fn live(dir: &Path, lines: usize, compared: &mut Vec<Compared>) {
-    let (mut without, mut with) = (Vec::new(), Vec::new());
     let turns = (lines / LINES_OF_A_TURN).max(4);
-    for round in 0..7 {
-        for live in [false, true] {
-            let root = dir.join(format!("live-{round}-{live}"));
-            let export = live.then(Export::trace_sqlite);
-            let mut took = 0.0;
-            record(&root, export, || {
-                long_session(2);
-                let start = thread_time();
-                long_session(turns);
-                took = (thread_time() - start) / (turns * LINES_OF_A_TURN) as f64;
-            });
-            if live { &mut with } else { &mut without }.push(took);
-            let _ = fs::remove_dir_all(root);
-        }
+    let line = |live: bool| {
+        let root = dir.join(format!("live-{live}"));
+        let mut took = 0.0;
+        record(&root, live.then(Export::trace_sqlite), || {
+            long_session(2);
+            let start = nanoseconds(ClockId::ThreadCPUTime);
+            long_session(turns);
+            took = nanoseconds(ClockId::ThreadCPUTime) - start;
+        });
+        let _ = fs::remove_dir_all(root);
+        took / (turns * LINES_OF_A_TURN) as f64
+    };
+    let (mut without, mut with, mut times) = (Vec::new(), Vec::new(), Vec::new());
+    for round in 0..LIVE_ROUNDS {
+        // Neither is always the first one.
+        let first = line(round % 2 == 0);
+        let second = line(round % 2 == 1);
+        let (live, bare) = if round % 2 == 0 {
+            (first, second)
+        } else {
+            (second, first)
+        };
+        without.push(bare);
+        with.push(live);
+        times.push(live / bare);
     }
     let (without, with) = (median(without), median(with));
     compared.push(("a line on the agent's thread", without, "ns"));
-    let name = "the same with a live trace-sqlite";
-    compared.push((name, with, "ns"));
+    compared.push(("the same with a live trace-sqlite", with, "ns"));
+    let name = "the same, compared in each round";
+    compared.push((name, median(times), "x"));
 }
