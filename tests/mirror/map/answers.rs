@@ -269,7 +269,8 @@ fn endpoint_that_can_not_work_gets_advice() {
     let no_server = "is this an OTLP server? OTLP usually has port 4317 (gRPC) or 4318 (HTTP)";
     let other_port =
         "is this the port of a user interface? OTLP usually has port 4317 (gRPC) or 4318 (HTTP)";
-    let cases: [(u16, &[(&str, &str)], &str, &str, &str); 10] = [
+    type Case<'a> = (u16, &'a [(&'a str, &'a str)], &'a str, &'a str, &'a str);
+    let cases: [Case; 10] = [
         (
             400,
             &[],
