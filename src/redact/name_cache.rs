@@ -1,10 +1,11 @@
-//! Caches which names of fields announce a secret: a program has few names, and uses them often.
-//! Looking up a cached name takes 30 ns, any other name 300.
+//! Caches what is known of the names of fields, above all which announce a secret: a program has few names, and
+//! uses them often. Looking up a cached name takes 30 ns, any other name 300.
 
 use std::sync::OnceLock;
 
 use super::names::Kind;
 use super::redactor::Redactor;
+use crate::trace::{FieldRole, SpanKind};
 
 /// Longest name that is cached.
 const LONGEST: usize = 32;
@@ -12,8 +13,20 @@ const LONGEST: usize = 32;
 /// The first name that comes to a slot stays there.
 pub(super) struct NameCache([OnceLock<Slot>; 256]);
 
-/// A name as the start of a member (`"name":`), what it announces, and whether it can be written so.
-type Slot = (Box<str>, Option<Kind>, bool);
+struct Slot {
+    /// The name as the start of a member: `"name":`.
+    member: Box<str>,
+    /// Whether it can be written so.
+    clean: bool,
+    kind: Option<Kind>,
+    roles: [FieldRole; SpanKind::ALL.len()],
+}
+
+impl Slot {
+    fn is(&self, name: &str) -> bool {
+        self.member.as_bytes()[1..self.member.len() - 2] == *name.as_bytes()
+    }
+}
 
 /// The name of a field, and what it announces about the value.
 #[derive(Clone, Copy)]
@@ -22,12 +35,22 @@ pub(crate) struct FieldName<'a> {
     pub(super) kind: Option<Kind>,
     /// The name as the start of a member (`"name":`), if it is known that nothing in it is masked or escaped.
     pub(crate) member: Option<&'a str>,
+    /// Its role in each kind of span, if that is cached.
+    roles: Option<&'a [FieldRole; SpanKind::ALL.len()]>,
 }
 
 impl FieldName<'_> {
     /// Whether the name announces a secret.
     pub(crate) fn is_sensitive(&self) -> bool {
         self.kind.is_some()
+    }
+
+    /// When a field of this name is written, on a span of this kind.
+    pub(crate) fn role(&self, span: SpanKind) -> FieldRole {
+        match self.roles {
+            Some(roles) => roles[span as usize],
+            None => span.role(self.text),
+        }
     }
 }
 
@@ -55,15 +78,20 @@ impl Redactor {
         if slot.get().is_none() {
             self.cache(text, slot);
         }
-        let (kind, member) = match slot.get() {
-            Some((member, kind, clean))
-                if member.as_bytes()[1..member.len() - 2] == *text.as_bytes() =>
-            {
-                (*kind, clean.then_some(&**member))
-            }
-            _ => (self.name_kind(text), None),
-        };
-        FieldName { text, kind, member }
+        match slot.get() {
+            Some(slot) if slot.is(text) => FieldName {
+                text,
+                kind: slot.kind,
+                member: slot.clean.then_some(&*slot.member),
+                roles: Some(&slot.roles),
+            },
+            _ => FieldName {
+                text,
+                kind: self.name_kind(text),
+                member: None,
+                roles: None,
+            },
+        }
     }
 
     #[cold]
@@ -72,8 +100,12 @@ impl Redactor {
         // names with numbers in them would soon fill the cache.
         let is_word = |byte| matches!(byte, b'a'..=b'z' | b'_' | b'.');
         if text.len() <= LONGEST && text.bytes().all(is_word) {
-            let clean = self.find(text).is_empty();
-            slot.get_or_init(|| (format!("\"{text}\":").into(), self.name_kind(text), clean));
+            slot.get_or_init(|| Slot {
+                member: format!("\"{text}\":").into(),
+                clean: self.find(text).is_empty(),
+                kind: self.name_kind(text),
+                roles: SpanKind::ALL.map(|span| span.role(text)),
+            });
         }
     }
 }

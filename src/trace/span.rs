@@ -95,6 +95,8 @@ macro_rules! define_spans {
         }
 
         impl SpanKind {
+            pub(crate) const ALL: [Self; 7] = [$( Self::$span, )* Self::Other];
+
             /// The kind of an agent span with this name.
             pub fn from_name(name: &str) -> Option<Self> {
                 match name {
@@ -184,11 +186,6 @@ impl SpanKind {
     /// Runs and turns stay open for long, so their outcomes are written when they are recorded.
     pub(crate) const fn writes_outcomes_at_once(self) -> bool {
         matches!(self, Self::Run | Self::Turn)
-    }
-
-    /// Whether a field that is recorded on such a span waits for the close line.
-    pub(crate) fn rides_on_close(self, field: &str) -> bool {
-        !self.writes_outcomes_at_once() && self.role(field) == FieldRole::Outcome
     }
 }
 

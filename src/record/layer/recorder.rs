@@ -16,7 +16,7 @@ use crate::record::raw_fields::RawFields;
 use crate::record::recognize::Recognized;
 use crate::record::session::{Change, Link, Note, OpenSpan, SessionLog, TraceLimits};
 use crate::record::spans::Session;
-use crate::trace::{Kind, Outcome, SpanKind, Usage, UsageText, hex};
+use crate::trace::{FieldRole, Kind, Outcome, SpanKind, Usage, UsageText, hex};
 
 /// Records into one ledger, for its layer and its handles.
 #[derive(Debug)]
@@ -199,7 +199,7 @@ impl Recorder {
             && outcome == Outcome::Unset
             && links.is_empty()
             && raw.is_short(process.limits.inline)
-            && (is_last || raw.names().all(|name| at.kind.rides_on_close(name)))
+            && (is_last || self.waits_for_close(at.kind, raw))
             && log.lock(process).add_fields(at, |fields, sanitizer| {
                 fields.add_clean(raw, Some(at.kind), sanitizer);
             })
@@ -222,6 +222,13 @@ impl Recorder {
             links,
         };
         log.lock(process).update(at, change);
+    }
+
+    /// Whether all fields of a change wait for the close line.
+    fn waits_for_close(&self, kind: SpanKind, raw: &RawFields) -> bool {
+        let redactor = &self.process.redactor;
+        let is_outcome = |name: &str| redactor.field(name).role(kind) == FieldRole::Outcome;
+        !kind.writes_outcomes_at_once() && raw.names().all(is_outcome)
     }
 
     /// Writes the close line, unless it has been written.
