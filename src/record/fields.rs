@@ -85,14 +85,17 @@ impl Fields {
         let mut usage: Option<Box<UsageText>> = None;
         for (entry, text) in raw.entries() {
             let (key, form) = (&entry.key, entry.form);
-            let role = kind.map_or(FieldRole::Input, |kind| kind.role(key));
+            let known = sanitizer.redactor.field(key);
+            let role = kind.map_or(FieldRole::Input, |kind| known.role(kind));
             let at_once = role == FieldRole::Input;
             match role {
                 FieldRole::Own => {
                     // Kept under another name, because the line has a member of this one already.
                     let start = self.buf.len();
                     self.write_key(&format!("custom.{key}"));
-                    self.write_value(start, true, |out| sanitizer.value(key, form, text, out));
+                    self.write_value(start, true, |out| {
+                        sanitizer.value_of(key, known, form, text, out);
+                    });
                 }
                 FieldRole::Usage(field)
                     if usage.get_or_insert_default().take(field, text, sanitizer) => {}
@@ -111,7 +114,6 @@ impl Fields {
                     });
                 }
                 _ => {
-                    let known = sanitizer.redactor.field(key);
                     let start = self.buf.len();
                     match (known.member, key) {
                         // It is spelled with its quotes and its colon.
@@ -220,6 +222,16 @@ impl Fields {
     /// The same as a value that can be read.
     pub fn value(&self, key: &str) -> Option<RawValue<'_>> {
         Some(RawValue::new(std::str::from_utf8(self.get(key)?).ok()?))
+    }
+
+    /// The fields as JSON, by their names as they are spelled.
+    pub fn members(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
+        let part = |from, to| &self.buf[from..to];
+        let member = move |entry: &Entry| {
+            let name = part(entry.start + 1, entry.value - 2);
+            (name, part(entry.value, entry.end))
+        };
+        self.at.iter().map(member)
     }
 
     pub fn contains(&self, key: &str) -> bool {

@@ -22,4 +22,4 @@ pub use loops::{LoopKind, LoopWarning, Loops};
 pub use replay::{Replay, Stop};
 
 pub(crate) use counts::{RunClock, Unpriced, Used};
-pub(crate) use identity::{ToolStep, is_stop};
+pub(crate) use identity::ToolStep;

@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 
 use super::counts::{Counts, RunClock, Unpriced, Used};
-use super::identity::{ToolStep, is_stop};
+use super::identity::ToolStep;
 use super::limits::Limits;
 use super::loops::{LoopWarning, Loops};
 use crate::trace::typed::{ModelCall, ModelUsage, Run, Span, ToolCall, Turn};
@@ -178,9 +178,7 @@ impl Replay {
         };
         match span {
             SpanKind::Tool if line.kind() == Kind::ToolResult => {
-                let warning = ToolCall::of(line).and_then(|call| {
-                    session.tool_ended(&call, line.address(), self.limits.volatile_names())
-                });
+                let warning = session.tool_ended(line, self.limits.volatile_names());
                 let id = line.session_id.to_string();
                 self.warnings.extend(warning.map(|warning| (id, warning)));
             }
@@ -266,19 +264,17 @@ impl SessionReplay {
         self.run_counted = true;
     }
 
-    fn tool_ended(
-        &mut self,
-        call: &ToolCall<'_>,
-        at: Address,
-        volatile: &[String],
-    ) -> Option<LoopWarning> {
-        let outcome = call.outcome().unwrap_or_default();
-        if !self.loops.is_on() || is_stop(outcome, call.error().as_ref()) {
+    fn tool_ended(&mut self, line: &RawLine<'_>, volatile: &[String]) -> Option<LoopWarning> {
+        if !self.loops.is_on() {
             return None;
         }
-        let fields = call.all_fields();
+        let outcome = ToolCall::of(line)?.outcome().unwrap_or_default();
+        let fields = line.fields();
         let known = |name: &str| self.loops.known_tool(name);
-        let step = ToolStep::of(|name| fields.get(name), outcome, at, volatile, known);
+        let fields = fields
+            .iter()
+            .map(|(name, value)| (name.as_bytes(), value.json().as_bytes()));
+        let step = ToolStep::of(fields, outcome, line.address(), volatile, known)?;
         self.loops.push(step)
     }
 }

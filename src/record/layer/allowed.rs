@@ -32,7 +32,7 @@ impl Recorder {
                 reason: "the span is closed".into(),
             });
         };
-        let decided = match self.stopped(&asked, at) {
+        let decided = match self.stopped(&asked, target, at) {
             Some(stopped) => Err(stopped),
             None if at.kind == SpanKind::Tool => self.ask_hooks(watching, target, asked),
             None => Ok(()),
@@ -44,14 +44,13 @@ impl Recorder {
     }
 
     /// The limit that the span exceeds.
-    fn stopped(&self, asked: &Asked, at: &SpanContext) -> Option<Refused> {
+    fn stopped(&self, asked: &Asked, target: &Target, at: &SpanContext) -> Option<Refused> {
         let start = asked.at_start.as_ref()?;
         let limits = self.process.limits()?;
-        let counts = start
-            .family
-            .total(&start.counts, limits, &self.process.ledger);
+        let family = target.log.family();
+        let counts = family.total(&start.counts, limits, &self.process.ledger);
         let exceeded = limits.exceeded(at.kind, &counts);
-        exceeded.or_else(|| start.in_loop.clone())
+        exceeded.or_else(|| start.in_loop.as_deref().cloned())
     }
 
     /// Runs the hooks in order, with no lock held. A denial ends that; a question waits for the other hooks.

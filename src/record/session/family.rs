@@ -32,10 +32,9 @@ struct Now {
 /// What was counted when a span started.
 #[derive(Debug)]
 pub(crate) struct AtStart {
-    pub family: Arc<Family>,
     pub counts: Counts,
     /// The session was in a loop.
-    pub in_loop: Option<Refused>,
+    pub in_loop: Option<Box<Refused>>,
 }
 
 impl Family {

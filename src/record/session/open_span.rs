@@ -64,7 +64,7 @@ pub(crate) struct OpenSpan {
     /// What a model call has of the conversation, where content is sent.
     pub conversation: Option<Box<CallContent>>,
     /// What was counted when it started, where limits are set.
-    pub at_start: Option<Box<AtStart>>,
+    pub at_start: Option<AtStart>,
 }
 
 impl OpenSpan {

@@ -9,9 +9,8 @@ use super::{LockedSession, Note, OpenSpan, SessionLog, SpanContext};
 use crate::ledger::Appended;
 use crate::record::fields::Fields;
 use crate::record::process_state::ProcessState;
-use crate::trace::typed::ErrorInfo;
 use crate::trace::{Address, Kind, Moment, SpanKind, Usage, segments};
-use crate::watch::{Limits, LoopWarning, Loops, ToolStep, Used, is_stop};
+use crate::watch::{Limits, LoopWarning, Loops, ToolStep, Used};
 
 impl SessionLog {
     /// The session that its calls count for, and its subagents.
@@ -52,14 +51,11 @@ impl LockedSession<'_> {
             SpanKind::Model | SpanKind::Tool => in_loop = loops.stopped(),
             _ => return,
         }
-        let family = Arc::clone(self.log.family());
+        let family = self.log.family();
         let is_top_run = kind == SpanKind::Run && family.top == self.log.id;
         let counts = family.start(kind, is_top_run, span.start.steady);
-        span.at_start = Some(Box::new(AtStart {
-            family,
-            counts,
-            in_loop,
-        }));
+        let in_loop = in_loop.map(Box::new);
+        span.at_start = Some(AtStart { counts, in_loop });
     }
 
     /// Looks at a span that has closed: `used` is what it adds to the totals.
@@ -104,13 +100,17 @@ impl LockedSession<'_> {
     /// The loop that a closed tool call completes.
     fn loop_of(&mut self, span: &OpenSpan, at: Address, limits: &Limits) -> Option<LoopWarning> {
         let loops = self.state.content.loops.as_mut()?;
-        let field = |name: &str| span.fields.value(name);
-        let error = field(field!(ToolCall.error)).map(ErrorInfo::from);
-        if !loops.is_on() || is_stop(span.outcome, error.as_ref()) {
+        if !loops.is_on() {
             return None;
         }
         let known = |name: &str| loops.known_tool(name);
-        let step = ToolStep::of(field, span.outcome, at, limits.volatile_names(), known);
+        let step = ToolStep::of(
+            span.fields.members(),
+            span.outcome,
+            at,
+            limits.volatile_names(),
+            known,
+        )?;
         loops.push(step)
     }
 
@@ -199,5 +199,5 @@ pub(crate) struct Asked {
     pub tool_id: Option<String>,
     pub tool_call_id: Option<String>,
     pub args: Option<String>,
-    pub at_start: Option<Box<AtStart>>,
+    pub at_start: Option<AtStart>,
 }
