@@ -24,7 +24,7 @@ mod tools;
 
 use flat::{flat_over_sessions, flat_over_spans};
 use foreign::foreign_span;
-use limits::limits;
+use limits::{Limited, limits};
 use load::raise_open_files;
 use peers::{Peer, per_span};
 use report::Report;
@@ -52,11 +52,15 @@ fn main() {
         return report.print(&plan);
     }
     if let Some(name) = &plan.only {
-        match Peer::ALL.into_iter().find(|peer| peer.name() == name) {
-            Some(peer) => println!("{name}: {:.0} ns", peer.round(dir.path(), plan.spans).wall),
+        let peer = Peer::ALL.into_iter().find(|peer| peer.name() == name);
+        let limited = Limited::ALL.into_iter().find(|row| row.name() == name);
+        let wall = peer.map(|peer| peer.round(dir.path(), plan.spans).wall);
+        match wall.or_else(|| Some(limited?.round(dir.path(), plan.spans))) {
+            Some(wall) => println!("{name}: {wall:.0} ns"),
             None => println!(
-                "rows: {:?}, {FOREIGN:?}, {LIMITS:?}",
-                Peer::ALL.map(Peer::name)
+                "rows: {:?}, {:?}, {FOREIGN:?}, {LIMITS:?}",
+                Peer::ALL.map(Peer::name),
+                Limited::ALL.map(Limited::name)
             ),
         }
         return;
