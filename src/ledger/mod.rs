@@ -44,8 +44,8 @@ mod noop_subscriber;
 mod prune;
 mod recovery;
 mod segment;
+mod segment_io;
 mod session_writer;
-mod storage;
 mod sync;
 mod writer_lock;
 
@@ -73,8 +73,8 @@ pub(crate) use noop_subscriber::NoopSubscriber;
 pub(crate) use prune::dir_size;
 pub(crate) use recovery::{left_open_in, lock_file};
 pub(crate) use segment::SharedSegment;
+pub(crate) use segment_io::{Disk, Storage};
 pub(crate) use session_writer::{Appended, Context, SessionHooks, SessionWriter};
-pub(crate) use storage::{Disk, Storage};
 pub(crate) use writer_lock::is_alive as writer_is_alive;
 
 pub(crate) use crate::trace::{LineMeta, SessionHeader};

@@ -11,7 +11,7 @@ use rustix::fs::OFlags;
 use rustix::io::Errno;
 
 use super::listener::SegmentListener;
-use super::storage::Storage;
+use super::segment_io::Storage;
 use super::{Ledger, SyncPolicy, marker};
 use crate::trace::{Dir, if_exists, lock, open_private, segment_name, segments, try_lock};
 

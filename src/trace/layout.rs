@@ -5,8 +5,8 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use super::dir::is_own;
 use super::hex::hex_digest;
+use super::safe_open::is_own;
 
 /// The directory that holds everything.
 #[derive(Clone, Debug)]

@@ -9,6 +9,7 @@ pub mod classify;
 pub(super) mod in_flight;
 pub(super) mod queue;
 pub(super) mod resend;
+mod retry;
 pub(super) mod shutdown;
 pub(super) mod thread;
 
@@ -16,16 +17,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::task::JoinHandle;
-use tokio::time::sleep;
 
 use self::batch::{Batch, DEFAULT_BATCH_BYTES, DEFAULT_BATCH_SPANS, Pushed};
 use self::classify::Verdict;
 use self::in_flight::{SegmentProgress, SegmentsInFlight, Source, SpanRef};
 use self::queue::Queue;
+use self::retry::Attempt;
 use crate::mirror::map::content::without_content;
 use crate::mirror::map::origin::{OriginCache, opened_seg};
 use crate::mirror::progress::cursor::State;
@@ -36,11 +37,6 @@ use crate::redact::Redactor;
 use crate::session::Unreadable;
 use crate::trace::{Kind, RawLine, ReadItem, SegmentReader, if_exists, segment_name};
 
-const FIRST_BACKOFF: Duration = Duration::from_millis(200);
-const MAX_BACKOFF: Duration = Duration::from_secs(30);
-/// Bounds for the delay that a server asks for.
-const MAX_DELAY: Duration = Duration::from_secs(300);
-const MIN_DELAY: Duration = Duration::from_millis(100);
 /// How many spans are read before the request in flight gets CPU time.
 const SPANS_PER_TURN: usize = 64;
 
@@ -93,13 +89,6 @@ struct InFlight {
     request: Bytes,
     attempt: Attempt,
     answer: JoinHandle<Answer>,
-}
-
-#[derive(Clone, Copy)]
-struct Attempt {
-    started: Instant,
-    /// Whether the agent was shutting down already.
-    is_last: bool,
 }
 
 /// Sends segments to one endpoint.
@@ -257,14 +246,6 @@ impl<'a> Sender<'a> {
         Ok(())
     }
 
-    fn attempt(&mut self) -> Attempt {
-        self.sent.requests += 1;
-        Attempt {
-            started: Instant::now(),
-            is_last: self.queue.is_some_and(Queue::stopping),
-        }
-    }
-
     /// Waits for the answer to the request in flight and acts on it.
     async fn finish(&mut self) -> io::Result<()> {
         let Some(in_flight) = self.in_flight.take() else {
@@ -335,47 +316,6 @@ impl<'a> Sender<'a> {
     fn report_waiting(&mut self, why: &str) {
         let waiting = format!("{}: {why}", self.transport.shown);
         (self.progress)(&self.sent, Some(&waiting));
-    }
-
-    /// Sends a batch until there is a final verdict or patience runs out.
-    async fn request(&mut self, batch: &Batch<SpanRef>) -> Verdict {
-        let request = Bytes::from(batch.encode_as(self.transport.encoding()));
-        let attempt = self.attempt();
-        let answer = self.transport.send(request.clone()).await;
-        self.retry(request, attempt, answer).await
-    }
-
-    /// Sends a request again while its answers ask for that and patience is left.
-    async fn retry(&mut self, request: Bytes, mut attempt: Attempt, mut answer: Answer) -> Verdict {
-        let started = attempt.started;
-        let mut backoff = FIRST_BACKOFF;
-        loop {
-            let verdict = classify::answer(&answer, self.transport.is_grpc(), self.redactor);
-            let (after, why) = match &verdict {
-                Verdict::Retry { after, why } => (*after, why),
-                Verdict::Wait { why } => (None, why),
-                _ => return verdict,
-            };
-            // Half of the delay is random, so that clients that failed together spread out.
-            let jittered = backoff / 2 + backoff.mul_f64(fastrand::f64() / 2.0);
-            let delay = after.unwrap_or(jittered).clamp(MIN_DELAY, MAX_DELAY);
-            let late = |most| started.elapsed() + delay > most;
-            if attempt.is_last || self.patience.is_some_and(late) {
-                return verdict;
-            }
-            self.report_waiting(why);
-            match self.queue {
-                // At shutdown there is one more attempt: the server may be back.
-                Some(queue) => tokio::select! {
-                    () = sleep(delay) => {}
-                    () = queue.stopped() => {}
-                },
-                None => sleep(delay).await,
-            }
-            backoff = (backoff * 2).min(MAX_BACKOFF);
-            attempt = self.attempt();
-            answer = self.transport.send(request.clone()).await;
-        }
     }
 
     /// Moves the cursors behind an accepted batch.
