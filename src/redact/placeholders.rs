@@ -91,14 +91,7 @@ pub(super) fn is_placeholder(
         return !value.quoted && bytes.len() <= LONGEST_CALL && CALL.is_match(bytes);
     }
     let mix = Mix::of(bytes);
-    if mix.letters() + mix.digit == 0 && bytes.is_ascii()
-        || stands_for_secret(bytes)
-        || repeats_name(trim_end(bytes), name)
-        || is_path(bytes)
-        || mix.letters() > 0 && TYPED_NUMBER.is_match(bytes)
-        || bytes.len() >= 3 && bytes.iter().all(|b| *b == bytes[0])
-        || bytes.len() == 1
-    {
+    if stands_for_secret(bytes) || repeats_name(trim_end(bytes), name) || is_trivial(bytes, &mix) {
         return true;
     }
     if mix.letters() == 0 && NUMBER.is_match(bytes) {
@@ -134,6 +127,15 @@ pub(super) fn is_placeholder(
         _ if bytes.starts_with(b",") => true,
         _ => is_code(text, value, name, kind, join) || is_expression(text, value, name, join),
     }
+}
+
+/// Whether a value is signs alone, a path, a number with its type, or one character over and over.
+fn is_trivial(bytes: &[u8], mix: &Mix) -> bool {
+    mix.letters() + mix.digit == 0 && bytes.is_ascii()
+        || is_path(bytes)
+        || mix.letters() > 0 && TYPED_NUMBER.is_match(bytes)
+        || bytes.len() >= 3 && bytes.iter().all(|b| *b == bytes[0])
+        || bytes.len() == 1
 }
 
 /// Whether a text is words of a language, or the name of a token: no token is.

@@ -135,6 +135,37 @@ fn unknown_note(cost: &Cost, style: &Style) -> Option<String> {
         .then(|| style.dim(&cut(&note, style.width)))
 }
 
+/// A column with its text in each row.
+struct Shown {
+    head: &'static str,
+    less: u8,
+    cells: Vec<String>,
+    width: usize,
+}
+
+/// The columns that fit into `width`: the least important ones are left out first.
+fn fitting(wanted: &[Column], rows: &[(&str, &StatsRow)], width: usize) -> Vec<Shown> {
+    let filled = wanted.iter().map(|column| {
+        let cells: Vec<_> = rows.iter().map(|(_, row)| (column.text)(row)).collect();
+        let widest = cells.iter().map(|cell| columns(cell)).max().unwrap_or(0);
+        Shown {
+            head: column.head,
+            less: column.less,
+            cells,
+            width: widest.max(column.head.len()) + 2,
+        }
+    });
+    let mut shown: Vec<_> = filled.collect();
+    while shown.iter().map(|column| column.width).sum::<usize>() > width {
+        let less = shown.iter().map(|column| column.less).max();
+        let Some(less) = less.filter(|less| *less > 0) else {
+            break;
+        };
+        shown.retain(|column| column.less != less);
+    }
+    shown
+}
+
 fn table(
     report: &StatsReport,
     by: By,
@@ -147,29 +178,13 @@ fn table(
     let head = by.as_str().to_uppercase();
     let longest = rows.iter().map(|(key, _)| columns(&line(key))).max();
     let key_width = longest.unwrap_or(0).max(head.len()).clamp(5, 36);
-    let mut shown: Vec<(&Column, Vec<String>, usize)> = wanted
-        .iter()
-        .map(|column| {
-            let cells: Vec<String> = rows.iter().map(|(_, row)| (column.text)(row)).collect();
-            let widest = cells.iter().map(|cell| columns(cell)).max().unwrap_or(0);
-            (column, cells, widest.max(column.head.len()) + 2)
-        })
-        .collect();
-    let used = |shown: &[(&Column, Vec<String>, usize)]| {
-        key_width + shown.iter().map(|(.., width)| width).sum::<usize>()
-    };
-    while used(&shown) > style.width {
-        let first = shown.iter().map(|(column, ..)| column.less).max();
-        let Some(first) = first.filter(|less| *less > 0) else {
-            break;
-        };
-        shown.retain(|(column, ..)| column.less != first);
-    }
-    let bar_width = style.width.saturating_sub(used(&shown) + 2).min(24);
+    let shown = fitting(wanted, &rows, style.width.saturating_sub(key_width));
+    let used = key_width + shown.iter().map(|column| column.width).sum::<usize>();
+    let bar_width = style.width.saturating_sub(used + 2).min(24);
     let by_cost = by != By::Tool && sum.cost.usd().is_some();
     let weights = report.rows.iter().map(|(_, row)| weight(row, by_cost));
     let most = weights.fold(0.0, f64::max);
-    let heads = shown.iter().map(|(c, _, width)| pad_left(c.head, *width));
+    let heads = shown.iter().map(|c| pad_left(c.head, c.width));
     let head = pad(&head, key_width) + &heads.collect::<String>();
     let mut out = vec![style.dim(&cut(&head, style.width))];
     for (at, (key, row)) in rows.iter().enumerate() {
@@ -178,9 +193,7 @@ fn table(
             By::Session => cut_id(&safe, key_width),
             _ => cut(&safe, key_width),
         };
-        let cells = shown
-            .iter()
-            .map(|(_, cells, width)| pad_left(&cells[at], *width));
+        let cells = shown.iter().map(|c| pad_left(&c.cells[at], c.width));
         let text = pad(&key, key_width) + &cells.collect::<String>();
         let text = cut(&text, style.width);
         if at + 1 == rows.len() {
