@@ -2,8 +2,11 @@
 //! needs it.
 
 use std::collections::VecDeque;
+use std::fs::File;
+use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, Weak};
 
+use rustix::io::fcntl_dupfd_cloexec;
 use rustix::process::{Resource, getrlimit};
 
 use super::segment::SharedSegment;
@@ -13,6 +16,8 @@ use crate::trace::lock;
 pub(crate) struct FdCache {
     max: usize,
     queue: Mutex<VecDeque<Weak<SharedSegment>>>,
+    /// A descriptor to give up where none is left: to create a file takes that of its directory, too.
+    reserve: Mutex<Option<OwnedFd>>,
 }
 
 impl FdCache {
@@ -23,12 +28,20 @@ impl FdCache {
         Self {
             max: max.clamp(8, 4096),
             queue: Mutex::new(VecDeque::new()),
+            reserve: Mutex::new(None),
         }
     }
 
     /// Adds a segment that has opened its file, and closes others if there are too many. Only tries to lock the
     /// others, because the caller may hold the lock of one.
     pub fn admit(&self, segment: &Arc<SharedSegment>) {
+        let mut reserve = lock(&self.reserve);
+        if reserve.is_none() {
+            // Not the number of a standard stream that the agent has closed.
+            let spare = File::open("/").map(|file| fcntl_dupfd_cloexec(&file, 3));
+            *reserve = spare.ok().and_then(Result::ok);
+        }
+        drop(reserve);
         let mut queue = lock(&self.queue);
         let new = Arc::downgrade(segment);
         if !queue.iter().any(|known| known.ptr_eq(&new)) {
@@ -43,12 +56,13 @@ impl FdCache {
 
     /// Closes a few files because the process has no descriptor left. Whether any was closed.
     pub fn close_some(&self) -> bool {
+        let reserve = lock(&self.reserve).take();
         let mut queue = lock(&self.queue);
         let before = queue.len();
         for _ in 0..before.min(8) {
             close_oldest(&mut queue, true);
         }
-        queue.len() < before
+        reserve.is_some() || queue.len() < before
     }
 }
 
