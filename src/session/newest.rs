@@ -38,12 +38,15 @@ pub struct Newest<'a> {
     /// Not read yet, the newest last: when one can have been active last, and the name of its directory.
     unread: Vec<(u64, Box<OsStr>)>,
     /// Read before their turn, the newest last; those that come later are read again.
-    waiting: BTreeMap<(u64, Reverse<Box<OsStr>>), Option<Box<Entry>>>,
+    waiting: BTreeMap<Rank, Option<Box<Entry>>>,
     at_once: usize,
     kept: usize,
     most_kept: usize,
     unreadable: Vec<Unreadable>,
 }
+
+/// Where a session comes: by the time when it was active last, then by its name.
+type Rank = (u64, Reverse<Box<OsStr>>);
 
 impl<'a> Newest<'a> {
     pub(super) fn new(store: &'a Store) -> io::Result<Self> {

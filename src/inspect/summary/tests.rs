@@ -71,8 +71,10 @@ fn a_loop_warning_counts_only_in_a_turn_that_failed() {
 
 #[test]
 fn a_live_or_dead_process_decides_first() {
-    let mut evidence = Evidence::default();
-    evidence.turn = end(Outcome::Error, Some("max_turns"), None);
+    let evidence = Evidence {
+        turn: end(Outcome::Error, Some("max_turns"), None),
+        ..Evidence::default()
+    };
     assert_eq!(evidence.ending(Status::Busy), Ending::Running);
     assert_eq!(evidence.ending(Status::Interrupted), Ending::Interrupted);
 }
