@@ -83,7 +83,7 @@ fn record(root: &Path) {
 
 fn read(store: &Store) {
     let Ok(survey) = store.survey() else { return };
-    let mut checks = Checks::new();
+    let mut checks = Checks::default();
     for entry in &survey.entries {
         checks.add(store, entry, true);
         let _ = each_turn(&entry.dir, |mut turn| {
