@@ -18,8 +18,10 @@ pub(crate) use watch::Watch;
 /// More files than this are not kept open. What is closed is opened again where it was.
 const MAX_FILES: usize = 128;
 /// Up to this many sessions are looked at again when a wait ends without news, in case the file system
-/// reports nothing.
+/// reports nothing. Where it is known to report nothing, all are.
 const FEW: usize = 256;
+/// FSEvents reports what was appended to a file only when the file is closed; a segment is open while its writer lives.
+const REPORTS_APPENDS: bool = cfg!(not(target_os = "macos"));
 
 /// Where in a session a [`Follower`] starts.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -228,9 +230,10 @@ impl Follower {
                 continue;
             }
             let root_is_missing = matches!(self.sessions, Some((_, false)));
-            match self.watch.wait_unless(deadline, root_is_missing, || false) {
+            let blind = root_is_missing || !REPORTS_APPENDS;
+            match self.watch.wait_unless(deadline, blind, || false) {
                 Some(dirty) => self.take(dirty)?,
-                None if looked || self.followed.len() > FEW => return Ok(None),
+                None if looked || (self.followed.len() > FEW && !blind) => return Ok(None),
                 None => {
                     looked = true;
                     self.look_everywhere()?;
