@@ -162,8 +162,8 @@ fn open_file(dir: BorrowedFd<'_>, name: &Path, path: &Path, flags: OFlags) -> io
     let file = File::from(opened.map_err(|error| match error {
         Errno::LOOP => not_ours(path, "a symbolic link, not a file"),
         Errno::ISDIR => not_ours(path, "a directory, not a file"),
-        // A pipe without a reader, or a socket.
-        Errno::NXIO => not_ours(path, "not a regular file"),
+        // A pipe without a reader, or a socket, for which macOS has an error of its own.
+        Errno::NXIO | Errno::OPNOTSUPP => not_ours(path, "not a regular file"),
         error => error.into(),
     })?);
     if !file.metadata()?.is_file() {
