@@ -6,6 +6,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
+use rustix::process::Resource;
 use serde_json::json;
 use spanledger::{Guard, Handle, Outcome, SpanExt, SyncPolicy, events, spans};
 use tracing::Span;
@@ -27,7 +28,7 @@ pub fn run(socket: &str, root: &str, settings: &[&str]) {
         let (name, value) = setting.split_once('=').unwrap();
         match name {
             "segment" => builder = builder.segment_size(value.parse().unwrap()),
-            "nofile" => limit(libc::RLIMIT_NOFILE, value.parse().unwrap()),
+            "nofile" => limit(Resource::Nofile, value.parse().unwrap()),
             "sync" if value == "always" => builder = builder.sync(SyncPolicy::Always),
             "sync" => {
                 let every = Duration::from_millis(value.parse().unwrap());

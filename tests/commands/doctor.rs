@@ -8,7 +8,7 @@ use crate::mirror::endpoints::record_for;
 use crate::support::Recording;
 use crate::support::agent::Agent;
 use crate::support::cli::{self, Done};
-use crate::support::mount::is_root;
+use crate::support::is_root;
 use crate::support::otlp_server::{OtlpServer, Reply};
 use crate::support::skipped::skipped;
 

@@ -1,5 +1,9 @@
 //! Settings from the environment. Each test runs in a child process that has its variables.
 
+/// Where `sync_calls` hears of syncs.
+#[cfg(target_os = "linux")]
+mod sync;
+
 use std::ffi::OsStr;
 use std::path::PathBuf;
 use std::process::Command;
@@ -12,7 +16,6 @@ use tracing_subscriber::layer::SubscriberExt;
 
 use crate::support::child;
 use crate::support::{LineExt, Trace};
-use crate::sync_calls;
 
 /// Runs `body` in a child process that has these variables and no others of ours.
 fn with_env<V: AsRef<OsStr>>(variables: &[(&str, V)], body: impl FnOnce()) {
@@ -279,40 +282,6 @@ fn zero_sync_interval_is_refused() {
     with_env(&[("SPANLEDGER_SYNC", "0")], || {
         let dir = tempfile::tempdir().unwrap();
         refused(build(spanledger::builder().root(dir.path())));
-    });
-}
-
-/// When a segment of two lines was synced: before the call returned, or by the shutdown.
-fn synced() -> Vec<&'static str> {
-    let dir: TempDir = tempfile::tempdir().unwrap();
-    let guard = build(spanledger::builder().root(dir.path())).unwrap();
-    guard.handle().session("s").title("hello");
-    let segment = dir.path().join("sessions/s/trace.0001.jsonl");
-    let before = sync_calls::below(&segment).len();
-    guard.shutdown().unwrap();
-    let all = sync_calls::below(&segment).into_iter().enumerate();
-    all.map(|(at, _)| if at < before { "at once" } else { "at the end" })
-        .collect()
-}
-
-#[test]
-fn sync_always() {
-    with_env(&[("SPANLEDGER_SYNC", "ALWAYS")], || {
-        assert_eq!(synced(), ["at once", "at once"]);
-    });
-}
-
-#[test]
-fn sync_interval_in_milliseconds() {
-    with_env(&[("SPANLEDGER_SYNC", "3600000")], || {
-        assert_eq!(synced(), ["at the end"]);
-    });
-}
-
-#[test]
-fn sync_os() {
-    with_env(&[("SPANLEDGER_SYNC", "os")], || {
-        assert_eq!(synced(), [] as [&str; 0]);
     });
 }
 

@@ -17,6 +17,9 @@ mod segment_header;
 mod short_writes;
 #[path = "../support/mod.rs"]
 mod support;
+#[cfg(target_os = "linux")]
 mod sync;
+// On macOS the standard library syncs by `fcntl`, which can't be replaced so simply.
+#[cfg(target_os = "linux")]
 mod sync_calls;
 mod write_calls;

@@ -15,6 +15,10 @@ pub mod investigation;
 pub mod loops;
 #[cfg(feature = "metrics")]
 pub mod metrics;
+#[cfg(target_os = "linux")]
+pub mod mount;
+#[cfg(not(target_os = "linux"))]
+#[path = "no_mount.rs"]
 pub mod mount;
 #[cfg(feature = "mirror")]
 pub mod otlp_server;
@@ -46,6 +50,10 @@ use tracing_subscriber::layer::SubscriberExt;
 pub fn kills(default: usize) -> usize {
     let given = std::env::var("SPANLEDGER_KILLS").ok();
     given.and_then(|text| text.parse().ok()).unwrap_or(default)
+}
+
+pub fn is_root() -> bool {
+    rustix::process::geteuid().is_root()
 }
 
 /// The files below a directory, with their lengths and times: it differs after a write.

@@ -1,6 +1,5 @@
 //! Small file systems in a mount namespace of the test's own thread: invisible to others, and
 //! removed with the thread. Needs root.
-//! them, and they end with it. Only root may do so.
 
 use std::ffi::CString;
 use std::io;
@@ -119,9 +118,4 @@ fn result(done: libc::c_int) -> io::Result<()> {
     } else {
         Err(io::Error::last_os_error())
     }
-}
-
-pub fn is_root() -> bool {
-    // SAFETY: only asks.
-    unsafe { libc::geteuid() == 0 }
 }

@@ -11,7 +11,8 @@ use tempfile::TempDir;
 
 use crate::support::Recording;
 use crate::support::cli::{self, Done, Running};
-use crate::support::mount::{ReadOnly, is_root};
+use crate::support::is_root;
+use crate::support::mount::ReadOnly;
 use crate::support::otlp_server::OtlpServer;
 use crate::support::skipped::skipped;
 

@@ -3,7 +3,8 @@
 use std::path::Path;
 
 use crate::separate_process::setup::{everything, mirror, recorded, send};
-use crate::support::mount::{ReadOnly, Tmpfs, is_root};
+use crate::support::is_root;
+use crate::support::mount::{ReadOnly, Tmpfs};
 use crate::support::otlp_server::OtlpServer;
 use crate::support::skipped::skipped;
 

@@ -10,7 +10,8 @@ use spanledger::spans;
 
 use crate::faults::setup::Scene;
 use crate::support::agent::Agent;
-use crate::support::mount::{Tmpfs, is_root};
+use crate::support::is_root;
+use crate::support::mount::Tmpfs;
 use crate::support::skipped::skipped;
 use crate::support::{Recording, Trace};
 
