@@ -19,14 +19,18 @@ pub(super) const CONTENT_TYPE: &str = "application/grpc";
 pub(super) const ENCODING: HeaderName = HeaderName::from_static("grpc-encoding");
 const STATUS: &str = "grpc-status";
 
-/// A flag for compression and the length, then the message.
-pub(super) fn frame(message: &[u8], is_compressed: bool) -> io::Result<Bytes> {
-    let len = u32::try_from(message.len()).map_err(io::Error::other)?;
-    let mut frame = Vec::with_capacity(5 + message.len());
-    frame.push(u8::from(is_compressed));
-    frame.extend_from_slice(&len.to_be_bytes());
-    frame.extend_from_slice(message);
-    Ok(frame.into())
+/// What comes before a message: a flag for compression, and the length.
+pub(super) fn frame_head(message: &[u8], is_compressed: bool) -> io::Result<Bytes> {
+    let [a, b, c, d] = u32::try_from(message.len())
+        .map_err(io::Error::other)?
+        .to_be_bytes();
+    Ok(Bytes::copy_from_slice(&[
+        u8::from(is_compressed),
+        a,
+        b,
+        c,
+        d,
+    ]))
 }
 
 pub(super) fn answer(received: Received) -> Answer {

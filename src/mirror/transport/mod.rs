@@ -11,12 +11,13 @@ mod grpc;
 use std::io::{self, Write};
 use std::time::Duration;
 
-use bytes::Bytes;
+use bytes::{Buf, Bytes};
 use flate2::write::GzEncoder;
 use http::header::{ACCEPT, CONTENT_ENCODING, CONTENT_TYPE, TE};
 use http::{HeaderMap, HeaderValue, Method, StatusCode, request};
 
-pub(super) use self::client::{Client, Received};
+use self::client::Body;
+pub(super) use self::client::{Client, Received, no_body};
 use self::errors::{OTHER_ALPN, grpc_hint, wrong_protocol};
 use super::otlp::ExportTraceServiceResponse;
 use super::settings::config::{Compression, Protocol};
@@ -140,12 +141,17 @@ impl Transport {
         sent.unwrap_or_else(|_| failed(format!("no answer within {:?}", self.timeout)))
     }
 
+    fn body(&self, request: Bytes) -> io::Result<Body> {
+        let message = compress(self.compression, request)?;
+        let head = match self.is_grpc() {
+            true => grpc::frame_head(&message, self.compression != Compression::None)?,
+            false => Bytes::new(),
+        };
+        Ok(head.chain(message))
+    }
+
     async fn attempt(&self, request: Bytes) -> Answer {
-        let body = compress(self.compression, request).and_then(|body| match self.is_grpc() {
-            true => grpc::frame(&body, self.compression != Compression::None),
-            false => Ok(body),
-        });
-        let body = match body {
+        let body = match self.body(request) {
             Ok(body) => body,
             Err(error) => return failed(format!("the request can't be compressed: {error}")),
         };

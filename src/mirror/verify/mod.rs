@@ -30,7 +30,7 @@ use super::send::thread::runtime;
 use super::settings::config::{Otlp, Protocol};
 use super::settings::environment::invalid;
 use super::settings::resolve::Resolved;
-use super::transport::Client;
+use super::transport::{Client, no_body};
 use crate::error::Error;
 use crate::trace::{Damage, hex, named_enum, setters};
 
@@ -327,7 +327,7 @@ async fn get(
         .map_err(|error| error.to_string())?;
     let json = HeaderValue::from_static("application/json");
     request.headers.insert(ACCEPT, json);
-    let sent = client.send(request, Bytes::new(), MAX_BODY);
+    let sent = client.send(request, no_body(), MAX_BODY);
     let received = tokio::time::timeout(timeout, sent).await;
     let received = received.map_err(|_| format!("no answer within {timeout:?}"))??;
     match received.broken {
