@@ -241,7 +241,7 @@ impl<'a> Closed<'a> {
         };
         match &self.subject {
             None => put_text(5, what, out),
-            Some(subject) => put_text(5, &format!("{what} {subject}"), out),
+            Some(subject) => put_text(5, &[what, " ", subject].concat(), out),
         }
     }
 
@@ -384,8 +384,16 @@ impl<'a> Closed<'a> {
         let unset = Outcome::Unset.as_str();
         let outcome = self.own.outcome.as_deref().unwrap_or(unset);
         out.text("agent.outcome", outcome);
-        let address = format!("{}/{}", line.session_id, line.address());
-        out.text("agent.trace.address", address);
+        // As an `Address` is displayed; `format!` is slow.
+        let (mut seg, mut seq) = (itoa::Buffer::new(), itoa::Buffer::new());
+        let address = [
+            &line.session_id,
+            "/",
+            seg.format(line.seg),
+            ":",
+            seq.format(line.seq),
+        ];
+        out.text("agent.trace.address", address.concat());
         if self.own.late {
             out.put("agent.late", Val::Bool(true));
         }

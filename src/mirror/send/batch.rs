@@ -29,6 +29,8 @@ pub struct Batch<T> {
     max_spans: usize,
     groups: Vec<Group>,
     entries: Vec<Entry<T>>,
+    /// The span that is being pushed: it is encoded before its length is known.
+    span: Vec<u8>,
 }
 
 /// The result of pushing a line.
@@ -77,6 +79,7 @@ impl<T> Batch<T> {
             max_spans: max_spans.max(1),
             groups: Vec::new(),
             entries: Vec::new(),
+            span: Vec::new(),
         }
     }
 
@@ -94,14 +97,17 @@ impl<T> Batch<T> {
         if self.entries.len() >= self.max_spans {
             return Pushed::Full;
         }
-        let mut span = Vec::with_capacity(2 * close.as_bytes().len());
-        if map::encode(origin, close, &mut span).is_none() {
-            return Pushed::NoSpan;
-        }
-        match self.add(origin, &span, tag, self.max_bytes) {
-            Ok(()) => Pushed::Taken,
-            Err(_) => Pushed::Full,
-        }
+        let mut span = std::mem::take(&mut self.span);
+        span.clear();
+        let pushed = match map::encode(origin, close, &mut span) {
+            None => Pushed::NoSpan,
+            Some(()) => match self.add(origin, &span, tag, self.max_bytes) {
+                Ok(()) => Pushed::Taken,
+                Err(_) => Pushed::Full,
+            },
+        };
+        self.span = span;
+        pushed
     }
 
     fn add(
@@ -138,9 +144,14 @@ impl<T> Batch<T> {
         known
             .or_else(|| self.groups.iter().position(same))
             .unwrap_or_else(|| {
+                // As a rule there is one group. It has room for a span too many, which is taken out again.
+                let room = match self.groups.is_empty() {
+                    true => self.max_bytes + self.max_bytes / 16,
+                    false => 0,
+                };
                 self.groups.push(Group {
                     origin: Arc::clone(origin),
-                    spans: Vec::new(),
+                    spans: Vec::with_capacity(room),
                 });
                 self.groups.len() - 1
             })
