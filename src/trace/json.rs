@@ -155,8 +155,9 @@ pub(super) fn quote_or_backslash(bytes: &[u8]) -> Option<usize> {
     }
 }
 
-pub(crate) fn has_backslash(bytes: &[u8]) -> bool {
-    memchr::memchr(b'\\', bytes).is_some()
+/// Whether the inside of a JSON string has an escape.
+pub(crate) fn has_backslash(inside: &[u8]) -> bool {
+    quote_or_backslash(inside).is_some()
 }
 
 /// Where the value that begins at `start` ends. Nesting is counted, never recursed into.

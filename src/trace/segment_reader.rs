@@ -1,9 +1,12 @@
 //! One segment, line by line, from any offset, also while it grows.
 
 use std::fs::{File, Metadata};
-use std::io::{self, Read, Seek, SeekFrom};
+use std::io::{self, Seek, SeekFrom};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+
+use rustix::buffer::spare_capacity;
+use rustix::io::retry_on_intr;
 
 use super::LineError;
 use super::raw_line::RawLine;
@@ -365,9 +368,11 @@ impl SegmentReader {
                 _ => CHUNK,
             };
             let mut buf = std::mem::take(&mut self.buf);
-            let read = self
-                .file()
-                .and_then(|file| file.take(chunk as u64).read_to_end(&mut buf));
+            buf.reserve(chunk);
+            let read = self.file().and_then(|file| {
+                let read = retry_on_intr(|| rustix::io::read(file, spare_capacity(&mut buf)));
+                Ok(read?)
+            });
             self.buf = buf;
             if read.map_err(about(&self.path))? == 0 {
                 self.at_end = self.tail() > 0;
