@@ -76,6 +76,10 @@ impl Node {
 
     /// From the line of an event.
     pub(super) fn event(line: &RawLine<'_>) -> Self {
+        Self::begin(line, parse_time(line.ts).unwrap_or(0))
+    }
+
+    fn begin(line: &RawLine<'_>, start: u64) -> Self {
         let kind = line.kind();
         Self {
             address: line.address(),
@@ -85,7 +89,7 @@ impl Node {
             parent: hex(line.span_id),
             trace_id: line.trace_id.map(Into::into),
             turn: line.turn,
-            start: parse_time(line.ts).unwrap_or(0),
+            start,
             duration: None,
             other: (kind == Kind::Other).then(|| line.kind.as_ref().into()),
             payload: line.payload().json().into(),
@@ -107,7 +111,7 @@ impl Node {
     /// From the close line of a run.
     pub(super) fn run_end(line: &RawLine<'_>) -> Self {
         let mut node = Self::event(line);
-        let span: Span<'_> = line.payload().into();
+        let span: Span<'_> = line.into();
         // Recovery writes the line later than the run ended.
         if node.kind == Kind::Interrupted
             && let (Some(start), Some(ns)) = (span.start(), span.duration_ns())
@@ -119,14 +123,14 @@ impl Node {
 
     /// From the open line of a span, or from a close line whose open line is missing.
     pub(super) fn span(line: &RawLine<'_>) -> Self {
+        let span: Span<'_> = line.into();
+        let start = span.start().or_else(|| parse_time(line.ts));
         let mut node = Self {
             span_id: hex(line.span_id),
             parent: hex(line.parent_span_id),
             state: NodeState::Open,
-            ..Self::event(line)
+            ..Self::begin(line, start.unwrap_or(0))
         };
-        let span: Span<'_> = line.payload().into();
-        node.start = span.start().unwrap_or(node.start);
         if let Some(kind) = line.closes() {
             node.kind = kind.opening();
         }
@@ -139,7 +143,7 @@ impl Node {
         self.state = NodeState::Closed;
         self.payload = line.payload().json().into();
         self.updates.clear();
-        let span: Span<'_> = line.payload().into();
+        let span: Span<'_> = line.into();
         self.duration = span.duration_ns();
         self.start = span.start().unwrap_or(self.start);
     }

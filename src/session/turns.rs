@@ -78,13 +78,13 @@ impl Digests {
     /// Takes over the digests of a line that has any: the text itself, or a model call. Returns
     /// whether it has.
     fn update(&mut self, line: &RawLine<'_>) -> bool {
-        let asset: ContextAsset<'_> = line.payload().into();
+        let digest = || ContextAsset::from(line).digest();
         let new = match line.kind() {
-            Kind::SystemPrompt => [asset.digest(), None, None],
-            Kind::ToolCatalog => [None, asset.digest(), None],
-            Kind::PermissionRules => [None, None, asset.digest()],
+            Kind::SystemPrompt => [digest(), None, None],
+            Kind::ToolCatalog => [None, digest(), None],
+            Kind::PermissionRules => [None, None, digest()],
             Kind::ModelCall => {
-                let call: ModelCall<'_> = line.payload().into();
+                let call: ModelCall<'_> = line.into();
                 [
                     call.system_prompt_digest(),
                     call.tool_catalog_digest(),
