@@ -221,10 +221,14 @@ impl Loops {
     /// The last calls as a loop of the same calls.
     fn repeated_calls(&self) -> Option<Found> {
         let [no_progress, cycle, polling, _] = self.repetitions.map(|n| n as usize);
+        let periods = 2..=self.window.len() / cycle.min(polling);
         let mut steps = self.window.iter().rev();
         let last = steps.next()?.call;
-        // Mostly a call is new.
-        if steps.all(|step| step.call != last) {
+        // Mostly a call is new within the longest period.
+        if steps
+            .take(*periods.end().max(&1))
+            .all(|step| step.call != last)
+        {
             return None;
         }
         let same_call = |a: &ToolStep, b: &ToolStep| a.call == b.call;
@@ -233,7 +237,6 @@ impl Loops {
         if in_a_row >= no_progress {
             return Some(self.found(LoopKind::NoProgress, 1, in_a_row));
         }
-        let periods = 2..=self.window.len() / cycle.min(polling);
         for period in periods.clone() {
             let repetitions = self.repeated(period, same);
             if repetitions >= cycle && self.is_mixed(period) {
