@@ -22,7 +22,10 @@ pub(crate) fn write_time(ns: u64, decimals: usize, out: &mut Vec<u8>) {
     }
     let mut text = [b'Z'; 30];
     text[..20].copy_from_slice(&SECOND.get().1);
-    digits(&mut text[20..29], nanos);
+    // All nine digits, after a one.
+    let mut nine = itoa::Buffer::new();
+    let nine = nine.format(1_000_000_000 + nanos);
+    text[20..29].copy_from_slice(&nine.as_bytes()[1..]);
     let end = 20 + decimals.min(9);
     text[end] = b'Z';
     out.extend_from_slice(&text[..=end]);
