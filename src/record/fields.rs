@@ -115,7 +115,7 @@ impl Fields {
                 }
                 _ => {
                     let start = self.buf.len();
-                    match (known.member, key) {
+                    match (known.member(), key) {
                         // It is spelled with its quotes and its colon.
                         (Some(member), _) => self.buf.extend_from_slice(member.as_bytes()),
                         // A literal in the program is no secret.

@@ -33,13 +33,17 @@ impl Slot {
 pub(crate) struct FieldName<'a> {
     pub(super) text: &'a str,
     pub(super) kind: Option<Kind>,
-    /// The name as the start of a member (`"name":`), if it is known that nothing in it is masked or escaped.
-    pub(crate) member: Option<&'a str>,
-    /// Its role in each kind of span, if that is cached.
-    roles: Option<&'a [FieldRole; SpanKind::ALL.len()]>,
+    /// What is cached of it.
+    slot: Option<&'a Slot>,
 }
 
 impl FieldName<'_> {
+    /// The name as the start of a member (`"name":`), if it is known that nothing in it is masked or escaped.
+    pub(crate) fn member(&self) -> Option<&str> {
+        let slot = self.slot.filter(|slot| slot.clean)?;
+        Some(&slot.member)
+    }
+
     /// Whether the name announces a secret.
     pub(crate) fn is_sensitive(&self) -> bool {
         self.kind.is_some()
@@ -47,8 +51,8 @@ impl FieldName<'_> {
 
     /// When a field of this name is written, on a span of this kind.
     pub(crate) fn role(&self, span: SpanKind) -> FieldRole {
-        match self.roles {
-            Some(roles) => roles[span as usize],
+        match self.slot {
+            Some(slot) => slot.roles[span as usize],
             None => span.role(self.text),
         }
     }
@@ -73,39 +77,36 @@ impl NameCache {
 
 impl Redactor {
     /// Looks up the name of a field.
+    #[inline]
     pub(crate) fn field<'a>(&'a self, text: &'a str) -> FieldName<'a> {
         let slot = self.name_cache.slot(text);
-        if slot.get().is_none() {
-            self.cache(text, slot);
-        }
-        match slot.get() {
+        match slot.get().or_else(|| self.cache(text, slot)) {
             Some(slot) if slot.is(text) => FieldName {
                 text,
                 kind: slot.kind,
-                member: slot.clean.then_some(&*slot.member),
-                roles: Some(&slot.roles),
+                slot: Some(slot),
             },
             _ => FieldName {
                 text,
                 kind: self.name_kind(text),
-                member: None,
-                roles: None,
+                slot: None,
             },
         }
     }
 
     #[cold]
-    fn cache(&self, text: &str, slot: &OnceLock<Slot>) {
+    fn cache<'a>(&self, text: &str, slot: &'a OnceLock<Slot>) -> Option<&'a Slot> {
         // Only plain words are cached: no secret is kept for the life of the process, and
         // names with numbers in them would soon fill the cache.
         let is_word = |byte| matches!(byte, b'a'..=b'z' | b'_' | b'.');
-        if text.len() <= LONGEST && text.bytes().all(is_word) {
+        let is_cached = text.len() <= LONGEST && text.bytes().all(is_word);
+        is_cached.then(|| {
             slot.get_or_init(|| Slot {
                 member: format!("\"{text}\":").into(),
                 clean: self.find(text).is_empty(),
                 kind: self.name_kind(text),
                 roles: SpanKind::ALL.map(|span| span.role(text)),
-            });
-        }
+            })
+        })
     }
 }
