@@ -6,7 +6,7 @@ use std::path::Path;
 use super::raw_fields::RawForm;
 use crate::ledger::Ledger;
 use crate::redact::{FieldName, Limits, NoStore, Output, Redactor, Store, StoreFailed, Tally};
-use crate::trace::is_json_field;
+use crate::trace::{is_json_field, opens_json};
 
 /// Redacts the values of fields.
 pub(crate) struct Sanitizer<'a> {
@@ -36,14 +36,13 @@ impl Sanitizer<'_> {
             store: &mut *self.store,
             tally: &mut self.tally,
         };
-        let looks_like_json = || text.trim_ascii_start().starts_with(['{', '[']);
         let as_json = match form {
             // A number can be a secret only under a sensitive name.
             RawForm::Plain if !name.is_sensitive() => {
                 return output.line.extend_from_slice(text.as_bytes());
             }
             RawForm::Plain | RawForm::Json => true,
-            RawForm::Text => looks_like_json() && is_json_field(key),
+            RawForm::Text => opens_json(text) && is_json_field(key),
             RawForm::Redacted { masked } => {
                 output.tally.masked += masked;
                 return output.write_text(text);

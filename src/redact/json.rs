@@ -9,7 +9,7 @@ use super::json_walk::{Walk, WalkState, masks_string};
 use super::limits::{JSON, Limits, NoStore, Output};
 use super::name_cache::FieldName;
 use super::redactor::{Redactor, Tally};
-use crate::trace::{is_json, string_end, write_string};
+use crate::trace::{is_json, opens_json, string_end, write_string};
 
 /// How many levels of JSON inside strings are redacted as JSON; deeper ones as text.
 pub(super) const MOST_NESTED: usize = 8;
@@ -87,8 +87,7 @@ impl Redactor {
         if let Some(redacted) = self.redact_beginning(text, tally) {
             return Cow::Owned(redacted);
         }
-        let opens = text.trim_ascii_start().starts_with(['{', '[']);
-        if !opens || nested == MOST_NESTED || !is_json(text) {
+        if !opens_json(text) || nested == MOST_NESTED || !is_json(text) {
             return self.text_part(text, 0..text.len(), tally);
         }
         let clean = self.walk("", text, nested + 1, tally);

@@ -205,6 +205,11 @@ pub(crate) fn value_end(bytes: &[u8], start: usize) -> Option<usize> {
     }
 }
 
+/// Whether a text begins like a JSON object or array.
+pub(crate) fn opens_json(text: &str) -> bool {
+    matches!(text.trim_ascii_start().as_bytes(), [b'{' | b'[', ..])
+}
+
 /// Whether a text is exactly one JSON value.
 pub(crate) fn is_json(text: &str) -> bool {
     serde_json::from_str::<IgnoredAny>(text).is_ok()

@@ -56,7 +56,8 @@ pub(crate) use header::{NewHeader, SessionHeader, first_line};
 pub(crate) use hex::{hex, hex_digest, hex16, hex32};
 pub(crate) use ids::{IdHasher, Ids, new_span_id, new_trace_id, random_bytes};
 pub(crate) use json::{
-    floor_char, has_backslash, is_json, put, string_end, unescape_lossy, value_end, write_string,
+    floor_char, has_backslash, is_json, opens_json, put, string_end, unescape_lossy, value_end,
+    write_string,
 };
 pub(crate) use kind::event_kind;
 pub(crate) use layout::{Root, exposed, if_exists, segment_name, segments};
