@@ -195,6 +195,10 @@ impl Store {
         self.root.path()
     }
 
+    pub(crate) fn layout(&self) -> &Root {
+        &self.root
+    }
+
     /// The directories of all sessions, in no order. A missing root has none.
     pub fn dirs(&self) -> io::Result<Vec<PathBuf>> {
         let mut dirs = Vec::new();

@@ -8,9 +8,9 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use crate::error::Error;
-use crate::ledger::{left_open_in, marker};
+use crate::ledger::{FileLock, left_open_in, marker};
 use crate::mirror::progress::cursor::State;
-use crate::mirror::progress::ownership::{MirrorLock, Owner, Ownership, unreadable};
+use crate::mirror::progress::ownership::{Owner, Ownership, lock_mirror, mirror_pid, unreadable};
 use crate::mirror::send::classify::message_redactor;
 use crate::mirror::send::in_flight::Source;
 use crate::mirror::send::resend::resend_dead_letters;
@@ -124,10 +124,10 @@ impl CatchUp {
         &self,
         path: &Path,
         progress: &mut dyn FnMut(&Sent, Option<&str>),
-    ) -> io::Result<Option<MirrorLock>> {
+    ) -> io::Result<Option<FileLock>> {
         let started = Instant::now();
         loop {
-            let lock = MirrorLock::take(path)?;
+            let lock = lock_mirror(path)?;
             let late = self.patience.is_some_and(|most| started.elapsed() >= most);
             if lock.is_some() || late || self.is_stopped() {
                 return Ok(lock);
@@ -149,7 +149,7 @@ impl CatchUp {
         let lock = self.lock(&lock_path, progress);
         let Some(_lock) = lock.map_err(Error::at(&lock_path))? else {
             return Err(Error::MirrorBusy {
-                pid: MirrorLock::holder(&lock_path),
+                pid: mirror_pid(&lock_path),
                 lock: lock_path,
             });
         };
@@ -186,8 +186,7 @@ impl CatchUp {
                 dirs
             }
         };
-        let root = Root::new(path.to_owned());
-        let mut ownership = Ownership::new(&root, (!self.any_endpoint).then_some(&self.to));
+        let ownership = Ownership::new(&self.store, (!self.any_endpoint).then_some(&self.to));
         for dir in &dirs {
             let mut skipped = Vec::new();
             let sent = match task {
@@ -195,7 +194,8 @@ impl CatchUp {
                     resend_dead_letters(dir, &ownership, sender, &mut skipped).await
                 }
                 Task::SendNew => {
-                    send_session(dir, &root, &mut ownership, sender, &mut skipped).await
+                    let root = self.store.layout();
+                    send_session(dir, root, &ownership, sender, &mut skipped).await
                 }
             };
             sender.sent.add_skipped(dir, skipped);
@@ -216,7 +216,7 @@ impl CatchUp {
 async fn send_session(
     dir: &Path,
     root: &Root,
-    ownership: &mut Ownership<'_>,
+    ownership: &Ownership<'_>,
     sender: &mut Sender<'_>,
     skipped: &mut Vec<Owner>,
 ) -> io::Result<()> {

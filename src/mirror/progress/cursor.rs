@@ -17,7 +17,7 @@ use rustix::fs::OFlags;
 use serde_json::Value;
 
 use super::dead_letters::{self, DeadLetters};
-use super::ownership::MirrorLock;
+use super::ownership::mirror_lock;
 use crate::error::Error;
 use crate::trace::{Dir, RawLine, first_line, hex_digest, make_root, open_private, segment_name};
 
@@ -146,7 +146,7 @@ impl State {
 
     /// The lock of the process that sends from a root with this state.
     pub fn lock(&self, root: &Path) -> PathBuf {
-        MirrorLock::path(self.dir.as_deref().unwrap_or(root))
+        mirror_lock(self.dir.as_deref().unwrap_or(root))
     }
 
     /// Whether this can be the state of a root.

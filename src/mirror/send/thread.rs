@@ -14,14 +14,15 @@ use super::in_flight::Source;
 use super::queue::{Queue, QueuedSegment};
 use super::{Sender, Sent};
 use crate::ledger::{
-    self, Context, Ledger, LedgerConfig, NoopSubscriber, SessionWriter, left_open_in, marked,
-    marker, unmark,
+    self, Context, FileLock, Ledger, LedgerConfig, NoopSubscriber, SessionWriter, left_open_in,
+    marked, marker, unmark,
 };
 use crate::mirror::progress::cursor::State;
-use crate::mirror::progress::ownership::{MirrorLock, Owner, Ownership, unreadable};
+use crate::mirror::progress::ownership::{Owner, Ownership, lock_mirror, mirror_lock, unreadable};
 use crate::mirror::settings::resolve::Resolved;
 use crate::mirror::transport::Transport;
-use crate::trace::{Root, if_exists, segment_name};
+use crate::session::Store;
+use crate::trace::{if_exists, segment_name};
 
 /// A batch is sent at once when this many bytes wait.
 const ENOUGH: u64 = 512 * 1024;
@@ -46,7 +47,7 @@ pub(crate) fn start(to: Resolved, recovery: LedgerConfig, queue: Arc<Queue>) -> 
             let _running = running;
             muted(|| {
                 let thread = Thread {
-                    root: Root::new(recovery.root.clone()),
+                    store: Store::new(recovery.root.clone()),
                     to,
                     recovery,
                     queue,
@@ -73,7 +74,7 @@ pub(crate) fn muted<T>(run: impl FnOnce() -> T) -> T {
 }
 
 struct Thread {
-    root: Root,
+    store: Store,
     to: Resolved,
     /// How spans that dead writers left open are closed.
     recovery: LedgerConfig,
@@ -249,13 +250,13 @@ impl Thread {
     async fn send_dead_writers(
         &self,
         sender: &mut Sender<'_>,
-        lock: &mut Option<MirrorLock>,
+        lock: &mut Option<FileLock>,
     ) -> io::Result<()> {
-        let marked = marked(&self.root)?;
+        let marked = marked(self.store.layout())?;
         if marked.is_empty() {
             return Ok(());
         }
-        *lock = MirrorLock::take(&MirrorLock::path(self.root.path()))?;
+        *lock = lock_mirror(&mirror_lock(self.store.root()))?;
         if lock.is_none() {
             return Ok(());
         }
@@ -264,7 +265,7 @@ impl Thread {
             // Recovery closed spans in new segments. Everything read before must be acknowledged first,
             // or it would be read again.
             sender.flush().await?;
-            let marked = ledger::marked(&self.root)?;
+            let marked = ledger::marked(self.store.layout())?;
             self.send_marked(&marked, sender).await?;
         }
         Ok(())
@@ -272,10 +273,10 @@ impl Thread {
 
     /// Reports in health how much dead writers left.
     fn count_dead_writers(&self, marked: &[(String, u32)]) {
-        let mut ownership = Ownership::new(&self.root, Some(&self.to));
+        let ownership = Ownership::new(&self.store, Some(&self.to));
         let mut unsent = 0;
         for (session, seg) in marked {
-            let dir = self.root.sessions().join(session);
+            let dir = self.store.layout().sessions().join(session);
             let path = dir.join(segment_name(*seg));
             // Errors are reported when the segment is to be sent.
             if let Ok((Owner::ThisEndpoint, _)) = ownership.owner_of(&path)
@@ -294,12 +295,12 @@ impl Thread {
         marked: &[(String, u32)],
         sender: &mut Sender<'_>,
     ) -> io::Result<bool> {
-        let mut ownership = Ownership::new(&self.root, Some(&self.to));
+        let ownership = Ownership::new(&self.store, Some(&self.to));
         // A writer of its own, which ends with this function.
         let mut ledger = None;
         for segs in marked.chunk_by(|a, b| a.0 == b.0) {
-            let dir = self.root.sessions().join(&segs[0].0);
-            let sent = self.send_marked_of(&dir, segs, &mut ownership, &mut ledger, sender);
+            let dir = self.store.layout().sessions().join(&segs[0].0);
+            let sent = self.send_marked_of(&dir, segs, &ownership, &mut ledger, sender);
             if let Err(error) = sent.await {
                 match unreadable(&dir).filter(|_| !sender.is_broken()) {
                     Some(session) => self.queue.set_waiting_for(Some(&session.to_string())),
@@ -318,7 +319,7 @@ impl Thread {
         &self,
         dir: &Path,
         segs: &[(String, u32)],
-        ownership: &mut Ownership<'_>,
+        ownership: &Ownership<'_>,
         ledger: &mut Option<Ledger>,
         sender: &mut Sender<'_>,
     ) -> io::Result<()> {
@@ -333,27 +334,28 @@ impl Thread {
                 }
                 // It was removed, or never had a line.
                 Some((Owner::NoHeader, _)) | None => {
-                    marker(&self.root, dir, *seg).map_or(Ok(()), |marker| unmark(&marker))?;
+                    marker(self.store.layout(), dir, *seg)
+                        .map_or(Ok(()), |marker| unmark(&marker))?;
                 }
                 Some(_) => {}
             }
         }
         let Some(id) = id else { return Ok(()) };
-        let mut open = left_open_in(&self.root, dir)?;
+        let mut open = left_open_in(self.store.layout(), dir)?;
         // A copy of a session under another name is not that session.
-        if !open.is_empty() && self.root.session(&id) == dir {
+        if !open.is_empty() && self.store.layout().session(&id) == dir {
             let ledger = match ledger {
                 Some(ledger) => ledger,
                 None => ledger.insert(Ledger::new(self.recovery.clone())),
             };
             SessionWriter::new(ledger, &id).recover(&mut Context::new(ledger, &mut ()));
-            open = left_open_in(&self.root, dir)?;
+            open = left_open_in(self.store.layout(), dir)?;
         }
         for seg in ours {
             if self.queue.stopping() && sender.sent.stopped.is_some() {
                 return Ok(());
             }
-            let marker = marker(&self.root, dir, seg).filter(|_| !open.contains(&seg));
+            let marker = marker(self.store.layout(), dir, seg).filter(|_| !open.contains(&seg));
             if_exists(sender.segment(dir, seg, Source::Other(marker)).await)?;
         }
         Ok(())
