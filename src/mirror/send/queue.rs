@@ -1,11 +1,11 @@
 //! The send queue: the segments that this process writes and has to send.
 //!
 //! A writer publishes a line with two atomic operations. Only a segment that the sender has read to its end
-//! is queued again, and only a sleeping sender is woken.
+//! is queued again.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Instant;
 
 use tokio::sync::Notify;
@@ -130,8 +130,8 @@ pub(crate) struct QueueListener {
 impl QueueListener {
     /// Warns if something is left to send after the time that the shutdown allows for it.
     pub fn warn_unsent(&self) {
-        let MirrorHealth { waiting_for, .. } = self.queue.health();
         if self.queue.waiting() > 0 {
+            let waiting_for = self.queue.health().waiting_for;
             let no_answer = || format!("{}: no answer in time", self.to.shown());
             self.queue
                 .warn_waiting(&waiting_for.unwrap_or_else(no_answer));
@@ -168,20 +168,13 @@ impl Listener for QueueListener {
 pub(crate) struct Queue {
     segments: Mutex<Vec<Arc<QueuedSegment>>>,
     unsaved: Mutex<Vec<Arc<QueuedSegment>>>,
-    /// The sender found nothing to send and sleeps.
-    idle: AtomicBool,
     /// Wakes the sender.
     changed: Notify,
     /// Bytes that may be sent, and bytes that were, of this process's segments.
     written: AtomicU64,
     passed: AtomicU64,
-    /// Bytes that are left to send of dead writers' segments, as of the last count.
-    pub others: AtomicU64,
-    pub sent: AtomicU64,
-    dead: AtomicU64,
-    /// The server's reason for the last of them.
-    last_dead: Mutex<Option<String>>,
-    waiting_for: Mutex<Option<String>>,
+    /// As the sender reports it; `owed_bytes` is only what dead writers left, as of the last count.
+    health: Mutex<MirrorHealth>,
     warned: AtomicBool,
     pub shutdown: Shutdown,
     /// The sender has ended.
@@ -197,9 +190,7 @@ impl Queue {
         }
         segments.push(segment);
         drop(segments);
-        if self.idle.swap(false, Ordering::SeqCst) {
-            self.changed.notify_waiters();
-        }
+        self.changed.notify_waiters();
     }
 
     /// Takes all segments that have something to send.
@@ -242,9 +233,8 @@ impl Queue {
         loop {
             // It is woken by every change from here on.
             let changed = self.changed.notified();
-            self.idle.store(true, Ordering::SeqCst);
             if !self.is_empty() || self.stopping() {
-                return self.idle.store(false, Ordering::SeqCst);
+                return;
             }
             changed.await;
         }
@@ -277,12 +267,9 @@ impl Queue {
         self.changed.notify_waiters();
     }
 
-    /// Reports what the sender waits for; `None` if it sends.
-    pub fn set_waiting_for(&self, what: Option<&str>) {
-        let mut slot = lock(&self.waiting_for);
-        if slot.as_deref() != what {
-            *slot = what.map(str::to_owned);
-        }
+    /// To report how the sender is doing.
+    pub fn reported(&self) -> MutexGuard<'_, MirrorHealth> {
+        lock(&self.health)
     }
 
     /// Writes one line to stderr, in the life of the process, about spans that are not sent.
@@ -296,21 +283,10 @@ impl Queue {
         self.warn(&format!("can't send to {why}; {later}"));
     }
 
-    /// So many spans were refused for good, the last for this reason.
-    pub fn dead(&self, spans: u64, why: Option<&str>) {
-        if self.dead.swap(spans, Ordering::Relaxed) != spans {
-            *lock(&self.last_dead) = why.map(str::to_owned);
-        }
-    }
-
     pub fn health(&self) -> MirrorHealth {
-        MirrorHealth {
-            sent: self.sent.load(Ordering::Relaxed),
-            owed_bytes: self.waiting() + self.others.load(Ordering::Relaxed),
-            dead_letters: self.dead.load(Ordering::Relaxed),
-            last_dead: lock(&self.last_dead).clone(),
-            waiting_for: lock(&self.waiting_for).clone(),
-        }
+        let mut health = self.reported().clone();
+        health.owed_bytes += self.waiting();
+        health
     }
 }
 

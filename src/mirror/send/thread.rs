@@ -3,7 +3,6 @@
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tokio::runtime::Runtime;
@@ -87,15 +86,16 @@ impl Thread {
             Ok(runtime) => runtime,
             Err(error) => {
                 let why = format!("can't start a runtime: {error}");
-                return self.queue.set_waiting_for(Some(&why));
+                self.queue.reported().waiting_for = Some(why);
+                return;
             }
         };
         runtime.block_on(async {
             tokio::select! {
                 sent = self.send() => if let Err(error) = sent {
                     let why = format!("{}: {error}", self.to.shown());
-                    self.queue.set_waiting_for(Some(&why));
                     self.queue.warn_waiting(&why);
+                    self.queue.reported().waiting_for = Some(why);
                 },
                 () = self.shutdown_deadline() => {}
             }
@@ -118,8 +118,6 @@ impl Thread {
         let transport = Transport::connect(&self.to)?;
         let mut failures = 0;
         let mut progress = |sent: &Sent, waiting: Option<&str>| {
-            queue.sent.store(sent.spans, Ordering::Relaxed);
-            queue.dead(sent.dead, sent.last_dead.as_deref());
             failures = waiting.map_or(0, |_| failures + 1);
             if let Some(why) = waiting {
                 queue.save_cursors();
@@ -135,7 +133,10 @@ impl Thread {
                      `spanledger mirror --resend` sends them again"
                 ));
             }
-            queue.set_waiting_for(waiting);
+            let mut health = queue.reported();
+            (health.sent, health.dead_letters) = (sent.spans, sent.dead);
+            health.last_dead.clone_from(&sent.last_dead);
+            health.waiting_for = waiting.map(str::to_owned);
         };
         let mut sender = Sender::new(transport, &redactor, &mut progress);
         sender.queue = Some(queue);
@@ -155,7 +156,7 @@ impl Thread {
                 queue.save_cursors();
             }
             if let Err(error) = &done {
-                queue.set_waiting_for(Some(&error.to_string()));
+                queue.reported().waiting_for = Some(error.to_string());
                 for source in sender.abandon() {
                     if let Source::Own(queued) = source {
                         queued.requeue();
@@ -218,7 +219,7 @@ impl Thread {
         }
         sender.flush().await?;
         if lock.is_some() && done.is_ok() && sender.sent.stopped.is_none() {
-            self.queue.others.store(0, Ordering::Relaxed);
+            self.queue.reported().owed_bytes = 0;
         }
         done
     }
@@ -285,7 +286,7 @@ impl Thread {
                 unsent += size - cursor.offset;
             }
         }
-        self.queue.others.store(unsent, Ordering::Relaxed);
+        self.queue.reported().owed_bytes = unsent;
     }
 
     /// Sends those of the marked segments whose writers are dead. Returns whether open spans of theirs
@@ -303,7 +304,9 @@ impl Thread {
             let sent = self.send_marked_of(&dir, segs, &ownership, &mut ledger, sender);
             if let Err(error) = sent.await {
                 match unreadable(&dir).filter(|_| !sender.is_broken()) {
-                    Some(session) => self.queue.set_waiting_for(Some(&session.to_string())),
+                    Some(session) => {
+                        self.queue.reported().waiting_for = Some(session.to_string());
+                    }
                     None => return Err(error),
                 }
             }
