@@ -3,20 +3,19 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, HashMap};
 use std::fmt;
-use std::fs::File;
-use std::io::{self, Read};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
 use serde_json::{Value, json};
 
 use super::newest::Newest;
-use super::peek::{HEAD, Peek};
+use super::peek::Peek;
 use super::status::{Status, StatusReport};
 use super::summary::Summary;
 use crate::ledger::{dir_size, remove_leftovers, writer_is_alive};
 use crate::read::SessionReader;
-use crate::trace::{Damage, RawLine, ReadItem, Root, about, if_exists, lock, segments};
+use crate::trace::{Damage, ReadItem, Root, about, first_line, if_exists, lock, segments};
 
 /// How many writers the cache holds.
 const MOST_WRITERS: usize = 4096;
@@ -476,17 +475,9 @@ fn id_of(dir: &Path) -> String {
     if !name.contains('~') {
         return name;
     }
-    let head = || -> Option<Vec<u8>> {
-        let (_, first) = segments(dir).ok()?.into_iter().next()?;
-        let mut head = Vec::new();
-        let mut file = File::open(first).ok()?.take(HEAD);
-        file.read_to_end(&mut head).ok()?;
-        Some(head)
-    };
-    let head = head().unwrap_or_default();
-    let mut lines = head.split_inclusive(|b| *b == b'\n');
-    let id = lines.find_map(|line| Some(RawLine::parse(line).ok()?.session_id.into_owned()));
-    id.unwrap_or(name)
+    let first = segments(dir).unwrap_or_default().into_iter().next();
+    let id = first.and_then(|(_, path)| first_line(&path, |line| line.session_id.to_string()).ok());
+    id.flatten().unwrap_or(name)
 }
 
 /// Adds damage to a list. Adjacent damage of the same kind becomes one entry.
