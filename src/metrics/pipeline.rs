@@ -12,7 +12,7 @@ use serde_json::Value;
 use super::exporter::Exporter;
 use super::instruments::{Instruments, observe};
 use crate::ledger::{ClosedSpan, Counters, Listener};
-use crate::mirror::{MetricsConfig, Queue, Shutdown, muted};
+use crate::mirror::{MetricsConfig, Queue, Shutdown, muted, sdk_resource};
 use crate::trace::lock;
 
 /// How the metrics of this process are doing.
@@ -25,14 +25,6 @@ pub struct MetricsHealth {
     pub failed: u64,
     /// Why, the last time; `None` once they are accepted again.
     pub last_error: Option<String>,
-}
-
-/// What is measured beside closed spans.
-pub(crate) struct Source<'a> {
-    /// What runs here, as the headers of segments have it.
-    pub resource: &'a Value,
-    pub counters: &'a Arc<Counters>,
-    pub queue: Option<&'a Arc<Queue>>,
 }
 
 /// Measures spans and sends metrics.
@@ -65,8 +57,14 @@ impl State {
 }
 
 impl Pipeline {
-    /// Starts the reader's thread. It connects when it has something to send.
-    pub(crate) fn start(metered: MetricsConfig, source: Source<'_>) -> Self {
+    /// Starts the reader's thread, which connects when it has something to send. `resource` is that of the
+    /// segments' headers.
+    pub(crate) fn start(
+        metered: MetricsConfig,
+        resource: &Value,
+        counters: &Arc<Counters>,
+        queue: Option<&Arc<Queue>>,
+    ) -> Self {
         muted(|| {
             let state = Arc::new(State::default());
             let interval = metered.interval;
@@ -75,14 +73,14 @@ impl Pipeline {
                 .with_interval(interval)
                 .build();
             let provider = SdkMeterProvider::builder()
-                .with_resource(MetricsConfig::resource(source.resource))
+                .with_resource(sdk_resource(resource))
                 .with_reader(reader)
                 .build();
             let scope = InstrumentationScope::builder(env!("CARGO_PKG_NAME"))
                 .with_version(env!("CARGO_PKG_VERSION"))
                 .build();
             let meter = provider.meter_with_scope(scope);
-            observe(&meter, source.counters, source.queue);
+            observe(&meter, counters, queue);
             Self {
                 instruments: Instruments::new(&meter),
                 provider,
