@@ -3,6 +3,7 @@
 //! A writer publishes a line with two atomic operations. Only a segment that the sender has read to its end
 //! is queued again.
 
+use std::collections::VecDeque;
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -166,7 +167,7 @@ impl Listener for QueueListener {
 /// What this process has to send.
 #[derive(Debug, Default)]
 pub(crate) struct Queue {
-    segments: Mutex<Vec<Arc<QueuedSegment>>>,
+    segments: Mutex<VecDeque<Arc<QueuedSegment>>>,
     unsaved: Mutex<Vec<Arc<QueuedSegment>>>,
     /// Wakes the sender.
     changed: Notify,
@@ -188,22 +189,14 @@ impl Queue {
         if self.over.load(Ordering::Relaxed) {
             return;
         }
-        segments.push(segment);
+        segments.push_back(segment);
         drop(segments);
         self.changed.notify_waiters();
     }
 
-    /// Takes all segments that have something to send.
-    pub fn take(&self) -> Vec<Arc<QueuedSegment>> {
-        std::mem::take(&mut *lock(&self.segments))
-    }
-
-    /// Puts back segments that were taken and not read.
-    pub fn give_back(&self, unread: impl Iterator<Item = Arc<QueuedSegment>>) {
-        let mut segments = lock(&self.segments);
-        if !self.over.load(Ordering::Relaxed) {
-            segments.extend(unread);
-        }
+    /// Takes the segment that has waited longest.
+    pub fn pop(&self) -> Option<Arc<QueuedSegment>> {
+        lock(&self.segments).pop_front()
     }
 
     /// Writes the cursors of this process's segments. If it dies before that, what lies in between is sent

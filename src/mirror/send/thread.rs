@@ -197,14 +197,16 @@ impl Thread {
         dead_writers_at: &mut Instant,
     ) -> io::Result<()> {
         let mut done = Ok(());
-        let mut segments = self.queue.take().into_iter();
-        while let Some(queued) = segments.next() {
+        // Those that are queued meanwhile are for the next round.
+        for _ in 0..self.queue.queued() {
+            let Some(queued) = self.queue.pop() else {
+                break;
+            };
             if let Err(error) = self.send_own(&queued, sender).await {
                 queued.requeue();
                 done = done.and(Err(error));
             }
             if sender.is_broken() {
-                self.queue.give_back(segments);
                 return done;
             }
         }
