@@ -8,18 +8,18 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use crate::error::Error;
-use crate::ledger::{FileLock, left_open_in, marker};
+use crate::ledger::FileLock;
 use crate::mirror::progress::cursor::State;
-use crate::mirror::progress::ownership::{Owner, Ownership, lock_mirror, mirror_pid, unreadable};
+use crate::mirror::progress::ownership::{Ownership, lock_mirror, mirror_pid, unreadable};
 use crate::mirror::send::classify::message_redactor;
-use crate::mirror::send::in_flight::Source;
+use crate::mirror::send::other_writers::send_segments;
 use crate::mirror::send::resend::resend_dead_letters;
 use crate::mirror::send::thread::runtime;
 use crate::mirror::send::{Sender, Sent};
 use crate::mirror::settings::resolve::Resolved;
 use crate::mirror::transport::Transport;
 use crate::session::Store;
-use crate::trace::{Root, if_exists, segments, setters};
+use crate::trace::{if_exists, segments, setters};
 
 /// How often a waiting process checks the lock and whether it is to stop.
 const POLL_EVERY: Duration = Duration::from_millis(50);
@@ -189,15 +189,16 @@ impl CatchUp {
         let ownership = Ownership::new(&self.store, (!self.any_endpoint).then_some(&self.to));
         for dir in &dirs {
             let mut skipped = Vec::new();
-            let sent = match task {
-                Task::ResendDeadLetters => {
-                    resend_dead_letters(dir, &ownership, sender, &mut skipped).await
-                }
-                Task::SendNew => {
-                    let root = self.store.layout();
-                    send_session(dir, root, &ownership, sender, &mut skipped).await
+            let sent = async {
+                let (segs, skipped) = (segments(dir)?, &mut skipped);
+                match task {
+                    Task::ResendDeadLetters => {
+                        resend_dead_letters(dir, &segs, &ownership, sender, skipped).await
+                    }
+                    Task::SendNew => send_segments(dir, &segs, &ownership, sender, skipped).await,
                 }
             };
+            let sent = sent.await;
             sender.sent.add_skipped(dir, skipped);
             // A session that can't be read doesn't stop the others. Any other error, such as a
             // cursor that can't be written, would happen to them too.
@@ -210,37 +211,4 @@ impl CatchUp {
         }
         sender.flush().await.map_err(Error::at(path))
     }
-}
-
-/// Sends the segments of a session that no other process sends. The owners of others are added to `skipped`.
-async fn send_session(
-    dir: &Path,
-    root: &Root,
-    ownership: &Ownership<'_>,
-    sender: &mut Sender<'_>,
-    skipped: &mut Vec<Owner>,
-) -> io::Result<()> {
-    let mut open = None;
-    for (seg, path) in segments(dir)? {
-        // A marker means that something beside the trace was not sent.
-        let marker =
-            marker(root, dir, seg).filter(|marker| !sender.state.is_separate() && marker.exists());
-        let (cursor, size) = sender.state.cursor(dir, seg)?;
-        if cursor.offset == size && marker.is_none() {
-            continue;
-        }
-        match ownership.owner_of(&path)?.0 {
-            Owner::LiveUnassigned => sender.segment(dir, seg, Source::Other(None)).await?,
-            Owner::ThisEndpoint => {
-                let open = match &open {
-                    Some(open) => open,
-                    None => open.insert(left_open_in(root, dir)?),
-                };
-                let marker = marker.filter(|_| !open.contains(&seg));
-                sender.segment(dir, seg, Source::Other(marker)).await?;
-            }
-            other => skipped.push(other),
-        }
-    }
-    Ok(())
 }

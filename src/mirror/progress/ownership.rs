@@ -13,7 +13,7 @@ use crate::mirror::map::policy::Policy;
 use crate::mirror::settings::resolve::Resolved;
 use crate::session::{Store, Unreadable};
 use crate::trace::typed::SegmentHeader;
-use crate::trace::{FILE, first_line, if_exists, open_private, segments};
+use crate::trace::{FILE, Root, first_line, if_exists, open_private, segments};
 
 /// The lock of the one process that sends the segments of others. The file holds its process id.
 pub(crate) fn mirror_lock(dir: &Path) -> PathBuf {
@@ -93,6 +93,10 @@ impl<'a> Ownership<'a> {
     pub fn new(store: &'a Store, to: Option<&'a Resolved>) -> Self {
         store.forget_writers();
         Self { store, to }
+    }
+
+    pub fn root(&self) -> &'a Root {
+        self.store.layout()
     }
 
     /// The owner of a segment whose writer is dead.

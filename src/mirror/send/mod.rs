@@ -7,6 +7,7 @@
 pub(super) mod batch;
 pub mod classify;
 pub(super) mod in_flight;
+pub(super) mod other_writers;
 pub(super) mod queue;
 pub(super) mod resend;
 mod retry;

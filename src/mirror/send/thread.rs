@@ -10,6 +10,7 @@ use tokio::time::{Instant, sleep, sleep_until};
 
 use super::classify::message_redactor;
 use super::in_flight::Source;
+use super::other_writers::send_segments;
 use super::queue::{Queue, QueuedSegment};
 use super::{Sender, Sent};
 use crate::ledger::{
@@ -334,35 +335,27 @@ impl Thread {
             let path = dir.join(segment_name(*seg));
             match if_exists(ownership.owner_of(&path))? {
                 Some((Owner::ThisEndpoint, header)) => {
-                    ours.push(*seg);
+                    ours.push((*seg, path));
                     id = header.map(|header| header.session_id);
                 }
                 // It was removed, or never had a line.
                 Some((Owner::NoHeader, _)) | None => {
-                    marker(self.store.layout(), dir, *seg)
-                        .map_or(Ok(()), |marker| unmark(&marker))?;
+                    marker(ownership.root(), dir, *seg).map_or(Ok(()), |marker| unmark(&marker))?;
                 }
                 Some(_) => {}
             }
         }
         let Some(id) = id else { return Ok(()) };
-        let mut open = left_open_in(self.store.layout(), dir)?;
         // A copy of a session under another name is not that session.
-        if !open.is_empty() && self.store.layout().session(&id) == dir {
+        if ownership.root().session(&id) == dir && !left_open_in(ownership.root(), dir)?.is_empty()
+        {
             let ledger = match ledger {
                 Some(ledger) => ledger,
                 None => ledger.insert(Ledger::new(self.recovery.clone())),
             };
             SessionWriter::new(ledger, &id).recover(&mut Context::new(ledger, &mut ()));
-            open = left_open_in(self.store.layout(), dir)?;
         }
-        for seg in ours {
-            if self.queue.stopping() && sender.sent.stopped.is_some() {
-                return Ok(());
-            }
-            let marker = marker(self.store.layout(), dir, seg).filter(|_| !open.contains(&seg));
-            if_exists(sender.segment(dir, seg, Source::Other(marker)).await)?;
-        }
-        Ok(())
+        let sent = send_segments(dir, &ours, ownership, sender, &mut Vec::new()).await;
+        if_exists(sent).map(drop)
     }
 }
