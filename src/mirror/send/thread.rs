@@ -158,11 +158,7 @@ impl Thread {
             }
             if let Err(error) = &done {
                 queue.reported().waiting_for = Some(error.to_string());
-                for source in sender.abandon() {
-                    if let Source::Own(queued) = source {
-                        queued.requeue();
-                    }
-                }
+                sender.abandon();
             }
             if sender.sent.stopped.is_some() || stopping && (done.is_err() || queue.is_empty()) {
                 return Ok(());
