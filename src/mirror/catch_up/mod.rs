@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use crate::error::Error;
 use crate::ledger::FileLock;
-use crate::mirror::progress::cursor::State;
+use crate::mirror::progress::cursor::ProgressDir;
 use crate::mirror::progress::ownership::{Ownership, lock_mirror, mirror_pid, unreadable};
 use crate::mirror::send::classify::message_redactor;
 use crate::mirror::send::other_writers::send_segments;
@@ -40,7 +40,7 @@ pub struct CatchUp {
     to: Resolved,
     /// Only these sessions; all if `None`.
     sessions: Option<Vec<PathBuf>>,
-    state: State,
+    state: ProgressDir,
     patience: Option<Duration>,
     any_endpoint: bool,
     /// Whether to end before everything was sent.
@@ -60,7 +60,7 @@ impl CatchUp {
             store: Store::new(root),
             to,
             sessions: None,
-            state: State::default(),
+            state: ProgressDir::default(),
             patience: None,
             any_endpoint: false,
             stop: None,
@@ -88,7 +88,7 @@ impl CatchUp {
         /// let catch_up = CatchUp::new("/mnt/agent/traces", to).state("/var/lib/mirror");
         /// # Ok::<(), spanledger::Error>(())
         /// ```
-        pub fn state(self, dir: impl Into<PathBuf>) { self.state = State::in_dir(dir.into()) }
+        pub fn state(self, dir: impl Into<PathBuf>) { self.state = ProgressDir::in_dir(dir.into()) }
 
         /// How long to retry while the server accepts nothing, and to wait for another process that sends
         /// from here. By default for ever.

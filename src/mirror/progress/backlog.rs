@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, HashSet};
 use std::io;
 use std::path::Path;
 
-use super::cursor::State;
+use super::cursor::ProgressDir;
 use super::dead_letters::{DeadLetter, DeadLetters};
 use super::ownership::{Owner, Ownership, unreadable};
 use crate::error::Error;
@@ -41,12 +41,14 @@ pub struct Backlog {
 /// The backlog of a session, by its directory; for a mirror with a state directory, see
 /// [`CatchUp::state`](crate::mirror::CatchUp::state), what is left for that one.
 pub fn backlog(store: &Store, session: &Path, state: Option<&Path>) -> Result<Backlog, Error> {
-    let state = state.map_or_else(State::default, |dir| State::in_dir(dir.to_owned()));
+    let state = state.map_or_else(ProgressDir::default, |dir| {
+        ProgressDir::in_dir(dir.to_owned())
+    });
     state.check(store.root())?;
     of_session(&state, store, session).map_err(Error::at(session))
 }
 
-fn of_session(state: &State, store: &Store, session: &Path) -> io::Result<Backlog> {
+fn of_session(state: &ProgressDir, store: &Store, session: &Path) -> io::Result<Backlog> {
     let ownership = Ownership::new(store, None);
     let mut backlog = Backlog::default();
     let (mut since, mut no_endpoint_since) = (None, None);
@@ -93,7 +95,7 @@ pub fn backlog_in(store: &Store) -> io::Result<Backlog> {
         let name = dir.file_name().unwrap_or_default().to_string_lossy();
         let found = match has_dead_letters(&dir) {
             Ok(letters) if letters || marked.contains(&*name) => {
-                of_session(&State::default(), store, &dir).map(Some)
+                of_session(&ProgressDir::default(), store, &dir).map(Some)
             }
             other => other.map(|_| None),
         };

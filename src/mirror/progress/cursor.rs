@@ -37,7 +37,7 @@ pub(crate) struct Cursor {
 
 /// The directory of all progress.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct State {
+pub(crate) struct ProgressDir {
     /// `None` for beside the trace.
     dir: Option<PathBuf>,
 }
@@ -135,7 +135,7 @@ impl SegmentFiles {
     }
 }
 
-impl State {
+impl ProgressDir {
     pub fn in_dir(dir: PathBuf) -> Self {
         Self { dir: Some(dir) }
     }

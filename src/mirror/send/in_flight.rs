@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use super::queue::QueuedSegment;
 use crate::ledger::unmark;
-use crate::mirror::progress::cursor::{Cursor, SegmentFiles, State, identity};
+use crate::mirror::progress::cursor::{Cursor, ProgressDir, SegmentFiles, identity};
 use crate::trace::{Address, SegmentReader, if_exists};
 
 /// The process that wrote a segment.
@@ -58,7 +58,7 @@ pub(crate) struct SegmentProgress {
 impl SegmentProgress {
     /// Continues a segment at its cursor. Returns also the offsets between which it is to be sent.
     pub fn begin(
-        state: &State,
+        state: &ProgressDir,
         session: &Path,
         seg: u32,
         source: Source,

@@ -31,7 +31,7 @@ use self::queue::Queue;
 use self::retry::Attempt;
 use crate::mirror::map::content::without_content;
 use crate::mirror::map::origin::{OriginCache, opened_seg};
-use crate::mirror::progress::cursor::State;
+use crate::mirror::progress::cursor::ProgressDir;
 use crate::mirror::progress::dead_letters::{self, Rejected};
 use crate::mirror::progress::ownership::Owner;
 use crate::mirror::transport::{Answer, Transport};
@@ -102,7 +102,7 @@ pub(crate) struct Sender<'a> {
     /// The queue of the agent, which may ask to stop.
     queue: Option<&'a Queue>,
     /// Where the progress of other processes' segments is stored.
-    pub(crate) state: State,
+    pub(crate) state: ProgressDir,
     pub(crate) origins: OriginCache,
     batch: Batch<SpanRef>,
     in_flight: Option<InFlight>,
@@ -129,7 +129,7 @@ impl<'a> Sender<'a> {
             redactor,
             patience: None,
             queue: None,
-            state: State::default(),
+            state: ProgressDir::default(),
             origins: OriginCache::default(),
             batch: empty_batch(),
             in_flight: None,

@@ -17,7 +17,7 @@ use crate::ledger::{
     self, Context, FileLock, Ledger, LedgerConfig, NoopSubscriber, SessionWriter, left_open_in,
     marked, marker, unmark,
 };
-use crate::mirror::progress::cursor::State;
+use crate::mirror::progress::cursor::ProgressDir;
 use crate::mirror::progress::ownership::{Owner, Ownership, lock_mirror, mirror_lock, unreadable};
 use crate::mirror::settings::resolve::Resolved;
 use crate::mirror::transport::Transport;
@@ -280,7 +280,7 @@ impl Thread {
             let path = dir.join(segment_name(*seg));
             // Errors are reported when the segment is to be sent.
             if let Ok((Owner::ThisEndpoint, _)) = ownership.owner_of(&path)
-                && let Ok((cursor, size)) = State::default().cursor(&dir, *seg)
+                && let Ok((cursor, size)) = ProgressDir::default().cursor(&dir, *seg)
             {
                 unsent += size - cursor.offset;
             }

@@ -25,7 +25,7 @@ pub use self::compare::{Expected, compare};
 use self::expected::Index;
 pub use self::finding::{Finding, What};
 pub use self::stored::StoredSpan;
-use super::progress::cursor::State;
+use super::progress::cursor::ProgressDir;
 use super::send::thread::runtime;
 use super::settings::config::{Otlp, Protocol};
 use super::settings::environment::invalid;
@@ -129,7 +129,7 @@ pub struct Verify {
     /// Since when, and how long, missing spans are waited for.
     started: Instant,
     max_wait: Duration,
-    state: State,
+    state: ProgressDir,
     client: Client,
     timeout: Duration,
     runtime: Runtime,
@@ -172,7 +172,7 @@ impl Verify {
             cut_at: (backend == Backend::Tempo).then_some(TEMPO_CUTS_AT),
             started: Instant::now(),
             max_wait: Duration::ZERO,
-            state: State::default(),
+            state: ProgressDir::default(),
             client,
             timeout: to.timeout,
             runtime,
@@ -195,7 +195,7 @@ impl Verify {
         /// The state directory of the mirror, see [`CatchUp::state`](crate::mirror::CatchUp::state): it is used
         /// to explain missing spans.
         #[must_use]
-        pub fn state(self, dir: impl Into<PathBuf>) { self.state = State::in_dir(dir.into()) }
+        pub fn state(self, dir: impl Into<PathBuf>) { self.state = ProgressDir::in_dir(dir.into()) }
     }
 
     /// The backend's address without credentials.
