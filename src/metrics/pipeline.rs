@@ -1,6 +1,5 @@
 //! Connects the instruments to the exporter: the SDK's meter provider, its reader's thread, and shutdown.
 
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
@@ -38,9 +37,7 @@ pub(crate) struct Pipeline {
 /// Shared by the agent's threads and the reader's thread.
 #[derive(Debug, Default)]
 pub(super) struct State {
-    pub(super) sent: AtomicU64,
-    pub(super) failed: AtomicU64,
-    last_error: Mutex<Option<String>>,
+    health: Mutex<MetricsHealth>,
     shutdown: Shutdown,
 }
 
@@ -51,8 +48,14 @@ impl State {
         deadline.is_some_and(|deadline| deadline <= Instant::now())
     }
 
-    pub(super) fn set_error(&self, error: Option<String>) {
-        *lock(&self.last_error) = error;
+    /// Counts an export.
+    pub(super) fn count(&self, sent: Result<(), String>) {
+        let mut health = lock(&self.health);
+        match &sent {
+            Ok(()) => health.sent += 1,
+            Err(_) => health.failed += 1,
+        }
+        health.last_error = sent.err();
     }
 }
 
@@ -130,11 +133,7 @@ impl Pipeline {
     }
 
     pub(crate) fn health(&self) -> MetricsHealth {
-        MetricsHealth {
-            sent: self.state.sent.load(Ordering::Relaxed),
-            failed: self.state.failed.load(Ordering::Relaxed),
-            last_error: lock(&self.state.last_error).clone(),
-        }
+        lock(&self.state.health).clone()
     }
 }
 
