@@ -41,9 +41,8 @@ pub(crate) struct QueuedSegment {
     queue: Arc<Queue>,
     /// How much of it may be sent: what the kernel has, or the disk.
     ready: AtomicU64,
-    /// How much of it was sent, and how many spans that were.
-    sent: AtomicU64,
-    spans: AtomicU64,
+    /// How far it was sent.
+    cursor: Mutex<Cursor>,
     queued: AtomicBool,
     /// How far it was sent is not on the disk yet.
     unsaved: AtomicBool,
@@ -64,10 +63,7 @@ impl QueuedSegment {
     }
 
     fn cursor(&self) -> Cursor {
-        Cursor {
-            offset: self.sent.load(Ordering::Relaxed),
-            sent: self.spans.load(Ordering::Relaxed),
-        }
+        *lock(&self.cursor)
     }
 
     /// Where the sender is to begin and to end. Lines that are published later queue the segment again.
@@ -79,9 +75,8 @@ impl QueuedSegment {
 
     /// Moves the cursor, in memory.
     pub fn ack(self: &Arc<Self>, cursor: Cursor) {
-        let before = self.sent.swap(cursor.offset, Ordering::Relaxed);
-        self.spans.store(cursor.sent, Ordering::Relaxed);
-        let more = cursor.offset.saturating_sub(before);
+        let before = std::mem::replace(&mut *lock(&self.cursor), cursor);
+        let more = cursor.offset.saturating_sub(before.offset);
         self.queue.passed.fetch_add(more, Ordering::Relaxed);
         if !self.unsaved.swap(true, Ordering::Relaxed) {
             lock(&self.queue.unsaved).push(Arc::clone(self));
@@ -106,7 +101,7 @@ impl QueuedSegment {
 
     /// Removes its marker if nothing of it is left to send.
     pub fn release(&self) -> io::Result<()> {
-        self.segment.release(self.sent.load(Ordering::Relaxed))
+        self.segment.release(self.cursor().offset)
     }
 }
 
@@ -156,8 +151,7 @@ impl Listener for QueueListener {
             segment: Arc::clone(segment),
             queue: Arc::clone(&self.queue),
             ready: AtomicU64::new(0),
-            sent: AtomicU64::new(0),
-            spans: AtomicU64::new(0),
+            cursor: Mutex::default(),
             queued: AtomicBool::new(false),
             unsaved: AtomicBool::new(false),
         })))
