@@ -117,7 +117,7 @@ impl Monitor {
             main: id.clone(),
             dir: dir.to_owned(),
             ids: HashSet::from([id]),
-            known: HashMap::new(),
+            strangers: HashMap::new(),
             not_before,
         };
         let entries = monitor.store.list()?;
@@ -376,18 +376,11 @@ struct FamilyFilter {
     main: String,
     dir: PathBuf,
     ids: HashSet<String>,
-    /// Sessions that appeared later, by the name of their directory.
-    known: HashMap<String, Membership>,
+    /// Sessions that appeared later and are no members, by the name of their directory: the lines before the first
+    /// run, which names the parent. `None` once it has named another one.
+    strangers: HashMap<String, Option<Vec<Vec<u8>>>>,
     /// Earlier lines of subagents aren't wanted.
     not_before: Option<String>,
-}
-
-#[derive(Debug)]
-enum Membership {
-    Member,
-    Stranger,
-    /// Its first run, which names the parent, has not come yet: the lines before it.
-    Unknown(Vec<Vec<u8>>),
 }
 
 impl FamilyFilter {
@@ -417,9 +410,10 @@ impl FamilyFilter {
         if self.ids.contains(line.session_id.as_ref()) {
             return Vec::new();
         }
-        let known = self.known.entry(name_of(session));
-        let known = known.or_insert_with(|| Membership::Unknown(Vec::new()));
-        let Membership::Unknown(held) = known else {
+        let name = name_of(session);
+        let stranger = self.strangers.entry(name.clone());
+        let stranger = stranger.or_insert_with(|| Some(Vec::new()));
+        let Some(held) = stranger else {
             return Vec::new();
         };
         if matches!(line.kind(), Kind::Segment | Kind::Gap) {
@@ -430,13 +424,11 @@ impl FamilyFilter {
         let parent = Run::from(line.payload()).parent_session_id();
         let parent = parent.filter(|_| is_start);
         if !parent.is_some_and(|parent| self.ids.contains(parent.as_ref())) {
-            *known = Membership::Stranger;
+            *stranger = None;
             return Vec::new();
         }
         self.ids.insert(line.session_id.to_string());
-        let held = std::mem::take(held);
-        *known = Membership::Member;
-        held
+        self.strangers.remove(&name).flatten().unwrap_or_default()
     }
 
     fn wants(&self, line: &RawLine<'_>) -> bool {
@@ -445,7 +437,6 @@ impl FamilyFilter {
     }
 
     fn has(&self, session: &Path) -> bool {
-        let known = self.known.get(&name_of(session));
-        !matches!(known, Some(Membership::Stranger | Membership::Unknown(_)))
+        !self.strangers.contains_key(&name_of(session))
     }
 }
