@@ -390,12 +390,13 @@ impl Store {
         if name == "last" {
             return self.last();
         }
+        let not_found = || ResolveError::NotFound {
+            name: name.to_owned(),
+            root: self.root().to_owned(),
+        };
         // It would be the directory of all sessions, and a prefix of each.
         if name.is_empty() {
-            return Err(ResolveError::NotFound {
-                name: String::new(),
-                root: self.root().to_owned(),
-            });
+            return Err(not_found());
         }
         if let Some(dir) = self.by_name(name) {
             return Ok(dir);
@@ -411,10 +412,7 @@ impl Store {
         let Some((shortest, dir)) = found.first() else {
             return by_path(name).ok_or_else(|| match none {
                 true => ResolveError::Empty(self.root().to_owned()),
-                false => ResolveError::NotFound {
-                    name: name.to_owned(),
-                    root: self.root().to_owned(),
-                },
+                false => not_found(),
             });
         };
         match found.iter().all(|(id, _)| id.starts_with(shortest)) {

@@ -223,14 +223,18 @@ impl Verify {
             damages: std::mem::take(&mut index.damages),
             ..Report::default()
         };
-        for (done, (trace, places)) in traces.iter().enumerate() {
+        for (done, (trace, lines)) in traces.iter().enumerate() {
             progress(done as u64, report.traces);
-            let (expected, left_out) = index.expected(places).map_err(&failed)?;
+            let (expected, left_out) = index.expected(lines).map_err(&failed)?;
             report.left_out += left_out;
             let (findings, note) = self.trace(&report.session_id, trace, &expected)?;
             report.notes.extend(note);
             report.notes.extend(self.too_large(&expected, &findings));
-            report.add(&expected, findings);
+            let different: HashSet<&str> = findings.iter().map(|f| f.span_id.as_str()).collect();
+            let same = |e: &&Expected| !different.contains(hex(&e.span.span_id).as_str());
+            report.spans += expected.len() as u64;
+            report.same += expected.iter().filter(same).count() as u64;
+            report.findings.extend(findings);
         }
         progress(report.traces, report.traces);
         Ok(report)
@@ -303,16 +307,6 @@ impl Verify {
             note = note.or(message.map(|text| format!("{name} about trace {trace}: {text}")));
         }
         Ok((stored, note))
-    }
-}
-
-impl Report {
-    fn add(&mut self, expected: &[Expected], findings: Vec<Finding>) {
-        let different: HashSet<&str> = findings.iter().map(|f| f.span_id.as_str()).collect();
-        let same = |e: &&Expected| !different.contains(hex(&e.span.span_id).as_str());
-        self.spans += expected.len() as u64;
-        self.same += expected.iter().filter(same).count() as u64;
-        self.findings.extend(findings);
     }
 }
 
