@@ -44,7 +44,7 @@ pub struct CatchUp {
     patience: Option<Duration>,
     any_endpoint: bool,
     /// Whether to end before everything was sent.
-    stop: Option<fn() -> bool>,
+    stop: fn() -> bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -63,7 +63,7 @@ impl CatchUp {
             state: ProgressDir::default(),
             patience: None,
             any_endpoint: false,
-            stop: None,
+            stop: || false,
         }
     }
 
@@ -99,11 +99,7 @@ impl CatchUp {
 
         /// Ends when `stop`, which is called from time to time, returns true. A request in flight is
         /// dropped; the next process sends it again with the same bytes.
-        pub fn until(self, stop: fn() -> bool) { self.stop = Some(stop) }
-    }
-
-    fn is_stopped(&self) -> bool {
-        self.stop.is_some_and(|stop| stop())
+        pub fn until(self, stop: fn() -> bool) { self.stop = stop }
     }
 
     /// Sends what was recorded for this endpoint or for none, and reports progress and what it waits for.
@@ -129,7 +125,7 @@ impl CatchUp {
         loop {
             let lock = lock_mirror(path)?;
             let late = self.patience.is_some_and(|most| started.elapsed() >= most);
-            if lock.is_some() || late || self.is_stopped() {
+            if lock.is_some() || late || (self.stop)() {
                 return Ok(lock);
             }
             let why = "another process is exporting this directory";
@@ -171,7 +167,7 @@ impl CatchUp {
     }
 
     async fn until_stopped(&self) {
-        while !self.is_stopped() {
+        while !(self.stop)() {
             tokio::time::sleep(POLL_EVERY).await;
         }
     }
