@@ -76,6 +76,8 @@ impl Follow {
     pub fn begin(&mut self, store: &Store) -> Result<(), Error> {
         self.modified = modified(store);
         self.writers = live_writers(store)?;
+        // The segments of dead writers don't grow any more.
+        self.watcher.clear();
         self.watcher.check(store)?;
         Ok(())
     }

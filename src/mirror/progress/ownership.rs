@@ -65,7 +65,7 @@ pub(crate) struct Ownership<'a> {
 /// The first line of a segment.
 pub(crate) struct Header {
     pub session_id: String,
-    pub writer: String,
+    writer: String,
     /// The endpoint that was configured, without credentials.
     pub endpoint: Result<Option<String>, HeaderError>,
 }
@@ -110,10 +110,6 @@ impl<'a> Ownership<'a> {
         }
     }
 
-    pub fn is_alive(&self, writer: &str) -> bool {
-        self.store.is_alive(writer)
-    }
-
     pub fn owner_of(&self, path: &Path) -> io::Result<(Owner, Option<Header>)> {
         let Some(header) = Header::read(path)? else {
             let owner = match may_get_header(path)? {
@@ -122,7 +118,7 @@ impl<'a> Ownership<'a> {
             };
             return Ok((owner, None));
         };
-        let owner = match self.is_alive(&header.writer) {
+        let owner = match self.store.is_alive(&header.writer) {
             true if header.endpoint == Ok(None) => Owner::LiveUnassigned,
             true => Owner::LiveWriter,
             false => self.after_writer(&header),

@@ -1,6 +1,6 @@
 //! Watches segments of live writers that have no endpoint, to send what they write.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
@@ -27,14 +27,8 @@ pub(crate) struct Watcher {
 struct WatchedSession {
     /// The modification time of its directory, if a later change would change it.
     modified: Option<SystemTime>,
-    segments: BTreeMap<PathBuf, WatchedSegment>,
-}
-
-#[derive(Debug, Default)]
-struct WatchedSegment {
-    size: u64,
-    /// `None` while it has no header line.
-    writer: Option<String>,
+    /// The sizes of the segments that may grow.
+    sizes: HashMap<PathBuf, u64>,
 }
 
 impl Watcher {
@@ -43,6 +37,11 @@ impl Watcher {
             session,
             sessions: HashMap::new(),
         }
+    }
+
+    /// Forgets what it knows: the next check reads the header lines of all segments.
+    pub fn clear(&mut self) {
+        self.sessions.clear();
     }
 
     /// The sessions that have more to send than at the last check.
@@ -73,38 +72,26 @@ impl WatchedSession {
         if self.modified != Some(modified) {
             let is_settled = modified + TIME_RESOLUTION < SystemTime::now();
             for (_, path) in segments(dir)? {
-                self.segments.entry(path).or_default();
+                self.sizes.entry(path).or_default();
             }
             self.modified = is_settled.then_some(modified);
         }
         let mut grown = false;
-        self.segments.retain(|path, segment| {
-            let kept = segment.check(path, ownership, &mut grown);
-            kept.unwrap_or_else(|error| error.kind() != io::ErrorKind::NotFound)
+        let mut check = |path: &Path, size: &mut u64| -> io::Result<bool> {
+            let before = std::mem::replace(size, path.metadata()?.len());
+            // A smaller file is another segment of the same name.
+            if *size == before {
+                return Ok(true);
+            }
+            let (owner, header) = ownership.owner_of(path)?;
+            let is_ours = owner == Owner::LiveUnassigned;
+            grown |= is_ours;
+            // Not again if its writer is dead, or another process sends it.
+            Ok(is_ours || header.is_none())
+        };
+        self.sizes.retain(|path, size| {
+            check(path, size).unwrap_or_else(|error| error.kind() != io::ErrorKind::NotFound)
         });
         Ok(grown)
-    }
-}
-
-impl WatchedSegment {
-    /// Sets `grown` if there is more to send. Returns whether the segment is to be checked again: not if its
-    /// writer is dead, or another process sends it.
-    fn check(
-        &mut self,
-        path: &Path,
-        ownership: &Ownership<'_>,
-        grown: &mut bool,
-    ) -> io::Result<bool> {
-        let size = path.metadata()?.len();
-        // A smaller file is another segment of the same name.
-        if size == std::mem::replace(&mut self.size, size) {
-            let writer = self.writer.as_ref();
-            return Ok(writer.is_none_or(|writer| ownership.is_alive(writer)));
-        }
-        let (owner, header) = ownership.owner_of(path)?;
-        self.writer = header.map(|header| header.writer);
-        let is_ours = owner == Owner::LiveUnassigned;
-        *grown |= is_ours;
-        Ok(is_ours || self.writer.is_none())
     }
 }
