@@ -188,7 +188,10 @@ fn candidate<'a>(
     let Some(segments) = looked else {
         return Ok(Err(Removal::Live));
     };
-    let markers = unsent(root, &dir, &segments);
+    let markers = segments
+        .iter()
+        .filter_map(|seg| marker::marker(root, &dir, *seg));
+    let markers: Vec<_> = markers.filter(|marker| marker.exists()).collect();
     if !markers.is_empty() && !force {
         let segments = markers.len();
         return Ok(Err(Removal::Owed { segments }));
@@ -334,14 +337,6 @@ fn dead_segments(
         numbers.insert(number);
     }
     Ok(Some(numbers))
-}
-
-/// The markers of what the mirror still has to send of these segments.
-fn unsent(root: &Root, dir: &Path, segments: &HashSet<u32>) -> Vec<PathBuf> {
-    let markers = segments
-        .iter()
-        .filter_map(|seg| marker::marker(root, dir, *seg));
-    markers.filter(|marker| marker.exists()).collect()
 }
 
 /// Removes a session's directory, if it is there.

@@ -49,19 +49,6 @@ pub(crate) struct QueuedSegment {
 }
 
 impl QueuedSegment {
-    /// Publishes that the first `size` bytes may be sent.
-    ///
-    /// The order of these operations and of those in [`snapshot`](Self::snapshot) ensures that
-    /// either the sender reads the new size or the segment is queued again.
-    fn publish(self: &Arc<Self>, size: u64) {
-        let before = self.ready.swap(size, Ordering::SeqCst);
-        let more = size.saturating_sub(before);
-        self.queue.written.fetch_add(more, Ordering::Relaxed);
-        if !self.queued.load(Ordering::SeqCst) {
-            self.requeue();
-        }
-    }
-
     fn cursor(&self) -> Cursor {
         *lock(&self.cursor)
     }
@@ -106,8 +93,17 @@ impl QueuedSegment {
 }
 
 impl SegmentListener for Arc<QueuedSegment> {
+    /// Publishes that the first `size` bytes may be sent.
+    ///
+    /// The order of these operations and of those in [`QueuedSegment::snapshot`] ensures that
+    /// either the sender reads the new size or the segment is queued again.
     fn appended(&self, size: u64) {
-        self.publish(size);
+        let before = self.ready.swap(size, Ordering::SeqCst);
+        let more = size.saturating_sub(before);
+        self.queue.written.fetch_add(more, Ordering::Relaxed);
+        if !self.queued.load(Ordering::SeqCst) {
+            self.requeue();
+        }
     }
 
     fn sealed(&self) {
