@@ -162,7 +162,7 @@ impl Export<'_> {
     fn follow(&mut self, context: &mut Context) -> Result<(), Failed> {
         let store = context.store.clone();
         let linger = self.to.linger;
-        let mut follow = Follow::new(&store, self.session.clone(), linger, interrupt::asked);
+        let mut follow = Follow::new(self.session.clone(), linger, interrupt::asked);
         let mut changed = Changed::All;
         let mut failed = String::new();
         while !interrupt::asked() {

@@ -11,7 +11,8 @@ use serde_json::{Value, json};
 
 use super::context::{Context, Failed, damage_json, warn};
 use super::interrupt;
-use spanledger::session::{Monitor, MonitorEvent, MonitorStart, OpenSpan, Store, Writer, is_delta};
+use spanledger::read::Start;
+use spanledger::session::{Monitor, MonitorEvent, OpenSpan, Store, Writer, is_delta};
 use spanledger::trace::{Address, Damage, RawLine, time_text};
 use spanledger::view::text::{line, safe_json};
 use spanledger::view::{LiveRows, named_span};
@@ -112,10 +113,12 @@ impl Tail {
     }
 
     fn monitor(&self, context: &mut Context) -> Result<Monitor, Failed> {
-        let start = MonitorStart {
-            from: self.from,
-            lines: self.lines,
-            kinds: self.kind.clone(),
+        let start = match self.from {
+            Some(address) => Start::At(address),
+            None => Start::Last {
+                lines: self.lines,
+                kinds: self.kind.clone(),
+            },
         };
         let dir = match &self.session {
             Some(session) => Some(context.resolve(session)?),

@@ -5,6 +5,7 @@ use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use memchr::memmem;
 use serde_json::{Map, Value, json};
@@ -14,6 +15,9 @@ use crate::trace::{
     Ids, Kind, RawLine, RawValue, ReadItem, SegmentReader, SpanKind, TailReader, last_checkpoint,
     parse_time, segments, time_text, wall_ns, whole_lines,
 };
+
+/// A segment without a header is taken for a dead writer's when it is this old.
+const YOUNG: Duration = Duration::from_secs(60);
 
 /// A span whose writer is gone.
 #[derive(Debug)]
@@ -116,6 +120,12 @@ pub(super) fn left_behind(
 /// The id of a segment's writer. `None`: the writer died before the header was complete.
 pub(crate) fn writer_of(path: &Path) -> io::Result<Option<String>> {
     SegmentHeader::in_file(path, |header| Some(header.writer()?.into_owned()))
+}
+
+/// Whether the writer of a segment without a complete header line may be about to write it.
+pub(crate) fn may_get_header(path: &Path) -> io::Result<bool> {
+    let age = path.metadata()?.modified()?.elapsed();
+    Ok(age.is_ok_and(|age| age < YOUNG))
 }
 
 /// The spans that the end of a segment leaves open.

@@ -47,10 +47,8 @@ impl FdCache {
         if !queue.iter().any(|known| known.ptr_eq(&new)) {
             queue.push_back(new);
         }
-        let mut looks = queue.len();
-        while queue.len() > self.max && looks > 0 {
-            looks -= 1;
-            close_oldest(&mut queue, false);
+        for _ in self.max..queue.len() {
+            close_oldest(&mut queue);
         }
     }
 
@@ -60,21 +58,17 @@ impl FdCache {
         let mut queue = lock(&self.queue);
         let before = queue.len();
         for _ in 0..before.min(8) {
-            close_oldest(&mut queue, true);
+            close_oldest(&mut queue);
         }
         reserve.is_some() || queue.len() < before
     }
 }
 
-/// Closes the oldest, unless it was used since the last call, or even then with `used_too`.
-fn close_oldest(queue: &mut VecDeque<Weak<SharedSegment>>, used_too: bool) {
-    let Some(oldest) = queue.pop_front() else {
-        return;
-    };
-    let Some(segment) = oldest.upgrade() else {
-        return;
-    };
-    if (segment.take_used() && !used_too) || !segment.try_close() {
-        queue.push_back(oldest);
+/// Closes the oldest, unless it is being written.
+fn close_oldest(queue: &mut VecDeque<Weak<SharedSegment>>) {
+    let oldest = queue.pop_front();
+    let segment = oldest.as_ref().and_then(Weak::upgrade);
+    if segment.is_some_and(|segment| !segment.try_close()) {
+        queue.extend(oldest);
     }
 }

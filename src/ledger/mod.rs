@@ -64,7 +64,7 @@ pub use prune::{
 };
 pub use sync::SyncPolicy;
 
-pub(crate) use dead_spans::{SegmentEnd, segment_end};
+pub(crate) use dead_spans::{SegmentEnd, may_get_header, segment_end};
 pub(crate) use file_lock::FileLock;
 pub(crate) use health::{Counters, FORKED, warn_once};
 pub(crate) use listener::{ClosedSpan, Listener, SegmentListener};

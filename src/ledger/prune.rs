@@ -14,18 +14,14 @@ use std::collections::HashSet;
 use std::ffi::OsStr;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
-use super::dead_spans::writer_of;
+use super::dead_spans::{may_get_header, writer_of};
 use super::marker;
 use super::recovery::lock_session;
 use super::writer_lock;
 use crate::trace::{Dir, Root, if_exists, is_own, segments, wall_ns};
 
 const GONE: &str = ".gone-";
-/// A segment without a whole first line does not name its writer. If it is younger than this, its writer may be
-/// about to write that line.
-const YOUNG: Duration = Duration::from_secs(60);
 
 /// What became of a session that was to be removed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -192,7 +188,10 @@ fn candidate<'a>(
     let Some(segments) = looked else {
         return Ok(Err(Removal::Live));
     };
-    let markers = unsent(root, &dir, &segments);
+    let markers = segments
+        .iter()
+        .filter_map(|seg| marker::marker(root, &dir, *seg));
+    let markers: Vec<_> = markers.filter(|marker| marker.exists()).collect();
     if !markers.is_empty() && !force {
         let segments = markers.len();
         return Ok(Err(Removal::Owed { segments }));
@@ -328,14 +327,9 @@ fn dead_segments(
     let mut numbers = HashSet::new();
     for (number, path) in segments(dir)? {
         let is_new = before.is_some_and(|before| !before.contains(&number));
-        let is_live = || -> io::Result<bool> {
-            match writer_of(&path)? {
-                Some(id) => Ok(writer_lock::is_alive(root, &id)),
-                None => {
-                    let age = path.metadata()?.modified()?.elapsed();
-                    Ok(age.is_ok_and(|age| age < YOUNG))
-                }
-            }
+        let is_live = || match writer_of(&path)? {
+            Some(id) => Ok(writer_lock::is_alive(root, &id)),
+            None => may_get_header(&path),
         };
         if is_new || is_live()? {
             return Ok(None);
@@ -343,14 +337,6 @@ fn dead_segments(
         numbers.insert(number);
     }
     Ok(Some(numbers))
-}
-
-/// The markers of what the mirror still has to send of these segments.
-fn unsent(root: &Root, dir: &Path, segments: &HashSet<u32>) -> Vec<PathBuf> {
-    let markers = segments
-        .iter()
-        .filter_map(|seg| marker::marker(root, dir, *seg));
-    markers.filter(|marker| marker.exists()).collect()
 }
 
 /// Removes a session's directory, if it is there.

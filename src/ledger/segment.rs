@@ -45,8 +45,6 @@ pub(crate) struct SharedSegment {
     marker: Option<PathBuf>,
     /// It was removed, and its inode may be another's.
     removed: AtomicBool,
-    /// It was used since the cache looked last.
-    used: AtomicBool,
     state: Mutex<State>,
 }
 
@@ -94,7 +92,6 @@ impl Segment {
             policy,
             inode: (meta.dev(), meta.ino()),
             removed: AtomicBool::new(false),
-            used: AtomicBool::new(true),
             state: Mutex::new(State {
                 file: Some(file),
                 size: 0,
@@ -153,7 +150,6 @@ impl Segment {
     /// Hands a whole line to the kernel: one write, and one more for the rest of a short one. Nothing stays in
     /// the file of a line that can't be written whole.
     pub fn write(&mut self, ledger: &Ledger, line: &[u8], leaves_open: bool) -> io::Result<()> {
-        self.shared.used.store(true, Ordering::Relaxed);
         let mut state = self.shared.lock();
         let state = &mut *state;
         // The cache may have closed it since it was made ready.
@@ -281,11 +277,6 @@ impl SharedSegment {
         }
         state.file = Some(file);
         Ok(true)
-    }
-
-    /// Whether it was used since the last look.
-    pub(super) fn take_used(&self) -> bool {
-        self.used.swap(false, Ordering::Relaxed)
     }
 
     /// Closes the file unless it is being written. Whether it is closed.

@@ -1,6 +1,5 @@
 //! Sends metrics with `opentelemetry-otlp` through the mirror's transport.
 
-use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -87,14 +86,7 @@ impl Exporter {
 
 impl PushMetricExporter for Exporter {
     async fn export(&self, metrics: &ResourceMetrics) -> OTelSdkResult {
-        let sent = muted(|| self.send(metrics));
-        let state = &self.state;
-        let counter = match &sent {
-            Ok(()) => &state.sent,
-            Err(_) => &state.failed,
-        };
-        counter.fetch_add(1, Ordering::Relaxed);
-        state.set_error(sent.err());
+        self.state.count(muted(|| self.send(metrics)));
         // Health reports errors; the SDK's reader would only log them.
         Ok(())
     }

@@ -7,7 +7,7 @@ use opentelemetry::metrics::{Histogram, Meter};
 
 use crate::ledger::{ClosedSpan, Counters};
 use crate::mirror::{MirrorHealth, Queue};
-use crate::trace::{Outcome, RawValue, SpanKind};
+use crate::trace::{RawValue, SpanKind};
 
 /// Longer names are replaced, to bound the number of time series.
 const MAX_NAME: usize = 256;
@@ -83,68 +83,43 @@ impl Instruments {
             SpanKind::Run => (&self.agent, &RUN_ATTRIBUTES),
             _ => return,
         };
-        let mut attributes = Attributes {
-            field: closed.field,
-            list: Vec::with_capacity(6),
-        };
+        let mut attributes = Vec::with_capacity(6);
         if closed.kind == SpanKind::Model {
-            attributes.put("gen_ai.operation.name", "chat");
+            attributes.push(KeyValue::new("gen_ai.operation.name", "chat"));
         }
-        for (key, field) in names {
-            attributes.text(key, (closed.field)(field));
-        }
+        let fields = names.iter();
+        attributes.extend(fields.filter_map(|(key, field)| name(key, (closed.field)(field))));
         if let Some(usage) = closed.usage.filter(|_| closed.kind == SpanKind::Model) {
             for (kind, count) in [
                 ("input", usage.input_tokens),
                 ("output", usage.output_tokens),
             ] {
                 let Some(count) = count else { continue };
-                attributes.put("gen_ai.token.type", kind);
-                self.tokens.record(count, &attributes.list);
-                attributes.list.pop();
+                attributes.push(KeyValue::new("gen_ai.token.type", kind));
+                self.tokens.record(count, &attributes);
+                attributes.pop();
             }
         }
-        attributes.error(closed.outcome);
-        duration.record(closed.duration as f64 / 1e9, &attributes.list);
+        if closed.outcome.is_error() {
+            let kind = (closed.field)("error").and_then(|error| error.get("error_type"));
+            let unknown = || KeyValue::new("error.type", OTHER);
+            attributes.push(name("error.type", kind).unwrap_or_else(unknown));
+        }
+        duration.record(closed.duration as f64 / 1e9, &attributes);
     }
+}
+
+/// A name as an attribute, unless it is empty or not a text.
+fn name(key: &'static str, value: Option<RawValue<'_>>) -> Option<KeyValue> {
+    let text = value?.text().filter(|text| !text.is_empty())?;
+    Some(match text.len() > MAX_NAME {
+        true => KeyValue::new(key, OTHER),
+        false => KeyValue::new(key, text.into_owned()),
+    })
 }
 
 fn buckets(first: f64, times: f64, count: i32) -> Vec<f64> {
     (0..count).map(|n| first * times.powi(n)).collect()
-}
-
-/// Attributes from the redacted fields of a span.
-struct Attributes<'a> {
-    field: &'a dyn Fn(&str) -> Option<RawValue<'a>>,
-    list: Vec<KeyValue>,
-}
-
-impl Attributes<'_> {
-    fn put(&mut self, key: &'static str, value: &'static str) {
-        self.list.push(KeyValue::new(key, value));
-    }
-
-    /// Adds a text, unless it is empty or another type.
-    fn text(&mut self, key: &'static str, value: Option<RawValue<'_>>) {
-        match value.and_then(|value| value.text()) {
-            None => {}
-            Some(text) if text.is_empty() => {}
-            Some(text) if text.len() > MAX_NAME => self.put(key, OTHER),
-            Some(text) => self.list.push(KeyValue::new(key, text.into_owned())),
-        }
-    }
-
-    fn error(&mut self, outcome: Outcome) {
-        if !outcome.is_error() {
-            return;
-        }
-        let before = self.list.len();
-        let kind = (self.field)("error").and_then(|error| error.get("error_type"));
-        self.text("error.type", kind);
-        if self.list.len() == before {
-            self.put("error.type", OTHER);
-        }
-    }
 }
 
 /// Observes recording and sending when metrics are exported.

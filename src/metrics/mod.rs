@@ -31,4 +31,4 @@ mod instruments;
 mod pipeline;
 
 pub use pipeline::MetricsHealth;
-pub(crate) use pipeline::{Pipeline, Source};
+pub(crate) use pipeline::Pipeline;

@@ -1,6 +1,5 @@
 //! Connects the instruments to the exporter: the SDK's meter provider, its reader's thread, and shutdown.
 
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
@@ -12,7 +11,7 @@ use serde_json::Value;
 use super::exporter::Exporter;
 use super::instruments::{Instruments, observe};
 use crate::ledger::{ClosedSpan, Counters, Listener};
-use crate::mirror::{MetricsConfig, Queue, Shutdown, muted};
+use crate::mirror::{MetricsConfig, Queue, Shutdown, muted, sdk_resource};
 use crate::trace::lock;
 
 /// How the metrics of this process are doing.
@@ -27,14 +26,6 @@ pub struct MetricsHealth {
     pub last_error: Option<String>,
 }
 
-/// What is measured beside closed spans.
-pub(crate) struct Source<'a> {
-    /// What runs here, as the headers of segments have it.
-    pub resource: &'a Value,
-    pub counters: &'a Arc<Counters>,
-    pub queue: Option<&'a Arc<Queue>>,
-}
-
 /// Measures spans and sends metrics.
 #[derive(Debug)]
 pub(crate) struct Pipeline {
@@ -46,9 +37,7 @@ pub(crate) struct Pipeline {
 /// Shared by the agent's threads and the reader's thread.
 #[derive(Debug, Default)]
 pub(super) struct State {
-    pub(super) sent: AtomicU64,
-    pub(super) failed: AtomicU64,
-    last_error: Mutex<Option<String>>,
+    health: Mutex<MetricsHealth>,
     shutdown: Shutdown,
 }
 
@@ -59,14 +48,26 @@ impl State {
         deadline.is_some_and(|deadline| deadline <= Instant::now())
     }
 
-    pub(super) fn set_error(&self, error: Option<String>) {
-        *lock(&self.last_error) = error;
+    /// Counts an export.
+    pub(super) fn count(&self, sent: Result<(), String>) {
+        let mut health = lock(&self.health);
+        match &sent {
+            Ok(()) => health.sent += 1,
+            Err(_) => health.failed += 1,
+        }
+        health.last_error = sent.err();
     }
 }
 
 impl Pipeline {
-    /// Starts the reader's thread. It connects when it has something to send.
-    pub(crate) fn start(metered: MetricsConfig, source: Source<'_>) -> Self {
+    /// Starts the reader's thread, which connects when it has something to send. `resource` is that of the
+    /// segments' headers.
+    pub(crate) fn start(
+        metered: MetricsConfig,
+        resource: &Value,
+        counters: &Arc<Counters>,
+        queue: Option<&Arc<Queue>>,
+    ) -> Self {
         muted(|| {
             let state = Arc::new(State::default());
             let interval = metered.interval;
@@ -75,14 +76,14 @@ impl Pipeline {
                 .with_interval(interval)
                 .build();
             let provider = SdkMeterProvider::builder()
-                .with_resource(MetricsConfig::resource(source.resource))
+                .with_resource(sdk_resource(resource))
                 .with_reader(reader)
                 .build();
             let scope = InstrumentationScope::builder(env!("CARGO_PKG_NAME"))
                 .with_version(env!("CARGO_PKG_VERSION"))
                 .build();
             let meter = provider.meter_with_scope(scope);
-            observe(&meter, source.counters, source.queue);
+            observe(&meter, counters, queue);
             Self {
                 instruments: Instruments::new(&meter),
                 provider,
@@ -132,11 +133,7 @@ impl Pipeline {
     }
 
     pub(crate) fn health(&self) -> MetricsHealth {
-        MetricsHealth {
-            sent: self.state.sent.load(Ordering::Relaxed),
-            failed: self.state.failed.load(Ordering::Relaxed),
-            last_error: lock(&self.state.last_error).clone(),
-        }
+        lock(&self.state.health).clone()
     }
 }
 

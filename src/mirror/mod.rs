@@ -64,4 +64,6 @@ pub use transport::{Answer, Encoding, MAX_ANSWER, Transport};
 pub(crate) use send::queue::{Queue, QueueListener};
 pub(crate) use send::shutdown::Shutdown;
 pub(crate) use send::thread::{muted, runtime, start};
+#[cfg(feature = "metrics")]
+pub(crate) use settings::metrics_config::sdk_resource;
 pub(crate) use settings::resource::detected;

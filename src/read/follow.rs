@@ -11,9 +11,7 @@ use std::time::{Duration, Instant};
 use super::merge::SessionReader;
 use crate::trace::{Address, ReadItem, Root, about, if_exists, segments};
 use start::{last, line_start, moment_of, since};
-use watch::Dirty;
-
-pub(crate) use watch::Watch;
+use watch::{Dirty, Watch};
 
 /// More files than this are not kept open. What is closed is opened again where it was.
 const MAX_FILES: usize = 128;
@@ -231,7 +229,7 @@ impl Follower {
             }
             let root_is_missing = matches!(self.sessions, Some((_, false)));
             let blind = root_is_missing || !REPORTS_APPENDS;
-            match self.watch.wait_unless(deadline, blind, || false) {
+            match self.watch.wait(deadline, blind) {
                 Some(dirty) => self.take(dirty)?,
                 None if looked || (self.followed.len() > FEW && !blind) => return Ok(None),
                 None => {

@@ -7,11 +7,13 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use memchr::memmem;
 
-use super::peek::HEAD;
 use super::store::Store;
 use super::summary::Summary;
 use crate::trace::typed::Run;
 use crate::trace::{RawLine, SpanKind, segment_name, whole_lines};
+
+/// How much of a segment is read for the start of its first run.
+const HEAD: u64 = 16 * 1024;
 
 /// A session that was branched from another one.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -1,6 +1,6 @@
 //! Which sessions belong together.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use super::store::Entry;
 
@@ -53,48 +53,38 @@ impl<'a> Family<'a> {
 /// ```
 pub fn families(entries: &[Entry]) -> Vec<Family<'_>> {
     let mut by_id = HashMap::new();
-    let mut related = vec![Vec::new(); entries.len()];
-    let mut relate = |a: usize, b: usize| {
-        related[a].push(b);
-        related[b].push(a);
+    // Each entry leads to an earlier one of its family; the first one leads to itself.
+    let mut leads_to: Vec<usize> = (0..entries.len()).collect();
+    let mut join = |a: usize, b: usize| {
+        let (a, b) = (first_of(&leads_to, a), first_of(&leads_to, b));
+        leads_to[a.max(b)] = a.min(b);
     };
     for (at, entry) in entries.iter().enumerate() {
         // Two directories with one id: one is a copy, and either may be the subagents' parent.
-        relate(at, *by_id.entry(&entry.summary.session_id).or_insert(at));
+        join(at, *by_id.entry(&entry.summary.session_id).or_insert(at));
     }
     let mut parents = Vec::with_capacity(entries.len());
     for (at, entry) in entries.iter().enumerate() {
         let ids = entry.summary.parents().iter();
         let known: Vec<usize> = ids.filter_map(|id| by_id.get(id).copied()).collect();
-        known.iter().for_each(|parent| relate(at, *parent));
+        known.iter().for_each(|parent| join(at, *parent));
         parents.push(known);
     }
-    let (family_of, count) = components(&related);
-    let mut families = vec![Vec::new(); count];
+    let mut families: BTreeMap<usize, Vec<&Entry>> = BTreeMap::new();
     for at in from_the_top(&parents) {
-        families[family_of[at]].push(&entries[at]);
+        let family = families.entry(first_of(&leads_to, at)).or_default();
+        family.push(&entries[at]);
     }
-    let families = families.into_iter();
+    let families = families.into_values();
     families.map(|members| Family { members }).collect()
 }
 
-/// The number of the connected component of each node, in the order of their first nodes, and how many
-/// there are.
-fn components(related: &[Vec<usize>]) -> (Vec<usize>, usize) {
-    let mut component_of = vec![usize::MAX; related.len()];
-    let mut count = 0;
-    for start in 0..related.len() {
-        let mut next = vec![start];
-        let is_new = component_of[start] == usize::MAX;
-        while let Some(at) = next.pop() {
-            if component_of[at] == usize::MAX {
-                component_of[at] = count;
-                next.extend(&related[at]);
-            }
-        }
-        count += usize::from(is_new);
+/// The first entry of a family.
+fn first_of(leads_to: &[usize], mut at: usize) -> usize {
+    while leads_to[at] != at {
+        at = leads_to[at];
     }
-    (component_of, count)
+    at
 }
 
 /// Sessions with their depth, parents before their subagents and branches. Each session comes once: of

@@ -114,7 +114,7 @@ pub use item::Item;
 pub use lookup::{Excerpt, blob, blobs, body, line, turn, whole};
 pub use message::{Part, Role};
 #[cfg(feature = "cli")]
-pub use monitor::{Monitor, MonitorEvent, MonitorStart};
+pub use monitor::{Monitor, MonitorEvent};
 pub use newest::Newest;
 pub use node::{Node, NodeState};
 pub use retention::{Pruned, Retention};

@@ -43,32 +43,13 @@ pub enum MonitorEvent {
     Failed(io::Error),
 }
 
-/// Where a [`Monitor`] begins.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct MonitorStart {
-    /// With the line at this address. Only for one session.
-    pub from: Option<Address>,
-    /// With so many of the last lines of each segment.
-    pub lines: usize,
-    /// Which kinds of lines count; all, if empty.
-    pub kinds: Vec<String>,
-}
-
-impl MonitorStart {
-    fn last(&self) -> Start {
-        Start::Last {
-            lines: self.lines,
-            kinds: self.kinds.clone(),
-        }
-    }
-}
-
 /// Follows one session and its subagents, or all sessions.
 ///
 /// ```no_run
-/// use spanledger::session::{Monitor, MonitorEvent, MonitorStart, Store};
+/// use spanledger::read::Start;
+/// use spanledger::session::{Monitor, MonitorEvent, Store};
 /// use std::time::Duration;
-/// let mut monitor = Monitor::all(Store::new("/var/lib/agent"), &MonitorStart::default(), true)?;
+/// let mut monitor = Monitor::all(Store::new("/var/lib/agent"), &Start::Now, true)?;
 /// let print = |event| {
 ///     if let MonitorEvent::Line(bytes) = event {
 ///         print!("{}", String::from_utf8_lossy(&bytes));
@@ -115,12 +96,14 @@ impl Monitor {
     }
 
     /// Follows one session, by its directory, and its subagents, those to come included.
-    pub fn session(store: Store, dir: &Path, start: &MonitorStart) -> io::Result<Self> {
+    pub fn session(store: Store, dir: &Path, start: &Start) -> io::Result<Self> {
         let mut monitor = Self::new(store)?;
         let entry = monitor.store.peek(dir)?;
         let id = entry.summary.session_id.clone();
         let mut not_before = None;
-        if let Some(address) = start.from {
+        let mut theirs = start;
+        if let Start::At(address) = *start {
+            theirs = &Start::Beginning;
             let line = lookup::line(dir, address)?.ok_or_else(|| {
                 let segments = entry.summary.writers.len();
                 let s = if segments == 1 { "" } else { "s" };
@@ -134,31 +117,27 @@ impl Monitor {
             main: id.clone(),
             dir: dir.to_owned(),
             ids: HashSet::from([id]),
-            known: HashMap::new(),
+            strangers: HashMap::new(),
             not_before,
         };
         let entries = monitor.store.list()?;
         let descendants = family.descendants(&entries);
         monitor.family = Some(family);
-        let (own, theirs) = match start.from {
-            Some(address) => (Start::At(address), Start::Beginning),
-            None => (start.last(), start.last()),
-        };
-        monitor.add(entry, own)?;
+        monitor.add(entry, start.clone())?;
         for entry in descendants {
             monitor.add(entry.clone(), theirs.clone())?;
         }
         Ok(monitor)
     }
 
-    /// Follows all sessions: the last lines of the live ones, and with `resumed` what is written to
-    /// any other.
-    pub fn all(store: Store, start: &MonitorStart, resumed: bool) -> io::Result<Self> {
+    /// Follows all sessions: the live ones from `start`, which is no address, and with `resumed` what is written
+    /// to any other.
+    pub fn all(store: Store, start: &Start, resumed: bool) -> io::Result<Self> {
         let mut monitor = Self::new(store)?;
         let survey = monitor.store.survey()?;
         monitor.unreadable = survey.unreadable;
         for entry in survey.entries.into_iter().filter(|e| e.status.is_live()) {
-            monitor.add(entry, start.last())?;
+            monitor.add(entry, start.clone())?;
         }
         let others = match resumed {
             true => monitor.store.dirs()?,
@@ -397,18 +376,11 @@ struct FamilyFilter {
     main: String,
     dir: PathBuf,
     ids: HashSet<String>,
-    /// Sessions that appeared later, by the name of their directory.
-    known: HashMap<String, Membership>,
+    /// Sessions that appeared later and are no members, by the name of their directory: the lines before the first
+    /// run, which names the parent. `None` once it has named another one.
+    strangers: HashMap<String, Option<Vec<Vec<u8>>>>,
     /// Earlier lines of subagents aren't wanted.
     not_before: Option<String>,
-}
-
-#[derive(Debug)]
-enum Membership {
-    Member,
-    Stranger,
-    /// Its first run, which names the parent, has not come yet: the lines before it.
-    Unknown(Vec<Vec<u8>>),
 }
 
 impl FamilyFilter {
@@ -438,9 +410,10 @@ impl FamilyFilter {
         if self.ids.contains(line.session_id.as_ref()) {
             return Vec::new();
         }
-        let known = self.known.entry(name_of(session));
-        let known = known.or_insert_with(|| Membership::Unknown(Vec::new()));
-        let Membership::Unknown(held) = known else {
+        let name = name_of(session);
+        let stranger = self.strangers.entry(name.clone());
+        let stranger = stranger.or_insert_with(|| Some(Vec::new()));
+        let Some(held) = stranger else {
             return Vec::new();
         };
         if matches!(line.kind(), Kind::Segment | Kind::Gap) {
@@ -451,13 +424,11 @@ impl FamilyFilter {
         let parent = Run::from(line.payload()).parent_session_id();
         let parent = parent.filter(|_| is_start);
         if !parent.is_some_and(|parent| self.ids.contains(parent.as_ref())) {
-            *known = Membership::Stranger;
+            *stranger = None;
             return Vec::new();
         }
         self.ids.insert(line.session_id.to_string());
-        let held = std::mem::take(held);
-        *known = Membership::Member;
-        held
+        self.strangers.remove(&name).flatten().unwrap_or_default()
     }
 
     fn wants(&self, line: &RawLine<'_>) -> bool {
@@ -466,7 +437,6 @@ impl FamilyFilter {
     }
 
     fn has(&self, session: &Path) -> bool {
-        let known = self.known.get(&name_of(session));
-        !matches!(known, Some(Membership::Stranger | Membership::Unknown(_)))
+        !self.strangers.contains_key(&name_of(session))
     }
 }

@@ -118,10 +118,9 @@ impl<E, F: FnMut(SearchText<'_>) -> Result<(), E>> Search<'_, F> {
             if closes && matches!(key, "events" | "totals" | "links" | "conversation") {
                 continue;
             }
-            let mut leaves = Leaves::new(key, value.json());
-            while let Some((field, leaf)) = leaves.next() {
-                self.leaf(line, field, leaf)?;
-            }
+            each_leaf(key.to_owned(), value, 0, &mut |field, leaf| {
+                self.leaf(line, field, leaf)
+            })?;
         }
         Ok(())
     }
@@ -164,99 +163,60 @@ impl<E, F: FnMut(SearchText<'_>) -> Result<(), E>> Search<'_, F> {
     }
 }
 
-#[derive(Debug, PartialEq)]
 enum Leaf<'a> {
     Text(Cow<'a, str>),
     /// Its digest and its size.
     Blob(&'a str, Option<u64>),
 }
 
-/// How deep a path gets: as deep as `serde_json` parses.
+/// How deep a path gets: as deep as `serde_json` parses. A hostile value is nested hundreds of thousands deep: what
+/// is inside this level is read in one pass.
 const DEEP: usize = 128;
 
-/// The texts and numbers inside a value, in order, in one pass without recursion: a hostile value is
-/// nested hundreds of thousands deep.
-struct Leaves<'a> {
-    json: &'a str,
-    at: usize,
-    /// Where the innermost object begins, while no inner one has ended.
-    object: usize,
-    /// The keys that lead here; none for an array's items.
-    path: Vec<Option<&'a str>>,
-    /// The depth of a blob marker, whose other members only describe the blob.
-    blob: Option<usize>,
+/// Passes the texts and numbers inside a value to `take`, in order. Of the marker of a blob, only the blob.
+fn each_leaf<'a, E>(
+    field: String,
+    value: RawValue<'a>,
+    depth: usize,
+    take: &mut dyn FnMut(String, Leaf<'a>) -> Result<(), E>,
+) -> Result<(), E> {
+    match value.json().as_bytes().first() {
+        Some(b'{' | b'[') if depth == DEEP => each_text(&field, value.json(), take),
+        Some(b'{') => {
+            if let Some(("$blob", blob)) = value.members().next() {
+                let size = value.get("bytes").and_then(|size| size.u64());
+                return take(field, Leaf::Blob(blob.json().trim_matches('"'), size));
+            }
+            for (name, member) in value.members() {
+                each_leaf(format!("{field}.{name}"), member, depth + 1, take)?;
+            }
+            Ok(())
+        }
+        Some(b'[') => value
+            .items()
+            .try_for_each(|item| each_leaf(field.clone(), item, depth + 1, take)),
+        _ => {
+            let text = value.text().unwrap_or(Cow::Borrowed(value.json()));
+            take(field, Leaf::Text(text))
+        }
+    }
 }
 
-impl<'a> Leaves<'a> {
-    fn new(key: &'a str, json: &'a str) -> Self {
-        Self {
-            json,
-            at: 0,
-            object: 0,
-            path: vec![Some(key)],
-            blob: None,
-        }
+/// Passes the texts inside a value to `take`, keys among them.
+fn each_text<'a, E>(
+    field: &str,
+    json: &'a str,
+    take: &mut dyn FnMut(String, Leaf<'a>) -> Result<(), E>,
+) -> Result<(), E> {
+    let mut at = 0;
+    while let Some(quote) = json[at..].find('"')
+        && let Some(end) = string_end(json.as_bytes(), at + quote)
+    {
+        let text = RawValue::new(&json[at + quote..end]).text();
+        take(field.to_owned(), Leaf::Text(text.unwrap_or_default()))?;
+        at = end;
     }
-
-    fn field(&self) -> String {
-        let keys: Vec<_> = self.path.iter().take(DEEP).flatten().copied().collect();
-        keys.join(".")
-    }
-
-    fn next(&mut self) -> Option<(String, Leaf<'a>)> {
-        let bytes = self.json.as_bytes();
-        loop {
-            let start = self.at;
-            match *bytes.get(start)? {
-                b'"' => {
-                    self.at = string_end(bytes, start)?;
-                    let inner = self.json.get(start + 1..self.at - 1)?;
-                    if bytes.get(self.at) == Some(&b':') {
-                        *self.path.last_mut()? = Some(inner);
-                        continue;
-                    }
-                    let depth = self.path.len();
-                    if self.path.last() == Some(&Some("$blob")) && self.blob.is_none() {
-                        self.blob = Some(depth);
-                        self.path.pop();
-                        let field = self.field();
-                        self.path.push(Some("$blob"));
-                        let object = RawValue::new(self.json.get(self.object..)?);
-                        let size = object.get("bytes").and_then(|size| size.u64());
-                        return Some((field, Leaf::Blob(inner, size)));
-                    }
-                    if self.blob.is_none() {
-                        let text = RawValue::new(self.json.get(start..self.at)?).text();
-                        // An escape that no parser knows stays as it is.
-                        let text = text.unwrap_or(Cow::Borrowed(inner));
-                        return Some((self.field(), Leaf::Text(text)));
-                    }
-                }
-                b'{' | b'[' => {
-                    self.object = start;
-                    self.path.push(None);
-                    self.at += 1;
-                }
-                b'}' | b']' => {
-                    if self.blob == Some(self.path.len()) {
-                        self.blob = None;
-                    }
-                    self.path.pop();
-                    self.at += 1;
-                }
-                b',' | b':' | b' ' | b'\t' | b'\r' | b'\n' => self.at += 1,
-                _ => {
-                    let rest = &bytes[start..];
-                    let stop = |b: &u8| matches!(b, b',' | b'}' | b']' | b' ');
-                    self.at += rest.iter().position(stop).unwrap_or(rest.len()).max(1);
-                    if self.blob.is_none() {
-                        let text = Cow::Borrowed(self.json.get(start..self.at)?);
-                        return Some((self.field(), Leaf::Text(text)));
-                    }
-                }
-            }
-        }
-    }
+    Ok(())
 }
 
 #[cfg(test)]

@@ -1,12 +1,14 @@
 //! A turn as a tree: each node with the nodes inside it, and each tool call with its permissions.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
+use std::iter::Peekable;
 
 use super::decision::PermissionDecision;
+use super::family::depth_first;
 use super::node::Node;
 use super::turns::Turn;
 use crate::cost::Cost;
-use crate::trace::{Address, Kind, Usage};
+use crate::trace::{Kind, Usage};
 
 /// A deeper tree is damaged, and would overflow the stack.
 const DEEPEST: usize = 64;
@@ -27,15 +29,6 @@ impl<'a> Step<'a> {
     pub fn permissions(&self) -> impl Iterator<Item = &PermissionDecision<'a>> {
         self.inside.iter().filter_map(|step| step.decision.as_ref())
     }
-}
-
-/// The nodes inside each span, by its id.
-type Children<'a> = HashMap<u64, Vec<&'a Node>>;
-
-/// What is left to put into the tree.
-struct Rest<'a> {
-    children: Children<'a>,
-    decisions: HashMap<Address, PermissionDecision<'a>>,
 }
 
 impl Turn {
@@ -65,36 +58,26 @@ impl Turn {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn steps(&self) -> Vec<Step<'_>> {
-        let ids: HashSet<u64> = self.nodes.iter().filter_map(|node| node.span_id).collect();
-        let mut children = Children::new();
-        let mut top = Vec::new();
-        for node in &self.nodes {
-            match node.within().filter(|parent| ids.contains(parent)) {
-                Some(parent) => children.entry(parent).or_default().push(node),
-                None => top.push(node),
+        let mut nodes: Vec<&Node> = self.nodes.iter().collect();
+        nodes.sort_by_key(|node| (node.start, node.address));
+        let mut spans = HashMap::new();
+        for (at, node) in nodes.iter().enumerate() {
+            if let Some(id) = node.span_id {
+                // Where two nodes have the same id, the first one gets the children.
+                spans.entry(id).or_insert(at);
             }
         }
+        let parent = |node: &&Node| spans.get(&node.within()?).copied();
+        let parents: Vec<_> = nodes.iter().map(parent).collect();
         let decisions = self.decisions().into_iter();
         let decisions = decisions.map(|decision| (decision.node.address, decision));
-        let mut rest = Rest {
-            children,
-            decisions: decisions.collect(),
-        };
-        let mut steps = rest.level(top, 0);
-        // Nodes that no top node contains: spans that contain each other, or too deep a tree.
-        let first = |inside: &[&Node]| inside.iter().map(|node| (node.start, node.address)).min();
-        let mut left: Vec<_> = rest
-            .children
-            .iter()
-            .map(|(id, n)| (first(n), *id))
-            .collect();
-        left.sort_unstable();
-        for (_, id) in left {
-            if let Some(inside) = rest.children.remove(&id) {
-                steps.extend(rest.level(inside, 0));
-            }
-        }
-        steps
+        let mut decisions: HashMap<_, _> = decisions.collect();
+        let steps = depth_first(&parents).into_iter().map(|(depth, at)| {
+            let node = nodes[at];
+            let decision = decisions.remove(&node.address);
+            (depth.min(DEEPEST), node, decision)
+        });
+        level(&mut steps.peekable(), 0)
     }
 
     /// Tokens and cost: the sum of its model calls, or its own if they have none.
@@ -128,21 +111,23 @@ impl Turn {
     }
 }
 
-impl<'a> Rest<'a> {
-    fn level(&mut self, mut nodes: Vec<&'a Node>, depth: usize) -> Vec<Step<'a>> {
-        nodes.sort_by_key(|node| (node.start, node.address));
-        let step = |node: &'a Node| {
-            // Removed: where two nodes have the same id, the first one gets the children.
-            let own = node.span_id.filter(|_| depth < DEEPEST);
-            let inside = own.and_then(|id| self.children.remove(&id));
-            Step {
-                node,
-                inside: self.level(inside.unwrap_or_default(), depth + 1),
-                decision: self.decisions.remove(&node.address),
-            }
-        };
-        nodes.into_iter().map(step).collect()
+/// A node with its depth in the tree, and its decision.
+type FlatStep<'a> = (usize, &'a Node, Option<PermissionDecision<'a>>);
+
+/// Takes the steps that are at least this deep, each with those inside it.
+fn level<'a>(
+    rest: &mut Peekable<impl Iterator<Item = FlatStep<'a>>>,
+    depth: usize,
+) -> Vec<Step<'a>> {
+    let mut steps = Vec::new();
+    while let Some((_, node, decision)) = rest.next_if(|(own, ..)| *own >= depth) {
+        steps.push(Step {
+            node,
+            inside: level(rest, depth + 1),
+            decision,
+        });
     }
+    steps
 }
 
 #[cfg(test)]

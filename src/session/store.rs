@@ -3,20 +3,19 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, HashMap};
 use std::fmt;
-use std::fs::File;
-use std::io::{self, Read};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
 use serde_json::{Value, json};
 
 use super::newest::Newest;
-use super::peek::{HEAD, Peek};
+use super::peek::Peek;
 use super::status::{Status, StatusReport};
 use super::summary::Summary;
 use crate::ledger::{dir_size, remove_leftovers, writer_is_alive};
 use crate::read::SessionReader;
-use crate::trace::{Damage, RawLine, ReadItem, Root, about, if_exists, lock, segments};
+use crate::trace::{Damage, ReadItem, Root, about, first_line, if_exists, lock, segments};
 
 /// How many writers the cache holds.
 const MOST_WRITERS: usize = 4096;
@@ -193,6 +192,10 @@ impl Store {
     /// The root.
     pub fn root(&self) -> &Path {
         self.root.path()
+    }
+
+    pub(crate) fn layout(&self) -> &Root {
+        &self.root
     }
 
     /// The directories of all sessions, in no order. A missing root has none.
@@ -387,12 +390,13 @@ impl Store {
         if name == "last" {
             return self.last();
         }
+        let not_found = || ResolveError::NotFound {
+            name: name.to_owned(),
+            root: self.root().to_owned(),
+        };
         // It would be the directory of all sessions, and a prefix of each.
         if name.is_empty() {
-            return Err(ResolveError::NotFound {
-                name: String::new(),
-                root: self.root().to_owned(),
-            });
+            return Err(not_found());
         }
         if let Some(dir) = self.by_name(name) {
             return Ok(dir);
@@ -408,10 +412,7 @@ impl Store {
         let Some((shortest, dir)) = found.first() else {
             return by_path(name).ok_or_else(|| match none {
                 true => ResolveError::Empty(self.root().to_owned()),
-                false => ResolveError::NotFound {
-                    name: name.to_owned(),
-                    root: self.root().to_owned(),
-                },
+                false => not_found(),
             });
         };
         match found.iter().all(|(id, _)| id.starts_with(shortest)) {
@@ -472,17 +473,9 @@ fn id_of(dir: &Path) -> String {
     if !name.contains('~') {
         return name;
     }
-    let head = || -> Option<Vec<u8>> {
-        let (_, first) = segments(dir).ok()?.into_iter().next()?;
-        let mut head = Vec::new();
-        let mut file = File::open(first).ok()?.take(HEAD);
-        file.read_to_end(&mut head).ok()?;
-        Some(head)
-    };
-    let head = head().unwrap_or_default();
-    let mut lines = head.split_inclusive(|b| *b == b'\n');
-    let id = lines.find_map(|line| Some(RawLine::parse(line).ok()?.session_id.into_owned()));
-    id.unwrap_or(name)
+    let first = segments(dir).unwrap_or_default().into_iter().next();
+    let id = first.and_then(|(_, path)| first_line(&path, |line| line.session_id.to_string()).ok());
+    id.flatten().unwrap_or(name)
 }
 
 /// Adds damage to a list. Adjacent damage of the same kind becomes one entry.

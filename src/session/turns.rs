@@ -7,7 +7,7 @@ use std::path::Path;
 use super::node::{Node, NodeState};
 use super::streamed::{StreamKey, delta_text};
 use crate::read::SessionReader;
-use crate::trace::typed::{ContextAsset, ModelCall};
+use crate::trace::typed::{ContextAsset, ModelCall, set};
 use crate::trace::{Damage, Kind, RawLine, SpanKind};
 
 /// What happens between turns is returned in parts of about this many nodes.
@@ -79,29 +79,17 @@ impl Digests {
     /// whether it has.
     fn update(&mut self, line: &RawLine<'_>) -> bool {
         let digest = || ContextAsset::from(line).digest();
-        let new = match line.kind() {
-            Kind::SystemPrompt => [digest(), None, None],
-            Kind::ToolCatalog => [None, digest(), None],
-            Kind::PermissionRules => [None, None, digest()],
+        match line.kind() {
+            Kind::SystemPrompt => set(&mut self.system_prompt, digest()),
+            Kind::ToolCatalog => set(&mut self.tool_catalog, digest()),
+            Kind::PermissionRules => set(&mut self.permission_rules, digest()),
             Kind::ModelCall => {
                 let call: ModelCall<'_> = line.into();
-                [
-                    call.system_prompt_digest(),
-                    call.tool_catalog_digest(),
-                    call.permission_rules_digest(),
-                ]
+                set(&mut self.system_prompt, call.system_prompt_digest());
+                set(&mut self.tool_catalog, call.tool_catalog_digest());
+                set(&mut self.permission_rules, call.permission_rules_digest());
             }
             _ => return false,
-        };
-        let slots = [
-            &mut self.system_prompt,
-            &mut self.tool_catalog,
-            &mut self.permission_rules,
-        ];
-        for (slot, new) in slots.into_iter().zip(new) {
-            if let Some(new) = new {
-                *slot = Some(new.into_owned());
-            }
         }
         true
     }

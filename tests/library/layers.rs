@@ -23,10 +23,7 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("read", &["trace"]),
     // Removes sessions, and asks whether their writers are alive.
     ("session", &["read", "ledger", "cost", "trace"]),
-    (
-        "mirror",
-        &["session", "read", "ledger", "redact", "trace", "error"],
-    ),
+    ("mirror", &["session", "ledger", "redact", "trace", "error"]),
     ("metrics", &["mirror", "ledger", "trace"]),
     ("export", &["mirror", "session", "read", "request", "trace"]),
     (

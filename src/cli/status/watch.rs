@@ -3,7 +3,8 @@
 use std::collections::{BTreeSet, HashMap};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use spanledger::session::{Entry, Monitor, MonitorEvent, MonitorStart, StatusReport, Store};
+use spanledger::read::Start;
+use spanledger::session::{Entry, Monitor, MonitorEvent, StatusReport, Store};
 use spanledger::trace::{RawLine, time_text};
 use spanledger::view;
 
@@ -19,11 +20,10 @@ pub(super) fn run(session: Option<&str>, context: &mut Context) -> Result<(), Fa
     let dir = session
         .map(|session| context.resolve(session))
         .transpose()?;
-    let start = MonitorStart::default();
     let store = || Store::new(context.store.root());
     let mut monitor = match &dir {
-        Some(dir) => Monitor::session(store(), dir, &start)?,
-        None => Monitor::all(store(), &start, true)?,
+        Some(dir) => Monitor::session(store(), dir, &Start::Now)?,
+        None => Monitor::all(store(), &Start::Now, true)?,
     };
     let mut watch = Watch {
         printed: HashMap::new(),

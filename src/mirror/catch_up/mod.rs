@@ -8,18 +8,18 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use crate::error::Error;
-use crate::ledger::{left_open_in, marker};
-use crate::mirror::progress::cursor::State;
-use crate::mirror::progress::ownership::{MirrorLock, Owner, Ownership, unreadable};
+use crate::ledger::FileLock;
+use crate::mirror::progress::cursor::ProgressDir;
+use crate::mirror::progress::ownership::{Ownership, lock_mirror, mirror_pid, unreadable};
 use crate::mirror::send::classify::message_redactor;
-use crate::mirror::send::in_flight::Source;
+use crate::mirror::send::other_writers::send_segments;
 use crate::mirror::send::resend::resend_dead_letters;
 use crate::mirror::send::thread::runtime;
 use crate::mirror::send::{Sender, Sent};
 use crate::mirror::settings::resolve::Resolved;
 use crate::mirror::transport::Transport;
 use crate::session::Store;
-use crate::trace::{Root, if_exists, segments, setters};
+use crate::trace::{if_exists, segments, setters};
 
 /// How often a waiting process checks the lock and whether it is to stop.
 const POLL_EVERY: Duration = Duration::from_millis(50);
@@ -40,11 +40,11 @@ pub struct CatchUp {
     to: Resolved,
     /// Only these sessions; all if `None`.
     sessions: Option<Vec<PathBuf>>,
-    state: State,
+    state: ProgressDir,
     patience: Option<Duration>,
     any_endpoint: bool,
     /// Whether to end before everything was sent.
-    stop: Option<fn() -> bool>,
+    stop: fn() -> bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -60,10 +60,10 @@ impl CatchUp {
             store: Store::new(root),
             to,
             sessions: None,
-            state: State::default(),
+            state: ProgressDir::default(),
             patience: None,
             any_endpoint: false,
-            stop: None,
+            stop: || false,
         }
     }
 
@@ -88,7 +88,7 @@ impl CatchUp {
         /// let catch_up = CatchUp::new("/mnt/agent/traces", to).state("/var/lib/mirror");
         /// # Ok::<(), spanledger::Error>(())
         /// ```
-        pub fn state(self, dir: impl Into<PathBuf>) { self.state = State::in_dir(dir.into()) }
+        pub fn state(self, dir: impl Into<PathBuf>) { self.state = ProgressDir::in_dir(dir.into()) }
 
         /// How long to retry while the server accepts nothing, and to wait for another process that sends
         /// from here. By default for ever.
@@ -99,11 +99,7 @@ impl CatchUp {
 
         /// Ends when `stop`, which is called from time to time, returns true. A request in flight is
         /// dropped; the next process sends it again with the same bytes.
-        pub fn until(self, stop: fn() -> bool) { self.stop = Some(stop) }
-    }
-
-    fn is_stopped(&self) -> bool {
-        self.stop.is_some_and(|stop| stop())
+        pub fn until(self, stop: fn() -> bool) { self.stop = stop }
     }
 
     /// Sends what was recorded for this endpoint or for none, and reports progress and what it waits for.
@@ -124,12 +120,12 @@ impl CatchUp {
         &self,
         path: &Path,
         progress: &mut dyn FnMut(&Sent, Option<&str>),
-    ) -> io::Result<Option<MirrorLock>> {
+    ) -> io::Result<Option<FileLock>> {
         let started = Instant::now();
         loop {
-            let lock = MirrorLock::take(path)?;
+            let lock = lock_mirror(path)?;
             let late = self.patience.is_some_and(|most| started.elapsed() >= most);
-            if lock.is_some() || late || self.is_stopped() {
+            if lock.is_some() || late || (self.stop)() {
                 return Ok(lock);
             }
             let why = "another process is exporting this directory";
@@ -149,7 +145,7 @@ impl CatchUp {
         let lock = self.lock(&lock_path, progress);
         let Some(_lock) = lock.map_err(Error::at(&lock_path))? else {
             return Err(Error::MirrorBusy {
-                pid: MirrorLock::holder(&lock_path),
+                pid: mirror_pid(&lock_path),
                 lock: lock_path,
             });
         };
@@ -171,7 +167,7 @@ impl CatchUp {
     }
 
     async fn until_stopped(&self) {
-        while !self.is_stopped() {
+        while !(self.stop)() {
             tokio::time::sleep(POLL_EVERY).await;
         }
     }
@@ -186,18 +182,19 @@ impl CatchUp {
                 dirs
             }
         };
-        let root = Root::new(path.to_owned());
-        let mut ownership = Ownership::new(&root, (!self.any_endpoint).then_some(&self.to));
+        let ownership = Ownership::new(&self.store, (!self.any_endpoint).then_some(&self.to));
         for dir in &dirs {
             let mut skipped = Vec::new();
-            let sent = match task {
-                Task::ResendDeadLetters => {
-                    resend_dead_letters(dir, &ownership, sender, &mut skipped).await
-                }
-                Task::SendNew => {
-                    send_session(dir, &root, &mut ownership, sender, &mut skipped).await
+            let sent = async {
+                let (segs, skipped) = (segments(dir)?, &mut skipped);
+                match task {
+                    Task::ResendDeadLetters => {
+                        resend_dead_letters(dir, &segs, &ownership, sender, skipped).await
+                    }
+                    Task::SendNew => send_segments(dir, &segs, &ownership, sender, skipped).await,
                 }
             };
+            let sent = sent.await;
             sender.sent.add_skipped(dir, skipped);
             // A session that can't be read doesn't stop the others. Any other error, such as a
             // cursor that can't be written, would happen to them too.
@@ -210,37 +207,4 @@ impl CatchUp {
         }
         sender.flush().await.map_err(Error::at(path))
     }
-}
-
-/// Sends the segments of a session that no other process sends. The owners of others are added to `skipped`.
-async fn send_session(
-    dir: &Path,
-    root: &Root,
-    ownership: &mut Ownership<'_>,
-    sender: &mut Sender<'_>,
-    skipped: &mut Vec<Owner>,
-) -> io::Result<()> {
-    let mut open = None;
-    for (seg, path) in segments(dir)? {
-        // A marker means that something beside the trace was not sent.
-        let marker =
-            marker(root, dir, seg).filter(|marker| !sender.state.is_separate() && marker.exists());
-        let (cursor, size) = sender.state.cursor(dir, seg)?;
-        if cursor.offset == size && marker.is_none() {
-            continue;
-        }
-        match ownership.owner_of(&path)?.0 {
-            Owner::LiveUnassigned => sender.segment(dir, seg, Source::Other(None)).await?,
-            Owner::ThisEndpoint => {
-                let open = match &open {
-                    Some(open) => open,
-                    None => open.insert(left_open_in(root, dir)?),
-                };
-                let marker = marker.filter(|_| !open.contains(&seg));
-                sender.segment(dir, seg, Source::Other(marker)).await?;
-            }
-            other => skipped.push(other),
-        }
-    }
-    Ok(())
 }

@@ -4,13 +4,13 @@ use std::collections::{BTreeSet, HashSet};
 use std::io;
 use std::path::Path;
 
-use super::cursor::State;
+use super::cursor::ProgressDir;
 use super::dead_letters::{DeadLetter, DeadLetters};
 use super::ownership::{Owner, Ownership, unreadable};
 use crate::error::Error;
 use crate::ledger::{marked, marker};
 use crate::session::Store;
-use crate::trace::{ReadItem, Root, SegmentReader, about, if_exists, parse_time, segments};
+use crate::trace::{ReadItem, SegmentReader, about, if_exists, parse_time, segments};
 
 /// The part of a session that was not sent yet.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -41,14 +41,15 @@ pub struct Backlog {
 /// The backlog of a session, by its directory; for a mirror with a state directory, see
 /// [`CatchUp::state`](crate::mirror::CatchUp::state), what is left for that one.
 pub fn backlog(store: &Store, session: &Path, state: Option<&Path>) -> Result<Backlog, Error> {
-    let state = state.map_or_else(State::default, |dir| State::in_dir(dir.to_owned()));
+    let state = state.map_or_else(ProgressDir::default, |dir| {
+        ProgressDir::in_dir(dir.to_owned())
+    });
     state.check(store.root())?;
     of_session(&state, store, session).map_err(Error::at(session))
 }
 
-fn of_session(state: &State, store: &Store, session: &Path) -> io::Result<Backlog> {
-    let root = Root::new(store.root().to_owned());
-    let mut ownership = Ownership::new(&root, None);
+fn of_session(state: &ProgressDir, store: &Store, session: &Path) -> io::Result<Backlog> {
+    let ownership = Ownership::new(store, None);
     let mut backlog = Backlog::default();
     let (mut since, mut no_endpoint_since) = (None, None);
     for (seg, path) in segments(session)? {
@@ -60,7 +61,7 @@ fn of_session(state: &State, store: &Store, session: &Path) -> io::Result<Backlo
         } = state.dead_letters(session, seg)?;
         let (owner, header) = ownership.owner_of(&path)?;
         let is_live = matches!(owner, Owner::LiveWriter | Owner::LiveUnassigned);
-        let is_marked = marker(&root, session, seg).is_some_and(|marker| marker.exists());
+        let is_marked = marker(store.layout(), session, seg).is_some_and(|marker| marker.exists());
         backlog.bytes += unsent;
         backlog.sent += cursor.sent + accepted_later;
         backlog.dead_letters += unresolved.len() as u64;
@@ -75,10 +76,8 @@ fn of_session(state: &State, store: &Store, session: &Path) -> io::Result<Backlo
             }
         };
         if unsent > 0 {
-            let endpoint = header.as_ref().and_then(|header| header.endpoint().ok());
-            backlog
-                .endpoints
-                .extend(endpoint.flatten().map(str::to_owned));
+            let endpoint = header.and_then(|header| header.endpoint.ok());
+            backlog.endpoints.extend(endpoint.flatten());
             *first = earlier(*first, time_of_line_at(&path, cursor.offset)?);
         }
     }
@@ -89,15 +88,14 @@ fn of_session(state: &State, store: &Store, session: &Path) -> io::Result<Backlo
 /// The backlog of all sessions under a root that were recorded for an endpoint or have dead letters. A
 /// session that can't be read is left out.
 pub fn backlog_in(store: &Store) -> io::Result<Backlog> {
-    let root = Root::new(store.root().to_owned());
-    let marked = marked(&root).map_err(about(root.path()))?;
+    let marked = marked(store.layout()).map_err(about(store.root()))?;
     let marked: HashSet<_> = marked.into_iter().map(|(name, _)| name).collect();
     let mut sum = Backlog::default();
     for dir in store.dirs()? {
         let name = dir.file_name().unwrap_or_default().to_string_lossy();
         let found = match has_dead_letters(&dir) {
             Ok(letters) if letters || marked.contains(&*name) => {
-                of_session(&State::default(), store, &dir).map(Some)
+                of_session(&ProgressDir::default(), store, &dir).map(Some)
             }
             other => other.map(|_| None),
         };

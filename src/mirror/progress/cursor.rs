@@ -17,14 +17,13 @@ use rustix::fs::OFlags;
 use serde_json::Value;
 
 use super::dead_letters::{self, DeadLetters};
-use super::ownership::MirrorLock;
+use super::ownership::mirror_lock;
 use crate::error::Error;
 use crate::trace::{Dir, RawLine, first_line, hex_digest, make_root, open_private, segment_name};
 
-/// Room for the two longest numbers in a cursor's file, so that a write always replaces the whole content.
-const WIDTH: usize = 80;
-/// The same with the identity of the segment.
-const WIDTH_WITH_IDENTITY: usize = 128;
+/// Room for the two longest numbers and an identity in a cursor's file, so that a write always replaces the whole
+/// content.
+const WIDTH: usize = 128;
 
 /// How far a segment has been sent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -37,7 +36,7 @@ pub(crate) struct Cursor {
 
 /// The directory of all progress.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct State {
+pub(crate) struct ProgressDir {
     /// `None` for beside the trace.
     dir: Option<PathBuf>,
 }
@@ -111,16 +110,14 @@ impl SegmentFiles {
     /// Overwrites the cursor's file in place, in one write that fits into a sector. A new file per write would
     /// cost more than sending the spans.
     pub fn write_cursor(&self, Cursor { offset, sent }: Cursor) -> io::Result<()> {
-        let (of, width) = match &self.identity {
-            Some(of) => (format!(",\"segment\":\"{of}\""), WIDTH_WITH_IDENTITY),
-            None => (String::new(), WIDTH),
-        };
+        let of = self.identity.iter();
+        let of: String = of.map(|of| format!(",\"segment\":\"{of}\"")).collect();
         let text = format!("{{\"v\":1,\"offset\":{offset},\"sent\":{sent}{of}}}");
         self.write(&self.cursor_name(), OFlags::WRONLY, |file| {
-            file.write_all_at(format!("{text:<width$}\n").as_bytes(), 0)?;
+            file.write_all_at(format!("{text:<WIDTH$}\n").as_bytes(), 0)?;
             // A longer file was not written by us.
-            match file.metadata()?.len() > width as u64 + 1 {
-                true => file.set_len(width as u64 + 1),
+            match file.metadata()?.len() > WIDTH as u64 + 1 {
+                true => file.set_len(WIDTH as u64 + 1),
                 false => Ok(()),
             }
         })
@@ -135,7 +132,7 @@ impl SegmentFiles {
     }
 }
 
-impl State {
+impl ProgressDir {
     pub fn in_dir(dir: PathBuf) -> Self {
         Self { dir: Some(dir) }
     }
@@ -146,7 +143,7 @@ impl State {
 
     /// The lock of the process that sends from a root with this state.
     pub fn lock(&self, root: &Path) -> PathBuf {
-        MirrorLock::path(self.dir.as_deref().unwrap_or(root))
+        mirror_lock(self.dir.as_deref().unwrap_or(root))
     }
 
     /// Whether this can be the state of a root.

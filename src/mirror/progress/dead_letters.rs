@@ -141,12 +141,15 @@ pub(crate) struct DeadLetters {
 /// Reads the dead letters beside the trace and in the state directory: a note in one place may resolve a
 /// letter in the other.
 pub(crate) fn read(beside: &SegmentFiles, own: Option<&SegmentFiles>) -> io::Result<DeadLetters> {
-    let beside = read_notes(beside)?;
-    let own = own.map_or_else(|| Ok(Vec::new()), read_notes)?;
+    let mut notes = read_notes(beside)?;
+    if let Some(own) = own {
+        notes.extend(read_notes(own)?);
+        notes.sort_by_cached_key(|note| note["ts"].as_str().map(str::to_owned));
+    }
     let mut unresolved: Vec<DeadLetter> = Vec::new();
     // By address, because the same lines can be refused and accepted in either place.
     let mut accepted = HashMap::new();
-    for note in merge(beside, own) {
+    for note in notes {
         let resolved = note.get("resolved");
         let Some(letter) = DeadLetter::parse(resolved.unwrap_or(&note)) else {
             continue;
@@ -165,17 +168,6 @@ pub(crate) fn read(beside: &SegmentFiles, own: Option<&SegmentFiles>) -> io::Res
     Ok(DeadLetters {
         unresolved,
         accepted_later: accepted.into_values().sum(),
-    })
-}
-
-/// Both lists in the order of time, each in its own order.
-fn merge(a: Vec<Value>, b: Vec<Value>) -> impl Iterator<Item = Value> {
-    let ts = |note: &Value| note.get("ts").and_then(Value::as_str).map(str::to_owned);
-    let (mut a, mut b) = (a.into_iter().peekable(), b.into_iter().peekable());
-    std::iter::from_fn(move || match (a.peek(), b.peek()) {
-        (Some(first), Some(second)) if ts(second) < ts(first) => b.next(),
-        (Some(_), _) => a.next(),
-        (None, _) => b.next(),
     })
 }
 

@@ -1,53 +1,41 @@
 //! Which process is responsible for sending a segment, and the lock of the process that sends those of
 //! dead writers.
 
-use std::collections::HashMap;
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use rustix::fs::OFlags;
 
-use crate::ledger::{FileLock, writer_is_alive};
-use crate::mirror::map::origin::{HeaderError, Origin};
+use crate::ledger::{FileLock, may_get_header};
+use crate::mirror::map::origin::HeaderError;
+use crate::mirror::map::policy::Policy;
 use crate::mirror::settings::resolve::Resolved;
-use crate::session::Unreadable;
+use crate::session::{Store, Unreadable};
 use crate::trace::typed::SegmentHeader;
 use crate::trace::{FILE, Root, first_line, if_exists, open_private, segments};
 
-/// A segment without a complete header line doesn't name its writer. If it is younger than this, the
-/// writer may be about to write the header.
-const YOUNG: Duration = Duration::from_secs(60);
-
-/// Held by the one process that sends the segments of others. The file holds its process id.
-#[derive(Debug)]
-pub(crate) struct MirrorLock {
-    _lock: FileLock,
+/// The lock of the one process that sends the segments of others. The file holds its process id.
+pub(crate) fn mirror_lock(dir: &Path) -> PathBuf {
+    dir.join("mirror.lock")
 }
 
-impl MirrorLock {
-    pub fn path(dir: &Path) -> PathBuf {
-        dir.join("mirror.lock")
+/// Takes that lock, unless another process has it.
+pub(crate) fn lock_mirror(path: &Path) -> io::Result<Option<FileLock>> {
+    let lock = FileLock::try_new(open_private(path, FILE)?)?;
+    if let Some(lock) = &lock {
+        // Only error messages need it.
+        let _ = lock.write(&format!("{}\n", std::process::id()));
     }
+    Ok(lock)
+}
 
-    /// Takes the lock, unless another process has it.
-    pub fn take(path: &Path) -> io::Result<Option<Self>> {
-        let lock = FileLock::try_new(open_private(path, FILE)?)?;
-        if let Some(lock) = &lock {
-            // Only error messages need it.
-            let _ = lock.write(&format!("{}\n", std::process::id()));
-        }
-        Ok(lock.map(|_lock| Self { _lock }))
-    }
-
-    /// The process that has the lock.
-    pub fn holder(path: &Path) -> Option<u32> {
-        let file = open_private(path, OFlags::RDONLY).ok()?;
-        let mut text = String::new();
-        file.take(32).read_to_string(&mut text).ok()?;
-        text.trim().parse().ok()
-    }
+/// The process that has that lock.
+pub(crate) fn mirror_pid(path: &Path) -> Option<u32> {
+    let file = open_private(path, OFlags::RDONLY).ok()?;
+    let mut text = String::new();
+    file.take(32).read_to_string(&mut text).ok()?;
+    text.trim().parse().ok()
 }
 
 /// Who is responsible for sending a segment.
@@ -67,80 +55,71 @@ pub(crate) enum Owner {
     NoHeader,
 }
 
-/// Finds the owners of segments. Caches which writers are alive.
+/// Finds the owners of segments.
 pub(crate) struct Ownership<'a> {
-    root: &'a Root,
+    store: &'a Store,
     /// The endpoint that is sent to; any if `None`.
     to: Option<&'a Resolved>,
-    alive: HashMap<String, bool>,
 }
 
 /// The first line of a segment.
 pub(crate) struct Header {
     pub session_id: String,
-    pub writer: String,
-    origin: Result<Origin, HeaderError>,
+    writer: String,
+    /// The endpoint that was configured, without credentials.
+    pub endpoint: Result<Option<String>, HeaderError>,
 }
 
 impl Header {
     pub fn read(path: &Path) -> io::Result<Option<Self>> {
         first_line(path, |line| {
-            let writer = SegmentHeader::of(line).and_then(|header| header.writer());
+            let header = SegmentHeader::of(line);
+            let writer = header.as_ref().and_then(SegmentHeader::writer);
+            let policy = match &header {
+                Some(header) => Policy::of(header),
+                None => Err(HeaderError::OtherKind(line.kind.to_string())),
+            };
             Self {
                 session_id: line.session_id.to_string(),
                 writer: writer.unwrap_or_default().into_owned(),
-                origin: Origin::parse(line),
+                endpoint: policy.map(|policy| policy.endpoint),
             }
         })
-    }
-
-    /// The endpoint that was configured, without credentials.
-    pub fn endpoint(&self) -> Result<Option<&str>, &HeaderError> {
-        let origin = self.origin.as_ref()?;
-        Ok(origin.policy().endpoint.as_deref())
     }
 }
 
 impl<'a> Ownership<'a> {
-    pub fn new(root: &'a Root, to: Option<&'a Resolved>) -> Self {
-        Self {
-            root,
-            to,
-            alive: HashMap::new(),
-        }
+    /// By the writers that are alive now.
+    pub fn new(store: &'a Store, to: Option<&'a Resolved>) -> Self {
+        store.forget_writers();
+        Self { store, to }
+    }
+
+    pub fn root(&self) -> &'a Root {
+        self.store.layout()
     }
 
     /// The owner of a segment whose writer is dead.
     pub fn after_writer(&self, header: &Header) -> Owner {
-        match (header.endpoint(), self.to) {
+        match (&header.endpoint, self.to) {
             (Err(why), _) => Owner::OtherVersion(why.clone()),
             (Ok(Some(recorded)), Some(to)) if !to.is_same_server(recorded) => {
-                Owner::OtherEndpoint(recorded.to_owned())
+                Owner::OtherEndpoint(recorded.clone())
             }
             _ => Owner::ThisEndpoint,
         }
     }
 
-    pub fn is_alive(&mut self, writer: &str) -> bool {
-        if let Some(alive) = self.alive.get(writer) {
-            return *alive;
-        }
-        let alive = writer_is_alive(self.root, writer);
-        self.alive.insert(writer.to_owned(), alive);
-        alive
-    }
-
-    pub fn owner_of(&mut self, path: &Path) -> io::Result<(Owner, Option<Header>)> {
+    pub fn owner_of(&self, path: &Path) -> io::Result<(Owner, Option<Header>)> {
         let Some(header) = Header::read(path)? else {
-            let age = path.metadata()?.modified()?.elapsed();
-            let owner = match age.is_ok_and(|age| age < YOUNG) {
+            let owner = match may_get_header(path)? {
                 true => Owner::LiveWriter,
                 false => Owner::NoHeader,
             };
             return Ok((owner, None));
         };
-        let owner = match self.is_alive(&header.writer) {
-            true if header.endpoint() == Ok(None) => Owner::LiveUnassigned,
+        let owner = match self.store.is_alive(&header.writer) {
+            true if header.endpoint == Ok(None) => Owner::LiveUnassigned,
             true => Owner::LiveWriter,
             false => self.after_writer(&header),
         };

@@ -14,6 +14,7 @@
 //!
 //! Servers echo what they were sent, so their texts are masked and truncated here.
 
+use std::borrow::Cow;
 use std::time::{Duration, SystemTime};
 
 use http::HeaderMap;
@@ -270,7 +271,7 @@ fn advised(why: String, advice: Option<&str>) -> String {
 
 /// Whether a server says that its port expects TLS, as those of Go, nginx and Apache do.
 fn expects_tls(body: &[u8]) -> bool {
-    let start = String::from_utf8_lossy(&body[..body.len().min(MAX_TEXT)]);
+    let start = start_of(body);
     let texts = [
         "to an HTTPS server",
         "to HTTPS port",
@@ -279,44 +280,35 @@ fn expects_tls(body: &[u8]) -> bool {
     texts.iter().any(|text| start.contains(text))
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum ContentType {
-    Protobuf,
-    Json,
-    Missing,
-    Other,
+/// The type of a body, without parameters; empty if there is none.
+fn content_type(headers: &HeaderMap) -> String {
+    let value = headers.get(CONTENT_TYPE).map_or(&[][..], |v| v.as_bytes());
+    let value = String::from_utf8_lossy(value).to_ascii_lowercase();
+    value.split(';').next().unwrap_or("").trim().to_owned()
 }
 
-impl ContentType {
-    fn of(headers: &HeaderMap) -> Self {
-        let value = headers.get(CONTENT_TYPE).map_or(&[][..], |v| v.as_bytes());
-        let value = String::from_utf8_lossy(value).to_ascii_lowercase();
-        match value.split(';').next().unwrap_or("").trim() {
-            "application/x-protobuf" | "application/protobuf" => Self::Protobuf,
-            "application/json" => Self::Json,
-            "" => Self::Missing,
-            _ => Self::Other,
-        }
-    }
+const PROTOBUF: [&str; 2] = ["application/x-protobuf", "application/protobuf"];
+
+/// The beginning of a body.
+fn start_of(body: &[u8]) -> Cow<'_, str> {
+    String::from_utf8_lossy(&body[..body.len().min(MAX_TEXT)])
 }
 
 /// Whether a body is a page for people.
 fn is_html(headers: &HeaderMap, body: &[u8]) -> bool {
-    let start = String::from_utf8_lossy(&body[..body.len().min(MAX_TEXT)]);
-    let start = start.trim_start().to_ascii_lowercase();
-    let named = headers.get(CONTENT_TYPE).map_or(&[][..], |v| v.as_bytes());
+    let start = start_of(body).trim_start().to_ascii_lowercase();
     let is_page = start.starts_with("<!doctype html") || start.starts_with("<html");
-    named.starts_with(b"text/html") || is_page
+    is_page || content_type(headers) == "text/html"
 }
 
 fn http_ok(status: u16, headers: &HeaderMap, body: &[u8], redactor: &Redactor) -> Verdict {
     let protobuf = || ExportTraceServiceResponse::decode(body).ok();
-    let response = match ContentType::of(headers) {
+    let response = match content_type(headers).as_str() {
         _ if body.is_empty() => Some(ExportTraceServiceResponse::default()),
-        ContentType::Protobuf => protobuf(),
-        ContentType::Json => read_json(body),
-        ContentType::Missing => protobuf().or_else(|| read_json(body)),
-        ContentType::Other => None,
+        kind if PROTOBUF.contains(&kind) => protobuf(),
+        "application/json" => read_json(body),
+        "" => protobuf().or_else(|| read_json(body)),
+        _ => None,
     };
     match response {
         Some(response) => accepted(&response, redactor),
@@ -324,7 +316,7 @@ fn http_ok(status: u16, headers: &HeaderMap, body: &[u8], redactor: &Redactor) -
             why: format!("HTTP {status} with an HTML page; {UI_PORT}"),
         },
         None => {
-            let start = String::from_utf8_lossy(&body[..body.len().min(MAX_TEXT)]);
+            let start = start_of(body);
             let text = format!("HTTP {status} with a body that is not OTLP's: {start}");
             Verdict::Wait {
                 why: advised(sanitize(&text, redactor), Some(OTHER_SERVER)),
@@ -362,7 +354,7 @@ fn read_json(body: &[u8]) -> Option<ExportTraceServiceResponse> {
 
 /// The message and the delay of an error: from a `google.rpc.Status`, or just the text.
 fn read_error(headers: &HeaderMap, body: &[u8]) -> (String, Option<Duration>) {
-    if ContentType::of(headers) == ContentType::Protobuf
+    if PROTOBUF.contains(&content_type(headers).as_str())
         && let Ok(status) = pb::Status::decode(body)
     {
         let info = status.get_details_retry_info();

@@ -1,14 +1,15 @@
 //! The segments that are being sent: how far each was read, and how far it was acknowledged.
 
-use std::collections::BTreeMap;
+use std::cell::Cell;
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 use std::sync::Arc;
 
 use super::queue::QueuedSegment;
 use crate::ledger::unmark;
-use crate::mirror::progress::cursor::{Cursor, SegmentFiles, State, identity};
+use crate::mirror::progress::cursor::{Cursor, ProgressDir, SegmentFiles, identity};
 use crate::trace::{Address, SegmentReader, if_exists};
 
 /// The process that wrote a segment.
@@ -21,16 +22,24 @@ pub(crate) enum Source {
 }
 
 /// Where a span in a batch came from.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone)]
 pub(crate) struct SpanRef {
-    /// The number of its segment in [`SegmentsInFlight`]; `None` for a dead letter that is sent again.
-    pub segment: Option<u64>,
+    /// Its segment; `None` for a dead letter that is sent again.
+    pub segment: Option<Rc<SegmentProgress>>,
     pub address: Address,
     /// The offset at which its line ends.
     pub end: u64,
 }
 
-/// A segment that is being sent.
+impl SpanRef {
+    /// Its segment, if the file still exists.
+    pub fn existing_segment(&self) -> Option<&SegmentProgress> {
+        self.segment.as_deref().filter(|segment| segment.exists())
+    }
+}
+
+/// A segment that is being sent, shared by its spans in batches. One of this process's that is dropped before it is
+/// done is queued again.
 pub(crate) struct SegmentProgress {
     /// Where its cursor and its dead letters are.
     pub files: SegmentFiles,
@@ -39,21 +48,21 @@ pub(crate) struct SegmentProgress {
     /// The identity of another process's segment: while a request is in flight, the session may be removed and
     /// started again under the same name.
     identity: Option<String>,
-    pub cursor: Cursor,
+    cursor: Cell<Cursor>,
     /// Spans that were read and not answered for.
-    pending: u64,
+    pending: Cell<u64>,
     /// The offset at which reading ended, once it has.
-    end: Option<u64>,
+    end: Cell<Option<u64>>,
 }
 
 impl SegmentProgress {
-    /// Continues a segment at its cursor. Returns also the offset up to which it is to be sent.
+    /// Continues a segment at its cursor. Returns also the offsets between which it is to be sent.
     pub fn begin(
-        state: &State,
+        state: &ProgressDir,
         session: &Path,
         seg: u32,
         source: Source,
-    ) -> io::Result<(Self, u64)> {
+    ) -> io::Result<(Rc<Self>, u64, u64)> {
         let (files, identity, (cursor, until)) = match &source {
             Source::Own(queued) => (SegmentFiles::beside(session, seg), None, queued.snapshot()),
             Source::Other(_) => {
@@ -67,11 +76,11 @@ impl SegmentProgress {
             session: session.to_owned(),
             source,
             identity,
-            cursor,
-            pending: 0,
-            end: None,
+            cursor: Cell::new(cursor),
+            pending: Cell::new(0),
+            end: Cell::new(None),
         };
-        Ok((segment, until))
+        Ok((Rc::new(segment), cursor.offset, until))
     }
 
     /// Opens the segment for reading.
@@ -100,29 +109,69 @@ impl SegmentProgress {
         }
     }
 
-    fn save(&self) -> io::Result<()> {
+    fn save(&self, cursor: Cursor) -> io::Result<()> {
+        self.cursor.set(cursor);
         match &self.source {
             // In memory; the mirror thread writes it to disk from time to time.
             Source::Own(queued) => {
-                queued.ack(self.cursor);
+                queued.ack(cursor);
                 Ok(())
             }
             Source::Other(_) if !self.exists() => Ok(()),
             // A session that was removed needs no cursor.
-            Source::Other(_) => if_exists(self.files.write_cursor(self.cursor)).map(drop),
+            Source::Other(_) => if_exists(self.files.write_cursor(cursor)).map(drop),
         }
+    }
+
+    /// Counts a span that was read.
+    pub fn add_span(&self) {
+        self.pending.update(|pending| pending + 1);
+    }
+
+    /// Ends the reading at an offset.
+    pub fn end(&self, offset: u64) -> io::Result<()> {
+        self.end.set(Some(offset));
+        let cursor = self.cursor.get();
+        if self.is_done() && offset > cursor.offset {
+            self.save(Cursor { offset, ..cursor })?;
+        }
+        self.remove_marker_if_done()
+    }
+
+    /// Moves the cursor behind so many spans, the last of which ends at `end`; `accepted` of them were
+    /// accepted by the server.
+    pub fn acknowledge(&self, end: u64, spans: u64, accepted: u64) -> io::Result<()> {
+        self.pending.update(|pending| pending.saturating_sub(spans));
+        // The lines after the last span of a segment are not sent: they are done with it.
+        let whole = self.end.get().filter(|_| self.is_done()).unwrap_or(0);
+        self.save(Cursor {
+            offset: whole.max(end),
+            sent: self.cursor.get().sent + accepted,
+        })?;
+        self.remove_marker_if_done()
     }
 
     /// Whether reading has ended and everything that was read was answered for.
     fn is_done(&self) -> bool {
-        self.end.is_some() && self.pending == 0
+        self.end.get().is_some() && self.pending.get() == 0
     }
 
-    fn remove_marker(&self) -> io::Result<()> {
+    fn remove_marker_if_done(&self) -> io::Result<()> {
         match &self.source {
+            _ if !self.is_done() => Ok(()),
             Source::Own(queued) => queued.release(),
             Source::Other(Some(marker)) if self.exists() => unmark(marker),
             Source::Other(_) => Ok(()),
+        }
+    }
+}
+
+impl Drop for SegmentProgress {
+    fn drop(&mut self) {
+        if let Source::Own(queued) = &self.source
+            && !self.is_done()
+        {
+            queued.requeue();
         }
     }
 }
@@ -132,80 +181,5 @@ fn ignore_unsupported(synced: io::Result<()>) -> io::Result<()> {
     match synced {
         Err(error) if matches!(error.raw_os_error(), Some(libc::EINVAL | libc::EROFS)) => Ok(()),
         synced => synced,
-    }
-}
-
-/// All segments that are being sent. The last one may still be being read.
-#[derive(Default)]
-pub(crate) struct SegmentsInFlight {
-    segments: BTreeMap<u64, SegmentProgress>,
-    next: u64,
-}
-
-impl SegmentsInFlight {
-    /// Adds a segment and returns its number.
-    pub fn add(&mut self, segment: SegmentProgress) -> u64 {
-        let number = self.next;
-        self.next += 1;
-        self.segments.insert(number, segment);
-        number
-    }
-
-    /// The segment of a span, if its file still exists.
-    pub fn existing(&self, span: SpanRef) -> Option<&SegmentProgress> {
-        let segment = self.segments.get(&span.segment?)?;
-        segment.exists().then_some(segment)
-    }
-
-    /// Counts a span that was read.
-    pub fn add_span(&mut self, number: u64) {
-        if let Some(segment) = self.segments.get_mut(&number) {
-            segment.pending += 1;
-        }
-    }
-
-    /// Ends the reading of a segment at an offset.
-    pub fn end(&mut self, number: u64, offset: u64) -> io::Result<()> {
-        let Some(segment) = self.segments.get_mut(&number) else {
-            return Ok(());
-        };
-        segment.end = Some(offset);
-        if segment.is_done() && offset > segment.cursor.offset {
-            segment.cursor.offset = offset;
-            segment.save()?;
-        }
-        self.remove_done(number)
-    }
-
-    /// Moves the cursor behind so many spans, the last of which is `last`; `accepted` of them were
-    /// accepted by the server.
-    pub fn acknowledge(&mut self, last: SpanRef, spans: u64, accepted: u64) -> io::Result<()> {
-        let Some(number) = last.segment else {
-            return Ok(());
-        };
-        let Some(segment) = self.segments.get_mut(&number) else {
-            return Ok(());
-        };
-        segment.pending = segment.pending.saturating_sub(spans);
-        segment.cursor.sent += accepted;
-        // The lines after the last span of a segment are not sent: they are done with it.
-        let end = segment.end.filter(|_| segment.is_done()).unwrap_or(0);
-        segment.cursor.offset = end.max(last.end);
-        segment.save()?;
-        self.remove_done(number)
-    }
-
-    fn remove_done(&mut self, number: u64) -> io::Result<()> {
-        if let Some(segment) = self.segments.get(&number).filter(|it| it.is_done()) {
-            segment.remove_marker()?;
-            self.segments.remove(&number);
-        }
-        Ok(())
-    }
-
-    /// Removes all segments and returns where they came from.
-    pub fn clear(&mut self) -> Vec<Source> {
-        let segments = std::mem::take(&mut self.segments);
-        segments.into_values().map(|it| it.source).collect()
     }
 }

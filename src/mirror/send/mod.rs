@@ -7,6 +7,7 @@
 pub(super) mod batch;
 pub mod classify;
 pub(super) mod in_flight;
+pub(super) mod other_writers;
 pub(super) mod queue;
 pub(super) mod resend;
 mod retry;
@@ -16,6 +17,7 @@ pub(super) mod thread;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::Path;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -24,18 +26,18 @@ use tokio::task::JoinHandle;
 
 use self::batch::{Batch, DEFAULT_BATCH_BYTES, DEFAULT_BATCH_SPANS, Pushed};
 use self::classify::Verdict;
-use self::in_flight::{SegmentProgress, SegmentsInFlight, Source, SpanRef};
+use self::in_flight::{SegmentProgress, Source, SpanRef};
 use self::queue::Queue;
 use self::retry::Attempt;
 use crate::mirror::map::content::without_content;
 use crate::mirror::map::origin::{OriginCache, opened_seg};
-use crate::mirror::progress::cursor::State;
+use crate::mirror::progress::cursor::ProgressDir;
 use crate::mirror::progress::dead_letters::{self, Rejected};
 use crate::mirror::progress::ownership::Owner;
 use crate::mirror::transport::{Answer, Transport};
 use crate::redact::Redactor;
 use crate::session::Unreadable;
-use crate::trace::{Kind, RawLine, ReadItem, SegmentReader, if_exists, segment_name};
+use crate::trace::{Kind, RawLine, ReadItem, if_exists, segment_name};
 
 /// How many spans are read before the request in flight gets CPU time.
 const SPANS_PER_TURN: usize = 64;
@@ -100,9 +102,8 @@ pub(crate) struct Sender<'a> {
     /// The queue of the agent, which may ask to stop.
     queue: Option<&'a Queue>,
     /// Where the progress of other processes' segments is stored.
-    pub(crate) state: State,
+    pub(crate) state: ProgressDir,
     pub(crate) origins: OriginCache,
-    segments: SegmentsInFlight,
     batch: Batch<SpanRef>,
     in_flight: Option<InFlight>,
     /// The outcome of a request could not be stored: nothing that was read after it may be
@@ -128,9 +129,8 @@ impl<'a> Sender<'a> {
             redactor,
             patience: None,
             queue: None,
-            state: State::default(),
+            state: ProgressDir::default(),
             origins: OriginCache::default(),
-            segments: SegmentsInFlight::default(),
             batch: empty_batch(),
             in_flight: None,
             broken: false,
@@ -149,37 +149,34 @@ impl<'a> Sender<'a> {
         if matches!(source, Source::Other(_)) {
             self.origins.forget(session);
         }
-        let (segment, until) = SegmentProgress::begin(&self.state, session, seg, source)?;
-        let from = segment.cursor.offset;
-        let reader = (from < until).then(|| segment.open(&path)).transpose()?;
-        let number = self.segments.add(segment);
-        let end = match reader {
-            Some(reader) => self.read(reader, number, from, until).await?,
-            None => from,
+        let (segment, from, until) = SegmentProgress::begin(&self.state, session, seg, source)?;
+        let end = match from < until {
+            true => self.read(&segment, &path, from, until).await?,
+            false => from,
         };
         if self.sent.stopped.is_some() {
             return Ok(());
         }
-        self.segments.end(number, end)
+        segment.end(end)
     }
 
     /// Adds the spans of a segment to the batch and returns how far it was read.
     async fn read(
         &mut self,
-        mut reader: SegmentReader,
-        segment: u64,
+        segment: &Rc<SegmentProgress>,
+        path: &Path,
         from: u64,
         until: u64,
     ) -> io::Result<u64> {
-        let path = reader.path().to_owned();
+        let mut reader = segment.open(path)?;
         let mut lines = 0;
         reader.seek(from)?;
         while let Some((found, end)) = reader.next_before(until, is_close_line)? {
             let ReadItem::Line(line) = found else {
                 continue;
             };
-            match self.push(&path, &line, Some(segment), end).await? {
-                Pushed::Taken => self.segments.add_span(segment),
+            match self.push(path, &line, Some(segment), end).await? {
+                Pushed::Taken => segment.add_span(),
                 Pushed::NoSpan => self.sent.left_out += 1,
                 Pushed::Full => return Ok(from),
             }
@@ -197,18 +194,18 @@ impl<'a> Sender<'a> {
         &mut self,
         path: &Path,
         line: &RawLine<'_>,
-        segment: Option<u64>,
+        segment: Option<&Rc<SegmentProgress>>,
         end: u64,
     ) -> io::Result<Pushed> {
         let Some(origin) = self.origins.get(path, opened_seg(line))? else {
             return Ok(Pushed::NoSpan);
         };
         let span = SpanRef {
-            segment,
+            segment: segment.cloned(),
             address: line.address(),
             end,
         };
-        let pushed = self.batch.push_line(&origin, line, span);
+        let pushed = self.batch.push_line(&origin, line, span.clone());
         if pushed != Pushed::Full {
             return Ok(pushed);
         }
@@ -269,14 +266,13 @@ impl<'a> Sender<'a> {
         self.broken
     }
 
-    /// Drops everything that was read and not sent, and returns the segments that it came from.
-    pub fn abandon(&mut self) -> Vec<Source> {
+    /// Drops everything that was read and not sent.
+    pub fn abandon(&mut self) {
         self.batch = empty_batch();
         if let Some(in_flight) = self.in_flight.take() {
             in_flight.answer.abort();
         }
         self.broken = false;
-        self.segments.clear()
     }
 
     /// Acts on the verdict about a batch; splits it where one span may be the reason.
@@ -327,16 +323,17 @@ impl<'a> Sender<'a> {
             self.sent.last_dead = Some(why.to_owned());
         }
         let mut remaining = rejected;
-        let spans: Vec<SpanRef> = batch.tags().copied().collect();
+        let spans: Vec<&SpanRef> = batch.tags().collect();
+        let segment = |span: &SpanRef| span.segment.as_ref().map(Rc::as_ptr);
         // The spans of one segment are adjacent.
-        for spans in spans.chunk_by(|a, b| a.segment == b.segment) {
+        for spans in spans.chunk_by(|a, b| segment(a) == segment(b)) {
             let (first, last) = (spans[0], spans[spans.len() - 1]);
             let count = spans.len() as u64;
             // The server doesn't say which spans it rejected; only the sum is known.
             let not_counted = remaining.min(count);
             remaining -= not_counted;
             if rejected > 0
-                && let Some(segment) = self.segments.existing(first)
+                && let Some(segment) = first.existing_segment()
             {
                 let note = Rejected {
                     rejected,
@@ -347,8 +344,9 @@ impl<'a> Sender<'a> {
                 let noted = dead_letters::rejected(&segment.files, range, note, why);
                 if_exists(noted)?;
             }
-            let accepted = count - not_counted;
-            self.segments.acknowledge(last, count, accepted)?;
+            if let Some(segment) = &last.segment {
+                segment.acknowledge(last.end, count, count - not_counted)?;
+            }
         }
         Ok(())
     }
@@ -356,11 +354,13 @@ impl<'a> Sender<'a> {
     /// Writes a dead letter for a span that the server refused, and moves the cursor behind it.
     fn refused(&mut self, batch: &Batch<SpanRef>, why: &str) -> io::Result<()> {
         for (span, at) in batch.spans() {
-            if let Some(segment) = self.segments.existing(*at) {
+            if let Some(segment) = at.existing_segment() {
                 let noted = dead_letters::refused(&segment.files, at.address, &span.span_id, why);
                 if_exists(noted)?;
             }
-            self.segments.acknowledge(*at, 1, 0)?;
+            if let Some(segment) = &at.segment {
+                segment.acknowledge(at.end, 1, 0)?;
+            }
             self.sent.dead += 1;
             self.sent.last_dead = Some(why.to_owned());
         }

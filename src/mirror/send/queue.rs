@@ -1,11 +1,12 @@
 //! The send queue: the segments that this process writes and has to send.
 //!
 //! A writer publishes a line with two atomic operations. Only a segment that the sender has read to its end
-//! is queued again, and only a sleeping sender is woken.
+//! is queued again.
 
+use std::collections::VecDeque;
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Instant;
 
 use tokio::sync::Notify;
@@ -40,33 +41,16 @@ pub(crate) struct QueuedSegment {
     queue: Arc<Queue>,
     /// How much of it may be sent: what the kernel has, or the disk.
     ready: AtomicU64,
-    /// How much of it was sent, and how many spans that were.
-    sent: AtomicU64,
-    spans: AtomicU64,
+    /// How far it was sent.
+    cursor: Mutex<Cursor>,
     queued: AtomicBool,
     /// How far it was sent is not on the disk yet.
     unsaved: AtomicBool,
 }
 
 impl QueuedSegment {
-    /// Publishes that the first `size` bytes may be sent.
-    ///
-    /// The order of these operations and of those in [`snapshot`](Self::snapshot) ensures that
-    /// either the sender reads the new size or the segment is queued again.
-    fn publish(self: &Arc<Self>, size: u64) {
-        let before = self.ready.swap(size, Ordering::SeqCst);
-        let more = size.saturating_sub(before);
-        self.queue.written.fetch_add(more, Ordering::Relaxed);
-        if !self.queued.load(Ordering::SeqCst) {
-            self.requeue();
-        }
-    }
-
     fn cursor(&self) -> Cursor {
-        Cursor {
-            offset: self.sent.load(Ordering::Relaxed),
-            sent: self.spans.load(Ordering::Relaxed),
-        }
+        *lock(&self.cursor)
     }
 
     /// Where the sender is to begin and to end. Lines that are published later queue the segment again.
@@ -78,9 +62,8 @@ impl QueuedSegment {
 
     /// Moves the cursor, in memory.
     pub fn ack(self: &Arc<Self>, cursor: Cursor) {
-        let before = self.sent.swap(cursor.offset, Ordering::Relaxed);
-        self.spans.store(cursor.sent, Ordering::Relaxed);
-        let more = cursor.offset.saturating_sub(before);
+        let before = std::mem::replace(&mut *lock(&self.cursor), cursor);
+        let more = cursor.offset.saturating_sub(before.offset);
         self.queue.passed.fetch_add(more, Ordering::Relaxed);
         if !self.unsaved.swap(true, Ordering::Relaxed) {
             lock(&self.queue.unsaved).push(Arc::clone(self));
@@ -105,13 +88,22 @@ impl QueuedSegment {
 
     /// Removes its marker if nothing of it is left to send.
     pub fn release(&self) -> io::Result<()> {
-        self.segment.release(self.sent.load(Ordering::Relaxed))
+        self.segment.release(self.cursor().offset)
     }
 }
 
 impl SegmentListener for Arc<QueuedSegment> {
+    /// Publishes that the first `size` bytes may be sent.
+    ///
+    /// The order of these operations and of those in [`QueuedSegment::snapshot`] ensures that
+    /// either the sender reads the new size or the segment is queued again.
     fn appended(&self, size: u64) {
-        self.publish(size);
+        let before = self.ready.swap(size, Ordering::SeqCst);
+        let more = size.saturating_sub(before);
+        self.queue.written.fetch_add(more, Ordering::Relaxed);
+        if !self.queued.load(Ordering::SeqCst) {
+            self.requeue();
+        }
     }
 
     fn sealed(&self) {
@@ -130,8 +122,8 @@ pub(crate) struct QueueListener {
 impl QueueListener {
     /// Warns if something is left to send after the time that the shutdown allows for it.
     pub fn warn_unsent(&self) {
-        let MirrorHealth { waiting_for, .. } = self.queue.health();
         if self.queue.waiting() > 0 {
+            let waiting_for = self.queue.health().waiting_for;
             let no_answer = || format!("{}: no answer in time", self.to.shown());
             self.queue
                 .warn_waiting(&waiting_for.unwrap_or_else(no_answer));
@@ -155,8 +147,7 @@ impl Listener for QueueListener {
             segment: Arc::clone(segment),
             queue: Arc::clone(&self.queue),
             ready: AtomicU64::new(0),
-            sent: AtomicU64::new(0),
-            spans: AtomicU64::new(0),
+            cursor: Mutex::default(),
             queued: AtomicBool::new(false),
             unsaved: AtomicBool::new(false),
         })))
@@ -166,22 +157,15 @@ impl Listener for QueueListener {
 /// What this process has to send.
 #[derive(Debug, Default)]
 pub(crate) struct Queue {
-    segments: Mutex<Vec<Arc<QueuedSegment>>>,
+    segments: Mutex<VecDeque<Arc<QueuedSegment>>>,
     unsaved: Mutex<Vec<Arc<QueuedSegment>>>,
-    /// The sender found nothing to send and sleeps.
-    idle: AtomicBool,
     /// Wakes the sender.
     changed: Notify,
     /// Bytes that may be sent, and bytes that were, of this process's segments.
     written: AtomicU64,
     passed: AtomicU64,
-    /// Bytes that are left to send of dead writers' segments, as of the last count.
-    pub others: AtomicU64,
-    pub sent: AtomicU64,
-    dead: AtomicU64,
-    /// The server's reason for the last of them.
-    last_dead: Mutex<Option<String>>,
-    waiting_for: Mutex<Option<String>>,
+    /// As the sender reports it; `owed_bytes` is only what dead writers left, as of the last count.
+    health: Mutex<MirrorHealth>,
     warned: AtomicBool,
     pub shutdown: Shutdown,
     /// The sender has ended.
@@ -195,24 +179,14 @@ impl Queue {
         if self.over.load(Ordering::Relaxed) {
             return;
         }
-        segments.push(segment);
+        segments.push_back(segment);
         drop(segments);
-        if self.idle.swap(false, Ordering::SeqCst) {
-            self.changed.notify_waiters();
-        }
+        self.changed.notify_waiters();
     }
 
-    /// Takes all segments that have something to send.
-    pub fn take(&self) -> Vec<Arc<QueuedSegment>> {
-        std::mem::take(&mut *lock(&self.segments))
-    }
-
-    /// Puts back segments that were taken and not read.
-    pub fn give_back(&self, unread: impl Iterator<Item = Arc<QueuedSegment>>) {
-        let mut segments = lock(&self.segments);
-        if !self.over.load(Ordering::Relaxed) {
-            segments.extend(unread);
-        }
+    /// Takes the segment that has waited longest.
+    pub fn pop(&self) -> Option<Arc<QueuedSegment>> {
+        lock(&self.segments).pop_front()
     }
 
     /// Writes the cursors of this process's segments. If it dies before that, what lies in between is sent
@@ -242,9 +216,8 @@ impl Queue {
         loop {
             // It is woken by every change from here on.
             let changed = self.changed.notified();
-            self.idle.store(true, Ordering::SeqCst);
             if !self.is_empty() || self.stopping() {
-                return self.idle.store(false, Ordering::SeqCst);
+                return;
             }
             changed.await;
         }
@@ -277,12 +250,9 @@ impl Queue {
         self.changed.notify_waiters();
     }
 
-    /// Reports what the sender waits for; `None` if it sends.
-    pub fn set_waiting_for(&self, what: Option<&str>) {
-        let mut slot = lock(&self.waiting_for);
-        if slot.as_deref() != what {
-            *slot = what.map(str::to_owned);
-        }
+    /// To report how the sender is doing.
+    pub fn reported(&self) -> MutexGuard<'_, MirrorHealth> {
+        lock(&self.health)
     }
 
     /// Writes one line to stderr, in the life of the process, about spans that are not sent.
@@ -296,21 +266,10 @@ impl Queue {
         self.warn(&format!("can't send to {why}; {later}"));
     }
 
-    /// So many spans were refused for good, the last for this reason.
-    pub fn dead(&self, spans: u64, why: Option<&str>) {
-        if self.dead.swap(spans, Ordering::Relaxed) != spans {
-            *lock(&self.last_dead) = why.map(str::to_owned);
-        }
-    }
-
     pub fn health(&self) -> MirrorHealth {
-        MirrorHealth {
-            sent: self.sent.load(Ordering::Relaxed),
-            owed_bytes: self.waiting() + self.others.load(Ordering::Relaxed),
-            dead_letters: self.dead.load(Ordering::Relaxed),
-            last_dead: lock(&self.last_dead).clone(),
-            waiting_for: lock(&self.waiting_for).clone(),
-        }
+        let mut health = self.reported().clone();
+        health.owed_bytes += self.waiting();
+        health
     }
 }
 

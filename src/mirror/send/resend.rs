@@ -1,28 +1,29 @@
 //! Sends dead letters again.
 
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use super::Sender;
 use super::batch::Pushed;
 use crate::mirror::progress::dead_letters::DeadLetter;
 use crate::mirror::progress::ownership::{Header, Owner, Ownership};
-use crate::trace::{ReadItem, SegmentReader, segment_name, segments};
+use crate::trace::{ReadItem, SegmentReader, segment_name};
 
 /// Sends the dead letters of a session again. Segments of live writers are included, because no cursor
 /// moves. The owners of segments that were skipped are added to `skipped`.
 pub(crate) async fn resend_dead_letters(
     dir: &Path,
+    segs: &[(u32, PathBuf)],
     ownership: &Ownership<'_>,
     sender: &mut Sender<'_>,
     skipped: &mut Vec<Owner>,
 ) -> io::Result<()> {
-    for (seg, path) in segments(dir)? {
-        let letters = sender.state.dead_letters(dir, seg)?.unresolved;
+    for (seg, path) in segs {
+        let letters = sender.state.dead_letters(dir, *seg)?.unresolved;
         if letters.is_empty() {
             continue;
         }
-        let owner = Header::read(&path)?.map(|header| ownership.after_writer(&header));
+        let owner = Header::read(path)?.map(|header| ownership.after_writer(&header));
         if owner != Some(Owner::ThisEndpoint) {
             skipped.extend(owner);
             continue;
@@ -33,7 +34,7 @@ pub(crate) async fn resend_dead_letters(
                 return Ok(());
             }
             if is_taken {
-                letter.resolve(&sender.state.files(dir, seg)?)?;
+                letter.resolve(&sender.state.files(dir, *seg)?)?;
             }
         }
     }

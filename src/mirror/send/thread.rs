@@ -3,7 +3,6 @@
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tokio::runtime::Runtime;
@@ -11,17 +10,19 @@ use tokio::time::{Instant, sleep, sleep_until};
 
 use super::classify::message_redactor;
 use super::in_flight::Source;
+use super::other_writers::send_segments;
 use super::queue::{Queue, QueuedSegment};
 use super::{Sender, Sent};
 use crate::ledger::{
-    self, Context, Ledger, LedgerConfig, NoopSubscriber, SessionWriter, left_open_in, marked,
-    marker, unmark,
+    self, Context, FileLock, Ledger, LedgerConfig, NoopSubscriber, SessionWriter, left_open_in,
+    marked, marker, unmark,
 };
-use crate::mirror::progress::cursor::State;
-use crate::mirror::progress::ownership::{MirrorLock, Owner, Ownership, unreadable};
+use crate::mirror::progress::cursor::ProgressDir;
+use crate::mirror::progress::ownership::{Owner, Ownership, lock_mirror, mirror_lock, unreadable};
 use crate::mirror::settings::resolve::Resolved;
 use crate::mirror::transport::Transport;
-use crate::trace::{Root, if_exists, segment_name};
+use crate::session::Store;
+use crate::trace::{if_exists, segment_name};
 
 /// A batch is sent at once when this many bytes wait.
 const ENOUGH: u64 = 512 * 1024;
@@ -46,7 +47,7 @@ pub(crate) fn start(to: Resolved, recovery: LedgerConfig, queue: Arc<Queue>) -> 
             let _running = running;
             muted(|| {
                 let thread = Thread {
-                    root: Root::new(recovery.root.clone()),
+                    store: Store::new(recovery.root.clone()),
                     to,
                     recovery,
                     queue,
@@ -73,7 +74,7 @@ pub(crate) fn muted<T>(run: impl FnOnce() -> T) -> T {
 }
 
 struct Thread {
-    root: Root,
+    store: Store,
     to: Resolved,
     /// How spans that dead writers left open are closed.
     recovery: LedgerConfig,
@@ -86,15 +87,16 @@ impl Thread {
             Ok(runtime) => runtime,
             Err(error) => {
                 let why = format!("can't start a runtime: {error}");
-                return self.queue.set_waiting_for(Some(&why));
+                self.queue.reported().waiting_for = Some(why);
+                return;
             }
         };
         runtime.block_on(async {
             tokio::select! {
                 sent = self.send() => if let Err(error) = sent {
                     let why = format!("{}: {error}", self.to.shown());
-                    self.queue.set_waiting_for(Some(&why));
                     self.queue.warn_waiting(&why);
+                    self.queue.reported().waiting_for = Some(why);
                 },
                 () = self.shutdown_deadline() => {}
             }
@@ -117,8 +119,6 @@ impl Thread {
         let transport = Transport::connect(&self.to)?;
         let mut failures = 0;
         let mut progress = |sent: &Sent, waiting: Option<&str>| {
-            queue.sent.store(sent.spans, Ordering::Relaxed);
-            queue.dead(sent.dead, sent.last_dead.as_deref());
             failures = waiting.map_or(0, |_| failures + 1);
             if let Some(why) = waiting {
                 queue.save_cursors();
@@ -134,7 +134,10 @@ impl Thread {
                      `spanledger mirror --resend` sends them again"
                 ));
             }
-            queue.set_waiting_for(waiting);
+            let mut health = queue.reported();
+            (health.sent, health.dead_letters) = (sent.spans, sent.dead);
+            health.last_dead.clone_from(&sent.last_dead);
+            health.waiting_for = waiting.map(str::to_owned);
         };
         let mut sender = Sender::new(transport, &redactor, &mut progress);
         sender.queue = Some(queue);
@@ -154,12 +157,8 @@ impl Thread {
                 queue.save_cursors();
             }
             if let Err(error) = &done {
-                queue.set_waiting_for(Some(&error.to_string()));
-                for source in sender.abandon() {
-                    if let Source::Own(queued) = source {
-                        queued.requeue();
-                    }
-                }
+                queue.reported().waiting_for = Some(error.to_string());
+                sender.abandon();
             }
             if sender.sent.stopped.is_some() || stopping && (done.is_err() || queue.is_empty()) {
                 return Ok(());
@@ -195,14 +194,16 @@ impl Thread {
         dead_writers_at: &mut Instant,
     ) -> io::Result<()> {
         let mut done = Ok(());
-        let mut segments = self.queue.take().into_iter();
-        while let Some(queued) = segments.next() {
+        // Those that are queued meanwhile are for the next round.
+        for _ in 0..self.queue.queued() {
+            let Some(queued) = self.queue.pop() else {
+                break;
+            };
             if let Err(error) = self.send_own(&queued, sender).await {
                 queued.requeue();
                 done = done.and(Err(error));
             }
             if sender.is_broken() {
-                self.queue.give_back(segments);
                 return done;
             }
         }
@@ -217,7 +218,7 @@ impl Thread {
         }
         sender.flush().await?;
         if lock.is_some() && done.is_ok() && sender.sent.stopped.is_none() {
-            self.queue.others.store(0, Ordering::Relaxed);
+            self.queue.reported().owed_bytes = 0;
         }
         done
     }
@@ -249,13 +250,13 @@ impl Thread {
     async fn send_dead_writers(
         &self,
         sender: &mut Sender<'_>,
-        lock: &mut Option<MirrorLock>,
+        lock: &mut Option<FileLock>,
     ) -> io::Result<()> {
-        let marked = marked(&self.root)?;
+        let marked = marked(self.store.layout())?;
         if marked.is_empty() {
             return Ok(());
         }
-        *lock = MirrorLock::take(&MirrorLock::path(self.root.path()))?;
+        *lock = lock_mirror(&mirror_lock(self.store.root()))?;
         if lock.is_none() {
             return Ok(());
         }
@@ -264,7 +265,7 @@ impl Thread {
             // Recovery closed spans in new segments. Everything read before must be acknowledged first,
             // or it would be read again.
             sender.flush().await?;
-            let marked = ledger::marked(&self.root)?;
+            let marked = ledger::marked(self.store.layout())?;
             self.send_marked(&marked, sender).await?;
         }
         Ok(())
@@ -272,19 +273,19 @@ impl Thread {
 
     /// Reports in health how much dead writers left.
     fn count_dead_writers(&self, marked: &[(String, u32)]) {
-        let mut ownership = Ownership::new(&self.root, Some(&self.to));
+        let ownership = Ownership::new(&self.store, Some(&self.to));
         let mut unsent = 0;
         for (session, seg) in marked {
-            let dir = self.root.sessions().join(session);
+            let dir = self.store.layout().sessions().join(session);
             let path = dir.join(segment_name(*seg));
             // Errors are reported when the segment is to be sent.
             if let Ok((Owner::ThisEndpoint, _)) = ownership.owner_of(&path)
-                && let Ok((cursor, size)) = State::default().cursor(&dir, *seg)
+                && let Ok((cursor, size)) = ProgressDir::default().cursor(&dir, *seg)
             {
                 unsent += size - cursor.offset;
             }
         }
-        self.queue.others.store(unsent, Ordering::Relaxed);
+        self.queue.reported().owed_bytes = unsent;
     }
 
     /// Sends those of the marked segments whose writers are dead. Returns whether open spans of theirs
@@ -294,15 +295,17 @@ impl Thread {
         marked: &[(String, u32)],
         sender: &mut Sender<'_>,
     ) -> io::Result<bool> {
-        let mut ownership = Ownership::new(&self.root, Some(&self.to));
+        let ownership = Ownership::new(&self.store, Some(&self.to));
         // A writer of its own, which ends with this function.
         let mut ledger = None;
         for segs in marked.chunk_by(|a, b| a.0 == b.0) {
-            let dir = self.root.sessions().join(&segs[0].0);
-            let sent = self.send_marked_of(&dir, segs, &mut ownership, &mut ledger, sender);
+            let dir = self.store.layout().sessions().join(&segs[0].0);
+            let sent = self.send_marked_of(&dir, segs, &ownership, &mut ledger, sender);
             if let Err(error) = sent.await {
                 match unreadable(&dir).filter(|_| !sender.is_broken()) {
-                    Some(session) => self.queue.set_waiting_for(Some(&session.to_string())),
+                    Some(session) => {
+                        self.queue.reported().waiting_for = Some(session.to_string());
+                    }
                     None => return Err(error),
                 }
             }
@@ -318,7 +321,7 @@ impl Thread {
         &self,
         dir: &Path,
         segs: &[(String, u32)],
-        ownership: &mut Ownership<'_>,
+        ownership: &Ownership<'_>,
         ledger: &mut Option<Ledger>,
         sender: &mut Sender<'_>,
     ) -> io::Result<()> {
@@ -328,34 +331,27 @@ impl Thread {
             let path = dir.join(segment_name(*seg));
             match if_exists(ownership.owner_of(&path))? {
                 Some((Owner::ThisEndpoint, header)) => {
-                    ours.push(*seg);
+                    ours.push((*seg, path));
                     id = header.map(|header| header.session_id);
                 }
                 // It was removed, or never had a line.
                 Some((Owner::NoHeader, _)) | None => {
-                    marker(&self.root, dir, *seg).map_or(Ok(()), |marker| unmark(&marker))?;
+                    marker(ownership.root(), dir, *seg).map_or(Ok(()), |marker| unmark(&marker))?;
                 }
                 Some(_) => {}
             }
         }
         let Some(id) = id else { return Ok(()) };
-        let mut open = left_open_in(&self.root, dir)?;
         // A copy of a session under another name is not that session.
-        if !open.is_empty() && self.root.session(&id) == dir {
+        if ownership.root().session(&id) == dir && !left_open_in(ownership.root(), dir)?.is_empty()
+        {
             let ledger = match ledger {
                 Some(ledger) => ledger,
                 None => ledger.insert(Ledger::new(self.recovery.clone())),
             };
             SessionWriter::new(ledger, &id).recover(&mut Context::new(ledger, &mut ()));
-            open = left_open_in(&self.root, dir)?;
         }
-        for seg in ours {
-            if self.queue.stopping() && sender.sent.stopped.is_some() {
-                return Ok(());
-            }
-            let marker = marker(&self.root, dir, seg).filter(|_| !open.contains(&seg));
-            if_exists(sender.segment(dir, seg, Source::Other(marker)).await)?;
-        }
-        Ok(())
+        let sent = send_segments(dir, &ours, ownership, sender, &mut Vec::new()).await;
+        if_exists(sent).map(drop)
     }
 }

@@ -25,10 +25,8 @@ pub(crate) struct EndpointSetting {
     pub(crate) text: String,
     /// The variable or setter that it came from.
     pub(crate) setting: &'static str,
-    /// Whether nothing is appended to it.
-    pub(crate) is_complete: bool,
-    /// What is appended otherwise.
-    pub(crate) path: &'static str,
+    /// What OTLP over HTTP appends to it, unless it is complete.
+    pub(crate) path: Option<&'static str>,
 }
 
 /// An endpoint that requests can be sent to.
@@ -112,16 +110,16 @@ impl EndpointSetting {
     fn path(&self, tail: &str) -> Result<PathAndQuery, Error> {
         let (path, query) = tail.split_at(tail.find('?').unwrap_or(tail.len()));
         let base = path.trim_end_matches('/');
-        let path = match self.is_complete {
-            true if path.is_empty() => "/".to_owned(),
-            true => path.to_owned(),
-            false => {
+        let path = match self.path {
+            None if path.is_empty() => "/".to_owned(),
+            None => path.to_owned(),
+            Some(appended) => {
                 // An address with the path of another signal means the same server.
                 let base = PATHS
                     .iter()
                     .find_map(|path| base.strip_suffix(path))
                     .unwrap_or(base);
-                format!("{base}{}", self.path)
+                format!("{base}{appended}")
             }
         };
         format!("{path}{query}")

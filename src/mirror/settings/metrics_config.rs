@@ -12,9 +12,6 @@ use super::endpoint::PATHS;
 use super::environment::{Environment, SDK_DISABLED, Signal, signal};
 use super::resolve::{Resolved, lists_otlp};
 use crate::error::Error;
-use crate::mirror::map::attributes::{member_name, plain};
-use crate::mirror::map::wire::Val;
-use crate::trace::RawValue;
 
 const METRICS: Signal = signal!("METRICS", PATHS[1], "metrics", "MetricsService");
 const INTERVAL: [&str; 1] = ["OTEL_METRIC_EXPORT_INTERVAL"];
@@ -80,37 +77,36 @@ impl Otlp {
     }
 }
 
-impl MetricsConfig {
-    /// The resource in the header of a segment as the SDK's type, with the values that the mirror sends.
-    pub(crate) fn resource(logged: &Value) -> Resource {
-        let json = logged.to_string();
-        let members = RawValue::new(&json).members();
-        let attributes = members.filter_map(|(name, value)| {
-            let name = member_name(name).into_owned();
-            Some(KeyValue::new(name, sdk_value(value)?))
-        });
-        Resource::builder_empty()
-            .with_attributes(attributes)
-            .build()
-    }
+/// The resource in the header of a segment as the SDK's type, with the values that the mirror sends.
+pub(crate) fn sdk_resource(logged: &Value) -> Resource {
+    let members = logged.as_object().into_iter().flatten();
+    let attributes =
+        members.filter_map(|(name, value)| Some(KeyValue::new(name.clone(), sdk_value(value)?)));
+    Resource::builder_empty()
+        .with_attributes(attributes)
+        .build()
 }
 
-fn sdk_value(value: RawValue<'_>) -> Option<Otel> {
-    Some(match plain(value)? {
-        Val::Text(text) => Otel::String(text.into_owned().into()),
-        Val::Bool(truth) => Otel::Bool(truth),
-        Val::Int(number) => Otel::I64(number),
-        Val::Double(number) => Otel::F64(number),
-        Val::List(list) => {
-            let texts = list.iter().map(|item| match item {
-                Val::Text(text) => Some(text.clone().into_owned().into()),
-                _ => None,
-            });
+fn sdk_value(value: &Value) -> Option<Otel> {
+    Some(match value {
+        Value::Null => return None,
+        Value::Bool(truth) => (*truth).into(),
+        Value::String(text) => text.clone().into(),
+        Value::Number(number) => match (number.as_i64(), number.as_f64()) {
+            (Some(int), _) => int.into(),
+            (None, Some(float)) if number.is_f64() => float.into(),
+            _ => number.to_string().into(),
+        },
+        Value::Array(items) => {
+            let texts = items
+                .iter()
+                .map(|item| Some(item.as_str()?.to_owned().into()));
             // The SDK's lists have one type; lists of other values than texts become JSON.
             match texts.collect() {
                 Some(texts) => Otel::Array(Array::String(texts)),
-                None => Otel::String(value.json().to_owned().into()),
+                None => value.to_string().into(),
             }
         }
+        Value::Object(_) => value.to_string().into(),
     })
 }

@@ -224,19 +224,16 @@ impl Otlp {
         signal: &'static Signal,
         env: &Environment<'_>,
     ) -> Option<EndpointSetting> {
-        let path = signal.path;
         match &self.endpoint {
             Some(text) => Some(EndpointSetting {
                 text: text.trim().to_owned(),
                 setting: "Otlp::endpoint",
-                is_complete: false,
-                path,
+                path: Some(signal.path),
             }),
             None => env.first(&signal.endpoint).map(|found| EndpointSetting {
                 text: found.value,
                 setting: found.name,
-                is_complete: found.name == signal.endpoint[0],
-                path,
+                path: (found.name != signal.endpoint[0]).then_some(signal.path),
             }),
         }
     }
@@ -364,8 +361,7 @@ fn local_endpoint(signal: &Signal, protocol: Option<Protocol>) -> EndpointSettin
     EndpointSetting {
         text: format!("http://localhost:{port}"),
         setting: signal.exporter[0],
-        is_complete: false,
-        path: signal.path,
+        path: Some(signal.path),
     }
 }
 

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use super::compare::Expected;
 use crate::mirror::map;
 use crate::mirror::map::origin::{OriginCache, opened_seg};
-use crate::mirror::progress::cursor::State;
+use crate::mirror::progress::cursor::ProgressDir;
 use crate::trace::{Damage, RawLine, ReadItem, SegmentReader, parse_time, segment_name, segments};
 
 /// Where the close lines of a session are, per trace. The lines themselves are read when their trace is
@@ -47,7 +47,7 @@ struct Unsent {
 type SpanId = (String, String);
 
 impl Index {
-    pub fn read(session: &Path, state: &State) -> io::Result<Self> {
+    pub fn read(session: &Path, state: &ProgressDir) -> io::Result<Self> {
         let mut index = Self {
             session_id: String::new(),
             traces: BTreeMap::new(),
@@ -155,7 +155,7 @@ impl Index {
 }
 
 impl Unsent {
-    fn read(session: &Path, state: &State, seg: u32) -> io::Result<Self> {
+    fn read(session: &Path, state: &ProgressDir, seg: u32) -> io::Result<Self> {
         let letters = state.dead_letters(session, seg)?.unresolved;
         // Of a request that was rejected in part, the server doesn't say which spans.
         let single = letters

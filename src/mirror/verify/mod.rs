@@ -25,7 +25,7 @@ pub use self::compare::{Expected, compare};
 use self::expected::Index;
 pub use self::finding::{Finding, What};
 pub use self::stored::StoredSpan;
-use super::progress::cursor::State;
+use super::progress::cursor::ProgressDir;
 use super::send::thread::runtime;
 use super::settings::config::{Otlp, Protocol};
 use super::settings::environment::invalid;
@@ -129,7 +129,7 @@ pub struct Verify {
     /// Since when, and how long, missing spans are waited for.
     started: Instant,
     max_wait: Duration,
-    state: State,
+    state: ProgressDir,
     client: Client,
     timeout: Duration,
     runtime: Runtime,
@@ -172,7 +172,7 @@ impl Verify {
             cut_at: (backend == Backend::Tempo).then_some(TEMPO_CUTS_AT),
             started: Instant::now(),
             max_wait: Duration::ZERO,
-            state: State::default(),
+            state: ProgressDir::default(),
             client,
             timeout: to.timeout,
             runtime,
@@ -195,7 +195,7 @@ impl Verify {
         /// The state directory of the mirror, see [`CatchUp::state`](crate::mirror::CatchUp::state): it is used
         /// to explain missing spans.
         #[must_use]
-        pub fn state(self, dir: impl Into<PathBuf>) { self.state = State::in_dir(dir.into()) }
+        pub fn state(self, dir: impl Into<PathBuf>) { self.state = ProgressDir::in_dir(dir.into()) }
     }
 
     /// The backend's address without credentials.
@@ -223,14 +223,18 @@ impl Verify {
             damages: std::mem::take(&mut index.damages),
             ..Report::default()
         };
-        for (done, (trace, places)) in traces.iter().enumerate() {
+        for (done, (trace, lines)) in traces.iter().enumerate() {
             progress(done as u64, report.traces);
-            let (expected, left_out) = index.expected(places).map_err(&failed)?;
+            let (expected, left_out) = index.expected(lines).map_err(&failed)?;
             report.left_out += left_out;
             let (findings, note) = self.trace(&report.session_id, trace, &expected)?;
             report.notes.extend(note);
             report.notes.extend(self.too_large(&expected, &findings));
-            report.add(&expected, findings);
+            let different: HashSet<&str> = findings.iter().map(|f| f.span_id.as_str()).collect();
+            let same = |e: &&Expected| !different.contains(hex(&e.span.span_id).as_str());
+            report.spans += expected.len() as u64;
+            report.same += expected.iter().filter(same).count() as u64;
+            report.findings.extend(findings);
         }
         progress(report.traces, report.traces);
         Ok(report)
@@ -303,16 +307,6 @@ impl Verify {
             note = note.or(message.map(|text| format!("{name} about trace {trace}: {text}")));
         }
         Ok((stored, note))
-    }
-}
-
-impl Report {
-    fn add(&mut self, expected: &[Expected], findings: Vec<Finding>) {
-        let different: HashSet<&str> = findings.iter().map(|f| f.span_id.as_str()).collect();
-        let same = |e: &&Expected| !different.contains(hex(&e.span.span_id).as_str());
-        self.spans += expected.len() as u64;
-        self.same += expected.iter().filter(same).count() as u64;
-        self.findings.extend(findings);
     }
 }
 

@@ -11,8 +11,6 @@ use crate::trace::lock;
 
 /// How often to look where the file system reports nothing.
 const BLIND: Duration = Duration::from_millis(200);
-/// How often `stop` is called.
-const ASK: Duration = Duration::from_millis(100);
 
 /// What has changed. A set, so that a busy writer costs no memory.
 #[derive(Debug, Default)]
@@ -89,14 +87,8 @@ impl Watch {
         }
     }
 
-    /// Waits for a change until `deadline`, or until `stop`, which is called now and then, returns true. `None`:
-    /// nothing changed.
-    pub fn wait_unless(
-        &self,
-        deadline: Instant,
-        blind: bool,
-        stop: impl Fn() -> bool,
-    ) -> Option<Dirty> {
+    /// Waits for a change until `deadline`. `None`: nothing changed.
+    pub fn wait(&self, deadline: Instant, blind: bool) -> Option<Dirty> {
         let mut dirty = lock(&self.shared.dirty);
         let started = Instant::now();
         loop {
@@ -105,7 +97,7 @@ impl Watch {
             }
             let now = Instant::now();
             let mut rest = deadline.saturating_duration_since(now);
-            if rest.is_zero() || stop() {
+            if rest.is_zero() {
                 return None;
             }
             if self.blind || blind {
@@ -116,7 +108,7 @@ impl Watch {
                 }
                 rest = rest.min(until_look);
             }
-            let waited = self.shared.changed.wait_timeout(dirty, rest.min(ASK));
+            let waited = self.shared.changed.wait_timeout(dirty, rest);
             dirty = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
     }

@@ -1,14 +1,15 @@
 use super::*;
 
 fn all(json: &str) -> Vec<String> {
-    let mut leaves = Leaves::new("args", json);
     let mut out = Vec::new();
-    while let Some((field, leaf)) = leaves.next() {
+    let take = &mut |field: String, leaf: Leaf<'_>| {
         out.push(match leaf {
             Leaf::Text(text) => format!("{field}={text}"),
             Leaf::Blob(sha256, size) => format!("{field}@{sha256}:{}", size.unwrap_or(0)),
         });
-    }
+        Ok::<(), ()>(())
+    };
+    each_leaf("args".to_owned(), RawValue::new(json), 0, take).unwrap();
     out
 }
 

@@ -7,7 +7,7 @@ use std::time::Instant;
 use super::{Sending, env};
 use crate::error::Error;
 use crate::ledger::{LedgerConfig, Listener};
-use crate::metrics::{Pipeline, Source};
+use crate::metrics::Pipeline;
 use crate::mirror::{Otlp, Queue};
 use crate::record::Builder;
 use crate::record::health::Health;
@@ -78,12 +78,9 @@ impl Metrics {
         config: &LedgerConfig,
         queue: Option<&Arc<Queue>>,
     ) -> Self {
-        let source = Source {
-            resource: &config.resource,
-            counters: &config.counters,
-            queue,
-        };
-        Self(metrics.map(|metrics| Arc::new(Pipeline::start(metrics, source))))
+        let (resource, counters) = (&config.resource, &config.counters);
+        let start = |metrics| Pipeline::start(metrics, resource, counters, queue);
+        Self(metrics.map(|metrics| Arc::new(start(metrics))))
     }
 
     pub fn listener(&self) -> Option<Arc<dyn Listener>> {
