@@ -17,8 +17,10 @@ const FIRST: usize = 256;
 /// List sessions, the most recently active first
 ///
 /// An implicit session holds spans and events that were recorded outside every run, often because a task was
-/// spawned without a span; its row says which process recorded it. --json has the trace id (`trace_id`), the
-/// directory (`dir`) and `implicit`, too.
+/// spawned without a span; its row says which process recorded it, and --json has it as `implicit`.
+///
+/// The trace id to look for in a backend and the directory with the files: --long has a row for each, --json
+/// has `trace_id` and `dir`.
 ///
 /// COST is what was recorded; `stats` prices calls without a recorded cost by list prices.
 ///
@@ -126,7 +128,7 @@ impl List {
         for entry in rest {
             context.lines(&table.rows(0, &entry))?;
         }
-        Ok(())
+        context.lines(&table.foot(context.store.root()))
     }
 
     /// The filters as the user would type them.

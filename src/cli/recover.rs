@@ -13,9 +13,9 @@ use spanledger::view::{Style, named_span};
 /// Close the spans that dead processes left open
 ///
 /// A span whose process was killed has an open line and no close line. This appends the missing
-/// ones, in a segment of its own, as `interrupted`, ending when the process last wrote. It changes no
-/// line that is there, and nothing of a live process. The next run of a session does the same by
-/// itself.
+/// ones, in a segment of its own, as `interrupted`, ending with the last line that the process wrote to the
+/// session. It changes no line that is there, and nothing of a live process. The next run of a session does
+/// the same by itself.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:\n  spanledger recover --dry-run\n  spanledger recover ses_0193")]
 pub(crate) struct Recover {

@@ -36,10 +36,10 @@ const TIMELINE: [&str; 5] = ["errors", "since", "around", "recursive", "hidden"]
 #[derive(Args, Debug, Default)]
 #[command(after_help = "Examples:
   spanledger show                    the most recently active session
-  spanledger show ses_0193 --turn 2  one turn: tokens, cost, prompt, model, tools, permissions
+  spanledger show ses_0193 --turn 2  one turn, and what was in force in it
   spanledger show last --errors      only errors
   spanledger show last --event 1:17  one line, decoded, with its blob
-  spanledger show last --json | jq 'select(.kind == \"tool_call\") | .payload.args'")]
+  spanledger show --json | jq 'select(.kind == \"tool_call\") | .payload.args'")]
 pub(crate) struct Show {
     /// The session: its id, a prefix of it, its directory, or `last`, the default; or an address in a
     /// session, as `agent.trace.address` has it: shows that line

@@ -16,8 +16,9 @@ use spanledger::view;
 /// --since. Subagents are counted to the sessions that started them.
 ///
 /// A recorded cost counts; else a call is priced at the time it was made, by a table inside the command. Calls
-/// of unknown cost make a sum a lower bound, shown as ≥. P50 and P95 are durations of calls, within 1 %; TTFT
-/// is the median time to the first token; WAITED is the time that a person was waited for.
+/// of unknown cost make a sum a lower bound, shown as ≥. P50 and P95 are durations of calls, within 1 %, without
+/// calls whose process died; TTFT is the median time to the first token; WAITED is the time that a person was
+/// waited for.
 #[derive(Args, Debug)]
 #[command(
     after_help = "Examples:\n  spanledger stats last --by model\n  spanledger stats --since 7d --by day\n  spanledger stats --all --by tool --csv > tools.csv"

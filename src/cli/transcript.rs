@@ -23,9 +23,9 @@ use spanledger::view::{self, TranscriptDetail, TranscriptFormat, Written, write_
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   spanledger transcript last -o session.html
-  spanledger transcript ses_0193 --turn 2 --format markdown      one turn, to paste into an issue
-  spanledger transcript last --detail full -o session.html       every text in full
-  spanledger transcript last --bundle -o session.zip             with artifacts and blobs")]
+  spanledger transcript ses_0193 --turn 2 --format markdown  for an issue
+  spanledger transcript last --detail full -o session.html   every text in full
+  spanledger transcript last --bundle -o session.zip         with all its files")]
 pub(crate) struct Transcript {
     /// The session: its id, a prefix of it, its directory, or `last`
     #[arg(default_value = "last")]

@@ -54,7 +54,7 @@ impl DeadSpan {
     }
 
     /// The payload of a complete close line: everything that is known of the span. It ends with its writer's
-    /// last line.
+    /// last line of the session.
     pub fn write(&self, out: &mut Vec<u8>) {
         let members = format!(
             "\"closes\":\"{}\",\"reason\":\"writer_gone\",\"last_seen\":\"{}\",\"detected_at\":\"{}\",\
@@ -159,7 +159,23 @@ fn span_number(id: &str) -> Option<u64> {
     u64::from_str_radix(id, 16).ok()
 }
 
-pub(super) fn left_open(number: u32, path: &Path) -> io::Result<Vec<DeadSpan>> {
+/// The spans that one of `segments` leaves open.
+pub(super) fn left_open(
+    number: u32,
+    path: &Path,
+    segments: &[(u32, PathBuf)],
+) -> io::Result<Vec<DeadSpan>> {
+    let mut spans = read_left_open(number, path)?;
+    let later = segments.iter().rev().take_while(|(n, _)| *n > number);
+    let last_written = last_written(writer_of(path)?, later)?.unwrap_or(0);
+    for span in &mut spans {
+        span.last_seen = span.last_seen.max(last_written);
+    }
+    Ok(spans)
+}
+
+/// The same; they end with the last line of this segment.
+fn read_left_open(number: u32, path: &Path) -> io::Result<Vec<DeadSpan>> {
     let mut policy: Option<Arc<str>> = None;
     let mut open: HashMap<u64, DeadSpan> = HashMap::new();
     let mut order = Vec::new();
@@ -216,6 +232,22 @@ pub(super) fn left_open(number: u32, path: &Path) -> io::Result<Vec<DeadSpan>> {
     // Children before their parents, as they would have ended.
     spans.reverse();
     Ok(spans)
+}
+
+/// When a writer wrote its last line, if that is in one of these segments, the newest first. A full segment
+/// continues in another one.
+fn last_written<'a>(
+    writer: Option<String>,
+    segments: impl Iterator<Item = &'a (u32, PathBuf)>,
+) -> io::Result<Option<u64>> {
+    for (_, path) in segments {
+        if writer.is_some() && writer_of(path)? == writer {
+            let end = segment_end(path, u64::MAX)?.bytes;
+            let lines = whole_lines(&end).filter_map(|bytes| RawLine::parse(bytes).ok());
+            return Ok(lines.filter_map(|line| parse_time(line.ts)).max());
+        }
+    }
+    Ok(None)
 }
 
 /// The spans that were closed in another segment than the one that opened them. Such a close line has

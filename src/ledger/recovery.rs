@@ -91,7 +91,7 @@ impl Search {
         let LeftBehind { dead, closed } = left_behind()?;
         let mut spans = VecDeque::new();
         for (number, path) in &dead {
-            spans.extend(left_open(*number, path)?);
+            spans.extend(left_open(*number, path, &self.segments)?);
         }
         spans.retain(|span| !closed.contains(&span.ids.span));
         Ok(Some(FoundDead { _lock, spans }))

@@ -200,8 +200,8 @@ pub(super) fn implicit_text(summary: &Summary) -> Option<String> {
 /// What may have left a session: the implicit sessions of its processes.
 pub(super) fn implicit_beside(sessions: &[String]) -> Option<String> {
     let ids: Vec<_> = sessions.iter().map(|id| line(id)).collect();
-    let why = "was a task spawned without a span? Its process recorded outside every run";
-    (!ids.is_empty()).then(|| format!("{why}: {}", ids.join(", ")))
+    let why = "recorded by its process outside every run; was a task spawned without a span?";
+    (!ids.is_empty()).then(|| format!("{}: {why}", ids.join(", ")))
 }
 
 fn time(entry: &Entry, style: &Style) -> String {

@@ -1,8 +1,10 @@
 //! The table of `list`.
 
+use std::path::Path;
+
 use super::header::{implicit_text, paint_status};
 use super::style::Style;
-use super::text::{columns, columns_of, cost, cut, cut_id, line, pad, thousands};
+use super::text::{columns, columns_of, cost, cut, cut_id, line, pad, thousands, wrap};
 use crate::session::{Entry, Summary};
 
 /// From this width on a session is one row; below, its title and message have a second one.
@@ -49,6 +51,17 @@ impl<'a> SessionTable<'a> {
             head.push_str(&words("AGENT", "MODEL", "TITLE · FIRST MESSAGE"));
         }
         self.style.dim(&cut(head.trim_end(), self.style.width))
+    }
+
+    /// Which root this is, and how to see where each session is.
+    pub fn foot(&self, root: &Path) -> Vec<String> {
+        let root = root.to_string_lossy();
+        let text = match self.long {
+            true => format!("Root {root}"),
+            false => format!("Root {root}; --long adds trace ids and directories"),
+        };
+        let rows = wrap(&line(&text), self.style.width);
+        rows.iter().map(|row| self.style.dim(row)).collect()
     }
 
     /// The rows of a session, indented as a tree of subagents is.

@@ -10,6 +10,7 @@ use crate::inspect::permissions::{Flip, Recorded, WhatIf};
 use crate::inspect::stats::StatsRow;
 use crate::inspect::summary::{Ending, Outline};
 use crate::session::Action;
+use crate::trace::Outcome;
 
 fn paint(ending: Ending, style: &Style) -> String {
     let word = ending.as_str();
@@ -72,7 +73,14 @@ pub fn outline(outline: &Outline, all: &StatsRow, style: &Style) -> Vec<String> 
     };
     row("tokens", format!("{} → {}{with}", tokens[0], tokens[1]));
     row("cost", cost_sum(&all.cost) + &cost_source(&all.cost) + with);
-    row("duration", duration(outline.duration()));
+    let summary = &outline.summary;
+    let died = |(outcome, _): &(String, Option<String>)| outcome == Outcome::Interrupted.as_str();
+    let goes_on = !summary.open.is_empty() || summary.ended.as_ref().is_some_and(died);
+    let at_least = if goes_on { "≥" } else { "" };
+    row(
+        "duration",
+        format!("{at_least}{}", duration(outline.duration())),
+    );
     out
 }
 

@@ -128,6 +128,29 @@ fn response_while_two_permissions_are_open_is_not_guessed() {
     assert!(!done.out.contains("ada"), "{done:?}");
 }
 
+/// Another tool call whose permission is open meanwhile.
+fn beside_another_question(work: impl FnOnce()) {
+    let bash = spans::tool_call("bash", "call_2").start();
+    let other = spans::permission_evaluate("bash").child_of(&bash).start();
+    other.record_action("ask", "project");
+    work();
+    drop(other);
+}
+
+#[test]
+fn response_inside_one_of_two_permissions() {
+    assert_ada_denied(&recorded(|_, permission| {
+        beside_another_question(|| answer("ada").on(permission).emit());
+    }));
+}
+
+#[test]
+fn response_inside_one_of_two_tool_calls() {
+    assert_ada_denied(&recorded(|tool, _| {
+        beside_another_question(|| answer("ada").on(tool).emit());
+    }));
+}
+
 #[test]
 fn action_set_to_the_answer() {
     assert_ada_denied(&recorded(|_, permission| {

@@ -3,7 +3,7 @@
 use spanledger::{Outcome, SpanExt, spans};
 
 use crate::support::Recording;
-use crate::support::cli::run;
+use crate::support::cli::{self, run};
 
 #[test]
 fn implicit_session_names_its_process() {
@@ -33,10 +33,15 @@ fn implicit_session_names_its_process() {
     assert!(shown.out.contains(&row), "{shown:?}");
     let id = own["session_id"].as_str().unwrap();
     let beside = run(root, &["show", "ses_1"]);
-    let row = format!(
-        "\n  outside  was a task spawned without a span? Its process recorded outside every run: {id}"
-    );
+    let why = "recorded by its process outside every run; was a task spawned without a span?";
+    let row = format!("\n  outside  {id}: {why}");
     assert!(beside.out.contains(&row), "{beside:?}");
+    // A narrow terminal cuts the words, not the id.
+    let mut narrow = cli::spanledger(root);
+    let narrow = narrow.args(["show", "ses_1"]).env("COLUMNS", "80").output();
+    let narrow = cli::Done::from(narrow.unwrap());
+    let row = format!("\n  outside  {id}: recorded by");
+    assert!(narrow.out.contains(&row), "{narrow:?}");
     let header = &run(root, &["show", "ses_1", "--json"]).objects()[0];
     assert_eq!(header["implicit_beside"], serde_json::json!([id]));
     assert!(!shown.out.contains("\n  outside "), "{shown:?}");
@@ -64,9 +69,8 @@ fn status_of_a_live_run_names_the_implicit_session() {
     let root = recording.dir.path();
     let id = recording.guard.health().implicit_session.unwrap();
     let status = run(root, &["status"]);
-    let row = format!(
-        "\n  outside: was a task spawned without a span? Its process recorded outside every run: {id}"
-    );
+    let why = "recorded by its process outside every run; was a task spawned without a span?";
+    let row = format!("\n  outside: {id}: {why}");
     assert!(status.out.contains(&row), "{status:?}");
     let json = run(root, &["status", "--json"]).json();
     assert_eq!(json["live"][0]["implicit_beside"][0], id);

@@ -221,6 +221,29 @@ fn trace_and_directory_are_shown() {
 }
 
 #[test]
+fn foot_leads_to_trace_and_directory() {
+    let recording = recorded();
+    let root = recording.dir.path();
+    let list = |args: &[&str]| {
+        let mut command = cli::spanledger(root);
+        command.env("COLUMNS", "100");
+        cli::Done::from(command.args(args).output().unwrap())
+    };
+    let named = format!("Root {}", root.display());
+    let foot = format!("{named}; --long adds trace ids and directories");
+    for args in [&["list"][..], &["list", "--tree"], &["list", "-n", "1"]] {
+        let done = list(args);
+        let last = done.lines().pop().map(str::to_owned);
+        assert_eq!(last.as_deref(), Some(&*foot), "{done:?}");
+    }
+    let long = list(&["list", "--long"]);
+    assert_eq!(long.lines().pop(), Some(&*named), "{long:?}");
+    let help = list(&["list", "--help"]).out;
+    let help = help.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(help.contains("--long has a row for each"), "{help}");
+}
+
+#[test]
 fn filter_without_a_match_is_named() {
     let recording = recorded();
     let args = ["list", "--agent", "absent", "--since", "2h", "some text"];

@@ -146,6 +146,23 @@ fn help_names_what_the_mirror_options_do() {
     }
 }
 
+/// A row that is too wide continues at the left edge.
+#[test]
+fn explained_examples_fit_80_columns() {
+    let dir = tempfile::tempdir().unwrap();
+    for command in ["show", "transcript"] {
+        let mut help = cli::spanledger(dir.path());
+        let help = help.args([command, "--help"]).env("COLUMNS", "80").output();
+        let help = cli::Done::from(help.unwrap());
+        let (_, examples) = help.out.split_once("Examples:\n").unwrap();
+        let rows: Vec<_> = examples.lines().filter(|row| !row.is_empty()).collect();
+        assert!(rows.len() > 3, "{help:?}");
+        for row in rows {
+            assert!(row.starts_with("  spanledger "), "{row}");
+        }
+    }
+}
+
 #[test]
 fn one_turn_of_a_long_session_says_what_was_checked() {
     let recording = Recording::new();

@@ -8,6 +8,7 @@ use spanledger::{Outcome, SpanExt, spans};
 use tempfile::TempDir;
 use tonic::Code;
 
+use crate::mirror::endpoints::record_for;
 use crate::support::cli::{self, Done, run, spanledger};
 use crate::support::otlp_server::{Authority, OtlpServer, Reply};
 use crate::support::{Recording, Trace};
@@ -43,7 +44,22 @@ fn verify_against(reply: Reply) -> Done {
 fn unknown_trace_is_missing() {
     let done = verify_against(plain(404, "trace not found"));
     assert_eq!(done.code, 1, "{done:?}");
-    assert_eq!(done.json()["findings"][0]["what"], "missing");
+    let missing = &done.json()["findings"][0];
+    assert_eq!(missing["what"], "missing");
+    let why = "not exported yet (recorded with no endpoint; run `spanledger mirror --once`)";
+    assert_eq!(missing["why"], why);
+}
+
+#[test]
+fn missing_span_names_the_endpoint_it_was_recorded_for() {
+    let root = tempfile::tempdir().unwrap();
+    record_for(root.path(), "http://127.0.0.1:1", &["ses_1"]);
+    let server = OtlpServer::scripted([plain(200, "echo"), plain(404, "trace not found")]);
+    let args = ["verify", "--tempo", &server.url(), "--wait", "0s"];
+    let done = run(root.path(), &args);
+    assert_eq!(done.code, 1, "{done:?}");
+    let why = "missing: not exported yet (recorded for http://127.0.0.1:1/v1/traces; run `spanledger mirror --once`)";
+    assert!(done.out.contains(why), "{done:?}");
 }
 
 #[test]

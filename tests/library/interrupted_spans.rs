@@ -12,7 +12,10 @@ use crate::support::{LineExt, Recording, Trace};
 
 /// The trace after the next process has recovered it, if this one died at the end of `agent`.
 fn recovered(agent: impl FnOnce(&dyn Fn())) -> Trace {
-    let recording = Recording::new();
+    recovered_from(Recording::new(), agent)
+}
+
+fn recovered_from(recording: Recording, agent: impl FnOnce(&dyn Fn())) -> Trace {
     let next = Cell::new(None);
     recording.run(|| agent(&|| next.set(Some(recording.copy_as_crashed()))));
     let recording = Recording::again(next.take().unwrap());
@@ -119,6 +122,28 @@ fn span_ends_at_the_writers_last_line() {
         let duration = i128::from(line.get("duration_ns").as_u64().unwrap());
         let until = of_day(last) - of_day(line.text("start"));
         assert_eq!(duration, until.rem_euclid(86_400_000_000_000));
+    }
+}
+
+/// A full segment continues in another one, and so do the spans that are open then.
+#[test]
+fn span_ends_at_the_last_line_in_any_segment() {
+    let recording = Recording::with(|builder| builder.segment_size(4096));
+    let trace = recovered_from(recording, |die| {
+        let _run = spans::session_run("s", "planner").start().entered();
+        for _ in 0..20 {
+            events::message_user("word ".repeat(200)).emit();
+        }
+        let _tool = spans::tool_call("bash", "c1").start().entered();
+        events::message_system("the last word").emit();
+        die();
+    });
+    let last = trace.one("message_system");
+    let run = trace.find("interrupted", "closes", "session_end");
+    assert!(last.seg > 2, "{last:?}");
+    assert_eq!(run.get("opened_seg"), 1);
+    for line in trace.all("interrupted") {
+        assert_eq!(line.text("last_seen"), last.ts);
     }
 }
 

@@ -311,14 +311,19 @@ fn check_reports_lost_events_and_cause() {
 #[test]
 fn check_fails_under_a_filter_that_disables_our_spans() {
     let dir = tempfile::tempdir().unwrap();
-    let (layer, guard) = spanledger::builder().root(dir.path()).build().unwrap();
-    let subscriber = tracing_subscriber::registry()
-        .with(layer)
-        .with(EnvFilter::new("myagent=info"));
-    let checked = tracing::dispatcher::with_default(&Dispatch::new(subscriber), || guard.check());
-    let error = checked.unwrap_err().to_string();
-    assert!(error.contains("global filter"), "{error}");
-    assert!(error.contains(ADVICE), "{error}");
+    for filter in ["myagent=info", "info,spanledger=off"] {
+        let (layer, guard) = spanledger::builder().root(dir.path()).build().unwrap();
+        let subscriber = tracing_subscriber::registry()
+            .with(layer)
+            .with(EnvFilter::new(filter));
+        let checked =
+            tracing::dispatcher::with_default(&Dispatch::new(subscriber), || guard.check());
+        let error = checked.unwrap_err().to_string();
+        let why =
+            "a global filter, or one on spanledger's own layer, disables the target `spanledger`";
+        assert!(error.contains(why), "{filter}: {error}");
+        assert!(error.contains(ADVICE), "{filter}: {error}");
+    }
 }
 
 #[test]

@@ -142,7 +142,8 @@ impl SessionFold {
         let mut cost = crate::cost::Cost::default();
         cost.add_call(call, self.provider.as_deref(), &self.model, at);
         let agent = call.agent();
-        let (duration, ttft) = (call.duration_ns(), call.ttft_ms());
+        let duration = known_duration(call.outcome(), call.duration_ns());
+        let ttft = call.ttft_ms();
         let key = self.key(counted, agent.as_deref(), model.as_deref(), None);
         self.add(key, |row| {
             row.model_calls += 1;
@@ -160,7 +161,7 @@ impl SessionFold {
 
     fn tool_call(&mut self, counted: &Counted<'_, '_>, call: &ToolCall<'_>) {
         let failed = call.outcome().is_some_and(Outcome::is_error);
-        let duration = call.duration_ns();
+        let duration = known_duration(call.outcome(), call.duration_ns());
         let agent = call.agent();
         let tool = call.tool_id();
         self.each(
@@ -270,6 +271,11 @@ impl SessionFold {
             }
         }
     }
+}
+
+/// How long a call took. Of one that was interrupted only the least is known: it has no place in a median.
+fn known_duration(outcome: Option<Outcome>, ns: Option<u64>) -> Option<u64> {
+    ns.filter(|_| outcome != Some(Outcome::Interrupted))
 }
 
 /// Whether lines of a kind are looked at.

@@ -115,7 +115,7 @@ own_lines {
     Interrupted [interrupted Interrupted(): "The close line of a span whose writer died. It has the fields of the close line that it replaces."] {
         own text closes: "The kind of the close line that it replaces.";
         own text reason: "writer_gone or shutdown.";
-        own time last_seen: "When the writer last wrote a line.";
+        own time last_seen: "When the writer wrote its last line of the session: the end of the span.";
         own time detected_at: "When the death was detected.";
     }
 

@@ -6,6 +6,7 @@ use spanledger::{Outcome, SpanExt, events, spans};
 use super::{family, model, session, usage};
 use crate::support::Recording;
 use crate::support::cli::run;
+use crate::support::written::{self, line, span};
 
 fn row<'a>(report: &'a Value, key: &str) -> &'a Value {
     let rows = report["rows"].as_array().unwrap();
@@ -157,4 +158,32 @@ fn usage_of_a_turn_counts_where_its_calls_have_none() {
     );
     let listed = run(root, &["list", "--json"]).objects();
     assert_eq!(listed[0]["usage"]["input_tokens"], total["input_tokens"]);
+}
+
+/// Of a call whose process died only the least duration is known, often 0: it would lower the median.
+#[test]
+fn interrupted_calls_have_no_duration() {
+    let root = tempfile::tempdir().unwrap();
+    let call = |id: u64, kind: &str, name: &str, ns: u64, outcome: &str| {
+        let start = "2026-11-16T00:31:05.000000000Z";
+        let payload = json!({
+            "tool_id": "bash", "model_id": "m-1", "start": start, "duration_ns": ns,
+            "outcome": outcome, "closes": name,
+        });
+        span("ses_1", kind, id, 1, payload)
+    };
+    let lines = [
+        line("ses_1", "session_start", json!({"agent": "planner"})),
+        call(2, "tool_result", "", 4_000_000_000, "ok"),
+        call(3, "interrupted", "tool_result", 0, "interrupted"),
+        call(4, "model_result", "", 2_000_000_000, "ok"),
+        call(5, "interrupted", "model_result", 0, "interrupted"),
+    ];
+    written::write(root.path(), "ses_1", 1, &lines);
+    let total = &run(root.path(), &["stats", "ses_1", "--json"]).json()["total"];
+    assert_eq!(total["tool_calls"], 2);
+    assert_eq!(total["model_calls"], 2);
+    let p50 = |times: &str| total[times]["p50"].as_f64().unwrap();
+    assert!((3_900.0..4_100.0).contains(&p50("tool_ms")), "{total:#}");
+    assert!((1_900.0..2_100.0).contains(&p50("model_ms")), "{total:#}");
 }

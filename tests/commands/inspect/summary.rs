@@ -8,6 +8,7 @@ use spanledger::{Failure, Outcome, SpanExt, events, spans};
 use super::{model, session, tool, usage};
 use crate::support::Recording;
 use crate::support::cli::run;
+use crate::support::written::{self, span};
 
 fn ending(root: &Path, id: &str) -> Value {
     run(root, &["summary", id, "--json"]).json()["ending"].clone()
@@ -102,4 +103,17 @@ fn summary_names_what_subagents_add() {
     let json = run(root, &["summary", "ses_1", "--json"]).json();
     assert_eq!(json["usage"]["input_tokens"], 2_000);
     assert_eq!(json["subagents"]["tool_calls"], 1);
+}
+
+#[test]
+fn duration_up_to_a_death_is_the_least() {
+    let root = tempfile::tempdir().unwrap();
+    let start = span("ses_1", "session_start", 1, 0, json!({"agent": "planner"}));
+    let payload = json!({"closes": "session_end", "outcome": "interrupted"});
+    let end = span("ses_1", "interrupted", 1, 0, payload);
+    for lines in [&[start.clone(), end][..], &[start]] {
+        written::write(root.path(), "ses_1", 1, lines);
+        let text = run(root.path(), &["summary", "ses_1"]).out;
+        assert!(text.contains("duration    ≥0µs"), "{text}");
+    }
 }
