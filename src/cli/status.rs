@@ -107,8 +107,7 @@ impl Status {
             context.document(&document)?;
         } else {
             let style = context.style.clone();
-            let alive = |writer: &str| store.is_alive(writer);
-            let mut lines = view::running(&live, &implicit_beside, &alive, &is_stalled, &style);
+            let mut lines = view::running(&live, &implicit_beside, &is_stalled, &store, &style);
             let root = store.root().display().to_string();
             lines.push(String::new());
             lines.extend(view::root(&root, &counts, bytes, &style));
@@ -116,8 +115,9 @@ impl Status {
             lines.extend(view::checks(&checks, &style));
             context.lines(&lines)?;
         }
-        let damaged = context.report_damage(&checks.damages, &checks.unreadable);
-        self.end(damaged, stalled, live.len())
+        context.damages = checks.damages;
+        context.unreadable = checks.unreadable;
+        self.end(context, stalled, live.len())
     }
 
     /// Reads all sessions.
@@ -137,13 +137,13 @@ impl Status {
         Ok(found)
     }
 
-    /// Ends with the stalled sessions, else with the damage.
-    fn end(&self, damaged: Result<(), Failed>, stalled: usize, live: usize) -> Result<(), Failed> {
+    /// Ends with the stalled sessions, if there are any.
+    fn end(&self, context: &mut Context, stalled: usize, live: usize) -> Result<(), Failed> {
         let Some(age) = self.stalled_after.filter(|_| stalled > 0) else {
-            return damaged;
+            return Ok(());
         };
         // Cron waits for this exit code; the damage is only printed.
-        match damaged {
+        match context.report_damage() {
             Err(Failed::Damaged(damage)) => warn(&damage),
             other => other?,
         }
@@ -162,9 +162,10 @@ fn one(session: &str, context: &mut Context) -> Result<(), Failed> {
     let now = context.style.now;
     context.show(
         || live_json(&store, now, &entry, false),
-        |style| view::session_status(&entry, &|writer| store.is_alive(writer), style),
+        |style| view::session_status(&entry, &store, style),
     )?;
-    context.report_damage(&entry.damages, &[])
+    context.damages = entry.damages;
+    Ok(())
 }
 
 /// What the sessions add up to.
@@ -275,7 +276,7 @@ fn live_json(store: &Store, now: u64, entry: &Entry, stalled: bool) -> Value {
             "seconds": seconds(open.since),
         })
     });
-    let writer = view::live_writer(summary, &|writer| store.is_alive(writer));
+    let writer = view::live_writer(summary, store);
     let process = writer.map(|writer| writer.process());
     json!({
         "session_id": summary.session_id,

@@ -63,7 +63,8 @@ impl Transcript {
             if excerpt.turn.is_none() {
                 let id = context.store.peek(&dir)?.summary.session_id;
                 let missing = format!("{id} has no turn {index}");
-                return Err(context.not_found(missing, &excerpt.damages, &[]));
+                context.damages = excerpt.damages;
+                return Err(Failed::NotFound(missing));
             }
         }
         let store = context.store.clone();
@@ -80,8 +81,9 @@ impl Transcript {
         if context.json {
             context.document(&self.report(&written, &files, &missing))?;
         }
-        context.lost.extend(written.lost);
-        context.report_damage(&written.damages, &[])
+        context.lost = written.lost;
+        context.damages = written.damages;
+        Ok(())
     }
 
     fn format(&self) -> TranscriptFormat {

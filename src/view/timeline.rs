@@ -7,7 +7,7 @@ use super::other_fields::other_fields;
 use super::style::{Style, Tone};
 use super::text::{self, Text, columns, cut, duration, pad, pad_left, wrap};
 use super::title::title;
-use crate::session::{Branch, Hidden, HiddenNodes, Node, NodeState, Step, SubagentResult, Turn};
+use crate::session::{Branch, Entry, Hidden, HiddenNodes, Node, NodeState, Step, Store, Turn};
 use crate::trace::Kind;
 
 /// `+12m30s` and a blank behind it.
@@ -62,10 +62,12 @@ impl<'a> Timeline<'a> {
         }
     }
 
-    /// Whether the session is over: its open spans were left open.
-    pub fn over(mut self, over: bool) -> Self {
-        self.describer.over = over;
-        self
+    /// A renderer of a session of this store. If the session is over, its open spans were left open.
+    pub fn of(entry: &Entry, store: &'a Store, style: &'a Style) -> Self {
+        let mut timeline = Self::new(style);
+        timeline.describer.over = !entry.status.is_live();
+        timeline.describer.store = Some(store);
+        timeline
     }
 
     /// Marks what rewinds have hidden.
@@ -86,12 +88,6 @@ impl<'a> Timeline<'a> {
             subagents: Some(lines),
             ..self
         }
-    }
-
-    /// Puts how a subagent went on the row that started it.
-    pub fn with_results(mut self, results: &'a dyn Fn(&str) -> Option<SubagentResult>) -> Self {
-        self.describer.results = Some(results);
-        self
     }
 
     /// The lines of a turn.

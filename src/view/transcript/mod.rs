@@ -207,14 +207,13 @@ impl<P: Page> Walk<'_, P> {
         self.known.insert(id.clone());
         self.written.sessions.insert(id.clone());
         let hidden = Hidden::read(&entry.dir)?;
-        let results = |id: &str| options.store.subagent(id);
         let current = Current {
             dir: &entry.dir,
             describer: Describer {
                 over: !entry.status.is_live(),
                 permission_rows: options.detail == TranscriptDetail::Full,
                 asset_rows: options.detail > TranscriptDetail::Brief,
-                results: Some(&results),
+                store: Some(options.store),
                 hidden: Some(&hidden),
                 branches: &related.branches,
             },
