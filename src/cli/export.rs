@@ -85,9 +85,6 @@ impl Export {
 
     /// Keeps the target current until Ctrl-C.
     fn follow(&self, format: Format, dirs: Vec<PathBuf>, context: &Context) -> Result<(), Failed> {
-        if !format.is_live() {
-            return Err(Failed::Usage(format!("{format} can't be followed")));
-        }
         let is_one = format.shape() == Shape::FileOfSession && !self.all && dirs.len() == 1;
         let mut live = match &self.output {
             Some(path) if is_one && !path.is_dir() => Live::file(format, path),

@@ -91,11 +91,11 @@ pub enum ContextItem {
 }
 
 /// A model call and its context.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct ContextCall {
     /// Its close line.
-    pub address: Option<Address>,
+    pub address: Address,
     /// Its turn.
     pub turn: Option<u32>,
     /// When it began, in nanoseconds since 1970.
@@ -121,11 +121,11 @@ pub struct ContextCall {
 }
 
 /// A compaction.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Compaction {
     /// Its close line.
-    pub address: Option<Address>,
+    pub address: Address,
     /// Its turn.
     pub turn: Option<u32>,
     /// What started it.
@@ -137,11 +137,11 @@ pub struct Compaction {
 }
 
 /// A tool result, and what carrying it cost.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Carried {
     /// Its line.
-    pub address: Option<Address>,
+    pub address: Address,
     /// Its turn.
     pub turn: Option<u32>,
     /// The tool.
@@ -161,11 +161,10 @@ pub struct Carried {
 impl ContextItem {
     /// As JSON, with stable names and the member `type`.
     pub fn to_json(&self) -> Value {
-        let text = |address: &Option<Address>| address.map(|address| address.to_string());
         match self {
             Self::Call(call) => json!({
                 "type": "call",
-                "address": text(&call.address),
+                "address": call.address.to_string(),
                 "turn": call.turn,
                 "start": time_text(call.start, 6),
                 "model_id": call.model,
@@ -180,7 +179,7 @@ impl ContextItem {
             }),
             Self::Compaction(compaction) => json!({
                 "type": "compaction",
-                "address": text(&compaction.address),
+                "address": compaction.address.to_string(),
                 "turn": compaction.turn,
                 "trigger": compaction.trigger,
                 "tokens_before": compaction.before,
@@ -188,7 +187,7 @@ impl ContextItem {
             }),
             Self::Carried(result) => json!({
                 "type": "tool_result",
-                "address": text(&result.address),
+                "address": result.address.to_string(),
                 "turn": result.turn,
                 "tool_id": result.tool,
                 "bytes": result.bytes,

@@ -28,5 +28,7 @@ pub mod summary;
 mod waits;
 
 pub use artifact::{ArtifactError, ArtifactFile, ArtifactFiles};
+#[cfg(feature = "cli")]
+pub(crate) use artifact::{is_digest, open_regular};
 pub use attempts::{Attempt, AttemptArtifact, Attempts};
 pub use quantiles::Quantiles;

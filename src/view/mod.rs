@@ -47,6 +47,4 @@ pub use style::{Style, Tone};
 pub use summary::{checks_of, decision, flip, outline, what_if};
 pub use text::Text;
 pub use timeline::Timeline;
-pub use transcript::{
-    Bundled, Transcript, TranscriptDetail, TranscriptFormat, Written, write_bundle,
-};
+pub use transcript::{Transcript, TranscriptDetail, TranscriptFormat, Written, write_bundle};

@@ -177,7 +177,7 @@ impl Fold {
         self.compacted = true;
         let after: u64 = self.history.sizes().iter().sum();
         self.history.found.push(ContextItem::Compaction(Compaction {
-            address: Some(line.address()),
+            address: line.address(),
             turn: line.turn,
             trigger: owned(compaction.trigger()),
             before: tokens(before),
@@ -203,7 +203,7 @@ impl Fold {
         self.history
             .found
             .push(ContextItem::Call(Box::new(ContextCall {
-                address: Some(line.address()),
+                address: line.address(),
                 turn: line.turn,
                 start: at,
                 model,

@@ -237,7 +237,7 @@ impl History {
         let (calls, priced) = (now.calls - since.calls, now.priced - since.priced);
         let bytes = entry.bytes as f64;
         self.found.push(ContextItem::Carried(Carried {
-            address: Some(source.address),
+            address: source.address,
             turn: source.turn,
             tool: source.tool.into(),
             bytes: entry.bytes,

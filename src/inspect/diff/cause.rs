@@ -153,7 +153,7 @@ impl Comparison {
             format!(": {}", quote(&message.content.text))
         });
         let at = message.map(|message| message.address).or(turn.address);
-        let (a, b) = (at.filter(|_| is_first), at.filter(|_| !is_first));
+        let (a, b) = change.sides(at);
         let which = change.which();
         let detail = format!("only the {which} session has this turn{quoted}");
         let found = Found::new(Cause::UserInput, detail, a, b);
@@ -200,21 +200,16 @@ impl Comparison {
         let which = change.which();
         let message = round.inputs.first();
         let message = message.filter(|message| message.role == Role::User);
-        let call = round.call.as_ref().map(|call| call.address);
         let tool = round.tools.first().map(|tool| tool.address);
-        let at = message
-            .map(|message| message.address)
-            .or(call)
-            .or(tool)
-            .or(round.answered);
-        let (cause, what) = match (message, call) {
+        let at = message.map(|message| message.address);
+        let at = at.or(round.called()).or(tool).or(round.answered);
+        let (cause, what) = match (message, &round.call) {
             (Some(message), _) => (Cause::UserInput, quote(&message.content.text)),
             (None, Some(_)) => (self.no_cause(), "another model call".to_owned()),
             (None, None) => (self.no_cause(), "another step".to_owned()),
         };
         let detail = format!("only the {which} session has {what}");
-        let a = at.filter(|_| change == Change::OnlyA);
-        let b = at.filter(|_| change == Change::OnlyB);
+        let (a, b) = change.sides(at);
         self.diverge(turns, vec![Found::new(cause, detail, a, b)]);
     }
 
@@ -250,18 +245,15 @@ impl Comparison {
             .extend(model_row(a, b, answer.as_deref(), calls));
         if let Some(detail) = answer {
             let at = |round: &Round| {
-                let call = round.call.as_ref().map(|call| call.address);
                 let tool = round.tools.first().map(|tool| tool.address);
-                call.or(round.answered).or(tool)
+                round.called().or(round.answered).or(tool)
             };
-            let cause = match (calls, requests) {
-                (Some(_), Some(_)) => Cause::None,
-                _ => Cause::Unknown,
+            // The requests are those of the calls, if both were recorded.
+            let (cause, same) = match requests {
+                Some(_) => (Cause::None, "same request"),
+                None => (Cause::Unknown, "same input as far as recorded"),
             };
-            let detail = match cause {
-                Cause::None => format!("same request, another answer: {detail}"),
-                _ => format!("same input as far as recorded, another answer: {detail}"),
-            };
+            let detail = format!("{same}, another answer: {detail}");
             if !is_other_input {
                 self.diverge(turns, vec![Found::new(cause, detail, at(a), at(b))]);
             }
@@ -354,16 +346,14 @@ fn compare_inputs(turns: &mut TurnPair<'_>, a: &[InputMessage], b: &[InputMessag
                 Some(message) => quote(&message.content.text),
                 None => "nothing".to_owned(),
             };
-            found.push(Found {
-                cause: match role {
-                    Some(Role::Tool) => Cause::ToolResult,
-                    Some(Role::System) => Cause::SystemPrompt,
-                    _ => Cause::UserInput,
-                },
-                detail: format!("{} → {}", text(one), text(other)),
-                a: one.map(|message| message.address),
-                b: other.map(|message| message.address),
-            });
+            let cause = match role {
+                Some(Role::Tool) => Cause::ToolResult,
+                Some(Role::System) => Cause::SystemPrompt,
+                _ => Cause::UserInput,
+            };
+            let detail = format!("{} → {}", text(one), text(other));
+            let [a, b] = [one, other].map(|message| Some(message?.address));
+            found.push(Found::new(cause, detail, a, b));
         }
         let is_tool = one
             .or(other)
@@ -399,8 +389,7 @@ fn sent(one: &Recorded, other: &Recorded, inputs: Vec<Found>, a: &Round, b: &Rou
         return Vec::new();
     };
     let named = inputs.into_iter().find(|found| found.cause == cause);
-    let at = |round: &Round| round.call.as_ref().map(|call| call.address);
-    vec![named.unwrap_or_else(|| Found::new(cause, detail, at(a), at(b)))]
+    vec![named.unwrap_or_else(|| Found::new(cause, detail, a.called(), b.called()))]
 }
 
 /// What differs in the answers to two calls, if anything does.

@@ -81,23 +81,9 @@ pub(super) fn retried(a: usize, b: usize) -> Option<String> {
 
 /// The rows of a round that only one session has.
 pub(super) fn only(round: &Round, change: Change) -> Vec<DiffRow> {
-    let row = |kind, side: Side| {
-        let (a, b) = match change {
-            Change::OnlyB => (None, Some(side)),
-            _ => (Some(side), None),
-        };
-        DiffRow {
-            kind,
-            change,
-            a,
-            b,
-            notes: Vec::new(),
-        }
-    };
-    let inputs = round
-        .inputs
-        .iter()
-        .map(|message| row(RowKind::Input, input_side(message)));
+    let row = |kind, side| DiffRow::only(kind, change, side);
+    let inputs = round.inputs.iter();
+    let inputs = inputs.map(|message| row(RowKind::Input, input_side(message)));
     let model = model_side(round).map(|side| row(RowKind::Model, side));
     let tools = round.tools.iter().map(|tool| tools::only(tool, change));
     inputs.chain(model).chain(tools).collect()

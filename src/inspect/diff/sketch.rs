@@ -120,6 +120,13 @@ pub(super) struct Round {
     pub tools: Vec<Tool>,
 }
 
+impl Round {
+    /// Where the model call is.
+    pub fn called(&self) -> Option<Address> {
+        self.call.as_ref().map(|call| call.address)
+    }
+}
+
 /// A subagent that started.
 #[derive(Clone, Debug)]
 pub(super) struct Subagent {
@@ -179,14 +186,14 @@ impl TurnSketch {
             Item::ModelCall(call) => self.call(node, &call),
             Item::ToolCall(call) => self.tool(node, &call),
             Item::Permission(permission) => self.permission(node, &permission),
-            Item::Subagent(child) => self.subagents.extend(child.child_session_id().map(|id| {
-                let agent = child.agent().unwrap_or_default().into_owned();
-                Subagent {
+            Item::Subagent(child) => {
+                let session = owned(child.child_session_id());
+                self.subagents.extend(session.map(|session| Subagent {
                     address: node.address,
-                    agent,
-                    session: id.into_owned(),
-                }
-            })),
+                    agent: owned(child.agent()).unwrap_or_default(),
+                    session,
+                }));
+            }
             _ => {}
         }
     }
@@ -431,10 +438,8 @@ fn recorded(digest: String, mut rest: Value) -> Recorded {
 
 fn tool_of(node: &Node, call: &ToolCall<'_>) -> Tool {
     let mut output = Content::default();
-    for value in [call.result(), call.stdout(), call.stderr()]
-        .into_iter()
-        .flatten()
-    {
+    let outputs = [call.result(), call.stdout(), call.stderr()];
+    for value in outputs.into_iter().flatten() {
         output.add(Content::of(value));
     }
     if let Some(error) = node.error() {

@@ -137,17 +137,7 @@ impl ToolPair<'_> {
 
 /// The row of a call that only one session has.
 pub(super) fn only(tool: &Tool, change: Change) -> DiffRow {
-    let (a, b) = match change {
-        Change::OnlyB => (None, Some(side(tool))),
-        _ => (Some(side(tool)), None),
-    };
-    DiffRow {
-        kind: RowKind::Tool,
-        change,
-        a,
-        b,
-        notes: Vec::new(),
-    }
+    DiffRow::only(RowKind::Tool, change, side(tool))
 }
 
 fn side(tool: &Tool) -> Side {

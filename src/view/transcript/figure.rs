@@ -19,7 +19,8 @@ pub(super) fn of(node: &Node, maker: &RowMaker<'_>, written: &mut Written) -> Op
     };
     let path = artifact.path().unwrap_or_default();
     let code = artifact.source_code().map(Text::from);
-    let file = maker.files.open(&artifact);
+    let (blob, digest) = (artifact.blob(), artifact.sha256());
+    let file = maker.files.open(&path, blob.as_deref(), digest.as_deref());
     Some(shown(&path, code, file, maker, written))
 }
 
@@ -30,7 +31,8 @@ pub(super) fn of_attempt(
     written: &mut Written,
 ) -> Figure {
     let code = artifact.source_code.clone().map(Text::from);
-    let file = maker.files.open_of_attempt(artifact);
+    let (blob, digest) = (artifact.blob.as_deref(), artifact.sha256.as_deref());
+    let file = maker.files.open(&artifact.path, blob, digest);
     shown(&artifact.path, code, file, maker, written)
 }
 

@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-pub use bundle::{Bundled, write_bundle};
+pub use bundle::write_bundle;
 
 use self::page::{Head, Page, TurnHead};
 use self::rows::RowMaker;
@@ -25,7 +25,7 @@ use super::stats::cost_sum;
 use super::style::Style;
 use super::text::line;
 use super::title;
-use crate::inspect::{ArtifactFiles, Attempts};
+use crate::inspect::{ArtifactFiles, Attempts, is_digest};
 use crate::session::{self, Entry, Hidden, Node, Store, Turn, TurnFacts, each_turn};
 use crate::trace::{Damage, Kind, RawValue, named_enum};
 
@@ -106,6 +106,10 @@ pub struct Written {
     pub blobs: BTreeMap<String, PathBuf>,
     /// The sessions, subagents included.
     pub sessions: BTreeSet<String>,
+    /// The names of the files in the bundle, if it is one.
+    pub files: Vec<String>,
+    /// The artifacts and blobs that are not in the bundle, and why.
+    pub missing: Vec<(String, String)>,
 }
 
 impl<'a> Transcript<'a> {
@@ -335,8 +339,7 @@ impl<P: Page> Walk<'_, P> {
 /// The digest of the blob that a value was moved to.
 fn blob_of(value: RawValue<'_>) -> Option<String> {
     let blob = value.marker()?.blob?;
-    let is_digest = blob.len() == 64 && blob.bytes().all(|byte| byte.is_ascii_hexdigit());
-    is_digest.then(|| blob.into_owned())
+    is_digest(&blob).then(|| blob.into_owned())
 }
 
 impl Current<'_> {
