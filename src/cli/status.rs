@@ -61,9 +61,8 @@ impl Status {
     fn all(&self, context: &mut Context) -> Result<(), Failed> {
         let store = Rc::clone(&context.store);
         let mirror = backlog_in(&store)?;
-        let Found {
+        let Sessions {
             counts,
-            by_status,
             checks,
             live,
             implicit,
@@ -91,12 +90,12 @@ impl Status {
                 object["implicit_beside"] = implicit_beside(&entry.summary).into();
                 object
             });
-            let by_status = SessionStatus::ALL.into_iter().zip(by_status);
+            let by_status = SessionStatus::ALL.into_iter().zip(counts.by_status);
             let by_status = by_status.map(|(status, n)| (status.as_str().to_owned(), json!(n)));
             let document = json!({
                 "root": store.root(),
                 "at": time_text(now, 6),
-                "sessions": counts.sessions,
+                "sessions": counts.sessions(),
                 "bytes": bytes,
                 "by_status": Value::Object(by_status.collect()),
                 "live": live.collect::<Vec<_>>(),
@@ -121,12 +120,12 @@ impl Status {
     }
 
     /// Reads all sessions.
-    fn find(&self, store: &Store) -> Result<Found, Failed> {
-        let mut found = Found::default();
+    fn find(&self, store: &Store) -> Result<Sessions, Failed> {
+        let mut found = Sessions::default();
         let mut newest = store.newest()?;
         for entry in newest.by_ref() {
             found.checks.add(store, &entry, self.deep);
-            found.count(&entry);
+            found.counts.add(&entry);
             if entry.status.is_live() {
                 found.live.push(entry);
             } else if is_implicit_of_live(store, &entry.summary) {
@@ -170,21 +169,12 @@ fn one(session: &str, context: &mut Context) -> Result<(), Failed> {
 
 /// What the sessions add up to.
 #[derive(Default)]
-struct Found {
+struct Sessions {
     counts: SessionCounts,
-    /// In the order of [`SessionStatus::ALL`].
-    by_status: [u64; SessionStatus::ALL.len()],
     checks: Checks,
     live: Vec<Entry>,
     /// Implicit sessions of live processes that have no open span.
     implicit: Vec<Summary>,
-}
-
-impl Found {
-    fn count(&mut self, entry: &Entry) {
-        self.counts.add(entry);
-        self.by_status[entry.status as usize] += 1;
-    }
 }
 
 /// Whether a session is an implicit one whose process is alive.

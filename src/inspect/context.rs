@@ -32,7 +32,7 @@ mod fold;
 mod history;
 mod sizes;
 
-use fold::Fold;
+use fold::ContextFold;
 
 /// The parts of a context, in tokens.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -230,9 +230,9 @@ pub fn each<E: From<io::Error>>(
     mut take: impl FnMut(ContextItem) -> Result<(), E>,
 ) -> Result<Vec<Damage>, E> {
     let reader = SessionReader::open(session)?.with_all_fields();
-    let mut fold = Fold::new(session.to_owned());
+    let mut fold = ContextFold::new(session.to_owned());
     let damages = reader.each_line(|line| {
-        fold.take(line);
+        fold.add_line(line);
         fold.history.found.drain(..).try_for_each(&mut take)
     })?;
     fold.finish();

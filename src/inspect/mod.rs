@@ -23,6 +23,7 @@ pub mod diff;
 pub mod permissions;
 mod quantiles;
 pub mod replay;
+mod request_parts;
 pub mod stats;
 pub mod summary;
 mod waits;

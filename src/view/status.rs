@@ -3,7 +3,7 @@
 use super::header::{implicit_beside, implicit_text, named_span, paint_status};
 use super::style::Style;
 use super::text::{cut, line, plural, size, thousands};
-use crate::session::{Checks, Entry, StatusReport, Store, Summary, WaitsFor, Writer};
+use crate::session::{Checks, Entry, Status, StatusReport, Store, Summary, WaitsFor, Writer};
 
 /// The newest live writer of a session.
 pub fn live_writer<'a>(summary: &'a Summary, store: &Store) -> Option<&'a Writer> {
@@ -155,10 +155,8 @@ fn about(summary: &Summary, store: &Store, style: &Style) -> String {
 /// How many sessions a root has.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SessionCounts {
-    /// All of them.
-    pub sessions: u64,
-    /// Those that are running.
-    pub live: u64,
+    /// In the order of [`Status::ALL`].
+    pub by_status: [u64; Status::ALL.len()],
     /// Those whose process died while something was open.
     pub dead: u64,
     /// Those that no run named.
@@ -168,28 +166,34 @@ pub struct SessionCounts {
 impl SessionCounts {
     /// Counts one.
     pub fn add(&mut self, entry: &Entry) {
-        let is_live = entry.status.is_live();
-        self.sessions += 1;
-        self.live += u64::from(is_live);
-        self.dead += u64::from(!is_live && !entry.summary.open.is_empty());
+        let is_dead = !entry.status.is_live() && !entry.summary.open.is_empty();
+        self.by_status[entry.status as usize] += 1;
+        self.dead += u64::from(is_dead);
         self.implicit += u64::from(entry.summary.implicit().is_some());
+    }
+
+    /// How many there are.
+    pub fn sessions(&self) -> u64 {
+        self.by_status.iter().sum()
     }
 }
 
 /// The root, its size and its sessions.
 pub fn root(root: &str, counts: &SessionCounts, bytes: u64, style: &Style) -> Vec<String> {
     let SessionCounts {
-        sessions,
-        live,
+        by_status,
         dead,
         implicit,
     } = *counts;
+    let live = Status::ALL.into_iter().zip(by_status);
+    let live = live.filter(|(status, _)| status.is_live());
+    let live: u64 = live.map(|(_, n)| n).sum();
     let mut out = vec![
         format!("  root     {}", line(root)),
         format!(
             "  size     {} in {}, {live} of them live",
             size(bytes),
-            plural(sessions, "session"),
+            plural(counts.sessions(), "session"),
         ),
     ];
     if implicit > 0 {

@@ -1,7 +1,7 @@
 //! The timeline: a turn as a tree, with a bar for time.
 
 use super::describe::Detail;
-use super::described::{Described, Describer, TurnTime};
+use super::describer::{Described, Describer, TurnTime};
 use super::layout::Layout;
 use super::other_fields::other_fields;
 use super::style::{Style, Tone};
@@ -316,11 +316,7 @@ fn bar(node: &Node, took: Option<u64>, time: &TurnTime, width: usize) -> String 
     if width == 0 {
         return String::new();
     }
-    let whole = time.end.saturating_sub(time.start).max(1);
-    let at = |ns: u64| {
-        let part = ns.saturating_sub(time.start).min(whole);
-        (u128::from(part) * width as u128 / u128::from(whole)) as usize
-    };
+    let at = |ns| time.part(ns, width as u64) as usize;
     let from = at(node.start).min(width - 1);
     let (to, mark) = match (node.state, took) {
         (NodeState::Open, _) => (width, '▒'),

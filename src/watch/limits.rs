@@ -137,16 +137,13 @@ impl Limits {
 
     /// Whether nothing is limited and loops are not looked for.
     pub(crate) fn is_off(&self) -> bool {
-        let unlimited = Self {
+        let off = Self {
             on_loop: Some(LoopPolicy::Off),
+            repetitions: self.repetitions,
+            volatile: self.volatile.clone(),
             ..Self::default()
         };
-        let own = Self {
-            repetitions: unlimited.repetitions,
-            volatile: Vec::new(),
-            ..self.clone()
-        };
-        own == unlimited
+        *self == off
     }
 
     pub(crate) fn has_cost(&self) -> bool {

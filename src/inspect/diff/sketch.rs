@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use super::content::{Content, hash, shortened};
+use crate::inspect::request_parts::request_of;
 use crate::request::{self, PartRef};
 use crate::session::{Digests, Item, Node, NodeState, Role, Turn};
 use crate::trace::typed::{Message, ModelCall, Permission, ToolCall, owned};
@@ -21,7 +22,7 @@ pub(super) struct InputMessage {
 
 /// The request of a model call, as recorded.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Recorded {
+pub(super) struct RecordedRequest {
     pub digest: String,
     pub messages: Vec<PartRef>,
     /// The parts that are the prompt and the tools.
@@ -39,7 +40,7 @@ pub(super) struct Call {
     pub model: String,
     pub params: Value,
     pub digests: Digests,
-    pub request: Option<Recorded>,
+    pub request: Option<RecordedRequest>,
     pub finish_reason: Option<String>,
     pub error: Option<String>,
     pub failed: bool,
@@ -373,7 +374,6 @@ fn call_of(node: &Node, call: &ModelCall<'_>, in_force: &Digests) -> Call {
     let names = [call.provider_id(), call.model_id(), call.variant()];
     let names: Vec<_> = names.into_iter().flatten().collect();
     let outcome = node.outcome();
-    let value = |value: Option<RawValue<'_>>| value.and_then(|value| value.value());
     Call {
         address: node.address,
         span: node.span_id,
@@ -382,7 +382,7 @@ fn call_of(node: &Node, call: &ModelCall<'_>, in_force: &Digests) -> Call {
             "temperature": call.temperature(),
             "max_tokens": call.max_tokens(),
             "stream": call.stream(),
-            "params": value(call.params()),
+            "params": call.params().and_then(|params| params.value()),
         }),
         digests: Digests {
             system_prompt: owned(call.system_prompt_digest()).or(in_force.system_prompt.clone()),
@@ -391,7 +391,7 @@ fn call_of(node: &Node, call: &ModelCall<'_>, in_force: &Digests) -> Call {
                 .or(in_force.permission_rules.clone()),
         },
         request: owned(call.request_digest())
-            .and_then(|digest| Some(recorded(digest, parsed(value(call.request())?)))),
+            .and_then(|digest| Some(recorded(digest, request_of(node)?))),
         finish_reason: owned(call.finish_reason()),
         error: node.error(),
         failed: node.state == NodeState::Closed
@@ -402,16 +402,8 @@ fn call_of(node: &Node, call: &ModelCall<'_>, in_force: &Digests) -> Call {
     }
 }
 
-/// A request that comes from a blob is a text.
-fn parsed(request: Value) -> Value {
-    let json = request
-        .as_str()
-        .and_then(|text| serde_json::from_str(text).ok());
-    json.unwrap_or(request)
-}
-
 /// The request of a call. A request of another kind of API has no messages, and is compared as a whole.
-fn recorded(digest: String, mut rest: Value) -> Recorded {
+fn recorded(digest: String, mut rest: Value) -> RecordedRequest {
     let messages = request::part_refs(&rest);
     let part = |value: Option<Value>| Some(value?.get("$part")?.as_str()?.to_owned());
     let mut prompt = None;
@@ -427,7 +419,7 @@ fn recorded(digest: String, mut rest: Value) -> Recorded {
             members.remove(name);
         }
     }
-    Recorded {
+    RecordedRequest {
         digest,
         messages,
         prompt,

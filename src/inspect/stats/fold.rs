@@ -57,7 +57,7 @@ impl SessionFold {
         }
     }
 
-    pub fn take(&mut self, line: &RawLine<'_>) {
+    pub fn add_line(&mut self, line: &RawLine<'_>) {
         if self.session.is_empty() {
             self.session = line.session_id.clone().into_owned();
         }
@@ -67,14 +67,14 @@ impl SessionFold {
         let time = parse_time(line.ts).unwrap_or(0);
         self.last = self.last.max(time);
         self.time = time;
-        let waited = self.waits.take(line);
+        let waited = self.waits.add_line(line);
         if time < self.since {
             return self.remember(line);
         }
         let item = Item::of(line);
         if waited.ns > 0 || waited.denied {
             let tool = item.name();
-            self.each(None, tool.as_deref(), |row| {
+            self.change_rows(None, tool.as_deref(), |row| {
                 row.waited = row.waited.saturating_add(waited.ns);
                 row.denials += u64::from(waited.denied);
             });
@@ -84,7 +84,7 @@ impl SessionFold {
             Item::ToolCall(call) => self.tool_call(call),
             Item::ModelUsage(usage) => self.usage(line, &usage.usage(), time),
             Item::Turn(turn) => {
-                self.each(None, None, |row| row.turns += 1);
+                self.change_rows(None, None, |row| row.turns += 1);
                 let own = turn.usage().filter(|usage| !usage.is_empty());
                 let counted_inside = line.turn.is_some_and(|n| self.counted_in_turns.remove(&n));
                 if let Some(own) = own.filter(|_| !counted_inside) {
@@ -157,7 +157,7 @@ impl SessionFold {
         let duration = call.duration_ns();
         let agent = call.agent();
         let tool = call.tool_id().unwrap_or(UNNAMED.into());
-        self.each(agent.as_deref(), Some(&tool), |row| {
+        self.change_rows(agent.as_deref(), Some(&tool), |row| {
             row.tool_calls += 1;
             row.errors += u64::from(failed);
             if let Some(ns) = duration {
@@ -187,7 +187,12 @@ impl SessionFold {
     }
 
     /// Changes the rows of a tool, or of what is no call.
-    fn each(&mut self, agent: Option<&str>, tool: Option<&str>, change: impl Fn(&mut StatsRow)) {
+    fn change_rows(
+        &mut self,
+        agent: Option<&str>,
+        tool: Option<&str>,
+        change: impl Fn(&mut StatsRow),
+    ) {
         let key = self.key(agent, None, tool);
         self.add(key, change);
     }
@@ -253,24 +258,10 @@ impl SessionFold {
 
 /// Whether lines of a kind are looked at.
 fn is_counted(kind: Kind) -> bool {
-    use Kind::{
-        HitlRequest, HitlResponse, Interrupted, ModelResult, ModelUsage, PermissionEvaluate,
-        SessionEnd, SessionResume, SessionStart, SessionUpdate, Subagent, ToolResult, TurnEnd,
-    };
-    matches!(
+    use Kind::{HitlRequest, HitlResponse, ModelUsage, SessionUpdate, Subagent};
+    let is_other = matches!(
         kind,
-        Interrupted
-            | SessionStart
-            | SessionResume
-            | SessionEnd
-            | ModelResult
-            | ToolResult
-            | TurnEnd
-            | PermissionEvaluate
-            | ModelUsage
-            | SessionUpdate
-            | Subagent
-            | HitlRequest
-            | HitlResponse
-    )
+        ModelUsage | SessionUpdate | Subagent | HitlRequest | HitlResponse
+    );
+    kind.is_close() || kind.opens() == Some(SpanKind::Run) || is_other
 }

@@ -18,13 +18,13 @@ pub use bundle::write_bundle;
 
 use self::page::{Head, Page, TurnHead};
 use self::rows::RowMaker;
-use super::described::{Described, Describer, TurnTime};
-use super::facts::{model_text, usage_text};
+use super::describer::{Described, Describer, TurnTime};
 use super::header::{Related, facts, headline};
 use super::stats::cost_sum;
 use super::style::Style;
-use super::text::line;
+use super::text::{join, line};
 use super::title;
+use super::turn_facts::{model_text, usage_text};
 use crate::inspect::{ArtifactFiles, Attempts, is_digest};
 use crate::session::{self, Entry, Hidden, Node, Store, Turn, TurnFacts, each_turn};
 use crate::trace::{Damage, Kind, RawValue, named_enum};
@@ -375,19 +375,13 @@ fn turn_facts(turn: &Turn) -> Vec<String> {
     out.extend(facts.models.iter().map(model_text));
     let called = facts.called.iter();
     let called = called.map(|(tool, n)| format!("{} × {n}", line(tool)));
-    let called: Vec<_> = called.collect();
-    if !called.is_empty() {
-        out.push(format!("tools called: {}", called.join(", ")));
-    }
+    out.extend(join(called, ", ").map(|called| format!("tools called: {called}")));
     let names = ["system prompt", "tool catalog", "permission rules"].into_iter();
     let digests = names.zip(turn.digests.all()).filter_map(|(name, digest)| {
         let digest = line(digest.as_deref()?);
         Some(format!("{name} {}", digest.get(..12).unwrap_or(&digest)))
     });
-    let digests: Vec<_> = digests.collect();
-    if !digests.is_empty() {
-        out.push(digests.join("   "));
-    }
+    out.extend(join(digests, "   "));
     out
 }
 

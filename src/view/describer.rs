@@ -56,6 +56,13 @@ impl TurnTime {
             outside: turn.index.is_none(),
         }
     }
+
+    /// Where a moment lies in the turn, if that has so many equal parts.
+    pub fn part(&self, ns: u64, parts: u64) -> u64 {
+        let whole = self.end.saturating_sub(self.start).max(1);
+        let part = ns.saturating_sub(self.start).min(whole);
+        (u128::from(part) * u128::from(parts) / u128::from(whole)) as u64
+    }
 }
 
 impl<'a> Describer<'a> {
