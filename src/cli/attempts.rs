@@ -38,6 +38,7 @@ impl Attempts {
                 false => view::attempts(&attempts, style),
             },
         )?;
-        context.report_damage(&attempts.damages, &[])
+        context.damages = attempts.damages;
+        Ok(())
     }
 }

@@ -1,7 +1,6 @@
 //! `baseline` and `assert`: accepted sessions, and whether another one is as good.
 
 use std::path::PathBuf;
-use std::rc::Rc;
 
 use clap::{Args, ValueEnum};
 use serde_json::json;
@@ -9,8 +8,6 @@ use serde_json::json;
 use super::context::{Context, Failed, parse_age, quoted};
 use spanledger::inspect::baseline::{Check, CheckKind, CheckLimits, Measures, check};
 use spanledger::inspect::summary::Ending;
-use spanledger::session::Unreadable;
-use spanledger::trace::Damage;
 use spanledger::view;
 use spanledger::view::text::plural;
 
@@ -31,34 +28,23 @@ pub(crate) struct Baseline {
     output: Option<PathBuf>,
 }
 
-/// What can't be read of some sessions.
-#[derive(Default)]
-struct Lost {
-    damages: Vec<Damage>,
-    unreadable: Vec<Unreadable>,
-}
-
-fn measure(context: &mut Context, session: &str, lost: &mut Lost) -> Result<Measures, Failed> {
+fn measure(context: &mut Context, session: &str) -> Result<Measures, Failed> {
     let dir = context.resolve(session)?;
-    let store = Rc::clone(&context.store);
-    let (measures, damages, unreadable) = Measures::read(&store, &dir)?;
-    lost.damages.extend(damages);
-    lost.unreadable.extend(unreadable);
+    let (measures, damages, unreadable) = Measures::read(&context.store, &dir)?;
+    context.damages.extend(damages);
+    context.unreadable.extend(unreadable);
     Ok(measures)
 }
 
 impl Baseline {
     pub fn run(&self, context: &mut Context) -> Result<(), Failed> {
         let mut baseline = spanledger::inspect::baseline::Baseline::default();
-        let mut lost = Lost::default();
         for session in &self.sessions {
-            let measures = measure(context, session, &mut lost)?;
-            baseline.sessions.push(measures);
+            baseline.sessions.push(measure(context, session)?);
         }
         let document = baseline.to_json();
         let Some(path) = &self.output else {
-            context.document(&document)?;
-            return context.report_damage(&lost.damages, &lost.unreadable);
+            return context.document(&document);
         };
         let name = path.display();
         std::fs::write(path, format!("{document:#}\n"))
@@ -68,8 +54,7 @@ impl Baseline {
         context.print(
             || json!({"path": path, "sessions": baseline.sessions.len()}),
             |_| vec![format!("{sessions} in {}", quoted(&path))],
-        )?;
-        context.report_damage(&lost.damages, &lost.unreadable)
+        )
     }
 }
 
@@ -144,15 +129,13 @@ impl Assert {
         let read = spanledger::inspect::baseline::Baseline::read;
         let baseline = self.baseline.as_deref().map(read).transpose();
         let baseline = baseline.map_err(|error| Failed::Usage(error.to_string()))?;
-        let mut lost = Lost::default();
-        let measures = measure(context, &self.session, &mut lost)?;
+        let measures = measure(context, &self.session)?;
         let checks = check(&measures, baseline.as_ref(), &self.limits());
         if checks.is_empty() {
             let why = "nothing to check: give --baseline, or a limit such as --max-errors 0";
             return Err(Failed::Usage(why.into()));
         }
         self.print(context, &measures, &checks)?;
-        context.report_damage(&lost.damages, &lost.unreadable)?;
         Failed::unless(checks.iter().all(|check| check.passed))
     }
 

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 use super::{Common, When, interrupt};
 use spanledger::mirror::{Otlp, Resolved};
-use spanledger::session::{ResolveError, Store, Survey, Unreadable};
+use spanledger::session::{Entry, ResolveError, Store, Unreadable};
 use spanledger::trace::{Address, Damage, ParseAddressError};
 use spanledger::view::Style;
 use spanledger::view::text::{line, safe_json};
@@ -24,8 +24,10 @@ use spanledger::view::text::{line, safe_json};
 pub(crate) enum Failed {
     /// The command found what it was asked to look for.
     Finding(String),
-    /// It can't be done as given, or something isn't there.
+    /// It can't be done as given.
     Usage(String),
+    /// Something isn't there. If the trace is damaged, that may be why.
+    NotFound(String),
     /// The trace is damaged.
     Damaged(String),
     /// Reading or writing failed.
@@ -68,7 +70,7 @@ impl Failed {
         }
         ExitCode::from(match self {
             Self::Finding(_) => 1,
-            Self::Usage(_) | Self::Io(_) => 2,
+            Self::Usage(_) | Self::NotFound(_) | Self::Io(_) => 2,
             Self::Damaged(_) => 3,
             Self::Interrupted => interrupt::exit_code(),
         })
@@ -78,9 +80,10 @@ impl Failed {
 impl fmt::Display for Failed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Finding(message) | Self::Usage(message) | Self::Damaged(message) => {
-                f.write_str(message)
-            }
+            Self::Finding(message)
+            | Self::Usage(message)
+            | Self::NotFound(message)
+            | Self::Damaged(message) => f.write_str(message),
             Self::Io(error) => match error.kind() {
                 io::ErrorKind::NotADirectory => write!(
                     f,
@@ -126,7 +129,11 @@ pub(crate) struct Context {
     pub json: bool,
     /// Whether the user named the root.
     pub root_given: bool,
-    /// Blobs that could not be read, reported at the end.
+    /// What is damaged in the traces; reported at the end, as is what can't be read.
+    pub damages: Vec<Damage>,
+    /// The sessions that can't be read.
+    pub unreadable: Vec<Unreadable>,
+    /// The blobs that can't be read.
     pub lost: Vec<io::Error>,
     out: io::BufWriter<io::Stdout>,
 }
@@ -163,6 +170,8 @@ impl Context {
             style,
             json: common.json,
             root_given: common.root.is_some(),
+            damages: Vec::new(),
+            unreadable: Vec::new(),
             lost: Vec::new(),
             out: io::BufWriter::new(io::stdout()),
         })
@@ -187,45 +196,26 @@ impl Context {
         Some((self.resolve(&session?).ok()?, address))
     }
 
-    /// Calls `take` with the store and directory of each session by what the user gave; of the last
-    /// session if that is none.
-    pub fn each_given(
-        &mut self,
-        sessions: &[String],
-        mut take: impl FnMut(&Store, PathBuf) -> Result<(), Failed>,
-    ) -> Result<(), Failed> {
-        let last = ["last".to_owned()];
-        let names: &[String] = if sessions.is_empty() { &last } else { sessions };
-        for name in names {
-            let dir = self.resolve(name)?;
-            take(&self.store, dir)?;
-        }
-        Ok(())
-    }
-
     /// One session by what the user gave, or all.
-    pub fn select(&mut self, session: Option<&str>) -> Result<Survey, Failed> {
+    pub fn select(&mut self, session: Option<&str>) -> Result<Vec<Entry>, Failed> {
         let Some(session) = session else {
-            return Ok(self.store.survey()?);
+            let survey = self.store.survey()?;
+            self.unreadable.extend(survey.unreadable);
+            return Ok(survey.entries);
         };
         let dir = self.resolve(session)?;
-        Ok(Survey {
-            entries: vec![self.store.peek(&dir)?],
-            ..Survey::default()
-        })
+        Ok(vec![self.store.peek(&dir)?])
     }
 
     /// The directory of one session by what the user gave, or of all, the most recently active first.
-    pub fn dirs(
-        &mut self,
-        session: Option<&str>,
-    ) -> Result<(Vec<PathBuf>, Vec<Unreadable>), Failed> {
+    pub fn dirs(&mut self, session: Option<&str>) -> Result<Vec<PathBuf>, Failed> {
         if let Some(session) = session {
-            return Ok((vec![self.resolve(session)?], Vec::new()));
+            return Ok(vec![self.resolve(session)?]);
         }
         let mut newest = self.store.newest()?;
         let dirs = newest.by_ref().map(|entry| entry.dir).collect();
-        Ok((dirs, newest.into_unreadable()))
+        self.unreadable.extend(newest.into_unreadable());
+        Ok(dirs)
     }
 
     /// The command as the user would type it for the same root.
@@ -284,34 +274,29 @@ impl Context {
         Ok(self.out.flush()?)
     }
 
-    /// Something isn't there. If the trace is damaged, that may be why, and is reported as well.
-    pub fn not_found(
-        &mut self,
-        message: String,
-        damages: &[Damage],
-        unreadable: &[Unreadable],
-    ) -> Failed {
-        let flushed = self.flush();
-        if flushed.is_ok() && !(damages.is_empty() && unreadable.is_empty()) {
-            warn(&message);
+    /// The end of a command: what of the traces can't be read is reported, and counts more than a finding.
+    pub fn end(&mut self, done: Result<(), Failed>) -> Result<(), Failed> {
+        if let Err(Failed::NotFound(message)) = &done {
+            self.flush()?;
+            if !(self.damages.is_empty() && self.unreadable.is_empty()) {
+                warn(message);
+            }
         }
-        match flushed.and_then(|()| self.report_damage(damages, unreadable)) {
-            Ok(()) => Failed::Usage(message),
-            Err(failed) => failed,
+        match done {
+            Ok(()) | Err(Failed::Finding(_) | Failed::NotFound(_)) => {
+                self.report_damage()?;
+                done
+            }
+            failed => failed,
         }
     }
 
-    /// Reports the damage in a trace and the sessions that can't be read, on stderr, and ends the
-    /// command with that.
-    pub fn report_damage(
-        &mut self,
-        damages: &[Damage],
-        unreadable: &[Unreadable],
-    ) -> Result<(), Failed> {
+    /// Reports on stderr what can't be read, and ends the command with that.
+    pub fn report_damage(&mut self) -> Result<(), Failed> {
         self.flush()?;
-        let damages = damages.iter().map(ToString::to_string);
-        let unreadable = unreadable.iter().map(ToString::to_string);
-        let lost = self.lost.iter().map(ToString::to_string);
+        let damages = self.damages.drain(..).map(|damage| damage.to_string());
+        let unreadable = self.unreadable.drain(..).map(|one| one.to_string());
+        let lost = self.lost.drain(..).map(|error| error.to_string());
         let mut all: Vec<String> = damages.chain(unreadable).chain(lost).collect();
         let Some(last) = all.pop() else {
             return Ok(());
@@ -353,6 +338,14 @@ pub(crate) fn resolve_endpoint(
         settings = settings.endpoint(endpoint);
     }
     Otlp::resolve(Some(settings), |name| std::env::var(name).ok())
+}
+
+/// The sessions that the user gave, or the last one.
+pub(crate) fn or_last(sessions: &[String]) -> Vec<String> {
+    match sessions {
+        [] => vec!["last".to_owned()],
+        given => given.to_vec(),
+    }
 }
 
 /// A damaged place as JSON.

@@ -28,16 +28,15 @@ impl ContextWindow {
     pub fn run(&self, context: &mut Context) -> Result<(), Failed> {
         let dir = context.resolve(&self.session)?;
         if context.json {
-            let damages = context::each(&dir, |item| context.object(&item.to_json()))?;
-            return context.report_damage(&damages, &[]);
+            context.damages = context::each(&dir, |item| context.object(&item.to_json()))?;
+            return Ok(());
         }
         let mut chart = ContextChart::default();
-        let damages = context::each(&dir, |item| {
+        context.damages = context::each(&dir, |item| {
             chart.take(item);
             Ok::<(), Failed>(())
         })?;
         let lines = chart.lines(&context.style);
-        context.lines(&lines)?;
-        context.report_damage(&damages, &[])
+        context.lines(&lines)
     }
 }

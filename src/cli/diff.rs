@@ -73,7 +73,7 @@ impl Diff {
             };
             context.lines(&view::diff_verdict(&verdict, &change, &style))?;
         }
-        context.report_damage(&verdict.damages, &[])?;
+        context.damages.clone_from(&verdict.damages);
         self.judge(&verdict)
     }
 

@@ -63,18 +63,13 @@ impl Export {
             return list(context);
         };
         let dirs = match self.all {
-            true => {
-                let (dirs, unreadable) = context.dirs(None)?;
-                context.report_damage(&[], &unreadable)?;
-                dirs
-            }
+            true => context.dirs(None)?,
             false => {
-                let given = self.sessions.iter();
-                given
-                    .map(|session| context.resolve(session))
-                    .collect::<Result<_, _>>()?
+                let given = self.sessions.iter().map(|session| context.resolve(session));
+                given.collect::<Result<_, _>>()?
             }
         };
+        context.report_damage()?;
         if self.follow && !format.is_live() {
             let why = format!("{format} is not kept current; export it without --follow");
             return Err(Failed::Usage(why));
@@ -83,15 +78,13 @@ impl Export {
             return self.follow(format, dirs, context);
         }
         let exported = self.write(format, &dirs)?;
-        context.lost.extend(exported.lost);
-        context.report_damage(&exported.damages, &[])
+        context.lost = exported.lost;
+        context.damages = exported.damages;
+        Ok(())
     }
 
     /// Keeps the target current until Ctrl-C.
     fn follow(&self, format: Format, dirs: Vec<PathBuf>, context: &Context) -> Result<(), Failed> {
-        if !format.is_live() {
-            return Err(Failed::Usage(format!("{format} can't be followed")));
-        }
         let is_one = format.shape() == Shape::FileOfSession && !self.all && dirs.len() == 1;
         let mut live = match &self.output {
             Some(path) if is_one && !path.is_dir() => Live::file(format, path),

@@ -63,8 +63,11 @@ impl Find {
         {
             return self.line(context, &dir, address);
         }
+        context.damages = found.damages;
+        context.unreadable = found.unreadable;
         if found.hits.is_empty() {
-            let sessions = plural((dirs.len() - found.unreadable.len()) as u64, "session");
+            let read = dirs.len() - context.unreadable.len();
+            let sessions = plural(read as u64, "session");
             let bytes = size(context.store.segment_bytes()?);
             let root = context.store.root().display();
             let kinds = "trace, span, tool call, message, interrupt, response, digest and session";
@@ -78,7 +81,7 @@ impl Find {
                 }
                 _ => "; no id starts with it either".to_owned(),
             });
-            return Err(context.not_found(missing, &found.damages, &found.unreadable));
+            return Err(Failed::NotFound(missing));
         }
         for hits in &found.hits {
             let command = context.command();
@@ -87,15 +90,15 @@ impl Find {
                 |style| lines(hits, &command, style),
             )?;
         }
-        context.report_damage(&found.damages, &found.unreadable)
+        Ok(())
     }
 
     /// The line at an address.
     fn line(&self, context: &mut Context, dir: &Path, address: Address) -> Result<(), Failed> {
         let Some(hits) = hits_at(dir, address)? else {
             let missing = format!("there is no line {address} in {}", dir.display());
-            let damages = context.store.read(dir)?.damages;
-            return Err(context.not_found(missing, &damages, &[]));
+            context.damages = context.store.read(dir)?.damages;
+            return Err(Failed::NotFound(missing));
         };
         let command = context.command();
         context.print(

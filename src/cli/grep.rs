@@ -49,13 +49,12 @@ impl Grep {
             .map_err(|error| {
                 Failed::Usage(format!("invalid pattern {:?}: {error}", self.pattern))
             })?;
-        let (dirs, unreadable) = context.dirs(self.session.as_deref())?;
-        if dirs.is_empty() && unreadable.is_empty() {
+        let dirs = context.dirs(self.session.as_deref())?;
+        if dirs.is_empty() && context.unreadable.is_empty() {
             let root = context.store.root().to_owned();
             super::context::warn(&ResolveError::Empty(root).to_string());
         }
         let mut matched = false;
-        let mut damages = Vec::new();
         // Oldest first, in the order of reading.
         for dir in dirs.into_iter().rev() {
             let done = session::texts(&dir, &self.kind, |text| {
@@ -73,7 +72,7 @@ impl Grep {
             match done {
                 // A session that was pruned in the meantime has lost nothing.
                 Ok(found) if dir.exists() => {
-                    damages.extend(found.damages);
+                    context.damages.extend(found.damages);
                     context.lost.extend(found.blobs);
                 }
                 Ok(_) | Err(Failed::Finding(_)) => {}
@@ -82,7 +81,6 @@ impl Grep {
                 Err(failed) => return Err(failed),
             }
         }
-        context.report_damage(&damages, &unreadable)?;
         Failed::unless(matched)
     }
 }

@@ -7,9 +7,9 @@ use std::time::Duration;
 use clap::Args;
 use serde_json::json;
 
-use super::context::{Context, Failed, parse_age};
+use super::context::{Context, Failed, or_last, parse_age};
 use spanledger::inspect::backtest::Backtest;
-use spanledger::session::{Entry, Store, Unreadable};
+use spanledger::session::{Entry, Unreadable};
 use spanledger::view::{self, Style};
 use spanledger::watch::LoopKind;
 use spanledger::{Limits, LoopPolicy};
@@ -83,19 +83,21 @@ impl Guard {
     }
 
     fn backtest(&self, context: &mut Context, limits: Limits) -> Result<(), Failed> {
-        let (backtest, unreadable) = self.try_on_sessions(context, limits)?;
+        let backtest = self.try_on_sessions(context, limits)?;
         let lines = |style: &Style| view::backtest(&backtest, style);
-        context.show(|| backtest.to_json(), lines)?;
-        context.report_damage(&[], &unreadable)
+        context.show(|| backtest.to_json(), lines)
     }
 
     fn suggest(&self, context: &mut Context, no_limits: Limits) -> Result<(), Failed> {
-        let (measured, unreadable) = self.try_on_sessions(context, no_limits)?;
+        let measured = self.try_on_sessions(context, no_limits)?;
         let Some(suggestion) = measured.suggest() else {
             let message = "no session ended well, so there is nothing to measure".into();
-            return Err(context.not_found(message, &[], &unreadable));
+            return Err(Failed::NotFound(message));
         };
-        let (tried, _) = self.try_on_sessions(context, suggestion.limits.clone())?;
+        // The same sessions can't be read again.
+        let unreadable = std::mem::take(&mut context.unreadable);
+        let tried = self.try_on_sessions(context, suggestion.limits.clone())?;
+        context.unreadable = unreadable;
         let document = || {
             let mut document = suggestion.to_json();
             document["backtest"] = json!({
@@ -105,8 +107,7 @@ impl Guard {
             });
             document
         };
-        context.show(document, |_| view::suggestion(&suggestion, &tried))?;
-        context.report_damage(&[], &unreadable)
+        context.show(document, |_| view::suggestion(&suggestion, &tried))
     }
 
     /// The limits, and whether any was given.
@@ -146,35 +147,31 @@ impl Guard {
         Ok((limits, given))
     }
 
-    fn try_on_sessions(
-        &self,
-        context: &mut Context,
-        limits: Limits,
-    ) -> Result<(Backtest, Vec<Unreadable>), Failed> {
+    fn try_on_sessions(&self, context: &mut Context, limits: Limits) -> Result<Backtest, Failed> {
         let mut backtest = Backtest::new(limits);
-        let mut unreadable = Vec::new();
-        let mut add = |store: &Store, entry: &Entry| {
-            if let Err(error) = backtest.add(store, entry) {
-                let (dir, why) = (entry.dir.clone(), error.to_string());
-                unreadable.push(Unreadable { dir, why });
+        let mut add = |context: &mut Context, entry: Entry| {
+            if let Err(error) = backtest.add(&context.store, &entry) {
+                let (dir, why) = (entry.dir, error.to_string());
+                context.unreadable.push(Unreadable { dir, why });
             }
         };
         if !self.all {
-            context.each_given(&self.sessions, |store, dir| {
-                add(store, &store.peek(&dir)?);
-                Ok(())
-            })?;
-        } else {
-            let store = Rc::clone(&context.store);
-            let mut newest = store.newest()?;
-            for entry in newest.by_ref() {
-                if Backtest::is_top(&store, &entry) {
-                    add(&store, &entry);
-                }
+            for session in or_last(&self.sessions) {
+                let dir = context.resolve(&session)?;
+                let entry = context.store.peek(&dir)?;
+                add(context, entry);
             }
-            unreadable.extend(newest.into_unreadable());
+            return Ok(backtest);
         }
-        Ok((backtest, unreadable))
+        let store = Rc::clone(&context.store);
+        let mut newest = store.newest()?;
+        for entry in newest.by_ref() {
+            if Backtest::is_top(&store, &entry) {
+                add(context, entry);
+            }
+        }
+        context.unreadable.extend(newest.into_unreadable());
+        Ok(backtest)
     }
 }
 

@@ -81,32 +81,32 @@ impl List {
             for entry in matching {
                 context.object(&entry.to_json())?;
             }
-            let unreadable = newest.into_unreadable();
-            for session in &unreadable {
+            context.unreadable = newest.into_unreadable();
+            for session in context.unreadable.clone() {
                 context.object(&json!({"dir": session.dir, "error": session.why}))?;
             }
-            return context.report_damage(&[], &unreadable);
+            return Ok(());
         }
         // A tree can't be printed before all of it is known.
         let most = if self.tree { usize::MAX } else { FIRST };
         let first: Vec<_> = matching.by_ref().take(most).collect();
         if !first.is_empty() {
             self.print(context, &first, matching)?;
-            return context.report_damage(&[], &newest.into_unreadable());
+            context.unreadable = newest.into_unreadable();
+            return Ok(());
         }
         let total = total + newest.by_ref().count();
-        let unreadable = newest.into_unreadable();
+        context.unreadable = newest.into_unreadable();
         let root = context.store.root().display().to_string();
         match total {
-            0 if !unreadable.is_empty() => {}
-            0 => context.line(&format!("No sessions in {root}. Try `spanledger demo`."))?,
+            0 if !context.unreadable.is_empty() => Ok(()),
+            0 => context.line(&format!("No sessions in {root}. Try `spanledger demo`.")),
             n => {
                 let (n, filters) = (plural(n as u64, "session"), self.filters());
                 let text = format!("No session in {root} matches {filters}; there are {n}.");
-                context.line(&text)?;
+                context.line(&text)
             }
         }
-        context.report_damage(&[], &unreadable)
     }
 
     fn print(

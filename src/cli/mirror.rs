@@ -149,7 +149,8 @@ impl Export<'_> {
             return Err(Failed::Interrupted);
         }
         let sent = sent?;
-        context.report_damage(&[], &sent.unreadable)?;
+        context.unreadable = sent.unreadable;
+        context.report_damage()?;
         if !self.named.is_empty() {
             let why =
                 "spans left open in the sessions above could not be closed, so they were not sent";

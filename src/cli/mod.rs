@@ -94,7 +94,11 @@ macro_rules! commands {
 
         fn run(cli: &Cli) -> Result<(), context::Failed> {
             match &cli.command {
-                $( Command::$Command(command) => command.run(&mut Context::new(&cli.common)?), )+
+                $( Command::$Command(command) => {
+                    let mut context = Context::new(&cli.common)?;
+                    let done = command.run(&mut context);
+                    context.end(done)
+                } )+
                 // These two need no root.
                 Command::Completions(command) => command.run(Cli::command()),
                 Command::Man(command) => command.run(Cli::command()),

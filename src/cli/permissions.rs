@@ -40,8 +40,7 @@ impl Permissions {
     pub fn run(&self, context: &mut Context) -> Result<(), Failed> {
         let rules = self.what_if.as_deref().map(read_rules).transpose()?;
         let session = (!self.all).then_some(self.session.as_str());
-        let (dirs, unreadable) = context.dirs(session)?;
-        let mut damages = Vec::new();
+        let dirs = context.dirs(session)?;
         let mut counts = WhatIf::default();
         let mut listed = 0_u64;
         let mut session_of_rows = None;
@@ -68,7 +67,7 @@ impl Permissions {
                 }
             });
             match found {
-                Ok(found) => damages.extend(found),
+                Ok(damages) => context.damages.extend(damages),
                 // Removed in the meantime.
                 Err(Failed::Io(error)) if self.all && error.kind() == ErrorKind::NotFound => {}
                 Err(failed) => return Err(failed),
@@ -86,7 +85,7 @@ impl Permissions {
         } else if listed == 0 && !context.json {
             context.line("No permission was decided.")?;
         }
-        context.report_damage(&damages, &unreadable)
+        Ok(())
     }
 }
 

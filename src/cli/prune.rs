@@ -101,7 +101,8 @@ impl Prune {
             return Err(Failed::Usage(failed));
         }
         // Their age isn't known, nor whether they are live: they are kept.
-        context.report_damage(&[], &survey.unreadable)
+        context.unreadable = survey.unreadable;
+        Ok(())
     }
 
     fn print(

@@ -28,12 +28,12 @@ pub(crate) struct Recover {
 
 impl Recover {
     pub fn run(&self, context: &mut Context) -> Result<(), Failed> {
-        let survey = context.select(self.session.as_deref())?;
+        let entries = context.select(self.session.as_deref())?;
         let store = context.store.clone();
         let mut recovery = Recovery::new(&store);
         let (mut sessions, mut spans) = (0, 0);
         let mut failed = Vec::new();
-        for entry in &survey.entries {
+        for entry in &entries {
             let left = store.left_open(entry);
             if left.is_empty() {
                 continue;
@@ -65,12 +65,13 @@ impl Recover {
             })?;
         }
         if let Some(last) = failed.pop() {
-            context.flush()?;
-            let unreadable = survey.unreadable.iter().map(ToString::to_string);
-            unreadable.chain(failed).for_each(|text| warn(&text));
+            if let Err(unreadable) = context.report_damage() {
+                warn(&unreadable.to_string());
+            }
+            failed.iter().for_each(|text| warn(text));
             return Err(Failed::Usage(last));
         }
-        context.report_damage(&[], &survey.unreadable)
+        Ok(())
     }
 
     fn to_json(&self, id: &str, closed: &[OpenSpan]) -> Value {

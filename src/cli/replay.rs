@@ -70,7 +70,7 @@ impl Replay {
 
     fn judge(&self, context: &mut Context, dir: &Path) -> Result<(), Failed> {
         let (mut judged, mut eligible) = (0, 0);
-        let damages = turns(dir, |turn| -> Result<(), Failed> {
+        context.damages = turns(dir, |turn| -> Result<(), Failed> {
             if self.turn.is_some() && turn.turn != self.turn {
                 return Ok(());
             }
@@ -83,7 +83,7 @@ impl Replay {
                 Some(turn) => format!("turn {turn} has no model call, or there is no such turn"),
                 None => "the session has no model call".to_owned(),
             };
-            return Err(context.not_found(missing, &damages, &[]));
+            return Err(Failed::NotFound(missing));
         }
         let is_eligible = judged == eligible;
         context.print(
@@ -96,7 +96,6 @@ impl Replay {
                 vec![format!("{eligible} of {turns} can be run again")]
             },
         )?;
-        context.report_damage(&damages, &[])?;
         Failed::unless(is_eligible || !self.check)
     }
 

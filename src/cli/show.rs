@@ -15,9 +15,7 @@ use serde_json::{Value, json};
 use self::event::show_event;
 use self::marks::Marks;
 use super::context::{Context, EventAddress, Failed, parse_age};
-use spanledger::session::{
-    self, Branch, Entry, Hidden, Store, Turn, TurnFacts, TurnFilter, each_turn,
-};
+use spanledger::session::{self, Branch, Entry, Hidden, Turn, TurnFacts, TurnFilter, each_turn};
 use spanledger::trace::{Address, Damage, Kind};
 use spanledger::view::{self, Related, Style, Timeline};
 
@@ -106,29 +104,30 @@ impl Show {
         if let Some(index) = self.turn {
             return self.one_turn(context, &dir, index);
         }
-        let store = Rc::clone(&context.store);
-        let entry = store.read(&dir)?;
+        let entry = context.store.read(&dir)?;
+        context.damages.clone_from(&entry.damages);
         if entry.summary.last == 0 {
             // Not one line can be read: there is nothing to show but why.
-            context.report_damage(&entry.damages, &[])?;
+            context.report_damage()?;
             return Err(Failed::Usage(format!("no lines in {}", dir.display())));
         }
         let marks = self.marks(context, &entry)?;
         let style = context.style.clone();
+        let nested = |id: &str, indent| marks.nested(&style, id, indent);
+        let timeline = self.timeline(&entry, &marks, &nested, &style);
         let mut filter = self.filter(&style);
-        let results = |id: &str| store.subagent(id);
         let mut shown = 0;
         each_turn(&dir, |turn| {
-            let title = timeline(&style, &entry).with_results(&results).title(&turn);
-            filter.failed_subagents = failed_subagents(&store, &turn, self.errors);
+            let title = timeline.title(&turn);
+            filter.failed_subagents = marks.failed_subagents(&turn);
             let Some(turn) = filter.apply(turn) else {
                 return Ok(());
             };
             shown += 1;
-            self.print(context, &entry, &title, turn, &marks)
+            self.print(context, &dir, &timeline, &title, turn, &marks)
         })?;
         if let Some(missing) = self.missing(&entry, shown, filter.runs()) {
-            return Err(context.not_found(missing, &entry.damages, &[]));
+            return Err(Failed::NotFound(missing));
         }
         if shown == 0 && !context.json {
             context.line(match self.errors {
@@ -136,7 +135,7 @@ impl Show {
                 false => "Nothing happened in that time.",
             })?;
         }
-        context.report_damage(&entry.damages, &[])
+        Ok(())
     }
 
     /// The session, and the line of it that is wanted alone.
@@ -167,14 +166,33 @@ impl Show {
 
     /// Prints the header, and reads what the turns are shown with.
     fn marks(&self, context: &mut Context, entry: &Entry) -> Result<Marks, Failed> {
+        let id = &entry.summary.session_id;
         Ok(Marks {
-            session_id: entry.summary.session_id.clone(),
+            store: Rc::clone(&context.store),
+            session_id: id.clone(),
             branches: header(context, entry)?,
             hidden: Hidden::read(&entry.dir)?,
             errors: self.errors,
             shows_hidden: self.hidden || self.errors || self.around.is_some(),
-            shown: RefCell::default(),
+            shown: RefCell::new(HashSet::from([id.clone()])),
         })
+    }
+
+    /// What renders the turns of the session. `nested`: the lines of a subagent.
+    fn timeline<'a>(
+        &self,
+        entry: &Entry,
+        marks: &'a Marks,
+        nested: &'a dyn Fn(&str, usize) -> Vec<String>,
+        style: &'a Style,
+    ) -> Timeline<'a> {
+        let timeline = Timeline::of(entry, &marks.store, style);
+        let timeline = timeline.with_hidden(&marks.hidden);
+        let timeline = timeline.with_branches(&marks.branches);
+        match self.recursive {
+            true => timeline.with_subagents(nested),
+            false => timeline,
+        }
     }
 
     fn filter(&self, style: &Style) -> TurnFilter {
@@ -200,37 +218,23 @@ impl Show {
     fn print(
         &self,
         context: &mut Context,
-        entry: &Entry,
+        dir: &Path,
+        timeline: &Timeline<'_>,
         title: &[String],
         mut turn: Turn,
         marks: &Marks,
     ) -> Result<(), Failed> {
-        let id = &entry.summary.session_id;
-        marks.is_first(id);
-        let hidden = match marks.shows_hidden {
-            true => None,
-            false => marks.hidden.remove_from(&mut turn),
-        };
+        let hidden = marks.remove_hidden(&marks.hidden, &mut turn);
         if context.json {
-            return self.print_json(context, &entry.dir, id, turn, marks);
+            return self.print_json(context, dir, &marks.session_id, turn, marks);
         }
         if self.full {
-            context.lost.extend(turn.fetch_blobs(&entry.dir));
+            context.lost.extend(turn.fetch_blobs(dir));
         }
-        let style = context.style.clone();
-        let nested = |id: &str, indent: usize| nested(context, &style, marks, id, indent);
-        let results = |id: &str| context.store.subagent(id);
-        let mut timeline = timeline(&style, entry)
-            .with_results(&results)
-            .with_hidden(&marks.hidden)
-            .with_branches(&marks.branches);
-        if self.recursive {
-            timeline = timeline.with_subagents(&nested);
-        }
-        let mut rows = timeline.rows(&turn);
-        rows.extend(hidden.map(|hidden| timeline.hidden_row(hidden)));
         context.lines(title)?;
-        context.lines(&rows)
+        context.lines(&timeline.rows(&turn))?;
+        let hidden = hidden.map(|hidden| timeline.hidden_row(hidden));
+        hidden.map_or(Ok(()), |row| context.line(&row))
     }
 
     /// One object a node. The nodes of a subagent follow the one that started it.
@@ -267,7 +271,7 @@ impl Show {
                 continue;
             };
             let dir = context.store.dir(&child);
-            let done = each_turn(&dir, |turn| match marks.narrow(&context.store, turn) {
+            let done = each_turn(&dir, |turn| match marks.narrow(turn) {
                 Some(turn) => self.print_json(context, &dir, &child, turn, marks),
                 None => Ok(()),
             });
@@ -285,17 +289,17 @@ impl Show {
 
     fn one_turn(&self, context: &mut Context, dir: &Path, index: u32) -> Result<(), Failed> {
         // The header needs only the first and last lines, so a turn of a long session comes at once.
-        let (entry, turn, damages) = self.find_turn(context, dir, index)?;
+        let (entry, turn) = self.find_turn(context, dir, index)?;
         let style = context.style.clone();
         let marks = self.marks(context, &entry)?;
-        let store = Rc::clone(&context.store);
-        let results = |id: &str| store.subagent(id);
-        let title = timeline(&style, &entry).with_results(&results).title(&turn);
+        let nested = |id: &str, indent| marks.nested(&style, id, indent);
+        let timeline = self.timeline(&entry, &marks, &nested, &style);
         let mut narrowed = turn.clone();
         let mut filter = self.filter(&style);
-        filter.failed_subagents = failed_subagents(&store, &turn, self.errors);
+        filter.failed_subagents = marks.failed_subagents(&turn);
         filter.narrow(&mut narrowed);
-        self.print(context, &entry, &title, narrowed, &marks)?;
+        let title = timeline.title(&turn);
+        self.print(context, dir, &timeline, &title, narrowed, &marks)?;
         context.flush()?;
         let mut facts = TurnFacts::gather(dir, &turn)?;
         facts.complete(&entry.summary);
@@ -313,53 +317,61 @@ impl Show {
                 context.line(&style.dim(&note))?;
             }
         }
-        context.report_damage(&damages, &[])
+        Ok(())
     }
 
-    /// A turn by its index, of the wanted run, with its session and the damage on the way.
+    /// A turn by its index, of the wanted run, with its session.
     fn find_turn(
         &self,
         context: &mut Context,
         dir: &Path,
         index: u32,
-    ) -> Result<(Entry, Turn, Vec<Damage>), Failed> {
+    ) -> Result<(Entry, Turn), Failed> {
         let entry = context.store.peek(dir)?;
-        let (found, damages) = match self.run {
-            None => excerpt(&entry, index)?,
+        let found = match self.run {
+            None => {
+                let excerpt = session::turn(dir, index)?;
+                context.damages.clone_from(&entry.damages);
+                for damage in excerpt.damages {
+                    let is_same =
+                        |known: &Damage| known.path == damage.path && known.offset == damage.offset;
+                    if !entry.damages.iter().any(is_same) {
+                        context.damages.push(damage);
+                    }
+                }
+                excerpt.turn
+            }
             Some(_) => {
                 let mut filter = TurnFilter::default();
                 filter.run = self.run;
                 let mut found = None;
-                let damages = each_turn(dir, |turn| {
+                context.damages = each_turn(dir, |turn| {
                     let turn = filter.apply(turn);
                     let turn = turn.filter(|turn| turn.index == Some(index));
                     found = found.take().or(turn);
                     Ok::<(), Failed>(())
                 })?;
-                (found, damages)
+                found
             }
         };
         if let Some(turn) = found {
-            return Ok((entry, turn, damages));
+            return Ok((entry, turn));
         }
         let run = self.run.map(|run| format!(" in run {run}"));
         let (id, run) = (&entry.summary.session_id, run.unwrap_or_default());
         let missing = format!("{id} has no turn {index}{run}");
-        Err(context.not_found(missing, &damages, &[]))
+        Err(Failed::NotFound(missing))
     }
 
     /// Some of the texts in force, by themselves: of a turn, else of the last one that had them.
     fn facts(&self, context: &mut Context, dir: &Path) -> Result<(), Failed> {
-        let (turn, damages) = match self.turn {
-            Some(index) => {
-                let (_, turn, damages) = self.find_turn(context, dir, index)?;
-                (turn, damages)
-            }
+        let turn = match self.turn {
+            Some(index) => self.find_turn(context, dir, index)?.1,
             None => {
                 let mut all = Turn::default();
                 let mut filter = TurnFilter::default();
                 filter.run = self.run;
-                let damages = each_turn(dir, |turn| {
+                context.damages = each_turn(dir, |turn| {
                     let Some(turn) = filter.apply(turn) else {
                         return Ok::<(), Failed>(());
                     };
@@ -375,7 +387,7 @@ impl Show {
                     }));
                     Ok(())
                 })?;
-                (all, damages)
+                all
             }
         };
         let facts = TurnFacts::gather(dir, &turn)?;
@@ -399,58 +411,8 @@ impl Show {
             let lines = wanted().flat_map(|(.., lines)| lines(&facts, &context.style));
             context.lines(&lines.collect::<Vec<_>>())?;
         }
-        context.report_damage(&damages, &[])
+        Ok(())
     }
-}
-
-/// The turns of a subagent, as lines below the row that started it. None if it was shown before.
-fn nested(context: &Context, style: &Style, marks: &Marks, id: &str, indent: usize) -> Vec<String> {
-    // Deeper than this, no columns are left.
-    if indent > 5 || !marks.is_first(id) {
-        return Vec::new();
-    }
-    let mut inner = style.clone();
-    inner.width = style.width.saturating_sub(4).max(40);
-    let mut lines = Vec::new();
-    let deeper = |id: &str, _: usize| nested(context, &inner, marks, id, indent + 1);
-    let dir = context.store.dir(id);
-    let read = context.store.peek(&dir).and_then(|entry| {
-        let hidden = Hidden::read(&dir)?;
-        each_turn(&dir, |turn| {
-            let results = |id: &str| context.store.subagent(id);
-            let timeline = timeline(&inner, &entry).with_results(&results);
-            let timeline = timeline.with_subagents(&deeper).with_hidden(&hidden);
-            let title = timeline.title(&turn);
-            let Some(mut turn) = marks.narrow(&context.store, turn) else {
-                return Ok(());
-            };
-            let removed = match marks.shows_hidden {
-                true => None,
-                false => hidden.remove_from(&mut turn),
-            };
-            lines.extend(title);
-            lines.extend(timeline.rows(&turn));
-            lines.extend(removed.map(|removed| timeline.hidden_row(removed)));
-            Ok::<(), io::Error>(())
-        })
-    });
-    if let Err(error) = read {
-        lines.push(style.red(&format!("can't be read: {error}")));
-    }
-    let indented = lines.into_iter().map(|line| format!("    {line}"));
-    indented.collect()
-}
-
-fn timeline<'a>(style: &'a Style, entry: &Entry) -> Timeline<'a> {
-    Timeline::new(style).over(!entry.status.is_live())
-}
-
-/// The subagents that start in a turn and had errors, if only errors are wanted.
-fn failed_subagents(store: &Store, turn: &Turn, errors: bool) -> HashSet<String> {
-    let failed = |id: &str| store.subagent(id).is_some_and(|result| result.has_failed());
-    let ids = turn.nodes.iter().filter_map(|node| node.subagent());
-    let ids = ids.filter(|id| errors && failed(id));
-    ids.map(|id| id.into_owned()).collect()
 }
 
 /// Prints the header. Returns the sessions that were branched from this one.
@@ -473,17 +435,4 @@ fn header(context: &mut Context, entry: &Entry) -> Result<Vec<Branch>, Failed> {
         context.line("")?;
     }
     Ok(related.branches)
-}
-
-/// A turn, and the damage in it and in the first and last lines of its session.
-fn excerpt(entry: &Entry, index: u32) -> io::Result<(Option<Turn>, Vec<Damage>)> {
-    let excerpt = session::turn(&entry.dir, index)?;
-    let mut damages = entry.damages.clone();
-    for damage in excerpt.damages {
-        let same = |known: &Damage| known.path == damage.path && known.offset == damage.offset;
-        if !damages.iter().any(same) {
-            damages.push(damage);
-        }
-    }
-    Ok((excerpt.turn, damages))
 }

@@ -5,9 +5,8 @@ use std::path::PathBuf;
 use clap::Args;
 use serde_json::json;
 
-use super::context::{Context, Failed, one_of, parse_age};
+use super::context::{Context, Failed, one_of, or_last, parse_age};
 use spanledger::inspect::stats::{By, Stats as Fold, StatsReport};
-use spanledger::session::Unreadable;
 use spanledger::view;
 
 /// Count calls, tokens, cost, durations, errors and waiting
@@ -45,20 +44,20 @@ impl Stats {
     pub fn run(&self, context: &mut Context) -> Result<(), Failed> {
         let since = self.since.map(|age| context.style.now.saturating_sub(age));
         let mut fold = Fold::new(self.by).since(since.unwrap_or(0));
-        let mut unreadable = Vec::new();
         if self.all || (self.sessions.is_empty() && since.is_some()) {
-            let (dirs, lost) = all(context, since)?;
-            unreadable.extend(lost);
-            unreadable.extend(fold.add_all(dirs));
+            let dirs = all(context, since)?;
+            context.unreadable.extend(fold.add_all(dirs));
         } else {
-            context.each_given(&self.sessions, |store, dir| {
-                unreadable.extend(fold.add_family(store, &dir)?);
-                Ok(())
-            })?;
+            for session in or_last(&self.sessions) {
+                let dir = context.resolve(&session)?;
+                let lost = fold.add_family(&context.store, &dir)?;
+                context.unreadable.extend(lost);
+            }
         }
         let report = fold.finish();
         self.print(context, &report)?;
-        context.report_damage(&report.damages, &unreadable)
+        context.damages = report.damages;
+        Ok(())
     }
 
     fn print(&self, context: &mut Context, report: &StatsReport) -> Result<(), Failed> {
@@ -82,15 +81,13 @@ impl Stats {
 }
 
 /// The directories of all sessions that were active since.
-fn all(
-    context: &mut Context,
-    since: Option<u64>,
-) -> Result<(Vec<PathBuf>, Vec<Unreadable>), Failed> {
+fn all(context: &mut Context, since: Option<u64>) -> Result<Vec<PathBuf>, Failed> {
     let Some(since) = since else {
-        return Ok((context.store.dirs()?, Vec::new()));
+        return Ok(context.store.dirs()?);
     };
     let mut newest = context.store.newest()?;
     let active = newest.by_ref().take_while(|one| one.summary.last >= since);
     let dirs = active.map(|entry| entry.dir).collect();
-    Ok((dirs, newest.into_unreadable()))
+    context.unreadable.extend(newest.into_unreadable());
+    Ok(dirs)
 }

@@ -61,9 +61,8 @@ impl Status {
     fn all(&self, context: &mut Context) -> Result<(), Failed> {
         let store = Rc::clone(&context.store);
         let mirror = backlog_in(&store)?;
-        let Found {
+        let Sessions {
             counts,
-            by_status,
             checks,
             live,
             implicit,
@@ -91,12 +90,12 @@ impl Status {
                 object["implicit_beside"] = implicit_beside(&entry.summary).into();
                 object
             });
-            let by_status = SessionStatus::ALL.into_iter().zip(by_status);
+            let by_status = SessionStatus::ALL.into_iter().zip(counts.by_status);
             let by_status = by_status.map(|(status, n)| (status.as_str().to_owned(), json!(n)));
             let document = json!({
                 "root": store.root(),
                 "at": time_text(now, 6),
-                "sessions": counts.sessions,
+                "sessions": counts.sessions(),
                 "bytes": bytes,
                 "by_status": Value::Object(by_status.collect()),
                 "live": live.collect::<Vec<_>>(),
@@ -107,8 +106,7 @@ impl Status {
             context.document(&document)?;
         } else {
             let style = context.style.clone();
-            let alive = |writer: &str| store.is_alive(writer);
-            let mut lines = view::running(&live, &implicit_beside, &alive, &is_stalled, &style);
+            let mut lines = view::running(&live, &implicit_beside, &is_stalled, &store, &style);
             let root = store.root().display().to_string();
             lines.push(String::new());
             lines.extend(view::root(&root, &counts, bytes, &style));
@@ -116,17 +114,18 @@ impl Status {
             lines.extend(view::checks(&checks, &style));
             context.lines(&lines)?;
         }
-        let damaged = context.report_damage(&checks.damages, &checks.unreadable);
-        self.end(damaged, stalled, live.len())
+        context.damages = checks.damages;
+        context.unreadable = checks.unreadable;
+        self.end(context, stalled, live.len())
     }
 
     /// Reads all sessions.
-    fn find(&self, store: &Store) -> Result<Found, Failed> {
-        let mut found = Found::default();
+    fn find(&self, store: &Store) -> Result<Sessions, Failed> {
+        let mut found = Sessions::default();
         let mut newest = store.newest()?;
         for entry in newest.by_ref() {
             found.checks.add(store, &entry, self.deep);
-            found.count(&entry);
+            found.counts.add(&entry);
             if entry.status.is_live() {
                 found.live.push(entry);
             } else if is_implicit_of_live(store, &entry.summary) {
@@ -137,13 +136,13 @@ impl Status {
         Ok(found)
     }
 
-    /// Ends with the stalled sessions, else with the damage.
-    fn end(&self, damaged: Result<(), Failed>, stalled: usize, live: usize) -> Result<(), Failed> {
+    /// Ends with the stalled sessions, if there are any.
+    fn end(&self, context: &mut Context, stalled: usize, live: usize) -> Result<(), Failed> {
         let Some(age) = self.stalled_after.filter(|_| stalled > 0) else {
-            return damaged;
+            return Ok(());
         };
         // Cron waits for this exit code; the damage is only printed.
-        match damaged {
+        match context.report_damage() {
             Err(Failed::Damaged(damage)) => warn(&damage),
             other => other?,
         }
@@ -162,28 +161,20 @@ fn one(session: &str, context: &mut Context) -> Result<(), Failed> {
     let now = context.style.now;
     context.show(
         || live_json(&store, now, &entry, false),
-        |style| view::session_status(&entry, &|writer| store.is_alive(writer), style),
+        |style| view::session_status(&entry, &store, style),
     )?;
-    context.report_damage(&entry.damages, &[])
+    context.damages = entry.damages;
+    Ok(())
 }
 
 /// What the sessions add up to.
 #[derive(Default)]
-struct Found {
+struct Sessions {
     counts: SessionCounts,
-    /// In the order of [`SessionStatus::ALL`].
-    by_status: [u64; SessionStatus::ALL.len()],
     checks: Checks,
     live: Vec<Entry>,
     /// Implicit sessions of live processes that have no open span.
     implicit: Vec<Summary>,
-}
-
-impl Found {
-    fn count(&mut self, entry: &Entry) {
-        self.counts.add(entry);
-        self.by_status[entry.status as usize] += 1;
-    }
 }
 
 /// Whether a session is an implicit one whose process is alive.
@@ -275,7 +266,7 @@ fn live_json(store: &Store, now: u64, entry: &Entry, stalled: bool) -> Value {
             "seconds": seconds(open.since),
         })
     });
-    let writer = view::live_writer(summary, &|writer| store.is_alive(writer));
+    let writer = view::live_writer(summary, store);
     let process = writer.map(|writer| writer.process());
     json!({
         "session_id": summary.session_id,

@@ -29,7 +29,7 @@ impl Summary {
         let store = Rc::clone(&context.store);
         let outline = Outline::read(&store, &dir)?;
         let mut stats = Stats::new(None);
-        let unreadable = stats.add_family(&store, &dir)?;
+        context.unreadable = stats.add_family(&store, &dir)?;
         let used = stats.finish().total;
         let document = || {
             let mut object = outline.to_json();
@@ -37,6 +37,7 @@ impl Summary {
             object
         };
         context.show(document, |style| view::outline(&outline, &used, style))?;
-        context.report_damage(&outline.damages, &unreadable)
+        context.damages = outline.damages;
+        Ok(())
     }
 }

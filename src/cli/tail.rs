@@ -13,7 +13,7 @@ use super::context::{Context, Failed, damage_json, warn};
 use super::interrupt;
 use spanledger::read::Start;
 use spanledger::session::{Monitor, MonitorEvent, OpenSpan, Store, Writer, is_delta};
-use spanledger::trace::{Address, Damage, RawLine, time_text};
+use spanledger::trace::{Address, RawLine, time_text};
 use spanledger::view::text::{line, safe_json};
 use spanledger::view::{LiveRows, named_span};
 
@@ -70,7 +70,6 @@ impl Tail {
             past: Some(VecDeque::new()),
             counted: 0,
             limit: self.from.map_or(self.lines, |_| usize::MAX),
-            damages: Vec::new(),
             context,
         };
         while !interrupt::asked()
@@ -87,9 +86,7 @@ impl Tail {
             rows.notice("nothing_live", text, json!({}))?;
         }
         if self.no_follow {
-            rows.settle()?;
-            let damages = std::mem::take(&mut rows.damages);
-            return context.report_damage(&damages, &[]);
+            return rows.settle();
         }
         monitor.report_dead();
         let mut quiet = Duration::ZERO;
@@ -109,7 +106,11 @@ impl Tail {
                 }
             }
         }
-        rows.settle()
+        rows.settle()?;
+        // A notice was printed of each.
+        context.damages.clear();
+        context.lost.clear();
+        Ok(())
     }
 
     fn monitor(&self, context: &mut Context) -> Result<Monitor, Failed> {
@@ -151,8 +152,6 @@ struct Rows<'c> {
     past: Option<VecDeque<(Row, String)>>,
     counted: usize,
     limit: usize,
-    /// The damage of the past.
-    damages: Vec<Damage>,
     context: &'c mut Context,
 }
 
@@ -171,9 +170,7 @@ impl Rows<'_> {
             MonitorEvent::Damaged(damage) => {
                 let text = format!("damaged: {damage}");
                 self.notice("damaged", &text, damage_json(&damage))?;
-                if self.past.is_some() {
-                    self.damages.push(damage);
-                }
+                self.context.damages.push(damage);
                 Ok(())
             }
             MonitorEvent::WriterDied {

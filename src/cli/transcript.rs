@@ -63,7 +63,8 @@ impl Transcript {
             if excerpt.turn.is_none() {
                 let id = context.store.peek(&dir)?.summary.session_id;
                 let missing = format!("{id} has no turn {index}");
-                return Err(context.not_found(missing, &excerpt.damages, &[]));
+                context.damages = excerpt.damages;
+                return Err(Failed::NotFound(missing));
             }
         }
         let store = context.store.clone();
@@ -73,15 +74,16 @@ impl Transcript {
         transcript.detail = self.detail;
         transcript.turn = self.turn;
         transcript.hidden = self.hidden;
-        let (written, files, missing) = self.write(transcript, &dir)?;
-        for (name, why) in &missing {
+        let written = self.write(transcript, &dir)?;
+        for (name, why) in &written.missing {
             warn(&format!("not in the bundle: {name}: {why}"));
         }
         if context.json {
-            context.document(&self.report(&written, &files, &missing))?;
+            context.document(&self.report(&written))?;
         }
-        context.lost.extend(written.lost);
-        context.report_damage(&written.damages, &[])
+        context.lost = written.lost;
+        context.damages = written.damages;
+        Ok(())
     }
 
     fn format(&self) -> TranscriptFormat {
@@ -94,13 +96,13 @@ impl Transcript {
         self.format.unwrap_or(by_name)
     }
 
-    /// Writes the page or the bundle. Returns what it contains, the files of a bundle, and those that are missing.
-    fn write(&self, transcript: view::Transcript<'_>, dir: &Path) -> Result<Done, Failed> {
+    /// Writes the page or the bundle.
+    fn write(&self, transcript: view::Transcript<'_>, dir: &Path) -> Result<Written, Failed> {
         let Some(path) = &self.output else {
             let mut out = BufWriter::new(io::stdout());
             let written = transcript.write(dir, &mut out)?;
             out.flush()?;
-            return Ok((written, Vec::new(), Vec::new()));
+            return Ok(written);
         };
         // A page that is not complete never has the name that was asked for.
         let part = path.with_file_name(match path.file_name() {
@@ -122,33 +124,27 @@ impl Transcript {
         transcript: view::Transcript<'_>,
         dir: &Path,
         path: &Path,
-    ) -> io::Result<Done> {
+    ) -> io::Result<Written> {
         let file = File::create(path)?;
         if self.bundle {
-            let done = write_bundle(transcript, dir, BufWriter::new(file))?;
-            return Ok((done.written, done.files, done.missing));
+            return write_bundle(transcript, dir, BufWriter::new(file));
         }
         let mut out = BufWriter::new(file);
         let written = transcript.write(dir, &mut out)?;
         out.flush()?;
-        Ok((written, Vec::new(), Vec::new()))
+        Ok(written)
     }
 
-    fn report(&self, written: &Written, files: &[String], missing: &Missing) -> Value {
-        let missing = missing.iter();
+    fn report(&self, written: &Written) -> Value {
+        let missing = written.missing.iter();
         let missing = missing.map(|(name, why)| json!({"file": name, "why": why}));
         json!({
             "file": self.output,
             "sessions": written.sessions,
             "turns": written.turns,
             "rows": written.rows,
-            "files": files,
+            "files": written.files,
             "missing": missing.collect::<Vec<_>>(),
         })
     }
 }
-
-/// Files that are not in a bundle, and why.
-type Missing = Vec<(String, String)>;
-
-type Done = (Written, Vec<String>, Missing);

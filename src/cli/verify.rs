@@ -74,7 +74,7 @@ impl Verify {
             (None, None) => return Err(Failed::Usage("give --jaeger or --tempo".into())),
         };
         let one = (!self.all).then_some(self.session.as_str());
-        let (dirs, unreadable) = context.dirs(one)?;
+        let dirs = context.dirs(one)?;
         let mut asked = self.connect(backend, url)?;
         asked = asked.wait(Duration::from_nanos(self.wait));
         if let Some(bytes) = self.cut_at {
@@ -83,7 +83,7 @@ impl Verify {
         if let Some(state) = &self.state {
             asked = asked.state(state);
         }
-        let (mut wrong, mut damages) = (0, Vec::new());
+        let mut wrong = 0;
         for dir in &dirs {
             let mut report = match asked.session(dir, &mut progress()) {
                 // Pruned in the meantime.
@@ -94,7 +94,7 @@ impl Verify {
                 }
                 done => done.map_err(|error| failed(backend, error))?,
             };
-            damages.append(&mut report.damages);
+            context.damages.append(&mut report.damages);
             let good = match self.strict {
                 true => report.findings.is_empty(),
                 false => report.is_good(),
@@ -105,8 +105,6 @@ impl Verify {
                 |style| lines(&report, backend, style),
             )?;
         }
-        context.flush()?;
-        context.report_damage(&damages, &unreadable)?;
         Failed::unless(wrong == 0)
     }
 

@@ -8,9 +8,6 @@ use std::path::{Component, Path, PathBuf};
 use rustix::fs::{Mode, OFlags};
 use sha2::{Digest, Sha256};
 
-use super::attempts::AttemptArtifact;
-use crate::trace::typed::Artifact;
-
 /// Finds the files of a session's artifacts: blobs of the session, and files under the output directory of its run.
 ///
 /// The path of an artifact comes from the trace, and a model may have written it. A path that leads elsewhere, by
@@ -76,22 +73,8 @@ impl ArtifactFiles {
         }
     }
 
-    /// Opens the file of an artifact.
-    pub fn open(&self, artifact: &Artifact<'_>) -> Result<ArtifactFile, ArtifactError> {
-        let path = artifact.path().unwrap_or_default();
-        self.find(
-            &path,
-            artifact.blob().as_deref(),
-            artifact.sha256().as_deref(),
-        )
-    }
-
-    /// Opens the file of an attempt's artifact.
-    pub fn open_of_attempt(&self, of: &AttemptArtifact) -> Result<ArtifactFile, ArtifactError> {
-        self.find(&of.path, of.blob.as_deref(), of.sha256.as_deref())
-    }
-
-    fn find(
+    /// Opens the file of an artifact: its path, its blob and its digest, as recorded.
+    pub fn open(
         &self,
         path: &str,
         blob: Option<&str>,
@@ -99,7 +82,7 @@ impl ArtifactFiles {
     ) -> Result<ArtifactFile, ArtifactError> {
         if let Some(blob) = blob.filter(|blob| is_digest(blob)) {
             let path = self.session.join("blobs").join(blob);
-            return open(&path, Some(blob));
+            return open_checked(&path, Some(blob));
         }
         let dir = self.output_dir.as_ref().ok_or(ArtifactError::NoOutputDir)?;
         let path = dir.join(path);
@@ -111,7 +94,7 @@ impl ArtifactFiles {
         if !path.starts_with(&dir) || path == dir {
             return Err(ArtifactError::Outside(path));
         }
-        open(&path, digest)
+        open_checked(&path, digest)
     }
 }
 
@@ -127,7 +110,8 @@ impl ArtifactFile {
     }
 }
 
-fn is_digest(text: &str) -> bool {
+/// Whether a text can be the name of a blob.
+pub(crate) fn is_digest(text: &str) -> bool {
     text.len() == 64 && text.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
@@ -135,16 +119,19 @@ fn io_error(path: &Path) -> impl FnOnce(io::Error) -> ArtifactError + '_ {
     |error| ArtifactError::Io(path.to_owned(), error)
 }
 
-/// Opens a regular file, and compares its digest.
-fn open(path: &Path, digest: Option<&str>) -> Result<ArtifactFile, ArtifactError> {
+/// Opens a regular file. Returns its size, too. `None`: it is not a regular file.
+pub(crate) fn open_regular(path: &Path) -> io::Result<Option<(File, u64)>> {
     // To open a pipe would wait for a writer.
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-    let opened = rustix::fs::open(path, flags, Mode::empty());
-    let mut file = File::from(opened.map_err(|error| io_error(path)(error.into()))?);
-    let meta = file.metadata().map_err(io_error(path))?;
-    if !meta.is_file() {
-        return Err(ArtifactError::NotAFile(path.to_owned()));
-    }
+    let file = File::from(rustix::fs::open(path, flags, Mode::empty())?);
+    let meta = file.metadata()?;
+    Ok(meta.is_file().then_some((file, meta.len())))
+}
+
+/// Opens a regular file, and compares its digest.
+fn open_checked(path: &Path, digest: Option<&str>) -> Result<ArtifactFile, ArtifactError> {
+    let opened = open_regular(path).map_err(io_error(path))?;
+    let (mut file, bytes) = opened.ok_or_else(|| ArtifactError::NotAFile(path.to_owned()))?;
     if let Some(digest) = digest {
         let found = digest_of(&mut file).map_err(io_error(path))?;
         let digest = digest.strip_prefix("sha256:").unwrap_or(digest);
@@ -155,7 +142,7 @@ fn open(path: &Path, digest: Option<&str>) -> Result<ArtifactFile, ArtifactError
     Ok(ArtifactFile {
         file,
         path: path.to_owned(),
-        bytes: meta.len(),
+        bytes,
     })
 }
 

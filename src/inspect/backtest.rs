@@ -27,7 +27,7 @@ use crate::watch::{Counts, Limits, LoopPolicy, LoopWarning, Replay, Stop};
 /// println!("{} of {} stopped", backtest.stopped.len(), backtest.sessions);
 /// # Ok::<(), std::io::Error>(())
 /// ```
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct Backtest {
     /// The limits.
@@ -71,13 +71,7 @@ impl Backtest {
     pub fn new(limits: Limits) -> Self {
         Self {
             limits,
-            sessions: 0,
-            ended_well: 0,
-            stopped: Vec::new(),
-            loops: [0; 4],
-            unpriced_models: Vec::new(),
-            good_loops: 0,
-            good: Vec::new(),
+            ..Self::default()
         }
     }
 

@@ -4,7 +4,6 @@
 //! […]}`. [`check`] compares the measures of a session with it, or with limits of the caller's.
 
 use std::collections::BTreeSet;
-use std::fmt;
 use std::io;
 use std::path::Path;
 
@@ -152,27 +151,16 @@ pub struct Baseline {
     pub sessions: Vec<Measures>,
 }
 
-/// Why a file is not a baseline: it can't be read, is malformed, or was written by a newer version.
-#[derive(Debug)]
-pub struct BaselineError(String);
-
-impl fmt::Display for BaselineError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for BaselineError {}
-
 impl Baseline {
-    /// Reads a file.
-    pub fn read(path: &Path) -> Result<Self, BaselineError> {
+    /// Reads a file. An error says why it is not a baseline, or that a newer version wrote it.
+    pub fn read(path: &Path) -> io::Result<Self> {
         let file = path.display();
         let text = std::fs::read_to_string(path)
-            .map_err(|error| BaselineError(format!("can't read {file}: {error}")))?;
+            .map_err(|error| io::Error::new(error.kind(), format!("can't read {file}: {error}")))?;
+        let invalid = |why: String| io::Error::new(io::ErrorKind::InvalidData, why);
         let malformed = |why: &str| {
             let advice = "`spanledger baseline SESSION -o FILE` writes one";
-            BaselineError(format!("{file} is no baseline: {why}; {advice}"))
+            invalid(format!("{file} is no baseline: {why}; {advice}"))
         };
         let value: Value =
             serde_json::from_str(&text).map_err(|error| malformed(&error.to_string()))?;
@@ -181,9 +169,7 @@ impl Baseline {
             Some(VERSION) => {}
             Some(newer) => {
                 let reads = format!("this spanledger reads version {VERSION}");
-                return Err(BaselineError(format!(
-                    "{file} has version {newer}; {reads}"
-                )));
+                return Err(invalid(format!("{file} has version {newer}; {reads}")));
             }
             None => return Err(malformed("it has no number `spanledger_baseline`")),
         }

@@ -32,7 +32,7 @@ mod fold;
 mod history;
 mod sizes;
 
-use fold::Fold;
+use fold::ContextFold;
 
 /// The parts of a context, in tokens.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -91,11 +91,11 @@ pub enum ContextItem {
 }
 
 /// A model call and its context.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct ContextCall {
     /// Its close line.
-    pub address: Option<Address>,
+    pub address: Address,
     /// Its turn.
     pub turn: Option<u32>,
     /// When it began, in nanoseconds since 1970.
@@ -121,11 +121,11 @@ pub struct ContextCall {
 }
 
 /// A compaction.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Compaction {
     /// Its close line.
-    pub address: Option<Address>,
+    pub address: Address,
     /// Its turn.
     pub turn: Option<u32>,
     /// What started it.
@@ -137,11 +137,11 @@ pub struct Compaction {
 }
 
 /// A tool result, and what carrying it cost.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Carried {
     /// Its line.
-    pub address: Option<Address>,
+    pub address: Address,
     /// Its turn.
     pub turn: Option<u32>,
     /// The tool.
@@ -161,11 +161,10 @@ pub struct Carried {
 impl ContextItem {
     /// As JSON, with stable names and the member `type`.
     pub fn to_json(&self) -> Value {
-        let text = |address: &Option<Address>| address.map(|address| address.to_string());
         match self {
             Self::Call(call) => json!({
                 "type": "call",
-                "address": text(&call.address),
+                "address": call.address.to_string(),
                 "turn": call.turn,
                 "start": time_text(call.start, 6),
                 "model_id": call.model,
@@ -180,7 +179,7 @@ impl ContextItem {
             }),
             Self::Compaction(compaction) => json!({
                 "type": "compaction",
-                "address": text(&compaction.address),
+                "address": compaction.address.to_string(),
                 "turn": compaction.turn,
                 "trigger": compaction.trigger,
                 "tokens_before": compaction.before,
@@ -188,7 +187,7 @@ impl ContextItem {
             }),
             Self::Carried(result) => json!({
                 "type": "tool_result",
-                "address": text(&result.address),
+                "address": result.address.to_string(),
                 "turn": result.turn,
                 "tool_id": result.tool,
                 "bytes": result.bytes,
@@ -231,9 +230,9 @@ pub fn each<E: From<io::Error>>(
     mut take: impl FnMut(ContextItem) -> Result<(), E>,
 ) -> Result<Vec<Damage>, E> {
     let reader = SessionReader::open(session)?.with_all_fields();
-    let mut fold = Fold::new(session.to_owned());
+    let mut fold = ContextFold::new(session.to_owned());
     let damages = reader.each_line(|line| {
-        fold.take(line);
+        fold.add_line(line);
         fold.history.found.drain(..).try_for_each(&mut take)
     })?;
     fold.finish();

@@ -23,10 +23,13 @@ pub mod diff;
 pub mod permissions;
 mod quantiles;
 pub mod replay;
+mod request_parts;
 pub mod stats;
 pub mod summary;
 mod waits;
 
 pub use artifact::{ArtifactError, ArtifactFile, ArtifactFiles};
+#[cfg(feature = "cli")]
+pub(crate) use artifact::{is_digest, open_regular};
 pub use attempts::{Attempt, AttemptArtifact, Attempts};
 pub use quantiles::Quantiles;

@@ -21,7 +21,7 @@ pub use rules::{Decided, Rule, Rules, RulesError, matches};
 /// A permission that was decided.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Recorded {
+pub struct RecordedDecision {
     /// The session's id.
     pub session_id: String,
     /// Its line.
@@ -52,7 +52,7 @@ pub struct Recorded {
     pub duration: Option<u64>,
 }
 
-impl Recorded {
+impl RecordedDecision {
     fn of(session_id: &str, decision: &PermissionDecision<'_>, guarded: &Guarded) -> Self {
         let permission = &decision.permission;
         let id = owned(permission.tool_id()).or_else(|| guarded.tool.clone());
@@ -146,7 +146,7 @@ fn subject(call: &ToolCall<'_>) -> Option<String> {
 /// Calls `take` with each decision of a session, in order. Holds a turn at a time. Returns what is damaged.
 pub fn each<E: From<io::Error>>(
     session: &Path,
-    mut take: impl FnMut(Recorded) -> Result<(), E>,
+    mut take: impl FnMut(RecordedDecision) -> Result<(), E>,
 ) -> Result<Vec<Damage>, E> {
     let mut turns = Turns::default();
     let mut id = String::new();
@@ -155,18 +155,17 @@ pub fn each<E: From<io::Error>>(
             id = line.session_id.clone().into_owned();
         }
         turns.take(line);
-        while let Some(turn) = turns.ready() {
-            of_turn(&id, &turn).into_iter().try_for_each(&mut take)?;
-        }
-        Ok::<(), E>(())
+        let ready = std::iter::from_fn(|| turns.ready());
+        let mut decided = ready.flat_map(|turn| of_turn(&id, &turn));
+        decided.try_for_each(&mut take)
     })?;
-    for turn in turns.finish() {
-        of_turn(&id, &turn).into_iter().try_for_each(&mut take)?;
-    }
+    let rest = turns.finish().into_iter();
+    let mut decided = rest.flat_map(|turn| of_turn(&id, &turn));
+    decided.try_for_each(take)?;
     Ok(damages)
 }
 
-fn of_turn(id: &str, turn: &Turn) -> Vec<Recorded> {
+fn of_turn(id: &str, turn: &Turn) -> Vec<RecordedDecision> {
     let mut found = Vec::new();
     for step in turn.steps() {
         gather(id, &step, &Guarded::default(), &mut found);
@@ -182,9 +181,9 @@ struct Guarded {
     subject: Option<String>,
 }
 
-fn gather(id: &str, step: &Step<'_>, guarded: &Guarded, found: &mut Vec<Recorded>) {
+fn gather(id: &str, step: &Step<'_>, guarded: &Guarded, found: &mut Vec<RecordedDecision>) {
     if let Some(decision) = &step.decision {
-        found.push(Recorded::of(id, decision, guarded));
+        found.push(RecordedDecision::of(id, decision, guarded));
     }
     let own = match step.node.item() {
         Item::ToolCall(call) => Some(Guarded {
@@ -204,7 +203,7 @@ fn gather(id: &str, step: &Step<'_>, guarded: &Guarded, found: &mut Vec<Recorded
 #[non_exhaustive]
 pub struct Flip {
     /// What was recorded.
-    pub recorded: Recorded,
+    pub recorded: RecordedDecision,
     /// What the other rules decide.
     pub decided: Decided,
 }
@@ -247,7 +246,7 @@ impl WhatIf {
     /// println!("{} questions saved", what_if.saved);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn evaluate(&mut self, rules: &Rules, recorded: Recorded) -> Option<Flip> {
+    pub fn evaluate(&mut self, rules: &Rules, recorded: RecordedDecision) -> Option<Flip> {
         self.decisions += 1;
         let permission = recorded.permission.as_deref();
         let names = [Some(recorded.tool.as_str()), permission];

@@ -2,8 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use serde_json::{Value, json};
-
 /// Neighboring buckets differ by this factor, so a quantile is within 1 % of the true value.
 const FACTOR: f64 = 1.02;
 
@@ -80,16 +78,6 @@ impl Quantiles {
             seen >= wanted
         });
         Some(middle(*found?.0).clamp(self.least?, self.most?))
-    }
-
-    /// As JSON: `{count, p50, p95, max}`, in the unit of the values.
-    pub fn to_json(&self) -> Value {
-        json!({
-            "count": self.count,
-            "p50": self.at(0.5),
-            "p95": self.at(0.95),
-            "max": self.max(),
-        })
     }
 }
 

@@ -95,7 +95,7 @@ impl Stats {
         let reader = SessionReader::open(session)?.with_all_fields();
         let mut fold = SessionFold::new(self.by, self.since, std::mem::take(&mut self.sums));
         let read = reader.each_line(|line| {
-            fold.take(line);
+            fold.add_line(line);
             Ok::<(), io::Error>(())
         });
         if read.is_ok() {
@@ -142,7 +142,7 @@ impl Stats {
     pub fn finish(self) -> StatsReport {
         let mut rows: BTreeMap<String, StatsRow> = BTreeMap::new();
         for (key, row) in self.sums.rows {
-            let key = top(&self.parents, key);
+            let key = top_session(&self.parents, key);
             rows.entry(key).or_default().merge(&row);
         }
         let mut rows: Vec<_> = rows.into_iter().collect();
@@ -159,7 +159,7 @@ impl Stats {
 }
 
 /// The session that a subagent is counted to: the first of its parents that has none.
-fn top(parents: &HashMap<String, String>, mut id: String) -> String {
+fn top_session(parents: &HashMap<String, String>, mut id: String) -> String {
     // Sessions that start each other are a cycle.
     for _ in 0..64 {
         match parents.get(&id) {

@@ -48,7 +48,7 @@ pub struct Outline {
 
 /// The fold.
 #[derive(Debug, Default)]
-struct Fold {
+struct OutlineFold {
     outline: Outline,
     evidence: Evidence,
 }
@@ -66,9 +66,9 @@ impl Outline {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn read(store: &Store, session: &Path) -> io::Result<Self> {
-        let mut fold = Fold::default();
+        let mut fold = OutlineFold::default();
         let damages = SessionReader::open(session)?.each_line(|line| {
-            fold.take(line);
+            fold.add_line(line);
             Ok::<(), io::Error>(())
         })?;
         let summary = &fold.outline.summary;
@@ -133,8 +133,8 @@ impl Outline {
     }
 }
 
-impl Fold {
-    fn take(&mut self, line: &RawLine<'_>) {
+impl OutlineFold {
+    fn add_line(&mut self, line: &RawLine<'_>) {
         self.outline.summary.take(line);
         match line.kind() {
             Kind::LoopWarning => {

@@ -49,7 +49,7 @@ pub(super) struct Waited {
 
 impl Waits {
     /// Takes one line.
-    pub fn take(&mut self, line: &RawLine<'_>) -> Waited {
+    pub fn add_line(&mut self, line: &RawLine<'_>) -> Waited {
         match line.kind() {
             Kind::HitlRequest | Kind::HitlResponse => self.hitl(line),
             Kind::PermissionEvaluate | Kind::ToolResult | Kind::Interrupted => {

@@ -26,9 +26,7 @@ pub fn canonical(value: &Value) -> String {
 /// assert_ne!(digest(&json!({"a": 1})), digest(&json!({"a": "1"})));
 /// ```
 pub fn digest(value: &Value) -> String {
-    let mut out = Vec::new();
-    write(value, &mut out);
-    hex_digest(&out)
+    hex_digest(canonical(value).as_bytes())
 }
 
 fn write(value: &Value, out: &mut Vec<u8>) {

@@ -149,24 +149,16 @@ pub(crate) fn join_texts<'a>(texts: impl Iterator<Item = &'a str>) -> Option<Str
     (!texts.is_empty()).then(|| texts.join("\n"))
 }
 
-/// The messages of the GenAI conventions; those of another shape are left out.
-pub(super) fn messages(list: &[Value]) -> Vec<Message> {
-    list.iter()
-        .map(|message| Message::from_json(message.clone()).unwrap_or_default())
-        .collect()
-}
-
 /// A text, or the text of a list of parts.
 pub(super) fn text_in(value: &Value) -> Option<String> {
     match value {
         Value::String(text) => Some(text.clone()),
         Value::Array(parts) => {
-            let text = |part: &Value| {
+            let texts = parts.iter().filter_map(|part| {
                 let text = part.get("text").or_else(|| part.get("content"));
-                text.and_then(Value::as_str).map(str::to_owned)
-            };
-            let texts: Vec<_> = parts.iter().filter_map(text).collect();
-            (!texts.is_empty()).then(|| texts.join("\n"))
+                text.and_then(Value::as_str)
+            });
+            join_texts(texts)
         }
         _ => None,
     }

@@ -29,22 +29,13 @@ pub(super) fn is_anthropic(body: &Value, messages: &[Value]) -> bool {
         || messages.iter().any(has_own)
 }
 
-pub(super) fn messages(list: &[Value]) -> Vec<Message> {
-    list.iter()
-        .map(|message| {
-            let role = message["role"].as_str().unwrap_or_default();
-            self::message(role, message.get("content"))
-        })
-        .collect()
-}
-
-pub(super) fn message(role: &str, content: Option<&Value>) -> Message {
-    let parts = match content {
-        Some(Value::String(text)) => vec![text_part(text)],
-        Some(Value::Array(blocks)) => blocks.iter().map(part).collect(),
+pub(super) fn message(message: &Value) -> Message {
+    let parts = match &message["content"] {
+        Value::String(text) => vec![text_part(text)],
+        Value::Array(blocks) => blocks.iter().map(part).collect(),
         _ => Vec::new(),
     };
-    Message::new(role, parts)
+    Message::new(message["role"].as_str().unwrap_or_default(), parts)
 }
 
 fn part(block: &Value) -> Value {

@@ -138,22 +138,23 @@ impl Request {
         for (name, value) in members {
             request.take(name, value);
         }
-        request.messages = match (api.list().and_then(|list| members.get(list)), api) {
-            (Some(Value::Array(list)), Api::Anthropic) => messages_api::messages(list),
-            (Some(Value::Array(list)), Api::OpenAiResponses) => responses_api::messages(list),
-            (Some(Value::Array(list)), Api::GenAi) => message::messages(list),
-            (Some(Value::Array(list)), _) => chat::messages(list),
-            (Some(Value::String(text)), _) => vec![Message::text("user", text)],
+        let read: fn(&Value) -> Message = match api {
+            Api::Anthropic => messages_api::message,
+            Api::OpenAiResponses => responses_api::message,
+            Api::GenAi => |message: &Value| Message::from_json(message.clone()).unwrap_or_default(),
+            _ => chat::message,
+        };
+        request.messages = match api.list().and_then(|list| members.get(list)) {
+            Some(Value::Array(list)) => list.iter().map(read).collect(),
+            Some(Value::String(text)) => vec![Message::text("user", text)],
             _ => Vec::new(),
         };
         let is_system = |message: &&Message| message.is_system();
         request.leading = request.messages.iter().take_while(is_system).count();
         let leading = request.messages[..request.leading].iter();
-        let texts = request.system.take().into_iter();
-        let texts: Vec<_> = texts
-            .chain(leading.filter_map(Message::text_of_parts))
-            .collect();
-        request.system = (!texts.is_empty()).then(|| texts.join("\n"));
+        let texts = leading.filter_map(Message::text_of_parts);
+        let texts: Vec<_> = request.system.take().into_iter().chain(texts).collect();
+        request.system = join_texts(texts.iter().map(String::as_str));
         request
     }
 

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::canonical::{canonical, digest};
+use super::canonical::canonical;
 use super::{Api, Request};
 use crate::trace::hex_digest;
 
@@ -29,7 +29,7 @@ pub struct Missing(pub Vec<String>);
 
 /// The digest of a part: half of its SHA-256, because each request repeats those of the whole conversation.
 pub fn part_digest(part: &Value) -> String {
-    half(&digest(part))
+    measured(part).0
 }
 
 /// The digest of a part, and its size in the canonical form.

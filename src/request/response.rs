@@ -52,12 +52,11 @@ impl Response {
         if let Some(choices) = body.get("choices").and_then(Value::as_array) {
             response.read_choices(choices);
         } else if let Some(items) = body.get("output").and_then(Value::as_array) {
-            response.messages = responses_api::messages(items);
+            response.messages = items.iter().map(responses_api::message).collect();
             let incomplete = &body["incomplete_details"]["reason"];
             response.finish_reason = incomplete.as_str().map(str::to_owned).or(text("status"));
-        } else if let Some(content) = body.get("content").filter(|content| !content.is_null()) {
-            let role = text("role").unwrap_or_else(|| "assistant".into());
-            response.messages = vec![messages_api::message(&role, Some(content))];
+        } else if !body["content"].is_null() {
+            response.messages = vec![answer(messages_api::message(body))];
             response.finish_reason = text("stop_reason");
         }
         response
@@ -65,10 +64,7 @@ impl Response {
 
     fn read_choices(&mut self, choices: &[Value]) {
         let mut answers = choices.iter().map(|choice| {
-            let mut message = chat::message(&choice["message"]);
-            if message.role.is_empty() {
-                message.role = "assistant".to_owned();
-            }
+            let mut message = answer(chat::message(&choice["message"]));
             message.finish_reason = choice["finish_reason"].as_str().map(str::to_owned);
             message
         });
@@ -77,6 +73,14 @@ impl Response {
         let first = self.messages.first();
         self.finish_reason = first.and_then(|first| first.finish_reason.clone());
     }
+}
+
+/// An answer may leave out whose it is.
+fn answer(mut message: Message) -> Message {
+    if message.role.is_empty() {
+        message.role = "assistant".to_owned();
+    }
+    message
 }
 
 /// The counts of a `usage` object, in the words of OpenAI or of Anthropic.

@@ -4,10 +4,6 @@ use serde_json::Value;
 
 use super::message::{Message, call_part, reasoning_part, result_part, text_part};
 
-pub(super) fn messages(list: &[Value]) -> Vec<Message> {
-    list.iter().map(message).collect()
-}
-
 pub(super) fn message(item: &Value) -> Message {
     let text = |name: &str| item[name].as_str().unwrap_or_default();
     match text("type") {

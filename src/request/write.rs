@@ -24,18 +24,15 @@ pub fn openai(request: &Request) -> Value {
         messages.push(json!({"role": "system", "content": system}));
     }
     for message in request.after_prompt() {
-        let mut results: Vec<_> = message.parts_of("tool_call_response").collect();
-        if results.len() < message.parts.len() {
-            messages.push(openai_message(message));
-        }
         // The API wants the results right after the calls; what the user adds comes after them.
-        let own = (!results.is_empty() && results.len() < message.parts.len())
-            .then(|| messages.pop())
-            .flatten();
-        messages.extend(results.drain(..).map(|part| {
+        let results = message.parts_of("tool_call_response");
+        let before = messages.len();
+        messages.extend(results.map(|part| {
             json!({"role": "tool", "tool_call_id": part["id"], "content": text_of(&part["response"])})
         }));
-        messages.extend(own);
+        if messages.len() - before < message.parts.len() {
+            messages.push(openai_message(message));
+        }
     }
     let tools = request
         .tools
@@ -247,10 +244,9 @@ fn add(messages: &mut Vec<Value>, role: &str, content: Vec<Value>) {
     }
     match messages.last_mut() {
         Some(last) if last["role"] == role => {
-            let known = last["content"].as_array_mut();
-            known
-                .into_iter()
-                .for_each(|known| known.extend(content.iter().cloned()));
+            if let Some(known) = last["content"].as_array_mut() {
+                known.extend(content);
+            }
         }
         _ => messages.push(json!({"role": role, "content": content})),
     }

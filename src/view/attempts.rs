@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::style::Style;
-use super::text::{line, wrap};
+use super::text::{join, line, wrap};
 use crate::inspect::{Attempt, Attempts};
 
 /// How many lines of code are shown unless everything is wanted.
@@ -49,11 +49,9 @@ fn rows(
 ) -> Vec<String> {
     let wide = style.width.saturating_sub(below.chars().count()).max(20);
     let id = line(&attempt.id);
-    let rationale = attempt
-        .rationale
-        .as_deref()
-        .map(|why| format!("  {}", line(why)));
-    let head = format!("{id}{}  {}", rationale.unwrap_or_default(), attempt.address);
+    let more = |text: Option<&str>| text.map_or(String::new(), |text| format!("  {}", line(text)));
+    let rationale = more(attempt.rationale.as_deref());
+    let head = format!("{id}{rationale}  {}", attempt.address);
     let mut head = wrap(&head, wide).into_iter();
     let title = head
         .next()
@@ -71,16 +69,8 @@ fn rows(
         wrap(&summary, wide).into_iter().for_each(&mut add);
     }
     if let Some(artifact) = &attempt.artifact {
-        let caption = artifact
-            .caption
-            .as_deref()
-            .map(|text| format!("  {}", line(text)));
-        let caption = caption.unwrap_or_default();
-        let figure = format!(
-            "figure {}{caption}  {}",
-            line(&artifact.path),
-            artifact.address
-        );
+        let (path, caption) = (line(&artifact.path), more(artifact.caption.as_deref()));
+        let figure = format!("figure {path}{caption}  {}", artifact.address);
         wrap(&figure, wide).into_iter().for_each(&mut add);
         let code = artifact.source_code.as_deref().unwrap_or_default();
         let code = wrap(code, wide.saturating_sub(2)).into_iter();
@@ -120,8 +110,7 @@ pub(super) fn summary_text(attempt: &Attempt, depth: usize) -> Option<String> {
     ];
     let parts = parts.into_iter();
     let parts = parts.filter_map(|(name, text)| Some(format!("{name} {}", line(text?))));
-    let all: Vec<_> = parts.collect();
-    (!all.is_empty()).then(|| all.join("   "))
+    join(parts, "   ")
 }
 
 /// The members of an object as `name value`.
@@ -131,11 +120,10 @@ fn pairs(value: &Value) -> Option<String> {
         other => line(&other.to_string()).into_owned(),
     };
     match value {
-        Value::Object(members) if members.is_empty() => None,
         Value::Object(members) => {
             let members = members.iter();
             let all = members.map(|(name, value)| format!("{} {}", line(name), text(value)));
-            Some(all.collect::<Vec<_>>().join("   "))
+            join(all, "   ")
         }
         Value::Null => None,
         other => Some(text(other)),

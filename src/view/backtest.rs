@@ -1,9 +1,11 @@
 //! The output of `guard`.
 
 use super::style::Style;
-use super::text::{columns, columns_of, cost, cut, cut_id, duration, line, pad, plural, thousands};
+use super::text::{
+    columns, columns_of, cost, cut, cut_id, duration, join, line, pad, plural, thousands,
+};
 use crate::inspect::backtest::{Backtest, Stopped, Suggestion};
-use crate::watch::{Counts, LoopKind};
+use crate::watch::LoopKind;
 
 const HEADS: [&str; 6] = ["ENDED", "MODEL", "TOOL", "TOKENS", "COST", "TIME"];
 const WIDTHS: [usize; 6] = [11, 5, 5, 9, 8, 6];
@@ -26,8 +28,7 @@ pub fn backtest(backtest: &Backtest, style: &Style) -> Vec<String> {
         out.push(style.dim(&cut(head.trim_end(), style.width)));
         for one in &backtest.stopped {
             let id = pad(&cut_id(&line(&one.session_id), id_width), id_width);
-            let numbers = numbers(&one.saved, &ended(one));
-            let text = row(&id, &pad(&place(one), at_width), &numbers);
+            let text = row(&id, &pad(&place(one), at_width), &numbers(one));
             let text = cut(text.trim_end(), style.width).into_owned();
             out.push(match one.ended_well {
                 true => style.yellow(&text),
@@ -51,14 +52,12 @@ fn place(stopped: &Stopped) -> String {
     }
 }
 
-fn ended(stopped: &Stopped) -> String {
+/// How it ended, and what happened after the stop.
+fn numbers(stopped: &Stopped) -> [String; 6] {
+    let saved = &stopped.saved;
     let outcome = stopped.outcome.as_deref().unwrap_or("not ended");
-    line(outcome).into_owned()
-}
-
-fn numbers(saved: &Counts, ended: &str) -> [String; 6] {
     [
-        ended.to_owned(),
+        line(outcome).into_owned(),
         thousands(saved.model_calls),
         thousands(saved.tool_calls),
         thousands(saved.tokens),
@@ -96,25 +95,18 @@ fn summary(backtest: &Backtest) -> Vec<String> {
     }
     let loops = LoopKind::ALL.into_iter().zip(backtest.loops);
     let loops = loops.filter(|(_, n)| *n > 0);
-    let loops: Vec<_> = loops
-        .map(|(kind, n)| format!("{n} {}", kind.as_str()))
-        .collect();
-    if !loops.is_empty() {
-        out.push(format!("Loops: {}.", loops.join(", ")));
-    }
+    let loops = loops.map(|(kind, n)| format!("{n} {}", kind.as_str()));
+    out.extend(join(loops, ", ").map(|loops| format!("Loops: {loops}.")));
     out.extend(unpriced(backtest));
     out
 }
 
 fn unpriced(backtest: &Backtest) -> Option<String> {
-    let models = backtest.unpriced_models.iter().map(|model| line(model));
-    let models: Vec<_> = models.collect();
-    (!models.is_empty()).then(|| {
-        format!(
-            "The price of {} is not known; such calls are not in the cost.",
-            models.join(", ")
-        )
-    })
+    let models = backtest.unpriced_models.iter();
+    let models = join(models.map(|model| line(model)), ", ")?;
+    Some(format!(
+        "The price of {models} is not known; such calls are not in the cost."
+    ))
 }
 
 /// Suggested limits as a configuration file, with what they would have stopped.

@@ -203,10 +203,9 @@ impl ContextChart {
         }
         out.push(style.bold("Most expensive"));
         for result in &self.top {
-            let address = result.address.map_or(String::new(), |at| at.to_string());
             let row = format!(
                 "  {} {} {} bytes, {} × = {} tokens {}",
-                pad(&address, 9),
+                pad(&result.address.to_string(), 9),
                 pad(&line(&result.tool), 20),
                 pad_left(&thousands(result.bytes), 10),
                 plural(result.calls, "call"),
@@ -227,7 +226,6 @@ fn dollars(usd: Option<f64>, partial: bool) -> String {
 }
 
 fn call_row(call: &ContextCall, most: u64, style: &Style) -> String {
-    let address = call.address.map_or(String::new(), |at| at.to_string());
     let tokens = call.input_tokens.map_or_else(|| "–".into(), thousands);
     let tokens = match call.estimated {
         true => format!("~{tokens}"),
@@ -241,7 +239,7 @@ fn call_row(call: &ContextCall, most: u64, style: &Style) -> String {
     );
     let head = format!(
         "{}{}{}  ",
-        pad(&address, 8),
+        pad(&call.address.to_string(), 8),
         pad_left(&tokens, 12),
         pad_left(&cached, 8)
     );
@@ -269,10 +267,8 @@ fn stacked(parts: &Parts, most: u64, room: usize) -> String {
 }
 
 fn compaction_row(compaction: &Compaction, style: &Style) -> String {
-    let address = compaction
-        .address
-        .map_or(String::new(), |at| at.to_string());
+    let address = pad(&compaction.address.to_string(), 8);
     let (before, after) = (thousands(compaction.before), thousands(compaction.after));
-    let text = format!("{}  compaction: ~{before} → ~{after}", pad(&address, 8));
+    let text = format!("{address}  compaction: ~{before} → ~{after}");
     style.yellow(&cut(&text, style.width))
 }

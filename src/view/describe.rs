@@ -20,7 +20,6 @@ use crate::trace::{Kind, Outcome, RawLine, RawValue, Usage};
 
 /// A node in words.
 #[derive(Clone, Debug, Default)]
-#[non_exhaustive]
 pub struct Description {
     /// What it is, in a word.
     pub label: String,
@@ -49,7 +48,6 @@ pub struct Description {
 
 /// A text that belongs to a node.
 #[derive(Clone, Debug)]
-#[non_exhaustive]
 pub struct Detail {
     /// What it is.
     pub kind: DetailKind,
@@ -61,7 +59,6 @@ pub struct Detail {
 
 /// What a text is to its node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 pub enum DetailKind {
     /// The input of a tool.
     Input,
@@ -93,7 +90,6 @@ impl DetailKind {
 
 /// Whether a node without an end can still get one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 pub enum Liveness {
     /// A line by itself: what came later isn't known.
     Unknown,

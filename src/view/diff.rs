@@ -1,7 +1,7 @@
 //! Two sessions beside each other, or one after the other on a narrow terminal.
 
 use super::style::Style;
-use super::text::{columns, cost, count, cut, duration, line, pad, wrap};
+use super::text::{columns, cost, count, cut, duration, join, line, pad, wrap};
 use crate::inspect::diff::{
     AssetChange, Cause, Change, DiffRow, DiffVerdict, RowKind, Side, TurnDiff,
 };
@@ -97,8 +97,8 @@ fn name(row: &DiffRow) -> &'static str {
 /// What a side is about: the model, the tool and its arguments, or the author.
 fn subject(row: &DiffRow, side: &Side) -> String {
     let parts = [name(row), &side.title, &side.input].into_iter();
-    let parts: Vec<_> = parts.filter(|part| !part.is_empty()).map(line).collect();
-    parts.join("  ")
+    let parts = parts.filter(|part| !part.is_empty()).map(line);
+    join(parts, "  ").unwrap_or_default()
 }
 
 /// The first line of one side.

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use super::stats::cost_sum;
 use super::style::{Style, Tone};
-use super::text::{self, count, cut, duration, line, plural, thousands, wrap};
+use super::text::{self, count, cut, duration, join, line, plural, thousands, wrap};
 use crate::cost::Cost;
 use crate::inspect::stats::Stats;
 use crate::session::{Branch, Entry, ErrorRef, Status, Store, SubagentTotals, Summary, Writer};
@@ -160,25 +160,23 @@ fn subagent_totals(subagents: &SubagentTotals, cost: &Cost) -> Option<String> {
 
 /// The session and the message that a session was branched from.
 fn branched_from(summary: &Summary) -> Option<String> {
-    let from = line(summary.branched_from.as_ref()?);
+    let from = summary.branched_from.as_ref()?;
     let message = summary.branched_from_message.as_ref();
-    let message = message.map(|id| format!(" at {}", line(id)));
-    Some(format!("of {from}{}", message.unwrap_or_default()))
+    Some(format!("of {}", at_message(from, message)))
+}
+
+/// A session, and a message in it if that is known.
+fn at_message(session_id: &str, message_id: Option<&String>) -> String {
+    let message = message_id.map(|id| format!(" at {}", line(id)));
+    format!("{}{}", line(session_id), message.unwrap_or_default())
 }
 
 /// The sessions that were branched from a session, and the messages that they start from.
 fn branches(branches: &[Branch]) -> Option<String> {
-    let text = |branch: &Branch| {
-        let message = branch.message_id.as_ref();
-        let message = message.map(|id| format!(" at {}", line(id)));
-        format!(
-            "{}{}",
-            line(&branch.session_id),
-            message.unwrap_or_default()
-        )
-    };
-    let all: Vec<_> = branches.iter().map(text).collect();
-    (!all.is_empty()).then(|| all.join(", "))
+    let all = branches
+        .iter()
+        .map(|branch| at_message(&branch.session_id, branch.message_id.as_ref()));
+    join(all, ", ")
 }
 
 /// Where a session without a run comes from.
@@ -199,9 +197,9 @@ pub(super) fn implicit_text(summary: &Summary) -> Option<String> {
 
 /// What may have left a session: the implicit sessions of its processes.
 pub(super) fn implicit_beside(sessions: &[String]) -> Option<String> {
-    let ids: Vec<_> = sessions.iter().map(|id| line(id)).collect();
+    let ids = join(sessions.iter().map(|id| line(id)), ", ")?;
     let why = "recorded by its process outside every run; was a task spawned without a span?";
-    (!ids.is_empty()).then(|| format!("{}: {why}", ids.join(", ")))
+    Some(format!("{ids}: {why}"))
 }
 
 fn time(entry: &Entry, style: &Style) -> String {

@@ -4,6 +4,7 @@ use super::describe::{Description, Detail, DetailKind};
 use super::text::{self, Text, columns, cut};
 
 /// The text of a row, while it is laid out.
+#[derive(Default)]
 pub(super) struct Layout {
     /// How many columns the row has for it.
     room: usize,
@@ -23,9 +24,7 @@ impl Layout {
         let mut row = Self {
             room,
             full,
-            text: String::new(),
-            overflow: Vec::new(),
-            below: Vec::new(),
+            ..Self::default()
         };
         let reserved = reserved(&described.rules).min(room / 2);
         row.room -= reserved;

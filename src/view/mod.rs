@@ -3,15 +3,15 @@
 pub mod csv;
 pub mod text;
 
+mod assertions;
 mod attempts;
 mod backtest;
 mod context;
+mod decisions;
 mod describe;
-mod described;
+mod describer;
 mod diff;
-mod facts;
 mod header;
-mod junit;
 mod layout;
 mod list;
 mod live;
@@ -26,27 +26,25 @@ mod summary;
 mod timeline;
 mod title;
 mod transcript;
+mod turn_facts;
 
+pub use assertions::{checks_of, junit};
 pub use attempts::attempts;
 pub use backtest::{backtest, suggestion};
 pub use context::ContextChart;
-pub use describe::{Brief, Description, Detail, DetailKind, Liveness, brief, describe};
+pub use decisions::{decision, flip, what_if};
+pub use describe::{Brief, brief};
 pub use diff::{diff_turn, diff_verdict};
-pub use facts::{facts, permissions, prompt, tools};
 pub use header::{Related, header, named_span};
-pub use junit::junit;
 pub use list::SessionTable;
 pub use live::LiveRows;
-pub use permission_words::PermissionWords;
 pub use replay::replay_turn;
-pub use stats::{cost_sum, stats, stats_csv};
+pub use stats::{stats, stats_csv};
 pub use status::{
     SessionCounts, checks, live_writer, root, running, session_status, status_change,
 };
 pub use style::{Style, Tone};
-pub use summary::{checks_of, decision, flip, outline, what_if};
-pub use text::Text;
+pub use summary::outline;
 pub use timeline::Timeline;
-pub use transcript::{
-    Bundled, Transcript, TranscriptDetail, TranscriptFormat, Written, write_bundle,
-};
+pub use transcript::{Transcript, TranscriptDetail, TranscriptFormat, Written, write_bundle};
+pub use turn_facts::{facts, permissions, prompt, tools};

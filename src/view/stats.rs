@@ -136,32 +136,35 @@ fn unknown_note(cost: &Cost, style: &Style) -> Option<String> {
 }
 
 /// A column with its text in each row.
-struct Shown {
-    head: &'static str,
-    less: u8,
+struct FilledColumn<'a> {
+    column: &'a Column,
     cells: Vec<String>,
     width: usize,
 }
 
 /// The columns that fit into `width`: the least important ones are left out first.
-fn fitting(wanted: &[Column], rows: &[(&str, &StatsRow)], width: usize) -> Vec<Shown> {
+fn fitting<'a>(
+    wanted: &'a [Column],
+    rows: &[(&str, &StatsRow)],
+    width: usize,
+) -> Vec<FilledColumn<'a>> {
     let filled = wanted.iter().map(|column| {
         let cells: Vec<_> = rows.iter().map(|(_, row)| (column.text)(row)).collect();
         let widest = cells.iter().map(|cell| columns(cell)).max().unwrap_or(0);
-        Shown {
-            head: column.head,
-            less: column.less,
+        let width = widest.max(column.head.len()) + 2;
+        FilledColumn {
+            column,
             cells,
-            width: widest.max(column.head.len()) + 2,
+            width,
         }
     });
     let mut shown: Vec<_> = filled.collect();
-    while shown.iter().map(|column| column.width).sum::<usize>() > width {
-        let less = shown.iter().map(|column| column.less).max();
+    while shown.iter().map(|filled| filled.width).sum::<usize>() > width {
+        let less = shown.iter().map(|filled| filled.column.less).max();
         let Some(less) = less.filter(|less| *less > 0) else {
             break;
         };
-        shown.retain(|column| column.less != less);
+        shown.retain(|filled| filled.column.less != less);
     }
     shown
 }
@@ -184,7 +187,7 @@ fn table(
     let by_cost = by != By::Tool && sum.cost.usd().is_some();
     let weights = report.rows.iter().map(|(_, row)| weight(row, by_cost));
     let most = weights.fold(0.0, f64::max);
-    let heads = shown.iter().map(|c| pad_left(c.head, c.width));
+    let heads = shown.iter().map(|c| pad_left(c.column.head, c.width));
     let head = pad(&head, key_width) + &heads.collect::<String>();
     let mut out = vec![style.dim(&cut(&head, style.width))];
     for (at, (key, row)) in rows.iter().enumerate() {

@@ -3,12 +3,12 @@
 use super::header::{implicit_beside, implicit_text, named_span, paint_status};
 use super::style::Style;
 use super::text::{cut, line, plural, size, thousands};
-use crate::session::{Checks, Entry, StatusReport, Summary, WaitsFor, Writer};
+use crate::session::{Checks, Entry, Status, StatusReport, Store, Summary, WaitsFor, Writer};
 
 /// The newest live writer of a session.
-pub fn live_writer<'a>(summary: &'a Summary, alive: &dyn Fn(&str) -> bool) -> Option<&'a Writer> {
+pub fn live_writer<'a>(summary: &'a Summary, store: &Store) -> Option<&'a Writer> {
     let mut writers = summary.writers.values().rev();
-    writers.find(|writer| alive(&writer.id))
+    writers.find(|writer| store.is_alive(&writer.id))
 }
 
 /// Sessions that are running: two lines each, and one more if it waits for a person or if its process
@@ -16,8 +16,8 @@ pub fn live_writer<'a>(summary: &'a Summary, alive: &dyn Fn(&str) -> bool) -> Op
 pub fn running(
     live: &[Entry],
     implicit: &dyn Fn(&Summary) -> Vec<String>,
-    alive: &dyn Fn(&str) -> bool,
     stalled: &dyn Fn(&Entry) -> bool,
+    store: &Store,
     style: &Style,
 ) -> Vec<String> {
     if live.is_empty() {
@@ -27,7 +27,7 @@ pub fn running(
         .flat_map(|entry| {
             let stalled = stalled(entry);
             let beside = implicit(&entry.summary);
-            running_session(entry, &beside, alive, stalled, style)
+            running_session(entry, &beside, stalled, store, style)
         })
         .collect()
 }
@@ -36,8 +36,8 @@ pub fn running(
 fn running_session(
     entry: &Entry,
     implicit: &[String],
-    alive: &dyn Fn(&str) -> bool,
     stalled: bool,
+    store: &Store,
     style: &Style,
 ) -> Vec<String> {
     let summary = &entry.summary;
@@ -49,8 +49,7 @@ fn running_session(
     let status = &status_words(&report);
     let id = line(&summary.session_id).into_owned();
     let room = style.width.saturating_sub(id.len() + status.len() + 4);
-    let about = about(summary, alive, style).join(", ");
-    let about = cut(&about, room);
+    let about = cut(&about(summary, store, style), room).into_owned();
     let status = paint_status(entry.status, status, style);
     let mut head = format!("{}  {status}  {about}", style.bold(&id));
     if stalled {
@@ -106,10 +105,10 @@ fn status_words(report: &StatusReport) -> String {
 }
 
 /// One session, running or not: its status and why, and what it is doing.
-pub fn session_status(entry: &Entry, alive: &dyn Fn(&str) -> bool, style: &Style) -> Vec<String> {
+pub fn session_status(entry: &Entry, store: &Store, style: &Style) -> Vec<String> {
     let summary = &entry.summary;
     let status = status_words(&entry.report());
-    let about = about(summary, alive, style).join(", ");
+    let about = about(summary, store, style);
     let id = line(&summary.session_id).into_owned();
     let mut out = vec![
         format!(
@@ -139,27 +138,25 @@ pub fn status_change(time: u64, entry: &Entry, style: &Style) -> String {
 }
 
 /// The agent of a live session, its process and its last event.
-fn about(summary: &Summary, alive: &dyn Fn(&str) -> bool, style: &Style) -> Vec<String> {
+fn about(summary: &Summary, store: &Store, style: &Style) -> String {
     let agent = summary.agent.as_deref();
     let agent = agent.map(|agent| line(agent).into_owned());
     let implicit = || implicit_text(summary).map(|text| format!("implicit, {text}"));
     let agent = agent.or_else(implicit);
     let mut parts = vec![agent.unwrap_or_else(|| "(no run)".into())];
-    let pid = live_writer(summary, alive).and_then(Writer::pid);
+    let pid = live_writer(summary, store).and_then(Writer::pid);
     parts.extend(pid.map(|pid| format!("pid {pid}")));
     parts.push(format!("last event {} ago", style.ago(summary.last)));
     let parent = summary.parent_session_id.as_ref();
     parts.extend(parent.map(|parent| format!("subagent of {}", line(parent))));
-    parts
+    parts.join(", ")
 }
 
 /// How many sessions a root has.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SessionCounts {
-    /// All of them.
-    pub sessions: u64,
-    /// Those that are running.
-    pub live: u64,
+    /// In the order of [`Status::ALL`].
+    pub by_status: [u64; Status::ALL.len()],
     /// Those whose process died while something was open.
     pub dead: u64,
     /// Those that no run named.
@@ -169,28 +166,34 @@ pub struct SessionCounts {
 impl SessionCounts {
     /// Counts one.
     pub fn add(&mut self, entry: &Entry) {
-        let is_live = entry.status.is_live();
-        self.sessions += 1;
-        self.live += u64::from(is_live);
-        self.dead += u64::from(!is_live && !entry.summary.open.is_empty());
+        let is_dead = !entry.status.is_live() && !entry.summary.open.is_empty();
+        self.by_status[entry.status as usize] += 1;
+        self.dead += u64::from(is_dead);
         self.implicit += u64::from(entry.summary.implicit().is_some());
+    }
+
+    /// How many there are.
+    pub fn sessions(&self) -> u64 {
+        self.by_status.iter().sum()
     }
 }
 
 /// The root, its size and its sessions.
 pub fn root(root: &str, counts: &SessionCounts, bytes: u64, style: &Style) -> Vec<String> {
     let SessionCounts {
-        sessions,
-        live,
+        by_status,
         dead,
         implicit,
     } = *counts;
+    let live = Status::ALL.into_iter().zip(by_status);
+    let live = live.filter(|(status, _)| status.is_live());
+    let live: u64 = live.map(|(_, n)| n).sum();
     let mut out = vec![
         format!("  root     {}", line(root)),
         format!(
             "  size     {} in {}, {live} of them live",
             size(bytes),
-            plural(sessions, "session"),
+            plural(counts.sessions(), "session"),
         ),
     ];
     if implicit > 0 {

@@ -162,6 +162,17 @@ pub(super) fn columns_of<'a>(cells: impl IntoIterator<Item = (&'a String, usize)
         .collect()
 }
 
+/// Texts with something between them; `None` if there are none.
+pub(super) fn join<T: AsRef<str>>(
+    texts: impl IntoIterator<Item = T>,
+    between: &str,
+) -> Option<String> {
+    let mut texts = texts.into_iter();
+    let mut out = texts.next()?.as_ref().to_owned();
+    texts.for_each(|text| out.extend([between, text.as_ref()]));
+    Some(out)
+}
+
 /// The lines of a text, wrapped to so many columns and made safe.
 pub fn wrap(text: &str, width: usize) -> Vec<String> {
     let width = width.max(8);
@@ -280,8 +291,7 @@ const ENOUGH: usize = 2_000;
 
 /// A text, or its head.
 #[derive(Clone, Debug, Default)]
-#[non_exhaustive]
-pub struct Text {
+pub(super) struct Text {
     /// The text.
     pub text: String,
     /// Where the rest is, if this is only the head.

@@ -1,13 +1,13 @@
 //! The timeline: a turn as a tree, with a bar for time.
 
 use super::describe::Detail;
-use super::described::{Described, Describer, TurnTime};
+use super::describer::{Described, Describer, TurnTime};
 use super::layout::Layout;
 use super::other_fields::other_fields;
 use super::style::{Style, Tone};
 use super::text::{self, Text, columns, cut, duration, pad, pad_left, wrap};
 use super::title::title;
-use crate::session::{Branch, Hidden, HiddenNodes, Node, NodeState, Step, SubagentResult, Turn};
+use crate::session::{Branch, Entry, Hidden, HiddenNodes, Node, NodeState, Step, Store, Turn};
 use crate::trace::Kind;
 
 /// `+12m30s` and a blank behind it.
@@ -62,10 +62,12 @@ impl<'a> Timeline<'a> {
         }
     }
 
-    /// Whether the session is over: its open spans were left open.
-    pub fn over(mut self, over: bool) -> Self {
-        self.describer.over = over;
-        self
+    /// A renderer of a session of this store. If the session is over, its open spans were left open.
+    pub fn of(entry: &Entry, store: &'a Store, style: &'a Style) -> Self {
+        let mut timeline = Self::new(style);
+        timeline.describer.over = !entry.status.is_live();
+        timeline.describer.store = Some(store);
+        timeline
     }
 
     /// Marks what rewinds have hidden.
@@ -86,12 +88,6 @@ impl<'a> Timeline<'a> {
             subagents: Some(lines),
             ..self
         }
-    }
-
-    /// Puts how a subagent went on the row that started it.
-    pub fn with_results(mut self, results: &'a dyn Fn(&str) -> Option<SubagentResult>) -> Self {
-        self.describer.results = Some(results);
-        self
     }
 
     /// The lines of a turn.
@@ -320,11 +316,7 @@ fn bar(node: &Node, took: Option<u64>, time: &TurnTime, width: usize) -> String 
     if width == 0 {
         return String::new();
     }
-    let whole = time.end.saturating_sub(time.start).max(1);
-    let at = |ns: u64| {
-        let part = ns.saturating_sub(time.start).min(whole);
-        (u128::from(part) * width as u128 / u128::from(whole)) as usize
-    };
+    let at = |ns| time.part(ns, width as u64) as usize;
     let from = at(node.start).min(width - 1);
     let (to, mark) = match (node.state, took) {
         (NodeState::Open, _) => (width, '▒'),

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use super::described::Describer;
+use super::describer::Describer;
 use super::header::named_span;
 use super::outcome::{UNSET, bad_outcome, duration_of};
 use super::stats::cost_sum;

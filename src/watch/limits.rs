@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::counts::Counts;
 use super::loops::LoopKind;
-use crate::trace::{Refused, SpanKind};
+use crate::trace::{Refused, SpanKind, named_enum, setters};
 
 /// What an agent may do in a session, its subagents included. What is not set is not limited.
 ///
@@ -36,33 +36,19 @@ pub struct Limits {
     pub(super) volatile: Vec<String>,
 }
 
-/// What is done about loops.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum LoopPolicy {
-    /// Tool calls are not compared.
-    Off,
-    /// A loop is recorded as a `loop_warning`.
-    #[default]
-    Warn,
-    /// The same, and after `no_progress` or `cycle` the session's next model or tool call is refused, until
-    /// another turn starts.
-    Stop,
-}
-
-impl LoopPolicy {
-    /// Its name.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Off => "off",
-            Self::Warn => "warn",
-            Self::Stop => "stop",
-        }
-    }
-
-    pub(super) fn parse(text: &str) -> Option<Self> {
-        let all = [Self::Off, Self::Warn, Self::Stop];
-        all.into_iter().find(|policy| policy.as_str() == text)
+named_enum! {
+    /// What is done about loops.
+    #[derive(Default)]
+    #[non_exhaustive]
+    pub enum LoopPolicy {
+        /// Tool calls are not compared.
+        Off = "off",
+        /// A loop is recorded as a `loop_warning`.
+        #[default]
+        Warn = "warn",
+        /// The same, and after `no_progress` or `cycle` the session's next model or tool call is refused, until
+        /// another turn starts.
+        Stop = "stop",
     }
 }
 
@@ -72,67 +58,42 @@ impl Limits {
         Self::default()
     }
 
-    /// How many tool calls may start.
-    pub fn tool_calls(mut self, most: u64) -> Self {
-        self.tool_calls = Some(most);
-        self
-    }
+    setters! {
+        /// How many tool calls may start.
+        pub fn tool_calls(self, most: u64) { self.tool_calls = Some(most) }
 
-    /// How many model calls may start.
-    pub fn model_calls(mut self, most: u64) -> Self {
-        self.model_calls = Some(most);
-        self
-    }
+        /// How many model calls may start.
+        pub fn model_calls(self, most: u64) { self.model_calls = Some(most) }
 
-    /// How many turns may start.
-    pub fn turns(mut self, most: u64) -> Self {
-        self.turns = Some(most);
-        self
-    }
+        /// How many turns may start.
+        pub fn turns(self, most: u64) { self.turns = Some(most) }
 
-    /// How long the session's runs may take together. The time between two runs does not count.
-    pub fn duration(mut self, most: Duration) -> Self {
-        self.duration = Some(most);
-        self
-    }
+        /// How long the session's runs may take together. The time between two runs does not count.
+        pub fn duration(self, most: Duration) { self.duration = Some(most) }
 
-    /// How many tokens may be used, input and output together.
-    pub fn tokens(mut self, most: u64) -> Self {
-        self.tokens = Some(most);
-        self
-    }
+        /// How many tokens may be used, input and output together.
+        pub fn tokens(self, most: u64) { self.tokens = Some(most) }
 
-    /// How much may be spent: the recorded `cost_usd`, else by the price of the model. A model whose price is
-    /// not known is reported once in the trace, and not counted.
-    pub fn cost_usd(mut self, most: f64) -> Self {
-        self.cost_usd = Some(most);
-        self
-    }
+        /// How much may be spent: the recorded `cost_usd`, else by the price of the model. A model whose price is
+        /// not known is reported once in the trace, and not counted.
+        pub fn cost_usd(self, most: f64) { self.cost_usd = Some(most) }
 
-    /// What is done about loops. By default [`LoopPolicy::Warn`].
-    pub fn on_loop(mut self, policy: LoopPolicy) -> Self {
-        self.on_loop = Some(policy);
-        self
-    }
+        /// What is done about loops. By default [`LoopPolicy::Warn`].
+        pub fn on_loop(self, policy: LoopPolicy) { self.on_loop = Some(policy) }
 
-    /// After how many repetitions something is a loop, at least 2. By default 3 for `no_progress` and `cycle`,
-    /// 5 for `polling`, 6 for `drifting`.
-    ///
-    /// ```
-    /// use spanledger::Limits;
-    /// use spanledger::watch::LoopKind;
-    /// let limits = Limits::new().repetitions(LoopKind::NoProgress, 5);
-    /// ```
-    pub fn repetitions(mut self, kind: LoopKind, at_least: u32) -> Self {
-        self.repetitions[kind as usize] = Some(at_least);
-        self
-    }
+        /// After how many repetitions something is a loop, at least 2. By default 3 for `no_progress` and `cycle`,
+        /// 5 for `polling`, 6 for `drifting`.
+        ///
+        /// ```
+        /// use spanledger::Limits;
+        /// use spanledger::watch::LoopKind;
+        /// let limits = Limits::new().repetitions(LoopKind::NoProgress, 5);
+        /// ```
+        pub fn repetitions(self, kind: LoopKind, at_least: u32) { self.repetitions[kind as usize] = Some(at_least) }
 
-    /// A member of arguments and results, at any depth, that does not count when calls are compared: a
-    /// timestamp, a request id.
-    pub fn volatile(mut self, name: impl Into<String>) -> Self {
-        self.volatile.push(name.into());
-        self
+        /// A member of arguments and results, at any depth, that does not count when calls are compared: a
+        /// timestamp, a request id.
+        pub fn volatile(self, name: impl Into<String>) { self.volatile.push(name.into()) }
     }
 
     /// These limits, and `other`'s where these have none.
@@ -176,16 +137,13 @@ impl Limits {
 
     /// Whether nothing is limited and loops are not looked for.
     pub(crate) fn is_off(&self) -> bool {
-        let unlimited = Self {
+        let off = Self {
             on_loop: Some(LoopPolicy::Off),
+            repetitions: self.repetitions,
+            volatile: self.volatile.clone(),
             ..Self::default()
         };
-        let own = Self {
-            repetitions: unlimited.repetitions,
-            volatile: Vec::new(),
-            ..self.clone()
-        };
-        own == unlimited
+        *self == off
     }
 
     pub(crate) fn has_cost(&self) -> bool {
@@ -256,46 +214,4 @@ impl Limits {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn call_after_the_last_allowed_one_is_refused() {
-        let limits = Limits::new().tool_calls(2).model_calls(1);
-        let counts = |tool_calls, model_calls| Counts {
-            tool_calls,
-            model_calls,
-            ..Counts::default()
-        };
-        assert_eq!(limits.exceeded(SpanKind::Tool, &counts(2, 5)), None);
-        let stop = limits.exceeded(SpanKind::Tool, &counts(3, 0)).unwrap();
-        assert_eq!(
-            stop.to_string(),
-            "the limit max_tool_calls is 2, and this is tool call 3"
-        );
-        // A limit on tool calls leaves the model its last words.
-        assert_eq!(limits.exceeded(SpanKind::Model, &counts(3, 1)), None);
-        assert!(limits.exceeded(SpanKind::Model, &counts(0, 2)).is_some());
-    }
-
-    #[test]
-    fn budget_is_used_up_when_it_is_reached() {
-        let limits = Limits::new().tokens(100).cost_usd(0.5);
-        let counts = |tokens, cost_usd| Counts {
-            tokens,
-            cost_usd,
-            ..Counts::default()
-        };
-        assert_eq!(limits.exceeded(SpanKind::Model, &counts(99, 0.49)), None);
-        for used in [counts(100, 0.0), counts(0, 0.5)] {
-            assert!(limits.exceeded(SpanKind::Tool, &used).is_some(), "{used:?}");
-        }
-    }
-
-    #[test]
-    fn own_limits_win_over_others() {
-        let own = Limits::new().tool_calls(1);
-        let merged = own.or(Limits::new().tool_calls(9).turns(2).volatile("ts"));
-        assert_eq!(merged, Limits::new().tool_calls(1).turns(2).volatile("ts"));
-    }
-}
+mod tests;

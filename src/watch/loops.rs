@@ -7,46 +7,29 @@ use std::sync::Arc;
 
 use super::identity::ToolStep;
 use super::limits::{Limits, LoopPolicy};
-use crate::trace::{Address, Refused};
+use crate::trace::{Address, Refused, named_enum};
 
 /// How many calls are compared.
 const WINDOW: usize = 48;
 /// How many patterns are remembered, so that each is reported once.
 const MOST_KNOWN: usize = 256;
 
-/// The sort of a loop.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum LoopKind {
-    /// The same call with the same result, again and again.
-    NoProgress,
-    /// Several calls in turn, each time with the same results.
-    Cycle,
-    /// The same call or calls, but the results change.
-    Polling,
-    /// One tool fails in the same way with any arguments.
-    Drifting,
+named_enum! {
+    /// The sort of a loop.
+    #[non_exhaustive]
+    pub enum LoopKind {
+        /// The same call with the same result, again and again.
+        NoProgress = "no_progress",
+        /// Several calls in turn, each time with the same results.
+        Cycle = "cycle",
+        /// The same call or calls, but the results change.
+        Polling = "polling",
+        /// One tool fails in the same way with any arguments.
+        Drifting = "drifting",
+    }
 }
 
 impl LoopKind {
-    /// Every kind.
-    pub const ALL: [Self; 4] = [Self::NoProgress, Self::Cycle, Self::Polling, Self::Drifting];
-
-    /// Its name.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::NoProgress => "no_progress",
-            Self::Cycle => "cycle",
-            Self::Polling => "polling",
-            Self::Drifting => "drifting",
-        }
-    }
-
-    /// The kind with this name.
-    pub fn parse(text: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|kind| kind.as_str() == text)
-    }
-
     /// After how many repetitions it is one, unless the limits say otherwise.
     const fn default_repetitions(self) -> u32 {
         match self {
@@ -301,32 +284,4 @@ impl Loops {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Each call comes three times, with a name of its own, so each is a loop: what is held is the window and the
-    /// patterns that were reported last, however many there were.
-    #[test]
-    fn memory_does_not_grow_with_the_calls() {
-        let mut loops = Loops::new(&Limits::new().on_loop(LoopPolicy::Stop));
-        loops.run_started();
-        let mut warnings = 0;
-        for seq in 0..90_000 {
-            let name = format!("tool_{}", seq / 3);
-            let tool = loops.known_tool(&name).unwrap_or_else(|| name.into());
-            let step = ToolStep {
-                tool,
-                call: seq / 3,
-                result: 0,
-                failure: None,
-                at: Address { seg: 1, seq },
-            };
-            warnings += usize::from(loops.push(step).is_some());
-        }
-        assert_eq!(warnings, 30_000);
-        assert_eq!(loops.window.len(), WINDOW);
-        assert_eq!(loops.known.len(), MOST_KNOWN);
-        assert!(loops.window.capacity() <= 2 * WINDOW);
-        assert!(loops.known.capacity() <= 2 * MOST_KNOWN);
-    }
-}
+mod tests;

@@ -28,7 +28,7 @@ use crate::trace::{Address, Kind, RawLine, Refused, SpanKind, Usage, parse_time}
 /// }
 /// # Ok::<(), std::io::Error>(())
 /// ```
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Replay {
     limits: Limits,
     /// The session that the others are subagents of.
@@ -73,12 +73,7 @@ impl Replay {
         Self {
             limits: limits.clone(),
             top: top.to_owned(),
-            counts: Counts::default(),
-            clock: RunClock::default(),
-            unpriced: Unpriced::default(),
-            sessions: HashMap::new(),
-            warnings: Vec::new(),
-            last: 0,
+            ..Self::default()
         }
     }
 

@@ -14,14 +14,14 @@ pub(super) fn show(
     state: Option<&Path>,
     context: &mut Context,
 ) -> Result<(), Failed> {
-    let survey = context.select(session)?;
+    let entries = context.select(session)?;
     // Without it, nothing is known of where it would be sent to.
     let to = resolve_endpoint(None).ok().flatten();
     if !context.json {
         let head = row(["SESSION", "UNSENT", "LAG", "NO ENDPOINT", "SENT", "DEAD"]);
         context.line(&context.style.dim(&head))?;
     }
-    for entry in &survey.entries {
+    for entry in &entries {
         let backlog = backlog(&context.store, &entry.dir, state)?;
         let id = &entry.summary.session_id;
         let open = context.store.left_open(entry).len() as u64;
@@ -34,7 +34,7 @@ pub(super) fn show(
             },
         )?;
     }
-    context.report_damage(&[], &survey.unreadable)
+    Ok(())
 }
 
 /// A row of the table of --status.

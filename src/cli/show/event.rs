@@ -23,8 +23,8 @@ pub(super) fn show_event(
     let Some(line) = line else {
         // It may be one of those that can't be read.
         let missing = format!("there is no line {address} in {}", dir.display());
-        let damages = context.store.read(dir)?.damages;
-        return Err(context.not_found(missing, &damages, &[]));
+        context.damages = context.store.read(dir)?.damages;
+        return Err(Failed::NotFound(missing));
     };
     let mut blobs = serde_json::Map::new();
     let mut lost = Ok(());
@@ -49,7 +49,7 @@ pub(super) fn show_event(
     if context.json {
         value["blobs"] = blobs.into();
         context.document(&value)?;
-        return context.flush().and(lost);
+        return lost;
     }
     // JSON escapes control characters. Other characters that affect a terminal are escaped here.
     let pretty = serde_json::to_string_pretty(&value).unwrap_or_default();
@@ -63,5 +63,5 @@ pub(super) fn show_event(
             context.line(&view::text::line(text))?;
         }
     }
-    context.flush().and(lost)
+    lost
 }

@@ -1,9 +1,15 @@
 use super::*;
 use crate::trace::RawValue;
+use crate::trace::typed::Artifact;
 
 fn open(files: &ArtifactFiles, json: &str) -> Result<Vec<u8>, ArtifactError> {
     let artifact = Artifact::from(RawValue::new(json));
-    let file = files.open(&artifact)?;
+    let (path, blob, digest) = (artifact.path(), artifact.blob(), artifact.sha256());
+    let file = files.open(
+        &path.unwrap_or_default(),
+        blob.as_deref(),
+        digest.as_deref(),
+    )?;
     Ok(file.read(1024).unwrap().unwrap())
 }
 

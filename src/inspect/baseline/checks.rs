@@ -142,68 +142,64 @@ struct Checker<'a> {
     limits: &'a CheckLimits,
 }
 
+/// The number of a session that a check is about.
+fn measured(kind: CheckKind, session: &Measures) -> Option<f64> {
+    Some(match kind {
+        CheckKind::Steps => session.steps as f64,
+        CheckKind::Calls => session.calls as f64,
+        CheckKind::Tokens => session.tokens? as f64,
+        CheckKind::Cost => session.cost_usd?,
+        CheckKind::Duration => session.duration_ms,
+        CheckKind::Loops => session.loops as f64,
+        CheckKind::Errors => session.errors as f64,
+        CheckKind::NewTools | CheckKind::Status | CheckKind::Divergence => return None,
+    })
+}
+
+/// Whether that is all of it: the cost of some calls may be unknown.
+fn is_whole(kind: CheckKind, session: &Measures) -> bool {
+    kind != CheckKind::Cost || !session.cost_partial
+}
+
+/// The limit of such a number that was given.
+fn given(kind: CheckKind, limits: &CheckLimits) -> Option<f64> {
+    let count = match kind {
+        CheckKind::Steps => limits.steps,
+        CheckKind::Calls => limits.calls,
+        CheckKind::Tokens => limits.tokens,
+        CheckKind::Loops => limits.loops,
+        CheckKind::Errors => limits.errors,
+        CheckKind::Cost => return limits.cost_usd,
+        CheckKind::Duration => return limits.duration_ms,
+        CheckKind::NewTools | CheckKind::Status | CheckKind::Divergence => None,
+    };
+    count.map(|count| count as f64)
+}
+
 impl Checker<'_> {
     fn check(&self, kind: CheckKind) -> Option<Check> {
-        let (session, limits) = (self.session, self.limits);
         match kind {
-            CheckKind::Steps => self.count(kind, session.steps, limits.steps, |one| one.steps),
-            CheckKind::Calls => self.count(kind, session.calls, limits.calls, |one| one.calls),
-            CheckKind::Tokens => {
-                let actual = session.tokens.map(|tokens| tokens as f64);
-                let most = self.most(|one| one.tokens.map(|tokens| tokens as f64));
-                let limit = limits.tokens.map(|tokens| tokens as f64).or(most)?;
-                Some(self.number(kind, actual, true, limit))
-            }
-            CheckKind::Cost => {
-                let known = |one: &Measures| one.cost_usd.filter(|_| !one.cost_partial);
-                let limit = limits.cost_usd.or_else(|| self.most(known))?;
-                Some(self.number(kind, session.cost_usd, !session.cost_partial, limit))
-            }
-            CheckKind::Duration => {
-                let most = self.most(|one| Some(one.duration_ms));
-                let limit = limits.duration_ms.or(most)?;
-                Some(self.number(kind, Some(session.duration_ms), true, limit))
-            }
             CheckKind::NewTools => self.new_tools(),
-            CheckKind::Loops => self.exact(kind, session.loops, limits.loops, |one| one.loops),
-            CheckKind::Errors => self.exact(kind, session.errors, limits.errors, |one| one.errors),
             CheckKind::Status => self.status(),
             CheckKind::Divergence => self.divergence(),
+            kind => self.number(kind),
         }
     }
 
-    /// The most of the baseline, with the tolerance. None if a session of it lacks the number.
-    fn most(&self, of: impl Fn(&Measures) -> Option<f64>) -> Option<f64> {
+    /// The most of the baseline, for some checks with the tolerance. None if a session of it lacks the number.
+    fn most(&self, kind: CheckKind) -> Option<f64> {
+        let of = |one: &Measures| measured(kind, one).filter(|_| is_whole(kind, one));
         let all: Option<Vec<f64>> = self.known.iter().map(of).collect();
         let most = all?.into_iter().reduce(f64::max)?;
-        Some(most * (1.0 + self.limits.tolerance))
+        Some(match kind {
+            CheckKind::Loops | CheckKind::Errors => most,
+            _ => most * (1.0 + self.limits.tolerance),
+        })
     }
 
-    fn count(
-        &self,
-        kind: CheckKind,
-        actual: u64,
-        given: Option<u64>,
-        of: impl Fn(&Measures) -> u64,
-    ) -> Option<Check> {
-        let most = self.most(|one| Some(of(one) as f64));
-        let limit = given.map(|given| given as f64).or(most)?;
-        Some(self.number(kind, Some(actual as f64), true, limit))
-    }
-
-    /// A count without tolerance.
-    fn exact(
-        &self,
-        kind: CheckKind,
-        actual: u64,
-        given: Option<u64>,
-        of: impl Fn(&Measures) -> u64,
-    ) -> Option<Check> {
-        let limit = given.or_else(|| self.known.iter().map(of).max())?;
-        Some(self.number(kind, Some(actual as f64), true, limit as f64))
-    }
-
-    fn number(&self, kind: CheckKind, actual: Option<f64>, whole: bool, limit: f64) -> Check {
+    fn number(&self, kind: CheckKind) -> Option<Check> {
+        let actual = measured(kind, self.session);
+        let limit = given(kind, self.limits).or_else(|| self.most(kind))?;
         let shown = |number: f64| match kind {
             CheckKind::Cost => format!("${number:.4}"),
             CheckKind::Duration => format!("{number:.0} ms"),
@@ -216,13 +212,13 @@ impl Checker<'_> {
                 "{}, and at most {most} was expected",
                 shown(actual)
             )),
-            Some(actual) if !whole => Some(format!(
+            Some(actual) if !is_whole(kind, self.session) => Some(format!(
                 "at least {}, and not wholly known; at most {most} was expected",
                 shown(actual)
             )),
             Some(_) => None,
         };
-        Check::new(kind, actual.map(number), number(limit), why)
+        Some(Check::new(kind, actual.map(number), number(limit), why))
     }
 
     fn new_tools(&self) -> Option<Check> {

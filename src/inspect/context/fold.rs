@@ -1,9 +1,10 @@
 //! How each line changes the context.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::path::PathBuf;
 
-use super::history::{History, Meter, Source};
+use super::history::{History, Meter, ResultSource};
 use super::sizes::{
     ASSISTANT, SYSTEM, Sizes, TOOLS, USER, messages, request, result_size, size, size_of,
 };
@@ -31,14 +32,14 @@ struct OpenCall {
 
 /// The context, line by line.
 #[derive(Debug, Default)]
-pub(super) struct Fold {
+pub(super) struct ContextFold {
     /// The session's directory, for requests that are in blobs.
     session: PathBuf,
     pub history: History,
     /// The sizes of prompts and catalogs, by digest.
     assets: HashMap<Box<str>, u64>,
-    system: u64,
-    tools: u64,
+    /// Those of the prompt and the catalog in force.
+    in_force: Sizes,
     /// By span id.
     open: HashMap<Box<str>, OpenCall>,
     provider: Option<String>,
@@ -50,7 +51,7 @@ fn tokens(bytes: u64) -> u64 {
     (bytes as f64 / BYTES_PER_TOKEN).round() as u64
 }
 
-impl Fold {
+impl ContextFold {
     pub fn new(session: PathBuf) -> Self {
         Self {
             session,
@@ -58,7 +59,7 @@ impl Fold {
         }
     }
 
-    pub fn take(&mut self, line: &RawLine<'_>) {
+    pub fn add_line(&mut self, line: &RawLine<'_>) {
         match line.kind() {
             Kind::SystemPrompt | Kind::ToolCatalog => self.asset(line),
             Kind::MessageUser => self.message(line, USER),
@@ -91,23 +92,22 @@ impl Fold {
 
     fn asset(&mut self, line: &RawLine<'_>) {
         let asset: ContextAsset<'_> = line.into();
-        let is_prompt = line.kind() == Kind::SystemPrompt;
+        let part = match line.kind() {
+            Kind::SystemPrompt => SYSTEM,
+            _ => TOOLS,
+        };
         let digest = asset.digest().unwrap_or_default();
         if let Some(body) = asset.text()
             && self.assets.len() < MOST
         {
             self.assets.insert((*digest).into(), size(body));
         }
-        self.in_force(is_prompt, &digest);
+        self.put_in_force(part, &digest);
     }
 
-    fn in_force(&mut self, is_prompt: bool, digest: &str) {
+    fn put_in_force(&mut self, part: usize, digest: &str) {
         if let Some(bytes) = self.assets.get(digest) {
-            let slot = match is_prompt {
-                true => &mut self.system,
-                false => &mut self.tools,
-            };
-            *slot = *bytes;
+            self.in_force[part] = *bytes;
         }
     }
 
@@ -124,18 +124,13 @@ impl Fold {
 
     fn call_begins(&mut self, line: &RawLine<'_>) {
         let call: ModelCall<'_> = line.into();
-        for (is_prompt, digest) in [
-            (true, call.system_prompt_digest()),
-            (false, call.tool_catalog_digest()),
-        ] {
-            if let Some(digest) = digest {
-                self.in_force(is_prompt, &digest);
-            }
+        for (part, digest) in digests(&call) {
+            self.put_in_force(part, &digest);
         }
         let number = self.history.begin_call();
         let mut sizes = self.history.sizes();
-        sizes[SYSTEM] += self.system;
-        sizes[TOOLS] += self.tools;
+        sizes[SYSTEM] += self.in_force[SYSTEM];
+        sizes[TOOLS] += self.in_force[TOOLS];
         if let Some(id) = line.span_id
             && self.open.len() < MOST
         {
@@ -147,7 +142,7 @@ impl Fold {
         match Item::of(line) {
             Item::ModelCall(call) => self.call_ends(line, &call),
             Item::ToolCall(call) => {
-                let source = Source {
+                let source = ResultSource {
                     address: line.address(),
                     turn: line.turn,
                     tool: call.tool_id().unwrap_or_default().into(),
@@ -177,7 +172,7 @@ impl Fold {
         self.compacted = true;
         let after: u64 = self.history.sizes().iter().sum();
         self.history.found.push(ContextItem::Compaction(Compaction {
-            address: Some(line.address()),
+            address: line.address(),
             turn: line.turn,
             trigger: owned(compaction.trigger()),
             before: tokens(before),
@@ -203,7 +198,7 @@ impl Fold {
         self.history
             .found
             .push(ContextItem::Call(Box::new(ContextCall {
-                address: Some(line.address()),
+                address: line.address(),
                 turn: line.turn,
                 start: at,
                 model,
@@ -226,13 +221,9 @@ impl Fold {
             Some(_) => request(RawValue::new(&whole(&self.session, body).ok()?))?,
             None => request(body)?,
         };
-        for (part, digest) in [
-            (SYSTEM, call.system_prompt_digest()),
-            (TOOLS, call.tool_catalog_digest()),
-        ] {
+        for (part, digest) in digests(call) {
             if sizes[part] == 0 {
-                let in_force = digest.and_then(|digest| self.assets.get(&*digest));
-                sizes[part] = in_force.copied().unwrap_or(0);
+                sizes[part] = self.assets.get(&*digest).copied().unwrap_or(0);
             }
         }
         Some(sizes)
@@ -241,8 +232,8 @@ impl Fold {
     /// The sizes of the messages that a call recorded, with the prompt and the catalog in force.
     fn input_messages(&self, call: &ModelCall<'_>) -> Option<Sizes> {
         let mut sizes = messages(call.input_messages()?);
-        sizes[SYSTEM] = sizes[SYSTEM].max(self.system);
-        sizes[TOOLS] = self.tools;
+        sizes[SYSTEM] = sizes[SYSTEM].max(self.in_force[SYSTEM]);
+        sizes[TOOLS] = self.in_force[TOOLS];
         Some(sizes)
     }
 
@@ -267,6 +258,16 @@ impl Fold {
             priced: u64::from(per_token.is_some()),
         }
     }
+}
+
+/// The prompt and the catalog of a call, by digest, as far as it names them.
+fn digests<'a>(call: &ModelCall<'a>) -> impl Iterator<Item = (usize, Cow<'a, str>)> {
+    let digests = [
+        (SYSTEM, call.system_prompt_digest()),
+        (TOOLS, call.tool_catalog_digest()),
+    ];
+    let digests = digests.into_iter();
+    digests.filter_map(|(part, digest)| Some((part, digest?)))
 }
 
 /// How many tokens a byte of the recorded texts is taken for.

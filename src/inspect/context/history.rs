@@ -30,7 +30,7 @@ impl Meter {
 
 /// A message or a result.
 #[derive(Debug)]
-struct Entry {
+struct ContextEntry {
     part: usize,
     bytes: u64,
     /// A hash of the message's id.
@@ -39,14 +39,14 @@ struct Entry {
     begun: u64,
     /// The sums when it came.
     since: Meter,
-    result: Option<Source>,
+    result: Option<ResultSource>,
     /// It is no message of its own, but a part of one: the arguments of a tool call.
     is_part: bool,
 }
 
 /// Where a result comes from.
 #[derive(Debug)]
-pub(super) struct Source {
+pub(super) struct ResultSource {
     pub address: Address,
     pub turn: Option<u32>,
     pub tool: Box<str>,
@@ -57,7 +57,7 @@ pub(super) struct Source {
 pub(super) struct History {
     /// What was found and not taken yet.
     pub found: Vec<ContextItem>,
-    entries: VecDeque<Entry>,
+    entries: VecDeque<ContextEntry>,
     sizes: Sizes,
     meter: Meter,
     /// Calls that have begun.
@@ -92,7 +92,7 @@ impl History {
     }
 
     /// A tool call: its arguments, which are a part of the model's message, and its result.
-    pub fn tool_call(&mut self, args: u64, result: u64, source: Source) {
+    pub fn tool_call(&mut self, args: u64, result: u64, source: ResultSource) {
         let mut entry = self.entry(ASSISTANT, args);
         entry.is_part = true;
         self.push(entry);
@@ -101,8 +101,8 @@ impl History {
         self.push(entry);
     }
 
-    fn entry(&self, part: usize, bytes: u64) -> Entry {
-        Entry {
+    fn entry(&self, part: usize, bytes: u64) -> ContextEntry {
+        ContextEntry {
             part,
             bytes,
             message: None,
@@ -113,7 +113,7 @@ impl History {
         }
     }
 
-    fn push(&mut self, entry: Entry) {
+    fn push(&mut self, entry: ContextEntry) {
         if entry.bytes == 0 && entry.is_part {
             return;
         }
@@ -231,13 +231,13 @@ impl History {
     }
 
     /// An entry left the context.
-    fn carried(&mut self, entry: Entry) {
+    fn carried(&mut self, entry: ContextEntry) {
         let Some(source) = entry.result else { return };
         let (now, since) = (&self.meter, &entry.since);
         let (calls, priced) = (now.calls - since.calls, now.priced - since.priced);
         let bytes = entry.bytes as f64;
         self.found.push(ContextItem::Carried(Carried {
-            address: Some(source.address),
+            address: source.address,
             turn: source.turn,
             tool: source.tool.into(),
             bytes: entry.bytes,

@@ -1,16 +1,16 @@
-use super::fold::Fold;
+use super::fold::ContextFold;
 use super::*;
 use crate::trace::RawLine;
 
 /// Feeds lines: kind, span id and payload.
-fn feed(fold: &mut Fold, lines: &[(&str, &str, String)]) -> Vec<ContextItem> {
+fn feed(fold: &mut ContextFold, lines: &[(&str, &str, String)]) -> Vec<ContextItem> {
     for (seq, (kind, span, payload)) in lines.iter().enumerate() {
         let text = format!(
             r#"{{"v":1,"seg":1,"seq":{},"ts":"2026-11-16T00:31:05.123456Z","kind":"{kind}","session_id":"s","trace_id":"{:032x}","span_id":"{span}","payload":{payload}}}"#,
             seq + 1,
             1
         );
-        fold.take(&RawLine::parse(text.as_bytes()).unwrap());
+        fold.add_line(&RawLine::parse(text.as_bytes()).unwrap());
     }
     std::mem::take(&mut fold.history.found)
 }
@@ -49,7 +49,7 @@ fn calls(items: &[ContextItem]) -> Vec<&ContextCall> {
 
 #[test]
 fn parts_add_up_to_the_reported_input() {
-    let mut fold = Fold::default();
+    let mut fold = ContextFold::default();
     let mut lines = vec![message("message_user", "m1", 400), result(1_200)];
     lines.extend(call("01", 400));
     let items = feed(&mut fold, &lines);
@@ -59,7 +59,7 @@ fn parts_add_up_to_the_reported_input() {
 
 #[test]
 fn what_texts_do_not_explain_is_other() {
-    let mut fold = Fold::default();
+    let mut fold = ContextFold::default();
     let mut lines = vec![message("message_user", "m1", 300)];
     lines.extend(call("01", 1_000));
     let parts = calls(&feed(&mut fold, &lines))[0].parts.unwrap();
@@ -68,7 +68,7 @@ fn what_texts_do_not_explain_is_other() {
 
 #[test]
 fn a_result_is_carried_by_the_calls_after_it() {
-    let mut fold = Fold::default();
+    let mut fold = ContextFold::default();
     let mut lines = vec![message("message_user", "m1", 400)];
     lines.extend(call("01", 100));
     lines.push(result(400));
@@ -87,7 +87,7 @@ fn a_result_is_carried_by_the_calls_after_it() {
 /// The result came while a call was open, so that call did not have it.
 #[test]
 fn a_call_does_not_carry_what_came_after_it_began() {
-    let mut fold = Fold::default();
+    let mut fold = ContextFold::default();
     let [begin, end] = call("01", 100);
     let lines = [message("message_user", "m1", 400), begin, result(400), end];
     feed(&mut fold, &lines);
@@ -100,7 +100,7 @@ fn a_call_does_not_carry_what_came_after_it_began() {
 
 #[test]
 fn a_compaction_keeps_the_tail_and_the_summary() {
-    let mut fold = Fold::default();
+    let mut fold = ContextFold::default();
     let mut lines = vec![
         message("message_user", "m1", 400),
         result(4_000),
@@ -126,7 +126,7 @@ fn a_compaction_counts_messages() {
         (r#""messages_after":2"#, (20, 100)),
         (r#""messages_before":3"#, (0, 0)),
     ] {
-        let mut fold = Fold::default();
+        let mut fold = ContextFold::default();
         let args = r#"{"outcome":"ok","tool_id":"bash","args":{"command":"ls"},"result":""#;
         let result = format!("{args}{}\"}}", "x".repeat(400));
         let mut lines = vec![message("message_user", "m1", 4_000)];
@@ -144,7 +144,7 @@ fn a_compaction_counts_messages() {
 
 #[test]
 fn a_rewind_removes_what_came_after_its_target() {
-    let mut fold = Fold::default();
+    let mut fold = ContextFold::default();
     let mut lines = vec![
         message("message_user", "m1", 400),
         message("message_assistant", "m2", 400),
@@ -166,7 +166,7 @@ fn a_rewind_removes_what_came_after_its_target() {
 
 #[test]
 fn results_as_sent_replace_recorded_ones() {
-    let mut fold = Fold::default();
+    let mut fold = ContextFold::default();
     let mut lines = vec![message("message_user", "m1", 400), result(4_000)];
     lines.push(message("message_tool", "m2", 400));
     lines.extend(call("01", 200));

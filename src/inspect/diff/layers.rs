@@ -6,7 +6,7 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use super::sketch::{Call, Recorded};
+use super::sketch::{Call, RecordedRequest};
 use super::subagents::sessions_of;
 use super::{Cause, Divergence, RowKind};
 use crate::request::{self, PartRef};
@@ -103,7 +103,7 @@ pub(super) fn assets(a: &Digests, b: &Digests) -> Vec<(Cause, String)> {
 pub(super) fn fixed(a: &Call, b: &Call) -> Vec<(Cause, String)> {
     let mut found = assets(&a.digests, &b.digests);
     let requests = a.request.as_ref().zip(b.request.as_ref());
-    let is_other = |get: fn(&Recorded) -> &Option<String>| {
+    let is_other = |get: fn(&RecordedRequest) -> &Option<String>| {
         requests.is_some_and(|(a, b)| get(a).is_some() && get(b).is_some() && get(a) != get(b))
     };
     let parts = [
@@ -160,7 +160,7 @@ fn differing(a: &Value, b: &Value) -> Option<String> {
 }
 
 /// The first message that two recorded requests have different: its cause, and where it is.
-pub(super) fn messages(a: &Recorded, b: &Recorded) -> Option<(Cause, String)> {
+pub(super) fn messages(a: &RecordedRequest, b: &RecordedRequest) -> Option<(Cause, String)> {
     if a.digest == b.digest {
         return None;
     }

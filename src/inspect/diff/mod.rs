@@ -19,14 +19,14 @@
 //! ```
 
 mod align;
-mod cause;
+mod comparison;
 mod content;
 mod layers;
 mod round_rows;
 mod rows;
 mod sketch;
 mod subagents;
-mod tools;
+mod tool_pairs;
 
 use std::collections::HashSet;
 use std::io;
@@ -37,7 +37,7 @@ use serde_json::{Value, json};
 use crate::session::Digests;
 use crate::trace::{Address, Damage, named_enum};
 use align::Aligned;
-use cause::Comparison;
+use comparison::Comparison;
 
 pub use layers::{AssetChange, asset_change};
 pub use rows::{Change, DiffRow, RowKind, Side, TurnDiff};
@@ -121,10 +121,8 @@ pub struct DiffVerdict {
     pub inputs: Inputs,
     /// The first difference; none if the sessions are equal.
     pub first: Option<Divergence>,
-    /// How many turns were compared, and how many of them differ.
+    /// How many turns were compared.
     pub turns: usize,
-    /// How many turns differ.
-    pub different: usize,
     /// What of the two sessions is damaged.
     pub damages: Vec<Damage>,
 }
@@ -172,7 +170,7 @@ fn compare_at<E: From<io::Error>>(
 ) -> Result<DiffVerdict, E> {
     let mut aligned = Aligned::open(a, b)?;
     let mut comparison = Comparison::default();
-    let (mut turns, mut different) = (0, 0);
+    let mut turns = 0;
     let mut damages = Vec::new();
     while let Some(pair) = aligned.next()? {
         let subagents = subagents::pairs(&pair);
@@ -189,7 +187,6 @@ fn compare_at<E: From<io::Error>>(
             }
         }
         turns += 1;
-        different += usize::from(!turn.is_equal());
         each(turn)?;
     }
     let (inputs, first) = comparison.finish();
@@ -198,7 +195,6 @@ fn compare_at<E: From<io::Error>>(
         inputs,
         first,
         turns,
-        different,
         damages,
     })
 }

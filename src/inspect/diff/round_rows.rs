@@ -2,7 +2,7 @@
 
 use super::rows::{Change, DiffRow, RowKind, Side};
 use super::sketch::{Ask, Call, InputMessage, Round};
-use super::{Cause, layers, tools};
+use super::{Cause, layers, tool_pairs};
 use crate::session::Digests;
 
 pub(super) fn input_side(message: &InputMessage) -> Side {
@@ -80,26 +80,15 @@ pub(super) fn retried(a: usize, b: usize) -> Option<String> {
 }
 
 /// The rows of a round that only one session has.
-pub(super) fn only(round: &Round, change: Change) -> Vec<DiffRow> {
-    let row = |kind, side: Side| {
-        let (a, b) = match change {
-            Change::OnlyB => (None, Some(side)),
-            _ => (Some(side), None),
-        };
-        DiffRow {
-            kind,
-            change,
-            a,
-            b,
-            notes: Vec::new(),
-        }
-    };
-    let inputs = round
-        .inputs
-        .iter()
-        .map(|message| row(RowKind::Input, input_side(message)));
+pub(super) fn one_sided_rows(round: &Round, change: Change) -> Vec<DiffRow> {
+    let row = |kind, side| DiffRow::only(kind, change, side);
+    let inputs = round.inputs.iter();
+    let inputs = inputs.map(|message| row(RowKind::Input, input_side(message)));
     let model = model_side(round).map(|side| row(RowKind::Model, side));
-    let tools = round.tools.iter().map(|tool| tools::only(tool, change));
+    let tools = round
+        .tools
+        .iter()
+        .map(|tool| tool_pairs::one_sided_row(tool, change));
     inputs.chain(model).chain(tools).collect()
 }
 

@@ -27,6 +27,14 @@ impl Change {
             _ => "second",
         }
     }
+
+    /// What only one session has, as what the first and what the second has.
+    pub(super) fn sides<T>(self, of: Option<T>) -> (Option<T>, Option<T>) {
+        match self {
+            Self::OnlyB => (None, of),
+            _ => (of, None),
+        }
+    }
 }
 
 named_enum! {
@@ -98,6 +106,18 @@ pub struct DiffRow {
 }
 
 impl DiffRow {
+    /// What only one session has.
+    pub(super) fn only(kind: RowKind, change: Change, side: Side) -> Self {
+        let (a, b) = change.sides(Some(side));
+        Self {
+            kind,
+            change,
+            a,
+            b,
+            notes: Vec::new(),
+        }
+    }
+
     fn to_json(&self) -> Value {
         json!({
             "kind": self.kind.as_str(),

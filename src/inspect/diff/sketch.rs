@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use super::content::{Content, hash, shortened};
+use crate::inspect::request_parts::request_of;
 use crate::request::{self, PartRef};
 use crate::session::{Digests, Item, Node, NodeState, Role, Turn};
 use crate::trace::typed::{Message, ModelCall, Permission, ToolCall, owned};
@@ -21,7 +22,7 @@ pub(super) struct InputMessage {
 
 /// The request of a model call, as recorded.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Recorded {
+pub(super) struct RecordedRequest {
     pub digest: String,
     pub messages: Vec<PartRef>,
     /// The parts that are the prompt and the tools.
@@ -39,7 +40,7 @@ pub(super) struct Call {
     pub model: String,
     pub params: Value,
     pub digests: Digests,
-    pub request: Option<Recorded>,
+    pub request: Option<RecordedRequest>,
     pub finish_reason: Option<String>,
     pub error: Option<String>,
     pub failed: bool,
@@ -120,6 +121,13 @@ pub(super) struct Round {
     pub tools: Vec<Tool>,
 }
 
+impl Round {
+    /// Where the model call is.
+    pub fn called(&self) -> Option<Address> {
+        self.call.as_ref().map(|call| call.address)
+    }
+}
+
 /// A subagent that started.
 #[derive(Clone, Debug)]
 pub(super) struct Subagent {
@@ -179,14 +187,14 @@ impl TurnSketch {
             Item::ModelCall(call) => self.call(node, &call),
             Item::ToolCall(call) => self.tool(node, &call),
             Item::Permission(permission) => self.permission(node, &permission),
-            Item::Subagent(child) => self.subagents.extend(child.child_session_id().map(|id| {
-                let agent = child.agent().unwrap_or_default().into_owned();
-                Subagent {
+            Item::Subagent(child) => {
+                let session = owned(child.child_session_id());
+                self.subagents.extend(session.map(|session| Subagent {
                     address: node.address,
-                    agent,
-                    session: id.into_owned(),
-                }
-            })),
+                    agent: owned(child.agent()).unwrap_or_default(),
+                    session,
+                }));
+            }
             _ => {}
         }
     }
@@ -366,7 +374,6 @@ fn call_of(node: &Node, call: &ModelCall<'_>, in_force: &Digests) -> Call {
     let names = [call.provider_id(), call.model_id(), call.variant()];
     let names: Vec<_> = names.into_iter().flatten().collect();
     let outcome = node.outcome();
-    let value = |value: Option<RawValue<'_>>| value.and_then(|value| value.value());
     Call {
         address: node.address,
         span: node.span_id,
@@ -375,7 +382,7 @@ fn call_of(node: &Node, call: &ModelCall<'_>, in_force: &Digests) -> Call {
             "temperature": call.temperature(),
             "max_tokens": call.max_tokens(),
             "stream": call.stream(),
-            "params": value(call.params()),
+            "params": call.params().and_then(|params| params.value()),
         }),
         digests: Digests {
             system_prompt: owned(call.system_prompt_digest()).or(in_force.system_prompt.clone()),
@@ -384,7 +391,7 @@ fn call_of(node: &Node, call: &ModelCall<'_>, in_force: &Digests) -> Call {
                 .or(in_force.permission_rules.clone()),
         },
         request: owned(call.request_digest())
-            .and_then(|digest| Some(recorded(digest, parsed(value(call.request())?)))),
+            .and_then(|digest| Some(recorded(digest, request_of(node)?))),
         finish_reason: owned(call.finish_reason()),
         error: node.error(),
         failed: node.state == NodeState::Closed
@@ -395,16 +402,8 @@ fn call_of(node: &Node, call: &ModelCall<'_>, in_force: &Digests) -> Call {
     }
 }
 
-/// A request that comes from a blob is a text.
-fn parsed(request: Value) -> Value {
-    let json = request
-        .as_str()
-        .and_then(|text| serde_json::from_str(text).ok());
-    json.unwrap_or(request)
-}
-
 /// The request of a call. A request of another kind of API has no messages, and is compared as a whole.
-fn recorded(digest: String, mut rest: Value) -> Recorded {
+fn recorded(digest: String, mut rest: Value) -> RecordedRequest {
     let messages = request::part_refs(&rest);
     let part = |value: Option<Value>| Some(value?.get("$part")?.as_str()?.to_owned());
     let mut prompt = None;
@@ -420,7 +419,7 @@ fn recorded(digest: String, mut rest: Value) -> Recorded {
             members.remove(name);
         }
     }
-    Recorded {
+    RecordedRequest {
         digest,
         messages,
         prompt,
@@ -431,10 +430,8 @@ fn recorded(digest: String, mut rest: Value) -> Recorded {
 
 fn tool_of(node: &Node, call: &ToolCall<'_>) -> Tool {
     let mut output = Content::default();
-    for value in [call.result(), call.stdout(), call.stderr()]
-        .into_iter()
-        .flatten()
-    {
+    let outputs = [call.result(), call.stdout(), call.stderr()];
+    for value in outputs.into_iter().flatten() {
         output.add(Content::of(value));
     }
     if let Some(error) = node.error() {

@@ -41,12 +41,8 @@ pub(super) fn pairs(pair: &Pair) -> Vec<SubagentPair> {
 impl SubagentPair {
     /// The directories of their sessions, beside those of the two that started them. `None`: one is not there.
     pub fn sessions(&self, a: &Path, b: &Path) -> Option<[PathBuf; 2]> {
-        let beside = |session: &Path, id: &str| {
-            let root = session.parent()?.parent()?;
-            let dir = session_dir(root, id);
-            dir.is_dir().then_some(dir)
-        };
-        Some([beside(a, &self.a.session)?, beside(b, &self.b.session)?])
+        let there = |session, id| beside(session, id).filter(|dir| dir.is_dir());
+        Some([there(a, &self.a.session)?, there(b, &self.b.session)?])
     }
 
     /// Adds their row to the turn. Returns the difference in them.
@@ -102,9 +98,14 @@ pub(super) fn sessions_of(first: &Divergence, a: &Path, b: &Path) -> io::Result<
     let Some(ids) = &first.sessions else {
         return Ok([a.to_owned(), b.to_owned()]);
     };
-    let root = |session: &Path| session.parent().and_then(Path::parent).map(Path::to_owned);
-    match (root(a), root(b)) {
-        (Some(a), Some(b)) => Ok([session_dir(a, &ids[0]), session_dir(b, &ids[1])]),
+    match (beside(a, &ids[0]), beside(b, &ids[1])) {
+        (Some(a), Some(b)) => Ok([a, b]),
         _ => Err(io::ErrorKind::NotFound.into()),
     }
+}
+
+/// The directory of another session under the root of this one.
+fn beside(session: &Path, id: &str) -> Option<PathBuf> {
+    let root = session.parent()?.parent()?;
+    Some(session_dir(root, id))
 }

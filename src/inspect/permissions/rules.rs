@@ -52,6 +52,14 @@ pub struct Decided {
     pub rule: Option<usize>,
 }
 
+impl Decided {
+    /// What no rule matches is asked for.
+    const BY_DEFAULT: Self = Self {
+        action: Action::Ask,
+        rule: None,
+    };
+}
+
 /// Why a text has no rules.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RulesError(String);
@@ -103,10 +111,7 @@ impl Rules {
     /// What the rules decide about a call: the tool or permission, and its command, file or argument.
     pub fn decide(&self, permission: &str, subject: &str) -> Decided {
         let decided = self.decide_any(&[Some(permission)], Some(subject));
-        decided.unwrap_or(Decided {
-            action: Action::Ask,
-            rule: None,
-        })
+        decided.unwrap_or(Decided::BY_DEFAULT)
     }
 
     /// The same, for a call that has several names. `None` if a pattern would decide and the subject is not known.
@@ -133,10 +138,7 @@ impl Rules {
                 });
             }
         }
-        Some(Decided {
-            action: Action::Ask,
-            rule: None,
-        })
+        Some(Decided::BY_DEFAULT)
     }
 }
 

@@ -6,9 +6,9 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
-use super::parts::{parts_of, refs, request_of};
 use crate::export::request_before;
 use crate::inspect::diff::Inputs;
+use crate::inspect::request_parts::{parts_of, refs, request_of};
 use crate::read::SessionReader;
 use crate::request::{self, Api, Request};
 use crate::session::{Node, body, each_turn};
@@ -125,14 +125,9 @@ pub fn inputs(session: impl AsRef<Path>, which: Which) -> io::Result<Option<Call
     }
     found.inputs = Inputs::Reconstructed;
     found.request = request_before(session, &call)?;
-    let is_anthropic = found.provider.as_deref() == Some("anthropic");
-    found.request.api = match is_anthropic {
-        true => Api::Anthropic,
-        false => Api::OpenAiChat,
-    };
-    found.body = match is_anthropic {
-        true => request::anthropic(&found.request),
-        false => request::openai(&found.request),
+    (found.request.api, found.body) = match found.provider.as_deref() {
+        Some("anthropic") => (Api::Anthropic, request::anthropic(&found.request)),
+        _ => (Api::OpenAiChat, request::openai(&found.request)),
     };
     Ok(Some(found))
 }

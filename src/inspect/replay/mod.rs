@@ -1,7 +1,6 @@
 //! Whether the turns of a session can be run again, and the inputs of its model calls.
 
 mod inputs;
-mod parts;
 
 use std::collections::HashSet;
 use std::io;
@@ -10,11 +9,11 @@ use std::path::Path;
 use serde_json::{Value, json};
 
 use super::diff::Inputs;
+use super::request_parts::{is_whole, parts_of, refs, request_of};
 use crate::read::SessionReader;
 use crate::session::{Digests, Item, Node, Turn, Turns};
 use crate::trace::typed::{ContextAsset, Message, ModelCall};
 use crate::trace::{Address, Damage, Kind, RawLine, ReadItem, named_enum};
-use parts::{is_whole, parts_of, refs, request_of};
 
 pub use inputs::{CallInputs, Which, inputs};
 

@@ -42,13 +42,9 @@ pub(super) struct SessionFold {
     seen: HashSet<String>,
     /// Whether anything is counted.
     active: bool,
-    last: u64,
-}
-
-/// A line that is counted, and when it was written.
-struct Counted<'l, 'a> {
-    line: &'l RawLine<'a>,
+    /// When the line was written that is counted.
     time: u64,
+    last: u64,
 }
 
 impl SessionFold {
@@ -61,7 +57,7 @@ impl SessionFold {
         }
     }
 
-    pub fn take(&mut self, line: &RawLine<'_>) {
+    pub fn add_line(&mut self, line: &RawLine<'_>) {
         if self.session.is_empty() {
             self.session = line.session_id.clone().into_owned();
         }
@@ -70,47 +66,45 @@ impl SessionFold {
         }
         let time = parse_time(line.ts).unwrap_or(0);
         self.last = self.last.max(time);
-        let counted = Counted { line, time };
-        let waited = self.waits.take(line);
+        self.time = time;
+        let waited = self.waits.add_line(line);
         if time < self.since {
-            return self.remember(&counted);
+            return self.remember(line);
         }
         let item = Item::of(line);
         if waited.ns > 0 || waited.denied {
             let tool = item.name();
-            self.each(&counted, None, tool.as_deref(), |row| {
+            self.change_rows(None, tool.as_deref(), |row| {
                 row.waited = row.waited.saturating_add(waited.ns);
                 row.denials += u64::from(waited.denied);
             });
         }
         match &item {
-            Item::ModelCall(call) => self.model_call(&counted, call),
-            Item::ToolCall(call) => self.tool_call(&counted, call),
-            Item::ModelUsage(usage) => {
-                self.usage(&counted, &usage.usage(), time);
-            }
+            Item::ModelCall(call) => self.model_call(line, call),
+            Item::ToolCall(call) => self.tool_call(call),
+            Item::ModelUsage(usage) => self.usage(line, &usage.usage(), time),
             Item::Turn(turn) => {
-                self.each(&counted, None, None, |row| row.turns += 1);
+                self.change_rows(None, None, |row| row.turns += 1);
                 let own = turn.usage().filter(|usage| !usage.is_empty());
                 let counted_inside = line.turn.is_some_and(|n| self.counted_in_turns.remove(&n));
                 if let Some(own) = own.filter(|_| !counted_inside) {
-                    self.usage(&counted, &own, turn.start().unwrap_or(time));
+                    self.usage(line, &own, turn.start().unwrap_or(time));
                 }
             }
             Item::Run(run) if line.closes() == Some(SpanKind::Run) => {
                 let own = run.usage().filter(|usage| !usage.is_empty());
                 if let Some(own) = own.filter(|_| !self.counted_in_run) {
-                    self.usage(&counted, &own, run.start().unwrap_or(time));
+                    self.usage(line, &own, run.start().unwrap_or(time));
                 }
                 self.counted_in_run = false;
             }
-            _ => self.remember(&counted),
+            _ => self.remember(line),
         }
     }
 
     /// Takes over what later lines depend on.
-    fn remember(&mut self, counted: &Counted<'_, '_>) {
-        match Item::of(counted.line) {
+    fn remember(&mut self, line: &RawLine<'_>) {
+        match Item::of(line) {
             Item::Run(run) => self.run_opened(&run),
             Item::SessionUpdate(update) => {
                 set(&mut self.provider, update.provider_id());
@@ -133,18 +127,18 @@ impl SessionFold {
         set(&mut self.parent, parent.filter(|id| *id != self.session));
     }
 
-    fn model_call(&mut self, counted: &Counted<'_, '_>, call: &ModelCall<'_>) {
+    fn model_call(&mut self, line: &RawLine<'_>, call: &ModelCall<'_>) {
         let model = call.response_model().or_else(|| call.model_id());
         let failed = call.outcome().is_some_and(Outcome::is_error);
         let usage = call.usage().unwrap_or_default();
-        self.count_usage(counted.line.turn, &usage);
-        let at = call.start().unwrap_or(counted.time);
+        self.count_usage(line.turn, &usage);
+        let at = call.start().unwrap_or(self.time);
         let mut cost = crate::cost::Cost::default();
         cost.add_call(call, self.provider.as_deref(), &self.model, at);
         let agent = call.agent();
         let duration = known_duration(call.outcome(), call.duration_ns());
         let ttft = call.ttft_ms();
-        let key = self.key(counted, agent.as_deref(), model.as_deref(), None);
+        let key = self.key(agent.as_deref(), model.as_deref(), None);
         self.add(key, |row| {
             row.model_calls += 1;
             row.errors += u64::from(failed);
@@ -159,32 +153,27 @@ impl SessionFold {
         });
     }
 
-    fn tool_call(&mut self, counted: &Counted<'_, '_>, call: &ToolCall<'_>) {
+    fn tool_call(&mut self, call: &ToolCall<'_>) {
         let failed = call.outcome().is_some_and(Outcome::is_error);
         let duration = known_duration(call.outcome(), call.duration_ns());
         let agent = call.agent();
-        let tool = call.tool_id();
-        self.each(
-            counted,
-            agent.as_deref(),
-            Some(tool.as_deref().unwrap_or(UNNAMED)),
-            |row| {
-                row.tool_calls += 1;
-                row.errors += u64::from(failed);
-                if let Some(ns) = duration {
-                    row.tool_time.add(ns);
-                }
-            },
-        );
+        let tool = call.tool_id().unwrap_or(UNNAMED.into());
+        self.change_rows(agent.as_deref(), Some(&tool), |row| {
+            row.tool_calls += 1;
+            row.errors += u64::from(failed);
+            if let Some(ns) = duration {
+                row.tool_time.add(ns);
+            }
+        });
     }
 
     /// Usage that no model call has.
-    fn usage(&mut self, counted: &Counted<'_, '_>, usage: &Usage, at: u64) {
-        self.count_usage(counted.line.turn, usage);
+    fn usage(&mut self, line: &RawLine<'_>, usage: &Usage, at: u64) {
+        self.count_usage(line.turn, usage);
         let mut cost = crate::cost::Cost::default();
         cost.add(self.provider.as_deref(), &self.model, usage, at);
         let model = self.model.clone();
-        let key = self.key(counted, None, Some(&model), None);
+        let key = self.key(None, Some(&model), None);
         self.add(key, |row| {
             row.add_usage(usage);
             row.cost.merge(&cost);
@@ -199,21 +188,19 @@ impl SessionFold {
     }
 
     /// Changes the rows of a tool, or of what is no call.
-    fn each(
+    fn change_rows(
         &mut self,
-        counted: &Counted<'_, '_>,
         agent: Option<&str>,
         tool: Option<&str>,
         change: impl Fn(&mut StatsRow),
     ) {
-        let key = self.key(counted, agent, None, tool);
+        let key = self.key(agent, None, tool);
         self.add(key, change);
     }
 
     /// The row that a line is counted in; none if it is about something else than the rows are.
     fn key<'k>(
         &'k self,
-        counted: &Counted<'_, '_>,
         agent: Option<&'k str>,
         model: Option<&'k str>,
         tool: Option<&'k str>,
@@ -227,7 +214,7 @@ impl SessionFold {
             By::Tool => named(tool?),
             By::Agent => named(agent.unwrap_or(&self.agent)),
             By::Session => self.session.clone(),
-            By::Day => time_text(counted.time, 0).split('T').next()?.to_owned(),
+            By::Day => time_text(self.time, 0).split('T').next()?.to_owned(),
         })
     }
 
@@ -238,10 +225,7 @@ impl SessionFold {
         if !self.seen.contains(&key) {
             self.seen.insert(key.clone());
         }
-        match self.sums.rows.get_mut(&key) {
-            Some(row) => change(row),
-            None => change(self.sums.rows.entry(key).or_default()),
-        }
+        change(self.sums.rows.entry(key).or_default());
     }
 
     /// Adds what only the end shows.
@@ -280,24 +264,10 @@ fn known_duration(outcome: Option<Outcome>, ns: Option<u64>) -> Option<u64> {
 
 /// Whether lines of a kind are looked at.
 fn is_counted(kind: Kind) -> bool {
-    use Kind::{
-        HitlRequest, HitlResponse, Interrupted, ModelResult, ModelUsage, PermissionEvaluate,
-        SessionEnd, SessionResume, SessionStart, SessionUpdate, Subagent, ToolResult, TurnEnd,
-    };
-    matches!(
+    use Kind::{HitlRequest, HitlResponse, ModelUsage, SessionUpdate, Subagent};
+    let is_other = matches!(
         kind,
-        Interrupted
-            | SessionStart
-            | SessionResume
-            | SessionEnd
-            | ModelResult
-            | ToolResult
-            | TurnEnd
-            | PermissionEvaluate
-            | ModelUsage
-            | SessionUpdate
-            | Subagent
-            | HitlRequest
-            | HitlResponse
-    )
+        ModelUsage | SessionUpdate | Subagent | HitlRequest | HitlResponse
+    );
+    kind.is_close() || kind.opens() == Some(SpanKind::Run) || is_other
 }

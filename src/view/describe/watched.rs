@@ -5,7 +5,7 @@ use crate::session::Node;
 use crate::trace::typed::{ErrorInfo, Hook, LoopWarning};
 use crate::trace::{Outcome, RawValue};
 use crate::view::style::Tone;
-use crate::view::text::Text;
+use crate::view::text::{Text, join};
 use crate::watch::LoopKind;
 
 /// How many calls of a loop a row names.
@@ -37,10 +37,7 @@ impl Description {
             let text = Text::from(value?).text;
             Some(format!("{name} {text}"))
         });
-        let values: Vec<_> = values.collect();
-        if !values.is_empty() {
-            self.notes.push(values.join(", "));
-        }
+        self.notes.extend(join(values, ", "));
     }
 
     /// A hook and its decision.

@@ -19,7 +19,8 @@ pub(super) fn of(node: &Node, maker: &RowMaker<'_>, written: &mut Written) -> Op
     };
     let path = artifact.path().unwrap_or_default();
     let code = artifact.source_code().map(Text::from);
-    let file = maker.files.open(&artifact);
+    let (blob, digest) = (artifact.blob(), artifact.sha256());
+    let file = maker.files.open(&path, blob.as_deref(), digest.as_deref());
     Some(shown(&path, code, file, maker, written))
 }
 
@@ -30,7 +31,8 @@ pub(super) fn of_attempt(
     written: &mut Written,
 ) -> Figure {
     let code = artifact.source_code.clone().map(Text::from);
-    let file = maker.files.open_of_attempt(artifact);
+    let (blob, digest) = (artifact.blob.as_deref(), artifact.sha256.as_deref());
+    let file = maker.files.open(&artifact.path, blob, digest);
     shown(&artifact.path, code, file, maker, written)
 }
 
@@ -101,29 +103,19 @@ fn image_type(bytes: &[u8]) -> Option<&'static str> {
         let head = head.trim_start_matches('\u{feff}').trim_start();
         head.starts_with("<svg") || (head.starts_with("<?xml") && head.contains("<svg"))
     };
-    Some(match bytes {
-        [0x89, b'P', b'N', b'G', b'\r', b'\n', 0x1a, b'\n', ..] => "image/png",
-        [0xff, 0xd8, 0xff, ..] => "image/jpeg",
-        [b'G', b'I', b'F', b'8', ..] => "image/gif",
-        [
-            b'R',
-            b'I',
-            b'F',
-            b'F',
-            _,
-            _,
-            _,
-            _,
-            b'W',
-            b'E',
-            b'B',
-            b'P',
-            ..,
-        ] => "image/webp",
-        // A browser runs no script of an image and loads nothing for it.
-        _ if is_svg() => "image/svg+xml",
-        _ => return None,
-    })
+    let starts: [(&[u8], &str); 3] = [
+        (b"\x89PNG\r\n\x1a\n", "image/png"),
+        (b"\xff\xd8\xff", "image/jpeg"),
+        (b"GIF8", "image/gif"),
+    ];
+    if let Some((_, kind)) = starts.iter().find(|(start, _)| bytes.starts_with(start)) {
+        return Some(kind);
+    }
+    if bytes.starts_with(b"RIFF") && bytes.get(8..12) == Some(b"WEBP") {
+        return Some("image/webp");
+    }
+    // A browser runs no script of an image and loads nothing for it.
+    is_svg().then_some("image/svg+xml")
 }
 
 /// The name of an artifact's file in a bundle: below `artifacts/` for every path.

@@ -4,7 +4,6 @@
 //! everything but its own style and images that are part of it. So nothing that a model wrote can load or run.
 
 use std::io::{self, Write};
-use std::sync::LazyLock;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -30,13 +29,10 @@ const FOLDED: (usize, usize) = (14, 1500);
 /// How many turns the list of turns has at most.
 const LISTED: usize = 2000;
 
-/// The only style that the policy allows.
-static STYLE_DIGEST: LazyLock<String> = LazyLock::new(|| STANDARD.encode(Sha256::digest(STYLE)));
-
 pub(super) struct Html<'a> {
     out: &'a mut dyn Write,
-    /// How deep in subagents, and how many there were: their addresses repeat those of their parents.
-    depth: usize,
+    /// How many subagents there were, and what is before the addresses in those around: they repeat those of their
+    /// parents.
     subagents: usize,
     prefixes: Vec<String>,
     /// The turns, for the list of turns, each with the beginning of the user's message.
@@ -47,9 +43,8 @@ impl<'a> Html<'a> {
     pub fn new(out: &'a mut dyn Write) -> Self {
         Self {
             out,
-            depth: 0,
             subagents: 0,
-            prefixes: vec![String::new()],
+            prefixes: Vec::new(),
             turns: Vec::new(),
         }
     }
@@ -58,10 +53,11 @@ impl<'a> Html<'a> {
         self.prefixes.last().map_or("", String::as_str)
     }
 
-    /// The beginning of the message that started a turn.
-    fn list(&mut self, row: &Row) {
+    /// Names the turn in the list of turns by the beginning of the message that started it.
+    fn name_turn(&mut self, row: &Row) {
         let message = row.message.as_ref().filter(|_| row.look == Look::User);
-        if let (0, Some(message), Some((_, text))) = (self.depth, message, self.turns.last_mut())
+        if let (true, Some(message), Some((_, text))) =
+            (self.prefixes.is_empty(), message, self.turns.last_mut())
             && text.is_empty()
         {
             let head: String = message.text.chars().take(200).collect();
@@ -216,7 +212,8 @@ impl<'a> Html<'a> {
 impl Page for Html<'_> {
     fn head(&mut self, head: &Head) -> io::Result<()> {
         let title = Text(&head.title);
-        let digest = &*STYLE_DIGEST;
+        // The only style that the policy allows.
+        let digest = STANDARD.encode(Sha256::digest(STYLE));
         write!(
             self.out,
             "<!DOCTYPE html>
@@ -252,7 +249,7 @@ impl Page for Html<'_> {
         let Some(index) = head.index else {
             return writeln!(self.out, "<section class=\"between\">");
         };
-        if self.depth == 0 && self.turns.len() < LISTED {
+        if self.prefixes.is_empty() && self.turns.len() < LISTED {
             self.turns.push((index, String::new()));
         }
         let prefix = self.prefix().to_owned();
@@ -295,7 +292,7 @@ impl Page for Html<'_> {
     }
 
     fn row(&mut self, row: &Row) -> io::Result<()> {
-        self.list(row);
+        self.name_turn(row);
         let look = match row.look {
             Look::User => "user",
             Look::Assistant => "assistant",
@@ -346,7 +343,6 @@ impl Page for Html<'_> {
     }
 
     fn subagent(&mut self, title: &str) -> io::Result<()> {
-        self.depth += 1;
         self.subagents += 1;
         self.prefixes.push(format!("s{}-", self.subagents));
         writeln!(
@@ -357,7 +353,6 @@ impl Page for Html<'_> {
     }
 
     fn end_subagent(&mut self) -> io::Result<()> {
-        self.depth -= 1;
         self.prefixes.pop();
         writeln!(self.out, "</details>")
     }

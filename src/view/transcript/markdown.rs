@@ -6,7 +6,7 @@
 use std::io::{self, Write};
 
 use super::super::attempts::{metrics_text, summary_text};
-use super::super::text::line;
+use super::super::text::{join, line};
 use super::super::timeline::hidden_text;
 use super::escape::path_url;
 use super::page::{Body, Figure, Figures, Head, Look, Page, Row, TurnHead};
@@ -128,15 +128,11 @@ impl Page for Markdown<'_> {
             let text = escaped(&line(&format!("✗ {error}  {at}")));
             writeln!(self.out, "{indent}**{text}**\n")?;
         }
-        let facts: Vec<_> = head.facts.iter().map(|fact| escaped(fact)).collect();
-        match facts.is_empty() {
-            true => Ok(()),
-            // A backslash at the end breaks the line.
-            false => writeln!(
-                self.out,
-                "{indent}{}\n",
-                facts.join(&format!("\\\n{indent}"))
-            ),
+        // A backslash at the end breaks the line.
+        let facts = head.facts.iter().map(|fact| escaped(fact));
+        match join(facts, &format!("\\\n{indent}")) {
+            Some(facts) => writeln!(self.out, "{indent}{facts}\n"),
+            None => Ok(()),
         }
     }
 
@@ -158,10 +154,7 @@ impl Page for Markdown<'_> {
             true => format!("**{}**", escaped(fact)),
             false => escaped(fact),
         });
-        let facts: Vec<_> = facts.collect();
-        if !facts.is_empty() {
-            parts.push(facts.join(" · "));
-        }
+        parts.extend(join(facts, " · "));
         let (text, when, address) = (parts.join(" "), escaped(&row.when), &row.address);
         writeln!(self.out, "{indent}- {text} — {when} `{address}`")?;
         self.depth += 1;

@@ -14,18 +14,18 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-pub use bundle::{Bundled, write_bundle};
+pub use bundle::write_bundle;
 
 use self::page::{Head, Page, TurnHead};
 use self::rows::RowMaker;
-use super::described::{Described, Describer, TurnTime};
-use super::facts::{model_text, usage_text};
+use super::describer::{Described, Describer, TurnTime};
 use super::header::{Related, facts, headline};
 use super::stats::cost_sum;
 use super::style::Style;
-use super::text::line;
+use super::text::{join, line};
 use super::title;
-use crate::inspect::{ArtifactFiles, Attempts};
+use super::turn_facts::{model_text, usage_text};
+use crate::inspect::{ArtifactFiles, Attempts, is_digest};
 use crate::session::{self, Entry, Hidden, Node, Store, Turn, TurnFacts, each_turn};
 use crate::trace::{Damage, Kind, RawValue, named_enum};
 
@@ -106,6 +106,10 @@ pub struct Written {
     pub blobs: BTreeMap<String, PathBuf>,
     /// The sessions, subagents included.
     pub sessions: BTreeSet<String>,
+    /// The names of the files in the bundle, if it is one.
+    pub files: Vec<String>,
+    /// The artifacts and blobs that are not in the bundle, and why.
+    pub missing: Vec<(String, String)>,
 }
 
 impl<'a> Transcript<'a> {
@@ -207,14 +211,13 @@ impl<P: Page> Walk<'_, P> {
         self.known.insert(id.clone());
         self.written.sessions.insert(id.clone());
         let hidden = Hidden::read(&entry.dir)?;
-        let results = |id: &str| options.store.subagent(id);
         let current = Current {
             dir: &entry.dir,
             describer: Describer {
                 over: !entry.status.is_live(),
                 permission_rows: options.detail == TranscriptDetail::Full,
                 asset_rows: options.detail > TranscriptDetail::Brief,
-                results: Some(&results),
+                store: Some(options.store),
                 hidden: Some(&hidden),
                 branches: &related.branches,
             },
@@ -336,8 +339,7 @@ impl<P: Page> Walk<'_, P> {
 /// The digest of the blob that a value was moved to.
 fn blob_of(value: RawValue<'_>) -> Option<String> {
     let blob = value.marker()?.blob?;
-    let is_digest = blob.len() == 64 && blob.bytes().all(|byte| byte.is_ascii_hexdigit());
-    is_digest.then(|| blob.into_owned())
+    is_digest(&blob).then(|| blob.into_owned())
 }
 
 impl Current<'_> {
@@ -373,19 +375,13 @@ fn turn_facts(turn: &Turn) -> Vec<String> {
     out.extend(facts.models.iter().map(model_text));
     let called = facts.called.iter();
     let called = called.map(|(tool, n)| format!("{} × {n}", line(tool)));
-    let called: Vec<_> = called.collect();
-    if !called.is_empty() {
-        out.push(format!("tools called: {}", called.join(", ")));
-    }
+    out.extend(join(called, ", ").map(|called| format!("tools called: {called}")));
     let names = ["system prompt", "tool catalog", "permission rules"].into_iter();
     let digests = names.zip(turn.digests.all()).filter_map(|(name, digest)| {
         let digest = line(digest.as_deref()?);
         Some(format!("{name} {}", digest.get(..12).unwrap_or(&digest)))
     });
-    let digests: Vec<_> = digests.collect();
-    if !digests.is_empty() {
-        out.push(digests.join("   "));
-    }
+    out.extend(join(digests, "   "));
     out
 }
 

@@ -1,7 +1,7 @@
 //! The rows of a turn: how much of each text, when, and which look.
 
 use super::super::describe::{Description, DetailKind};
-use super::super::described::TurnTime;
+use super::super::describer::TurnTime;
 use super::super::other_fields::other_fields;
 use super::super::outcome::bad_outcome;
 use super::super::style::Style;
@@ -172,20 +172,16 @@ impl TurnRows<'_> {
 
     /// Its part of the turn's time, in thousandths.
     fn bar(&self, node: &Node) -> Option<(u64, u64)> {
-        let whole = self.time.end.saturating_sub(self.time.start);
-        if self.time.outside || whole == 0 || node.state == NodeState::Event {
+        let time = &self.time;
+        if time.outside || time.end <= time.start || node.state == NodeState::Event {
             return None;
         }
         let end = match node.state {
-            NodeState::Open => self.time.end,
+            NodeState::Open => time.end,
             _ => node.end(),
         };
-        let part = |ns: u64| {
-            let part = u128::from(ns.saturating_sub(self.time.start)) * 1000 / u128::from(whole);
-            u64::try_from(part).unwrap_or(1000).min(1000)
-        };
-        let from = part(node.start).min(995);
-        Some((from, part(end).saturating_sub(from).max(5)))
+        let from = time.part(node.start, 1000).min(995);
+        Some((from, time.part(end, 1000).saturating_sub(from).max(5)))
     }
 }
 

@@ -2,25 +2,25 @@
 
 use super::align::Pair;
 use super::content::{quote, quotes};
-use super::round_rows::{asset_row, input_side, model_row, only};
+use super::round_rows::{asset_row, input_side, model_row, one_sided_rows};
 use super::rows::{Change, DiffRow, RowKind, Side, TurnDiff};
-use super::sketch::{Call, InputMessage, Recorded, Round, Tool, TurnSketch};
+use super::sketch::{Call, InputMessage, RecordedRequest, Round, Tool, TurnSketch};
 use super::subagents::SubagentPair;
-use super::tools::{self, ToolPair};
+use super::tool_pairs::{self, ToolPair};
 use super::{Cause, DiffVerdict, Divergence, Inputs, layers};
 use crate::session::{Digests, Role};
 use crate::trace::Address;
 
 /// A difference that may be the first one.
 #[derive(Clone, Debug)]
-pub(super) struct Found {
+pub(super) struct Difference {
     pub cause: Cause,
     pub detail: String,
     pub a: Option<Address>,
     pub b: Option<Address>,
 }
 
-impl Found {
+impl Difference {
     pub fn new(cause: Cause, detail: String, a: Option<Address>, b: Option<Address>) -> Self {
         Self {
             cause,
@@ -48,7 +48,7 @@ struct TurnPair<'a> {
     /// The digests in force at the call that is compared.
     digests: [Digests; 2],
     /// What differs in the results that the next call is given.
-    pending: Vec<Found>,
+    pending: Vec<Difference>,
     /// Tools have run in the turn, so their results have rows already.
     ran_tools: bool,
     a: &'a TurnSketch,
@@ -122,7 +122,7 @@ impl Comparison {
     }
 
     /// Notes a difference. The first one counts; of several at one place, the first cause.
-    fn diverge(&mut self, turns: &mut TurnPair<'_>, mut found: Vec<Found>) -> bool {
+    fn diverge(&mut self, turns: &mut TurnPair<'_>, mut found: Vec<Difference>) -> bool {
         found.sort_by_key(|found| found.cause);
         let Some(found) = found.into_iter().next() else {
             return false;
@@ -153,12 +153,12 @@ impl Comparison {
             format!(": {}", quote(&message.content.text))
         });
         let at = message.map(|message| message.address).or(turn.address);
-        let (a, b) = (at.filter(|_| is_first), at.filter(|_| !is_first));
+        let (a, b) = change.sides(at);
         let which = change.which();
         let detail = format!("only the {which} session has this turn{quoted}");
-        let found = Found::new(Cause::UserInput, detail, a, b);
+        let found = Difference::new(Cause::UserInput, detail, a, b);
         for round in &turn.rounds {
-            turns.diff.rows.extend(only(round, change));
+            turns.diff.rows.extend(one_sided_rows(round, change));
         }
         self.diverge(turns, vec![found]);
     }
@@ -196,26 +196,21 @@ impl Comparison {
     /// A round that only one session has.
     fn extra(&mut self, turns: &mut TurnPair<'_>, round: &Round, change: Change) {
         self.flush(turns);
-        turns.diff.rows.extend(only(round, change));
+        turns.diff.rows.extend(one_sided_rows(round, change));
         let which = change.which();
         let message = round.inputs.first();
         let message = message.filter(|message| message.role == Role::User);
-        let call = round.call.as_ref().map(|call| call.address);
         let tool = round.tools.first().map(|tool| tool.address);
-        let at = message
-            .map(|message| message.address)
-            .or(call)
-            .or(tool)
-            .or(round.answered);
-        let (cause, what) = match (message, call) {
+        let at = message.map(|message| message.address);
+        let at = at.or(round.called()).or(tool).or(round.answered);
+        let (cause, what) = match (message, &round.call) {
             (Some(message), _) => (Cause::UserInput, quote(&message.content.text)),
             (None, Some(_)) => (self.no_cause(), "another model call".to_owned()),
             (None, None) => (self.no_cause(), "another step".to_owned()),
         };
         let detail = format!("only the {which} session has {what}");
-        let a = at.filter(|_| change == Change::OnlyA);
-        let b = at.filter(|_| change == Change::OnlyB);
-        self.diverge(turns, vec![Found::new(cause, detail, a, b)]);
+        let (a, b) = change.sides(at);
+        self.diverge(turns, vec![Difference::new(cause, detail, a, b)]);
     }
 
     /// The cause of another answer to the same input.
@@ -242,7 +237,7 @@ impl Comparison {
             None => found.extend(inputs),
         }
         let is_other_input = self.diverge(turns, found);
-        let (pairs, unmatched) = tools::pair(&a.tools, &b.tools);
+        let (pairs, unmatched) = tool_pairs::pair(&a.tools, &b.tools);
         let answer = answers(a, b, &unmatched);
         turns
             .diff
@@ -250,20 +245,17 @@ impl Comparison {
             .extend(model_row(a, b, answer.as_deref(), calls));
         if let Some(detail) = answer {
             let at = |round: &Round| {
-                let call = round.call.as_ref().map(|call| call.address);
                 let tool = round.tools.first().map(|tool| tool.address);
-                call.or(round.answered).or(tool)
+                round.called().or(round.answered).or(tool)
             };
-            let cause = match (calls, requests) {
-                (Some(_), Some(_)) => Cause::None,
-                _ => Cause::Unknown,
+            // The requests are those of the calls, if both were recorded.
+            let (cause, same) = match requests {
+                Some(_) => (Cause::None, "same request"),
+                None => (Cause::Unknown, "same input as far as recorded"),
             };
-            let detail = match cause {
-                Cause::None => format!("same request, another answer: {detail}"),
-                _ => format!("same input as far as recorded, another answer: {detail}"),
-            };
+            let detail = format!("{same}, another answer: {detail}");
             if !is_other_input {
-                self.diverge(turns, vec![Found::new(cause, detail, at(a), at(b))]);
+                self.diverge(turns, vec![Difference::new(cause, detail, at(a), at(b))]);
             }
         }
         self.tools(turns, &pairs, &unmatched);
@@ -281,12 +273,15 @@ impl Comparison {
             turns.diff.rows.push(pair.row());
         }
         for (tool, change) in unmatched {
-            turns.diff.rows.push(tools::only(tool, *change));
+            turns
+                .diff
+                .rows
+                .push(tool_pairs::one_sided_row(tool, *change));
         }
     }
 
     /// The prompt, the catalog, the rules, the model and the parameters.
-    fn assets(&mut self, turns: &mut TurnPair<'_>, calls: [Option<&Call>; 2]) -> Vec<Found> {
+    fn assets(&mut self, turns: &mut TurnPair<'_>, calls: [Option<&Call>; 2]) -> Vec<Difference> {
         let [a, b] = calls;
         let changed = match (a, b) {
             (Some(a), Some(b)) => layers::fixed(a, b),
@@ -315,7 +310,7 @@ impl Comparison {
                     });
                 }
             }
-            all.push(Found::new(cause, detail, at_a, at_b));
+            all.push(Difference::new(cause, detail, at_a, at_b));
         }
         all
     }
@@ -337,7 +332,11 @@ impl Comparison {
 }
 
 /// The messages before two calls. Adds the rows.
-fn compare_inputs(turns: &mut TurnPair<'_>, a: &[InputMessage], b: &[InputMessage]) -> Vec<Found> {
+fn compare_inputs(
+    turns: &mut TurnPair<'_>,
+    a: &[InputMessage],
+    b: &[InputMessage],
+) -> Vec<Difference> {
     let mut found = Vec::new();
     let (a, b) = (in_order(a), in_order(b));
     for at in 0..a.len().max(b.len()) {
@@ -354,16 +353,14 @@ fn compare_inputs(turns: &mut TurnPair<'_>, a: &[InputMessage], b: &[InputMessag
                 Some(message) => quote(&message.content.text),
                 None => "nothing".to_owned(),
             };
-            found.push(Found {
-                cause: match role {
-                    Some(Role::Tool) => Cause::ToolResult,
-                    Some(Role::System) => Cause::SystemPrompt,
-                    _ => Cause::UserInput,
-                },
-                detail: format!("{} → {}", text(one), text(other)),
-                a: one.map(|message| message.address),
-                b: other.map(|message| message.address),
-            });
+            let cause = match role {
+                Some(Role::Tool) => Cause::ToolResult,
+                Some(Role::System) => Cause::SystemPrompt,
+                _ => Cause::UserInput,
+            };
+            let detail = format!("{} → {}", text(one), text(other));
+            let [a, b] = [one, other].map(|message| Some(message?.address));
+            found.push(Difference::new(cause, detail, a, b));
         }
         let is_tool = one
             .or(other)
@@ -394,13 +391,18 @@ fn in_order(messages: &[InputMessage]) -> Vec<&InputMessage> {
 
 /// What two recorded requests have different in their messages, in the words of the messages' own lines where
 /// those differ as well.
-fn sent(one: &Recorded, other: &Recorded, inputs: Vec<Found>, a: &Round, b: &Round) -> Vec<Found> {
+fn sent(
+    one: &RecordedRequest,
+    other: &RecordedRequest,
+    inputs: Vec<Difference>,
+    a: &Round,
+    b: &Round,
+) -> Vec<Difference> {
     let Some((cause, detail)) = layers::messages(one, other) else {
         return Vec::new();
     };
     let named = inputs.into_iter().find(|found| found.cause == cause);
-    let at = |round: &Round| round.call.as_ref().map(|call| call.address);
-    vec![named.unwrap_or_else(|| Found::new(cause, detail, at(a), at(b)))]
+    vec![named.unwrap_or_else(|| Difference::new(cause, detail, a.called(), b.called()))]
 }
 
 /// What differs in the answers to two calls, if anything does.

@@ -8,11 +8,8 @@ use super::describe::{
 use super::permission_words::PermissionWords;
 use super::text::{duration, line, plural};
 use crate::cost::Cost;
-use crate::session::{Branch, Hidden, Node, NodeState, Role, Step, SubagentResult, Turn};
+use crate::session::{Branch, Hidden, Node, NodeState, Role, Step, Store, SubagentResult, Turn};
 use crate::trace::{Kind, Outcome, Usage};
-
-/// How a subagent went, by its session's id.
-pub(super) type Results<'a> = &'a dyn Fn(&str) -> Option<SubagentResult>;
 
 /// Describes the nodes of turns.
 #[derive(Clone, Copy, Default)]
@@ -24,8 +21,8 @@ pub(super) struct Describer<'a> {
     pub permission_rows: bool,
     /// A prompt, catalog or rules at the start of a run has a row of its own.
     pub asset_rows: bool,
-    /// How a subagent went.
-    pub results: Option<Results<'a>>,
+    /// Where the sessions of subagents are: a row that starts one has how it went.
+    pub store: Option<&'a Store>,
     /// What rewinds have hidden: those nodes are marked.
     pub hidden: Option<&'a Hidden>,
     /// The sessions that were branched from this one: their messages are marked.
@@ -58,6 +55,13 @@ impl TurnTime {
             end: all().map(Node::end).max().unwrap_or(start),
             outside: turn.index.is_none(),
         }
+    }
+
+    /// Where a moment lies in the turn, if that has so many equal parts.
+    pub fn part(&self, ns: u64, parts: u64) -> u64 {
+        let whole = self.end.saturating_sub(self.start).max(1);
+        let part = ns.saturating_sub(self.start).min(whole);
+        (u128::from(part) * u128::from(parts) / u128::from(whole)) as u64
     }
 }
 
@@ -148,7 +152,7 @@ impl<'a> Describer<'a> {
 
     /// How the subagent went that starts at a node.
     pub fn result(&self, node: &Node) -> Option<SubagentResult> {
-        self.results?(&node.subagent()?)
+        self.store?.subagent(&node.subagent()?)
     }
 
     /// That a node is hidden, and the branches that start at a message.

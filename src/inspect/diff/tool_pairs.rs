@@ -3,7 +3,7 @@
 use std::collections::{HashMap, VecDeque};
 
 use super::Cause;
-use super::cause::Found;
+use super::comparison::Difference;
 use super::content::{hash, quotes};
 use super::round_rows::retried;
 use super::rows::{Change, DiffRow, RowKind, Side};
@@ -106,10 +106,10 @@ impl ToolPair<'_> {
         Some((Cause::ToolResult, format!("{name}: {detail}")))
     }
 
-    pub fn found(&self) -> Option<Found> {
+    pub fn found(&self) -> Option<Difference> {
         let (cause, detail) = self.difference()?;
         let (a, b) = (Some(self.a.address), Some(self.b.address));
-        Some(Found::new(cause, detail, a, b))
+        Some(Difference::new(cause, detail, a, b))
     }
 
     pub fn row(&self) -> DiffRow {
@@ -136,18 +136,8 @@ impl ToolPair<'_> {
 }
 
 /// The row of a call that only one session has.
-pub(super) fn only(tool: &Tool, change: Change) -> DiffRow {
-    let (a, b) = match change {
-        Change::OnlyB => (None, Some(side(tool))),
-        _ => (Some(side(tool)), None),
-    };
-    DiffRow {
-        kind: RowKind::Tool,
-        change,
-        a,
-        b,
-        notes: Vec::new(),
-    }
+pub(super) fn one_sided_row(tool: &Tool, change: Change) -> DiffRow {
+    DiffRow::only(RowKind::Tool, change, side(tool))
 }
 
 fn side(tool: &Tool) -> Side {
