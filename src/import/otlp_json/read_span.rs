@@ -284,3 +284,28 @@ fn read_link(link: &Value) -> Value {
         "attributes": link["attributes"].as_object().filter(|all| !all.is_empty()),
     })))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A name could announce a secret.
+    #[test]
+    fn escaped_names_are_read() {
+        let span = r#"{"p\u0061ssword":"x","attri\u0062utes":[{"key":"tok\u0065n","value":{"intValue":"7"}}]}"#;
+        let span = with_plain_attributes(RawValue::new(span), 2).map(Value::from);
+        let expected = json!({"password": "x", "attributes": {"token": 7}});
+        assert_eq!(span, Some(expected));
+    }
+
+    #[test]
+    fn deep_attributes_are_refused() {
+        let (open, close) = (r#"{"kvlistValue":{"values":[{"key":"a","value":"#, "}]}}");
+        let nested = |levels: usize| {
+            let value = format!("{}{{}}{}", open.repeat(levels), close.repeat(levels));
+            let span = format!(r#"{{"attributes":[{{"key":"a","value":{value}}}]}}"#);
+            with_plain_attributes(RawValue::new(&span), 4).is_some()
+        };
+        assert!(nested(2) && !nested(3) && !nested(100_000));
+    }
+}
