@@ -6,12 +6,12 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
-use super::document::{Members, Want, read_members};
+use super::document::{Members, Want, parse, read_members};
 use super::history::{Fields, History, Span, fields};
 use super::lines::file_digest;
 use super::time::iso_time;
 use super::{Import, ImportError};
-use crate::trace::{Kind, Outcome, SpanKind, hex_digest};
+use crate::trace::{Kind, Outcome, RawValue, SpanKind, hex_digest};
 
 const FORMAT: &str = "atif";
 const VERSION: &str = "ATIF-v1.";
@@ -133,15 +133,16 @@ impl Members for Heads {
         Ok(())
     }
 
-    fn value(&mut self, name: &str, value: Value) -> io::Result<()> {
+    fn value(&mut self, name: &str, json: &str) -> io::Result<()> {
         let Some(head) = self.last() else {
             return Ok(());
         };
         if name == STEPS {
             head.steps += 1;
-            head.start = head.start.or_else(|| step_time(&value));
+            let time = || iso_time(&RawValue::new(json).get("timestamp")?.text()?);
+            head.start = head.start.or_else(time);
         } else {
-            head.members.insert(name.to_owned(), value);
+            head.members.insert(name.to_owned(), parse(json)?);
         }
         Ok(())
     }
@@ -191,10 +192,11 @@ impl Members for Steps<'_, '_> {
         Ok(())
     }
 
-    fn value(&mut self, _: &str, step: Value) -> io::Result<()> {
+    fn value(&mut self, _: &str, step: &str) -> io::Result<()> {
         let Some(trajectory) = self.open.last_mut() else {
             return Ok(());
         };
+        let step = parse(step)?;
         trajectory.steps += 1;
         let is_only = self.heads[trajectory.number].steps == 1;
         trajectory.step(&step, is_only).map_err(|error| {

@@ -14,7 +14,7 @@ use std::path::Path;
 use serde_json::Value;
 
 use super::chat::{Chat, text};
-use super::document::{Members, Want, read_members};
+use super::document::{Members, Want, parse, read_members};
 use super::history::{Fields, History};
 use super::lines::JsonLines;
 use super::{Import, ImportError, json};
@@ -115,10 +115,11 @@ impl Members for Head {
         }
     }
 
-    fn value(&mut self, name: &str, value: Value) -> io::Result<()> {
+    fn value(&mut self, name: &str, json: &str) -> io::Result<()> {
+        let row = row_of(parse(json)?)?;
         match asset_kind(name) {
-            Some(kind) => self.assets.push((kind, row_of(value)?)),
-            None => self.row = Some(row_of(value)?),
+            Some(kind) => self.assets.push((kind, row)),
+            None => self.row = Some(row),
         }
         Ok(())
     }
@@ -135,8 +136,8 @@ impl Members for Messages<'_> {
         }
     }
 
-    fn value(&mut self, _: &str, message: Value) -> io::Result<()> {
-        let mut message = row_of(message)?;
+    fn value(&mut self, _: &str, message: &str) -> io::Result<()> {
+        let mut message = row_of(parse(message)?)?;
         let row = row_of(message.remove("message").unwrap_or_default())?;
         let mut parts = Vec::new();
         if let Some(Value::Array(rows)) = message.remove("parts") {

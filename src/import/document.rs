@@ -31,8 +31,8 @@ pub(super) trait Members {
     /// What is wanted of a member.
     fn want(&mut self, name: &str) -> Want;
 
-    /// A value, or an item of a list.
-    fn value(&mut self, name: &str, value: Value) -> io::Result<()>;
+    /// The JSON of a value, or of an item of a list. [`parse`] reads it.
+    fn value(&mut self, name: &str, json: &str) -> io::Result<()>;
 
     /// An object begins.
     fn begin(&mut self) -> io::Result<()> {
@@ -73,7 +73,7 @@ pub(super) fn member_names(path: &Path) -> Option<Vec<String>> {
             Want::Nothing
         }
 
-        fn value(&mut self, _: &str, _: Value) -> io::Result<()> {
+        fn value(&mut self, _: &str, _: &str) -> io::Result<()> {
             Ok(())
         }
     }
@@ -85,11 +85,9 @@ pub(super) fn member_names(path: &Path) -> Option<Vec<String>> {
 
 fn read_object(file: File, members: &mut impl Members, is_all: bool) -> serde_json::Result<()> {
     let left = &Cell::new(LONGEST);
-    let limited = Limited {
-        file: BufReader::new(file),
-        left,
-    };
-    let mut deserializer = serde_json::Deserializer::from_reader(limited);
+    // The parser reads byte by byte: it must be the buffer that it reads from.
+    let buffered = BufReader::new(Limited { file, left });
+    let mut deserializer = serde_json::Deserializer::from_reader(buffered);
     Object { members, left }.deserialize(&mut deserializer)?;
     match is_all {
         true => deserializer.end(),
@@ -99,7 +97,7 @@ fn read_object(file: File, members: &mut impl Members, is_all: bool) -> serde_js
 
 /// A file of which only so much is read before it is known what that is.
 struct Limited<'a> {
-    file: BufReader<File>,
+    file: File,
     left: &'a Cell<u64>,
 }
 
@@ -127,8 +125,9 @@ struct List<'m, M> {
     left: &'m Cell<u64>,
 }
 
-fn parse<E: serde::de::Error>(raw: &RawValue) -> Result<Value, E> {
-    json::from_slice(raw.get().as_bytes()).map_err(E::custom)
+/// Reads the JSON of a value.
+pub(super) fn parse(json: &str) -> io::Result<Value> {
+    json::from_slice(json.as_bytes()).map_err(io::Error::from)
 }
 
 impl<'de, M: Members> DeserializeSeed<'de> for Object<'_, M> {
@@ -159,8 +158,8 @@ impl<'de, M: Members> Visitor<'de> for Object<'_, M> {
                 }
                 Want::Value => {
                     let raw: Box<RawValue> = map.next_value()?;
-                    let value = parse(&raw)?;
-                    members.value(&name, value).map_err(A::Error::custom)?;
+                    let taken = members.value(&name, raw.get());
+                    taken.map_err(A::Error::custom)?;
                 }
                 Want::Items | Want::Objects => map.next_value_seed(List {
                     name: &name,
@@ -208,8 +207,8 @@ impl<'de, M: Members> Visitor<'de> for List<'_, M> {
                 let Some(raw) = seq.next_element::<Box<RawValue>>()? else {
                     return Ok(());
                 };
-                let value = parse(&raw)?;
-                members.value(self.name, value).map_err(A::Error::custom)?;
+                let taken = members.value(self.name, raw.get());
+                taken.map_err(A::Error::custom)?;
             }
         }
     }
@@ -249,9 +248,9 @@ mod tests {
             }
         }
 
-        fn value(&mut self, _: &str, _: Value) -> io::Result<()> {
+        fn value(&mut self, _: &str, json: &str) -> io::Result<()> {
             self.0 += 1;
-            Ok(())
+            parse(json).map(drop)
         }
     }
 

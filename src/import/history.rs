@@ -176,7 +176,7 @@ impl<'a> History<'a> {
         let span = self.span(SpanKind::Run, &key, None, time);
         self.run = Some(span);
         self.run_fields = fields;
-        self.open_line(kind, span, &self.run_fields.clone())
+        self.open_line(kind, span, self.run_fields.clone())
     }
 
     /// The next turn. Ends the one before.
@@ -198,11 +198,8 @@ impl<'a> History<'a> {
         let run = self.run.map(|run| run.id);
         let span = self.span(SpanKind::Turn, &key, run, time);
         self.turn = Some((index, span));
-        self.open_line(
-            SpanKind::Turn.opening(),
-            span,
-            &fields(json!({"turn_index": index})),
-        )
+        let with = fields(json!({"turn_index": index}));
+        self.open_line(SpanKind::Turn.opening(), span, with)
     }
 
     /// The number of the turn that is open.
@@ -224,7 +221,7 @@ impl<'a> History<'a> {
     pub fn open(&mut self, kind: SpanKind, key: &str, time: u64, with: Value) -> io::Result<Span> {
         let parent = self.turn.map(|(_, turn)| turn).or(self.run);
         let span = self.span(kind, key, parent.map(|span| span.id), time);
-        self.open_line(kind.opening(), span, &fields(with))?;
+        self.open_line(kind.opening(), span, fields(with))?;
         Ok(span)
     }
 
@@ -244,13 +241,13 @@ impl<'a> History<'a> {
         with: Value,
     ) -> io::Result<Span> {
         let span = self.span(kind, key, Some(outer.id), time);
-        self.open_line(kind.opening(), span, &fields(with))?;
+        self.open_line(kind.opening(), span, fields(with))?;
         Ok(span)
     }
 
-    fn open_line(&mut self, kind: Kind, span: Span, with: &Fields) -> io::Result<()> {
-        let mut payload = fields(json!({"start": time_text(span.start, 9)}));
-        payload.extend(with.clone());
+    fn open_line(&mut self, kind: Kind, span: Span, with: Fields) -> io::Result<()> {
+        let mut payload = Fields::from_iter([("start".into(), time_text(span.start, 9).into())]);
+        payload.extend(with);
         self.line(kind.as_str(), span.start, Some(span), &payload)
     }
 

@@ -21,11 +21,13 @@ use self::content::Conversation;
 use self::index::{Entry, Index, What};
 use self::read_span::OtlpSpan;
 use super::history::{Fields, History, SourceBlob};
-use super::{Import, ImportError, json};
-use crate::trace::{FieldRole, Kind, SpanKind, event_kind};
+use super::{Import, ImportError};
+use crate::trace::{FieldRole, Kind, RawValue, SpanKind, event_kind};
 
 /// So many open spans are kept. More are read again when they end.
 const MOST_OPEN: usize = 64;
+/// So deep may attributes be nested.
+const DEEPEST: usize = 32;
 
 pub(super) fn read<'a>(import: &'a Import, path: &Path) -> Result<Vec<History<'a>>, ImportError> {
     let index = Index::read(path)?;
@@ -118,8 +120,9 @@ impl Session<'_, '_> {
     fn read(&mut self, entry: &Entry, what: What) -> io::Result<OtlpSpan> {
         let mut bytes = vec![0; entry.length as usize];
         self.file.read_exact_at(&mut bytes, entry.offset)?;
-        let span = json::from_slice(&bytes).map_err(io::Error::other)?;
-        let span = read_span::with_plain_attributes(span);
+        let span = std::str::from_utf8(&bytes).map_err(io::Error::other)?;
+        let span = read_span::with_plain_attributes(RawValue::new(span), DEEPEST);
+        let span = span.ok_or_else(|| io::Error::other("a span is nested too deeply"))?;
         if what == What::Open {
             self.history.add_row(&mut self.source, &span)?;
         }

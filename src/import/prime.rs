@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
-use super::document::{Members, Want, member_names, read_document, read_members};
+use super::document::{Members, Want, member_names, parse, read_document, read_members};
 use super::history::{Fields, History, fields};
 use super::messages::Messages;
 use super::time::{from_seconds, time_of};
@@ -85,8 +85,8 @@ impl Members for Document {
         }
     }
 
-    fn value(&mut self, name: &str, value: Value) -> io::Result<()> {
-        self.members.insert(name.to_owned(), value);
+    fn value(&mut self, name: &str, json: &str) -> io::Result<()> {
+        self.members.insert(name.to_owned(), parse(json)?);
         Ok(())
     }
 }
@@ -108,7 +108,8 @@ impl Members for Samples<'_, '_> {
         }
     }
 
-    fn value(&mut self, _: &str, sample: Value) -> io::Result<()> {
+    fn value(&mut self, _: &str, sample: &str) -> io::Result<()> {
+        let sample = parse(sample)?;
         self.number += 1;
         let failed = |why: &dyn std::fmt::Display| {
             io::Error::other(format!("sample {}: {why}", self.number))

@@ -74,15 +74,21 @@ impl Writer {
             session,
         };
         for (key, value) in object {
-            write_string(&self.text(key), &mut line);
-            line.push(b':');
+            let name = self.redactor.field(key);
+            match name.member {
+                // It is spelled with its quotes and its colon.
+                Some(member) => line.extend_from_slice(member.as_bytes()),
+                None => {
+                    write_string(&self.text(key), &mut line);
+                    line.push(b':');
+                }
+            }
             let output = &mut Output {
                 line: &mut line,
                 limits: &self.limits,
                 store: &mut store,
                 tally: &mut Tally::default(),
             };
-            let name = self.redactor.field(key);
             match value {
                 Value::String(text) => self.redactor.write_str(name, text, output),
                 value => {

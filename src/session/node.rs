@@ -165,9 +165,14 @@ impl Node {
     /// names that span.
     pub fn within(&self) -> Option<u64> {
         let can_move = [Kind::ToolCall, Kind::ModelCall, Kind::CompactionStart];
-        if self.parent.is_some() || !can_move.contains(&self.kind) {
-            return self.parent;
+        match self.parent {
+            None if can_move.contains(&self.kind) => self.first_link(),
+            parent => parent,
         }
+    }
+
+    /// The span that its first link names.
+    pub(crate) fn first_link(&self) -> Option<u64> {
         let link = self.view::<Span<'_>>().links()?.items().next()?;
         hex(SpanLink::from(link).span_id().as_deref())
     }

@@ -399,6 +399,35 @@ fn large_values_are_exported_whole() {
     }
 }
 
+/// A run whose trace is full goes on in others: it is one run all the same.
+#[test]
+fn long_run_is_one_run() {
+    let recording = Recording::new();
+    let text = "abcdef ".repeat(1_000);
+    recording.run(|| {
+        let _run = spans::session_run("ses_1", "planner").start().entered();
+        for _ in 0..10 {
+            let _turn = spans::session_turn().start().entered();
+            for call in 0..100 {
+                let tool = spans::tool_call("bash", format!("c{call}")).start();
+                tool.record_result(&text);
+            }
+        }
+    });
+    let out = recording.dir.path().join("out");
+    let to = out.to_str().unwrap();
+    let done = run(
+        recording.dir.path(),
+        &["export", "agentdbg", "ses_1", "-o", to],
+    );
+    assert_eq!(done.code, 0, "{done:?}");
+    let runs = fs::read_dir(out.join("runs")).unwrap();
+    let runs: Vec<_> = runs.map(|run| run.unwrap().path()).collect();
+    assert_eq!(runs.len(), 1, "{runs:?}");
+    let document = fs::read_to_string(runs[0].join("run.json")).unwrap();
+    assert!(document.contains("\"tool_calls\":1000,"), "{document}");
+}
+
 /// Whether a column of a database has a text in it.
 fn is_in(database: &Path, table: &str, column: &str, text: &str) -> bool {
     let database = rusqlite::Connection::open(database).unwrap();

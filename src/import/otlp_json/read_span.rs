@@ -6,7 +6,7 @@ use super::attributes::{self, Mapped};
 use super::index::{Entry, Scope};
 use crate::gen_ai::{Content, OPERATION, kind_of};
 use crate::import::history::{Fields, GivenSpan};
-use crate::trace::{Ids, Kind, Outcome, SpanKind, time_text};
+use crate::trace::{Ids, Kind, Outcome, RawValue, SpanKind, time_text};
 
 const REMOTE: u64 = 0x200;
 
@@ -111,23 +111,21 @@ fn taken(of: &mut Value, name: &str) -> Value {
     of.get_mut(name).map(Value::take).unwrap_or_default()
 }
 
-/// The attributes of a span, its events and its links as objects of plain values.
-pub(super) fn with_plain_attributes(mut span: Value) -> Fields {
-    decode_member(&mut span);
-    for name in ["events", "links"] {
-        let list = span.get_mut(name).and_then(Value::as_array_mut);
-        list.into_iter().flatten().for_each(decode_member);
-    }
-    match span {
-        Value::Object(span) => span,
-        _ => Fields::new(),
-    }
-}
-
-fn decode_member(of: &mut Value) {
-    if let Some(list) = of.get_mut("attributes") {
-        *list = decode_attributes(list.take()).into();
-    }
+/// The members of a span, with its attributes and those of its events and links as objects of plain values. `None`
+/// if they are nested deeper than this.
+pub(super) fn with_plain_attributes(of: RawValue<'_>, depth: usize) -> Option<Fields> {
+    let depth = depth.checked_sub(1)?;
+    let member = |(name, value): (&str, RawValue<'_>)| {
+        let name = RawValue::new(&format!("\"{name}\"")).text()?.into_owned();
+        let plain = |one| with_plain_attributes(one, depth).map(Value::from);
+        let value = match name.as_str() {
+            "attributes" => decode_attributes(value, depth)?.into(),
+            "events" | "links" => value.items().map(plain).collect::<Option<_>>()?,
+            _ => value.value()?,
+        };
+        Some((name, value))
+    };
+    of.members().map(member).collect()
 }
 
 fn taken_attributes(of: &mut Value) -> Fields {
@@ -138,35 +136,33 @@ fn taken_attributes(of: &mut Value) -> Fields {
 }
 
 /// A list of attributes as an object of plain values.
-fn decode_attributes(list: Value) -> Fields {
-    let pair = |mut one: Value| match taken(&mut one, "key") {
-        Value::String(key) => Some((key, decode(taken(&mut one, "value")))),
-        _ => None,
-    };
-    match list {
-        Value::Array(list) => list.into_iter().filter_map(pair).collect(),
-        _ => Fields::new(),
+fn decode_attributes(list: RawValue<'_>, depth: usize) -> Option<Fields> {
+    let mut plain = Fields::new();
+    for one in list.items() {
+        let key = one.get("key").and_then(|key| key.text());
+        let value = match one.get("value") {
+            Some(value) => decode(value, depth)?,
+            None => Value::Null,
+        };
+        plain.extend(key.map(|key| (key.into_owned(), value)));
     }
+    Some(plain)
 }
 
-fn decode(any: Value) -> Value {
-    let Value::Object(any) = any else {
-        return Value::Null;
+fn decode(any: RawValue<'_>, depth: usize) -> Option<Value> {
+    let depth = depth.checked_sub(1)?;
+    let Some((kind, value)) = any.members().next() else {
+        return Some(Value::Null);
     };
-    let Some((kind, mut value)) = any.into_iter().next() else {
-        return Value::Null;
-    };
-    match kind.as_str() {
-        "intValue" | "int_value" => match value.as_str().map(str::parse::<i64>) {
-            Some(Ok(number)) => number.into(),
-            _ => value,
+    let values = || value.get("values").unwrap_or(RawValue::new("[]"));
+    match kind {
+        "intValue" | "int_value" => match value.text().map(|text| text.parse::<i64>()) {
+            Some(Ok(number)) => Some(number.into()),
+            _ => value.value(),
         },
-        "arrayValue" | "array_value" => match taken(&mut value, "values") {
-            Value::Array(items) => items.into_iter().map(decode).collect(),
-            _ => Value::Array(Vec::new()),
-        },
-        "kvlistValue" | "kvlist_value" => decode_attributes(taken(&mut value, "values")).into(),
-        _ => value,
+        "arrayValue" | "array_value" => values().items().map(|one| decode(one, depth)).collect(),
+        "kvlistValue" | "kvlist_value" => decode_attributes(values(), depth).map(Value::from),
+        _ => value.value(),
     }
 }
 
@@ -287,4 +283,29 @@ fn read_link(link: &Value) -> Value {
         "remote": flags.filter(|flags| flags & 0x100 != 0).map(|flags| flags & REMOTE != 0),
         "attributes": link["attributes"].as_object().filter(|all| !all.is_empty()),
     })))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A name could announce a secret.
+    #[test]
+    fn escaped_names_are_read() {
+        let span = r#"{"p\u0061ssword":"x","attri\u0062utes":[{"key":"tok\u0065n","value":{"intValue":"7"}}]}"#;
+        let span = with_plain_attributes(RawValue::new(span), 2).map(Value::from);
+        let expected = json!({"password": "x", "attributes": {"token": 7}});
+        assert_eq!(span, Some(expected));
+    }
+
+    #[test]
+    fn deep_attributes_are_refused() {
+        let (open, close) = (r#"{"kvlistValue":{"values":[{"key":"a","value":"#, "}]}}");
+        let nested = |levels: usize| {
+            let value = format!("{}{{}}{}", open.repeat(levels), close.repeat(levels));
+            let span = format!(r#"{{"attributes":[{{"key":"a","value":{value}}}]}}"#);
+            with_plain_attributes(RawValue::new(&span), 4).is_some()
+        };
+        assert!(nested(2) && !nested(3) && !nested(100_000));
+    }
 }
