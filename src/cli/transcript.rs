@@ -109,12 +109,15 @@ impl Transcript {
             Some(name) => format!(".{}.part", name.to_string_lossy()),
             None => return Err(Failed::Usage(format!("{} is not a file", path.display()))),
         });
-        let done = self.write_file(transcript, dir, &part);
-        let failed = |error: io::Error| {
-            let _ = std::fs::remove_file(&part);
+        let refused = |error: io::Error| {
             Failed::Usage(format!("{} can't be written: {error}", path.display()))
         };
-        let done = done.map_err(failed)?;
+        let file = create_part(path, &part).map_err(refused)?;
+        let failed = |error: io::Error| {
+            let _ = std::fs::remove_file(&part);
+            refused(error)
+        };
+        let done = self.write_file(transcript, dir, file).map_err(failed)?;
         std::fs::rename(&part, path).map_err(failed)?;
         Ok(done)
     }
@@ -123,9 +126,8 @@ impl Transcript {
         &self,
         transcript: view::Transcript<'_>,
         dir: &Path,
-        path: &Path,
+        file: File,
     ) -> io::Result<Written> {
-        let file = File::create(path)?;
         if self.bundle {
             return write_bundle(transcript, dir, BufWriter::new(file));
         }
@@ -147,4 +149,17 @@ impl Transcript {
             "missing": missing.collect::<Vec<_>>(),
         })
     }
+}
+
+/// Creates the file that becomes `path`. `/dev/stdout` must not become one, and a link in the place of an unfinished file
+/// is not followed.
+fn create_part(path: &Path, part: &Path) -> io::Result<File> {
+    if std::fs::metadata(path).is_ok_and(|there| !there.is_file()) {
+        let why = "not a regular file; without -o, the page goes to standard output";
+        return Err(io::Error::other(why));
+    }
+    if std::fs::symlink_metadata(part).is_ok_and(|left| left.is_file()) {
+        std::fs::remove_file(part)?;
+    }
+    File::create_new(part)
 }

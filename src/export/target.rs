@@ -119,7 +119,7 @@ impl Target {
         let writer = match self.files.get_mut(&path) {
             Some(writer) => writer,
             None => {
-                let created = create_part(&part(&path))?;
+                let created = create_part(&path)?;
                 self.files
                     .entry(path.clone())
                     .or_insert(BufWriter::new(created))
@@ -172,10 +172,17 @@ fn part(path: &Path) -> PathBuf {
     name.into()
 }
 
-/// Creates a file to write. One that a crash left behind is removed. A link is not followed: it could lead
-/// to a file that the export must not change.
-fn create_part(part: &Path) -> io::Result<File> {
+/// Creates the file to write that replaces the one at `path`, if one is there: `/dev/stdout` must not become a file.
+/// One that a crash left behind is removed. A link is not followed: it could lead to a file that the export must
+/// not change.
+fn create_part(path: &Path) -> io::Result<File> {
+    let part = &part(path);
     create_parent(part)?;
+    let there = if_exists(fs::metadata(path)).map_err(about(path))?;
+    if there.is_some_and(|there| !there.is_file()) {
+        let why = "not a regular file; name another, or leave -o out for standard output";
+        return Err(about(path)(io::Error::other(why)));
+    }
     let left = if_exists(fs::symlink_metadata(part)).map_err(about(part))?;
     match left {
         Some(left) if !left.is_file() => {
@@ -191,7 +198,7 @@ fn create_part(part: &Path) -> io::Result<File> {
 /// Replaces a small file as a whole.
 pub(super) fn replace(path: &Path, text: &str) -> io::Result<()> {
     let part = part(path);
-    let mut file = create_part(&part)?;
+    let mut file = create_part(path)?;
     file.write_all(text.as_bytes()).map_err(about(&part))?;
     fs::rename(&part, path).map_err(about(path))
 }
@@ -199,7 +206,7 @@ pub(super) fn replace(path: &Path, text: &str) -> io::Result<()> {
 /// Creates a small file, unless it is there.
 fn create(path: &Path, text: &str) -> io::Result<()> {
     let part = part(path);
-    let mut file = create_part(&part)?;
+    let mut file = create_part(path)?;
     file.write_all(text.as_bytes()).map_err(about(&part))?;
     let linked = fs::hard_link(&part, path);
     fs::remove_file(&part).map_err(about(&part))?;
@@ -219,6 +226,12 @@ pub(super) fn create_parent(path: &Path) -> io::Result<()> {
         .parent()
         .filter(|parent| !parent.as_os_str().is_empty());
     parent.map_or(Ok(()), |parent| {
-        fs::create_dir_all(parent).map_err(about(parent))
+        let created = fs::create_dir_all(parent).map_err(|error| match error.kind() {
+            io::ErrorKind::AlreadyExists => {
+                io::Error::other("not a directory; the files are written into one")
+            }
+            _ => error,
+        });
+        created.map_err(about(parent))
     })
 }

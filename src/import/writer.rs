@@ -61,6 +61,11 @@ impl Writer {
         clean.into_owned()
     }
 
+    /// A file of JSON, or a part of one, without secrets.
+    pub fn json_file(&self, text: &str) -> String {
+        self.redactor.json_file(text)
+    }
+
     /// A digest from which a short text can't be guessed.
     pub fn keyed_digest(&self, bytes: &[u8]) -> u128 {
         self.redactor.keyed_digest(bytes)
@@ -75,7 +80,7 @@ impl Writer {
         };
         for (key, value) in object {
             let name = self.redactor.field(key);
-            match name.member {
+            match name.member() {
                 // It is spelled with its quotes and its colon.
                 Some(member) => line.extend_from_slice(member.as_bytes()),
                 None => {

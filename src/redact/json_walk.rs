@@ -7,6 +7,7 @@ use super::mask::{contains_mask, is_mask, without_masks};
 use super::names::Kind;
 use super::pattern::Pattern;
 use super::placeholders::{is_path, looks_random};
+use super::private_keys;
 use super::redactor::Redactor;
 use super::rules::is_program;
 use super::text::is_strong;
@@ -79,6 +80,8 @@ pub(super) struct WalkState {
     /// The role of the member at hand.
     member: Member,
     pub(super) expects_name: bool,
+    /// A private key has begun in an element of the array and not ended.
+    in_key: bool,
 }
 
 impl WalkState {
@@ -170,6 +173,7 @@ impl Walk<'_, '_> {
                 self.state.open.pop();
                 self.state.announced = None;
                 self.state.expects_name = false;
+                self.state.in_key = false;
             }
             _ => {}
         }
@@ -287,6 +291,8 @@ impl Walk<'_, '_> {
             }
         } else if let Some(name) = self.name_of_secret(&text) {
             self.mask(&name.text, &text);
+        } else if self.is_key_line(&text) {
+            self.write_mask("private-key", &text);
         } else {
             let as_spelled = sound && !self.output.limits.exceeded_by(text.len());
             let tally = &mut *self.output.tally;
@@ -356,13 +362,29 @@ impl Walk<'_, '_> {
     fn announces(&self, text: &str) -> Option<SensitiveName> {
         let announces =
             *self.state.open.last()? == Container::Array || self.state.member == Member::Name;
+        // Parameter stores name their entries by paths: `/prod/db/password`.
+        let last = text
+            .strip_prefix('/')
+            .and_then(|path| path.rsplit('/').next());
+        let text = last.filter(|_| self.state.in_object()).unwrap_or(text);
         let is_name = text.len() <= 64 && !text.contains([' ', '=', ':', '/']);
         let name = (announces && is_name).then(|| self.sensitive(text));
         name.flatten()
     }
 
+    /// Whether the string is an element of an array that holds the lines of a file, and a private key goes on in it.
+    fn is_key_line(&mut self, text: &str) -> bool {
+        let began = self.state.in_key;
+        self.state.in_key = !self.state.in_object() && private_keys::stays_open(text, began);
+        began && self.state.in_key && private_keys::is_line(text)
+    }
+
     fn mask(&mut self, name: &str, secret: &str) {
-        let mask = self.redactor.mask(&self.redactor.key_rule(name), secret);
+        self.write_mask(&self.redactor.key_rule(name), secret);
+    }
+
+    fn write_mask(&mut self, rule: &str, secret: &str) {
+        let mask = self.redactor.mask(rule, secret);
         self.output.tally.masked += 1;
         write_string(&mask, self.output.line);
     }

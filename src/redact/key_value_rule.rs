@@ -69,7 +69,8 @@ fn read_named(names: &SensitiveNames, text: &str, name: Range<usize>) -> Option<
         !is_code && !placeholders::is_placeholder(all, value, name, kind, join)
     };
     if is_secret(&value, join) {
-        return Some((name, value.range));
+        let Range { start, end } = value.range;
+        return Some((name, start..list_end(all, at, end).unwrap_or(end)));
     }
     // `password: str = "…"`, `password = env("X") or "…"`: neither the type nor the reference is
     // a secret, but what follows it may be.
@@ -205,6 +206,9 @@ fn separator(all: &[u8], name: &Range<usize>) -> Option<(Join, usize)> {
     let Range { start, end } = *name;
     let quote = quote_at(all, end);
     let after_quote = quote.map_or(end, |quote| quote.end);
+    // `char password[] = …`.
+    let array = all[after_quote..].starts_with(b"[] ");
+    let after_quote = after_quote + if array { 2 } else { 0 };
     // `"password"]`, `password)`, `**Password**`.
     let closed = run_end(all, after_quote, 8, |b| {
         matches!(b, b']' | b')' | b'*' | b'_')
@@ -303,12 +307,13 @@ fn element_content(all: &[u8], start: usize, end: usize) -> Option<usize> {
     Some(end + content.start)
 }
 
-/// Where the value starts that stands in for a variable: `env::var("DB_PASSWORD").unwrap_or("…")`.
+/// Where the value starts that stands in for a variable: `env::var("DB_PASSWORD").unwrap_or("…")`; or that R assigns
+/// to one: `password <- "…"`.
 fn default_value(all: &[u8], at: usize) -> Option<usize> {
     static OR_ELSE: Pattern = Pattern::new(
-        r#"\.(?:unwrap_or|unwrap_or_else|or_else|orElse|getOrElse)\((?:\|_?\|)?[ \t]*["'`]"#,
+        r#"(?:\.(?:unwrap_or|unwrap_or_else|or_else|orElse|getOrElse)\((?:\|_?\|)?|<-)[ \t]*["'`]"#,
     );
-    let end = (all.get(at) == Some(&b'.'))
+    let end = matches!(all.get(at), Some(b'.' | b'<'))
         .then(|| OR_ELSE.end(all, at))
         .flatten()?;
     Some(end - 1)
@@ -348,6 +353,14 @@ fn skip_wrapper(all: &[u8], at: usize) -> usize {
     let may = all.get(at).is_some_and(|b| b"SO([bBrRfu$".contains(b));
     let found = may.then(|| WRAPPER.find(&all[at..])).flatten();
     found.map_or(at, |(_, wrapper)| at + wrapper.end)
+}
+
+/// Where the last text of a list ends, of which the first is the value between `start` and `end`: `api_keys = ["…", "…"]`.
+fn list_end(all: &[u8], start: usize, end: usize) -> Option<usize> {
+    static MORE: Pattern = Pattern::new(r#"["'](?:\s{0,64},\s{0,64}["'][^"'\n]{8,256}["'])+"#);
+    let listed = all[..start].trim_ascii_end().ends_with(b"[") || all[start..end].starts_with(b"[");
+    let more = listed.then(|| MORE.end(all, end)).flatten()?;
+    Some(more - 1)
 }
 
 /// Where the value after a type starts: `str = "…"`, `Option<String> = "…"`.

@@ -182,7 +182,7 @@ fn last_match(words: &[&str]) -> Option<(usize, usize, Kind)> {
             "key" | "keys" if is_listed(owner, "key_owners") => {
                 offer(start - 1, start + 1, Kind::Token)
             }
-            "pass" | "pin" if is_listed(owner, "pass_owners") => {
+            "pass" | "pin" | "pw" if is_listed(owner, "pass_owners") => {
                 offer(start, start + 1, Kind::Password)
             }
             "pass" => offer(start, start + 1, Kind::Weak),

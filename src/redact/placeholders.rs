@@ -21,6 +21,9 @@ static REFERENCE: Pattern = Pattern::new(concat!(
     r"|[$:@&*{](?:[A-Za-z_]+|[A-Z_][A-Z0-9_]*)[^\w\]]*$|&[A-Za-z_.]+$",
     r"|(?i:your[-_]|os\.environ|os\.getenv|process\.env|env[.:]|std::env|secrets\.|vault:|arn:",
     r"|ssm:|op://|var\.|local\.|data\.)",
+    // The arguments of a shell's function or of a query, `?message` of `${NAME:?message}`, `.*` of a
+    // regular expression, the name of a header.
+    r"|\$[0-9]{1,2}$|\?[A-Za-z_]*[ }]?$|\.[*+]|X(?:-[A-Z][a-z]+){1,4}$",
     // `$crate::private::Name`, and `1*tchar` of a grammar.
     r"|\$\w+::|[0-9]*\*[a-z]+$",
     // `\w{20}` of a regular expression.
@@ -29,8 +32,8 @@ static REFERENCE: Pattern = Pattern::new(concat!(
     r"|#[0-9A-Fa-f]{3,8}$",
     r"|(?i:(?:change|replace|insert|enter|put|dummy|fake|sample|placeholder)[a-z_-]*",
     r"|my[_-]?(?:secret|password|token|api|key)[a-z_-]*|[a-z_-]*[_-]here)$",
-    // `sk-ant-...`, `ghp_xxxxxxxx`.
-    r"|(?:[A-Za-z0-9]{1,8}[-_]){0,3}(?:[xX]{6,}|\.{3}|\*{3,})$",
+    // `sk-ant-...`, `ghp_xxxxxxxx`, `xoxb-your-token`.
+    r"|(?:[A-Za-z0-9]{1,8}[-_]){0,3}(?:[xX]{4,}|\.{3}|\*{3,}|your[-_][a-z_-]*)$",
     // The keys that AWS uses in its documentation.
     r"|AKIA\w{9}EXAMPLE$|wJalrXUtnFEMI/K7MDENG/|je7MtGbClwBF/2Zp9Utk/",
 ));

@@ -19,15 +19,18 @@ const LONGEST_TITLE: usize = 80;
 
 static BEGIN_LINE: Pattern = Pattern::new("(?i)-----BEGIN[ A-Z0-9_-]{0,120}?-----");
 static END_LINE: Pattern = Pattern::new("-----END [ A-Za-z0-9]{0,63}-----");
+/// What ends a color on a terminal, also spelled out.
+static COLOR: Pattern = Pattern::new(r"(?:\x1b|\\+(?:u001b|x1b|033))\[[0-9;]{0,8}m");
 
 /// The private key block that starts at `at` with its five dashes.
 ///
 /// An END line is looked for up to the next BEGIN; without one, the block runs as far as lines
 /// look like the inside of a key. Line ends may be escaped, any number of times.
 pub(super) fn pem_block(text: &[u8], at: usize) -> Option<Range<usize>> {
-    let body = BEGIN_LINE.end(text, at)?;
-    let title = text[at..body].to_ascii_uppercase();
+    let title_end = BEGIN_LINE.end(text, at)?;
+    let title = text[at..title_end].to_ascii_uppercase();
     memchr::memmem::find(&title, b"PRIVATE KEY")?;
+    let body = COLOR.end(text, title_end).unwrap_or(title_end);
     let next = find_before(text, body, text.len(), BEGIN.as_bytes()).unwrap_or(text.len());
     let end = find_before(text, body, next, END).and_then(|end| END_LINE.end(text, end));
     // What is left of an END line that lost its beginning.
@@ -88,6 +91,8 @@ fn ends_line(byte: u8) -> bool {
 /// stands before the base64 of the first line, such as a line number, may stand before all.
 fn key_lines(text: &[u8], from: usize, to: usize) -> usize {
     static PREFIX: Pattern = Pattern::new(r"([^\n]{0,80}?)[A-Za-z0-9+/=]{20}");
+    static HEADER: Pattern =
+        Pattern::new(r"[^\n]{0,80}?(?:Proc-Type|DEK-Info|Version|Comment|Hash|Charset): ");
     let text = &text[..to];
     let mut prefix: Option<&[u8]> = None;
     let mut at = from;
@@ -95,6 +100,10 @@ fn key_lines(text: &[u8], from: usize, to: usize) -> usize {
         let line_break = (at..to).find_map(|end| Some((end, line_break(text, at, end)?)));
         let (end, next) = line_break.unwrap_or((to, to));
         let line = &text[at..end];
+        if prefix.is_none() && HEADER.is_match(line) && next < to {
+            at = next;
+            continue;
+        }
         prefix = prefix.or_else(|| PREFIX.find(line).map(|(_, prefix)| &line[prefix]));
         let length = key_part(line, prefix.unwrap_or_default());
         if length < line.len() || next == to {
@@ -177,6 +186,23 @@ pub(super) fn putty_key(text: &[u8], at: usize) -> Option<Range<usize>> {
     (end > body).then_some(body..end)
 }
 
+/// Whether a private key has begun and not ended behind `text`, a line of several. `open` says so of the line before.
+pub(super) fn stays_open(text: &str, open: bool) -> bool {
+    let begun = text.rfind(BEGIN);
+    match (begun, text.rfind("-----END")) {
+        (Some(begun), Some(end)) => begun > end,
+        (Some(begun), None) => text[begun..].contains("PRIVATE KEY"),
+        (None, Some(_)) => false,
+        (None, None) => open,
+    }
+}
+
+/// Whether a text looks like a line of a key.
+pub(super) fn is_line(text: &str) -> bool {
+    let line = text.trim_ascii_end().as_bytes();
+    !line.is_empty() && key_lines(line, 0, line.len()) == line.len()
+}
+
 /// Whether a key of many lines begins in `text`.
 pub(super) fn has_block(text: &[u8]) -> bool {
     [BEGIN, PUTTY_LINES]
@@ -197,7 +223,9 @@ impl OpenBlocks {
     /// Takes note of `text` from `seen` on. A mark may have begun before that.
     pub(super) fn read(&mut self, text: &[u8], seen: usize) {
         const LONGEST_MARK: usize = PUTTY_LINES.len();
-        let from = seen.saturating_sub(LONGEST_MARK - 1);
+        const LONGEST_END: usize = LONGEST_TITLE + END.len();
+        let before = self.pem.map_or(LONGEST_MARK - 1, |_| LONGEST_END);
+        let from = seen.saturating_sub(before);
         // All marks have one, and most texts have none.
         if memchr::memchr(b'-', &text[from..]).is_none() {
             return;
@@ -208,7 +236,11 @@ impl OpenBlocks {
             memchr::memmem::rfind(&text[from..], mark).map(|at| from + at)
         };
         self.pem = last(b"-----BEGIN").or(self.pem);
-        if let Some(end) = last(b"-----END") {
+        // An END counts once its line is there: of some keys nothing else says where they are over.
+        let end = memchr::memmem::rfind(&text[from..], b"-----END").map(|at| from + at);
+        let is_whole =
+            |end: &usize| END_LINE.is_match(&text[*end..]) || text.len() - end > LONGEST_END;
+        if let Some(end) = end.filter(is_whole) {
             self.pem = self.pem.filter(|begun| *begun > end);
             self.ended = Some(end);
         }

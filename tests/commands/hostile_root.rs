@@ -179,6 +179,42 @@ fn import_behind_a_link_is_refused() {
     assert_eq!(files(&outside), BTreeMap::new());
 }
 
+/// A device, a pipe or a directory that a command is told to write to stays what it is, and so does what a link in
+/// the place of an unfinished page leads to.
+#[test]
+fn outputs_that_are_no_files_are_refused() {
+    let dir = TempDir::new().unwrap();
+    let root = dir.path().join("root");
+    record(&root);
+    let [link, pipe, socket] = ["link", "pipe", "socket"].map(|name| dir.path().join(name));
+    symlink("/dev/null", &link).unwrap();
+    mkfifo(&pipe);
+    drop(UnixListener::bind(&socket).unwrap());
+    for path in [&link, &pipe, &socket] {
+        let before = std::fs::symlink_metadata(path).unwrap().file_type();
+        let name = path.to_str().unwrap();
+        for args in [
+            &["transcript", "s", "-o", name][..],
+            &["export", "trajectory", "s", "-o", name],
+            &["export", "chrome-trace", "s", "-o", name],
+            &["export", "chat-sqlite", "s", "-o", name],
+        ] {
+            let done = run(&root, args);
+            let is_named = done.err.contains(name) && done.err.contains("not a regular file");
+            assert!(done.code == 2 && is_named, "{args:?}: {done:?}");
+            let after = std::fs::symlink_metadata(path).unwrap().file_type();
+            assert_eq!(before, after, "{args:?}");
+        }
+    }
+    let victim = dir.path().join("victim");
+    std::fs::write(&victim, "mine").unwrap();
+    symlink(&victim, dir.path().join(".page.html.part")).unwrap();
+    let page = dir.path().join("page.html");
+    let done = run(&root, &["transcript", "s", "-o", page.to_str().unwrap()]);
+    assert_eq!(done.code, 2, "{done:?}");
+    assert_eq!(std::fs::read_to_string(&victim).unwrap(), "mine");
+}
+
 /// A directory that another program uses, chosen as the root.
 #[test]
 fn files_of_others_in_our_directories_stay() {

@@ -30,7 +30,7 @@ fn claude_code(dir: &Path) -> PathBuf {
     let tool = json!({"type": "tool_use", "id": "toolu_1", "name": "Bash", "input": {"command": "cat .env"}});
     let result = json!([{
         "type": "tool_result", "tool_use_id": "toolu_1",
-        "content": "GITHUB_TOKEN=ghp_abcdefghijklmnopqrstuvwxyz0123456789",
+        "content": "GITHUB_TOKEN=ghp_abcdefghijklmnopqrstuvwxyz0123456789\npassword: |\n  x7Kp2mQ9vL4tR8wZ1bN5\n",
     }]);
     let mut side = entry("user", "u6", 6, said("Look into the tests.".into()));
     side["isSidechain"] = true.into();
@@ -91,11 +91,13 @@ fn claude_code_session_is_an_ordinary_session() {
         assert!(shown.out.contains(text), "{text}: {}", shown.out);
     }
 
-    // The secret is nowhere, and the source is a blob.
+    // The secrets are nowhere, and the source is a blob.
     for file in files(&root) {
         let bytes = fs::read(&file).unwrap();
         let text = String::from_utf8_lossy(&bytes);
-        assert!(!text.contains("ghp_abcdefghijklmnop"), "{}", file.display());
+        for secret in ["ghp_abcdefghijklmnop", "x7Kp2mQ9vL4tR8wZ1bN5"] {
+            assert!(!text.contains(secret), "{}", file.display());
+        }
     }
     let is_blob = |file: &PathBuf| file.to_string_lossy().contains("/blobs/");
     assert!(files(&root).iter().any(is_blob));

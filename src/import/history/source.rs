@@ -81,7 +81,7 @@ impl History<'_> {
     fn add_source(&self, blob: &mut SourceBlob, text: &str) -> io::Result<()> {
         match blob.left {
             0 => Ok(()),
-            _ => blob.write(self.shared.text(text).as_bytes()),
+            _ => blob.write(self.shared.json_file(text).as_bytes()),
         }
     }
 

@@ -310,6 +310,21 @@ fn code_and_databases_are_masked() {
 }
 
 #[test]
+fn names_and_values_of_other_languages_are_masked() {
+    assert_masked([
+        "password <- \"SECRET\"",
+        "char password[] = \"SECRET\";",
+        "api_keys = [\"first-Value-1\", \"SECRET\"]",
+        "api-keys = [\n  'first-Value-1',\n  'SECRET',\n]",
+        "psk=\"SECRET\"",
+        "olcRootPW: SECRET",
+        "bind_pw = SECRET",
+        "DB_PW=SECRET",
+        "requirepass: SECRET",
+    ]);
+}
+
+#[test]
 fn prose_and_markdown_labels_are_masked() {
     assert_masked([
         "**Password:** SECRET",
@@ -382,6 +397,13 @@ fn placeholders_stay_readable() {
         "env::var(\"API_TOKEN\").unwrap_or_default()",
         "<password></password>",
         "<token>{{ token }}</token>",
+        "UPDATE users SET password = $1, token = $2 WHERE id = $3",
+        "export PASSWORD=\"$1\"",
+        "- POSTGRES_PASSWORD=${POSTGRES_PASSWORD:?required}",
+        "ANTHROPIC_API_KEY=sk-ant-xxxxx",
+        "SLACK_TOKEN=xoxb-your-token",
+        "sed s/token=.*/token=***/",
+        "API_KEY_HEADER=X-Api-Key",
     ]);
     // Keys that vendors use in their documentation.
     assert_kept([

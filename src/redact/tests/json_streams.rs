@@ -27,6 +27,7 @@ fn streamed_json_is_masked_by_name() {
         json!({ "a": { "b": [{ "password": SECRET }] } }).to_string(),
         json!({ "env": [{ "name": "API_KEY", "value": SECRET }] }).to_string(),
         json!({ "name": "API_KEY", "note": long, "value": SECRET }).to_string(),
+        json!({ "Name": "/prod/db/password", "Type": "SecureString", "Value": SECRET }).to_string(),
         json!({ "credentials": [SECRET, { "user": SECRET }], "b": 1 }).to_string(),
         json!({ "argv": ["run", "--password", SECRET] }).to_string(),
         json!({ "argv": ["curl", "-u", format!("ann:{SECRET}")] }).to_string(),

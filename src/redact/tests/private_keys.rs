@@ -110,3 +110,62 @@ fn wide_character_in_the_place_of_a_prefix_ends_a_private_key() {
         assert!(!output.contains(&line), "{output}");
     }
 }
+
+/// Where a key has headers, or a color behind its title, at every place where it may be cut.
+#[test]
+fn an_unusual_private_key_is_masked_wherever_a_stream_is_cut() {
+    let dashes = "-".repeat(5);
+    let line = "cARMsZj9W7SoUyamg64RXWU/0pVRhCziWtNgFW2DICB73uSWHBvKHPSTCgcYJs0s";
+    let headers =
+        "Proc-Type: 4,ENCRYPTED\nDEK-Info: AES-128-CBC,0123456789ABCDEF0123456789ABCDEF\n\n";
+    for (head, end) in [
+        (format!("\n{headers}"), "\n"),
+        ("\u{1b}[0m\n".to_owned(), "\n"),
+        ("\\u001b[0m\n".to_owned(), "\n"),
+        ("\n(nothing that a key has)\n".to_owned(), "\n"),
+        (format!("\n> {}", headers.replace('\n', "\n> ")), "\n> "),
+    ] {
+        let begin = format!("{dashes}BEGIN RSA PRIVATE KEY{dashes}{head}");
+        let key =
+            format!("{begin}{line}{end}{line}{end}{dashes}END RSA PRIVATE KEY{dashes}\nwords");
+        for cut in 0..key.len() {
+            let output = redactor().stream([&key[..cut], &key[cut..]]);
+            assert!(!output.contains(&line[..16]), "{cut}: {output}");
+            assert!(output.ends_with("\nwords"), "{cut}: {output}");
+        }
+    }
+    // Without its END.
+    for (head, prefix) in [
+        (format!("\n{headers}"), ""),
+        (format!("\n> {}", headers.replace('\n', "\n> ")), "> "),
+        ("\u{1b}[0m\n".to_owned(), ""),
+    ] {
+        let key = format!("{dashes}BEGIN RSA PRIVATE KEY{dashes}{head}{line}\n{prefix}{line}");
+        let output = text(&key);
+        assert!(!output.contains(&line[..16]), "{output}");
+    }
+}
+
+#[test]
+fn a_private_key_in_the_elements_of_an_array_is_masked() {
+    let dashes = "-".repeat(5);
+    let line = "cARMsZj9W7SoUyamg64RXWU/0pVRhCziWtNgFW2DICB73uSWHBvKHPSTCgcYJs0s";
+    let (begin, end) = ["BEGIN", "END"]
+        .map(|word| format!("{dashes}{word} PRIVATE KEY{dashes}"))
+        .into();
+    for lines in [
+        serde_json::json!({ "lines": ["cat key", begin, line, line, "cARMsZ==", end, "done"], "n": 1 }),
+        serde_json::json!({ "source": [format!("{begin}\n"), format!("{line}\n"), format!("{end}\n"), "done"] }),
+    ] {
+        let json = lines.to_string();
+        for output in [
+            clean_json(&json),
+            redactor().stream(json.chars().map(String::from)),
+        ] {
+            assert!(!output.contains(&line[..16]), "{output}");
+            assert!(output.contains("done"), "{output}");
+        }
+    }
+    let prose = serde_json::json!([begin, "is how a key begins", "and nothing more"]).to_string();
+    assert!(clean_json(&prose).contains("is how a key begins"));
+}
