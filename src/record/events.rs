@@ -17,6 +17,7 @@
 //! fields are ordinary `tracing` fields, though, which every layer sees.
 
 use serde::Serialize;
+use std::borrow::Cow;
 use tracing::Span;
 
 use crate::record::layer::{Op, on_current, on_span};
@@ -46,7 +47,7 @@ impl Event {
     }
 
     /// Any other field.
-    pub fn set(mut self, key: impl Into<String>, value: impl Serialize) -> Self {
+    pub fn set(mut self, key: impl Into<Cow<'static, str>>, value: impl Serialize) -> Self {
         self.fields.json(key.into(), &value);
         self
     }
@@ -144,7 +145,7 @@ macro_rules! define_events {
             }
 
             /// Sets any other field.
-            pub fn set(self, key: impl Into<String>, value: impl Serialize) -> Self {
+            pub fn set(self, key: impl Into<Cow<'static, str>>, value: impl Serialize) -> Self {
                 Self(self.0.set(key, value))
             }
 

@@ -1,5 +1,6 @@
 //! Constructors of the six spans.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
@@ -45,7 +46,7 @@ macro_rules! define_builders {
             }
 
             /// Sets any other field. Unknown fields are kept.
-            pub fn set(mut self, key: impl Into<String>, value: impl Serialize) -> Self {
+            pub fn set(mut self, key: impl Into<Cow<'static, str>>, value: impl Serialize) -> Self {
                 self.fields.json(key.into(), &value);
                 self
             }

@@ -134,8 +134,8 @@ pub trait SpanExt {
         self.set("decided_by", decided_by);
     }
 
-    /// Any field of the span's kind, or one of your own.
-    fn set<T: Serialize>(&self, key: &str, value: T);
+    /// Any field of the span's kind, or one of your own. A name made at run time is given as a `String`.
+    fn set<T: Serialize>(&self, key: impl Into<Cow<'static, str>>, value: T);
 
     /// Whether the call may go on, by the [limits](crate::Builder::limits) and the
     /// [hooks](crate::Builder::before_tool). Ask once, after the span of a model call, a tool call or a turn has
@@ -249,8 +249,8 @@ impl SpanExt for Span {
         }
     }
 
-    fn set<T: Serialize>(&self, key: &str, value: T) {
-        put(self, key.to_owned(), &value);
+    fn set<T: Serialize>(&self, key: impl Into<Cow<'static, str>>, value: T) {
+        put(self, key, &value);
     }
 
     fn allowed(&self) -> Result<(), Refused> {
