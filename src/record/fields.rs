@@ -1,7 +1,6 @@
 //! The fields of a span or an event, redacted. Fields that were given come in through a
 //! [`Sanitizer`], and no other way.
 
-use std::borrow::Cow;
 use std::ops::Range;
 
 use serde_json::{Map, Value};
@@ -115,13 +114,11 @@ impl Fields {
                 }
                 _ => {
                     let start = self.buf.len();
-                    match (known.member(), key) {
+                    match known.member() {
                         // It is spelled with its quotes and its colon.
-                        (Some(member), _) => self.buf.extend_from_slice(member.as_bytes()),
-                        // A literal in the program is no secret.
-                        (None, Cow::Borrowed(name)) => self.write_key(name),
-                        (None, Cow::Owned(name)) => {
-                            self.write_key(&sanitizer.redactor.text(name, &mut sanitizer.tally));
+                        Some(member) => self.buf.extend_from_slice(member.as_bytes()),
+                        None => {
+                            self.write_key(&sanitizer.redactor.text(key, &mut sanitizer.tally));
                         }
                     }
                     self.write_value(start, at_once, |out| {

@@ -311,7 +311,9 @@ fn secret_in_a_name_is_masked() {
             // Names are no sentences: here only what is a secret by itself, or with its context.
             let name = secret.as_str();
             events::custom("mine", json!({name: 1, "deep": [{name: {"x": 1}}]})).emit();
-            events::message_user("hi").set(secret.clone(), "there").emit();
+            events::message_user("hi")
+                .set(secret.clone(), "there")
+                .emit();
             let tool = spans::tool_call("bash", "c1")
                 .args(json!({name: "v"}))
                 .set(secret.clone(), 1)
