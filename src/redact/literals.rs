@@ -54,7 +54,7 @@ fn cut(three: [u8; 3]) -> usize {
     first | second << 5 | third << 10
 }
 
-/// The first four bytes, without the bit that tells capitals from small letters. After the end come zeros.
+/// The first four bytes, without the bit that differs between capitals and small letters. After the end come zeros.
 fn head(text: &[u8]) -> u32 {
     let mut four = [0; 4];
     match text.first_chunk() {

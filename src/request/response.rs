@@ -75,7 +75,7 @@ impl Response {
     }
 }
 
-/// An answer may leave out whose it is.
+/// Sets the role of an answer that has none.
 fn answer(mut message: Message) -> Message {
     if message.role.is_empty() {
         message.role = "assistant".to_owned();

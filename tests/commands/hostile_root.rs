@@ -179,8 +179,8 @@ fn import_behind_a_link_is_refused() {
     assert_eq!(files(&outside), BTreeMap::new());
 }
 
-/// A device, a pipe or a directory that a command is told to write to stays what it is, and so does what a link in
-/// the place of an unfinished page leads to.
+/// A device, a pipe or a directory given as an output stays what it is, and so does the target of a link in
+/// the place of an unfinished page.
 #[test]
 fn outputs_that_are_no_files_are_refused() {
     let dir = TempDir::new().unwrap();
