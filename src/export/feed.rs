@@ -86,10 +86,7 @@ impl Feed {
     /// The run that a node belongs to. A run inside another one is part of that.
     fn run_of(&self, node: &Node) -> Option<u64> {
         let known = |id: Option<u64>| self.open.get(&id?).copied().flatten();
-        // A turn of a long run is in another trace, and has a link to the run.
-        let linked = || node.first_link().filter(|_| node.kind == Kind::TurnStart);
         let run = known(node.span_id).or_else(|| known(node.within()));
-        let run = run.or_else(|| known(linked()));
         run.or(node.span_id.filter(|_| node.starts_run()))
     }
 

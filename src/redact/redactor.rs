@@ -255,11 +255,13 @@ impl Redactor {
     /// The rule name of a mask made because of the name `key`. A name that is a secret, or holds
     /// one, is not repeated.
     pub(super) fn key_rule(&self, key: &str) -> String {
-        if self.has_shape(key) || !self.find(key).is_empty() {
+        let name = mask::rule_name(key.trim_matches('-'), LONGEST_KEY);
+        // The name is checked too: once cut, it can look like a secret that the whole key is not.
+        let is_secret = |text: &str| self.has_shape(text) || !self.find(text).is_empty();
+        if is_secret(key) || is_secret(&name) {
             return "key:masked".to_owned();
         }
-        let key = key.trim_matches('-');
-        format!("key:{}", mask::rule_name(key, LONGEST_KEY))
+        format!("key:{name}")
     }
 
     /// Whether a name has a secret's own shape, also where values are not searched.

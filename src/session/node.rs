@@ -164,7 +164,12 @@ impl Node {
     /// The span that contains it. If its trace had grown too long and it started another one, a link
     /// names that span.
     pub fn within(&self) -> Option<u64> {
-        let can_move = [Kind::ToolCall, Kind::ModelCall, Kind::CompactionStart];
+        let can_move = [
+            Kind::TurnStart,
+            Kind::ToolCall,
+            Kind::ModelCall,
+            Kind::CompactionStart,
+        ];
         match self.parent {
             None if can_move.contains(&self.kind) => self.first_link(),
             parent => parent,
@@ -172,7 +177,7 @@ impl Node {
     }
 
     /// The span that its first link names.
-    pub(crate) fn first_link(&self) -> Option<u64> {
+    fn first_link(&self) -> Option<u64> {
         let link = self.view::<Span<'_>>().links()?.items().next()?;
         hex(SpanLink::from(link).span_id().as_deref())
     }

@@ -426,6 +426,13 @@ fn long_run_is_one_run() {
     assert_eq!(runs.len(), 1, "{runs:?}");
     let document = fs::read_to_string(runs[0].join("run.json")).unwrap();
     assert!(document.contains("\"tool_calls\":1000,"), "{document}");
+    let done = run(recording.dir.path(), &["export", "chrome-trace", "ses_1"]);
+    let trace: serde_json::Value = serde_json::from_str(&done.out).unwrap();
+    let events = trace.as_array().unwrap();
+    let slices = events.iter().filter(|event| event["ph"] == "X");
+    let lanes: std::collections::BTreeSet<_> =
+        slices.map(|slice| slice["tid"].to_string()).collect();
+    assert_eq!(lanes.len(), 1, "{lanes:?}");
 }
 
 /// Whether a column of a database has a text in it.

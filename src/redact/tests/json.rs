@@ -318,6 +318,14 @@ fn the_schema_of_a_parameter_is_no_secret() {
     assert!(!output.contains("letmein"), "{output}");
 }
 
+#[test]
+fn a_name_like_a_header_is_masked_once() {
+    let name = "Cookie: Cookie: Aa\u{e9}AKIAIOSFODNN7EXAMPLQAuthorization: Bearer ";
+    let once = clean_json(&serde_json::json!({ name: "ab" }).to_string());
+    assert!(once.contains("[masked rule=key:"), "{once}");
+    assert_eq!(clean_json(&once), once);
+}
+
 /// What an import keeps of its source: JSON lines, a document, and a part of one.
 #[test]
 fn files_of_json_are_redacted_as_json() {
