@@ -263,6 +263,7 @@ fn live_lines_are_corrected_by_later_ones() {
         let kinds: Vec<_> = lines().iter().map(|line| line["type"].clone()).collect();
         assert_eq!(kinds, ["session", "message", "part", "message", "part"]);
         run.in_scope(|| events::rewind("m1").emit());
+        recording.guard.handle().session("ses_1").title("Counting");
         run.finish(Outcome::Ok);
     });
     live.sync(&session).unwrap();
@@ -280,7 +281,9 @@ fn live_lines_are_corrected_by_later_ones() {
         hidden,
         HashMap::from([("ses_1/m2".into(), true), ("ses_1/m3".into(), true)])
     );
-    assert_eq!(lines().last().unwrap()["type"], "session");
+    let last = lines().pop().unwrap();
+    assert_eq!(last["type"], "session");
+    assert_eq!(last["data"]["title"], "Counting");
 }
 
 #[test]
