@@ -296,6 +296,11 @@ impl SharedSegment {
         state.has_marker = true;
     }
 
+    /// The length of its whole lines. `None` while a line is being written.
+    pub fn size(&self) -> Option<u64> {
+        try_lock(&self.state).map(|state| state.size)
+    }
+
     /// The session's directory.
     pub fn session(&self) -> &Path {
         self.path.parent().unwrap_or(&self.path)

@@ -1,13 +1,15 @@
 //! The thread that keeps exports current while the agent runs.
 //!
+//! It looks at the sizes of the segments that this process writes, so a line costs the agent's thread
+//! nothing more with an export than without.
+//!
 //! A marker in `exports/` exists while a session has something left to export, so that the next process
 //! with the same exports goes on where a killed one stopped.
 
-use std::collections::{HashSet, VecDeque};
+use std::collections::BTreeSet;
 use std::io;
-use std::mem::take;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering, fence};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -17,12 +19,13 @@ use crate::ledger::{
 };
 use crate::trace::{Root, hex_digest, if_exists, lock};
 
-/// How long lines are collected before they are exported.
-const BATCH: Duration = Duration::from_millis(50);
+/// How often sessions are looked at while they grow, and while they don't.
+const BUSY: Duration = Duration::from_millis(50);
+const IDLE: Duration = Duration::from_millis(400);
 /// How long after an error an export is tried again.
 const RETRY: Duration = Duration::from_secs(1);
 
-/// Queues sessions that have grown for the thread.
+/// Exports the sessions that this process writes.
 #[derive(Debug)]
 pub(crate) struct Exporting {
     shared: Arc<Shared>,
@@ -37,18 +40,33 @@ struct Shared {
 
 #[derive(Debug, Default)]
 struct State {
-    grown: Vec<Arc<Grown>>,
+    /// Segments that were created since the thread looked.
+    created: Vec<Watched>,
     /// Nothing more will be recorded.
     stopping: bool,
     ended: bool,
     error: Option<String>,
 }
 
-/// A session that this process writes to.
+/// A segment that this process writes.
 #[derive(Debug)]
-struct Grown {
-    dir: PathBuf,
-    queued: AtomicBool,
+struct Watched {
+    segment: Arc<SharedSegment>,
+    /// Its size when the session was last exported.
+    size: u64,
+}
+
+impl Watched {
+    /// Whether it may have grown since the last call, and whether it may grow later.
+    fn look(&mut self) -> (bool, bool) {
+        // Its writer drops it after the last line.
+        let has_writer = Arc::strong_count(&self.segment) > 1;
+        fence(Ordering::Acquire);
+        let size = self.segment.size();
+        let grown = size != Some(self.size);
+        self.size = size.unwrap_or(self.size);
+        (grown, has_writer || size.is_none())
+    }
 }
 
 impl Shared {
@@ -56,6 +74,14 @@ impl Shared {
     fn wait<'a>(&self, state: MutexGuard<'a, State>, time: Duration) -> MutexGuard<'a, State> {
         let waited = self.changed.wait_timeout(state, time);
         waited.unwrap_or_else(PoisonError::into_inner).0
+    }
+
+    /// Reports why an export is behind.
+    fn note_error(&self, error: &str) {
+        static WARNED: AtomicBool = AtomicBool::new(false);
+        let text = format!("can't export to {error}; it is tried again, and the agent goes on");
+        warn_once(&WARNED, &text);
+        lock(&self.state).error = Some(error.to_owned());
     }
 }
 
@@ -71,6 +97,8 @@ impl Exporting {
             root: root.clone(),
             markers: exporting.markers.clone(),
             shared: Arc::clone(&exporting.shared),
+            watched: Vec::new(),
+            over: BTreeSet::new(),
         };
         std::thread::Builder::new()
             .name("spanledger-export".into())
@@ -100,36 +128,19 @@ impl Exporting {
 }
 
 impl Listener for Exporting {
+    /// Returns no listener for its lines.
     fn segment_opened(&self, segment: &Arc<SharedSegment>) -> Option<Box<dyn SegmentListener>> {
-        let dir = segment.path.parent()?.to_owned();
-        if let Err(error) = self.markers.add(&dir) {
-            lock(&self.shared.state).error = Some(error.to_string());
+        let marked = self.markers.add(segment.session());
+        let mut state = lock(&self.shared.state);
+        if let Err(error) = marked {
+            state.error = Some(error.to_string());
         }
-        Some(Box::new(Lines {
-            session: Arc::new(Grown {
-                dir,
-                queued: AtomicBool::new(false),
-            }),
-            shared: Arc::clone(&self.shared),
-        }))
-    }
-}
-
-/// Queues a session when it grows.
-#[derive(Debug)]
-struct Lines {
-    session: Arc<Grown>,
-    shared: Arc<Shared>,
-}
-
-impl SegmentListener for Lines {
-    fn appended(&self, _: u64) {
-        if !self.session.queued.swap(true, Ordering::AcqRel) {
-            lock(&self.shared.state)
-                .grown
-                .push(Arc::clone(&self.session));
-            self.shared.changed.notify_all();
-        }
+        state.created.push(Watched {
+            segment: Arc::clone(segment),
+            size: 0,
+        });
+        self.shared.changed.notify_all();
+        None
     }
 }
 
@@ -190,77 +201,101 @@ struct Thread {
     root: Root,
     markers: Markers,
     shared: Arc<Shared>,
+    watched: Vec<Watched>,
+    /// Sessions of which nothing is left to export, unless they grow.
+    over: BTreeSet<PathBuf>,
 }
 
 impl Thread {
     fn run(mut self) {
         let left = self.markers.left(&self.root).unwrap_or_default();
-        let mut waiting: VecDeque<PathBuf> = left.into();
+        let mut owed: BTreeSet<PathBuf> = left.into_iter().collect();
+        let (mut pause, mut retry_at) = (BUSY, Instant::now());
         loop {
-            let (grown, stopping) = self.next(!waiting.is_empty());
-            for session in grown {
-                session.queued.store(false, Ordering::Release);
-                waiting.push_back(session.dir.clone());
+            let stopping = self.wait(pause);
+            let mut sessions = self.grown();
+            pause = match sessions.is_empty() {
+                true => (pause * 2).min(IDLE),
+                false => BUSY,
+            };
+            if stopping || Instant::now() >= retry_at {
+                sessions.append(&mut owed);
+                retry_at = Instant::now() + RETRY;
             }
-            let failed = self.export(&mut waiting);
+            for session in sessions {
+                if !self.export(&session) {
+                    owed.insert(session);
+                }
+            }
+            if owed.is_empty() {
+                lock(&self.shared.state).error = None;
+            }
+            if stopping {
+                self.watched.clear();
+            }
+            self.remove_markers();
             if stopping {
                 break;
             }
-            waiting.extend(failed);
         }
         lock(&self.shared.state).ended = true;
         self.shared.changed.notify_all();
     }
 
-    /// The sessions that have grown, and whether nothing more follows.
-    fn next(&self, retries: bool) -> (Vec<Arc<Grown>>, bool) {
+    /// Waits for new lines. Returns whether nothing more follows.
+    fn wait(&mut self, time: Duration) -> bool {
         let mut state = lock(&self.shared.state);
-        let wait = if retries {
-            RETRY
-        } else {
-            Duration::from_secs(3600)
-        };
-        if state.grown.is_empty() && !state.stopping {
-            state = self.shared.wait(state, wait);
+        if !state.stopping && state.created.is_empty() {
+            state = self.shared.wait(state, time);
         }
-        // Lines come in bursts.
-        let until = Instant::now() + BATCH;
-        while !state.stopping && !state.grown.is_empty() && Instant::now() < until {
-            let left = until.saturating_duration_since(Instant::now());
-            state = self.shared.wait(state, left);
-        }
-        (take(&mut state.grown), state.stopping)
+        self.watched.append(&mut state.created);
+        state.stopping
     }
 
-    /// Exports sessions. Returns those that could not be.
-    fn export(&mut self, sessions: &mut VecDeque<PathBuf>) -> HashSet<PathBuf> {
-        let mut failed = HashSet::new();
-        let mut last = None;
-        for session in sessions.drain(..) {
-            let mut over = true;
-            for live in &mut self.live {
-                match live.sync(&session) {
-                    Ok(is_over) => over &= is_over,
-                    // It was pruned.
-                    Err(_) if !session.exists() => {}
-                    Err(error) => {
-                        last = Some(format!("{live}: {error}"));
-                        failed.insert(session.clone());
-                    }
+    /// The sessions that have grown.
+    fn grown(&mut self) -> BTreeSet<PathBuf> {
+        let mut sessions = BTreeSet::new();
+        self.watched.retain_mut(|watched| {
+            let (grown, stays) = watched.look();
+            if grown {
+                sessions.insert(watched.segment.session().to_owned());
+            }
+            stays
+        });
+        sessions
+    }
+
+    /// Brings the exports of a session up to date. Returns whether all of them are.
+    fn export(&mut self, session: &Path) -> bool {
+        let (mut over, mut current) = (true, true);
+        for live in &mut self.live {
+            match live.sync(session) {
+                Ok(is_over) => over &= is_over,
+                // It was pruned.
+                Err(_) if !session.exists() => {}
+                Err(error) => {
+                    self.shared.note_error(&format!("{live}: {error}"));
+                    current = false;
                 }
             }
-            if over && !failed.contains(&session) {
-                let _ = self.markers.remove(&session);
+        }
+        match over && current {
+            true => self.over.insert(session.to_owned()),
+            false => self.over.remove(session),
+        };
+        current
+    }
+
+    /// Removes the markers of sessions that are over. While a session can grow its marker stays, because a crash may
+    /// come before the next look.
+    fn remove_markers(&mut self) {
+        let growing: BTreeSet<&Path> = self.watched.iter().map(|it| it.segment.session()).collect();
+        self.over.retain(|session| {
+            let stays = growing.contains(session.as_path());
+            if !stays {
+                let _ = self.markers.remove(session);
             }
-        }
-        if let Some(error) = &last {
-            static WARNED: AtomicBool = AtomicBool::new(false);
-            warn_once(
-                &WARNED,
-                &format!("can't export to {error}; it is tried again, and the agent goes on"),
-            );
-        }
-        lock(&self.shared.state).error = last;
-        failed
+            stays
+        });
     }
 }

@@ -332,6 +332,30 @@ fn agent_exports_what_it_records() {
     assert_eq!(fs::read_dir(root.join("exports")).unwrap().count(), 0);
 }
 
+/// A crash may come at any moment after a run, so the next process looks at the session again.
+#[test]
+fn marker_stays_while_its_process_may_go_on() {
+    let dir = tempfile::tempdir().unwrap();
+    let log = dir.path().join("sessions.jsonl");
+    let recording = Recording::with(|builder| {
+        let builder = builder.shutdown_timeout(Duration::from_secs(60));
+        builder.export(Export::new(Format::SessionLog, &log))
+    });
+    let late = Instant::now() + Duration::from_secs(60);
+    for runs in 1..=2 {
+        one_session(&recording);
+        let rows = || fs::read_to_string(&log).unwrap_or_default().lines().count();
+        while rows() < runs && Instant::now() < late {
+            std::thread::yield_now();
+        }
+        assert_eq!(rows(), runs);
+    }
+    let markers = recording.dir.path().join("exports");
+    assert_eq!(fs::read_dir(&markers).unwrap().count(), 1);
+    recording.guard.shutdown().unwrap();
+    assert_eq!(fs::read_dir(markers).unwrap().count(), 0);
+}
+
 /// The file is in the session's directory, so no path is needed.
 #[cfg(feature = "sqlite")]
 #[test]
