@@ -1,6 +1,7 @@
 //! `atif`: a trajectory of Harbor, with the trajectories of its subagents. Each is a session.
 
-use std::collections::HashSet;
+mod heads;
+
 use std::io;
 use std::path::Path;
 
@@ -8,13 +9,11 @@ use serde_json::{Value, json};
 
 use super::document::{Members, Want, parse, read_members};
 use super::history::{Fields, History, Span, fields};
-use super::lines::file_digest;
-use super::time::iso_time;
 use super::{Import, ImportError};
-use crate::trace::{Kind, Outcome, RawValue, SpanKind, hex_digest};
+use crate::trace::{Kind, Outcome, SpanKind, hex_digest};
+use heads::{Head, Heads, step_time, want};
 
 const FORMAT: &str = "atif";
-const VERSION: &str = "ATIF-v1.";
 
 pub(super) fn read<'a>(import: &'a Import, path: &Path) -> Result<Vec<History<'a>>, ImportError> {
     let mut heads = Heads::default();
@@ -33,124 +32,6 @@ pub(super) fn read<'a>(import: &'a Import, path: &Path) -> Result<Vec<History<'a
     let mut written = steps.written;
     written.sort_by_key(|(number, _)| *number);
     Ok(written.into_iter().map(|(_, history)| history).collect())
-}
-
-const STEPS: &str = "steps";
-
-/// What is wanted of a trajectory: its steps, and those inside of it.
-fn want(name: &str) -> Want {
-    match name {
-        STEPS => Want::Items,
-        "subagent_trajectories" => Want::Objects,
-        _ => Want::Nothing,
-    }
-}
-
-fn step_time(step: &Value) -> Option<u64> {
-    iso_time(step["timestamp"].as_str()?)
-}
-
-/// What a trajectory has beside its steps. Its number is its place in the document.
-#[derive(Default)]
-struct Head {
-    parent: Option<usize>,
-    members: Fields,
-    steps: usize,
-    /// The time of the first step that has one.
-    start: Option<u64>,
-}
-
-impl Head {
-    fn get(&self, name: &str) -> &Value {
-        self.members.get(name).unwrap_or(&Value::Null)
-    }
-}
-
-/// Reads the heads of all trajectories.
-#[derive(Default)]
-struct Heads {
-    all: Vec<Head>,
-    /// The trajectories that are being read, each inside of the one before.
-    open: Vec<usize>,
-}
-
-impl Heads {
-    fn last(&mut self) -> Option<&mut Head> {
-        self.open.last().and_then(|at| self.all.get_mut(*at))
-    }
-
-    /// The session of each trajectory.
-    fn ids(&self, path: &Path) -> io::Result<Vec<String>> {
-        let mut ids: Vec<String> = Vec::new();
-        let mut taken = HashSet::new();
-        for head in &self.all {
-            let version = head.get("schema_version");
-            let is_known = |version: &str| version.starts_with(VERSION);
-            if !version.as_str().is_some_and(is_known) {
-                let why = format!("schema_version {version}; {VERSION}x can be imported");
-                return Err(io::Error::other(why));
-            }
-            // Inside of another one, the session is often that of the outermost.
-            let names = match head.parent {
-                None => ["session_id", "trajectory_id"],
-                Some(_) => ["trajectory_id", "session_id"],
-            };
-            let names = names.into_iter().filter_map(|name| head.get(name).as_str());
-            let mut given = names.filter(|id| !id.is_empty() && !taken.contains(*id));
-            let id = match (given.next(), head.parent) {
-                (Some(id), _) => id.to_owned(),
-                (None, Some(parent)) => format!("{}-{}", ids[parent], ids.len()),
-                (None, None) => format!("atif-{}", &file_digest(path)?[..24]),
-            };
-            if !taken.insert(id.clone()) {
-                let why = format!("two trajectories have the id {id:?}");
-                return Err(io::Error::other(why));
-            }
-            if head.steps == 0 {
-                return Err(io::Error::other(format!("{id:?} has no `steps`")));
-            }
-            ids.push(id);
-        }
-        Ok(ids)
-    }
-}
-
-impl Members for Heads {
-    fn want(&mut self, name: &str) -> Want {
-        match name {
-            "schema_version" | "session_id" | "trajectory_id" => Want::Value,
-            "agent" | "notes" | "extra" => Want::Value,
-            name => want(name),
-        }
-    }
-
-    fn begin(&mut self) -> io::Result<()> {
-        self.all.push(Head {
-            parent: self.open.last().copied(),
-            ..Head::default()
-        });
-        self.open.push(self.all.len() - 1);
-        Ok(())
-    }
-
-    fn value(&mut self, name: &str, json: &str) -> io::Result<()> {
-        let Some(head) = self.last() else {
-            return Ok(());
-        };
-        if name == STEPS {
-            head.steps += 1;
-            let time = || iso_time(&RawValue::new(json).get("timestamp")?.text()?);
-            head.start = head.start.or_else(time);
-        } else {
-            head.members.insert(name.to_owned(), parse(json)?);
-        }
-        Ok(())
-    }
-
-    fn end(&mut self) -> io::Result<()> {
-        self.open.pop();
-        Ok(())
-    }
 }
 
 /// Writes the steps of all trajectories.
@@ -180,7 +61,8 @@ impl Members for Steps<'_, '_> {
             history: History::new(self.import, FORMAT, id),
             number,
             model: head.get("agent")["model_name"].clone(),
-            summary: None,
+            compactions: Vec::new(),
+            kept: None,
             hidden: Vec::new(),
             before: None,
             steps: 0,
@@ -219,8 +101,10 @@ struct Trajectory<'a> {
     number: usize,
     /// The model of steps that name none.
     model: Value,
-    /// A compaction that happened after the next step: when, and its summary.
-    summary: Option<(u64, Value)>,
+    /// Compactions that are not written yet: when they happened, and their summaries.
+    compactions: Vec<(u64, Value)>,
+    /// The first step that they kept, once it is known.
+    kept: Option<String>,
     /// Steps that are hidden, until one is not.
     hidden: Vec<String>,
     /// The last step that is not hidden.
@@ -298,13 +182,15 @@ impl<'a> Trajectory<'a> {
         let id = format!("step-{number}");
         let text = content(&step["message"]);
         if extra["summary"] == true {
-            self.compact(None)?;
-            self.summary = Some((time, text.into()));
+            if self.kept.is_some() {
+                self.compact()?;
+            }
+            self.compactions.push((time, text.into()));
             return Ok(());
         }
         let is_hidden = extra["hidden"] == true;
         if !is_hidden {
-            self.rewind()?;
+            self.continue_conversation()?;
         }
         let message = json!({
             "content": text,
@@ -333,7 +219,11 @@ impl<'a> Trajectory<'a> {
             Some("agent") => self.agent(step, time, &id, message)?,
             source => return Err(io::Error::other(format!("unknown source {source:?}"))),
         }
-        self.compact(Some(id.clone()))?;
+        if self.is_kept_next() {
+            // The compaction hides what came before.
+            self.hidden.clear();
+            self.kept = Some(id.clone());
+        }
         match is_hidden {
             true => self.hidden.push(id),
             false => self.before = Some(id),
@@ -341,23 +231,38 @@ impl<'a> Trajectory<'a> {
         Ok(())
     }
 
-    /// Writes the compaction whose summary stands before this step, which was kept.
-    fn compact(&mut self, kept: Option<String>) -> io::Result<()> {
-        let Some((time, summary)) = self.summary.take() else {
+    /// Whether the next step is the first one that a compaction kept.
+    fn is_kept_next(&self) -> bool {
+        self.kept.is_none() && !self.compactions.is_empty()
+    }
+
+    /// Writes the rewind and the compactions that happened before a step that is visible, or before the end.
+    fn continue_conversation(&mut self) -> io::Result<()> {
+        if self.is_kept_next() {
             return Ok(());
-        };
-        // It hides what came before.
-        self.hidden.clear();
-        let fields = json!({"summary": summary, "tail_start_id": kept});
-        let span = self
-            .history
-            .open(SpanKind::Compaction, &time.to_string(), time, Value::Null)?;
-        self.history.close(span, time, Outcome::Ok, fields)
+        }
+        self.rewind()?;
+        // After the rewind, which would undo them.
+        self.compact()
+    }
+
+    fn compact(&mut self) -> io::Result<()> {
+        let kept = self.kept.take();
+        let compactions = std::mem::take(&mut self.compactions);
+        for (at, (time, summary)) in compactions.into_iter().enumerate() {
+            let fields = json!({"summary": summary, "tail_start_id": kept});
+            let key = format!("{time}-{at}");
+            let span = self
+                .history
+                .open(SpanKind::Compaction, &key, time, Value::Null)?;
+            self.history.close(span, time, Outcome::Ok, fields)?;
+        }
+        Ok(())
     }
 
     /// Hides the steps since the last one that was not hidden.
     fn rewind(&mut self) -> io::Result<()> {
-        if self.hidden.is_empty() || self.summary.is_some() {
+        if self.hidden.is_empty() {
             return Ok(());
         }
         let ids = std::mem::take(&mut self.hidden);
@@ -383,7 +288,7 @@ impl<'a> Trajectory<'a> {
         // A step without a text has a message if something refers to it.
         let extra = &step["extra"];
         let is_marked = extra["hidden"] == true || extra["incomplete"] == true;
-        let is_named = is_marked || self.summary.is_some();
+        let is_named = is_marked || self.is_kept_next();
         let has_text = message["content"] != "" || message["attachments"].is_array();
         if has_text || is_named {
             self.history
@@ -475,8 +380,8 @@ impl<'a> Trajectory<'a> {
     }
 
     fn finish(mut self, source: &Path) -> io::Result<History<'a>> {
-        self.compact(None)?;
         self.rewind()?;
+        self.compact()?;
         self.history.keep_files(&[source])?;
         Ok(self.history)
     }
