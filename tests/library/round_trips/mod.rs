@@ -326,6 +326,23 @@ macro_rules! generated_sessions {
     };
 }
 
+/// The compaction kept the message that the rewind before it went back to.
+#[test]
+fn atif_keeps_a_compaction_that_follows_a_rewind() {
+    use generated::Op;
+    let user = |id| Op::User {
+        text: "Go on.".into(),
+        id,
+        files: 0,
+    };
+    let compaction = Op::Compaction {
+        summary: Some("It went on.".into()),
+        tail: Some(3),
+    };
+    let ops = [user(Some(3)), user(None), Op::Rewind { to: 3 }, compaction];
+    comes_back("atif", &ops).unwrap();
+}
+
 generated_sessions! {
     generated_sessions_come_back_from_trajectory "trajectory",
     generated_sessions_come_back_from_agentdbg "agentdbg",
