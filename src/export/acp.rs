@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use super::feed::Fed;
 use super::values::{CallIds, hex, is_ok, output_text, text_of};
@@ -375,13 +375,11 @@ fn chosen(options: &[Value], decision: &str) -> Option<Value> {
     named.map(id)
 }
 
-/// The members that have the address of a line.
-pub(super) fn place(row: &Value) -> Option<&Value> {
-    let inside = |name: &str| row.get(name).and_then(|object: &Value| object.get("_meta"));
-    let own = row
-        .as_object()
-        .and_then(|row: &Map<String, Value>| row.get("_meta"));
-    own.or_else(|| inside("params"))
+/// The member that has the address of a line.
+pub(super) fn place(row: RawValue<'_>) -> Option<RawValue<'_>> {
+    let inside = |name: &str| row.get(name)?.get("_meta");
+    row.get("_meta")
+        .or_else(|| inside("params"))
         .or_else(|| inside("result"))
         .or_else(|| row.get("error")?.get("data")?.get("_meta"))
 }

@@ -14,7 +14,7 @@ use rusqlite::types::{ToSql, ToSqlOutput, Value as Sql, ValueRef};
 use rusqlite::{Connection, OpenFlags, params, params_from_iter};
 use serde_json::Value;
 
-use super::target::create_parent;
+use super::target::{create_parent, replaced};
 use super::{Piece, Rows, Schema};
 use crate::trace::{Address, FILE, about, open_private};
 
@@ -67,12 +67,15 @@ impl Database {
         })
     }
 
+    /// The file's device and inode.
+    pub fn file(&self) -> (u64, u64) {
+        self.file
+    }
+
     /// Begins a transaction with rows of a session.
     pub fn begin(&mut self, session: &Path) -> io::Result<()> {
         if identity(&self.path).ok() != Some(self.file) {
-            return Err(about(&self.path)(io::Error::other(
-                "it was removed or replaced",
-            )));
+            return Err(replaced(&self.path));
         }
         let name = session.file_name().unwrap_or_default();
         self.session = name.to_string_lossy().into_owned();

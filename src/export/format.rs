@@ -4,8 +4,6 @@ use std::fmt;
 use std::path::Path;
 use std::str::FromStr;
 
-use serde_json::Value;
-
 use super::chat_text::{ChatText, Form};
 #[cfg(feature = "mirror")]
 use super::otlp_json;
@@ -13,7 +11,7 @@ use super::{
     Exporter, Schema, acp, agentdbg, atif, chat_sqlite, chrome_trace, maida, messages, session_log,
     trace_sqlite, trajectory, trial,
 };
-use crate::trace::Address;
+use crate::trace::{Address, RawValue};
 
 /// A format that sessions can be exported to.
 ///
@@ -261,17 +259,17 @@ impl Format {
     }
 
     /// The address of the line that a row was made from.
-    pub(super) fn address(self, row: &Value) -> Option<Address> {
+    pub(super) fn address(self, row: &str) -> Option<Address> {
+        let row = RawValue::new(row);
         let place = match self {
             Self::Trajectory => row.get("metadata")?,
             Self::AgentDbg => row.get("meta")?,
             Self::Acp => acp::place(row)?,
             _ => return None,
         };
-        let number = |name: &str| place.get(name).and_then(Value::as_u64);
         Some(Address {
-            seg: u32::try_from(number("seg")?).ok()?,
-            seq: number("seq")?,
+            seg: u32::try_from(place.get("seg")?.u64()?).ok()?,
+            seq: place.get("seq")?.u64()?,
         })
     }
 }

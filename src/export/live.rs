@@ -4,22 +4,21 @@
 //! from. So after a crash of any process, reading the session again and passing over the rows that are there
 //! leaves every row in the target exactly once.
 
-use std::collections::hash_map::{DefaultHasher, Entry};
-use std::collections::{BTreeMap, HashMap, HashSet};
-use std::fs::{self, File};
-use std::hash::{Hash, Hasher};
-use std::io::{self, BufRead, BufReader, Seek, SeekFrom, Write};
-use std::os::unix::fs::MetadataExt;
+use std::collections::hash_map::Entry;
+use std::collections::{BTreeMap, HashMap};
+use std::io;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::OFlags;
-
+use super::appended::Appended;
 use super::database::Database;
 use super::feed::Feed;
-use super::target::{create_parent, replace};
-use super::{Exporter, Format, Options, Piece, Rows, Shape};
+use super::target::{replace, replaced};
+use super::{Exported, Exporter, Format, Options, Piece, Rows, Shape};
 use crate::read::SessionReader;
-use crate::trace::{Address, ReadItem, about, open_private};
+use crate::trace::{Address, ReadItem};
+
+/// Of more sessions than this, the databases are closed between two calls.
+const MANY: usize = 32;
 
 /// Keeps the export of sessions current.
 ///
@@ -41,6 +40,7 @@ pub struct Live {
     sessions: HashMap<PathBuf, Session>,
     /// The file of all sessions.
     shared: Opened,
+    exported: Exported,
 }
 
 /// Where the files are.
@@ -55,11 +55,13 @@ enum Place {
 
 type Files = HashMap<PathBuf, Appended>;
 
-/// What is open of a target.
+/// What is known of a target. Its files are closed between two calls, because there may be many.
 #[derive(Default)]
 struct Opened {
     files: Files,
     database: Option<Database>,
+    /// The database's file, also while it is closed.
+    identity: Option<(u64, u64)>,
 }
 
 /// A session that is not over.
@@ -100,6 +102,7 @@ impl Live {
             place,
             sessions: HashMap::new(),
             shared: Opened::default(),
+            exported: Exported::default(),
         }
     }
 
@@ -110,19 +113,31 @@ impl Live {
 
     /// Exports what a session has now. Returns whether the session is over: none of its spans is open. After
     /// an error, call it again when the target can be written: nothing is lost and nothing is written twice.
+    /// A target that was removed or replaced is written again from the session's beginning.
     pub fn sync(&mut self, session: &Path) -> io::Result<bool> {
+        let synced = self.sync_once(session);
+        match synced {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => self.sync_once(session),
+            synced => synced,
+        }
+    }
+
+    /// What was not exported as it should have been since this was last called.
+    pub fn exported(&mut self) -> Exported {
+        std::mem::take(&mut self.exported)
+    }
+
+    fn sync_once(&mut self, session: &Path) -> io::Result<bool> {
         let synced = self.add(session);
         if synced.as_ref().is_ok_and(|over| !over) {
             return synced;
         }
         // It is read from the beginning if it goes on.
         self.sessions.remove(session);
-        if synced.is_err() {
+        if synced.is_err() && matches!(self.format.shape(), Shape::File) {
+            // The next file may be another one.
             self.shared = Opened::default();
-            // The next database may be another one.
-            if self.format.is_database() {
-                self.sessions.clear();
-            }
+            self.sessions.clear();
         }
         synced
     }
@@ -133,6 +148,7 @@ impl Live {
             let why = format!("{format} is not kept current; export it when the session is over");
             return Err(io::Error::new(io::ErrorKind::Unsupported, why));
         }
+        let is_many = self.sessions.len() > MANY;
         let session = match self.sessions.entry(dir.to_owned()) {
             Entry::Occupied(known) => known.into_mut(),
             Entry::Vacant(new) => new.insert(Session {
@@ -151,8 +167,12 @@ impl Live {
         let mut documents = BTreeMap::new();
         session.reader.refresh()?;
         while let Some(found) = session.reader.next()? {
-            let ReadItem::Line(line) = found else {
-                continue;
+            let line = match found {
+                ReadItem::Line(line) => line,
+                ReadItem::Damaged(damage) => {
+                    self.exported.damages.push(damage);
+                    continue;
+                }
             };
             session.feed.take(&line, |fed| {
                 let mut rows = Rows::at(fed.at);
@@ -177,7 +197,13 @@ impl Live {
         opened.end()?;
         let mut documents = documents.iter();
         documents.try_for_each(|(path, text)| replace(path, text))?;
-        Ok(session.feed.is_over())
+        self.exported.lost.append(&mut session.feed.lost);
+        session.reader.close();
+        let is_over = session.feed.is_over();
+        if is_many && format.shape() != Shape::File {
+            session.opened.database = None;
+        }
+        Ok(is_over)
     }
 }
 
@@ -205,12 +231,15 @@ impl Opened {
             Some(database) => database,
             none => none.insert(Database::open(path, &schema)?),
         };
+        let file = database.file();
+        if *self.identity.get_or_insert(file) != file {
+            return Err(replaced(path));
+        }
         database.begin(session)
     }
 
     fn end(&mut self) -> io::Result<()> {
-        let mut locked = self.files.values_mut().filter(|file| file.locked);
-        locked.try_for_each(Appended::unlock)?;
+        self.files.values_mut().try_for_each(Appended::close)?;
         self.database.as_mut().map_or(Ok(()), Database::commit)
     }
 }
@@ -229,7 +258,11 @@ fn write(
                     true => base.to_owned(),
                     false => base.join(file),
                 };
-                open(files, path, format)?.append(&row, at)?;
+                let file = files
+                    .entry(path)
+                    .or_insert_with_key(|path| Appended::new(path));
+                file.open(format)?;
+                file.append(&row, at)?;
             }
             // Only its last state counts.
             Piece::Replace { file, text } | Piece::Create { file, text } => {
@@ -256,161 +289,4 @@ impl std::fmt::Debug for Live {
             .field("target", &self.to_string())
             .finish_non_exhaustive()
     }
-}
-
-/// A file, locked.
-fn open(files: &mut Files, path: PathBuf, format: Format) -> io::Result<&mut Appended> {
-    let file = match files.entry(path) {
-        Entry::Occupied(known) => known.into_mut(),
-        Entry::Vacant(new) => {
-            let file = Appended::open(new.key())?;
-            new.insert(file)
-        }
-    };
-    file.lock(format).map_err(about(&file.path))?;
-    Ok(file)
-}
-
-/// So much is written at once.
-const CHUNK: usize = 256 * 1024;
-
-/// A file that rows are added to. It is locked while a session is exported.
-struct Appended {
-    path: PathBuf,
-    file: File,
-    locked: bool,
-    /// The length of the rows that were read or written here.
-    len: u64,
-    /// The last line of each segment that has a row, and how many rows it has.
-    reached: BTreeMap<u32, (u64, u64)>,
-    /// Hashes of the rows without an address.
-    others: HashSet<u64>,
-    waiting: Vec<u8>,
-}
-
-impl Appended {
-    fn open(path: &Path) -> io::Result<Self> {
-        create_parent(path)?;
-        let flags = OFlags::CREATE | OFlags::RDWR | OFlags::APPEND;
-        // A link is not followed: it could lead to a file that the export must not change. Nor is a pipe opened,
-        // which would wait for a reader.
-        let file = open_private(path, flags);
-        Ok(Self {
-            path: path.to_owned(),
-            file: file.map_err(about(path))?,
-            locked: false,
-            len: 0,
-            reached: BTreeMap::new(),
-            others: HashSet::new(),
-            waiting: Vec::new(),
-        })
-    }
-
-    /// Locks the file and reads the rows that others have added. A row that a crash has cut is removed.
-    fn lock(&mut self, format: Format) -> io::Result<()> {
-        if self.locked {
-            return Ok(());
-        }
-        let is_there = |there: &fs::Metadata, ours: fs::Metadata| {
-            (there.ino(), there.dev()) == (ours.ino(), ours.dev()) && ours.len() >= self.len
-        };
-        let there = fs::symlink_metadata(&self.path);
-        if !there.is_ok_and(|there| {
-            self.file
-                .metadata()
-                .is_ok_and(|ours| is_there(&there, ours))
-        }) {
-            return Err(io::Error::other("it was removed or replaced"));
-        }
-        if self.file.try_lock().is_err() {
-            let why = "another process exports to it";
-            return Err(io::Error::new(io::ErrorKind::WouldBlock, why));
-        }
-        self.locked = true;
-        self.read_rows(format)
-    }
-
-    fn read_rows(&mut self, format: Format) -> io::Result<()> {
-        self.file.seek(SeekFrom::Start(self.len))?;
-        let mut reader = BufReader::new(&self.file);
-        let mut row = Vec::new();
-        loop {
-            row.clear();
-            let read = reader.read_until(b'\n', &mut row)?;
-            if row.pop() != Some(b'\n') {
-                break;
-            }
-            self.len += read as u64;
-            let value = serde_json::from_slice(&row).unwrap_or_default();
-            match format.address(&value) {
-                Some(at) => {
-                    let reached = self.reached.entry(at.seg).or_default();
-                    *reached = match reached.0 == at.seq {
-                        true => (at.seq, reached.1 + 1),
-                        false => (at.seq, 1),
-                    };
-                }
-                None => {
-                    self.others.insert(hash(&row));
-                }
-            }
-        }
-        match self.file.metadata()?.len() == self.len {
-            true => Ok(()),
-            false => self.file.set_len(self.len),
-        }
-    }
-
-    fn append(&mut self, row: &str, at: Option<Address>) -> io::Result<()> {
-        let known = match at {
-            Some(at) => self.has(at),
-            None => !self.others.insert(hash(row.as_bytes())),
-        };
-        if known {
-            return Ok(());
-        }
-        self.waiting.extend_from_slice(row.as_bytes());
-        self.waiting.push(b'\n');
-        match self.waiting.len() >= CHUNK {
-            true => self.flush(),
-            false => Ok(()),
-        }
-    }
-
-    /// Whether the file has the next row of a line.
-    fn has(&mut self, at: Address) -> bool {
-        match self.reached.get_mut(&at.seg) {
-            Some((seq, _)) if at.seq < *seq => true,
-            // As many of its rows are there as were counted.
-            Some((seq, rows)) if at.seq == *seq && *rows > 0 => {
-                *rows -= 1;
-                true
-            }
-            _ => false,
-        }
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        let written = self.file.write_all(&self.waiting);
-        if written.is_err() {
-            // No row stays cut in the middle.
-            let _ = self.file.set_len(self.len);
-        }
-        written.map_err(about(&self.path))?;
-        self.len += self.waiting.len() as u64;
-        self.waiting.clear();
-        Ok(())
-    }
-
-    fn unlock(&mut self) -> io::Result<()> {
-        self.flush()?;
-        self.locked = false;
-        self.file.unlock()
-    }
-}
-
-fn hash(row: &[u8]) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    row.hash(&mut hasher);
-    hasher.finish()
 }

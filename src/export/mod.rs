@@ -10,6 +10,7 @@
 
 mod acp;
 mod agentdbg;
+mod appended;
 mod atif;
 mod chat;
 mod chat_sqlite;

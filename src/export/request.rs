@@ -25,11 +25,12 @@ pub struct Export {
 
 impl Export {
     /// Exports to a file, or to a directory for the formats that have several files. The format must be
-    /// [live](Format::is_live).
+    /// [live](Format::is_live). A relative path is relative to the directory that the process is in now.
     pub fn new(format: Format, path: impl Into<PathBuf>) -> Self {
+        let path = path.into();
         Self {
             format,
-            path: Some(path.into()),
+            path: Some(std::path::absolute(&path).unwrap_or(path)),
         }
     }
 
@@ -38,6 +39,14 @@ impl Export {
         Self {
             format: Format::TraceSqlite,
             path: None,
+        }
+    }
+
+    /// Whether an agent can keep it current.
+    pub(crate) fn check(&self) -> Result<(), ExportError> {
+        match self.format.is_live() {
+            true => Ok(()),
+            false => Err(ExportError::NotLive(self.format)),
         }
     }
 
@@ -91,11 +100,14 @@ impl FromStr for Export {
     fn from_str(text: &str) -> Result<Self, ExportError> {
         let (name, path) = text.split_once('=').unwrap_or((text, ""));
         let format: Format = name.trim().parse().map_err(ExportError::Format)?;
-        match path.trim() {
-            _ if !Format::is_live(format) => Err(ExportError::NotLive(format)),
-            "" if format.file_in_session().is_some() => Ok(Self { format, path: None }),
-            "" => Err(ExportError::NoPath(format)),
-            path => Ok(Self::new(format, path)),
+        let export = match path.trim() {
+            "" => Self { format, path: None },
+            path => Self::new(format, path),
+        };
+        export.check()?;
+        match export.path.is_none() && format.file_in_session().is_none() {
+            true => Err(ExportError::NoPath(format)),
+            false => Ok(export),
         }
     }
 }

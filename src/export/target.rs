@@ -221,6 +221,12 @@ fn is_there(path: &Path) -> io::Error {
     io::Error::new(io::ErrorKind::AlreadyExists, why)
 }
 
+/// The file is not the one that was written before.
+pub(super) fn replaced(path: &Path) -> io::Error {
+    let why = format!("{}: it was removed or replaced", path.display());
+    io::Error::new(io::ErrorKind::NotFound, why)
+}
+
 pub(super) fn create_parent(path: &Path) -> io::Result<()> {
     let parent = path
         .parent()

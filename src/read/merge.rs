@@ -112,8 +112,13 @@ impl SessionReader {
     fn make_room(&mut self) {
         let open = self.streams.iter().filter(|s| s.reader.is_open());
         if self.streams.len() >= MANY && open.count() >= MANY {
-            self.streams.iter_mut().for_each(Stream::close);
+            self.close();
         }
+    }
+
+    /// Closes all files until the next call.
+    pub(crate) fn close(&mut self) {
+        self.streams.iter_mut().for_each(Stream::close);
     }
 
     /// Calls `with` for each segment's reader, with its number.

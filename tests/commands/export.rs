@@ -1,6 +1,5 @@
 //! `export`: formats, targets, and a follower that is killed.
 
-use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 use std::process::Stdio;
@@ -10,6 +9,7 @@ use serde_json::Value;
 use spanledger::{SpanExt, events, spans};
 
 use crate::support::cli::{run, spanledger};
+use crate::support::targets::{live, live_formats, rows};
 use crate::support::{Recording, file_states, kills};
 
 fn fixture() -> std::path::PathBuf {
@@ -163,9 +163,7 @@ fn assert_true(run: &Path) {
 
 #[test]
 fn killed_followers_of_every_format_leave_every_row_once() {
-    use spanledger::export::{Format, Live};
-    let live = Format::ALL.iter().filter(|format| format.is_live());
-    for format in live {
+    for format in live_formats() {
         let dir = tempfile::tempdir().unwrap();
         let out = dir.path().join("out");
         let recording = Recording::new();
@@ -195,11 +193,7 @@ fn killed_followers_of_every_format_leave_every_row_once() {
             follower.wait().unwrap();
         }
         let session = spanledger::read::session_dir(&root, "ses_1");
-        let mut again = match format.shape() {
-            spanledger::export::Shape::FileOfSession => Live::file(*format, &out),
-            _ => Live::new(*format, &out),
-        };
-        again.sync(&session).unwrap();
+        live(format, &out).sync(&session).unwrap();
         let whole = dir.path().join("whole");
         let whole_path = whole.to_str().unwrap();
         assert_eq!(
@@ -207,7 +201,7 @@ fn killed_followers_of_every_format_leave_every_row_once() {
             0
         );
         assert_eq!(contents(&out), contents(&whole), "{format}");
-        if *format == Format::Trajectory {
+        if format.name() == "trajectory" {
             assert_eq!(fs::read(&out).unwrap(), fs::read(&whole).unwrap());
         }
         for run in fs::read_dir(out.join("runs")).into_iter().flatten() {
@@ -216,74 +210,9 @@ fn killed_followers_of_every_format_leave_every_row_once() {
     }
 }
 
-/// The rows of all files of a target, sorted, of those of a conversation with one id the last.
+/// The rows of all files of a target.
 fn contents(path: &Path) -> Vec<String> {
-    if let Ok(entries) = fs::read_dir(path) {
-        let mut all: Vec<_> = entries
-            .flat_map(|entry| contents(&entry.unwrap().path()))
-            .collect();
-        all.sort();
-        return all;
-    }
-    let bytes = fs::read(path).unwrap();
-    let mut rows: Vec<String> = match bytes.starts_with(b"SQLite format 3") {
-        true => database(path),
-        false => {
-            let text = String::from_utf8(bytes).unwrap();
-            assert!(
-                text.is_empty() || text.ends_with(['\n', '}']),
-                "a torn line: {}",
-                path.display()
-            );
-            text.lines().map(String::from).collect()
-        }
-    };
-    if rows
-        .first()
-        .is_some_and(|row| row.starts_with("{\"type\":\"session\""))
-    {
-        let key = |row: &String| {
-            let row: Value = serde_json::from_str(row).unwrap();
-            format!("{} {}", row["type"], row["data"]["id"])
-        };
-        let newest: std::collections::BTreeMap<_, _> =
-            rows.into_iter().map(|row| (key(&row), row)).collect();
-        rows = newest.into_values().collect();
-    }
-    rows.sort();
-    let once: BTreeSet<_> = rows.iter().collect();
-    assert_eq!(
-        once.len(),
-        rows.len(),
-        "a row is there twice: {}",
-        path.display()
-    );
-    rows
-}
-
-/// The rows of all tables, without the numbers of events and the cursor.
-fn database(path: &Path) -> Vec<String> {
-    let database = rusqlite::Connection::open(path).unwrap();
-    let mut all = Vec::new();
-    let tables = "SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite%' AND name <> 'spanledger_cursor'";
-    let mut tables = database.prepare(tables).unwrap();
-    let tables: Vec<String> = tables
-        .query_map([], |row| row.get(0))
-        .unwrap()
-        .map(Result::unwrap)
-        .collect();
-    for table in tables {
-        let mut select = database.prepare(&format!("SELECT * FROM {table}")).unwrap();
-        let (first, last) = (usize::from(table == "events"), select.column_count());
-        let mut rows = select.query([]).unwrap();
-        while let Some(row) = rows.next().unwrap() {
-            let cells: Vec<_> = (first..last)
-                .map(|at| format!("{:?}", row.get_ref(at).unwrap()))
-                .collect();
-            all.push(format!("{table} {}", cells.join(" ")));
-        }
-    }
-    all
+    rows(path).into_values().flatten().collect()
 }
 
 /// Ids that are no file names, or lead elsewhere.
@@ -446,20 +375,15 @@ fn is_in(database: &Path, table: &str, column: &str, text: &str) -> bool {
 /// A target that is a link is refused, and what the link leads to stays as it is.
 #[test]
 fn link_in_place_of_a_live_target_is_refused() {
-    use spanledger::export::{Format, Live};
     let recording = Recording::new();
     record(&recording, 1);
     let session = spanledger::read::session_dir(recording.dir.path(), "ses_1");
-    for format in Format::ALL.iter().filter(|format| format.is_live()) {
+    for format in live_formats() {
         let dir = tempfile::tempdir().unwrap();
         let (other, link) = (dir.path().join("other"), dir.path().join("link"));
         fs::write(&other, "mine").unwrap();
         std::os::unix::fs::symlink(&other, &link).unwrap();
-        let mut live = match format.shape() {
-            spanledger::export::Shape::FileOfSession => Live::file(*format, &link),
-            _ => Live::new(*format, &link),
-        };
-        assert!(live.sync(&session).is_err(), "{format}");
+        assert!(live(format, &link).sync(&session).is_err(), "{format}");
         assert_eq!(fs::read_to_string(&other).unwrap(), "mine", "{format}");
     }
 }

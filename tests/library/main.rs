@@ -12,6 +12,7 @@ mod follow;
 mod format_compat;
 mod interrupted_spans;
 mod layers;
+mod live_exports;
 mod model;
 mod other_layers;
 mod outcomes;

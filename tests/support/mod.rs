@@ -33,6 +33,7 @@ pub mod rig_spans;
 pub mod scripted;
 pub mod secrets;
 pub mod skipped;
+pub mod targets;
 pub mod written;
 
 use std::collections::{BTreeMap, BTreeSet};
