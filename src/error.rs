@@ -22,7 +22,8 @@ pub enum Error {
         /// The values that it may have.
         expected: &'static str,
     },
-    /// A limit that can't be understood: see [`Builder::limits`](crate::Builder::limits).
+    /// A limit or an export that can't be used: see [`Builder::limits`](crate::Builder::limits) and
+    /// [`Builder::export`](crate::Builder::export).
     Config {
         /// The file and line, the variable, or the setter.
         place: String,

@@ -10,10 +10,11 @@ use std::time::Duration;
 use memchr::memmem;
 use serde_json::{Map, Value, json};
 
+use super::writer_lock::is_alive;
 use crate::trace::typed::{Checkpoint, SegmentHeader};
 use crate::trace::{
-    Ids, Kind, RawLine, RawValue, ReadItem, SegmentReader, SpanKind, TailReader, last_checkpoint,
-    parse_time, segments, time_text, wall_ns, whole_lines,
+    Ids, Kind, RawLine, RawValue, ReadItem, Root, SegmentReader, SpanKind, TailReader,
+    last_checkpoint, parse_time, segments, time_text, wall_ns, whole_lines,
 };
 
 /// A segment without a header is taken for a dead writer's when it is this old.
@@ -120,6 +121,14 @@ pub(super) fn left_behind(
 /// The id of a segment's writer. `None`: the writer died before the header was complete.
 pub(crate) fn writer_of(path: &Path) -> io::Result<Option<String>> {
     SegmentHeader::in_file(path, |header| Some(header.writer()?.into_owned()))
+}
+
+/// Whether the writer of a segment is alive.
+pub(crate) fn is_written(root: &Root, path: &Path) -> io::Result<bool> {
+    match writer_of(path)? {
+        Some(id) => Ok(is_alive(root, &id)),
+        None => may_get_header(path),
+    }
 }
 
 /// Whether the writer of a segment without a complete header line may be about to write it.

@@ -64,14 +64,14 @@ pub use prune::{
 };
 pub use sync::SyncPolicy;
 
-pub(crate) use dead_spans::{SegmentEnd, may_get_header, segment_end};
+pub(crate) use dead_spans::{SegmentEnd, is_written, may_get_header, segment_end};
 pub(crate) use file_lock::FileLock;
 pub(crate) use health::{Counters, FORKED, warn_once};
 pub(crate) use listener::{ClosedSpan, Listener, SegmentListener};
 pub(crate) use marker::{mark, marked, marker, unmark};
 pub(crate) use noop_subscriber::NoopSubscriber;
 pub(crate) use prune::dir_size;
-pub(crate) use recovery::{left_open_in, lock_file};
+pub(crate) use recovery::{close_left_open, left_open_in, lock_file};
 pub(crate) use segment::SharedSegment;
 pub(crate) use segment_io::{Disk, Storage};
 pub(crate) use session_writer::{Appended, Context, SessionHooks, SessionWriter};
@@ -103,6 +103,17 @@ pub(crate) struct LedgerConfig {
     pub listeners: Vec<Arc<dyn Listener>>,
     pub storage: Arc<dyn Storage>,
     pub counters: Arc<Counters>,
+}
+
+impl LedgerConfig {
+    /// The settings of a ledger that closes what dead writers left open.
+    pub fn for_recovery(&self) -> Self {
+        Self {
+            listeners: Vec::new(),
+            counters: Arc::default(),
+            ..self.clone()
+        }
+    }
 }
 
 /// What the [`SessionWriter`]s of a process share. A child that is forked without an exec does not write with

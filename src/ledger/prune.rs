@@ -15,10 +15,9 @@ use std::ffi::OsStr;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use super::dead_spans::{may_get_header, writer_of};
+use super::dead_spans::is_written;
 use super::marker;
 use super::recovery::lock_session;
-use super::writer_lock;
 use crate::trace::{Dir, Root, if_exists, is_own, segments, wall_ns};
 
 const GONE: &str = ".gone-";
@@ -327,11 +326,7 @@ fn dead_segments(
     let mut numbers = HashSet::new();
     for (number, path) in segments(dir)? {
         let is_new = before.is_some_and(|before| !before.contains(&number));
-        let is_live = || match writer_of(&path)? {
-            Some(id) => Ok(writer_lock::is_alive(root, &id)),
-            None => may_get_header(&path),
-        };
-        if is_new || is_live()? {
+        if is_new || is_written(root, &path)? {
             return Ok(None);
         }
         numbers.insert(number);

@@ -11,8 +11,10 @@ use super::dead_spans::{DeadSpan, LeftBehind, left_behind, left_open};
 use super::file_lock::FileLock;
 use super::noop_subscriber::NoopSubscriber;
 use super::session_writer::{Context, LAST_BACKOFF_NS, SessionWriter};
-use super::{Ledger, writer_lock};
-use crate::trace::{Dir, FILE, Kind, LineMeta, Moment, Root, if_exists, segments, steady_ns};
+use super::{Ledger, LedgerConfig, writer_lock};
+use crate::trace::{
+    Dir, FILE, Kind, LineMeta, Moment, Root, first_line, if_exists, segments, steady_ns,
+};
 
 /// A session up to this size is read at once when it is resumed; a larger one by a thread.
 const READ_AT_ONCE: u64 = 4 << 20;
@@ -114,6 +116,33 @@ pub(crate) fn left_open_in(root: &Root, session: &Path) -> io::Result<Vec<u32>> 
     let segments = if_exists(segments(session))?.unwrap_or_default();
     let left = left_behind(&alive, session, &segments)?;
     Ok(left.dead.into_iter().map(|(number, _)| number).collect())
+}
+
+/// Closes what dead writers left open in a session, with a ledger that is made when it is first needed.
+pub(crate) fn close_left_open(
+    session: &Path,
+    config: &LedgerConfig,
+    ledger: &mut Option<Ledger>,
+) -> io::Result<()> {
+    let root = Root::new(config.root.clone());
+    let mut id = None;
+    for (_, path) in segments(session)? {
+        if id.is_none() {
+            id = first_line(&path, |line| line.session_id.to_string())?;
+        }
+    }
+    // A copy of a session under another name is not that session.
+    let Some(id) = id.filter(|id| root.session(id) == session) else {
+        return Ok(());
+    };
+    if !left_open_in(&root, session)?.is_empty() {
+        let ledger = match ledger {
+            Some(ledger) => ledger,
+            None => ledger.insert(Ledger::new(config.clone())),
+        };
+        SessionWriter::new(ledger, &id).recover(&mut Context::new(ledger, &mut ()));
+    }
+    Ok(())
 }
 
 impl SessionWriter {

@@ -186,7 +186,9 @@ impl Builder {
 
         /// Keeps an export of what this process records current, from a thread of its own that reads the trace. A target
         /// that can't be written never holds up the agent: [`Health::export_error`](crate::Health::export_error) and one
-        /// line on stderr report it, and the export catches up. By default the exports of `SPANLEDGER_EXPORT`.
+        /// line on stderr report it, and the export catches up. Exports end with [`Guard::shutdown`](crate::Guard::shutdown):
+        /// what is recorded after it is exported by the next process with the same exports. By default the exports of
+        /// `SPANLEDGER_EXPORT`.
         ///
         /// ```
         /// # let dir = tempfile::tempdir()?;
@@ -358,20 +360,21 @@ fn from_env<T>(
 
 /// The exports given in code, else those of the environment.
 fn exports(given: Vec<Export>) -> Result<Vec<Export>, Error> {
+    let refused = |place: &str, error: ExportError| Error::Config {
+        place: place.to_owned(),
+        why: error.to_string(),
+    };
     let name = "SPANLEDGER_EXPORT";
     let Some(value) = env(name).filter(|_| given.is_empty()) else {
-        return Ok(given);
+        let checked = given.iter().try_for_each(Export::check);
+        return checked
+            .map(|()| given)
+            .map_err(|error| refused("Builder::export", error));
     };
-    let each = value
-        .split(',')
-        .map(str::trim)
-        .filter(|one| !one.is_empty());
-    let parsed: Result<_, _> = each.map(str::parse).collect();
-    parsed.map_err(|_: ExportError| Error::Environment {
-        name,
-        value: value.clone(),
-        expected: "FORMAT=PATH or trace-sqlite, or several with commas; `spanledger export --list` has the formats",
-    })
+    let each = value.split(',').map(str::trim);
+    let each = each.filter(|one| !one.is_empty()).map(str::parse);
+    let parsed: Result<_, _> = each.collect();
+    parsed.map_err(|error| refused(name, error))
 }
 
 /// The limits given in code, and where it has none those of the environment, then those of the file.

@@ -3,8 +3,10 @@
 //! It looks at the sizes of the segments that this process writes, so a line costs the agent's thread
 //! nothing more with an export than without.
 //!
-//! A marker in `exports/` exists while a session has something left to export, so that the next process
-//! with the same exports goes on where a killed one stopped.
+//! Each segment has a marker until it is exported, so that the next process with the same exports goes on
+//! where a killed one stopped.
+
+mod markers;
 
 use std::collections::BTreeSet;
 use std::io;
@@ -15,15 +17,18 @@ use std::time::{Duration, Instant};
 
 use crate::export::{Export, Live};
 use crate::ledger::{
-    Listener, NoopSubscriber, SegmentListener, SharedSegment, mark, unmark, warn_once,
+    LedgerConfig, Listener, NoopSubscriber, SegmentListener, SharedSegment, close_left_open,
+    warn_once,
 };
-use crate::trace::{Root, hex_digest, if_exists, lock};
+use crate::trace::{Root, lock};
+use markers::{Marked, Markers};
 
 /// How often sessions are looked at while they grow, and while they don't.
 const BUSY: Duration = Duration::from_millis(50);
 const IDLE: Duration = Duration::from_millis(400);
-/// How long after an error an export is tried again.
+/// How long after an error an export is tried again, at first and after many errors.
 const RETRY: Duration = Duration::from_secs(1);
+const MOST_RETRY: Duration = Duration::from_secs(30);
 
 /// Exports the sessions that this process writes.
 #[derive(Debug)]
@@ -42,7 +47,7 @@ struct Shared {
 struct State {
     /// Segments that were created since the thread looked.
     created: Vec<Watched>,
-    /// Nothing more will be recorded.
+    /// What is recorded from now on is exported by the next process.
     stopping: bool,
     ended: bool,
     error: Option<String>,
@@ -54,6 +59,7 @@ struct Watched {
     segment: Arc<SharedSegment>,
     /// Its size when the session was last exported.
     size: u64,
+    has_marker: bool,
 }
 
 impl Watched {
@@ -77,28 +83,29 @@ impl Shared {
     }
 
     /// Reports why an export is behind.
-    fn note_error(&self, error: &str) {
+    fn note_error(&self, error: String) {
         static WARNED: AtomicBool = AtomicBool::new(false);
-        let text = format!("can't export to {error}; it is tried again, and the agent goes on");
-        warn_once(&WARNED, &text);
-        lock(&self.state).error = Some(error.to_owned());
+        warn_once(&WARNED, &error);
+        lock(&self.state).error = Some(error);
     }
 }
 
 impl Exporting {
-    /// Starts the thread.
-    pub fn start(exports: Vec<Export>, root: &Root) -> io::Result<Self> {
+    /// Starts the thread. `config` is the ledger's that records.
+    pub fn start(exports: Vec<Export>, config: &LedgerConfig) -> io::Result<Self> {
         let exporting = Self {
             shared: Arc::default(),
-            markers: Markers::new(root, &exports),
+            markers: Markers::new(&Root::new(config.root.clone()), &exports),
         };
         let thread = Thread {
             live: exports.iter().map(Export::live).collect(),
-            root: root.clone(),
             markers: exporting.markers.clone(),
+            recovery: config.for_recovery(),
             shared: Arc::clone(&exporting.shared),
             watched: Vec::new(),
-            over: BTreeSet::new(),
+            ended: Vec::new(),
+            behind: BTreeSet::new(),
+            open: BTreeSet::new(),
         };
         std::thread::Builder::new()
             .name("spanledger-export".into())
@@ -111,16 +118,22 @@ impl Exporting {
         lock(&self.shared.state).error.clone()
     }
 
-    /// Exports what is left, for at most this long, and stops.
-    pub fn stop(&self, timeout: Duration) {
-        let deadline = Instant::now() + timeout.min(Duration::from_secs(3600));
-        let mut state = lock(&self.shared.state);
-        state.stopping = true;
+    /// Has the thread export what is left, and end.
+    pub fn stop(&self) {
+        lock(&self.shared.state).stopping = true;
         self.shared.changed.notify_all();
+    }
+
+    /// Waits until the thread has ended. After the deadline that is an error, and the thread goes on alone.
+    pub fn wait(&self, deadline: Instant) {
+        let mut state = lock(&self.shared.state);
         while !state.ended {
             let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() {
-                return;
+                drop(state);
+                let why = "the shutdown ended before the exports were complete; the next process \
+                           with the same exports completes them";
+                return self.shared.note_error(why.to_owned());
             }
             state = self.shared.wait(state, left);
         }
@@ -130,87 +143,42 @@ impl Exporting {
 impl Listener for Exporting {
     /// Returns no listener for its lines.
     fn segment_opened(&self, segment: &Arc<SharedSegment>) -> Option<Box<dyn SegmentListener>> {
-        let marked = self.markers.add(segment.session());
+        let marked = self.markers.add(segment.session(), segment.number);
         let mut state = lock(&self.shared.state);
-        if let Err(error) = marked {
-            state.error = Some(error.to_string());
+        if let Err(error) = &marked {
+            state.error = Some(format!("mark what is to be exported: {error}"));
         }
-        state.created.push(Watched {
-            segment: Arc::clone(segment),
-            size: 0,
-        });
-        self.shared.changed.notify_all();
+        if !state.stopping {
+            state.created.push(Watched {
+                segment: Arc::clone(segment),
+                size: 0,
+                has_marker: marked.is_ok(),
+            });
+            self.shared.changed.notify_all();
+        }
         None
-    }
-}
-
-/// The markers of the sessions that have something left to export.
-#[derive(Clone, Debug)]
-struct Markers {
-    dir: PathBuf,
-    /// Names the targets.
-    prefix: String,
-}
-
-impl Markers {
-    fn new(root: &Root, exports: &[Export]) -> Self {
-        let mut names: Vec<_> = exports.iter().map(ToString::to_string).collect();
-        names.sort();
-        let mut prefix = hex_digest(names.join("\n").as_bytes());
-        prefix.truncate(16);
-        Self {
-            dir: root.path().join("exports"),
-            prefix,
-        }
-    }
-
-    fn path(&self, session: &Path) -> PathBuf {
-        let name = session.file_name().unwrap_or_default().to_string_lossy();
-        self.dir.join(format!("{}.{name}", self.prefix))
-    }
-
-    fn add(&self, session: &Path) -> io::Result<()> {
-        mark(&self.path(session))
-    }
-
-    fn remove(&self, session: &Path) -> io::Result<()> {
-        unmark(&self.path(session))
-    }
-
-    /// The sessions that an earlier process left behind.
-    fn left(&self, root: &Root) -> io::Result<Vec<PathBuf>> {
-        let Some(entries) = if_exists(std::fs::read_dir(&self.dir))? else {
-            return Ok(Vec::new());
-        };
-        let mut left = Vec::new();
-        for entry in entries {
-            let name = entry?.file_name();
-            let name = name.to_str().and_then(|name| name.split_once('.'));
-            if let Some((prefix, session)) = name
-                && prefix == self.prefix
-            {
-                left.push(root.sessions().join(session));
-            }
-        }
-        Ok(left)
     }
 }
 
 struct Thread {
     live: Vec<Live>,
-    root: Root,
     markers: Markers,
+    /// The ledger that closes what dead processes left open.
+    recovery: LedgerConfig,
     shared: Arc<Shared>,
     watched: Vec<Watched>,
-    /// Sessions of which nothing is left to export, unless they grow.
-    over: BTreeSet<PathBuf>,
+    /// Segments that have no writer any more, and still a marker.
+    ended: Vec<Marked>,
+    /// Sessions that could not be exported.
+    behind: BTreeSet<PathBuf>,
+    /// Sessions in which a span is open.
+    open: BTreeSet<PathBuf>,
 }
 
 impl Thread {
     fn run(mut self) {
-        let left = self.markers.left(&self.root).unwrap_or_default();
-        let mut owed: BTreeSet<PathBuf> = left.into_iter().collect();
-        let (mut pause, mut retry_at) = (BUSY, Instant::now());
+        self.take_left();
+        let (mut pause, mut retry, mut retry_at) = (BUSY, RETRY, Instant::now());
         loop {
             let stopping = self.wait(pause);
             let mut sessions = self.grown();
@@ -218,20 +186,20 @@ impl Thread {
                 true => (pause * 2).min(IDLE),
                 false => BUSY,
             };
-            if stopping || Instant::now() >= retry_at {
-                sessions.append(&mut owed);
-                retry_at = Instant::now() + RETRY;
+            let retries = stopping || Instant::now() >= retry_at;
+            if retries {
+                sessions.append(&mut self.behind);
             }
-            for session in sessions {
-                if !self.export(&session) {
-                    owed.insert(session);
-                }
-            }
-            if owed.is_empty() {
+            sessions.iter().for_each(|session| self.export(session));
+            if self.behind.is_empty() {
                 lock(&self.shared.state).error = None;
+                retry = RETRY;
+            } else if retries {
+                retry_at = Instant::now() + retry;
+                retry = (retry * 2).min(MOST_RETRY);
             }
             if stopping {
-                self.watched.clear();
+                self.end_watched();
             }
             self.remove_markers();
             if stopping {
@@ -240,6 +208,18 @@ impl Thread {
         }
         lock(&self.shared.state).ended = true;
         self.shared.changed.notify_all();
+    }
+
+    /// Takes over what dead processes have left to export.
+    fn take_left(&mut self) {
+        self.ended = self.markers.left().unwrap_or_default();
+        let sessions = self.ended.iter().map(|segment| segment.session.clone());
+        self.behind = sessions.collect();
+        let mut ledger = None;
+        for session in &self.behind {
+            // Where that fails the session is exported as it is.
+            let _ = close_left_open(session, &self.recovery, &mut ledger);
+        }
     }
 
     /// Waits for new lines. Returns whether nothing more follows.
@@ -257,45 +237,62 @@ impl Thread {
         let mut sessions = BTreeSet::new();
         self.watched.retain_mut(|watched| {
             let (grown, stays) = watched.look();
+            let (session, seg) = (watched.segment.session(), watched.segment.number);
+            if !watched.has_marker {
+                watched.has_marker = self.markers.add(session, seg).is_ok();
+            }
+            if !stays {
+                self.ended.push(self.markers.of(session, seg));
+            }
             if grown {
-                sessions.insert(watched.segment.session().to_owned());
+                sessions.insert(session.to_owned());
             }
             stays
         });
         sessions
     }
 
-    /// Brings the exports of a session up to date. Returns whether all of them are.
-    fn export(&mut self, session: &Path) -> bool {
-        let (mut over, mut current) = (true, true);
+    /// Brings the exports of a session up to date.
+    fn export(&mut self, session: &Path) {
+        let mut is_over = true;
         for live in &mut self.live {
-            match live.sync(session) {
-                Ok(is_over) => over &= is_over,
+            let synced = live.sync(session);
+            // Damage is reported to those who read the trace.
+            drop(live.exported());
+            match synced {
+                Ok(over) => is_over &= over,
                 // It was pruned.
                 Err(_) if !session.exists() => {}
                 Err(error) => {
-                    self.shared.note_error(&format!("{live}: {error}"));
-                    current = false;
+                    let why = "it is tried again, and the agent goes on";
+                    let error = format!("can't export to {live}: {error}; {why}");
+                    self.shared.note_error(error);
+                    self.behind.insert(session.to_owned());
                 }
             }
         }
-        match over && current {
-            true => self.over.insert(session.to_owned()),
-            false => self.over.remove(session),
+        match is_over {
+            true => self.open.remove(session),
+            false => self.open.insert(session.to_owned()),
         };
-        current
     }
 
-    /// Removes the markers of sessions that are over. While a session can grow its marker stays, because a crash may
-    /// come before the next look.
-    fn remove_markers(&mut self) {
-        let growing: BTreeSet<&Path> = self.watched.iter().map(|it| it.segment.session()).collect();
-        self.over.retain(|session| {
-            let stays = growing.contains(session.as_path());
-            if !stays {
-                let _ = self.markers.remove(session);
+    /// At the end: a session that is over needs no marker. In others, spans may close after the shutdown.
+    fn end_watched(&mut self) {
+        for watched in self.watched.drain(..) {
+            let session = watched.segment.session();
+            if !self.open.contains(session) {
+                self.ended
+                    .push(self.markers.of(session, watched.segment.number));
             }
-            stays
-        });
+        }
+    }
+
+    /// Removes the markers of segments that are exported and have no writer. While a segment can grow its marker
+    /// stays, because a crash may come before the next look.
+    fn remove_markers(&mut self) {
+        let behind = &self.behind;
+        self.ended
+            .retain(|segment| behind.contains(&segment.session) || segment.unmark().is_err());
     }
 }

@@ -3,11 +3,11 @@
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, LazyLock, Mutex, OnceLock};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde_json::{Map, Value};
 
-use super::builder::sending::Senders;
+use super::builder::sending::{FOREVER, Senders};
 use super::exporting::Exporting;
 use super::fields::Fields;
 use super::health::{Health, RecordCounters};
@@ -147,10 +147,11 @@ impl ProcessState {
         if self.ledger.is_forked() {
             return;
         }
-        if let Some(exporting) = &self.exporting {
-            exporting.stop(timeout);
-        }
+        let deadline = Instant::now() + timeout.min(FOREVER);
+        let exporting = self.exporting.as_ref();
+        exporting.inspect(|exporting| exporting.stop());
         self.senders.stop(timeout);
+        exporting.inspect(|exporting| exporting.wait(deadline));
     }
 
     pub fn root(&self) -> &Path {
@@ -297,7 +298,7 @@ fn start_exports(exports: Vec<Export>, config: &LedgerConfig) -> Option<Arc<Expo
     if exports.is_empty() {
         return None;
     }
-    let started = Exporting::start(exports, &Root::new(config.root.clone()));
+    let started = Exporting::start(exports, config);
     let note = |error: &std::io::Error| {
         config
             .counters

@@ -1,5 +1,7 @@
 //! Threads that record without pause until they are killed, and say so before and after each call.
 
+use std::time::Duration;
+
 use spanledger::{Outcome, SpanExt, events, spans};
 use tracing::Span;
 
@@ -20,7 +22,9 @@ fn call<T>(kind: &str, key: &str, f: impl FnOnce() -> T) -> T {
 }
 
 pub fn run(root: &str, session: &str, life: &str, rounds: &str) {
-    let guard = spanledger::builder().root(root).try_init().unwrap();
+    let builder = spanledger::builder().root(root);
+    let guard = builder.shutdown_timeout(Duration::from_secs(120));
+    let guard = guard.try_init().unwrap();
     let rounds: u64 = rounds.parse().unwrap();
     let run = call("run", life, || {
         spans::session_run(session, "churn")

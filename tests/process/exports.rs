@@ -1,6 +1,5 @@
 //! Exports that an agent keeps current, while it is killed at random moments.
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::{BufRead, BufReader, Lines};
 #[cfg(target_os = "linux")]
@@ -10,12 +9,13 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
-use spanledger::export::{Export, Format, Live, Target, export};
+use spanledger::export::{Export, Format};
 use spanledger::read::session_dir;
-use spanledger::{events, spans};
+use spanledger::{Builder, events, spans};
 use tracing_subscriber::Registry;
 
 use crate::support::mount::Tmpfs;
+use crate::support::targets::{assert_complete, live_formats};
 use crate::support::{Recording, agent, file_states, kills};
 
 /// An agent that keeps exports current and reports each call. It waits while its reports are not read.
@@ -71,88 +71,6 @@ impl Agent {
     }
 }
 
-/// The rows of all tables of a database. The numbers of events and the cursor may differ.
-#[cfg(feature = "sqlite")]
-fn database_rows(path: &Path) -> Vec<String> {
-    let database = rusqlite::Connection::open(path).unwrap();
-    let tables = "SELECT name FROM sqlite_schema WHERE type = 'table'
-        AND name NOT LIKE 'sqlite%' AND name <> 'spanledger_cursor'";
-    let mut tables = database.prepare(tables).unwrap();
-    let tables = tables.query_map([], |row| row.get(0)).unwrap();
-    let tables: Vec<String> = tables.map(Result::unwrap).collect();
-    let mut all = Vec::new();
-    for table in tables {
-        let select = format!("SELECT * FROM {table}");
-        let mut select = database.prepare(&select).unwrap();
-        let names: Vec<String> = select.column_names().map(String::from).collect();
-        let first = usize::from(table == "events");
-        let mut rows = select.query([]).unwrap();
-        while let Some(row) = rows.next().unwrap() {
-            let mut text = table.clone();
-            for (at, name) in names.iter().enumerate().skip(first) {
-                text += &format!(" {name}={:?}", row.get_ref(at).unwrap());
-            }
-            all.push(text);
-        }
-    }
-    all
-}
-
-/// The rows of all files below a directory, or of one file.
-fn rows(path: &Path, into: &mut BTreeMap<PathBuf, Vec<String>>, base: &Path) {
-    if path.is_dir() {
-        for entry in fs::read_dir(path).unwrap() {
-            rows(&entry.unwrap().path(), into, base);
-        }
-        return;
-    }
-    let name = path.to_string_lossy();
-    if name.ends_with("-wal") || name.ends_with("-shm") {
-        return;
-    }
-    let bytes = fs::read(path).unwrap();
-    let mut lines: Vec<String> = match bytes.starts_with(b"SQLite format 3") {
-        #[cfg(feature = "sqlite")]
-        true => database_rows(path),
-        _ => String::from_utf8(bytes)
-            .unwrap()
-            .lines()
-            .map(str::to_owned)
-            .collect(),
-    };
-    if lines
-        .first()
-        .is_some_and(|line| line.starts_with("{\"type\":\"session\""))
-    {
-        lines = newest_rows(&lines);
-    }
-    lines.sort();
-    let twice: BTreeSet<_> = lines.iter().collect();
-    assert_eq!(
-        twice.len(),
-        lines.len(),
-        "{}: a row is there twice",
-        path.display()
-    );
-    into.insert(path.strip_prefix(base).unwrap().to_owned(), lines);
-}
-
-/// The rows of `chat-jsonl`: of those with the same id the last counts.
-fn newest_rows(rows: &[String]) -> Vec<String> {
-    let key = |row: &str| {
-        let row: Value = serde_json::from_str(row).unwrap();
-        format!("{} {}", row["type"], row["data"]["id"])
-    };
-    let newest: BTreeMap<String, &String> = rows.iter().map(|row| (key(row), row)).collect();
-    newest.into_values().cloned().collect()
-}
-
-fn all_rows(path: &Path) -> BTreeMap<PathBuf, Vec<String>> {
-    let mut all = BTreeMap::new();
-    rows(path, &mut all, path);
-    all
-}
-
 #[test]
 fn every_row_is_there_once_after_kills() {
     let dir = tempfile::tempdir().unwrap();
@@ -171,52 +89,44 @@ fn every_row_is_there_once_after_kills() {
     }
     Agent::start(&root, &exports, kills, "3").end();
 
-    let session = session_dir(&root, "ses_1");
-    for format in &formats {
-        assert_complete(*format, &session, &out(format.name()));
+    assert_all_complete(&root, &live);
+}
+
+/// The target of `ses_1` below a directory.
+fn target(format: Format, out: &Path) -> PathBuf {
+    let target = out.join(format.name());
+    let file = target.join(format!("ses_1.{}", format.extension()));
+    match file.exists() {
+        true => file,
+        false => target,
     }
 }
 
-/// The formats that are kept current.
-fn live_formats() -> Vec<Format> {
-    let has =
-        |format: &&Format| format.is_live() && (cfg!(feature = "sqlite") || !format.is_database());
-    Format::ALL.iter().filter(has).copied().collect()
-}
-
-/// A live target has the rows of an export that is made now.
 #[track_caller]
-fn assert_complete(format: Format, session: &Path, target: &Path) {
-    // The agent's shutdown does not wait for a slow machine. The next process goes on.
-    Live::new(format, target).sync(session).unwrap();
-    let file = format!("ses_1.{}", format.extension());
-    let live = match target.join(file) {
-        file if file.exists() => file,
-        _ => target.to_owned(),
-    };
-    let dir = tempfile::tempdir().unwrap();
-    let again = dir.path().join(format.name());
-    let mut fresh = Target::file(&again);
-    export(format, session, &mut fresh).unwrap();
-    fresh.finish().unwrap();
-    let (live, again) = (all_rows(&live), all_rows(&again));
-    assert_eq!(
-        live.keys().collect::<Vec<_>>(),
-        again.keys().collect::<Vec<_>>()
-    );
-    for (file, rows) in &live {
-        assert_eq!(rows, &again[file], "{format}: {}", file.display());
+fn assert_all_complete(root: &Path, out: &Path) {
+    for format in live_formats() {
+        assert_complete(format, &session_dir(root, "ses_1"), &target(format, out));
     }
+}
+
+fn with_exports(builder: Builder, out: &Path) -> Builder {
+    let builder = builder.shutdown_timeout(Duration::from_secs(60));
+    let exports = live_formats().into_iter();
+    let exports = exports.map(|format| Export::new(format, out.join(format.name())));
+    exports.fold(builder, Builder::export)
+}
+
+/// Another process with the same exports starts and ends.
+fn next_process(root: &Path, out: &Path) {
+    let builder = spanledger::builder().root(root);
+    let (layer, guard) = with_exports(builder, out).build::<Registry>().unwrap();
+    assert_eq!(guard.shutdown().unwrap().export_error, None);
+    drop(layer);
 }
 
 /// Records with live exports of all formats below a directory.
 fn exporting(out: &Path) -> Recording {
-    Recording::with(|builder| {
-        let builder = builder.shutdown_timeout(Duration::from_secs(60));
-        let exports = live_formats().into_iter();
-        let exports = exports.map(|format| Export::new(format, out.join(format.name())));
-        exports.fold(builder, |builder, export| builder.export(export))
-    })
+    Recording::with(|builder| with_exports(builder, out))
 }
 
 /// The kinds of the lines of the session.
@@ -275,10 +185,8 @@ fn full_or_read_only_target_changes_nothing_for_the_agent() {
             Some(ballast) => fs::remove_file(ballast).unwrap(),
             None => disk.set_read_only(false),
         }
-        let session = session_dir(root.path(), "ses_1");
-        for format in live_formats() {
-            assert_complete(format, &session, &out.join(format.name()));
-        }
+        next_process(root.path(), &out);
+        assert_all_complete(root.path(), &out);
     }
 }
 
@@ -298,11 +206,9 @@ fn target_that_is_deleted_is_written_again() {
     // A file may be made meanwhile.
     while fs::remove_dir_all(&out).is_err() && Instant::now() < late {}
     one_session(&recording);
-    let (root, _) = end(recording, &undisturbed(2));
-    let session = session_dir(root.path(), "ses_1");
-    for format in live_formats() {
-        assert_complete(format, &session, &out.join(format.name()));
-    }
+    let (root, error) = end(recording, &undisturbed(2));
+    assert_eq!(error, None);
+    assert_all_complete(root.path(), &out);
 }
 
 fn one_session(recording: &Recording) {
@@ -369,7 +275,7 @@ fn agent_writes_trace_sqlite_into_its_session() {
     let health = recording.guard.shutdown().unwrap();
     assert_eq!(health.export_error, None);
     let file = session_dir(&root, "ses_1").join("trace.sqlite");
-    assert_eq!(database_rows(&file).len(), 5);
+    assert_eq!(crate::support::targets::database_rows(&file).len(), 5);
     use std::os::unix::fs::PermissionsExt;
     assert_eq!(
         fs::metadata(file).unwrap().permissions().mode() & 0o777,
@@ -388,16 +294,14 @@ fn target_that_cannot_be_written_is_reported() {
         builder.export(export.clone())
     });
     one_session(&recording);
-    let root = recording.dir.path().to_owned();
-    let health = recording.guard.shutdown().unwrap();
-    assert_eq!(health.failed, 0);
-    let error = health.export_error.unwrap();
+    let (root, error) = end(recording, &undisturbed(1));
+    let error = error.expect("the health reports it");
     assert!(error.contains("file/inside"), "{error}");
 
     // The next process catches up.
     fs::remove_file(&blocked).unwrap();
     let (layer, guard) = spanledger::builder()
-        .root(&root)
+        .root(root.path())
         .shutdown_timeout(Duration::from_secs(60))
         .export(export)
         .build::<Registry>()
@@ -406,4 +310,71 @@ fn target_that_cannot_be_written_is_reported() {
     drop(layer);
     let text = fs::read_to_string(blocked.join("inside/ses_1.jsonl")).unwrap();
     assert!(text.contains("tool_result"), "{text}");
+}
+
+/// A crash of the first one may come later, so what it records is still marked.
+#[test]
+fn process_leaves_the_markers_of_a_living_one() {
+    let dir = tempfile::tempdir().unwrap();
+    let recording = exporting(dir.path());
+    one_session(&recording);
+    let root = recording.dir.path().to_owned();
+    let markers = || fs::read_dir(root.join("exports")).unwrap().count();
+    assert_eq!(markers(), 1);
+    next_process(&root, dir.path());
+    assert_eq!(markers(), 1);
+    recording.guard.shutdown().unwrap();
+    assert_eq!(markers(), 0);
+}
+
+/// What a killed agent left open has ended, for the readers of its exports too.
+#[test]
+fn next_process_ends_the_runs_of_a_killed_agent() {
+    let dir = tempfile::tempdir().unwrap();
+    let (root, out) = (dir.path().join("root"), dir.path().join("live"));
+    let exports = live_formats();
+    let exports = exports
+        .iter()
+        .map(|format| format!("{format}={}", out.join(format.name()).display()));
+    let exports = exports.collect::<Vec<_>>().join(",");
+    Agent::start(&root, &exports, 0, "1000000").kill_after(&out, 40);
+    next_process(&root, &out);
+    assert_all_complete(&root, &out);
+    let runs = fs::read_dir(out.join("agentdbg/runs")).unwrap();
+    for run in runs {
+        let run = fs::read(run.unwrap().path().join("run.json")).unwrap();
+        let run: Value = serde_json::from_slice(&run).unwrap();
+        assert_ne!(run["status"], "running", "{run}");
+    }
+    assert_eq!(fs::read_dir(root.join("exports")).unwrap().count(), 0);
+}
+
+#[test]
+fn shutdown_says_that_its_time_was_too_short() {
+    let dir = tempfile::tempdir().unwrap();
+    let recording = Recording::with(|builder| {
+        with_exports(builder, dir.path()).shutdown_timeout(Duration::ZERO)
+    });
+    one_session(&recording);
+    let error = recording.guard.shutdown().unwrap().export_error.unwrap();
+    assert!(error.contains("the next process"), "{error}");
+}
+
+#[test]
+fn export_that_cannot_be_kept_current_is_refused() {
+    let export = Export::new(Format::Atif, "run.json");
+    let refused = spanledger::builder().export(export).build::<Registry>();
+    let error = refused.err().unwrap().to_string();
+    assert!(error.contains("atif is not kept current"), "{error}");
+}
+
+/// An agent may change its directory.
+#[test]
+fn relative_target_stays_where_it_was_named() {
+    let export = Export::new(Format::SessionLog, "log.jsonl");
+    let there = std::env::current_dir().unwrap().join("log.jsonl");
+    assert_eq!(
+        export.to_string(),
+        format!("session-log={}", there.display())
+    );
 }

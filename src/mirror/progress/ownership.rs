@@ -64,7 +64,6 @@ pub(crate) struct Ownership<'a> {
 
 /// The first line of a segment.
 pub(crate) struct Header {
-    pub session_id: String,
     writer: String,
     /// The endpoint that was configured, without credentials.
     pub endpoint: Result<Option<String>, HeaderError>,
@@ -80,7 +79,6 @@ impl Header {
                 None => Err(HeaderError::OtherKind(line.kind.to_string())),
             };
             Self {
-                session_id: line.session_id.to_string(),
                 writer: writer.unwrap_or_default().into_owned(),
                 endpoint: policy.map(|policy| policy.endpoint),
             }

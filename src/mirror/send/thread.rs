@@ -14,8 +14,7 @@ use super::other_writers::send_segments;
 use super::queue::{Queue, QueuedSegment};
 use super::{Sender, Sent};
 use crate::ledger::{
-    self, Context, FileLock, Ledger, LedgerConfig, NoopSubscriber, SessionWriter, left_open_in,
-    marked, marker, unmark,
+    self, FileLock, Ledger, LedgerConfig, NoopSubscriber, close_left_open, marked, marker, unmark,
 };
 use crate::mirror::progress::cursor::ProgressDir;
 use crate::mirror::progress::ownership::{Owner, Ownership, lock_mirror, mirror_lock, unreadable};
@@ -326,14 +325,10 @@ impl Thread {
         sender: &mut Sender<'_>,
     ) -> io::Result<()> {
         let mut ours = Vec::new();
-        let mut id = None;
         for (_, seg) in segs {
             let path = dir.join(segment_name(*seg));
             match if_exists(ownership.owner_of(&path))? {
-                Some((Owner::ThisEndpoint, header)) => {
-                    ours.push((*seg, path));
-                    id = header.map(|header| header.session_id);
-                }
+                Some((Owner::ThisEndpoint, _)) => ours.push((*seg, path)),
                 // It was removed, or never had a line.
                 Some((Owner::NoHeader, _)) | None => {
                     marker(ownership.root(), dir, *seg).map_or(Ok(()), |marker| unmark(&marker))?;
@@ -341,16 +336,10 @@ impl Thread {
                 Some(_) => {}
             }
         }
-        let Some(id) = id else { return Ok(()) };
-        // A copy of a session under another name is not that session.
-        if ownership.root().session(&id) == dir && !left_open_in(ownership.root(), dir)?.is_empty()
-        {
-            let ledger = match ledger {
-                Some(ledger) => ledger,
-                None => ledger.insert(Ledger::new(self.recovery.clone())),
-            };
-            SessionWriter::new(ledger, &id).recover(&mut Context::new(ledger, &mut ()));
+        if ours.is_empty() {
+            return Ok(());
         }
+        close_left_open(dir, &self.recovery, ledger)?;
         let sent = send_segments(dir, &ours, ownership, sender, &mut Vec::new()).await;
         if_exists(sent).map(drop)
     }

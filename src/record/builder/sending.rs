@@ -20,7 +20,7 @@ use crate::trace::setters;
 use metrics::{Metrics, MetricsConfig, MetricsSettings};
 
 /// The longest wait that every clock can represent.
-const FOREVER: Duration = Duration::from_secs(30 * 365 * 24 * 3600);
+pub(crate) const FOREVER: Duration = Duration::from_secs(30 * 365 * 24 * 3600);
 
 /// The settings so far.
 #[derive(Clone, Default)]
@@ -186,12 +186,7 @@ impl Senders {
 
 fn start_mirror(to: Resolved, config: &LedgerConfig, queue: &Arc<Queue>) {
     // The mirror closes what dead writers left open with a ledger of its own.
-    let recovery = LedgerConfig {
-        listeners: Vec::new(),
-        counters: Arc::default(),
-        ..config.clone()
-    };
-    if let Err(error) = crate::mirror::start(to, recovery, Arc::clone(queue)) {
+    if let Err(error) = crate::mirror::start(to, config.for_recovery(), Arc::clone(queue)) {
         let error = format!("start the mirror's thread: {error}");
         config.counters.note_error(&error);
     }
