@@ -85,14 +85,11 @@ impl Export {
 
     /// Keeps the target current until Ctrl-C.
     fn follow(&self, format: Format, dirs: Vec<PathBuf>, context: &Context) -> Result<(), Failed> {
-        let is_one = format.shape() == Shape::FileOfSession && !self.all && dirs.len() == 1;
-        let mut live = match &self.output {
-            Some(path) if is_one && !path.is_dir() => Live::file(format, path),
-            Some(path) => Live::new(format, path),
-            None if format.file_in_session().is_some() => Live::in_sessions(format),
-            None => return Err(Failed::Usage("--follow needs -o PATH".to_owned())),
-        }
-        .options(self.options());
+        let mut followed = Followed {
+            live: self.live(format, &dirs)?.options(self.options()),
+            warned: HashSet::new(),
+            is_damaged: false,
+        };
         interrupt::install();
         let mut follower = match dirs.first().filter(|_| !self.all) {
             Some(first) => Follower::session(first, Start::Now)?,
@@ -102,20 +99,47 @@ impl Export {
             follower.add(dir, Start::Now)?;
         }
         let mut grown: BTreeSet<PathBuf> = dirs.into_iter().collect();
-        let mut warned = HashSet::new();
         loop {
             let last = interrupt::asked();
-            grown = sync(&mut live, grown, &mut warned);
+            grown = followed.sync(grown);
             if last {
-                return Ok(());
+                return followed.end(&grown);
             }
             let until = Instant::now() + interrupt::STEP;
             while Instant::now() < until
-                && let Some(followed) = follower.next(interrupt::STEP)?
+                && let Some(found) = follower.next(interrupt::STEP)?
             {
-                grown.insert(followed.session.to_owned());
+                grown.insert(found.session.to_owned());
             }
         }
+    }
+
+    /// The target of `--follow`.
+    fn live(&self, format: Format, dirs: &[PathBuf]) -> Result<Live, Failed> {
+        let Some(path) = &self.output else {
+            return match format.file_in_session() {
+                Some(_) => Ok(Live::in_sessions(format)),
+                None => Err(Failed::Usage("--follow needs -o PATH".to_owned())),
+            };
+        };
+        let is_one = !self.all && dirs.len() == 1 && !path.is_dir();
+        let is_dir = match format.shape() {
+            Shape::File => false,
+            Shape::FileOfSession => !is_one,
+            _ => true,
+        };
+        let (is_usable, needed) = match is_dir {
+            true => (path.is_dir(), "directory"),
+            false => (path.is_file(), "regular file, and --follow reads it"),
+        };
+        if path.exists() && !is_usable {
+            let why = format!("{} is not a {needed}", path.display());
+            return Err(Failed::Usage(why));
+        }
+        Ok(match format.shape() {
+            Shape::FileOfSession if is_one => Live::file(format, path),
+            _ => Live::new(format, path),
+        })
     }
 
     fn options(&self) -> Options {
@@ -170,23 +194,51 @@ impl Export {
     }
 }
 
-/// Exports sessions, and returns those that could not be. Each error is reported once.
-fn sync(
-    live: &mut Live,
-    sessions: BTreeSet<PathBuf>,
-    warned: &mut HashSet<String>,
-) -> BTreeSet<PathBuf> {
-    let is_behind = |session: &PathBuf| {
-        let Err(error) = live.sync(session) else {
-            return false;
-        };
-        let message = format!("{error}; it is tried again");
-        if warned.insert(message.clone()) {
+/// A target that is kept current.
+struct Followed {
+    live: Live,
+    /// What was reported.
+    warned: HashSet<String>,
+    /// Parts of the trace were left out.
+    is_damaged: bool,
+}
+
+impl Followed {
+    /// Exports sessions, and returns those that could not be. Each error is reported once.
+    fn sync(&mut self, sessions: BTreeSet<PathBuf>) -> BTreeSet<PathBuf> {
+        let mut behind = BTreeSet::new();
+        for session in sessions {
+            if let Err(error) = self.live.sync(&session) {
+                self.warn(format!("{error}; it is tried again"));
+                behind.insert(session);
+            }
+            let Exported { damages, lost } = self.live.exported();
+            self.is_damaged |= !(damages.is_empty() && lost.is_empty());
+            damages.iter().for_each(|one| self.warn(one.to_string()));
+            lost.iter().for_each(|one| self.warn(one.to_string()));
+        }
+        behind
+    }
+
+    fn warn(&mut self, message: String) {
+        if self.warned.insert(message.clone()) {
             warn(&message);
         }
-        true
-    };
-    sessions.into_iter().filter(is_behind).collect()
+    }
+
+    /// The end, with the sessions that could not be exported.
+    fn end(self, behind: &BTreeSet<PathBuf>) -> Result<(), Failed> {
+        if !behind.is_empty() {
+            let why = "the target lacks rows; export again when it can be written";
+            return Err(Failed::Usage(why.to_owned()));
+        }
+        match self.is_damaged {
+            true => Err(Failed::Damaged(
+                "parts of the trace were left out".to_owned(),
+            )),
+            false => Ok(()),
+        }
+    }
 }
 
 fn is_dir(path: Option<&Path>) -> bool {

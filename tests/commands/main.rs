@@ -11,6 +11,7 @@ mod doctor;
 mod export;
 mod failures;
 mod find;
+mod follow_export;
 mod follow_killed;
 mod formats;
 mod full;
