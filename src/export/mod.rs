@@ -148,7 +148,7 @@ impl Rows {
 
     /// Adds a row to a file of a directory. The addresses of a segment's lines only rise in a file.
     fn append(&mut self, file: String, row: &Value, at: Option<Address>) {
-        let row = row.to_string();
+        let row = in_one_line(row.to_string());
         self.written.push(Piece::Append { file, row, at });
     }
 
@@ -185,6 +185,23 @@ impl Rows {
     fn address(&self) -> Value {
         json!({"seg": self.at.seg, "seq": self.at.seq})
     }
+}
+
+/// JSON of a row, with the characters escaped at which readers cut lines besides newlines: Python's `splitlines` does.
+fn in_one_line(mut json: String) -> String {
+    if json.is_ascii() {
+        return json;
+    }
+    for (separator, escaped) in [
+        ('\u{85}', "\\u0085"),
+        ('\u{2028}', "\\u2028"),
+        ('\u{2029}', "\\u2029"),
+    ] {
+        if json.contains(separator) {
+            json = json.replace(separator, escaped);
+        }
+    }
+    json
 }
 
 /// What was not exported as it should have been.

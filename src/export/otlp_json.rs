@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use super::feed::Fed;
-use super::{Exporter, Rows};
+use super::{Exporter, Rows, in_one_line};
 use crate::mirror::{Batch, DEFAULT_BATCH_BYTES, DEFAULT_BATCH_SPANS, Origin, Pushed, opened_seg};
 use crate::trace::{Kind, RawLine};
 
@@ -69,6 +69,6 @@ impl OtlpJson {
     fn flush(&mut self, rows: &mut Rows) {
         let empty = Batch::new(DEFAULT_BATCH_BYTES, DEFAULT_BATCH_SPANS);
         let request = std::mem::replace(&mut self.batch, empty).encode_json();
-        rows.text(String::from_utf8(request).unwrap_or_default());
+        rows.text(in_one_line(String::from_utf8(request).unwrap_or_default()));
     }
 }

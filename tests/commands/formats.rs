@@ -3,95 +3,20 @@
 use std::collections::{BTreeSet, HashMap};
 use std::path::Path;
 
-use serde::Deserialize;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 use spanledger::request::Request;
 use spanledger::{Outcome, SpanExt, events, spans};
 
 use crate::support::Recording;
 use crate::support::cli::{Done, run};
 use crate::support::request_schema;
-use crate::support::rich_session::{self, SESSION, SUBAGENT};
+use crate::support::rich_session::{self, SESSION};
 
 #[track_caller]
 fn export(root: &Path, args: &[&str]) -> Done {
     let done = run(root, &[&["export"], args].concat());
     assert_eq!(done.code, 0, "{done:?}");
     done
-}
-
-/// An entry of a trajectory as aec-bench reads it: a closed model.
-#[derive(Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-struct Entry {
-    step: Option<u64>,
-    role: Option<String>,
-    content: Option<String>,
-    tool_name: Option<String>,
-    command: Option<String>,
-    arguments: Option<Map<String, Value>>,
-    stdout: Option<String>,
-    stderr: Option<String>,
-    exit_code: Option<i64>,
-    duration_ms: Option<u64>,
-    media: Option<Vec<String>>,
-    metadata: Option<Map<String, Value>>,
-    call_type: Option<String>,
-    output_summary: Option<String>,
-    timestamp: Option<String>,
-}
-
-#[test]
-fn trajectory_has_entries_of_the_closed_model() {
-    let dir = rich_session::record();
-    let done = export(dir.path(), &["trajectory", SESSION]);
-    let lines = done.lines();
-    assert_eq!(lines[0], r#"{"version":1,"format":"aec-bench-trajectory"}"#);
-    let entries: Vec<Entry> = lines[1..]
-        .iter()
-        .map(|line| serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}")))
-        .collect();
-    for entry in &entries {
-        let (step, role) = (entry.step.unwrap(), entry.role.as_deref().unwrap());
-        assert_eq!(step == 0, matches!(role, "user" | "system"), "{entry:?}");
-        assert!(entry.metadata.as_ref().unwrap().contains_key("seg"));
-        assert!(entry.timestamp.is_some());
-        assert!(matches!(
-            entry.call_type.as_deref(),
-            None | Some("warmup" | "main" | "subagent")
-        ));
-    }
-    let of = |role: &str| {
-        let entries = entries
-            .iter()
-            .filter(|entry| entry.role.as_deref() == Some(role));
-        entries.collect::<Vec<_>>()
-    };
-    assert_eq!(of("tool_call").len(), 7);
-    assert_eq!(of("tool_result").len(), 7);
-    let failed = of("tool_result");
-    let failed = failed
-        .iter()
-        .filter(|entry| entry.exit_code.is_some_and(|code| code != 0));
-    assert_eq!(failed.count(), 1);
-    assert_eq!(of("assistant").len(), 4, "{:#?}", of("assistant"));
-    assert_eq!(
-        of("user")[2].content.as_deref(),
-        Some("Half \u{fffd} of a pair")
-    );
-    // A blob is fetched, a masked value stays masked.
-    let fetched = of("tool_result")[4].stdout.clone().unwrap();
-    assert_eq!(fetched.len(), 8000);
-    let arguments = of("tool_call")[4].arguments.clone().unwrap();
-    assert!(arguments["api_key"].as_str().unwrap().contains("masked"));
-}
-
-#[test]
-fn trajectory_header_can_be_left_out() {
-    let dir = rich_session::record();
-    let with = export(dir.path(), &["trajectory", SESSION]);
-    let without = export(dir.path(), &["trajectory", SESSION, "--no-header"]);
-    assert_eq!(with.lines()[1..], without.lines());
 }
 
 #[test]
@@ -307,153 +232,6 @@ fn chrome_trace_nests_spans_on_each_track() {
         // The last lines were written by hand: a run that ended before its tool.
         let other = others.iter().find(crosses).filter(|_| *start < 2e15);
         assert_eq!(other, None, "{start} to {end}");
-    }
-}
-
-/// A record of schema 1: closed models.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-#[allow(dead_code)]
-struct TrialRecord {
-    trial_id: String,
-    experiment_id: String,
-    dataset_id: Option<String>,
-    timestamp: String,
-    task: Task,
-    agent: Agent,
-    environment: Environment,
-    inputs: Inputs,
-    outputs: Outputs,
-    evaluation: Evaluation,
-    timing: Timing,
-    cost: Option<Cost>,
-    adaptation: Option<Value>,
-    completeness: String,
-}
-
-macro_rules! closed {
-    ($($name:ident { $($field:ident: $type:ty),* $(,)? })*) => { $(
-        #[derive(Deserialize)]
-        #[serde(deny_unknown_fields)]
-        #[allow(dead_code)]
-        struct $name { $($field: $type),* }
-    )* };
-}
-
-closed! {
-    Task { task_id: String, task_revision: String }
-    Agent { adapter: String, model: String, adapter_revision: Option<String>, configuration: Option<Map<String, Value>> }
-    Environment { runtime_image: String, compute_backend: String, tool_versions: Option<HashMap<String, String>> }
-    Inputs { instruction: String, system_prompt: Option<String>, input_files: Option<Vec<File>> }
-    File { path: String, hash: String, source: Option<String> }
-    Outputs { agent_result: Option<Map<String, Value>> }
-    Evaluation { reward: f64, validity: Validity, breakdown: Option<Map<String, Value>>, error_taxonomy: Option<Vec<Value>>, confidence: Option<Value>, annotations: Option<Vec<Annotation>> }
-    Validity { output_parseable: bool, schema_valid: bool, verifier_completed: bool, errors: Vec<String> }
-    Annotation { reviewer_id: String, timestamp: String, judgment: String, notes: Option<String> }
-    Timing { total_seconds: f64, agent_seconds: Option<f64>, setup_seconds: Option<f64>, verification_seconds: Option<f64> }
-    Cost { model_calls: Option<u64>, tokens_in: Option<u64>, tokens_out: Option<u64>, cache_read_tokens: Option<u64>, cache_write_tokens: Option<u64>, estimated_cost_usd: Option<f64>, advisor_calls: Option<u64>, advisor_input_tokens: Option<u64>, advisor_output_tokens: Option<u64> }
-    Record2 { schema_version: u8, trial_id: String, run_id: String, task_id: String, attempt: u32, execution_status: String, evaluation_status: String, evidence_status: String, started_at: String, completed_at: Option<String>, input: Input2, output: Outputs, evaluation: Option<Evaluation>, timing: Timing, cost: Option<Cost> }
-    Input2 { instruction: String, task_revision: String, system_prompt: Option<String> }
-    Manifest { schema_version: u8, run_id: String, experiment_id: String, source: Map<String, Value>, agent: Agent, execution_environment: Environment, provider_route: Route }
-    Route { provider: String, route: String }
-}
-
-fn read<T: serde::de::DeserializeOwned>(path: &Path) -> T {
-    serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap()
-}
-
-#[test]
-fn trial_is_written_once() {
-    let dir = rich_session::record();
-    let out = dir.path().join("ledger");
-    let to = out.to_str().unwrap();
-    export(dir.path(), &["trial", SESSION, "-o", to, "--complete"]);
-    let file = out.join("exp_1/trial_1.json");
-    let record: TrialRecord = read(&file);
-    assert_eq!(record.completeness, "complete");
-    assert_eq!(record.evaluation.reward, 0.5);
-    assert_eq!(record.cost.unwrap().tokens_in, Some(1624));
-    let before = std::fs::read(&file).unwrap();
-    let done = run(dir.path(), &["export", "trial", SESSION, "-o", to]);
-    assert_eq!(done.code, 2);
-    assert!(done.err.contains("written once"), "{done:?}");
-    assert_eq!(std::fs::read(&file).unwrap(), before);
-    assert_eq!(std::fs::read_dir(out.join("exp_1")).unwrap().count(), 1);
-}
-
-#[test]
-fn trial_that_lacks_its_provenance_is_partial() {
-    let dir = rich_session::record();
-    let out = dir.path().join("ledger");
-    let to = out.to_str().unwrap();
-    let done = run(
-        dir.path(),
-        &["export", "trial", SUBAGENT, "-o", to, "--complete"],
-    );
-    assert_eq!(done.code, 2);
-    for missing in [
-        "agent.adapter_revision",
-        "environment.tool_versions",
-        "inputs.input_files",
-    ] {
-        assert!(done.err.contains(missing), "{done:?}");
-    }
-    assert!(!out.exists());
-    export(dir.path(), &["trial", SUBAGENT, "-o", to]);
-    let record: TrialRecord = read(&out.join(format!("default/{SUBAGENT}.json")));
-    assert_eq!(record.completeness, "partial");
-    assert_eq!(record.evaluation.validity.errors, ["not evaluated"]);
-}
-
-#[test]
-fn trial_of_schema_2_has_a_manifest() {
-    let dir = rich_session::record();
-    let out = dir.path().join("ledger");
-    export(
-        dir.path(),
-        &[
-            "trial",
-            SESSION,
-            "-o",
-            out.to_str().unwrap(),
-            "--schema",
-            "2",
-        ],
-    );
-    let record: Record2 = read(&out.join("exp_1/trial_1.json"));
-    assert_eq!(record.schema_version, 2);
-    let time = |text: &str| text.parse::<jiff::Timestamp>().unwrap();
-    let length = time(&record.completed_at.unwrap()).duration_since(time(&record.started_at));
-    assert!((length.as_secs_f64() - record.timing.total_seconds).abs() < 0.001);
-    let run = std::fs::read_dir(out.join("exp_1/_runs"))
-        .unwrap()
-        .next()
-        .unwrap()
-        .unwrap();
-    let manifest: Manifest = read(&run.path());
-    assert_eq!(manifest.run_id, record.run_id);
-}
-
-#[test]
-fn trial_never_leaves_its_directory() {
-    for (trial, experiment) in [
-        ("../../t", "e"),
-        ("t", ".."),
-        ("t", "a/b"),
-        ("t\0", "e"),
-        ("_t", "e"),
-    ] {
-        let recording = Recording::new();
-        recording.run(|| {
-            let _run = spans::session_run("ses_t", "agent").start().entered();
-            events::trial(trial).experiment_id(experiment).emit();
-        });
-        let out = recording.dir.path().join("ledger");
-        let args = ["export", "trial", "ses_t", "-o", out.to_str().unwrap()];
-        let done = run(recording.dir.path(), &args);
-        assert_eq!(done.code, 2, "{done:?}");
-        assert!(done.err.contains("can't name a file"), "{done:?}");
-        assert!(!out.exists());
     }
 }
 

@@ -42,5 +42,6 @@ mod support;
 mod tail;
 mod trace_sqlite;
 mod transcript;
+mod trial_formats;
 mod verify;
 mod watched;

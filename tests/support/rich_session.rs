@@ -13,7 +13,7 @@ pub const SESSION: &str = "ses_rich";
 pub const SUBAGENT: &str = "ses_rich-review";
 /// A text with characters that formats may not be able to hold.
 pub const HOSTILE: &str =
-    "NUL \0, bell \x07, line\u{2028}separator, \u{1f4a9}, =1+1, ../../etc/passwd, </script>";
+pub const HOSTILE: &str = "NUL \0, bell \x07, line\u{2028}separator, \u{85}\u{2029}, \u{1f4a9}, =1+1, ../../etc/passwd, </script>";
 
 /// Records the session, its subagent, and a second segment of lines as other programs could have written them.
 pub fn record() -> TempDir {

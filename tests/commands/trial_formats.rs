@@ -1,0 +1,199 @@
+//! `spanledger export` for aec-bench: trajectories and TrialRecords.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde_json::{Value, json};
+use spanledger::{Failure, Outcome, SpanExt, events, spans};
+
+use super::imports::files;
+use crate::support::Recording;
+use crate::support::aec_bench::{self, Completeness, python_lines};
+use crate::support::cli::{Done, run};
+use crate::support::rich_session::{self, SESSION, SUBAGENT};
+
+#[track_caller]
+fn export(root: &Path, args: &[&str]) -> Done {
+    let done = run(root, &[&["export"], args].concat());
+    assert_eq!(done.code, 0, "{done:?}");
+    done
+}
+
+/// Exports a trial. Returns the text of its record.
+#[track_caller]
+fn export_trial(root: &Path, session: &str, options: &[&str]) -> String {
+    let out = tempfile::tempdir().unwrap();
+    let to = out.path().to_str().unwrap();
+    export(root, &[&["trial", session, "-o", to], options].concat());
+    let is_record = |file: &PathBuf| !file.to_string_lossy().contains("/_runs/");
+    let record = files(out.path()).into_iter().find(is_record).unwrap();
+    fs::read_to_string(record).unwrap()
+}
+
+#[test]
+fn trajectory_has_entries_of_the_closed_model() {
+    let dir = rich_session::record();
+    let done = export(dir.path(), &["trajectory", SESSION]);
+    let header = r#"{"version":1,"format":"aec-bench-trajectory"}"#;
+    assert_eq!(done.lines()[0], header);
+    let entries = aec_bench::trajectory(&done.out);
+    for entry in &entries {
+        let is_first = matches!(entry.role.as_str(), "user" | "system");
+        assert_eq!(entry.step == 0, is_first, "{entry:?}");
+        assert!(entry.metadata.as_ref().unwrap().contains_key("seg"));
+        assert!(entry.timestamp.is_some());
+    }
+    let of = |role: &str| {
+        let entries = entries.iter().filter(|entry| entry.role == role);
+        entries.collect::<Vec<_>>()
+    };
+    assert_eq!(of("tool_call").len(), 7);
+    assert_eq!(of("tool_result").len(), 7);
+    let failed = of("tool_result");
+    let failed = failed
+        .iter()
+        .filter(|entry| entry.exit_code.is_some_and(|code| code != 0));
+    assert_eq!(failed.count(), 1);
+    assert_eq!(of("assistant").len(), 4, "{:#?}", of("assistant"));
+    assert_eq!(
+        of("user")[2].content.as_deref(),
+        Some("Half \u{fffd} of a pair")
+    );
+    // A blob is fetched, a masked value stays masked.
+    let fetched = of("tool_result")[4].stdout.clone().unwrap();
+    assert_eq!(fetched.len(), 8000);
+    let arguments = of("tool_call")[4].arguments.clone().unwrap();
+    assert!(arguments["api_key"].as_str().unwrap().contains("masked"));
+}
+
+#[test]
+fn trajectory_header_can_be_left_out() {
+    let dir = rich_session::record();
+    let with = export(dir.path(), &["trajectory", SESSION]);
+    let without = export(dir.path(), &["trajectory", SESSION, "--no-header"]);
+    assert_eq!(with.lines()[1..], without.lines());
+}
+
+/// Python cuts lines at more characters than newlines.
+#[test]
+fn rows_of_lines_are_lines_to_python() {
+    const CUTS: &str = "a\u{85}b\u{2028}c\u{2029}d\u{b}e\u{c}f\u{1c}g\u{1d}h\u{1e}i\r\nj";
+    let recording = Recording::new();
+    recording.run(|| {
+        let run = spans::session_run("ses_cut", CUTS).start();
+        run.in_scope(|| {
+            let _turn = spans::session_turn().start().entered();
+            events::message_user(CUTS).emit();
+            let tool = spans::tool_call("bash", "c1").start();
+            tool.record_failure(&Failure::message(CUTS));
+            tool.finish(Outcome::Error);
+        });
+        run.finish(Outcome::Ok);
+    });
+    let root = recording.end();
+    let has_it = |value: &Value| {
+        let (escaped, text) = (json!(CUTS).to_string(), value.to_string());
+        text.contains(escaped.trim_matches('"'))
+    };
+    for format in [
+        "trajectory",
+        "acp",
+        "session-log",
+        "agentdbg",
+        "maida",
+        "chat-jsonl",
+        "otlp-json",
+    ] {
+        let out = root.path().join(format!("{format}/out.jsonl"));
+        export(
+            root.path(),
+            &[format, "ses_cut", "-o", out.to_str().unwrap()],
+        );
+        let mut rows = Vec::new();
+        for file in files(&root.path().join(format)) {
+            let text = fs::read_to_string(&file).unwrap();
+            if file.extension().is_some_and(|it| it == "jsonl") {
+                let lines = python_lines(&text).into_iter();
+                rows.extend(lines.map(|line| serde_json::from_str::<Value>(line).unwrap()));
+            }
+        }
+        assert!(rows.iter().any(has_it), "{format}: {rows:?}");
+    }
+}
+
+#[test]
+fn trial_is_written_once() {
+    let dir = rich_session::record();
+    let out = dir.path().join("ledger");
+    let to = out.to_str().unwrap();
+    export(dir.path(), &["trial", SESSION, "-o", to]);
+    let file = out.join("exp_1/trial_1.json");
+    let before = fs::read_to_string(&file).unwrap();
+    aec_bench::record(&before);
+    let done = run(dir.path(), &["export", "trial", SESSION, "-o", to]);
+    assert_eq!(done.code, 2);
+    assert!(done.err.contains("written once"), "{done:?}");
+    assert_eq!(fs::read_to_string(&file).unwrap(), before);
+    assert_eq!(fs::read_dir(out.join("exp_1")).unwrap().count(), 1);
+}
+
+#[test]
+fn trial_that_lacks_its_provenance_is_partial() {
+    let dir = rich_session::record();
+    let out = dir.path().join("ledger");
+    let to = out.to_str().unwrap();
+    let done = run(
+        dir.path(),
+        &["export", "trial", SUBAGENT, "-o", to, "--complete"],
+    );
+    assert_eq!(done.code, 2);
+    for missing in [
+        "agent.adapter_revision",
+        "environment.tool_versions",
+        "inputs.input_files",
+    ] {
+        assert!(done.err.contains(missing), "{done:?}");
+    }
+    assert!(!out.exists());
+    let record = aec_bench::record(&export_trial(dir.path(), SUBAGENT, &[]));
+    assert_eq!(record.experiment_id.0, "default");
+    assert_eq!(record.trial_id.0, SUBAGENT);
+    assert_eq!(record.completeness, Completeness::Partial);
+    assert_eq!(record.evaluation.validity.errors, ["not evaluated"]);
+}
+
+#[test]
+fn trial_of_schema_2_has_a_manifest() {
+    let dir = rich_session::record();
+    let out = dir.path().join("ledger");
+    let to = out.to_str().unwrap();
+    export(dir.path(), &["trial", SESSION, "-o", to, "--schema", "2"]);
+    let read = |path: &Path| fs::read_to_string(path).unwrap();
+    let record = aec_bench::record_2(&read(&out.join("exp_1/trial_1.json")));
+    let run = files(&out.join("exp_1/_runs")).remove(0);
+    let manifest = aec_bench::manifest(&read(&run));
+    assert_eq!(manifest.run_id, record.run_id);
+}
+
+#[test]
+fn trial_never_leaves_its_directory() {
+    for (trial, experiment) in [
+        ("../../t", "e"),
+        ("t", ".."),
+        ("t", "a/b"),
+        ("t\0", "e"),
+        ("_t", "e"),
+    ] {
+        let recording = Recording::new();
+        recording.run(|| {
+            let _run = spans::session_run("ses_t", "agent").start().entered();
+            events::trial(trial).experiment_id(experiment).emit();
+        });
+        let out = recording.dir.path().join("ledger");
+        let args = ["export", "trial", "ses_t", "-o", out.to_str().unwrap()];
+        let done = run(recording.dir.path(), &args);
+        assert_eq!(done.code, 2, "{done:?}");
+        assert!(done.err.contains("can't name a file"), "{done:?}");
+        assert!(!out.exists());
+    }
+}
