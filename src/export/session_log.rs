@@ -7,10 +7,11 @@ use std::collections::HashMap;
 use serde_json::{Value, json};
 
 use super::feed::Fed;
+use super::values::{hex, is_ok};
 use super::{Exporter, Rows};
 use crate::session::{Item, Node, NodeState, Role};
-use crate::trace::typed::{IterateResult, Run, Verdict};
-use crate::trace::{Outcome, time_text};
+use crate::trace::time_text;
+use crate::trace::typed::{IterateResult, ModelCall, Run, Verdict};
 
 /// A longer prompt is cut.
 const PROMPT_CHARS: usize = 4000;
@@ -41,7 +42,7 @@ impl Exporter for SessionLog {
                 let run = self.runs.remove(&fed.run).unwrap_or_default();
                 rows.once(&run.row(node, &ended));
             }
-            Item::ModelCall(call) => {
+            Item::ModelCall(call) if is_main(&call) => {
                 run.model = call.model_id().map(String::from).or(run.model.take());
                 run.provider = call.provider_id().map(String::from).or(run.provider.take());
             }
@@ -59,16 +60,30 @@ fn cut(text: &str) -> String {
     text.chars().take(PROMPT_CHARS).collect()
 }
 
+/// Whether a call is the loop's own, and not one for a title or of an advisor.
+fn is_main(call: &ModelCall<'_>) -> bool {
+    matches!(call.purpose().as_deref(), None | Some("main"))
+}
+
 fn attempt(node: &Node, verdict: &Verdict<'_>) -> Value {
     let span = verdict.span_id().map(String::from);
-    let span = span.or_else(|| node.parent.map(|id| format!("{id:016x}")));
+    let span = span.or_else(|| node.parent.map(hex));
     json!({
         "iteration": verdict.iteration().unwrap_or(0),
         "verdict_kind": verdict.verdict_kind().unwrap_or_default(),
-        // A null in thousands of rows would hide the column's type.
-        "error": verdict.error().unwrap_or_default(),
+        "error": verdict_error(node),
         "span_id": span.unwrap_or_default(),
     })
+}
+
+/// Why a verdict rejected: a text as it is, an object in words. A null in thousands of rows would hide the
+/// column's type.
+fn verdict_error(node: &Node) -> String {
+    match node.get("error").and_then(|error| error.value()) {
+        None | Some(Value::Null) => String::new(),
+        Some(Value::String(text)) => text,
+        Some(_) => grouped(node.error().unwrap_or_default()),
+    }
 }
 
 /// The members of a row that a recorded result decides.
@@ -87,29 +102,55 @@ fn iterate_result(result: &IterateResult<'_>) -> Value {
 }
 
 impl Loop {
-    fn row(mut self, node: &Node, run: &Run<'_>) -> Value {
-        let ok = node.outcome() == Some(Outcome::Ok);
-        let verdict = if ok { "accepted" } else { "infra_error" };
-        let span = node.span_id.map(|id| format!("{id:016x}"));
-        if self.attempts.is_empty() {
-            self.attempts.push(json!({
-                "iteration": 0,
-                "verdict_kind": verdict,
-                "error": if ok { String::new() } else { failure(node) },
-                "span_id": span.unwrap_or_default(),
-            }));
+    /// The verdict of a run that recorded no result. A rejection is the last word of a run that ended well: it
+    /// stopped trying.
+    fn final_verdict(&self, is_ok: bool) -> &'static str {
+        let last = self.attempts.last();
+        match last.and_then(|attempt| attempt["verdict_kind"].as_str()) {
+            Some("accepted") => "accepted",
+            Some("infra_error") => "infra_error",
+            _ if !is_ok => "infra_error",
+            Some(_) => "max_iter_exhausted",
+            None => "accepted",
         }
+    }
+
+    /// Adds the attempt that no verdict was recorded for: the only one of a run, or the one that failed.
+    fn add_missing_attempt(&mut self, node: &Node, verdict: &str) {
+        let failed = verdict == "infra_error";
+        let last = self.attempts.last();
+        if last.is_some_and(|last| !failed || last["verdict_kind"] == verdict) {
+            return;
+        }
+        let iteration = last.and_then(|last| last["iteration"].as_u64());
+        self.attempts.push(json!({
+            "iteration": iteration.map_or(0, |last| last + 1),
+            "verdict_kind": verdict,
+            "error": if failed { failure(node) } else { String::new() },
+            "span_id": node.span_id.map(hex).unwrap_or_default(),
+        }));
+    }
+
+    fn row(mut self, node: &Node, run: &Run<'_>) -> Value {
+        let mut known = self.result.take().unwrap_or_default();
+        let verdict = match known["final_verdict"].as_str() {
+            Some(verdict) => verdict.to_owned(),
+            None => self.final_verdict(is_ok(node)).to_owned(),
+        };
+        self.add_missing_attempt(node, &verdict);
         let attempts = self.attempts.len() as u64;
         let text = |value: Option<Cow<'_, str>>| value.map(String::from);
-        let agent = text(run.agent());
+        let agent = text(run.agent()).unwrap_or_default();
+        let model = self.model.or(text(run.model_id()));
+        let provider = self.provider.or(text(run.provider_id()));
         let mut row = json!({
             "schema": "session.iterate.v1",
-            "session_id": node.trace_id,
+            "session_id": node.trace_id.as_deref().unwrap_or_default(),
             "timestamp": time_text(node.end(), 6),
             "daemon": agent,
-            "kind": text(run.run_name()).or(agent.clone()),
-            "model": self.model.or(text(run.model_id())),
-            "provider": self.provider.or(text(run.provider_id())),
+            "kind": text(run.run_name()).unwrap_or(agent.clone()),
+            "model": model.unwrap_or_default(),
+            "provider": provider.unwrap_or_default(),
             "prompt": self.prompt.unwrap_or_default(),
             "iterations": attempts,
             "max_iterations": attempts,
@@ -119,25 +160,29 @@ impl Loop {
             "grounded_in_roster": null,
             "duration_ms": node.duration.unwrap_or(0) / 1_000_000,
         });
-        let known = self.result.as_ref().and_then(Value::as_object);
-        for (name, value) in known
-            .into_iter()
-            .flatten()
-            .filter(|(_, value)| !value.is_null())
-        {
-            row[name] = value.clone();
+        let known = known.as_object_mut().map(std::mem::take);
+        for (name, value) in known.unwrap_or_default() {
+            if !value.is_null() {
+                row[name] = value;
+            }
         }
         row
     }
 }
 
-/// Why a run failed, beginning with a word and a colon, by which queries group errors.
+/// Why a run failed.
 fn failure(node: &Node) -> String {
-    let error = node.error();
     let outcome = node.outcome_name().unwrap_or_default();
-    match error {
-        Some(error) if error.contains(": ") => error,
-        Some(error) => format!("error: {error}"),
-        None => format!("{outcome}: the run did not end well"),
+    match node.error() {
+        Some(error) => grouped(error),
+        None => format!("{outcome}: no error was recorded"),
+    }
+}
+
+/// An error that begins with words and a colon, by which queries group errors.
+fn grouped(error: String) -> String {
+    match error.contains(": ") {
+        true => error,
+        false => format!("error: {error}"),
     }
 }

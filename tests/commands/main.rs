@@ -34,6 +34,7 @@ mod reading;
 mod recover;
 mod replay;
 mod rewind;
+mod session_log;
 mod show;
 mod snapshots;
 mod status;
