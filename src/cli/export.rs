@@ -189,6 +189,12 @@ impl Export {
                 export_with(self.options(), format, dir, &mut target)?,
             );
         }
+        if format == Format::SessionLog && target.is_empty() {
+            let why = "session-log: nothing was written, because no run has ended";
+            warn(&format!(
+                "{why}; export again when one has, or use --follow"
+            ));
+        }
         target.finish()?;
         Ok(all)
     }

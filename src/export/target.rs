@@ -64,6 +64,12 @@ impl Target {
         }
     }
 
+    /// Whether nothing was written to it so far.
+    pub fn is_empty(&self) -> bool {
+        let has_files = self.begun || !self.documents.is_empty() || !self.created.is_empty();
+        !has_files && self.database.is_none()
+    }
+
     /// Begins the export of a session.
     pub(super) fn begin(&mut self, format: Format, session: &Path) -> io::Result<()> {
         let Some(schema) = format.schema() else {

@@ -234,3 +234,14 @@ fn prompt_is_cut_and_what_is_not_known_is_an_empty_text() {
         (&Value::Null, &Value::Null)
     );
 }
+
+#[test]
+fn export_without_an_ended_run_says_so() {
+    let recording = Recording::new();
+    recording.run(|| {
+        let _run = spans::session_run("ses_1", "planner").start().entered();
+        let done = run(recording.dir.path(), &["export", "session-log", "ses_1"]);
+        assert_eq!((done.code, &*done.out), (0, ""));
+        assert!(done.err.contains("no run has ended"), "{done:?}");
+    });
+}
