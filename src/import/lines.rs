@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
+use std::time::UNIX_EPOCH;
 
 use serde::de::IgnoredAny;
 use serde_json::{Map, Value};
@@ -144,6 +145,13 @@ pub(super) fn begins_with(path: &Path, bytes: &[u8]) -> bool {
     let mut first = vec![0; bytes.len()];
     let read = open(path).and_then(|mut file| file.read_exact(&mut first));
     read.is_ok() && first == bytes
+}
+
+/// When a file was last changed, in nanoseconds since 1970.
+pub(super) fn file_time(path: &Path) -> u64 {
+    let modified = path.metadata().and_then(|meta| meta.modified());
+    let since = modified.map(|time| time.duration_since(UNIX_EPOCH).unwrap_or_default());
+    since.map_or(0, |since| since.as_nanos() as u64)
 }
 
 /// The digest of a file.

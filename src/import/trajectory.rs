@@ -3,27 +3,27 @@
 //!
 //! A `conversation.jsonl` is read too: messages without steps.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::path::Path;
-use std::time::UNIX_EPOCH;
 
 use serde_json::{Value, json};
 
 use super::history::{Fields, History, Span};
-use super::lines::{JsonLines, file_digest};
+use super::lines::{JsonLines, file_digest, file_time};
 use super::messages::Messages;
 use super::time::time_of;
 use super::{Import, ImportError};
-use crate::trace::{Kind, Outcome, SpanKind, parse_time};
+use crate::trace::{Kind, Outcome, SpanKind};
+
+/// The kind of the event that keeps an entry whose role is not known.
+const UNKNOWN_ENTRY: &str = "trajectory_entry";
 
 pub(super) fn read<'a>(import: &'a Import, path: &Path) -> Result<Vec<History<'a>>, ImportError> {
     // A file that is none is refused before all of it is read.
     let first = JsonLines::open(path)?.next()?.filter(is_message);
     let digest = file_digest(path).map_err(|error| ImportError::new(path, error))?;
-    let modified = path.metadata().and_then(|meta| meta.modified());
-    let since = modified.map(|time| time.duration_since(UNIX_EPOCH).unwrap_or_default());
-    let now = since.map_or(0, |since| since.as_nanos() as u64);
+    let now = file_time(path);
     let mut lines = JsonLines::open(path)?;
     let id = |kind: &str| format!("{kind}-{}", &digest[..24]);
     let mut history = match first {
@@ -74,7 +74,7 @@ fn steps<'a>(
         now,
         step: 0,
         model: None,
-        tools: HashMap::new(),
+        tools: BTreeMap::new(),
         begun: 0,
     };
     while let Some(entry) = lines.next()? {
@@ -87,9 +87,7 @@ fn steps<'a>(
         let why = "no entry of a trajectory is in it";
         return Err(ImportError::new(lines.path(), why));
     }
-    let end = reader.now;
-    reader.step_over(end).map_err(|error| lines.error(error))?;
-    Ok(reader.history)
+    reader.end().map_err(|error| lines.error(error))
 }
 
 struct Trajectory<'a> {
@@ -97,19 +95,19 @@ struct Trajectory<'a> {
     now: u64,
     step: u64,
     model: Option<Span>,
-    /// The tool calls without a result, by the id or name that the result has.
-    tools: HashMap<String, (Span, Value)>,
+    /// The tool calls without a result, by the id or name that the result has; those of one in their order.
+    tools: BTreeMap<String, VecDeque<(Span, Value)>>,
     begun: u64,
 }
 
-impl Trajectory<'_> {
+impl<'a> Trajectory<'a> {
     fn entry(&mut self, entry: &Fields) -> io::Result<()> {
         let text = |name: &str| entry.get(name).and_then(Value::as_str);
         let (Some(step), Some(role)) = (entry.get("step").and_then(Value::as_u64), text("role"))
         else {
             return Err(io::Error::other("no `step` and `role`"));
         };
-        let time = text("timestamp").and_then(parse_time);
+        let time = entry.get("timestamp").and_then(time_of);
         self.now = time.unwrap_or(self.now + 1_000);
         if self.begun == 0 {
             self.history
@@ -145,57 +143,66 @@ impl Trajectory<'_> {
             }
             "assistant" => history.event_in(self.model, Kind::MessageAssistant, now, message),
             "reasoning" => history.event_in(self.model, Kind::MessageReasoning, now, message),
-            "tool_call" => self.tool_call(entry),
-            "tool_result" => self.tool_result(entry),
-            other => {
-                let why = format!("unknown role {other:?}");
-                Err(io::Error::other(why))
+            "tool_call" => {
+                let args = entry.get("arguments").or(entry.get("content"));
+                self.tool_call(entry, args)
             }
+            "tool_result" => self.tool_result(entry),
+            _ => history.line_in(self.model, UNKNOWN_ENTRY, now, entry),
         }
     }
 
-    fn key(entry: &Fields) -> String {
-        let id = entry
-            .get("metadata")
-            .and_then(|meta| meta.get("tool_call_id"));
-        let key = id.or(entry.get("tool_name")).and_then(Value::as_str);
-        key.unwrap_or_default().to_owned()
+    /// The id of a call, or the name of its tool.
+    fn call_id(entry: &Fields) -> &str {
+        let metadata = entry.get("metadata");
+        let id = metadata.and_then(|metadata| metadata.get("tool_call_id")?.as_str());
+        let name = || entry.get("tool_name").and_then(Value::as_str);
+        id.or_else(name).unwrap_or_default()
     }
 
-    fn tool_call(&mut self, entry: &Fields) -> io::Result<()> {
-        let key = Self::key(entry);
-        let args = entry.get("arguments").or(entry.get("content"));
+    /// What a call and its result have in common. Ids may repeat; our own export has the span.
+    fn key(entry: &Fields) -> String {
+        let metadata = entry.get("metadata");
+        let span = metadata.and_then(|metadata| metadata.get("span_id")?.as_str());
+        span.map_or_else(
+            || Self::call_id(entry).to_owned(),
+            |id| format!("span {id}"),
+        )
+    }
+
+    fn tool_call(&mut self, entry: &Fields, args: Option<&Value>) -> io::Result<()> {
+        let id = Self::call_id(entry);
         let call = json!({
             "tool_id": entry.get("tool_name"),
-            "tool_call_id": key,
+            "tool_call_id": id,
             "args": args,
             "command": entry.get("command"),
         });
-        let name = format!("{key}#{}", self.begun);
+        let name = format!("{id}#{}", self.begun);
         let span = self
             .history
             .open(SpanKind::Tool, &name, self.now, call.clone())?;
-        self.tools.insert(key, (span, call));
+        let same = self.tools.entry(Self::key(entry)).or_default();
+        same.push_back((span, call));
         Ok(())
     }
 
+    /// A result closes the oldest open call of its key. One without a call is a call of its own.
     fn tool_result(&mut self, entry: &Fields) -> io::Result<()> {
         let key = Self::key(entry);
-        let open = match self.tools.remove(&key) {
-            Some(open) => open,
-            None => {
-                self.tool_call(entry)?;
-                match self.tools.remove(&key) {
-                    Some(open) => open,
-                    None => return Ok(()),
-                }
-            }
+        if !self.tools.contains_key(&key) {
+            self.tool_call(entry, entry.get("arguments"))?;
+        }
+        let mut same = self.tools.remove(&key).unwrap_or_default();
+        let Some((span, mut call)) = same.pop_front() else {
+            return Ok(());
         };
-        let (span, mut call) = open;
+        if !same.is_empty() {
+            self.tools.insert(key, same);
+        }
         let code = entry.get("exit_code").and_then(Value::as_i64);
-        let outcome = entry
-            .get("metadata")
-            .and_then(|meta| meta.get("outcome")?.as_str());
+        let known = |name: &str| entry.get("metadata").and_then(|meta| meta.get(name));
+        let outcome = known("outcome").and_then(Value::as_str);
         let outcome = outcome.and_then(Outcome::parse).unwrap_or(match code {
             Some(0) => Outcome::Ok,
             Some(_) => Outcome::Error,
@@ -206,11 +213,15 @@ impl Trajectory<'_> {
             ("stderr", "stderr"),
             ("exit_code", "exit_code"),
             ("media", "media"),
+            ("content", "result"),
         ] {
             call[to] = entry.get(from).cloned().unwrap_or_default();
         }
+        call["error"] = known("error").cloned().unwrap_or_default();
         let ms = entry.get("duration_ms").and_then(Value::as_u64);
-        let end = ms.map_or(self.now, |ms| span.start() + ms.saturating_mul(1_000_000));
+        let end = ms.map_or(self.now, |ms| {
+            span.start().saturating_add(ms.saturating_mul(1_000_000))
+        });
         self.history.close(span, end, outcome, call)
     }
 
@@ -220,5 +231,14 @@ impl Trajectory<'_> {
             Some(span) => self.history.close(span, time, Outcome::Unset, Value::Null),
             None => Ok(()),
         }
+    }
+
+    /// Ends the last step, and the calls that got no result.
+    fn end(mut self) -> io::Result<History<'a>> {
+        self.step_over(self.now)?;
+        for (span, call) in self.tools.into_values().flatten() {
+            self.history.close(span, self.now, Outcome::Unset, call)?;
+        }
+        Ok(self.history)
     }
 }

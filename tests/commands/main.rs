@@ -23,6 +23,7 @@ mod import;
 mod import_databases;
 mod import_formats;
 mod import_otlp;
+mod import_trajectory;
 mod imports;
 mod inspect;
 mod list;
