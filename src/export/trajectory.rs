@@ -180,14 +180,7 @@ fn tool_call(node: &Node, call: &ToolCall<'_>, by: Call, rows: &Rows) -> Value {
 fn tool_result(node: &Node, call: &ToolCall<'_>, by: Call, rows: &Rows) -> Value {
     let mut row = bare(node, by, "tool_result", rows);
     row["tool_name"] = call.tool_id().unwrap_or_default().into();
-    let stdout = call.stdout().or_else(|| call.result());
-    if let Some(stdout) = stdout {
-        row["stdout"] = text_of(stdout).into();
-    }
-    let stderr = call.stderr().map(text_of).or_else(|| node.error());
-    if let Some(stderr) = stderr {
-        row["stderr"] = stderr.into();
-    }
+    set_output(&mut row, node, call);
     if let Some(code) = call.exit_code().and_then(exit_code) {
         row["exit_code"] = code.into();
     }
@@ -206,6 +199,22 @@ fn tool_result(node: &Node, call: &ToolCall<'_>, by: Call, rows: &Rows) -> Value
         row["metadata"]["outcome"] = outcome.into();
     }
     row
+}
+
+/// What a tool printed, or its result and its error. Beside what it printed, these stand elsewhere.
+fn set_output(row: &mut Value, node: &Node, call: &ToolCall<'_>) {
+    if let Some(stdout) = call.stdout().or(call.result()) {
+        row["stdout"] = text_of(stdout).into();
+    }
+    if let Some(result) = call.result().filter(|_| call.stdout().is_some()) {
+        row["content"] = text_of(result).into();
+    }
+    if let Some(stderr) = call.stderr().map(text_of).or_else(|| node.error()) {
+        row["stderr"] = stderr.into();
+    }
+    if let Some(error) = node.get("error").filter(|_| call.stderr().is_some()) {
+        row["metadata"]["error"] = error.value().unwrap_or_default();
+    }
 }
 
 /// An exit code, given as a number or as a text.

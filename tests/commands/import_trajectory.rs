@@ -5,9 +5,11 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 use spanledger::read::session_dir;
+use spanledger::{Failure, Outcome, SpanExt, spans};
 use tempfile::TempDir;
 
 use super::imports::{SECRET, files, refused};
+use crate::support::Recording;
 use crate::support::cli::run;
 
 /// Imports rows, by the name of the format, by `auto`, and again. Returns the lines of the session.
@@ -92,6 +94,50 @@ fn results_belong_to_their_calls() {
     let expected = expected.map(|(call, out, how)| (call.into(), out.into(), how.into()));
     assert_eq!(found, expected);
     assert_eq!(of_kind(&lines, "tool_call").len(), 6);
+}
+
+/// Calls of one id that end in another order, and what stands beside the output of a tool.
+#[test]
+fn own_trajectory_comes_back() {
+    let recording = Recording::new();
+    recording.run(|| {
+        let run = spans::session_run("ses_1", "agent").start();
+        run.in_scope(|| {
+            let first = spans::tool_call("bash", "c1").start();
+            let second = spans::tool_call("bash", "c1").start();
+            second.set("stdout", "of the second");
+            second.record_result(&json!({"rows": 2}));
+            second.finish(Outcome::Ok);
+            first.set("stdout", "of the first");
+            first.set("stderr", "warning");
+            first.record_failure(&Failure::new("ExitStatus", "exit status: 1"));
+            first.finish(Outcome::Error);
+        });
+        run.finish(Outcome::Ok);
+    });
+    let export = |root: &Path, session: &str| {
+        let done = run(root, &["export", "trajectory", session, "--no-header"]);
+        assert_eq!(done.code, 0, "{done:?}");
+        let mut rows = done.objects();
+        for row in &mut rows {
+            let members = row["metadata"].as_object_mut().unwrap();
+            members.retain(|name, _| !["seg", "seq", "span_id"].contains(&&**name));
+            row.as_object_mut().unwrap().remove("timestamp");
+            row.as_object_mut().unwrap().remove("duration_ms");
+        }
+        rows
+    };
+    let source = run(recording.dir.path(), &["export", "trajectory", "ses_1"]);
+    let (dir, lines) = import(&source.objects());
+    let results = of_kind(&lines, "tool_result");
+    assert_eq!(results[0]["result"], "{\"rows\":2}");
+    assert_eq!(results[1]["error"]["error_type"], "ExitStatus");
+    let began: Vec<_> = of_kind(&lines, "tool_call");
+    assert!(results[0]["start"].as_str() > began[0]["start"].as_str());
+    let again = export(&dir.path().join("root"), "last");
+    assert_eq!(again, export(recording.dir.path(), "ses_1"));
+    assert_eq!(again[2]["content"], "{\"rows\":2}");
+    assert_eq!(again[3]["metadata"]["error"]["message"], "exit status: 1");
 }
 
 #[test]

@@ -50,10 +50,15 @@ fn trajectory_has_entries_of_the_closed_model() {
     assert_eq!(of("tool_call").len(), 7);
     assert_eq!(of("tool_result").len(), 7);
     let failed = of("tool_result");
-    let failed = failed
+    let mut failed = failed
         .iter()
         .filter(|entry| entry.exit_code.is_some_and(|code| code != 0));
-    assert_eq!(failed.count(), 1);
+    // The error stands beside what the tool printed.
+    let build = failed.next().unwrap();
+    assert_eq!(build.stderr.as_deref(), Some("error[E0308]"));
+    let error = &build.metadata.as_ref().unwrap()["error"];
+    assert_eq!(error["message"], "exit status: 101");
+    assert!(failed.next().is_none());
     assert_eq!(of("assistant").len(), 4, "{:#?}", of("assistant"));
     assert_eq!(
         of("user")[2].content.as_deref(),
