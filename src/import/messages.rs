@@ -77,8 +77,11 @@ impl<'a> Messages<'a> {
             (blocks.iter()).partition(|block| block["type"] == "tool_result");
         for block in &results {
             let (result, _) = read_content(block.as_object().unwrap_or(&Fields::new()));
-            let failed = block["is_error"].as_bool() == Some(true);
-            let outcome = if failed { Outcome::Error } else { Outcome::Ok };
+            let outcome = match block["is_error"].as_bool() {
+                Some(true) => Outcome::Error,
+                Some(false) => Outcome::Ok,
+                None => Outcome::Unset,
+            };
             let id = block["tool_use_id"].as_str().unwrap_or_default();
             self.result(id, None, result.into(), outcome)?;
         }
@@ -170,12 +173,16 @@ impl<'a> Messages<'a> {
         result: Value,
         outcome: Outcome,
     ) -> io::Result<()> {
-        if self.tools.get(id).is_none_or(VecDeque::is_empty) {
+        if !self.tools.contains_key(id) {
             self.call(&id.into(), &json!(name), &Value::Null)?;
         }
-        let Some((span, mut call)) = self.tools.get_mut(id).and_then(VecDeque::pop_front) else {
+        let mut same = self.tools.remove(id).unwrap_or_default();
+        let Some((span, mut call)) = same.pop_front() else {
             return Ok(());
         };
+        if !same.is_empty() {
+            self.tools.insert(id.to_owned(), same);
+        }
         let code = result.as_str().and_then(exit_code);
         let outcome = match code {
             Some(0) if outcome == Outcome::Unset => Outcome::Ok,

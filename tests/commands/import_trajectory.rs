@@ -154,6 +154,25 @@ fn times_have_offsets_and_roles_may_be_unknown() {
 }
 
 #[test]
+fn result_has_the_outcome_that_is_known() {
+    for (is_error, text, outcome) in [
+        (None, "a.txt", "unset"),
+        (Some(false), "a.txt", "ok"),
+        (Some(true), "a.txt", "error"),
+        (None, "a.txt [exit code: 0]", "ok"),
+        (None, "a.txt [exit code: 2]", "error"),
+    ] {
+        let (_dir, lines) = import(&[
+            json!({"role": "user", "content": "List."}),
+            json!({"role": "assistant", "content": [{"type": "tool_use", "id": "c1", "name": "bash", "input": {}}]}),
+            json!({"role": "user", "content": [{"type": "tool_result", "tool_use_id": "c1", "is_error": is_error, "content": text}]}),
+        ]);
+        let results = of_kind(&lines, "tool_result");
+        assert_eq!(results[0]["outcome"], outcome, "{is_error:?} {text}");
+    }
+}
+
+#[test]
 fn conversations_of_three_shapes_are_sessions() {
     let call = json!({"id": "c1", "type": "function", "function": {"name": "bash", "arguments": "{\"command\":\"ls\"}"}});
     let secret = format!("a.txt {SECRET} [exit code: 2]");
