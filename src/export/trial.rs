@@ -1,7 +1,9 @@
 //! `trial`: a TrialRecord of aec-bench for each session, `<experiment>/<trial>.json`. A record is written once.
 
+mod grade;
 mod record;
 
+use std::collections::HashSet;
 use std::io;
 
 use serde_json::{Map, Value, json};
@@ -11,8 +13,8 @@ use super::feed::Fed;
 use super::values::{is_ok, object, text_of};
 use super::{Exporter, Options, Rows, TrialSchema};
 use crate::session::{Item, Node, NodeState, Role, Summary};
-use crate::trace::typed::{Annotation, Evaluation, InputFile, Phase, Trial as TrialEvent};
-use crate::trace::{RawLine, Usage, parse_time, time_text};
+use crate::trace::typed::{InputFile, Phase, Trial as TrialEvent};
+use crate::trace::{Kind, RawLine, Usage, parse_time};
 
 const UNKNOWN: &str = "unknown";
 /// A longer name is no file name.
@@ -39,7 +41,14 @@ pub(super) struct Trial {
     commit: Option<String>,
     advisor: Option<(u64, Usage)>,
     /// How the last run ended.
-    ended: Option<(bool, String)>,
+    ended: Option<Ended>,
+}
+
+/// The end of a run.
+#[derive(Debug)]
+struct Ended {
+    is_ok: bool,
+    outcome: String,
 }
 
 impl Trial {
@@ -70,18 +79,22 @@ impl Exporter for Trial {
                 self.commit = commit.map(String::from).or(self.commit.take());
             }
             Item::Environment(_) => self.environment.extend(members(node)),
-            Item::InputFile(file) => self
-                .input_files
-                .get_or_insert_default()
-                .push(input_file(&file)),
+            Item::InputFile(file) => {
+                let files = self.input_files.get_or_insert_default();
+                files.extend(input_file(&file));
+            }
             Item::Output(_) => self.output.extend(members(node)),
-            Item::Evaluation(evaluation) => self.evaluation = Some(evaluated(&evaluation)),
-            Item::Annotation(annotation) => self.annotations.push(annotated(node, &annotation)),
+            Item::Evaluation(evaluation) => {
+                self.evaluation = Some(grade::of(&evaluation, self.options.trial_schema));
+            }
+            Item::Annotation(annotation) => self.annotations.push(grade::review(node, &annotation)),
             Item::Phase(phase) => self.phases.extend(seconds(&phase)),
             Item::Message(_) if node.role() == Some(Role::User) && self.instruction.is_none() => {
                 self.instruction = node.content().map(String::from);
             }
-            Item::ContextAsset(asset) if self.system_prompt.is_none() => {
+            Item::ContextAsset(asset)
+                if node.kind == Kind::SystemPrompt && self.system_prompt.is_none() =>
+            {
                 self.system_prompt = asset.body().map(text_of);
             }
             Item::ModelCall(call) if closed && call.purpose().as_deref() == Some("advisor") => {
@@ -89,12 +102,7 @@ impl Exporter for Trial {
                 *calls += 1;
                 usage.add(&call.usage().unwrap_or_default());
             }
-            Item::Run(_) if closed && node.span_id == fed.run => {
-                self.run_ns += node.duration.unwrap_or(0);
-                self.ended_at = self.ended_at.max(node.end());
-                let outcome = node.outcome_name().unwrap_or_default();
-                self.ended = Some((is_ok(node), outcome.into_owned()));
-            }
+            Item::Run(_) if closed && node.span_id == fed.run => self.run(node),
             _ => {}
         }
     }
@@ -139,11 +147,7 @@ fn is_file_name(name: &str) -> bool {
 }
 
 fn text(of: &Map<String, Value>, name: &str, default: &str) -> String {
-    let known = of
-        .get(name)
-        .and_then(Value::as_str)
-        .filter(|text| !text.trim().is_empty());
-    known.unwrap_or(default).to_owned()
+    of.get(name).and_then(filled).unwrap_or(default).to_owned()
 }
 
 fn members(node: &Node) -> Map<String, Value> {
@@ -153,9 +157,42 @@ fn members(node: &Node) -> Map<String, Value> {
     }
 }
 
-fn input_file(file: &InputFile<'_>) -> Value {
-    let hash = file.sha256().filter(|hash| !hash.is_empty());
-    json!({"path": file.path(), "hash": hash.unwrap_or(UNKNOWN.into())})
+/// A text that is not blank.
+fn filled(value: &Value) -> Option<&str> {
+    value.as_str().filter(|text| !text.trim().is_empty())
+}
+
+/// A file, unless it has no path.
+fn input_file(file: &InputFile<'_>) -> Option<Value> {
+    let path = file.path().filter(|path| !path.trim().is_empty())?;
+    let hash = file.sha256().filter(|hash| !hash.trim().is_empty());
+    Some(json!({"path": path, "hash": hash.unwrap_or(UNKNOWN.into())}))
+}
+
+/// An adaptation as far as a record can have it: without one of its required texts there is none.
+fn adaptation(given: &Map<String, Value>) -> Option<Value> {
+    let variation = given.get("variation")?.as_object()?;
+    let is_text =
+        |(axis, value): (&String, &Value)| !axis.trim().is_empty() && filled(value).is_some();
+    if variation.is_empty() || !variation.iter().all(is_text) {
+        return None;
+    }
+    let mut out = json!({"variation": variation});
+    for name in ["family_id", "seed_task_id", "variation_key"] {
+        out[name] = filled(given.get(name)?)?.into();
+    }
+    let mut axes = HashSet::new();
+    let mut step = |step: &Value| {
+        let [axis, value, parent] =
+            ["axis", "value", "parent_value"].map(|name| filled(&step[name]));
+        let (axis, value, parent) = (axis?, value?, parent?);
+        let fits = variation.get(axis)? == value && value != parent && axes.insert(axis.to_owned());
+        fits.then(|| json!({"axis": axis, "value": value, "parent_value": parent}))
+    };
+    if let Some(Value::Array(lineage)) = given.get("derivation_lineage") {
+        out["derivation_lineage"] = lineage.iter().filter_map(&mut step).collect();
+    }
+    Some(out)
 }
 
 /// The seconds of a phase, by the name that a record has for it.
@@ -168,109 +205,22 @@ fn seconds(phase: &Phase<'_>) -> Option<(String, Value)> {
     known.then(|| (format!("{name}_seconds"), seconds.into()))
 }
 
-/// A grade in the form of a record. Scores that it has no member for are its breakdown.
-fn evaluated(evaluation: &Evaluation<'_>) -> Map<String, Value> {
-    let given = evaluation.scores().and_then(|scores| scores.value());
-    let mut scores = match given.unwrap_or_default() {
-        Value::Object(scores) => scores,
-        reward => Map::from_iter([("reward".to_owned(), reward)]),
-    };
-    let mut take = |name: &str| scores.remove(name).unwrap_or_default();
-    let reward = take("reward").as_f64();
-    let reward = reward.filter(|reward| (0.0..=1.0).contains(reward));
-    let given = take("validity");
-    let check = |name: &str| {
-        given
-            .get(name)
-            .and_then(Value::as_bool)
-            .unwrap_or(reward.is_some())
-    };
-    let (parseable, valid) = (check("output_parseable"), check("schema_valid"));
-    let none = json!(["no reward from 0 to 1 was recorded"]);
-    let errors = given
-        .get("errors")
-        .filter(|errors| errors.is_array())
-        .cloned();
-    let errors = errors.unwrap_or(if reward.is_some() { json!([]) } else { none });
-    let mut out = Map::from_iter([
-        // An output that can't be read has earned nothing.
-        (
-            "reward".to_owned(),
-            json!(reward.filter(|_| parseable && valid).unwrap_or(0.0)),
-        ),
-        (
-            "validity".to_owned(),
-            json!({
-                "output_parseable": parseable,
-                "schema_valid": valid,
-                "verifier_completed": check("verifier_completed"),
-                "errors": errors,
-            }),
-        ),
-    ]);
-    let (taxonomy, confidence, breakdown) = (
-        take("error_taxonomy"),
-        take("confidence"),
-        take("breakdown"),
-    );
-    if taxonomy.is_array() {
-        out.insert("error_taxonomy".into(), taxonomy);
-    }
-    if confidence.is_object() {
-        out.insert("confidence".into(), confidence);
-    }
-    if let Value::Object(breakdown) = breakdown {
-        scores.extend(breakdown);
-    }
-    if !scores.is_empty() {
-        out.insert("breakdown".into(), scores.into());
-    }
-    out
-}
-
-fn annotated(node: &Node, annotation: &Annotation<'_>) -> Value {
-    let value = annotation.value();
-    let words = value.and_then(|value| {
-        value
-            .get("judgment")
-            .and_then(|word| word.text())
-            .or_else(|| value.text())
-    });
-    let judgment = words.filter(|word| ["pass", "fail", "defer"].contains(&word.as_ref()));
-    let mut out = json!({
-        "reviewer_id": annotation.author().unwrap_or(UNKNOWN.into()),
-        "timestamp": time_text(node.start, 6),
-        "judgment": judgment.unwrap_or("defer".into()),
-    });
-    // An annotation of a record has its notes in a member; of any other, all of it is a note.
-    let member = |name: &str| value.and_then(|value| value.get(name));
-    let is_record = member("judgment").is_some();
-    let notes = if is_record { member("notes") } else { value };
-    if let Some(notes) = notes {
-        out["notes"] = text_of(notes).into();
-    }
-    if let Some(discipline) = member("reviewer_discipline").filter(|_| is_record) {
-        out["reviewer_discipline"] = text_of(discipline).into();
-    }
-    let categories = member("categories").and_then(|list| list.value());
-    let is_text = |list: &Value| {
-        list.as_array()
-            .is_some_and(|list| list.iter().all(Value::is_string))
-    };
-    if let Some(categories) = categories.filter(is_text).filter(|_| is_record) {
-        out["categories"] = categories;
-    }
-    out
-}
-
 impl Trial {
     fn trial(&mut self, node: &Node, trial: &TrialEvent<'_>) {
         self.trial.extend(members(node));
-        let adaptation = trial.adaptation().and_then(object);
-        self.trial.insert(
-            "adaptation".into(),
-            adaptation.map_or(Value::Null, Value::Object),
-        );
+        let given = trial.adaptation().and_then(object);
+        let adaptation = given.and_then(|given| adaptation(&given));
+        self.trial
+            .insert("adaptation".into(), adaptation.unwrap_or_default());
+    }
+
+    fn run(&mut self, node: &Node) {
+        self.ended = Some(Ended {
+            is_ok: is_ok(node),
+            outcome: node.outcome_name().unwrap_or_default().into_owned(),
+        });
+        self.run_ns += node.duration.unwrap_or(0);
+        self.ended_at = self.ended_at.max(node.end());
     }
 
     /// What a complete record has to have and this session lacks.

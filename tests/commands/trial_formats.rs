@@ -202,3 +202,113 @@ fn trial_never_leaves_its_directory() {
         assert!(!out.exists());
     }
 }
+
+/// Records a session of one run.
+fn trial_session(work: impl FnOnce()) -> tempfile::TempDir {
+    let recording = Recording::new();
+    recording.run(|| {
+        let run = spans::session_run("ses_t", "agent").start();
+        run.in_scope(work);
+        run.finish(Outcome::Ok);
+    });
+    recording.end()
+}
+
+#[test]
+fn reward_is_forced_to_zero_where_readers_want_it() {
+    for (parseable, valid, schema_1, schema_2) in [
+        (true, true, 0.5, 0.5),
+        (true, false, 0.5, 0.0),
+        (false, true, 0.0, 0.0),
+    ] {
+        let root = trial_session(|| {
+            let validity = json!({"output_parseable": parseable, "schema_valid": valid});
+            let scores = json!({"reward": 0.5, "validity": validity});
+            events::evaluation().scores(scores).emit();
+        });
+        let record = aec_bench::record(&export_trial(root.path(), "ses_t", &[]));
+        let text = export_trial(root.path(), "ses_t", &["--schema", "2"]);
+        let record_2 = aec_bench::record_2(&text);
+        let rewards = (
+            record.evaluation.reward.0,
+            record_2.evaluation.unwrap().reward.0,
+        );
+        assert_eq!(rewards, (schema_1, schema_2), "{parseable} {valid}");
+    }
+}
+
+/// A record's models are closed: a member that doesn't fit makes a reader refuse all of it.
+#[test]
+fn trial_leaves_out_what_does_not_fit() {
+    let root = trial_session(|| {
+        // No system prompt.
+        events::tool_catalog(json!([{"name": "bash", "schema": {}}])).emit();
+        events::trial("t1")
+            .set("adapter_revision", 7)
+            .set("dataset_id", ["d"])
+            .set("config", "fast")
+            .adaptation(json!({
+                "family_id": "f", "seed_task_id": "s", "variation_key": "k", "more": 1,
+                "variation": {"voltage": "400", "load": "2"},
+                "derivation_lineage": [
+                    {"axis": "voltage", "value": "400", "parent_value": "230", "more": 1},
+                    {"axis": "voltage", "value": "400", "parent_value": "110"},
+                    {"axis": "load", "value": "3", "parent_value": "2"},
+                    {"axis": "load", "value": "2", "parent_value": "2"},
+                    {"axis": "other", "value": "2", "parent_value": "1"},
+                ],
+            }))
+            .emit();
+        events::input_file("a.csv").set("source", 7).emit();
+        let tags = json!([
+            {"category": "units", "source": "judge", "more": 1}, {"category": " ", "source": "judge"},
+            {"category": "units", "source": "me"}, "units",
+        ]);
+        let validity = json!({"output_parseable": true, "errors": ["late", 7], "more": 1});
+        let confidence = json!({
+            "annotator_count": -1, "inter_rater_agreement": 0.5, "confidence_interval": [1, 0],
+            "confidence_method": "", "more": 1,
+        });
+        let scores = json!({"reward": 1, "validity": validity, "error_taxonomy": tags, "confidence": confidence});
+        events::evaluation().scores(scores).emit();
+        let value = json!({
+            "judgment": "pass", "notes": null, "reviewer_discipline": " ", "categories": ["units", 7], "more": 1,
+        });
+        events::annotation("trial", value).author(" ").emit();
+        events::annotation("trial", json!({"stars": 3})).emit();
+    });
+    for options in [&[][..], &["--schema", "2"]] {
+        let text = export_trial(root.path(), "ses_t", options);
+        let record: Value = serde_json::from_str(&text).unwrap();
+        let mut evaluation = record["evaluation"].clone();
+        for review in evaluation["annotations"].as_array_mut().unwrap() {
+            review.as_object_mut().unwrap().remove("timestamp");
+        }
+        let expected = json!({
+            "reward": 1.0,
+            "validity": {"output_parseable": true, "schema_valid": true, "verifier_completed": true, "errors": ["late"]},
+            "error_taxonomy": [{"category": "units", "source": "judge"}],
+            "confidence": {"inter_rater_agreement": 0.5},
+            "annotations": [
+                {"reviewer_id": "unknown", "judgment": "pass", "categories": ["units"]},
+                {"reviewer_id": "unknown", "judgment": "defer", "notes": "{\"stars\":3}"},
+            ],
+        });
+        assert_eq!(evaluation, expected);
+        if !options.is_empty() {
+            aec_bench::record_2(&text);
+            continue;
+        }
+        let read = aec_bench::record(&text);
+        assert_eq!(read.inputs.system_prompt, None);
+        assert_eq!(read.agent.adapter_revision, None);
+        let lineage = read.adaptation.unwrap().derivation_lineage.unwrap();
+        assert_eq!(lineage.len(), 1);
+        assert_eq!(lineage[0].parent_value.0, "230");
+    }
+    // Without a text that it must have, there is no adaptation.
+    let partly = json!({"family_id": "f", "seed_task_id": "s", "variation": {"a": "b"}});
+    let root = trial_session(|| events::trial("t1").adaptation(partly).emit());
+    let record = aec_bench::record(&export_trial(root.path(), "ses_t", &[]));
+    assert!(record.adaptation.is_none());
+}

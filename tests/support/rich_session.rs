@@ -12,7 +12,6 @@ use super::Recording;
 pub const SESSION: &str = "ses_rich";
 pub const SUBAGENT: &str = "ses_rich-review";
 /// A text with characters that formats may not be able to hold.
-pub const HOSTILE: &str =
 pub const HOSTILE: &str = "NUL \0, bell \x07, line\u{2028}separator, \u{85}\u{2029}, \u{1f4a9}, =1+1, ../../etc/passwd, </script>";
 
 /// Records the session, its subagent, and a second segment of lines as other programs could have written them.
@@ -212,6 +211,11 @@ fn trial() {
         .harness("tool_loop")
         .adapter_revision("r1")
         .config(json!({"max_turns": 10}))
+        .adaptation(json!({
+            "family_id": "drop", "seed_task_id": "task_0", "variation_key": "voltage=400",
+            "variation": {"voltage": "400"},
+            "derivation_lineage": [{"axis": "voltage", "value": "400", "parent_value": "230"}],
+        }))
         .emit();
     events::environment()
         .image("python:3.12")
@@ -221,9 +225,20 @@ fn trial() {
     events::input_file("input.csv")
         .sha256("00ff")
         .bytes(10)
+        .set("source", "https://example.com/input.csv")
+        .emit();
+    events::phase("setup")
+        .start("2026-11-16T10:00:00.000000Z")
+        .end("2026-11-16T10:00:01.500000Z")
         .emit();
     events::output().r#final("V = 5.2").emit();
     events::evaluation().scores(json!({"reward": 0.5, "validity": {"output_parseable": true, "schema_valid": true, "verifier_completed": true, "errors": []}, "breakdown": {"numeric": 0.5}})).emit();
+    events::annotation(
+        "trial",
+        json!({"judgment": "pass", "notes": "good", "categories": ["units"]}),
+    )
+    .author("ada")
+    .emit();
 }
 
 /// A run whose writer died, a gap, a kind of a later version, and halves of surrogate pairs.

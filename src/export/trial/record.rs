@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::{Trial, UNKNOWN, text};
+use super::{Trial, UNKNOWN, filled, text};
 use crate::trace::time_text;
 
 impl Trial {
@@ -11,7 +11,7 @@ impl Trial {
         known(json!({
             "trial_id": trial_id,
             "experiment_id": experiment,
-            "dataset_id": self.trial.get("dataset_id"),
+            "dataset_id": self.trial.get("dataset_id").and_then(filled),
             "timestamp": time_text(self.summary.first, 6),
             "task": {
                 "task_id": text(&self.trial, "task_id", UNKNOWN),
@@ -64,7 +64,7 @@ impl Trial {
             // By this an import knows whose session it is.
             "recorder": "spanledger",
             "session_id": self.summary.session_id,
-            "outcome": self.ended.as_ref().map(|(_, outcome)| outcome),
+            "outcome": self.ended.as_ref().map(|ended| &ended.outcome),
             "turns_used": totals.turns,
             "max_turns": config.and_then(|config| config.get("max_turns")),
             "usage_input_tokens": totals.usage.input_tokens,
@@ -112,7 +112,7 @@ impl Trial {
         known(json!({
             "adapter": text(&self.trial, "harness", agent),
             "model": self.summary.model_id.as_deref().unwrap_or(UNKNOWN),
-            "adapter_revision": self.trial.get("adapter_revision"),
+            "adapter_revision": self.trial.get("adapter_revision").and_then(filled),
             "configuration": self.trial.get("config").filter(|config| config.is_object()),
         }))
     }
@@ -128,8 +128,8 @@ impl Trial {
     pub(super) fn record_2(&self, trial_id: &str) -> Value {
         let status = match &self.ended {
             None => "running",
-            Some((true, _)) => "completed",
-            Some((_, outcome)) if outcome == "cancelled" => "cancelled",
+            Some(ended) if ended.is_ok => "completed",
+            Some(ended) if ended.outcome == "cancelled" => "cancelled",
             Some(_) => "failed",
         };
         let ended = self.ended.as_ref().map(|_| self.ended_at);
