@@ -40,7 +40,7 @@ pub(super) struct Trial {
     /// The commit of the working directory, if it had no other changes.
     commit: Option<String>,
     advisor: Option<(u64, Usage)>,
-    /// How the last run ended.
+    /// How the last run ended. None while one is open.
     ended: Option<Ended>,
 }
 
@@ -102,7 +102,7 @@ impl Exporter for Trial {
                 *calls += 1;
                 usage.add(&call.usage().unwrap_or_default());
             }
-            Item::Run(_) if closed && node.span_id == fed.run => self.run(node),
+            Item::Run(_) if node.span_id == fed.run => self.run(node, closed),
             _ => {}
         }
     }
@@ -214,13 +214,15 @@ impl Trial {
             .insert("adaptation".into(), adaptation.unwrap_or_default());
     }
 
-    fn run(&mut self, node: &Node) {
-        self.ended = Some(Ended {
+    fn run(&mut self, node: &Node, closed: bool) {
+        self.ended = closed.then(|| Ended {
             is_ok: is_ok(node),
             outcome: node.outcome_name().unwrap_or_default().into_owned(),
         });
-        self.run_ns += node.duration.unwrap_or(0);
-        self.ended_at = self.ended_at.max(node.end());
+        if closed {
+            self.run_ns += node.duration.unwrap_or(0);
+            self.ended_at = self.ended_at.max(node.end());
+        }
     }
 
     /// What a complete record has to have and this session lacks.

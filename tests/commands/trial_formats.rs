@@ -237,6 +237,29 @@ fn reward_is_forced_to_zero_where_readers_want_it() {
     }
 }
 
+#[test]
+fn trial_that_goes_on_is_not_finished() {
+    let recording = Recording::new();
+    recording.run(|| {
+        let run = spans::session_run("ses_t", "agent").start();
+        run.set("stop_reason", "end_turn");
+        run.finish(Outcome::Ok);
+    });
+    let root = recording.dir.path();
+    let first = aec_bench::record_2(&export_trial(root, "ses_t", &["--schema", "2"]));
+    assert_eq!(first.execution_status, "completed");
+    recording.run(|| {
+        let _again = spans::session_run("ses_t", "agent").start().entered();
+        let text = export_trial(root, "ses_t", &["--schema", "2"]);
+        let running = aec_bench::record_2(&text);
+        assert_eq!(running.execution_status, "running");
+        let out = root.join("ledger");
+        let args = ["export", "trial", "ses_t", "--complete", "-o"];
+        let done = run(root, &[&args[..], &[out.to_str().unwrap()]].concat());
+        assert!(done.err.contains("the end of the run"), "{done:?}");
+    });
+}
+
 /// A record's models are closed: a member that doesn't fit makes a reader refuse all of it.
 #[test]
 fn trial_leaves_out_what_does_not_fit() {
