@@ -81,7 +81,7 @@ impl Exporter for Trial {
             Item::Environment(_) => self.environment.extend(members(node)),
             Item::InputFile(file) => {
                 let files = self.input_files.get_or_insert_default();
-                files.extend(input_file(&file));
+                files.extend(input_file(node, &file));
             }
             Item::Output(_) => self.output.extend(members(node)),
             Item::Evaluation(evaluation) => {
@@ -163,10 +163,14 @@ fn filled(value: &Value) -> Option<&str> {
 }
 
 /// A file, unless it has no path.
-fn input_file(file: &InputFile<'_>) -> Option<Value> {
+fn input_file(node: &Node, file: &InputFile<'_>) -> Option<Value> {
     let path = file.path().filter(|path| !path.trim().is_empty())?;
     let hash = file.sha256().filter(|hash| !hash.trim().is_empty());
-    Some(json!({"path": path, "hash": hash.unwrap_or(UNKNOWN.into())}))
+    let mut out = json!({"path": path, "hash": hash.unwrap_or(UNKNOWN.into())});
+    if let Some(source) = node.get("source").and_then(|source| source.text()) {
+        out["source"] = source.into();
+    }
+    Some(out)
 }
 
 /// An adaptation as far as a record can have it: without one of its required texts there is none.
@@ -212,6 +216,10 @@ impl Trial {
         let adaptation = given.and_then(|given| adaptation(&given));
         self.trial
             .insert("adaptation".into(), adaptation.unwrap_or_default());
+        // A session without input files says so here.
+        if self.trial.get("input_files") == Some(&json!([])) {
+            self.input_files.get_or_insert_default();
+        }
     }
 
     fn run(&mut self, node: &Node, closed: bool) {
@@ -255,7 +263,10 @@ impl Trial {
                     .is_some_and(Value::is_object),
                 "environment.tool_versions",
             ),
-            (self.input_files.is_none(), "inputs.input_files"),
+            (
+                self.input_files.is_none(),
+                "inputs.input_files (if there are none, `input_files: []` in the trial event)",
+            ),
             (self.instruction.is_none(), "inputs.instruction"),
             (self.evaluation.is_none(), "evaluation"),
             (self.ended.is_none(), "the end of the run"),

@@ -202,6 +202,8 @@ impl<'a> Trial<'a> {
             "adapter_revision": agent["adapter_revision"],
             "config": agent["configuration"],
             "adaptation": record["adaptation"],
+            // Files have events of their own.
+            "input_files": Some(&self.input()["input_files"]).filter(|files| **files == json!([])),
         });
         history.event(Kind::Trial, self.started, trial)?;
         let environment = match record.get("environment") {

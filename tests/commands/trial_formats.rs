@@ -143,6 +143,26 @@ fn trial_is_written_once() {
 }
 
 #[test]
+fn trial_has_what_was_recorded_of_it() {
+    let dir = rich_session::record();
+    let record = aec_bench::record(&export_trial(dir.path(), SESSION, &["--complete"]));
+    assert_eq!(record.completeness, Completeness::Complete);
+    assert_eq!(record.evaluation.reward.0, 0.5);
+    let reviews = record.evaluation.annotations.unwrap();
+    assert_eq!(reviews[0].reviewer_id.0, "ada");
+    assert_eq!(reviews[0].notes.as_deref(), Some("good"));
+    let adaptation = record.adaptation.unwrap();
+    assert_eq!(adaptation.variation["voltage"].0, "400");
+    assert_eq!(adaptation.derivation_lineage.unwrap().len(), 1);
+    assert_eq!(record.timing.setup_seconds.unwrap().0, 1.5);
+    let file = &record.inputs.input_files.unwrap()[0];
+    assert_eq!(
+        file.source.as_deref(),
+        Some("https://example.com/input.csv")
+    );
+}
+
+#[test]
 fn trial_that_lacks_its_provenance_is_partial() {
     let dir = rich_session::record();
     let out = dir.path().join("ledger");
@@ -258,6 +278,31 @@ fn trial_that_goes_on_is_not_finished() {
         let done = run(root, &[&args[..], &[out.to_str().unwrap()]].concat());
         assert!(done.err.contains("the end of the run"), "{done:?}");
     });
+}
+
+#[test]
+fn trial_without_input_files_is_complete() {
+    let root = trial_session(|| {
+        let files: [&str; 0] = [];
+        events::trial("t1")
+            .experiment_id("e1")
+            .task_id("task")
+            .task_revision("r1")
+            .harness("tool_loop")
+            .adapter_revision("r1")
+            .set("input_files", files)
+            .emit();
+        events::environment()
+            .image("python:3.12")
+            .backend("local")
+            .tool_versions(json!({}))
+            .emit();
+        drop(spans::model_call("p", "m").start());
+        events::message_user("Go.").emit();
+        events::evaluation().scores(json!(1.0)).emit();
+    });
+    let record = aec_bench::record(&export_trial(root.path(), "ses_t", &["--complete"]));
+    assert!(record.inputs.input_files.unwrap().is_empty());
 }
 
 /// A record's models are closed: a member that doesn't fit makes a reader refuse all of it.
