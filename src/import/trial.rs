@@ -151,7 +151,8 @@ impl<'a> Trial<'a> {
         let result = &self.output()["agent_result"];
         match result["session_id"].as_str() {
             Some(id) if result["recorder"] == "spanledger" => id.to_owned(),
-            _ => format!("trial-{}-{}", self.experiment_id, self.trial_id),
+            // As in a ledger, where a record is a file in the directory of its experiment.
+            _ => format!("trial-{}/{}", self.experiment_id, self.trial_id),
         }
     }
 

@@ -109,7 +109,7 @@ fn trial_survives_import_and_export() {
     // As people print it: on many lines.
     fs::write(&file, format!("{:#}", record())).unwrap();
     let ids = import_and_again(&root, "trial", &file);
-    assert_eq!(ids, ["trial-exp-t1"]);
+    assert_eq!(ids, ["trial-exp/t1"]);
     assert_masked(&root, &ids[0]);
 
     let out = dir.path().join("ledger");
@@ -204,6 +204,30 @@ fn trials_of_our_own_are_the_same_session() {
         }
         assert_eq!(first, again, "schema {schema}");
     }
+}
+
+/// Records of two experiments are two sessions, and no input files are none.
+#[test]
+fn trials_are_told_apart() {
+    let dir = tempfile::tempdir().unwrap();
+    let (root, ledger) = (dir.path().join("root"), dir.path().join("ledger"));
+    fs::create_dir(&ledger).unwrap();
+    for (n, (experiment, trial)) in [("a-b", "c"), ("a", "b-c")].into_iter().enumerate() {
+        let mut record = record();
+        record["experiment_id"] = experiment.into();
+        record["trial_id"] = trial.into();
+        record["inputs"]["input_files"] = json!([]);
+        fs::write(ledger.join(format!("{n}.json")), record.to_string()).unwrap();
+    }
+    let sessions = import(&root, "trial", &ledger);
+    let ids: Vec<_> = sessions.iter().map(|one| &one["session_id"]).collect();
+    assert_eq!(ids, ["trial-a-b/c", "trial-a/b-c"]);
+    let out = dir.path().join("out");
+    let to = out.to_str().unwrap();
+    export(&root, &["trial", "trial-a/b-c", "-o", to, "--complete"]);
+    let text = fs::read_to_string(out.join("a/b-c.json")).unwrap();
+    let record: Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(record["inputs"]["input_files"], json!([]));
 }
 
 #[test]
