@@ -49,6 +49,7 @@ pub(super) struct Trial {
 struct Ended {
     is_ok: bool,
     outcome: String,
+    stop_reason: Option<String>,
 }
 
 impl Trial {
@@ -226,6 +227,9 @@ impl Trial {
         self.ended = closed.then(|| Ended {
             is_ok: is_ok(node),
             outcome: node.outcome_name().unwrap_or_default().into_owned(),
+            stop_reason: node
+                .get("stop_reason")
+                .and_then(|reason| Some(reason.text()?.into_owned())),
         });
         if closed {
             self.run_ns += node.duration.unwrap_or(0);
@@ -267,7 +271,7 @@ impl Trial {
                 self.input_files.is_none(),
                 "inputs.input_files (if there are none, `input_files: []` in the trial event)",
             ),
-            (self.instruction.is_none(), "inputs.instruction"),
+            (self.instruction().is_none(), "inputs.instruction"),
             (self.evaluation.is_none(), "evaluation"),
             (self.ended.is_none(), "the end of the run"),
         ];

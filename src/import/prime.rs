@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 
 use super::document::{Members, Want, member_names, parse, read_document, read_members};
 use super::history::{Fields, History, fields};
+use super::lines::file_time;
 use super::messages::Messages;
 use super::time::{from_seconds, time_of};
 use super::{Import, ImportError};
@@ -51,6 +52,7 @@ pub(super) fn read<'a>(import: &'a Import, path: &Path) -> Result<Vec<History<'a
         ));
     }
     let document = Value::from(document.members);
+    let modified = file_time(&samples_file);
     let evaluation = match evaluation_file.exists() {
         true => read_document(&evaluation_file)?.1,
         false => Value::Null,
@@ -58,6 +60,7 @@ pub(super) fn read<'a>(import: &'a Import, path: &Path) -> Result<Vec<History<'a
     let mut samples = Samples {
         import,
         evaluation: Evaluation::of(&document, &evaluation, &samples_file),
+        modified,
         ids: HashSet::new(),
         number: 0,
         written: Vec::new(),
@@ -95,6 +98,8 @@ impl Members for Document {
 struct Samples<'a, 'e> {
     import: &'a Import,
     evaluation: Evaluation<'e>,
+    /// The time of a sample that has none.
+    modified: u64,
     ids: HashSet<String>,
     number: usize,
     written: Vec<History<'a>>,
@@ -114,7 +119,8 @@ impl Members for Samples<'_, '_> {
         let failed = |why: &dyn std::fmt::Display| {
             io::Error::other(format!("sample {}: {why}", self.number))
         };
-        let sample = Sample::of(&self.evaluation, &sample).map_err(|why| failed(&why))?;
+        let sample = Sample::of(&self.evaluation, &sample, self.modified);
+        let sample = sample.map_err(|why| failed(&why))?;
         // A page may repeat samples.
         if self.ids.insert(sample.trial_id.clone()) {
             let history = History::new(self.import, "prime", &sample.trial_id);
@@ -179,7 +185,7 @@ fn name_of(value: &Value) -> Option<String> {
 }
 
 impl<'a> Sample<'a> {
-    fn of(of: &'a Evaluation<'a>, sample: &'a Value) -> Result<Self, String> {
+    fn of(of: &'a Evaluation<'a>, sample: &'a Value, modified: u64) -> Result<Self, String> {
         if !sample.is_object() {
             return Err("not a JSON object".to_owned());
         }
@@ -197,10 +203,11 @@ impl<'a> Sample<'a> {
             sample,
             trial_id: plain(&format!("prime-{}-{id}", of.id)),
             reward: None,
-            started: time_of(&sample["created_at"]).unwrap_or(0),
+            started: time_of(&sample["created_at"]).unwrap_or(modified),
         };
         let rewards = [
             &sample.sample["reward"],
+            &sample.sample["aec_bench_reward"],
             &sample.sample["score"],
             &sample.get("metrics")["aec_bench_reward"],
             &sample.sample["info"]["aec_bench_reward"],
@@ -295,6 +302,7 @@ impl<'a> Sample<'a> {
             "dataset_id": dataset,
             "task_id": task,
             "task_revision": info["task_revision"],
+            "instruction": info["instruction"].as_str(),
             "harness": "prime",
             "config": evaluation["eval_config"],
         });
@@ -324,10 +332,10 @@ impl<'a> Sample<'a> {
             history.event(Kind::Phase, ended, phase)?;
             start = end;
         }
-        let Some(reward) = self.reward else {
+        let scores = fields(json!({"reward": self.reward, "breakdown": self.get("metrics")}));
+        if scores.is_empty() {
             return Ok(());
-        };
-        let scores = fields(json!({"reward": reward, "breakdown": self.get("metrics")}));
+        }
         let evaluation = json!({"scores": scores, "author": "prime"});
         history.event(Kind::Evaluation, ended, evaluation)
     }
@@ -355,14 +363,22 @@ fn spoken(value: &Value, name: &str) -> Vec<Fields> {
     }
 }
 
+/// An error: a text, or an object. `verifiers` writes the type as `error` and the message with its causes as
+/// `error_chain_str`.
 fn error_of(error: &Value) -> Option<Value> {
+    let first = |names: &[&str]| {
+        let mut names = names.iter();
+        names.find_map(|name| error[name].as_str())
+    };
     match error {
         Value::Null | Value::Bool(false) => None,
         Value::String(text) if text.is_empty() => None,
-        Value::Object(_) => {
-            let kind = error["error_type"].as_str().or(error["type"].as_str());
-            Some(json!({"error_type": kind, "message": error["message"], "details": error}))
-        }
+        Value::Object(members) if members.is_empty() => None,
+        Value::Object(_) => Some(json!({
+            "error_type": first(&["error_type", "type", "error"]),
+            "message": first(&["message", "error_chain_str"]),
+            "details": error,
+        })),
         other => Some(json!({"message": other.as_str().map_or(other.to_string(), String::from)})),
     }
 }

@@ -180,7 +180,9 @@ impl<'a> Trial<'a> {
         history.keep_source(&format!("{text}{manifest}"))?;
         let message = &self.output()["agent_output"]["error_message"];
         let error = message.as_str().map(|message| json!({"message": message}));
-        history.end_run(self.ended, self.outcome, json!({"error": error}))?;
+        let stop_reason = self.output()["agent_result"]["stop_reason"].as_str();
+        let end = json!({"error": error, "stop_reason": stop_reason});
+        history.end_run(self.ended, self.outcome, end)?;
         Ok(history)
     }
 

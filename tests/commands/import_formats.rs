@@ -345,6 +345,65 @@ fn prime_samples_are_sessions_with_partial_records() {
     }
 }
 
+/// The record that is exported of a sample.
+fn record_of_sample(sample: Value) -> (Value, Vec<Value>) {
+    let dir = tempfile::tempdir().unwrap();
+    let (root, file) = (dir.path().join("root"), dir.path().join("samples.json"));
+    let document = json!({"evaluation_id": "ev1", "samples": [sample]});
+    fs::write(&file, document.to_string()).unwrap();
+    let sessions = import(&root, "prime", &file);
+    let id = sessions[0]["session_id"].as_str().unwrap();
+    let out = dir.path().join("ledger");
+    export(&root, &["trial", id, "-o", out.to_str().unwrap()]);
+    let text = fs::read_to_string(out.join(format!("prime-ev1/{id}.json"))).unwrap();
+    (serde_json::from_str(&text).unwrap(), events(&root, id))
+}
+
+#[test]
+fn prime_sample_has_what_its_shapes_say() {
+    let with = |more: Value| {
+        let mut sample = json!({"sample_id": "s1", "prompt": "Long prompt."});
+        sample
+            .as_object_mut()
+            .unwrap()
+            .extend(more.as_object().unwrap().clone());
+        record_of_sample(sample)
+    };
+    let (record, _) = with(json!({"aec_bench_reward": 0.25, "score": 0.5}));
+    assert_eq!(record["evaluation"]["reward"], 0.25);
+    let (record, _) = with(json!({"metrics": {"calls": 3}, "stop_condition": "max_turns"}));
+    assert_eq!(record["evaluation"]["reward"], 0.0);
+    assert_eq!(record["evaluation"]["breakdown"], json!({"calls": 3}));
+    assert_eq!(
+        record["outputs"]["agent_result"]["stop_reason"],
+        "max_turns"
+    );
+    let (record, lines) = with(json!({"info": {"instruction": "Do it."}}));
+    assert_eq!(record["inputs"]["instruction"], "Do it.");
+    assert_eq!(
+        of_kind(&lines, "message_user")[0]["content"],
+        "Long prompt."
+    );
+    // Without a time of its own, it has the file's.
+    assert_ne!(&lines[0]["ts"].as_str().unwrap()[..4], "1970");
+    let error = json!({"error": "ModelError", "error_chain_repr": "…", "error_chain_str": "ModelError -> timeout"});
+    let none = (json!(null), json!(null), "unset");
+    let model_error = (json!("ModelError"), json!("ModelError -> timeout"), "error");
+    let old = (json!("Timeout"), json!("late"), "error");
+    for (error, (kind, message, outcome)) in [
+        (json!({}), none.clone()),
+        (json!(null), none),
+        (error, model_error),
+        (json!({"error_type": "Timeout", "message": "late"}), old),
+    ] {
+        let (_, lines) = with(json!({"error": error}));
+        let end = of_kind(&lines, "session_end")[0];
+        assert_eq!(end["error"]["error_type"], kind, "{end}");
+        assert_eq!(end["error"]["message"], message, "{end}");
+        assert_eq!(end["outcome"], outcome, "{end}");
+    }
+}
+
 #[test]
 fn prime_samples_with_an_error_are_refused() {
     let dir = tempfile::tempdir().unwrap();

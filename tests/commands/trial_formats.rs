@@ -268,6 +268,10 @@ fn trial_that_goes_on_is_not_finished() {
     let root = recording.dir.path();
     let first = aec_bench::record_2(&export_trial(root, "ses_t", &["--schema", "2"]));
     assert_eq!(first.execution_status, "completed");
+    assert_eq!(
+        first.output.agent_result.unwrap()["stop_reason"],
+        "end_turn"
+    );
     recording.run(|| {
         let _again = spans::session_run("ses_t", "agent").start().entered();
         let text = export_trial(root, "ses_t", &["--schema", "2"]);

@@ -20,7 +20,7 @@ impl Trial {
             "agent": self.agent(),
             "environment": known(self.environment()),
             "inputs": known(json!({
-                "instruction": self.instruction(),
+                "instruction": self.instruction().unwrap_or(UNKNOWN),
                 "system_prompt": self.system_prompt,
                 "input_files": self.input_files,
             })),
@@ -65,6 +65,7 @@ impl Trial {
             "recorder": "spanledger",
             "session_id": self.summary.session_id,
             "outcome": self.ended.as_ref().map(|ended| &ended.outcome),
+            "stop_reason": self.ended.as_ref().and_then(|ended| ended.stop_reason.as_ref()),
             "turns_used": totals.turns,
             "max_turns": config.and_then(|config| config.get("max_turns")),
             "usage_input_tokens": totals.usage.input_tokens,
@@ -117,11 +118,13 @@ impl Trial {
         }))
     }
 
-    fn instruction(&self) -> &str {
-        let given = self.instruction.as_deref();
-        given
-            .filter(|text| !text.trim().is_empty())
-            .unwrap_or(UNKNOWN)
+    /// The instruction of the trial event, or the user's first message.
+    pub(super) fn instruction(&self) -> Option<&str> {
+        let given = self.trial.get("instruction").and_then(filled);
+        given.or(self
+            .instruction
+            .as_deref()
+            .filter(|text| !text.trim().is_empty()))
     }
 
     /// Schema 2.
@@ -153,7 +156,7 @@ impl Trial {
             "started_at": time_text(started, 6),
             "completed_at": ended.map(|end| time_text(end, 6)),
             "input": known(json!({
-                "instruction": self.instruction(),
+                "instruction": self.instruction().unwrap_or(UNKNOWN),
                 "task_revision": text(&self.trial, "task_revision", UNKNOWN),
                 "system_prompt": self.system_prompt,
             })),
