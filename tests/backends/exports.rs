@@ -84,7 +84,7 @@ fn agentdbg_reads_runs() {
     assert_eq!(whole["status"], "ok");
     assert_eq!(
         whole["counts"],
-        json!({"llm_calls": 2, "tool_calls": 6, "errors": 0, "loop_warnings": 1})
+        json!({"llm_calls": 3, "tool_calls": 6, "errors": 0, "loop_warnings": 1})
     );
     for id in ids(&list, "run_id") {
         let file = out.path().join("exported.json");
@@ -198,7 +198,7 @@ fn maida_reads_runs() {
     }
     counted.sort();
     // The interrupted run, the subagent, and the whole run.
-    assert_eq!(counted, [(0, 1, 0), (1, 0, 0), (2, 6, 1)]);
+    assert_eq!(counted, [(0, 1, 0), (1, 0, 0), (3, 6, 1)]);
 }
 
 #[test]

@@ -62,7 +62,12 @@ fn sqlite_has_sessions_messages_and_parts() {
     );
     assert_eq!(
         session[3..],
-        [json!(2 * 807), json!(62), json!(10), json!(2 * 843)]
+        [
+            json!(2 * 807 + 40),
+            json!(62 + 3),
+            json!(10),
+            json!(2 * 843 + 43)
+        ]
     );
     // The subagent was started in a message of its parent.
     let parent = &query(

@@ -179,7 +179,7 @@ fn trials_of_our_own_are_the_same_session() {
         assert_eq!(of_kind(&events, "output")[0]["final"], "V = 5.2");
         assert_eq!(of_kind(&events, "evaluation")[0]["scores"]["reward"], 0.5);
         let listed = run(&root, &["list", "--json"]).objects()[0].to_string();
-        assert!(listed.contains("\"input_tokens\":1624"), "{listed}");
+        assert!(listed.contains("\"input_tokens\":1664"), "{listed}");
         // The record of the import is the record again.
         let second = dir.path().join(format!("again-{schema}"));
         let path = second.to_str().unwrap();

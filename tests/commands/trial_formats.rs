@@ -151,6 +151,9 @@ fn trial_has_what_was_recorded_of_it() {
     let reviews = record.evaluation.annotations.unwrap();
     assert_eq!(reviews[0].reviewer_id.0, "ada");
     assert_eq!(reviews[0].notes.as_deref(), Some("good"));
+    let cost = record.cost.unwrap();
+    assert_eq!((cost.tokens_in, cost.advisor_calls), (Some(1664), Some(1)));
+    assert_eq!(cost.advisor_input_tokens, Some(40));
     let adaptation = record.adaptation.unwrap();
     assert_eq!(adaptation.variation["voltage"].0, "400");
     assert_eq!(adaptation.derivation_lineage.unwrap().len(), 1);

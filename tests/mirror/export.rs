@@ -30,7 +30,7 @@ fn otlp_json_has_the_spans_of_a_session() {
     names.sort();
     let of = |name: &str| names.iter().filter(|one| one.starts_with(name)).count();
     assert_eq!(of("invoke_agent"), 2, "{names:?}");
-    assert_eq!(of("chat "), 2);
+    assert_eq!(of("chat "), 3);
     assert_eq!(of("execute_tool"), 7);
     assert_eq!(of("session.turn"), 3);
     assert!(

@@ -231,6 +231,15 @@ fn trial() {
         .start("2026-11-16T10:00:00.000000Z")
         .end("2026-11-16T10:00:01.500000Z")
         .emit();
+    let advisor = spans::model_call("anthropic", "claude-opus-4-1")
+        .purpose("advisor")
+        .start();
+    advisor.record_usage(&Usage {
+        input_tokens: Some(40),
+        output_tokens: Some(3),
+        ..Usage::default()
+    });
+    advisor.finish(Outcome::Ok);
     events::output().r#final("V = 5.2").emit();
     events::evaluation().scores(json!({"reward": 0.5, "validity": {"output_parseable": true, "schema_valid": true, "verifier_completed": true, "errors": []}, "breakdown": {"numeric": 0.5}})).emit();
     events::annotation(
