@@ -1,12 +1,12 @@
 //! Messages of a conversation as the APIs of OpenAI and Anthropic have them, or with the members `role`,
 //! `event`, `content` and `tool_name`. Each answer of the model is a model call.
 
-use std::collections::{BTreeMap, VecDeque};
 use std::io;
 
 use serde_json::{Value, json};
 
-use super::history::{Fields, History, Span};
+use super::history::{Fields, History};
+use super::open_calls::OpenCalls;
 use super::time::time_of;
 use crate::trace::{Kind, Outcome, SpanKind};
 
@@ -20,8 +20,8 @@ pub(super) struct Messages<'a> {
     model: Value,
     now: u64,
     calls: u64,
-    /// Tool calls without a result, by id; those of one id in their order.
-    tools: BTreeMap<String, VecDeque<(Span, Value)>>,
+    /// By id.
+    tools: OpenCalls,
     /// What the last message of the model says.
     pub answer: Option<String>,
     /// The arguments of the first call of `submit_answer`.
@@ -35,7 +35,7 @@ impl<'a> Messages<'a> {
             model,
             now,
             calls: 0,
-            tools: BTreeMap::new(),
+            tools: OpenCalls::default(),
             answer: None,
             submitted: None,
         }
@@ -160,9 +160,7 @@ impl<'a> Messages<'a> {
         let call = json!({"tool_id": name, "tool_call_id": id, "args": args});
         let key = format!("{id}#{}", self.calls);
         let span = (self.history).open(SpanKind::Tool, &key, self.now, call.clone())?;
-        let same = self.tools.entry(id.to_owned()).or_default();
-        same.push_back((span, call));
-        Ok(())
+        (self.tools).add(&mut self.history, id.to_owned(), span, call)
     }
 
     /// A result closes the oldest open call of its id. One without a call is a call of its own.
@@ -173,16 +171,14 @@ impl<'a> Messages<'a> {
         result: Value,
         outcome: Outcome,
     ) -> io::Result<()> {
-        if !self.tools.contains_key(id) {
+        let mut open = self.tools.take(id);
+        if open.is_none() {
             self.call(&id.into(), &json!(name), &Value::Null)?;
+            open = self.tools.take(id);
         }
-        let mut same = self.tools.remove(id).unwrap_or_default();
-        let Some((span, mut call)) = same.pop_front() else {
+        let Some((span, mut call)) = open else {
             return Ok(());
         };
-        if !same.is_empty() {
-            self.tools.insert(id.to_owned(), same);
-        }
         let code = result.as_str().and_then(exit_code);
         let outcome = match code {
             Some(0) if outcome == Outcome::Unset => Outcome::Ok,
@@ -199,9 +195,7 @@ impl<'a> Messages<'a> {
 
     /// Closes the calls that got no result.
     pub fn end(mut self) -> io::Result<History<'a>> {
-        for (span, call) in self.tools.into_values().flatten() {
-            (self.history).close(span, self.now, Outcome::Unset, call)?;
-        }
+        self.tools.close_all(&mut self.history, self.now)?;
         Ok(self.history)
     }
 }

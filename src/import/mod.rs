@@ -31,6 +31,7 @@ mod history;
 mod json;
 mod lines;
 mod messages;
+mod open_calls;
 mod otlp_json;
 mod prime;
 mod time;

@@ -3,7 +3,6 @@
 //!
 //! A `conversation.jsonl` is read too: messages without steps.
 
-use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::path::Path;
 
@@ -12,6 +11,7 @@ use serde_json::{Value, json};
 use super::history::{Fields, History, Span};
 use super::lines::{JsonLines, file_digest, file_time};
 use super::messages::Messages;
+use super::open_calls::OpenCalls;
 use super::time::time_of;
 use super::{Import, ImportError};
 use crate::trace::{Kind, Outcome, SpanKind};
@@ -74,7 +74,7 @@ fn steps<'a>(
         now,
         step: 0,
         model: None,
-        tools: BTreeMap::new(),
+        tools: OpenCalls::default(),
         begun: 0,
     };
     while let Some(entry) = lines.next()? {
@@ -95,8 +95,7 @@ struct Trajectory<'a> {
     now: u64,
     step: u64,
     model: Option<Span>,
-    /// The tool calls without a result, by the id or name that the result has; those of one in their order.
-    tools: BTreeMap<String, VecDeque<(Span, Value)>>,
+    tools: OpenCalls,
     begun: u64,
 }
 
@@ -182,24 +181,21 @@ impl<'a> Trajectory<'a> {
         let span = self
             .history
             .open(SpanKind::Tool, &name, self.now, call.clone())?;
-        let same = self.tools.entry(Self::key(entry)).or_default();
-        same.push_back((span, call));
-        Ok(())
+        let key = Self::key(entry);
+        self.tools.add(&mut self.history, key, span, call)
     }
 
     /// A result closes the oldest open call of its key. One without a call is a call of its own.
     fn tool_result(&mut self, entry: &Fields) -> io::Result<()> {
         let key = Self::key(entry);
-        if !self.tools.contains_key(&key) {
+        let mut open = self.tools.take(&key);
+        if open.is_none() {
             self.tool_call(entry, entry.get("arguments"))?;
+            open = self.tools.take(&key);
         }
-        let mut same = self.tools.remove(&key).unwrap_or_default();
-        let Some((span, mut call)) = same.pop_front() else {
+        let Some((span, mut call)) = open else {
             return Ok(());
         };
-        if !same.is_empty() {
-            self.tools.insert(key, same);
-        }
         let code = entry.get("exit_code").and_then(Value::as_i64);
         let known = |name: &str| entry.get("metadata").and_then(|meta| meta.get(name));
         let outcome = known("outcome").and_then(Value::as_str);
@@ -236,9 +232,7 @@ impl<'a> Trajectory<'a> {
     /// Ends the last step, and the calls that got no result.
     fn end(mut self) -> io::Result<History<'a>> {
         self.step_over(self.now)?;
-        for (span, call) in self.tools.into_values().flatten() {
-            self.history.close(span, self.now, Outcome::Unset, call)?;
-        }
+        self.tools.close_all(&mut self.history, self.now)?;
         Ok(self.history)
     }
 }

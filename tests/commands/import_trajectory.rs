@@ -96,6 +96,25 @@ fn results_belong_to_their_calls() {
     assert_eq!(of_kind(&lines, "tool_call").len(), 6);
 }
 
+/// A source may have no results at all. Memory does not hold all its calls.
+#[test]
+fn calls_without_results_are_closed() {
+    let calls = (0..2_001).map(|n| call("bash", None, &n.to_string()));
+    let rows: Vec<_> = calls.chain([result("bash", None, "of 2000")]).collect();
+    let (_dir, lines) = import(&rows);
+    let results = of_kind(&lines, "tool_result");
+    assert_eq!(results.len(), 2_001);
+    let last = results.last().unwrap();
+    assert_eq!(
+        (&last["command"], &last["stdout"]),
+        (&json!("2000"), &json!("of 2000"))
+    );
+    let unset = results.iter().filter(|one| one["outcome"] == "unset");
+    assert_eq!(unset.count(), 2_000);
+    let first_result = lines.iter().position(|line| line["kind"] == "tool_result");
+    assert!(first_result.unwrap() < 1_100);
+}
+
 /// Calls of one id that end in another order, and what stands beside the output of a tool.
 #[test]
 fn own_trajectory_comes_back() {
