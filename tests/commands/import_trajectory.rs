@@ -29,7 +29,7 @@ fn import(rows: &[Value]) -> (TempDir, Vec<Value>) {
     let states: Vec<_> = known.iter().map(|session| &session["imported"]).collect();
     assert_eq!(states, [true, false, true], "{known:?}");
     let id = known[0]["session_id"].as_str().unwrap();
-    let trace = session_dir(&dir.path().join("root"), id).join("trace.0001.jsonl");
+    let trace = session_dir(dir.path().join("root"), id).join("trace.0001.jsonl");
     let text = fs::read_to_string(trace).unwrap();
     let lines = text.lines().map(|line| serde_json::from_str(line).unwrap());
     let lines = lines.collect();

@@ -58,7 +58,7 @@ fn assert_columns(row: &Value) {
 
 /// Verdicts, how the run ends, and the recorded result; and the final verdict with the attempts' kinds and errors.
 type Case<'a> = (
-    &'a [(&'a str, Value)],
+    Vec<(&'a str, Value)>,
     Option<Outcome>,
     Option<&'a str>,
     &'a str,
@@ -74,59 +74,59 @@ fn final_verdict_is_that_of_the_last_attempt() {
     let ok = Some(Outcome::Ok);
     let error = Some(Outcome::Error);
     let cases: &[Case<'_>] = &[
-        (&[], ok, None, "accepted", &[("accepted", "")]),
-        (&[], None, None, "accepted", &[("accepted", "")]),
+        (vec![], ok, None, "accepted", &[("accepted", "")]),
+        (vec![], None, None, "accepted", &[("accepted", "")]),
         (
-            &[],
+            vec![],
             error,
             None,
             "infra_error",
             &[("infra_error", "error: it broke")],
         ),
         (
-            &[],
+            vec![],
             Some(Outcome::Cancelled),
             None,
             "infra_error",
             &[("infra_error", "cancelled: no error was recorded")],
         ),
         (
-            &[rejected.clone(), accepted.clone()],
+            vec![rejected.clone(), accepted.clone()],
             ok,
             None,
             "accepted",
             &[in_words, ("accepted", "")],
         ),
         (
-            &[accepted.clone()],
+            vec![accepted.clone()],
             error,
             None,
             "accepted",
             &[("accepted", "")],
         ),
         (
-            &[rejected.clone()],
+            vec![rejected.clone()],
             ok,
             None,
             "max_iter_exhausted",
             &[in_words],
         ),
         (
-            &[accepted, rejected.clone()],
+            vec![accepted, rejected.clone()],
             None,
             None,
             "max_iter_exhausted",
             &[("accepted", ""), in_words],
         ),
         (
-            &[rejected.clone()],
+            vec![rejected.clone()],
             error,
             None,
             "infra_error",
             &[in_words, ("infra_error", "error: it broke")],
         ),
         (
-            &[infra],
+            vec![infra],
             ok,
             None,
             "infra_error",
@@ -134,16 +134,22 @@ fn final_verdict_is_that_of_the_last_attempt() {
         ),
         // What the agent recorded as the result counts.
         (
-            &[],
+            vec![],
             ok,
             Some("max_iter_exhausted"),
             "max_iter_exhausted",
             &[("max_iter_exhausted", "")],
         ),
-        (&[rejected], ok, Some("accepted"), "accepted", &[in_words]),
+        (
+            vec![rejected],
+            ok,
+            Some("accepted"),
+            "accepted",
+            &[in_words],
+        ),
         // An error that is an object, in words.
         (
-            &[(
+            vec![(
                 "validation_failed",
                 json!({"error_type": "Roster", "message": "no such worker"}),
             )],
@@ -153,14 +159,14 @@ fn final_verdict_is_that_of_the_last_attempt() {
             &[("validation_failed", "Roster: no such worker")],
         ),
         (
-            &[("validation_failed", json!({"message": "late"}))],
+            vec![("validation_failed", json!({"message": "late"}))],
             ok,
             None,
             "max_iter_exhausted",
             &[("validation_failed", "error: late")],
         ),
         (
-            &[("validation_failed", Value::Null)],
+            vec![("validation_failed", Value::Null)],
             ok,
             None,
             "max_iter_exhausted",
