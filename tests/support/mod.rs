@@ -1,6 +1,7 @@
 //! Shared by all tests: a ledger in a directory of its own, and its trace read back.
 #![allow(dead_code)]
 
+#[cfg(feature = "cli")]
 pub mod aec_bench;
 pub mod agent;
 #[cfg(feature = "mirror")]
