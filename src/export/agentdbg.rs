@@ -1,13 +1,14 @@
 //! `agentdbg`: a run directory for each run that no other run contains, as AgentDbg 0.3 reads them:
 //! `runs/<run>/run.json` and `events.jsonl`.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
+use super::answers::Answers;
 use super::feed::Fed;
-use super::values::{hex, is_ok};
+use super::values::{hex, is_event, is_ok, unshown_output};
 use super::{Exporter, Rows};
 use crate::session::{Item, Node, NodeState, Role};
 use crate::trace::typed::{LoopWarning, ModelCall, StateUpdate, ToolCall};
@@ -17,7 +18,7 @@ const SPEC: &str = "0.1";
 
 #[derive(Debug, Default)]
 pub(super) struct AgentDbg {
-    /// The runs that are open, by their spans. What belongs to no run has one too.
+    /// The runs that are not over, by their spans. What belongs to no run has one too.
     runs: HashMap<Option<u64>, OpenRun>,
     /// The process, from the header of the segment.
     process: Option<Value>,
@@ -27,23 +28,27 @@ pub(super) struct AgentDbg {
 #[derive(Debug)]
 struct OpenRun {
     id: String,
+    /// It stands for what belongs to no run of the session.
+    made_up: bool,
+    /// Something of it was written.
+    begun: bool,
     name: Option<String>,
     started: u64,
     counts: Counts,
     last: u64,
     /// What the user wrote last.
     prompt: Option<String>,
-    /// What was said in the model calls that are open, by their spans.
-    answers: HashMap<u64, Option<String>>,
-    /// A model call that is over. Its answer may follow.
-    call: Option<PendingCall>,
+    answers: Answers,
+    /// Its spans that are open. Some may end after the run.
+    open: HashSet<u64>,
+    ended: Option<Ended>,
 }
 
-#[derive(Debug)]
-struct PendingCall {
-    event: Value,
-    at: Address,
-    turn: Option<u32>,
+#[derive(Clone, Copy, Debug)]
+struct Ended {
+    status: &'static str,
+    time: u64,
+    duration_ms: u64,
 }
 
 #[derive(Debug, Default)]
@@ -62,28 +67,35 @@ impl Exporter for AgentDbg {
             return;
         }
         if !self.runs.contains_key(&fed.run) {
-            if !is_shown(node) {
+            // An event that is not shown needs no run.
+            if node.span_id.is_none() && !is_shown(node) {
                 return;
             }
-            let mut run = OpenRun::new(node);
-            run.start(node, self.process.as_ref(), rows);
-            self.runs.insert(fed.run, run);
+            self.runs.insert(fed.run, OpenRun::new(fed));
         }
         let Some(run) = self.runs.get_mut(&fed.run) else {
             return;
         };
+        run.note_span(node);
+        if !run.begun && is_shown(node) {
+            run.start(node, self.process.as_ref(), rows);
+        }
         run.add(node, rows);
         let is_its_own = node.span_id.is_some() && node.span_id == fed.run;
         if is_its_own && node.state == NodeState::Closed {
             run.end(node, rows);
+        }
+        run.update(node, rows);
+        if run.ended.is_some() && run.open.is_empty() {
+            run.flush(rows);
             self.runs.remove(&fed.run);
         }
     }
 
     fn end(&mut self, rows: &mut Rows) {
-        for run in self.runs.values_mut() {
+        for run in self.runs.values_mut().filter(|run| run.begun) {
             run.flush(rows);
-            run.document("running", None, rows);
+            run.document(rows);
         }
     }
 }
@@ -91,31 +103,46 @@ impl Exporter for AgentDbg {
 /// Whether a node becomes an event, so that it needs a run.
 fn is_shown(node: &Node) -> bool {
     match node.item() {
-        Item::Run(_) | Item::ModelCall(_) | Item::ToolCall(_) => node.state == NodeState::Open,
-        item => matches!(
-            item,
-            Item::StateUpdate(_) | Item::LoopWarning(_) | Item::ErrorEvent(_)
-        ),
+        Item::Run(_) | Item::ModelCall(_) | Item::ToolCall(_) => true,
+        _ => is_event(node),
     }
 }
 
 impl OpenRun {
-    fn new(node: &Node) -> Self {
+    fn new(fed: &Fed) -> Self {
+        let node = &fed.node;
         let trace = node.trace_id.as_deref().unwrap_or_default();
         let name = match node.item() {
             Item::Run(run) => run.run_name().or_else(|| run.agent()).map(String::from),
             _ => None,
         };
         Self {
-            id: uuid(&format!("{trace}/{:?}", node.span_id)),
+            id: match fed.run {
+                Some(_) => uuid(&format!("{trace}/{:?}", fed.run)),
+                None => uuid(&format!("{}/", fed.session_id)),
+            },
+            made_up: fed.run.is_none(),
+            begun: false,
             name,
             started: node.start,
             counts: Counts::default(),
             last: node.start,
             prompt: None,
-            answers: HashMap::new(),
-            call: None,
+            answers: Answers::default(),
+            open: HashSet::new(),
+            ended: None,
         }
+    }
+
+    /// Keeps account of the spans that are open.
+    fn note_span(&mut self, node: &Node) {
+        let Some(id) = node.span_id else {
+            return;
+        };
+        match node.state {
+            NodeState::Open => self.open.insert(id),
+            _ => self.open.remove(&id),
+        };
     }
 
     fn add(&mut self, node: &Node, rows: &mut Rows) {
@@ -125,16 +152,13 @@ impl OpenRun {
             Item::Message(_) if node.role() == Some(Role::User) => {
                 self.prompt = node.content().map(String::from);
             }
-            Item::Message(_) if node.role() == Some(Role::Assistant) => self.answer(node),
+            Item::Message(_) if node.role() == Some(Role::Assistant) => self.answers.add(node),
             Item::ModelCall(call) if closed => {
                 self.flush(rows);
                 self.counts.llm_calls += 1;
                 let event = self.event("LLM_CALL", node, rows);
-                let mut event = llm_call(event, node, &call, self.prompt.as_deref());
-                let answer = node.span_id.and_then(|span| self.answers.remove(&span)?);
-                event["payload"]["response"] = answer.into();
-                let (at, turn) = (rows.at, node.turn);
-                self.call = Some(PendingCall { event, at, turn });
+                let event = llm_call(event, node, &call, self.prompt.as_deref());
+                self.answers.end(node, event, rows.at);
             }
             Item::ToolCall(call) if closed => {
                 self.counts.tool_calls += 1;
@@ -143,7 +167,7 @@ impl OpenRun {
             }
             Item::ModelCall(_) => {
                 self.flush(rows);
-                self.answers.extend(node.span_id.map(|span| (span, None)));
+                self.answers.open(node);
             }
             Item::ToolCall(_) | Item::Turn(_) => self.flush(rows),
             Item::StateUpdate(update) => {
@@ -169,7 +193,7 @@ impl OpenRun {
         let of = |name: &str| process.and_then(|process| process.get(name)).cloned();
         event["duration_ms"] = Value::Null;
         event["parent_id"] = Value::Null;
-        event["ts"] = time_text(node.start, 3).into();
+        event["ts"] = time_text(self.started, 3).into();
         event["payload"] = json!({
             "run_name": self.name,
             "python_version": null,
@@ -177,8 +201,9 @@ impl OpenRun {
             "cwd": of("cwd"),
             "argv": of("argv").unwrap_or_else(|| json!([])),
         });
+        self.begun = true;
         self.write(&event, rows);
-        self.document("running", None, rows);
+        self.document(rows);
     }
 
     /// The event of a line, without its payload.
@@ -216,34 +241,14 @@ impl OpenRun {
 
     /// Writes the model call whose answer was waited for.
     fn flush(&mut self, rows: &mut Rows) {
-        if let Some(call) = self.call.take() {
-            rows.append(self.file("events.jsonl"), &call.event, Some(call.at));
+        if let Some(mut call) = self.answers.take() {
+            call.row["payload"]["response"] = call.answer.into();
+            rows.append(self.file("events.jsonl"), &call.row, Some(call.at));
         }
     }
 
     fn file(&self, name: &str) -> String {
         format!("runs/{}/{name}", self.id)
-    }
-
-    /// Adds an answer to the model call that it is in, or to the one before it.
-    fn answer(&mut self, node: &Node) {
-        let Some(text) = node.content() else {
-            return;
-        };
-        if let Some(answer) = node.parent.and_then(|span| self.answers.get_mut(&span)) {
-            match answer {
-                Some(before) => before.push_str(&format!("\n\n{text}")),
-                None => *answer = Some(text.into()),
-            }
-            return;
-        }
-        if let Some(call) = self.call.as_mut().filter(|call| call.turn == node.turn) {
-            let response = &mut call.event["payload"]["response"];
-            match response {
-                Value::String(before) => before.push_str(&format!("\n\n{text}")),
-                _ => *response = text.into(),
-            }
-        }
     }
 
     fn error(&mut self, node: &Node, rows: &mut Rows) {
@@ -273,19 +278,53 @@ impl OpenRun {
             },
         });
         self.write(&event, rows);
-        self.document(status, Some((node.end(), duration)), rows);
+        self.ended = Some(Ended {
+            status,
+            time: node.end(),
+            duration_ms: duration,
+        });
+        self.document(rows);
+    }
+
+    /// How the run ended, if it did. What belongs to no run is over when none of its spans is open.
+    fn ended(&self) -> Option<Ended> {
+        let is_over = self.made_up && self.open.is_empty();
+        let over = || Ended {
+            status: if self.counts.errors == 0 {
+                "ok"
+            } else {
+                "error"
+            },
+            time: self.last,
+            duration_ms: self.last.saturating_sub(self.started) / 1_000_000,
+        };
+        self.ended.or_else(|| is_over.then(over))
+    }
+
+    /// Writes the run's own file again after a node that changes it: what belongs to no run has no end of its own,
+    /// and spans may end after their run.
+    fn update(&self, node: &Node, rows: &mut Rows) {
+        let is_first = self.open.len() == 1 && node.state == NodeState::Open;
+        let changes = match self.made_up {
+            true => self.open.is_empty() || is_first,
+            false => self.ended.is_some(),
+        };
+        if self.begun && changes {
+            self.document(rows);
+        }
     }
 
     /// The run's own file.
-    fn document(&self, status: &str, ended: Option<(u64, u64)>, rows: &mut Rows) {
+    fn document(&self, rows: &mut Rows) {
+        let ended = self.ended();
         let document = json!({
             "spec_version": SPEC,
             "run_id": self.id,
             "run_name": self.name,
             "started_at": time_text(self.started, 3),
-            "ended_at": ended.map(|(end, _)| time_text(end, 3)),
-            "duration_ms": ended.map(|(_, duration)| duration),
-            "status": status,
+            "ended_at": ended.map(|ended| time_text(ended.time, 3)),
+            "duration_ms": ended.map(|ended| ended.duration_ms),
+            "status": ended.map_or("running", |ended| ended.status),
             "counts": {
                 "llm_calls": self.counts.llm_calls,
                 "tool_calls": self.counts.tool_calls,
@@ -331,6 +370,7 @@ fn tool_call(mut event: Value, node: &Node, call: &ToolCall<'_>) -> Value {
         "error": error_of_call(node),
     });
     event["name"] = tool.into();
+    unshown_output(call).for_each(|(name, value)| event["meta"][name] = value);
     event
 }
 

@@ -15,7 +15,8 @@ pub(super) struct Fed {
     pub node: Node,
     /// The line that it was known with. It may be later than the node's own.
     pub at: Address,
-    /// The span of the run that it belongs to: the outermost of this session.
+    /// The span of the run that it belongs to: the outermost of this session. What lies in no span belongs to the
+    /// run that is open, the newest of several.
     pub run: Option<u64>,
     pub session_id: Arc<str>,
 }
@@ -30,6 +31,8 @@ pub(super) struct Feed {
     interrupted: HashSet<u64>,
     /// Open spans, and the run that each belongs to.
     open: HashMap<u64, Option<u64>>,
+    /// The runs that are open and lie in no other one, in their order.
+    runs: Vec<u64>,
     last: Address,
     /// Blobs that could not be read.
     pub lost: Vec<io::Error>,
@@ -43,6 +46,7 @@ impl Feed {
             streams: Streams::default(),
             interrupted: HashSet::new(),
             open: HashMap::new(),
+            runs: Vec::new(),
             last: Address { seg: 1, seq: 1 },
             lost: Vec::new(),
         }
@@ -85,9 +89,13 @@ impl Feed {
 
     /// The run that a node belongs to. A run inside another one is part of that.
     fn run_of(&self, node: &Node) -> Option<u64> {
-        let known = |id: Option<u64>| self.open.get(&id?).copied().flatten();
-        let run = known(node.span_id).or_else(|| known(node.within()));
-        run.or(node.span_id.filter(|_| node.starts_run()))
+        let known = |id: Option<u64>| self.open.get(&id?).copied();
+        let around = known(node.span_id).or_else(|| known(node.within()));
+        let own = node.span_id.filter(|_| node.starts_run());
+        match around {
+            Some(run) => run.or(own),
+            None => own.or(self.runs.last().copied()),
+        }
     }
 
     /// Whether a line opens or closes its span for the first time.
@@ -95,6 +103,11 @@ impl Feed {
         let Some(id) = node.span_id else {
             return true;
         };
+        if run == Some(id) {
+            self.runs.retain(|open| *open != id);
+            self.runs
+                .extend((node.state == NodeState::Open).then_some(id));
+        }
         match node.state {
             NodeState::Open => self.open.insert(id, run).is_none(),
             _ if kind == Kind::Interrupted => {

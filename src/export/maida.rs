@@ -1,22 +1,25 @@
 //! `maida`: a run directory for each run that no other run contains, as Maida 0.5 reads them: `runs/<trace>/meta.json`
 //! and `spans.jsonl`.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 
+use super::answers::Answers;
 use super::feed::Fed;
-use super::values::{hex, is_ok, json_text, text_of};
+use super::values::{hex, is_event, is_ok, json_text, text_of, unshown_output};
 use super::{Exporter, Rows};
 use crate::session::{Item, Node, NodeState, Role};
-use crate::trace::time_text;
 use crate::trace::typed::{ErrorInfo, LoopWarning, ModelCall, StateUpdate, ToolCall};
+use crate::trace::{Kind, time_text};
 
 #[derive(Debug, Default)]
 pub(super) struct Maida {
-    /// By the span of the run. What belongs to no run has one too.
+    /// The runs that are not over, by their spans. What belongs to no run has one too.
     runs: HashMap<Option<u64>, OpenRun>,
+    /// The process, from the header of the segment.
+    process: Option<Value>,
 }
 
 #[derive(Debug)]
@@ -27,26 +30,43 @@ struct OpenRun {
     started: u64,
     last: u64,
     counts: [u64; 4],
-    /// Spans that are open.
+    /// Spans that are open. Some may end after the run.
     open: BTreeMap<u64, Value>,
+    /// All spans: a parent must be among them.
+    spans: HashSet<u64>,
     prompt: Option<String>,
-    /// A model call that is over, and its turn. Its answer may follow.
-    call: Option<(Value, Option<u32>)>,
+    answers: Answers,
+    ended: Option<Ended>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Ended {
+    status: &'static str,
+    time: u64,
+    duration_ms: u64,
 }
 
 impl Exporter for Maida {
     fn add(&mut self, fed: &Fed, rows: &mut Rows) {
         let node = &fed.node;
-        let is_shown = node.span_id.is_some() || node.trace_id.is_some();
-        if !self.runs.contains_key(&fed.run) && !is_shown {
+        if node.kind == Kind::Segment {
+            self.process = node.get("process").and_then(|process| process.value());
+            return;
+        }
+        if !self.runs.contains_key(&fed.run) && node.span_id.is_none() && !is_event(node) {
             return;
         }
         let new = || OpenRun::new(fed);
         let run = self.runs.entry(fed.run).or_insert_with(new);
-        run.add(node, rows);
-        if node.state == NodeState::Closed && node.span_id.is_some() && node.span_id == fed.run {
-            let status = if is_ok(node) { "ok" } else { "error" };
-            run.meta(status, Some(node), rows);
+        run.spans.extend(node.span_id);
+        let is_root = node.span_id.is_some() && node.span_id == fed.run;
+        if is_root && node.state == NodeState::Closed {
+            run.end(node, self.process.as_ref(), rows);
+        } else {
+            run.add(node, rows);
+        }
+        if run.ended.is_some() && run.open.is_empty() {
+            run.finish(rows);
             self.runs.remove(&fed.run);
         }
     }
@@ -55,15 +75,10 @@ impl Exporter for Maida {
         let mut runs: Vec<_> = std::mem::take(&mut self.runs).into_iter().collect();
         runs.sort_by_key(|(span, _)| *span);
         for (span, mut run) in runs {
-            run.flush(rows);
-            for open in std::mem::take(&mut run.open).into_values() {
-                run.write(&open, rows);
-            }
             if span.is_none() {
-                let root = run.made_up_root();
-                run.write(&root, rows);
+                run.end_made_up(rows);
             }
-            run.meta("running", None, rows);
+            run.finish(rows);
         }
     }
 }
@@ -92,8 +107,10 @@ impl OpenRun {
             last: node.start,
             counts: [0; 4],
             open: BTreeMap::new(),
+            spans: HashSet::new(),
             prompt: None,
-            call: None,
+            answers: Answers::default(),
+            ended: None,
         }
     }
 
@@ -101,17 +118,21 @@ impl OpenRun {
         self.last = self.last.max(node.end());
         let closed = node.state == NodeState::Closed;
         match node.item() {
-            Item::Message(_) => self.message(node),
+            Item::Message(_) if node.role() == Some(Role::User) => {
+                self.prompt = node.content().map(String::from).or(self.prompt.take());
+            }
+            Item::Message(_) if node.role() == Some(Role::Assistant) => self.answers.add(node),
             Item::ModelCall(call) if closed => {
                 self.close(node, rows);
                 self.counts[0] += 1;
                 let span = model_call(self.span(node, rows), &call, self.prompt.as_deref());
-                self.call = Some((span, node.turn));
+                self.answers.end(node, failed_call(span, node), rows.at);
             }
             Item::ToolCall(call) if closed => {
                 self.close(node, rows);
                 self.counts[1] += 1;
-                self.write(&tool_call(self.span(node, rows), node, &call), rows);
+                let span = tool_call(self.span(node, rows), node, &call);
+                self.write(&failed_call(span, node), rows);
             }
             Item::StateUpdate(update) => {
                 self.write(&state(self.span(node, rows), node, &update), rows)
@@ -130,16 +151,67 @@ impl OpenRun {
             _ if closed => {
                 self.close(node, rows);
                 let span = self.span(node, rows);
-                self.write(&span, rows);
+                self.write(&failed_part(span, node), rows);
             }
-            _ => {
+            item => {
                 let open = node.span_id.filter(|_| node.state == NodeState::Open);
                 if let Some(id) = open {
                     self.flush(rows);
                     self.open.insert(id, self.span(node, rows));
                 }
+                if matches!(item, Item::ModelCall(_)) {
+                    self.answers.open(node);
+                }
             }
         }
+    }
+
+    /// The run's own span closes.
+    fn end(&mut self, node: &Node, process: Option<&Value>, rows: &mut Rows) {
+        self.last = self.last.max(node.end());
+        self.close(node, rows);
+        let mut root = self.span(node, rows);
+        let own = node.get("process").and_then(|process| process.value());
+        root["attributes"]["maida.run_name"] = self.name.as_deref().into();
+        for name in ["platform", "cwd", "argv"] {
+            let known = own
+                .as_ref()
+                .or(process)
+                .and_then(|process| process.get(name));
+            if let Some(known) = known {
+                root["attributes"][format!("maida.{name}")] = known.clone();
+            }
+        }
+        let ok = is_ok(node);
+        self.counts[2] += u64::from(!ok);
+        self.write(&failed_part(root, node), rows);
+        self.ended = Some(Ended {
+            status: if ok { "ok" } else { "error" },
+            time: node.end(),
+            duration_ms: node.duration.unwrap_or(0) / 1_000_000,
+        });
+    }
+
+    /// Ends what belongs to no run, if none of its spans is open.
+    fn end_made_up(&mut self, rows: &mut Rows) {
+        if self.open.is_empty() {
+            self.ended = Some(Ended {
+                status: if self.counts[2] == 0 { "ok" } else { "error" },
+                time: self.last,
+                duration_ms: self.last.saturating_sub(self.started) / 1_000_000,
+            });
+        }
+        let root = self.made_up_root();
+        self.write(&root, rows);
+    }
+
+    /// Writes what is left of the run.
+    fn finish(&mut self, rows: &mut Rows) {
+        self.flush(rows);
+        for open in std::mem::take(&mut self.open).into_values() {
+            self.write(&open, rows);
+        }
+        self.meta(rows);
     }
 
     fn close(&mut self, node: &Node, rows: &mut Rows) {
@@ -147,42 +219,28 @@ impl OpenRun {
         node.span_id.map(|id| self.open.remove(&id));
     }
 
-    /// Keeps the prompt for the next model call, or adds an answer to the last one.
-    fn message(&mut self, node: &Node) {
-        let Some(text) = node.content() else {
-            return;
-        };
-        match (node.role(), &mut self.call) {
-            (Some(Role::User), _) => self.prompt = Some(text.into_owned()),
-            (Some(Role::Assistant), Some((span, turn))) if *turn == node.turn => {
-                push_event(
-                    span,
-                    "gen_ai.assistant.message",
-                    node.start,
-                    json!({"content": text}),
-                );
-            }
-            _ => {}
-        }
-    }
-
     /// The span of a node, or one without a duration for an event.
     fn span(&self, node: &Node, rows: &Rows) -> Value {
         let id = node.span_id.map(hex);
         let id = id.unwrap_or_else(|| digest(&format!("{}/{}", self.trace_id, rows.at), 16));
-        let parent = node.within().map_or_else(|| self.root.clone(), hex);
+        // A span of another run can't be the parent.
+        let parent = node.within().filter(|span| self.spans.contains(span));
+        let parent = parent.map_or_else(|| self.root.clone(), hex);
         let parent = (id != self.root).then_some(parent);
         let item = node.item();
         let name = item.name().map(String::from);
         let name = name.unwrap_or_else(|| node.kind_name().to_owned());
         let mut meta = rows.address();
         meta["turn"] = node.turn.into();
+        if let Item::ToolCall(call) = &item {
+            unshown_output(call).for_each(|(name, value)| meta[name] = value);
+        }
         let end = (node.state != NodeState::Open).then(|| time_text(node.end(), 6));
         let duration = match node.state {
             NodeState::Event => Some(0),
             _ => node.duration.map(|ns| ns / 1_000_000),
         };
-        let mut span = json!({
+        json!({
             "trace_id": self.trace_id,
             "span_id": id,
             "parent_span_id": parent,
@@ -195,15 +253,12 @@ impl OpenRun {
             "events": [],
             "status_code": if node.state == NodeState::Open { "UNSET" } else { "OK" },
             "status_description": "",
-        });
-        if !is_ok(node) {
-            fail(&mut span, node);
-        }
-        span
+        })
     }
 
     /// The root of what was recorded outside of every run.
     fn made_up_root(&self) -> Value {
+        let ended = self.ended;
         json!({
             "trace_id": self.trace_id,
             "span_id": self.root,
@@ -211,11 +266,15 @@ impl OpenRun {
             "name": "session",
             "kind": "INTERNAL",
             "start_time": time_text(self.started, 6),
-            "end_time": null,
-            "duration_ms": null,
+            "end_time": ended.map(|ended| time_text(ended.time, 6)),
+            "duration_ms": ended.map(|ended| ended.duration_ms),
             "attributes": {},
             "events": [],
-            "status_code": "UNSET",
+            "status_code": match ended.map(|ended| ended.status) {
+                Some("ok") => "OK",
+                Some(_) => "ERROR",
+                None => "UNSET",
+            },
             "status_description": "",
         })
     }
@@ -227,21 +286,31 @@ impl OpenRun {
 
     /// Writes the model call whose answer was waited for.
     fn flush(&mut self, rows: &mut Rows) {
-        if let Some((span, _)) = self.call.take() {
-            rows.append(format!("runs/{}/spans.jsonl", self.trace_id), &span, None);
+        if let Some(mut call) = self.answers.take() {
+            if let Some(answer) = call.answer {
+                let content = json!({"content": answer});
+                let name = "gen_ai.assistant.message";
+                push_event(&mut call.row, name, call.answered, content);
+            }
+            rows.append(
+                format!("runs/{}/spans.jsonl", self.trace_id),
+                &call.row,
+                None,
+            );
         }
     }
 
-    fn meta(&self, status: &str, ended: Option<&Node>, rows: &mut Rows) {
+    fn meta(&self, rows: &mut Rows) {
+        let ended = self.ended;
         let [llm_calls, tool_calls, errors, loop_warnings] = self.counts;
         let document = json!({
             "spec_version": "0.2.0",
             "trace_id": self.trace_id,
             "run_name": self.name,
             "started_at": time_text(self.started, 6),
-            "ended_at": ended.map(|node| time_text(node.end(), 6)),
-            "duration_ms": ended.and_then(|node| Some(node.duration? / 1_000_000)),
-            "status": status,
+            "ended_at": ended.map(|ended| time_text(ended.time, 6)),
+            "duration_ms": ended.map(|ended| ended.duration_ms),
+            "status": ended.map_or("running", |ended| ended.status),
             "counts": {
                 "llm_calls": llm_calls,
                 "tool_calls": tool_calls,
@@ -261,21 +330,47 @@ fn push_event(span: &mut Value, name: &str, time: u64, attributes: Value) {
         .for_each(|events| events.push(event.clone()));
 }
 
-fn fail(span: &mut Value, node: &Node) {
+/// The members that say how a node failed.
+fn error_attributes(node: &Node) -> Map<String, Value> {
     let info = node.get("error").map(ErrorInfo::from);
     let outcome = node.outcome_name().unwrap_or("error".into());
-    let kind = info
-        .as_ref()
-        .and_then(|info| info.error_type())
-        .unwrap_or(outcome);
-    let attributes = &mut span["attributes"];
-    attributes["maida.error_type"] = kind.as_ref().into();
-    attributes["maida.error_message"] = node.error().unwrap_or_else(|| kind.to_string()).into();
-    if let Some(stack) = info.and_then(|info| info.stack()) {
-        attributes["maida.error_stack"] = text_of(stack).into();
-    }
+    let kind = info.as_ref().and_then(|info| info.error_type());
+    let kind = kind.unwrap_or(outcome);
+    let message = node.error().unwrap_or_else(|| kind.to_string());
+    let stack = info.as_ref().and_then(|info| info.stack());
+    super::values::known(json!({
+        "maida.error_type": kind,
+        "maida.error_message": message,
+        "maida.error_stack": stack.map(text_of),
+    }))
+}
+
+fn fail(span: &mut Value, node: &Node) {
+    let error = error_attributes(node);
     span["status_code"] = "ERROR".into();
-    span["status_description"] = span["attributes"]["maida.error_message"].clone();
+    span["status_description"] = error["maida.error_message"].clone();
+    if let Some(attributes) = span["attributes"].as_object_mut() {
+        attributes.extend(error);
+    }
+}
+
+/// A call, with its error if it failed.
+fn failed_call(mut span: Value, node: &Node) -> Value {
+    if !is_ok(node) {
+        fail(&mut span, node);
+    }
+    span
+}
+
+/// A span that is no call, with its error if it failed. Attributes would make an error of its own of the span.
+fn failed_part(mut span: Value, node: &Node) -> Value {
+    if !is_ok(node) {
+        let error = error_attributes(node);
+        span["status_code"] = "ERROR".into();
+        span["status_description"] = error["maida.error_message"].clone();
+        push_event(&mut span, "exception", node.end(), error.into());
+    }
+    span
 }
 
 fn model_call(mut span: Value, call: &ModelCall<'_>, prompt: Option<&str>) -> Value {
@@ -283,26 +378,19 @@ fn model_call(mut span: Value, call: &ModelCall<'_>, prompt: Option<&str>) -> Va
     let start = span["start_time"].clone();
     let model = call.model_id().unwrap_or_default();
     let usage = call.usage().unwrap_or_default();
-    let attributes = [
-        ("gen_ai.operation.name", json!("chat")),
-        (
-            "gen_ai.system",
-            json!(call.provider_id().unwrap_or("unknown".into())),
-        ),
-        ("gen_ai.request.model", json!(model)),
-        ("gen_ai.request.temperature", json!(call.temperature())),
-        ("gen_ai.usage.input_tokens", json!(usage.input_tokens)),
-        ("gen_ai.usage.output_tokens", json!(usage.output_tokens)),
-        ("gen_ai.usage.total_tokens", json!(usage.total_tokens)),
-    ];
-    let known = attributes.into_iter().filter(|(_, value)| !value.is_null());
-    let known: Map<_, _> = known
-        .map(|(name, value)| (name.to_owned(), value))
-        .collect();
-    span["attributes"]
-        .as_object_mut()
-        .into_iter()
-        .for_each(|all| all.extend(known.clone()));
+    let known = super::values::known(json!({
+        "gen_ai.operation.name": "chat",
+        "gen_ai.system": call.provider_id().unwrap_or("unknown".into()),
+        "gen_ai.request.model": model,
+        "gen_ai.request.temperature": call.temperature(),
+        "gen_ai.response.finish_reasons": call.finish_reason().or_else(|| call.stop_reason()),
+        "gen_ai.usage.input_tokens": usage.input_tokens,
+        "gen_ai.usage.output_tokens": usage.output_tokens,
+        "gen_ai.usage.total_tokens": usage.total_tokens,
+    }));
+    if let Some(attributes) = span["attributes"].as_object_mut() {
+        attributes.extend(known);
+    }
     if let Some(prompt) = prompt {
         span["events"] = json!([{"name": "gen_ai.user.message", "timestamp": start, "attributes": {"content": prompt}}]);
     }
@@ -324,7 +412,7 @@ fn tool_call(mut span: Value, node: &Node, call: &ToolCall<'_>) -> Value {
             &mut span,
             "maida.tool.result",
             node.end(),
-            json!({"result": text_of(result)}),
+            json!({"result": json_text(result)}),
         );
     }
     span

@@ -10,6 +10,7 @@
 
 mod acp;
 mod agentdbg;
+mod answers;
 mod appended;
 mod atif;
 mod chat;

@@ -5,7 +5,7 @@ use std::hash::{BuildHasher, RandomState};
 
 use serde_json::{Map, Value};
 
-use crate::session::{Node, NodeState};
+use crate::session::{Item, Node, NodeState};
 use crate::trace::typed::ToolCall;
 use crate::trace::{Outcome, RawValue};
 
@@ -55,6 +55,34 @@ pub(super) fn output_text(node: &Node, call: &ToolCall<'_>) -> String {
         true => failed().unwrap_or_default(),
         false => texts.join("\n"),
     }
+}
+
+/// The members of an object that are known: not null.
+pub(super) fn known(object: Value) -> Map<String, Value> {
+    let Value::Object(mut members) = object else {
+        return Map::new();
+    };
+    members.retain(|_, value| !value.is_null());
+    members
+}
+
+/// The output of a tool call that has no place beside a result: where there is none, `stdout` is the result.
+pub(super) fn unshown_output(call: &ToolCall<'_>) -> impl Iterator<Item = (&'static str, Value)> {
+    let output = [
+        ("stdout", call.stdout().filter(|_| call.result().is_some())),
+        ("stderr", call.stderr()),
+        ("exit_code", call.exit_code()),
+    ];
+    let known = output.into_iter();
+    known.filter_map(|(name, value)| Some((name, value?.value()?)))
+}
+
+/// Whether this is an event that debuggers show beside the calls.
+pub(super) fn is_event(node: &Node) -> bool {
+    matches!(
+        node.item(),
+        Item::StateUpdate(_) | Item::LoopWarning(_) | Item::ErrorEvent(_)
+    )
 }
 
 /// Whether a span ended well, as far as is known.

@@ -4,6 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
+use spanledger::read::session_dir;
 
 use super::imports::files;
 use crate::support::cli::run;
@@ -263,6 +264,71 @@ fn agentdbg_survives_a_round_trip() {
             row[name] = Value::Null;
         }
     });
+}
+
+/// A run directory as other programs write it.
+fn agentdbg_run(dir: &Path, status: &str, events: &[Value]) -> PathBuf {
+    let run = dir.join("770e6076-24d6-4926-9ca6-c44884d0807d");
+    fs::create_dir_all(&run).unwrap();
+    let document = json!({"spec_version": "0.1", "run_name": "demo", "started_at": "2026-11-16T00:31:00.000Z", "status": status});
+    fs::write(run.join("run.json"), document.to_string()).unwrap();
+    let lines = events.iter().enumerate().map(|(n, event)| {
+        let mut line = json!({"event_id": format!("e{n}"), "ts": format!("2026-11-16T00:31:0{n}.000Z"), "payload": {}});
+        line.as_object_mut().unwrap().extend(event.as_object().unwrap().clone());
+        format!("{line}\n")
+    });
+    fs::write(run.join("events.jsonl"), lines.collect::<String>()).unwrap();
+    run
+}
+
+#[test]
+fn agentdbg_prompts_and_unknown_events_are_read() {
+    let call = |prompt: Value| json!({"event_type": "LLM_CALL", "payload": {"model": "m", "prompt": prompt, "status": "ok"}});
+    let user = |content: Value| json!({"role": "user", "content": content});
+    let list = json!([{"role": "system", "content": "Be brief."}, user(json!("Go.")), {"role": "assistant", "content": "Where?"}, user(json!([{"type": "text", "text": "There."}]))]);
+    let body = json!({"model": "m", "messages": list});
+    let events = [
+        json!({"event_type": "RUN_START"}),
+        call(json!("Go.")),
+        call(json!("Go.")),
+        call(list.clone()),
+        call(body.clone()),
+        json!({"event_type": "CACHE_HIT", "payload": {"key": "k"}}),
+        json!({"event_type": "TURN_START", "payload": [1]}),
+    ];
+    let dir = tempfile::tempdir().unwrap();
+    let root = dir.path().join("root");
+    let source = agentdbg_run(dir.path(), "running", &events);
+    let done = run(&root, &["import", "agentdbg", source.to_str().unwrap()]);
+    assert_eq!(done.code, 0, "{done:?}");
+    let session = source.file_name().unwrap().to_str().unwrap();
+    let trace = session_dir(&root, session).join("trace.0001.jsonl");
+    let text = fs::read_to_string(trace).unwrap();
+    let lines: Vec<Value> = text
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    let of = |kind: &str| {
+        let of = lines.iter().filter(|line| line["kind"] == kind);
+        of.map(|line| &line["payload"]).collect::<Vec<_>>()
+    };
+    let said: Vec<_> = of("message_user")
+        .iter()
+        .map(|said| said["content"].clone())
+        .collect();
+    assert_eq!(said, ["Go.", "There."]);
+    let requests: Vec<_> = of("model_result")
+        .iter()
+        .map(|call| call["request"].clone())
+        .collect();
+    assert_eq!(
+        requests,
+        [Value::Null, Value::Null, json!({"messages": list}), body]
+    );
+    assert_eq!(of("cache_hit"), [&json!({"key": "k"})]);
+    assert_eq!(of("custom.turn_start"), [&json!({"payload": [1]})]);
+    // It may still run, or have been killed.
+    assert_eq!(of("session_end")[0]["outcome"], "unset");
 }
 
 /// A file without a line is refused before it is in memory as a whole.

@@ -20,6 +20,7 @@ mod recognize;
 mod redaction;
 mod requests;
 mod round_trips;
+mod run_formats;
 mod sequence_gaps;
 mod session_files;
 mod sessions;
