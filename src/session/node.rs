@@ -169,6 +169,7 @@ impl Node {
             Kind::ToolCall,
             Kind::ModelCall,
             Kind::CompactionStart,
+            Kind::SpanStart,
         ];
         match self.parent {
             None if can_move.contains(&self.kind) => self.first_link(),

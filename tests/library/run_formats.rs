@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
+use std::time::Duration;
 
 use serde_json::{Value, json};
 use spanledger::export::{Format, Target, export};
@@ -10,7 +11,7 @@ use spanledger::import::{Import, Source};
 use spanledger::read::session_dir;
 use spanledger::{Failure, Outcome, SpanExt, events, spans};
 
-use crate::support::Recording;
+use crate::support::{Recording, Trace};
 
 /// A run directory.
 #[derive(Debug)]
@@ -153,6 +154,50 @@ fn what_ends_after_its_run_belongs_to_it() {
     assert_eq!(roots.count(), 1);
     let agentdbg = only_run(Format::AgentDbg, recording.dir.path(), "s");
     assert_eq!(agentdbg.of("event_type", "RUN_END").len(), 1);
+}
+
+/// A trace that is full is continued by others, and what is in them keeps its place.
+#[test]
+fn spans_of_further_traces_keep_their_parents() {
+    let recording = Recording::with(|builder| {
+        let builder = builder.record_spans(|_| true);
+        builder.trace_limits(1, Duration::MAX)
+    });
+    recording.run(|| {
+        let run = spans::session_run("s", "agent").start();
+        run.in_scope(|| {
+            let turn = spans::session_turn().start();
+            turn.in_scope(|| {
+                let step = tracing::info_span!("step");
+                step.in_scope(|| spans::tool_call("bash", "c1").start().finish(Outcome::Ok));
+            });
+            turn.finish(Outcome::Ok);
+        });
+        run.finish(Outcome::Ok);
+    });
+    let trace = Trace::read(recording.dir.path());
+    let traces: BTreeSet<_> = trace
+        .lines()
+        .filter_map(|line| line.trace_id.clone())
+        .collect();
+    assert!(traces.len() > 2, "{traces:?}");
+    let run = only_run(Format::Maida, recording.dir.path(), "s");
+    assert_eq!(run.rows.len(), 4);
+    let chain = [
+        ("bash", "step"),
+        ("step", "turn_start"),
+        ("turn_start", "agent"),
+    ];
+    for (child, parent) in chain {
+        let (child, parent) = (run.one("name", child), run.one("name", parent));
+        assert_eq!(child["parent_span_id"], parent["span_id"]);
+    }
+    assert_eq!(
+        only_run(Format::AgentDbg, recording.dir.path(), "s")
+            .rows
+            .len(),
+        3
+    );
 }
 
 #[test]
