@@ -49,7 +49,13 @@ impl Exporter for Acp {
             return;
         }
         let update = match node.item() {
-            Item::Message(message) => self.message(fed, &message, rows),
+            Item::Message(message) => {
+                let updates = self.message(fed, &message, rows);
+                updates
+                    .into_iter()
+                    .for_each(|update| notify(fed, update, rows));
+                None
+            }
             Item::ToolCall(call) => Some(self.tool_call(node, &call)),
             Item::Permission(permission) if node.state == NodeState::Closed => {
                 self.permission(fed, &permission, rows);
@@ -76,14 +82,18 @@ impl Exporter for Acp {
             _ => None,
         };
         if let Some(update) = update {
-            let mut row = json!({"jsonrpc": "2.0", "method": "session/update"});
-            let params = &mut row["params"];
-            params["sessionId"] = (*fed.session_id).into();
-            params["update"] = update;
-            params["_meta"] = meta(node, rows);
-            rows.row(&row);
+            notify(fed, update, rows);
         }
     }
+}
+
+fn notify(fed: &Fed, update: Value, rows: &mut Rows) {
+    let mut row = json!({"jsonrpc": "2.0", "method": "session/update"});
+    let params = &mut row["params"];
+    params["sessionId"] = (*fed.session_id).into();
+    params["update"] = update;
+    params["_meta"] = meta(&fed.node, rows);
+    rows.row(&row);
 }
 
 /// A message that the agent recorded. Its address stands beside the members of JSON-RPC, so that
@@ -129,31 +139,32 @@ fn meta(node: &Node, rows: &Rows) -> Value {
 }
 
 impl Acp {
-    fn message(&mut self, fed: &Fed, message: &Message<'_>, rows: &mut Rows) -> Option<Value> {
+    /// Begins a prompt, or returns the updates for a message: one for each block of its content.
+    fn message(&mut self, fed: &Fed, message: &Message<'_>, rows: &mut Rows) -> Vec<Value> {
         let node = &fed.node;
         let key = (fed.run, node.turn);
-        let text = json!({"type": "text", "text": node.content()?});
-        let kind = match node.role()? {
-            Role::User if !self.prompts.contains_key(&key) => {
+        let blocks = content_blocks(node, message);
+        let kind = match node.role() {
+            Some(Role::User) if !self.prompts.contains_key(&key) && !blocks.is_empty() => {
                 let id = rows.at.to_string();
-                let mut prompt = vec![text];
-                let attachments = message.attachments().into_iter();
-                prompt.extend(attachments.flat_map(|all| all.items()).map(resource_link));
-                let params = json!({"sessionId": &*fed.session_id, "prompt": prompt, "_meta": meta(node, rows)});
+                let params = json!({"sessionId": &*fed.session_id, "prompt": blocks, "_meta": meta(node, rows)});
                 rows.row(&json!({"jsonrpc": "2.0", "id": id, "method": "session/prompt", "params": params}));
                 self.prompts.insert(key, id);
-                return None;
+                return Vec::new();
             }
-            Role::User => "user_message_chunk",
-            Role::Assistant => "agent_message_chunk",
-            Role::Reasoning => "agent_thought_chunk",
-            Role::System | Role::Tool => return None,
+            Some(Role::User) => "user_message_chunk",
+            Some(Role::Assistant) => "agent_message_chunk",
+            Some(Role::Reasoning) => "agent_thought_chunk",
+            _ => return Vec::new(),
         };
-        let mut update = json!({"sessionUpdate": kind, "content": text});
-        if let Some(id) = message.message_id() {
-            update["messageId"] = id.into();
-        }
-        Some(update)
+        let update = |block| {
+            let mut update = json!({"sessionUpdate": kind, "content": block});
+            if let Some(id) = message.message_id() {
+                update["messageId"] = id.into();
+            }
+            update
+        };
+        blocks.into_iter().map(update).collect()
     }
 
     /// Answers a prompt when its turn or run has ended.
@@ -310,6 +321,17 @@ fn stop_reason(node: &Node) -> Result<&'static str, String> {
     }
 }
 
+/// The text of a message and a link to each file that is attached.
+fn content_blocks(node: &Node, message: &Message<'_>) -> Vec<Value> {
+    let attachments = message.attachments().into_iter();
+    let links = attachments.flat_map(|all| all.items()).map(resource_link);
+    let links: Vec<_> = links.collect();
+    let text = node.content();
+    let text = text.filter(|text| !text.is_empty() || links.is_empty());
+    let text = text.map(|text| json!({"type": "text", "text": text}));
+    text.into_iter().chain(links).collect()
+}
+
 fn resource_link(attachment: RawValue<'_>) -> Value {
     let text = |name: &str| attachment.get(name).map(text_of);
     let name = text("name").unwrap_or_else(|| "attachment".into());
@@ -322,6 +344,9 @@ fn resource_link(attachment: RawValue<'_>) -> Value {
         json!({"type": "resource_link", "uri": uri.unwrap_or_else(|| name.clone()), "name": name});
     if let Some(media_type) = text("media_type") {
         link["mimeType"] = media_type.into();
+    }
+    if let Some(bytes) = attachment.get("bytes").and_then(|bytes| bytes.u64()) {
+        link["size"] = bytes.into();
     }
     link
 }

@@ -76,6 +76,16 @@ fn only_run(format: Format, root: &Path, session: &str) -> Run {
     runs.remove(0)
 }
 
+/// The lines of a format with one file.
+fn lines(format: Format, root: &Path, session: &str) -> Vec<Value> {
+    let out = tempfile::tempdir().unwrap();
+    let file = out.path().join("out");
+    let mut target = Target::file(&file);
+    export(format, session_dir(root, session), &mut target).unwrap();
+    target.finish().unwrap();
+    parse_lines(&file)
+}
+
 const BOTH: [Format; 2] = [Format::AgentDbg, Format::Maida];
 
 #[test]
@@ -313,5 +323,37 @@ fn agentdbg_keeps_the_output_of_tools() {
         assert_eq!(output("streams"), json!(["out", null, "err", 2]));
         assert_eq!(output("both"), json!([{"changed": 1}, "out", "err", 2]));
     }
+}
+
+#[test]
+fn acp_messages_have_their_attachments() {
+    let recording = Recording::new();
+    let plan = json!([{"name": "plan.pdf", "media_type": "application/pdf", "url": "file:///plan.pdf", "bytes": 12}]);
+    recording.run(|| {
+        let _run = spans::session_run("s", "agent").start().entered();
+        events::message_user("").attachments(plan.clone()).emit();
+        events::message_user("And this.")
+            .attachments(plan.clone())
+            .emit();
+        events::message_assistant("Look.")
+            .attachments(plan.clone())
+            .emit();
+    });
+    let link = json!({"type": "resource_link", "name": "plan.pdf", "uri": "file:///plan.pdf", "mimeType": "application/pdf", "size": 12});
+    let text = |text: &str| json!({"type": "text", "text": text});
+    let messages = lines(Format::Acp, recording.dir.path(), "s");
+    assert_eq!(messages[0]["params"]["prompt"], json!([link]));
+    let updates = messages.iter().map(|message| &message["params"]["update"]);
+    let chunks: Vec<_> = updates
+        .filter(|update| !update.is_null())
+        .map(|update| json!([update["sessionUpdate"], update["content"]]))
+        .collect();
+    let expected = [
+        json!(["user_message_chunk", text("And this.")]),
+        json!(["user_message_chunk", link]),
+        json!(["agent_message_chunk", text("Look.")]),
+        json!(["agent_message_chunk", link]),
+    ];
+    assert_eq!(chunks, expected);
 }
 
