@@ -16,10 +16,18 @@ const PROCESS: u32 = 1;
 #[derive(Debug, Default)]
 pub(super) struct ChromeTrace {
     begun: bool,
-    /// For each track, the spans that are open on it, each inside the one before.
-    tracks: Vec<Vec<u64>>,
+    tracks: Vec<Track>,
     /// Open spans, with their tracks.
     open: HashMap<u64, (usize, Node)>,
+}
+
+/// Spans of which each two contain each other or don't overlap.
+#[derive(Debug, Default)]
+struct Track {
+    /// The spans that are open, each inside the one before, with their starts.
+    open: Vec<(u64, u64)>,
+    /// When the last span that closed ended.
+    end: u64,
 }
 
 impl Exporter for ChromeTrace {
@@ -37,15 +45,16 @@ impl Exporter for ChromeTrace {
         match (node.state, node.span_id) {
             (NodeState::Open, Some(id)) => {
                 let track = self.track(node);
-                self.tracks[track].push(id);
+                let track = track.unwrap_or_else(|| self.empty_track(node.start));
+                self.tracks[track].open.push((id, node.start));
                 self.open.insert(id, (track, node.clone()));
             }
             (NodeState::Closed, Some(id)) => {
                 let track = match self.open.remove(&id) {
-                    Some((track, _)) => track,
-                    None => self.track(node),
+                    Some((track, _)) => self.close(id, node.end(), track),
+                    None => self.empty_track(node.start),
                 };
-                self.tracks[track].retain(|open| *open != id);
+                self.tracks[track].end = self.tracks[track].end.max(node.end());
                 row(span(node, track), rows);
             }
             _ => {
@@ -85,17 +94,46 @@ fn micros(ns: u64) -> f64 {
 }
 
 impl ChromeTrace {
-    /// The track of a span that opens: its parent's, if nothing else is open there, or an empty one.
-    fn track(&mut self, node: &Node) -> usize {
-        let inside = self
-            .tracks
-            .iter()
-            .position(|open| open.last().copied() == node.within() && !open.is_empty());
-        let empty = || self.tracks.iter().position(Vec::is_empty);
-        inside.or_else(empty).unwrap_or_else(|| {
-            self.tracks.push(Vec::new());
+    /// The track of a span that opens: its parent's, if nothing else is there at that time, or an empty one.
+    fn track(&self, node: &Node) -> Option<usize> {
+        self.tracks.iter().position(|track| {
+            let parent = track.open.last().filter(|(_, start)| *start <= node.start);
+            track.end <= node.start && parent.is_some_and(|(id, _)| Some(*id) == node.within())
+        })
+    }
+
+    /// A track on which nothing is since this time.
+    fn empty_track(&mut self, since: u64) -> usize {
+        let is_empty = |track: &Track| track.open.is_empty() && track.end <= since;
+        let empty = self.tracks.iter().position(is_empty);
+        empty.unwrap_or_else(|| {
+            self.tracks.push(Track::default());
             self.tracks.len() - 1
         })
+    }
+
+    /// Closes a span. Returns its track. Spans inside it that go on move to another one.
+    fn close(&mut self, id: u64, end: u64, track: usize) -> usize {
+        let open = &mut self.tracks[track].open;
+        let Some(at) = open.iter().position(|(open, _)| *open == id) else {
+            return track;
+        };
+        let inside = open.split_off(at + 1);
+        let (_, start) = open.remove(at);
+        if self.tracks[track].end > end {
+            // What closed inside it had a later end.
+            self.tracks[track].open.extend(inside);
+            return self.empty_track(start);
+        }
+        self.tracks[track].end = end;
+        if let Some((_, first)) = inside.first() {
+            let other = self.empty_track(*first);
+            for (id, _) in &inside {
+                self.open.entry(*id).and_modify(|(track, _)| *track = other);
+            }
+            self.tracks[other].open = inside;
+        }
+        track
     }
 }
 

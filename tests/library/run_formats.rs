@@ -1,10 +1,11 @@
 //! `agentdbg`, `maida`, `acp` and `chrome-trace`: what belongs to a run, and what becomes of it.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
+use proptest::prelude::*;
 use serde_json::{Value, json};
 use spanledger::export::{Format, Target, export};
 use spanledger::import::{Import, Source};
@@ -357,3 +358,78 @@ fn acp_messages_have_their_attachments() {
     assert_eq!(chunks, expected);
 }
 
+/// Opens and closes of spans, a millisecond apart: a span in one that is open, or the end of one. Other spans than
+/// the last one may end first, and a child may end after its parent.
+#[derive(Clone, Copy, Debug)]
+enum Step {
+    Open(usize),
+    Close(usize),
+}
+
+fn write_steps(root: &Path, steps: &[Step]) {
+    let mut text = String::from(
+        r#"{"v":1,"seg":1,"seq":1,"ts":"2026-01-01T00:00:00.000000Z","kind":"segment","session_id":"s","payload":{"writer":"w","format":1}}"#,
+    );
+    let mut open: Vec<(usize, Option<usize>, usize)> = Vec::new();
+    let closes = std::iter::repeat_n(&Step::Close(0), steps.len());
+    for (ms, step) in steps.iter().chain(closes).enumerate() {
+        let (kind, (id, parent, start)) = match step {
+            Step::Open(at) => {
+                let parent = open.get(at % (open.len() + 1)).map(|(id, ..)| *id);
+                open.push((ms + 1, parent, ms));
+                ("span_start", open[open.len() - 1])
+            }
+            Step::Close(_) if open.is_empty() => continue,
+            Step::Close(at) => ("span_end", open.remove(at % open.len())),
+        };
+        let parent = parent.map(|id| format!(r#","parent_span_id":"{id:016x}""#));
+        let (seq, parent) = (text.lines().count() + 1, parent.unwrap_or_default());
+        let duration = (ms - start) * 1_000_000;
+        text += &format!(
+            "\n{}{}",
+            format_args!(
+                r#"{{"v":1,"seg":1,"seq":{seq},"ts":"2026-01-01T00:00:00.{ms:03}000Z","kind":"{kind}","session_id":"s","trace_id":"{:032x}","span_id":"{id:016x}"{parent}"#,
+                1
+            ),
+            format_args!(
+                r#","payload":{{"start":"2026-01-01T00:00:00.{start:03}000000Z","duration_ns":{duration},"outcome":"ok","name":"n"}}}}"#
+            )
+        );
+    }
+    let dir = session_dir(root, "s");
+    fs::create_dir_all(&dir).unwrap();
+    fs::write(dir.join("trace.0001.jsonl"), text + "\n").unwrap();
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() })]
+    #[test]
+    fn chrome_trace_tracks_have_no_crossing_spans(steps in prop::collection::vec(
+        prop_oneof![any::<usize>().prop_map(Step::Open), any::<usize>().prop_map(Step::Close)], 1..40)) {
+        let root = tempfile::tempdir().unwrap();
+        write_steps(root.path(), &steps);
+        let text = lines_as_one(root.path());
+        let spans = text.as_array().unwrap().iter().filter(|event| event["ph"] == "X");
+        let mut tracks: HashMap<u64, Vec<(f64, f64)>> = HashMap::new();
+        for span in spans {
+            let (start, duration) = (span["ts"].as_f64().unwrap(), span["dur"].as_f64().unwrap());
+            let track = tracks.entry(span["tid"].as_u64().unwrap()).or_default();
+            for (other, end) in &*track {
+                let crosses = (start < *other && *other < start + duration && start + duration < *end)
+                    || (*other < start && start < *end && *end < start + duration);
+                prop_assert!(!crosses, "{start} {duration} crosses {other} to {end}");
+            }
+            track.push((start, start + duration));
+        }
+        let opened = steps.iter().filter(|step| matches!(step, Step::Open(_))).count();
+        prop_assert_eq!(tracks.values().map(Vec::len).sum::<usize>(), opened);
+    }
+}
+
+fn lines_as_one(root: &Path) -> Value {
+    let out = root.join("out.json");
+    let mut target = Target::file(&out);
+    export(Format::ChromeTrace, session_dir(root, "s"), &mut target).unwrap();
+    target.finish().unwrap();
+    serde_json::from_slice(&fs::read(out).unwrap()).unwrap()
+}
