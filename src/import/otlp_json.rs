@@ -26,6 +26,8 @@ use crate::trace::{FieldRole, Kind, RawValue, SpanKind, event_kind};
 
 /// So many open spans are kept. More are read again when they end.
 const MOST_OPEN: usize = 64;
+/// What a span says of its place in its trace. Its open line has it too.
+const PLACE: [&str; 4] = ["links", "tracestate", "parent_remote", "span_kind"];
 /// So deep may attributes be nested.
 const DEEPEST: usize = 32;
 
@@ -132,8 +134,10 @@ impl Session<'_, '_> {
 
     fn open(&mut self, entry: &Entry, span: &OtlpSpan) -> io::Result<()> {
         let given = span.given(entry, self.index.ids(entry));
-        let is_input =
-            |name: &str| name != "attributes" && given.kind.role(name) == FieldRole::Input;
+        let is_input = |name: &str| {
+            name != "attributes" && given.kind.role(name) == FieldRole::Input
+                || PLACE.contains(&name)
+        };
         let inputs = span.fields.iter().filter(|(name, _)| is_input(name));
         let mut fields: Fields = inputs
             .map(|(name, value)| (name.clone(), value.clone()))

@@ -1,5 +1,7 @@
 //! Sessions made from a list of steps.
 
+use std::time::Duration;
+
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use spanledger::{Failure, Outcome, SpanExt, Usage, events, spans};
@@ -122,9 +124,15 @@ pub fn op() -> impl Strategy<Value = Op> {
     ]
 }
 
-/// Records a session.
-pub fn record(ops: &[Op]) -> TempDir {
-    let recording = Recording::with(|builder| builder.inline_limit(2048));
+/// Records a session, in many traces and segments if it `rolls_over`.
+pub fn record(ops: &[Op], rolls_over: bool) -> TempDir {
+    let recording = Recording::with(|builder| {
+        let builder = builder.inline_limit(2048);
+        match rolls_over {
+            true => builder.trace_limits(1, Duration::MAX).segment_size(4096),
+            false => builder,
+        }
+    });
     recording.run(|| {
         let run = spans::session_run(SESSION, "planner")
             .model("anthropic", "claude-sonnet-4-5")

@@ -267,6 +267,33 @@ fn chat_sqlite_of_a_rich_session_and_its_subagent() {
     assert_eq!(user.payload["attachments"][0]["name"], "plan.pdf");
 }
 
+/// A span in another trace than the one around it has its link from the beginning on.
+#[cfg(feature = "mirror")]
+#[test]
+fn otlp_json_keeps_links_on_open_lines() {
+    use generated::{Asked, End, Op};
+    let tool = Op::Tool {
+        name: 0,
+        id: 0,
+        args: Value::Null,
+        end: End::Nothing,
+        asked: Asked::Never,
+    };
+    let dir = generated::record(&[tool.clone(), Op::Turn, tool], true);
+    let trip = trip(pair("otlp-json"), dir.path(), &[generated::SESSION]);
+    same(&trip);
+    let links = |root: &Path| {
+        let trace = Trace::read(root);
+        let lines = trace.session(generated::SESSION).iter();
+        let opens = lines.filter(|line| ["turn_start", "tool_call"].contains(&&*line.kind));
+        let links = opens.map(|line| line.payload.get("links").cloned());
+        links.collect::<Vec<_>>()
+    };
+    let recorded = links(dir.path());
+    assert!(recorded.iter().flatten().count() > 2, "{recorded:?}");
+    assert_eq!(links(&trip.root()), recorded);
+}
+
 #[cfg(feature = "sqlite")]
 #[test]
 fn trace_sqlite_of_a_rich_session() {
@@ -288,8 +315,8 @@ fn same_lines(root: &Path, other: &Path, session: &str) {
 }
 
 /// A session made from a list of steps comes back.
-fn comes_back(name: &str, ops: &[generated::Op]) -> Result<(), TestCaseError> {
-    let dir = generated::record(ops);
+fn comes_back(name: &str, ops: &[generated::Op], rolls_over: bool) -> Result<(), TestCaseError> {
+    let dir = generated::record(ops, rolls_over);
     let trip = trip(pair(name), dir.path(), &[generated::SESSION]);
     let difference = difference(&trip);
     prop_assert!(difference.is_none(), "{}", difference.unwrap_or_default());
@@ -318,8 +345,8 @@ macro_rules! generated_sessions {
             $(
                 $(#[$feature])?
                 #[test]
-                fn $test(ops in prop::collection::vec(generated::op(), 0..24)) {
-                    comes_back($name, &ops)?;
+                fn $test(ops in prop::collection::vec(generated::op(), 0..24), rolls_over: bool) {
+                    comes_back($name, &ops, rolls_over)?;
                 }
             )+
         }
@@ -340,7 +367,7 @@ fn atif_keeps_a_compaction_that_follows_a_rewind() {
         tail: Some(3),
     };
     let ops = [user(Some(3)), user(None), Op::Rewind { to: 3 }, compaction];
-    comes_back("atif", &ops).unwrap();
+    comes_back("atif", &ops, false).unwrap();
 }
 
 generated_sessions! {
