@@ -15,7 +15,7 @@ use crate::support::rich_session::{self, SESSION, SUBAGENT};
 use crate::support::skipped::skipped;
 
 /// The program that a variable names.
-fn program(variable: &str) -> Option<PathBuf> {
+pub fn program(variable: &str) -> Option<PathBuf> {
     let path = std::env::var_os(variable).map(PathBuf::from);
     if path.is_none() {
         skipped(&format!("{variable} is not set"));
@@ -24,7 +24,7 @@ fn program(variable: &str) -> Option<PathBuf> {
 }
 
 /// Exports sessions to one target.
-fn export_all(format: Format, root: &Path, sessions: &[&str], to: &Path) {
+pub fn export_all(format: Format, root: &Path, sessions: &[&str], to: &Path) {
     let mut target = Target::file(to);
     for session in sessions {
         let session = spanledger::read::session_dir(root, session);
@@ -36,7 +36,7 @@ fn export_all(format: Format, root: &Path, sessions: &[&str], to: &Path) {
 }
 
 /// Runs a program in an empty directory that is its home too.
-fn judge(program: &Path, home: &Path, data: &str, args: &[&str]) -> Output {
+pub fn judge(program: &Path, home: &Path, data: &str, args: &[&str]) -> Output {
     let empty = home.join("home");
     std::fs::create_dir_all(&empty).unwrap();
     Command::new(program)
@@ -50,7 +50,7 @@ fn judge(program: &Path, home: &Path, data: &str, args: &[&str]) -> Output {
 }
 
 #[track_caller]
-fn accepted(output: Output) -> String {
+pub fn accepted(output: Output) -> String {
     assert!(output.status.success(), "{output:?}");
     String::from_utf8(output.stdout).unwrap()
 }
@@ -165,40 +165,6 @@ fn agentdbg_serves_runs() {
     server.kill().unwrap();
     server.wait().unwrap();
     assert_eq!(ids(&runs, "run_id").len(), 2);
-}
-
-#[test]
-fn maida_reads_runs() {
-    let Some(maida) = program("SPANLEDGER_MAIDA") else {
-        return;
-    };
-    let root = rich_session::record();
-    let out = TempDir::new().unwrap();
-    export_all(Format::Maida, root.path(), &[SESSION, SUBAGENT], out.path());
-    let run = |args: &[&str]| judge(&maida, out.path(), "MAIDA_DATA_DIR", args);
-    let mut counted = Vec::new();
-    for dir in std::fs::read_dir(out.path().join("runs")).unwrap() {
-        let dir = dir.unwrap().path();
-        let valid = accepted(run(&["validate-trace", dir.to_str().unwrap(), "--json"]));
-        let valid: Value = serde_json::from_str(&valid).unwrap();
-        assert_eq!(valid["valid"], true, "{valid}");
-        assert_eq!(valid["diagnostics"], json!([]));
-        let id = valid["trace_id"].as_str().unwrap();
-        let file = out.path().join("exported.json");
-        accepted(run(&["export", id, "-o", file.to_str().unwrap()]));
-        let exported: Value = serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
-        let events = exported["events"].as_array().unwrap();
-        let of = |kind: &str| {
-            events
-                .iter()
-                .filter(|event| event["event_type"] == kind)
-                .count()
-        };
-        counted.push((of("LLM_CALL"), of("TOOL_CALL"), of("LOOP_WARNING")));
-    }
-    counted.sort();
-    // The interrupted run, the subagent, and the whole run.
-    assert_eq!(counted, [(0, 1, 0), (1, 0, 0), (3, 6, 1)]);
 }
 
 #[test]

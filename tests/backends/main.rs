@@ -13,6 +13,7 @@ mod prices;
 mod recipes;
 mod request_schemas;
 mod rig;
+mod run_directories;
 mod secret_scanners;
 mod sqlite_formats;
 #[path = "../support/mod.rs"]
