@@ -137,12 +137,12 @@ impl RunReader<'_> {
                 });
                 history.event(Kind::LoopWarning, end, warning)
             }
-            other => {
+            unknown => {
                 let with = match payload {
                     Value::Object(members) => members,
-                    other => fields(json!({"payload": other})),
+                    value => fields(json!({"payload": value})),
                 };
-                history.line_in(None, &event_kind(&other.to_lowercase()), end, &with)
+                history.line_in(None, &event_kind(&unknown.to_lowercase()), end, &with)
             }
         }
     }

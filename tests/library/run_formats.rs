@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
-use spanledger::export::{Format, Target, export};
+use spanledger::export::{Format, Live, Target, export};
 use spanledger::import::{Import, Source};
 use spanledger::read::session_dir;
 use spanledger::{Failure, Outcome, SpanExt, events, spans};
@@ -50,6 +50,10 @@ fn runs(format: Format, root: &Path, session: &str) -> Vec<Run> {
     let mut target = Target::directory(out.path());
     export(format, session_dir(root, session), &mut target).unwrap();
     target.finish().unwrap();
+    read_runs(format, out.path())
+}
+
+fn read_runs(format: Format, out: &Path) -> Vec<Run> {
     let names = match format {
         Format::Maida => ["meta.json", "spans.jsonl"],
         _ => ["run.json", "events.jsonl"],
@@ -62,12 +66,21 @@ fn runs(format: Format, root: &Path, session: &str) -> Vec<Run> {
             rows: parse_lines(&rows),
         }
     };
-    let Ok(dirs) = fs::read_dir(out.path().join("runs")) else {
-        return Vec::new();
-    };
+    let dirs = fs::read_dir(out.join("runs")).unwrap();
     let mut runs: Vec<_> = dirs.map(|dir| read(dir.unwrap())).collect();
     runs.sort_by_key(|run| run.document["started_at"].to_string());
     runs
+}
+
+/// An export that is kept current has the same run as one that is made now.
+fn assert_same_when_kept_current(root: &Path, session: &str) {
+    let out = tempfile::tempdir().unwrap();
+    let mut live = Live::new(Format::AgentDbg, out.path());
+    live.sync(&session_dir(root, session)).unwrap();
+    let kept = read_runs(Format::AgentDbg, out.path()).remove(0);
+    let made = only_run(Format::AgentDbg, root, session);
+    assert_eq!(kept.document, made.document);
+    assert_eq!(kept.rows, made.rows);
 }
 
 #[track_caller]
@@ -129,6 +142,9 @@ fn sessions_without_a_run_have_runs_of_their_own() {
             run.one("name", "state");
         }
     }
+    for name in ["a", "b", "open"] {
+        assert_same_when_kept_current(root, name);
+    }
     drop(tool);
 }
 
@@ -165,6 +181,7 @@ fn what_ends_after_its_run_belongs_to_it() {
     assert_eq!(roots.count(), 1);
     let agentdbg = only_run(Format::AgentDbg, recording.dir.path(), "s");
     assert_eq!(agentdbg.of("event_type", "RUN_END").len(), 1);
+    assert_same_when_kept_current(recording.dir.path(), "s");
 }
 
 /// A trace that is full is continued by others, and what is in them keeps its place.
