@@ -66,16 +66,13 @@ impl Exporter for AgentDbg {
             self.process = node.get("process").and_then(|process| process.value());
             return;
         }
-        if !self.runs.contains_key(&fed.run) {
-            // An event that is not shown needs no run.
-            if node.span_id.is_none() && !is_shown(node) {
-                return;
-            }
-            self.runs.insert(fed.run, OpenRun::new(fed));
-        }
-        let Some(run) = self.runs.get_mut(&fed.run) else {
+        // An event that is not shown needs no run.
+        let needs_run = node.span_id.is_some() || is_shown(node);
+        if !needs_run && !self.runs.contains_key(&fed.run) {
             return;
-        };
+        }
+        let new = || OpenRun::new(fed);
+        let run = self.runs.entry(fed.run).or_insert_with(new);
         run.note_span(node);
         if !run.begun && is_shown(node) {
             run.start(node, self.process.as_ref(), rows);
