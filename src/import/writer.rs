@@ -8,7 +8,8 @@ use serde_json::{Map, Value, json};
 use crate::error::Error;
 use crate::ledger::{Disk, Ledger, LedgerConfig, SyncPolicy};
 use crate::redact::{
-    Limits, MaskKey, Output, Redaction, Redactor, Store, StoreFailed, Tally, load_or_create_key,
+    JsonFile, Limits, MaskKey, Output, Redaction, Redactor, Store, StoreFailed, Tally,
+    load_or_create_key,
 };
 use crate::trace::{Dir, Root, if_exists, write_string};
 
@@ -61,9 +62,14 @@ impl Writer {
         clean.into_owned()
     }
 
-    /// A file of JSON, or a part of one, without secrets.
-    pub fn json_file(&self, text: &str) -> String {
-        self.redactor.json_file(text)
+    /// The next piece of a file of JSON, without secrets.
+    pub fn redact_file(&self, file: &mut JsonFile, piece: &str) -> String {
+        file.push(&self.redactor, piece)
+    }
+
+    /// The rest of a file of JSON, without secrets.
+    pub fn redact_rest(&self, file: JsonFile) -> String {
+        file.finish(&self.redactor)
     }
 
     /// A digest from which a short text can't be guessed.

@@ -9,7 +9,7 @@ use super::json_walk::{Walk, WalkState, masks_string};
 use super::limits::{JSON, Limits, NoStore, Output};
 use super::name_cache::FieldName;
 use super::redactor::{Redactor, Tally};
-use crate::trace::{is_json, opens_json, string_end, unescape_lossy, write_string};
+use crate::trace::{is_json, opens_json, string_end, write_string};
 
 /// How many levels of JSON inside strings are redacted as JSON; deeper ones as text.
 pub(super) const MOST_NESTED: usize = 8;
@@ -97,21 +97,8 @@ impl Redactor {
         }
     }
 
-    /// Redacts a file of JSON, or a part of one that was cut between objects: each line as JSON if it is that, or the
-    /// whole if that is, else the strings in it and then the text.
-    pub(crate) fn json_file(&self, text: &str) -> String {
-        let lines = text.split_inclusive('\n').map(|line| self.json_line(line));
-        let redacted = lines.collect::<Option<String>>();
-        redacted
-            .or_else(|| self.json_line(text).map(Cow::into_owned))
-            .unwrap_or_else(|| {
-                let strings = self.strings(text);
-                self.text(&strings, &mut Tally::default()).into_owned()
-            })
-    }
-
     /// A text that is JSON, or blank, redacted.
-    fn json_line<'a>(&self, text: &'a str) -> Option<Cow<'a, str>> {
+    pub(super) fn json_line<'a>(&self, text: &'a str) -> Option<Cow<'a, str>> {
         if !text.trim_ascii().is_empty() && !is_json(text) {
             return None;
         }
@@ -119,28 +106,6 @@ impl Redactor {
             true => Cow::Borrowed(text),
             false => self.redact_string(text, 0, &mut Tally::default()),
         })
-    }
-
-    /// A part of a JSON text in which each string was redacted by itself.
-    fn strings(&self, text: &str) -> String {
-        let (mut redacted, mut at) = (String::with_capacity(text.len()), 0);
-        while let Some(quote) = memchr::memchr(b'"', &text.as_bytes()[at..]) {
-            let start = at + quote;
-            redacted += &text[at..start];
-            let end = string_end(text.as_bytes(), start).filter(|end| is_json(&text[start..*end]));
-            let Some(end) = end else {
-                redacted.push('"');
-                at = start + 1;
-                continue;
-            };
-            let (string, _) = unescape_lossy(&text[start..end]);
-            match self.redact_string(&string, 1, &mut Tally::default()) {
-                Cow::Borrowed(_) => redacted += &text[start..end],
-                Cow::Owned(clean) => redacted += &serde_json::Value::from(clean).to_string(),
-            }
-            at = end;
-        }
-        redacted + &text[at..]
     }
 
     fn walk_into(&self, key: &str, json: &str, nested: usize, output: &mut Output<'_>) {

@@ -106,6 +106,22 @@ impl JsonStream {
         ((self.at > from).then_some(piece), is_json)
     }
 
+    /// Whether the value has ended. Behind it is nothing, or what is no part of it.
+    pub(super) fn is_over(&self) -> bool {
+        self.previous == Token::Value && !self.state.is_inside()
+    }
+
+    /// The text is that behind the first `length` bytes, which were written.
+    pub(super) fn drop_front(&mut self, length: usize) {
+        self.at -= length;
+        if let Some(value) = &mut self.value {
+            value.at -= length;
+        }
+        if let Some(string) = &mut self.string {
+            string.read -= length;
+        }
+    }
+
     fn step(&mut self, arrived: &mut Arrived<'_>) -> Step {
         if self.string.is_some() {
             return self.stream_string(arrived);

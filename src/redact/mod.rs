@@ -24,6 +24,7 @@ mod checks;
 mod config;
 mod found;
 mod json;
+mod json_file;
 mod json_stream;
 mod json_walk;
 mod key_value_rule;
@@ -51,6 +52,7 @@ pub use config::Redaction;
 pub use mask::MaskKey;
 pub use redactor::{Redactor, Tally};
 
+pub(crate) use json_file::JsonFile;
 pub(crate) use limits::{Limits, NoStore, Output, Store, StoreFailed};
 pub(crate) use name_cache::FieldName;
 pub(crate) use root_key::load_or_create as load_or_create_key;

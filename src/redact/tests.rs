@@ -8,6 +8,7 @@ use super::*;
 
 mod everyday;
 mod json;
+mod json_files;
 mod json_streams;
 mod names;
 mod private_keys;

@@ -8,13 +8,13 @@ use serde_json::json;
 use sha2::{Digest, Sha256};
 
 use super::{Fields, History};
+use crate::redact::JsonFile;
 use crate::trace::{Dir, Kind, NEW_FILE, hex};
 
 /// Of a longer source the beginning is kept.
 const LONGEST: u64 = 256 << 20;
-/// About so many bytes are redacted at once. Texts of 1 MiB are searched once more, because they may hold too many
-/// places to look at.
-const PIECE: usize = 1 << 19;
+/// So much of a long line is redacted at once.
+const PIECE: u64 = 1 << 19;
 
 /// What a blob is called while it is being written.
 const UNNAMED: &str = ".source";
@@ -45,23 +45,15 @@ impl History<'_> {
     pub fn keep_files(&mut self, paths: &[&Path]) -> io::Result<()> {
         let mut blob = self.begin_source()?;
         for path in paths {
-            let mut reader = BufReader::new(File::open(path)?).take(LONGEST);
-            let (mut piece, mut scan) = (Vec::new(), Scan::default());
-            while read_piece(&mut reader, &mut scan, &mut piece)? {
-                self.add_source(&mut blob, &String::from_utf8_lossy(&piece))?;
-                piece.clear();
-            }
-            if scan.last != b'\n' {
-                self.add_source(&mut blob, "\n")?;
-            }
+            self.add_json(&mut blob, BufReader::new(File::open(path)?))?;
         }
         self.end_source(blob)
     }
 
-    /// Keeps a short text.
+    /// Keeps a text of JSON.
     pub fn keep_source(&mut self, text: &str) -> io::Result<()> {
         let mut blob = self.begin_source()?;
-        self.add_source(&mut blob, text)?;
+        self.add_json(&mut blob, text.as_bytes())?;
         self.end_source(blob)
     }
 
@@ -77,11 +69,23 @@ impl History<'_> {
         })
     }
 
-    /// Adds whole values.
-    fn add_source(&self, blob: &mut SourceBlob, text: &str) -> io::Result<()> {
-        match blob.left {
-            0 => Ok(()),
-            _ => blob.write(self.shared.json_file(text).as_bytes()),
+    /// Adds a file of JSON, and a newline if it ends without one.
+    fn add_json(&self, blob: &mut SourceBlob, reader: impl BufRead) -> io::Result<()> {
+        let (mut reader, mut file) = (reader.take(LONGEST), JsonFile::default());
+        let mut piece = Vec::new();
+        let mut ends_line = true;
+        while blob.left > 0 && read_piece(&mut reader, &mut piece)? {
+            let clean = self
+                .shared
+                .redact_file(&mut file, &String::from_utf8_lossy(&piece));
+            blob.write(clean.as_bytes())?;
+            ends_line = piece.ends_with(b"\n");
+            piece.clear();
+        }
+        blob.write(self.shared.redact_rest(file).as_bytes())?;
+        match ends_line {
+            true => Ok(()),
+            false => blob.write(b"\n"),
         }
     }
 
@@ -109,53 +113,20 @@ impl History<'_> {
     }
 }
 
-/// Where a reader is in a text of JSON.
-#[derive(Default)]
-struct Scan {
-    in_string: bool,
-    is_escaped: bool,
-    /// The byte before, other than a space.
-    last: u8,
-}
-
-impl Scan {
-    /// Whether the text can be cut after this byte: an object ends there, and a secret is inside of one.
-    fn take(&mut self, byte: u8) -> bool {
-        let before = self.last;
-        if !matches!(byte, b' ' | b'\t' | b'\r') {
-            self.last = byte;
-        }
-        match byte {
-            // No string has one.
-            b'\n' => self.in_string = false,
-            _ if std::mem::take(&mut self.is_escaped) => {}
-            b'\\' => self.is_escaped = self.in_string,
-            b'"' => self.in_string = !self.in_string,
-            _ => {}
-        }
-        !self.in_string && before == b'}' && matches!(byte, b',' | b'\n')
-    }
-}
-
-/// Reads a piece of about [`PIECE`] bytes, and more if it can't be cut there. Returns whether there is one.
-fn read_piece(reader: &mut impl BufRead, scan: &mut Scan, piece: &mut Vec<u8>) -> io::Result<bool> {
-    loop {
-        let bytes = reader.fill_buf()?;
-        if bytes.is_empty() {
-            return Ok(!piece.is_empty());
-        }
-        let room = PIECE.saturating_sub(piece.len());
-        let cut = bytes
-            .iter()
-            .enumerate()
-            .position(|(at, byte)| scan.take(*byte) && at >= room);
-        let length = cut.map_or(bytes.len(), |at| at + 1);
-        piece.extend_from_slice(&bytes[..length]);
-        reader.consume(length);
-        if cut.is_some() {
-            return Ok(true);
+/// Reads a line, or of a long one the next part of about [`PIECE`] bytes, cut between characters. Returns whether there
+/// is one.
+fn read_piece(reader: &mut impl BufRead, piece: &mut Vec<u8>) -> io::Result<bool> {
+    reader.take(PIECE).read_until(b'\n', piece)?;
+    if piece.len() as u64 == PIECE && !piece.ends_with(b"\n") {
+        // A character has up to three bytes behind its first.
+        for _ in 0..3 {
+            if let Some(byte @ 0x80..=0xbf) = reader.fill_buf()?.first() {
+                piece.push(*byte);
+                reader.consume(1);
+            }
         }
     }
+    Ok(!piece.is_empty())
 }
 
 #[cfg(test)]
@@ -163,20 +134,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn long_line_is_cut_between_objects() {
-        let item = r#"{"a":"},{\"","b":[1,2]}"#;
-        let text = vec![item; 3 * PIECE / item.len()].join(",");
-        let (mut reader, mut scan) = (text.as_bytes(), Scan::default());
-        let (mut all, mut piece) = (String::new(), Vec::new());
+    fn long_line_is_cut_between_characters() {
+        let line = format!("{}\n", "aé€\u{1f600}".repeat(PIECE as usize / 4));
+        let text = format!("short\n{line}{line}end");
+        let (mut reader, mut all, mut piece) = (text.as_bytes(), String::new(), Vec::new());
         let mut pieces = 0;
-        while read_piece(&mut reader, &mut scan, &mut piece).unwrap() {
-            let piece = String::from_utf8(std::mem::take(&mut piece)).unwrap();
-            let inside = piece.trim_end_matches(',');
-            assert!(inside.starts_with(item) && inside.ends_with(item));
-            assert!(piece.len() <= PIECE + item.len());
+        while read_piece(&mut reader, &mut piece).unwrap() {
+            all += std::str::from_utf8(&piece).unwrap();
+            piece.clear();
             pieces += 1;
-            all += &piece;
         }
-        assert!(pieces > 2 && all == text, "{pieces} pieces");
+        assert!(pieces > 6 && all == text, "{pieces} pieces");
     }
 }

@@ -325,32 +325,3 @@ fn a_name_like_a_header_is_masked_once() {
     assert!(once.contains("[masked rule=key:"), "{once}");
     assert_eq!(clean_json(&once), once);
 }
-
-/// What an import keeps of its source: JSON lines, a document, and a part of one.
-#[test]
-fn files_of_json_are_redacted_as_json() {
-    let secret = "correct horse";
-    let nested = serde_json::json!({ "credentials": { "user": secret } }).to_string();
-    let item = serde_json::json!({ "text": nested, "command": format!("psql\npassword: |\n  {RANDOM}\n") });
-    let pretty = serde_json::to_string_pretty(&serde_json::json!([item, { "a": 1 }])).unwrap();
-    let (_, part) = pretty.split_once('[').unwrap();
-    for text in [
-        format!("{item}\n\n{item}\n"),
-        pretty.clone(),
-        part.to_owned(),
-        format!("{part}, \"open"),
-    ] {
-        let output = redactor().json_file(&text);
-        assert!(
-            !output.contains(secret) && !output.contains(RANDOM),
-            "{output}"
-        );
-        assert_eq!(redactor().json_file(&output), output);
-        assert_eq!(output.lines().count(), text.lines().count());
-    }
-    let clear = "{\"a\": [1, \"\\u00e9\"]}\r\n{ }\nno JSON \"x\\q\" \"\n";
-    assert_eq!(redactor().json_file(clear), clear);
-}
-
-/// A password that only its name gives away.
-const RANDOM: &str = "x7Kp2mQ9vL4tR8wZ1bN5";

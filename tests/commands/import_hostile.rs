@@ -1,0 +1,66 @@
+//! `import` of sources that are long, torn, wrong or full of secrets, in every text format.
+
+use std::fs;
+use std::path::Path;
+
+use serde_json::{Value, json};
+
+use super::import_sources::{FORMATS, Shape, document, write};
+use super::imports::files;
+use crate::support::cli::run;
+
+/// Secrets that only their names give away.
+const PHRASES: [&str; 2] = ["quiet river stone", "old copper lamp"];
+
+fn secrets(filler: usize) -> Value {
+    json!({
+        "credentials": {"user": "ann", "phrase": PHRASES[0]},
+        "api_token": PHRASES[1],
+        "filler": "word ".repeat(filler),
+    })
+}
+
+#[track_caller]
+fn assert_masked(root: &Path, of: &str) {
+    let files = files(root);
+    assert!(files.len() >= 3, "{of}: {files:?}");
+    let mut masks = 0;
+    for file in files {
+        let text = String::from_utf8_lossy(&fs::read(&file).unwrap()).into_owned();
+        for phrase in PHRASES {
+            let at = text.find(phrase);
+            let near = at.map(|at| &text[text.floor_char_boundary(at.saturating_sub(200))..at]);
+            assert!(at.is_none(), "{of}: {}: {near:?}", file.display());
+        }
+        masks += text.matches("[masked rule=").count();
+    }
+    assert!(masks > 0, "{of}");
+}
+
+/// The source that is kept is as long as the file, and cut nowhere.
+#[test]
+fn secrets_of_long_sources_are_masked() {
+    let inputs = vec![secrets(400); 550];
+    for (format, shape) in FORMATS {
+        let dir = tempfile::tempdir().unwrap();
+        let path = write(format, shape, dir.path(), &inputs);
+        let mut texts = vec![None];
+        if shape == Shape::Document {
+            texts.push(Some(format!("{:#}", document(format, &inputs))));
+        }
+        for (n, text) in texts.into_iter().enumerate() {
+            if let Some(text) = text {
+                fs::write(&path, text).unwrap();
+            }
+            let root = dir.path().join(format!("root-{n}"));
+            let done = run(&root, &["import", format, path.to_str().unwrap(), "--json"]);
+            assert_eq!(done.code, 0, "{format}: {done:?}");
+            assert_masked(&root, &format!("{format} {n}"));
+            let longest = files(&root)
+                .iter()
+                .map(|file| file.metadata().unwrap().len())
+                .max();
+            assert!(longest > Some(1 << 20), "{format}: {longest:?}");
+        }
+    }
+}
