@@ -13,7 +13,8 @@ use rusqlite::types::ValueRef;
 use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension, params_from_iter};
 use serde_json::Value;
 
-use super::history::{Fields, Staged};
+use super::history::Fields;
+use super::staging::StagedDir;
 use super::{Import, ImportError, Source};
 use crate::trace::{Dir, NEW_FILE};
 
@@ -30,7 +31,7 @@ pub(super) struct Database {
     path: PathBuf,
     connection: Connection,
     /// A copy that is removed after the connection is closed.
-    _copy: Option<Staged>,
+    _copy: Option<StagedDir>,
 }
 
 /// The format of a database, by its tables.
@@ -230,11 +231,11 @@ fn can_copy(error: &rusqlite::Error) -> bool {
         .is_some_and(|code| codes.contains(&code))
 }
 
-type Opened = (rusqlite::Result<Connection>, Option<Staged>);
+type Opened = (rusqlite::Result<Connection>, Option<StagedDir>);
 
 /// Copies the database with what is beside it, and opens the copy.
 fn connect_copy(import: &Import, path: &Path) -> io::Result<Opened> {
-    let copy = Staged::new(import.writer.ledger.root());
+    let copy = import.writer.staging.new_dir();
     let dir = Dir::make(copy.path(), 2)?;
     let database = copy.path().join("database");
     for end in ["", "-wal", "-journal"] {

@@ -9,12 +9,11 @@ use std::path::PathBuf;
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 
+use super::staging::StagedDir;
 use super::writer::Writer;
 use super::{Import, ImportedSession};
 use crate::ledger::{Context, SessionWriter};
-use crate::trace::{
-    Dir, Ids, Kind, LineMeta, Outcome, Root, SpanKind, Totals, Usage, split, time_text,
-};
+use crate::trace::{Dir, Ids, Kind, LineMeta, Outcome, SpanKind, Totals, Usage, split, time_text};
 
 pub(super) use given::GivenSpan;
 pub(super) use source::SourceBlob;
@@ -60,7 +59,7 @@ pub(super) struct History<'a> {
     source: &'static str,
     /// The directory of the session once it is complete.
     place: PathBuf,
-    staged: Staged,
+    staged: StagedDir,
     trace: u128,
     run: Option<Span>,
     /// How many runs have begun.
@@ -75,36 +74,10 @@ pub(super) struct History<'a> {
 /// A session that is complete, and not visible yet.
 #[derive(Debug)]
 pub(super) struct Complete {
-    staged: Staged,
+    staged: StagedDir,
     place: PathBuf,
     id: String,
     events: u64,
-}
-
-/// A directory under the root that is removed unless it was moved away.
-#[derive(Debug)]
-pub(super) struct Staged(PathBuf);
-
-impl Staged {
-    /// A name that no other import uses. The directory is not created.
-    pub fn new(root: &Root) -> Self {
-        let unique = format!("{:016x}", crate::trace::new_span_id());
-        Self(root.path().join("importing").join(unique))
-    }
-
-    #[cfg(feature = "sqlite")]
-    pub fn path(&self) -> &std::path::Path {
-        &self.0
-    }
-}
-
-impl Drop for Staged {
-    fn drop(&mut self) {
-        let (importing, name) = split(&self.0);
-        let _ = Dir::open(importing, 1).and_then(|importing| importing.remove_all(name));
-        // The last one removes their directory.
-        let _ = std::fs::remove_dir(importing);
-    }
 }
 
 fn digest(parts: &[&str]) -> [u8; 32] {
@@ -123,11 +96,11 @@ impl<'a> History<'a> {
         let id = &*shared.text(id);
         let root = shared.ledger.root();
         let place = root.session(id);
-        let staged = Staged::new(root);
+        let staged = shared.staging.new_dir();
         let trace = digest(&[source, id]);
         Self {
             shared,
-            writer: SessionWriter::at(id, staged.0.clone()),
+            writer: SessionWriter::at(id, staged.path().to_owned()),
             id: id.to_owned(),
             source,
             place,
@@ -381,17 +354,50 @@ impl<'a> History<'a> {
 impl Complete {
     /// Makes the session visible, unless it is there or nothing is to be written.
     pub fn publish(self, dry_run: bool) -> io::Result<ImportedSession> {
-        let known = self.place.symlink_metadata().is_ok();
-        if !known && !dry_run {
-            let (sessions, name) = split(&self.place);
-            let sessions = Dir::make(sessions, 1)?;
-            let (importing, staged) = split(&self.staged.0);
-            Dir::open(importing, 1)?.rename(staged, &sessions, name)?;
-        }
+        let known = match self.place.symlink_metadata() {
+            Ok(_) => true,
+            Err(_) if dry_run => false,
+            Err(_) => !self.make_visible()?,
+        };
         Ok(ImportedSession {
             id: self.id,
             events: self.events,
             known,
         })
+    }
+
+    /// Returns false if another import has made the session visible meanwhile.
+    fn make_visible(&self) -> io::Result<bool> {
+        let (sessions, name) = split(&self.place);
+        let sessions = Dir::make(sessions, 1)?;
+        let (importing, staged) = split(self.staged.path());
+        let moved = Dir::open(importing, 1)?.rename(staged, &sessions, name);
+        match moved.as_ref().map_err(io::Error::kind) {
+            Err(io::ErrorKind::AlreadyExists | io::ErrorKind::DirectoryNotEmpty) => Ok(false),
+            _ => moved.map(|()| true),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Both see that the session is not there before one of them makes it visible.
+    #[test]
+    fn session_of_two_imports_at_once_is_imported_by_one() {
+        let root = tempfile::tempdir().unwrap();
+        let imports = [(); 2].map(|()| Import::new(root.path()).unwrap());
+        let complete = imports.each_ref().map(|import| {
+            let mut history = History::new(import, "codex", "s");
+            history.start_run(1, json!({"agent": "a"})).unwrap();
+            history.finish().unwrap()
+        });
+        let visible = complete.each_ref().map(|one| one.make_visible().unwrap());
+        assert_eq!(visible, [true, false]);
+        let [_, second] = complete;
+        assert!(second.publish(false).unwrap().known);
+        drop(imports);
+        assert!(!root.path().join("importing").exists());
     }
 }

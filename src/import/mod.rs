@@ -34,6 +34,7 @@ mod messages;
 mod open_calls;
 mod otlp_json;
 mod prime;
+mod staging;
 mod time;
 mod trace_sqlite;
 mod trajectory;
@@ -269,7 +270,7 @@ pub struct Import {
 }
 
 impl Import {
-    /// Writes nothing yet.
+    /// Writes no session yet. Removes what imports that were killed have left in the root.
     pub fn new(root: impl Into<PathBuf>) -> Result<Self, Error> {
         Ok(Self {
             writer: Writer::new(root.into())?,

@@ -5,19 +5,21 @@ use std::sync::{Arc, LazyLock};
 
 use serde_json::{Map, Value, json};
 
+use super::staging::Staging;
 use crate::error::Error;
 use crate::ledger::{Disk, Ledger, LedgerConfig, SyncPolicy};
 use crate::redact::{
     JsonFile, Limits, MaskKey, Output, Redaction, Redactor, Store, StoreFailed, Tally,
     load_or_create_key,
 };
-use crate::trace::{Dir, Root, if_exists, write_string};
+use crate::trace::{Root, write_string};
 
 /// A segment that is longer than this is continued by another one.
 const SEGMENT_SIZE: u64 = 1 << 30;
 
 #[derive(Debug)]
 pub(super) struct Writer {
+    pub staging: Staging,
     pub ledger: Ledger,
     redactor: Redactor,
     limits: Limits,
@@ -30,15 +32,10 @@ impl Writer {
             path: root.clone(),
             source,
         })?;
-        let staging = root.join("importing");
-        if_exists(Dir::open(&staging, 1)).map_err(|source| Error::Io {
-            path: staging.clone(),
-            source,
-        })?;
         let key = MaskKey::new(key);
         let process = || json!({"pid": std::process::id()}).to_string();
         let config = LedgerConfig {
-            root,
+            root: root.clone(),
             sync: SyncPolicy::Os,
             segment_size: SEGMENT_SIZE,
             process: Arc::new(LazyLock::new(Box::new(process))),
@@ -49,8 +46,14 @@ impl Writer {
             storage: Arc::new(Disk),
             counters: Arc::default(),
         };
+        let ledger = Ledger::new(config);
+        let staging = Staging::begin(&ledger).map_err(|source| Error::Io {
+            path: root.join("importing"),
+            source,
+        })?;
         Ok(Self {
-            ledger: Ledger::new(config),
+            staging,
+            ledger,
             redactor: Redactor::new(&Redaction::default(), key)?,
             limits: Limits::default(),
         })

@@ -205,6 +205,12 @@ impl Ledger {
         self.writer_id.get().map(String::as_str)
     }
 
+    /// The id of the writer, which is locked from now on.
+    pub fn writer_name(&self) -> std::io::Result<&str> {
+        self.ensure_writer()?;
+        Ok(self.writer_id().unwrap_or_default())
+    }
+
     /// Takes the writer's lock, or takes it again where its file was removed.
     fn ensure_writer(&self) -> std::io::Result<()> {
         let mut writer = lock(&self.writer);

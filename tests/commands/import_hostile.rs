@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::import_sources::{FORMATS, Shape, document, write};
 use super::imports::files;
-use crate::support::cli::run;
+use crate::support::cli::{Victim, run, victim_root, wait_to_be_killed};
 
 /// Secrets that only their names give away.
 const PHRASES: [&str; 2] = ["quiet river stone", "old copper lamp"];
@@ -63,4 +63,32 @@ fn secrets_of_long_sources_are_masked() {
             assert!(longest > Some(1 << 20), "{format}: {longest:?}");
         }
     }
+}
+
+/// What a killed import leaves in the root is removed by the next one, and what a living one has there is not.
+#[test]
+fn killed_import_leaves_nothing_for_long() {
+    if let Some(root) = victim_root() {
+        let _import = spanledger::import::Import::new(&root).unwrap();
+        let mut own = fs::read_dir(root.join("importing")).unwrap();
+        let session = own.next().unwrap().unwrap().path().with_extension("1");
+        fs::create_dir_all(session.join("blobs")).unwrap();
+        fs::write(session.join("blobs/.source"), "half").unwrap();
+        wait_to_be_killed();
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let root = dir.path().join("root");
+    let importing = || fs::read_dir(root.join("importing")).map_or(0, Iterator::count);
+    let path = write("codex", Shape::Lines, dir.path(), &[json!({})]);
+    let import = || run(&root, &["import", "codex", path.to_str().unwrap()]);
+    let victim = Victim::start(&root);
+    assert_eq!(importing(), 2);
+    let beside = import();
+    assert_eq!((beside.code, importing()), (0, 2), "{beside:?}");
+    victim.kill();
+    // Names that earlier versions gave.
+    fs::create_dir(root.join("importing/0123456789abcdef")).unwrap();
+    let after = import();
+    assert_eq!((after.code, importing()), (0, 0), "{after:?}");
+    assert!(!root.join("importing").exists());
 }
