@@ -1,7 +1,7 @@
 //! `export`: sessions in the formats of other tools.
 
 use std::collections::{BTreeSet, HashSet};
-use std::io;
+use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
@@ -10,9 +10,11 @@ use serde_json::json;
 
 use super::context::{Context, Failed, warn};
 use super::interrupt;
+use super::progress::Progress;
 use spanledger::export::{
     Exported, Format, Live, Options, Shape, Target, TrialSchema, export_with,
 };
+use spanledger::import::Source;
 use spanledger::read::{Follower, Start};
 
 /// Write sessions in the formats of other tools
@@ -52,7 +54,7 @@ pub(super) struct Export {
     /// trial: the schema of the record: 1, or 2 for aec-bench since August 2026
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=2))]
     schema: u8,
-    /// Describe the formats
+    /// Describe the formats: whether they can be kept current (live) and imported
     #[arg(long, conflicts_with_all = ["format", "sessions", "all", "output"])]
     list: bool,
 }
@@ -159,7 +161,9 @@ impl Export {
         if format.shape() == Shape::FileOfSession
             && (dirs.len() > 1 || is_dir(output) || inside.is_some())
         {
-            for dir in dirs {
+            let mut progress = Progress::new();
+            for (done, dir) in dirs.iter().enumerate() {
+                progress.show_count(done as u64, dirs.len() as u64, "sessions");
                 let name = dir.file_name().unwrap_or_default().to_string_lossy();
                 let path = match (inside, output) {
                     (Some(file), _) => dir.join(file),
@@ -183,7 +187,12 @@ impl Export {
             }
             (_, None) => Target::stream(io::BufWriter::new(io::stdout())),
         };
-        for dir in dirs {
+        let mut progress = Progress::new();
+        let is_printed = output.is_none() && io::stdout().is_terminal();
+        for (done, dir) in dirs.iter().enumerate() {
+            if !is_printed {
+                progress.show_count(done as u64, dirs.len() as u64, "sessions");
+            }
             add(
                 &mut all,
                 export_with(self.options(), format, dir, &mut target)?,
@@ -262,9 +271,16 @@ fn add(all: &mut Exported, one: Exported) {
 
 fn list(context: &mut Context) -> Result<(), Failed> {
     for format in Format::ALL {
+        let (name, about) = (format.name(), format.about());
+        let is_live = format.is_live();
+        let is_importable = name.parse::<Source>().is_ok();
         context.print(
-            || json!({"format": format.name(), "about": format.about()}),
-            |_| vec![format!("{:<18}  {}", format.name(), format.about())],
+            || json!({"format": name, "about": about, "live": is_live, "importable": is_importable}),
+            |_| {
+                let live = if is_live { "live" } else { "" };
+                let import = if is_importable { "import" } else { "" };
+                vec![format!("{name:<18}  {live:<4}  {import:<6}  {about}")]
+            },
         )?;
     }
     context.flush()

@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use serde_json::json;
 
-use super::context::{Context, Failed};
+use super::context::{Context, Failed, warn};
+use super::progress::Progress;
 use spanledger::import::{Import as Importer, ImportedSession, Source};
 use spanledger::view::text::line;
 
@@ -13,46 +14,55 @@ use spanledger::view::text::line;
 ///
 /// Imported sessions are ordinary sessions: secrets are masked, times and ids are the source's, and every command works
 /// on them. The source is kept with the session, redacted. A session that is there already is left as it
-/// is.
+/// is. `--list` describes the formats.
 ///
 /// Exit codes: 0 for success, 2 if something can't be read. Of a file with an error nothing is imported.
 #[derive(Args, Debug)]
 #[command(
-    after_help = "Examples:\n  spanledger import auto ~/.claude/projects/*/*.jsonl\n  spanledger import agentdbg ~/.agentdbg/runs/* --dry-run\n  spanledger import trajectory conversation.jsonl\n  spanledger import trace-sqlite sessions/*/trace.sqlite\n  spanledger import otlp-json spans.jsonl\n  spanledger import prime eval/          # samples.json and evaluation.json\n\nFormats: agentdbg, atif, chat-json, chat-jsonl, chat-sqlite, claude-code, codex, trace-sqlite, otlp-json, prime, trajectory, trial"
+    after_help = "Examples:\n  spanledger import --list\n  spanledger import auto ~/.claude/projects/*/*.jsonl\n  spanledger import agentdbg ~/.agentdbg/runs/* --dry-run\n  spanledger import trajectory conversation.jsonl\n  spanledger import trace-sqlite sessions/*/trace.sqlite\n  spanledger import otlp-json spans.jsonl\n  spanledger import prime eval/          # samples.json and evaluation.json"
 )]
 pub(super) struct Import {
     /// The format, or `auto` to look at the beginning of each file
-    #[arg(value_name = "FORMAT")]
-    format: String,
+    #[arg(value_name = "FORMAT", required_unless_present = "list")]
+    format: Option<String>,
     /// Files or directories
-    #[arg(value_name = "PATH", required = true)]
+    #[arg(value_name = "PATH", required_unless_present = "list")]
     paths: Vec<PathBuf>,
     /// Check everything and import nothing
     #[arg(long)]
     dry_run: bool,
+    /// Describe the formats
+    #[arg(long, conflicts_with_all = ["format", "paths", "dry_run"])]
+    list: bool,
 }
 
 impl Import {
     pub fn run(&self, context: &mut Context) -> Result<(), Failed> {
-        let given = match self.format.as_str() {
-            "auto" => None,
-            name => Some(
+        let given = match self.format.as_deref() {
+            None => return list(context),
+            Some("auto") => None,
+            Some(name) => Some(
                 name.parse()
                     .map_err(|error| Failed::Usage(format!("{error}")))?,
             ),
         };
         let mut importer = Importer::new(context.store.root())?.dry_run(self.dry_run);
         let mut failed = None;
-        for path in &self.paths {
-            match import(&mut importer, given, path) {
+        let mut progress = Progress::new();
+        for (done, path) in self.paths.iter().enumerate() {
+            progress.show_count(done as u64, self.paths.len() as u64, "files");
+            let imported = import(&mut importer, given, path);
+            progress.clear();
+            match imported {
                 Ok(sessions) => {
                     for session in sessions {
                         self.print(&session, path, context)?;
                     }
+                    context.flush()?;
                 }
                 Err(error) => {
                     if let Some(before) = failed.replace(error) {
-                        super::context::warn(&before);
+                        warn(&before);
                     }
                 }
             }
@@ -91,6 +101,16 @@ impl Import {
             },
         )
     }
+}
+
+fn list(context: &mut Context) -> Result<(), Failed> {
+    for format in Source::ALL {
+        context.print(
+            || json!({"format": format.name(), "about": format.about()}),
+            |_| vec![format!("{:<12}  {}", format.name(), format.about())],
+        )?;
+    }
+    context.flush()
 }
 
 fn import(

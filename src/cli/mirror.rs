@@ -1,7 +1,7 @@
 //! `mirror`: sends the trace over OTLP.
 
 use std::collections::HashSet;
-use std::io::{self, IsTerminal, Write};
+use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -12,6 +12,7 @@ mod status;
 
 use super::context::{Context, Failed, parse_age, resolve_endpoint, warn};
 use super::interrupt;
+use super::progress::Progress;
 use spanledger::Error;
 use spanledger::Recovery;
 use spanledger::mirror::{CatchUp, Changed, Follow, Resolved, Sent};
@@ -209,9 +210,6 @@ impl Export<'_> {
             catch_up.run(&mut progress())
         };
         let sent = done.map_err(|error| self.failed(error))?;
-        if sent.requests > 0 && io::stderr().is_terminal() {
-            let _ = writeln!(io::stderr());
-        }
         if self.open != Some(open) || sent.requests > 0 {
             self.print(context, &sent, open)?;
         }
@@ -387,17 +385,15 @@ fn sent_to(to: &str, spans: u64, dead: u64) -> String {
 
 /// Prints the progress on a terminal, and anywhere what it waits for.
 fn progress() -> impl FnMut(&Sent, Option<&str>) {
-    let terminal = io::stderr().is_terminal();
+    let mut progress = Progress::new();
     let mut waiting = String::new();
     move |sent, wait| match wait {
         Some(why) if why != waiting => {
-            let _ = writeln!(io::stderr(), "spanledger: waiting: {}", line(why));
+            progress.clear();
+            warn(&format!("waiting: {why}"));
             why.clone_into(&mut waiting);
         }
         Some(_) => {}
-        None if terminal => {
-            let _ = write!(io::stderr(), "\r{} sent", plural(sent.spans, "span"));
-        }
-        None => {}
+        None => progress.show(&format!("{} sent", plural(sent.spans, "span"))),
     }
 }

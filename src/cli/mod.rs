@@ -17,6 +17,7 @@ mod interrupt;
 mod list;
 mod mirror;
 mod permissions;
+mod progress;
 mod prune;
 mod recover;
 mod replay;

@@ -1,6 +1,6 @@
 //! `verify`: compares a backend with the trace.
 
-use std::io::{self, IsTerminal, Write};
+use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -8,6 +8,7 @@ use clap::Args;
 use serde_json::json;
 
 use super::context::{Context, Failed, parse_age};
+use super::progress::Progress;
 use spanledger::Error;
 use spanledger::mirror::verify::{Backend, Finding, Report, Verify as Asked};
 use spanledger::mirror::{Otlp, Pem};
@@ -85,7 +86,11 @@ impl Verify {
         }
         let mut wrong = 0;
         for dir in &dirs {
-            let mut report = match asked.session(dir, &mut progress()) {
+            let mut progress = Progress::new();
+            let mut show = |done, all| progress.show_count(done, all, "traces");
+            let compared = asked.session(dir, &mut show);
+            drop(progress);
+            let mut report = match compared {
                 // Pruned in the meantime.
                 Err(Error::Io { source, .. })
                     if self.all && source.kind() == io::ErrorKind::NotFound =>
@@ -208,20 +213,4 @@ fn lines(report: &Report, backend: Backend, style: &Style) -> Vec<String> {
     let notes = report.notes.iter();
     out.extend(notes.map(|note| style.dim(&format!("  {}", line(note)))));
     out
-}
-
-/// Prints the progress on a terminal.
-fn progress() -> impl FnMut(u64, u64) {
-    let terminal = io::stderr().is_terminal();
-    move |done, all| {
-        if terminal && all > 1 {
-            let end = if done == all { "\r\x1b[K" } else { "" };
-            let _ = write!(
-                io::stderr(),
-                "\r{} of {} traces{end}",
-                thousands(done),
-                thousands(all)
-            );
-        }
-    }
 }
