@@ -3,11 +3,11 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::context::{Context, Failed, warn};
 use super::progress::Progress;
-use spanledger::import::{Import as Importer, ImportedSession, Source};
+use spanledger::import::{Import as Importer, ImportedSession, Source, TornLine};
 use spanledger::view::text::line;
 
 /// Bring in sessions that other tools recorded
@@ -55,6 +55,7 @@ impl Import {
             progress.clear();
             match imported {
                 Ok(sessions) => {
+                    warn_of_torn_lines(&sessions);
                     for session in sessions {
                         self.print(&session, path, context)?;
                     }
@@ -90,6 +91,7 @@ impl Import {
                     "events": session.events,
                     "known": session.known,
                     "imported": !session.known && !self.dry_run,
+                    "torn_lines": session.torn_lines.iter().map(torn_json).collect::<Vec<_>>(),
                 })
             },
             |_| {
@@ -100,6 +102,20 @@ impl Import {
                 )]
             },
         )
+    }
+}
+
+fn torn_json(torn: &TornLine) -> Value {
+    json!({"path": torn.path, "line": torn.line})
+}
+
+/// All sessions of a source have the same.
+fn warn_of_torn_lines(sessions: &[ImportedSession]) {
+    for TornLine { path, line, .. } in sessions.iter().take(1).flat_map(|one| &one.torn_lines) {
+        let path = path.display();
+        warn(&format!(
+            "{path}, line {line}: cut off and left out; its writer was killed, or is still writing"
+        ));
     }
 }
 

@@ -35,7 +35,7 @@ pub(super) fn read<'a>(import: &'a Import, dir: &Path) -> Result<Vec<History<'a>
         error: None,
         own_error: None,
     };
-    let mut lines = JsonLines::open(&dir.join("events.jsonl"))?;
+    let mut lines = JsonLines::open(import, &dir.join("events.jsonl"))?;
     while let Some(event) = lines.next()? {
         let added = reader.take(event);
         added.map_err(|error| lines.error(error))?;

@@ -156,7 +156,7 @@ pub(super) fn read_lines<'a>(
     import: &'a Import,
     path: &Path,
 ) -> Result<Vec<History<'a>>, ImportError> {
-    let mut lines = JsonLines::open(path)?;
+    let mut lines = JsonLines::open(import, path)?;
     let mut sessions: Vec<Session> = Vec::new();
     while let Some(line) = lines.next()? {
         let added = add(&mut sessions, line, lines.place());

@@ -14,7 +14,7 @@ use super::{Import, ImportError};
 use crate::trace::{Kind, Outcome, SpanKind, parse_time};
 
 pub(super) fn read<'a>(import: &'a Import, path: &Path) -> Result<Vec<History<'a>>, ImportError> {
-    let mut lines = JsonLines::open(path)?;
+    let mut lines = JsonLines::open(import, path)?;
     let mut sessions: BTreeMap<String, Session<'a>> = BTreeMap::new();
     let mut title = None;
     let mut main = None;

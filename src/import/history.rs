@@ -4,14 +4,14 @@ mod given;
 mod source;
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 
 use super::staging::StagedDir;
 use super::writer::Writer;
-use super::{Import, ImportedSession};
+use super::{Import, ImportedSession, TornLine};
 use crate::ledger::{Context, SessionWriter};
 use crate::trace::{Dir, Ids, Kind, LineMeta, Outcome, SpanKind, Totals, Usage, split, time_text};
 
@@ -130,6 +130,11 @@ impl<'a> History<'a> {
             parent,
             start,
         }
+    }
+
+    /// The directory of the session once it is complete.
+    pub fn place(&self) -> &Path {
+        &self.place
     }
 
     /// The session's id.
@@ -353,7 +358,7 @@ impl<'a> History<'a> {
 
 impl Complete {
     /// Makes the session visible, unless it is there or nothing is to be written.
-    pub fn publish(self, dry_run: bool) -> io::Result<ImportedSession> {
+    pub fn publish(self, dry_run: bool, torn_lines: &[TornLine]) -> io::Result<ImportedSession> {
         let known = match self.place.symlink_metadata() {
             Ok(_) => true,
             Err(_) if dry_run => false,
@@ -363,6 +368,7 @@ impl Complete {
             id: self.id,
             events: self.events,
             known,
+            torn_lines: torn_lines.to_owned(),
         })
     }
 
@@ -396,7 +402,7 @@ mod tests {
         let visible = complete.each_ref().map(|one| one.make_visible().unwrap());
         assert_eq!(visible, [true, false]);
         let [_, second] = complete;
-        assert!(second.publish(false).unwrap().known);
+        assert!(second.publish(false, &[]).unwrap().known);
         drop(imports);
         assert!(!root.path().join("importing").exists());
     }

@@ -9,7 +9,7 @@ use serde::de::IgnoredAny;
 use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
 
-use super::{ImportError, json};
+use super::{Import, ImportError, TornLine, json};
 use crate::trace::hex;
 
 /// A longer line is refused.
@@ -19,7 +19,8 @@ pub(super) const LONGEST: u64 = if cfg!(test) { 1 << 20 } else { 256 << 20 };
 const LONGEST_FIRST: u64 = 16 << 20;
 
 /// Reads a file of JSON objects, one a line.
-pub(super) struct JsonLines {
+pub(super) struct JsonLines<'a> {
+    import: &'a Import,
     path: PathBuf,
     reader: BufReader<File>,
     number: u64,
@@ -30,10 +31,11 @@ pub(super) struct JsonLines {
     end: u64,
 }
 
-impl JsonLines {
-    pub fn open(path: &Path) -> Result<Self, ImportError> {
+impl<'a> JsonLines<'a> {
+    pub fn open(import: &'a Import, path: &Path) -> Result<Self, ImportError> {
         let file = open(path).map_err(|error| ImportError::new(path, error))?;
         Ok(Self {
+            import,
             path: path.to_owned(),
             reader: BufReader::new(file),
             number: 0,
@@ -44,7 +46,7 @@ impl JsonLines {
     }
 
     /// The next object. Empty lines are passed over. A last line without a newline that is no JSON was being
-    /// written when its process stopped, and is passed over too.
+    /// written when its process stopped: it is left out, and reported with the sessions.
     pub fn next(&mut self) -> Result<Option<Map<String, Value>>, ImportError> {
         if !self.advance()? {
             return Ok(None);
@@ -52,7 +54,10 @@ impl JsonLines {
         match json::from_slice(&self.line) {
             Ok(Value::Object(object)) => Ok(Some(object)),
             Ok(_) => Err(self.error("not a JSON object")),
-            Err(_) if !self.line.ends_with(b"\n") => Ok(None),
+            Err(_) if !self.line.ends_with(b"\n") => {
+                self.leave_out();
+                Ok(None)
+            }
             Err(error) => Err(self.error(error)),
         }
     }
@@ -64,16 +69,23 @@ impl JsonLines {
         }
         let whole = self.line.ends_with(b"\n");
         if let Err(error) = serde_json::from_slice::<IgnoredAny>(&self.line) {
-            return if whole {
-                Err(self.error(error))
-            } else {
-                Ok(None)
-            };
+            if whole {
+                return Err(self.error(error));
+            }
+            self.leave_out();
+            return Ok(None);
         }
         match std::str::from_utf8(&self.line) {
             Ok(text) => Ok(Some((self.start, text))),
             Err(error) => Err(self.error(error)),
         }
+    }
+
+    fn leave_out(&self) {
+        self.import.note_torn_line(TornLine {
+            path: self.path.clone(),
+            line: self.number,
+        });
     }
 
     /// Reads the next line that is not empty.

@@ -41,11 +41,14 @@ mod trajectory;
 mod trial;
 mod writer;
 
+use std::collections::HashSet;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
+use std::sync::Mutex;
 
 use crate::error::Error;
+use crate::trace::lock;
 use history::History;
 use writer::Writer;
 
@@ -250,6 +253,16 @@ impl ImportError {
     }
 }
 
+/// The last line of a file, cut off: its writer was killed, or is still writing. It was left out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct TornLine {
+    /// The file.
+    pub path: PathBuf,
+    /// The number of the line.
+    pub line: u64,
+}
+
 /// A session of a source.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -260,6 +273,8 @@ pub struct ImportedSession {
     pub events: u64,
     /// It is there already, and was left as it is.
     pub known: bool,
+    /// Lines of the source that are cut off, and were left out.
+    pub torn_lines: Vec<TornLine>,
 }
 
 /// Imports sessions into a root.
@@ -267,6 +282,7 @@ pub struct ImportedSession {
 pub struct Import {
     writer: Writer,
     dry_run: bool,
+    torn_lines: Mutex<Vec<TornLine>>,
 }
 
 impl Import {
@@ -275,6 +291,7 @@ impl Import {
         Ok(Self {
             writer: Writer::new(root.into())?,
             dry_run: false,
+            torn_lines: Mutex::default(),
         })
     }
 
@@ -291,6 +308,7 @@ impl Import {
         path: impl AsRef<Path>,
     ) -> Result<Vec<ImportedSession>, ImportError> {
         let path = path.as_ref();
+        lock(&self.torn_lines).clear();
         let histories = match source {
             Source::AgentDbg => agentdbg::read(self, path),
             Source::Atif => atif::read(self, path),
@@ -305,10 +323,24 @@ impl Import {
             Source::Trajectory => trajectory::read(self, path),
             Source::Trial => trial::read(self, path),
         }?;
+        let mut places = HashSet::new();
+        if let Some(second) = histories.iter().find(|one| !places.insert(one.place())) {
+            let why = format!("two sessions in it have the id {:?}", second.id());
+            return Err(ImportError::new(path, why));
+        }
         let finished: Result<Vec<_>, _> = histories.into_iter().map(History::finish).collect();
         let finished = finished.map_err(|error| ImportError::new(path, error))?;
-        let publish = |complete: history::Complete| complete.publish(self.dry_run);
+        let torn_lines = std::mem::take(&mut *lock(&self.torn_lines));
+        let publish = |complete: history::Complete| complete.publish(self.dry_run, &torn_lines);
         let published: std::io::Result<_> = finished.into_iter().map(publish).collect();
         published.map_err(|error| ImportError::new(path, error))
+    }
+
+    /// A source may be read more than once.
+    fn note_torn_line(&self, torn: TornLine) {
+        let mut torn_lines = lock(&self.torn_lines);
+        if !torn_lines.contains(&torn) {
+            torn_lines.push(torn);
+        }
     }
 }

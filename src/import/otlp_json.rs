@@ -32,7 +32,7 @@ const PLACE: [&str; 4] = ["links", "tracestate", "parent_remote", "span_kind"];
 const DEEPEST: usize = 32;
 
 pub(super) fn read<'a>(import: &'a Import, path: &Path) -> Result<Vec<History<'a>>, ImportError> {
-    let index = Index::read(path)?;
+    let index = Index::read(import, path)?;
     if index.sessions.is_empty() {
         let why = "no span with GenAI attributes is in it";
         return Err(ImportError::new(path, why));

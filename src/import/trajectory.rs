@@ -21,10 +21,10 @@ const UNKNOWN_ENTRY: &str = "trajectory_entry";
 
 pub(super) fn read<'a>(import: &'a Import, path: &Path) -> Result<Vec<History<'a>>, ImportError> {
     // A file that is none is refused before all of it is read.
-    let first = JsonLines::open(path)?.next()?.filter(is_message);
+    let first = JsonLines::open(import, path)?.next()?.filter(is_message);
     let digest = file_digest(path).map_err(|error| ImportError::new(path, error))?;
     let now = file_time(path);
-    let mut lines = JsonLines::open(path)?;
+    let mut lines = JsonLines::open(import, path)?;
     let id = |kind: &str| format!("{kind}-{}", &digest[..24]);
     let mut history = match first {
         Some(first) => {
@@ -52,7 +52,7 @@ pub(super) fn is_message(line: &Fields) -> bool {
 fn conversation<'a>(
     mut history: History<'a>,
     now: u64,
-    lines: &mut JsonLines,
+    lines: &mut JsonLines<'_>,
 ) -> Result<History<'a>, ImportError> {
     history
         .start_run(now, json!({"agent": "conversation"}))
@@ -67,7 +67,7 @@ fn conversation<'a>(
 fn steps<'a>(
     history: History<'a>,
     now: u64,
-    lines: &mut JsonLines,
+    lines: &mut JsonLines<'_>,
 ) -> Result<History<'a>, ImportError> {
     let mut reader = Trajectory {
         history,

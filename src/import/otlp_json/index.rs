@@ -6,8 +6,8 @@ use std::path::Path;
 use serde_json::Value;
 
 use crate::gen_ai::{OPERATION, kind_of};
-use crate::import::ImportError;
 use crate::import::lines::JsonLines;
+use crate::import::{Import, ImportError};
 use crate::trace::{Ids, Kind, RawValue, SpanKind, hex32, parse_time};
 
 /// No session is known.
@@ -91,10 +91,10 @@ struct TraceOf {
 type Traces = HashMap<u128, u32>;
 
 impl Index {
-    pub fn read(path: &Path) -> Result<Self, ImportError> {
+    pub fn read(import: &Import, path: &Path) -> Result<Self, ImportError> {
         let mut index = Self::default();
         let mut traces = Traces::new();
-        let mut lines = JsonLines::open(path)?;
+        let mut lines = JsonLines::open(import, path)?;
         while let Some((start, text)) = lines.next_text()? {
             if let Err(why) = index.request(text, start, &mut traces) {
                 return Err(lines.error(why));
