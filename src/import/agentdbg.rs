@@ -8,11 +8,26 @@ use serde_json::{Value, json};
 use super::document::read_document;
 use super::history::{Fields, History, fields};
 use super::lines::JsonLines;
+use super::time::given_time;
 use super::{Import, ImportError};
-use crate::trace::{Kind, Outcome, SpanKind, event_kind, parse_time};
+use crate::trace::{Kind, Outcome, SpanKind, event_kind};
 
-pub(super) fn read<'a>(import: &'a Import, dir: &Path) -> Result<Vec<History<'a>>, ImportError> {
-    let document = dir.join("run.json");
+const RUN: &str = "run.json";
+const EVENTS: &str = "events.jsonl";
+
+/// The directory of a run that the path of one of its files means.
+pub(super) fn run_dir(path: &Path) -> &Path {
+    let is_part = path.ends_with(RUN) || path.ends_with(EVENTS);
+    let dir = path.parent().filter(|_| is_part && path.is_file());
+    match dir {
+        Some(dir) if dir.as_os_str().is_empty() => Path::new("."),
+        dir => dir.unwrap_or(path),
+    }
+}
+
+pub(super) fn read<'a>(import: &'a Import, path: &Path) -> Result<Vec<History<'a>>, ImportError> {
+    let dir = run_dir(path);
+    let document = dir.join(RUN);
     let (_, run) = read_document(&document)?;
     let spec = run["spec_version"].as_str();
     if spec != Some("0.1") {
@@ -26,23 +41,25 @@ pub(super) fn read<'a>(import: &'a Import, dir: &Path) -> Result<Vec<History<'a>
         .and_then(Path::file_name)
         .and_then(|name| name.to_str());
     let id = name.or(run["run_id"].as_str()).unwrap_or("run").to_owned();
+    let failed = |error| ImportError::new(&document, error);
+    let started = given_time(run.get("started_at"), "started_at").map_err(failed)?;
     let mut reader = RunReader {
         history: History::new(import, "agentdbg", &id),
-        started: run["started_at"].as_str().and_then(parse_time).unwrap_or(0),
+        started: started.unwrap_or(0),
         run,
         begun: false,
         prompt: None,
         error: None,
         own_error: None,
     };
-    let mut lines = JsonLines::open(import, &dir.join("events.jsonl"))?;
+    let mut lines = JsonLines::open(import, &dir.join(EVENTS))?;
     while let Some(event) = lines.next()? {
         let added = reader.take(event);
         added.map_err(|error| lines.error(error))?;
     }
     let source = [document.as_path(), lines.path()];
     let ended = reader.end(&source);
-    ended.map_err(|error| ImportError::new(dir, error))?;
+    ended.map_err(failed)?;
     Ok(vec![reader.history])
 }
 
@@ -95,7 +112,7 @@ impl RunReader<'_> {
             // The source doesn't say how it ended, or whether it did.
             _ => return Ok(()),
         };
-        let time = self.run["ended_at"].as_str().and_then(parse_time);
+        let time = given_time(self.run.get("ended_at"), "ended_at")?;
         let time = time.unwrap_or(self.history.last());
         let error = self.own_error.take();
         let error = error.and_then(|mut event| event.remove("payload"));
@@ -107,8 +124,7 @@ impl RunReader<'_> {
         let Some(kind) = text("event_type") else {
             return Err(io::Error::other("no `event_type`"));
         };
-        let end = text("ts").and_then(parse_time);
-        let end = end.unwrap_or(self.history.last());
+        let end = given_time(event.get("ts"), "ts")?.unwrap_or(self.history.last());
         let ms = event.get("duration_ms").and_then(Value::as_u64);
         let start = end.saturating_sub(ms.unwrap_or(0).saturating_mul(1_000_000));
         let payload = event.get("payload").cloned().unwrap_or_default();

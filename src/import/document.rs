@@ -48,18 +48,9 @@ pub(super) trait Members {
 /// Reads a document by its members. Memory holds one value or item at a time.
 pub(super) fn read_members(path: &Path, members: &mut impl Members) -> Result<(), ImportError> {
     let file = open(path).map_err(|error| ImportError::new(path, error))?;
-    read_object(file, members, true).map_err(|error| {
-        let line = Some(error.line() as u64).filter(|line| *line > 0);
-        let place = format!(" at line {} column {}", error.line(), error.column());
-        let why = error.to_string();
-        let why = match error.is_data() {
-            true => why.strip_suffix(&place).unwrap_or(&why),
-            false => &why,
-        };
-        ImportError {
-            line,
-            ..ImportError::new(path, why)
-        }
+    read_object(file, members, true).map_err(|error| ImportError {
+        line: Some(error.line() as u64).filter(|line| *line > 0),
+        ..ImportError::new(path, error)
     })
 }
 

@@ -48,9 +48,12 @@ use std::str::FromStr;
 use std::sync::Mutex;
 
 use crate::error::Error;
-use crate::trace::lock;
+use crate::trace::{floor_char, lock};
 use history::History;
 use writer::Writer;
+
+/// Longest text of an error, in bytes.
+const LONGEST_ERROR: usize = 240;
 
 /// A format that sessions can be imported from.
 ///
@@ -146,7 +149,7 @@ impl Source {
 
     /// The format of a file or directory, as far as its beginning shows it.
     pub fn detect(path: &Path) -> Option<Self> {
-        if path.join("events.jsonl").is_file() {
+        if agentdbg::run_dir(path).join("events.jsonl").is_file() {
             return Some(Self::AgentDbg);
         }
         if lines::begins_with(path, database::MAGIC) {
@@ -235,7 +238,11 @@ impl fmt::Display for ImportError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let path = self.path.display();
         match self.line {
-            Some(line) => write!(f, "can't import {path}, line {line}: {}", self.why),
+            // The parser's own position is that in the line, or in a value.
+            Some(line) => {
+                let why = without_position(&self.why);
+                write!(f, "can't import {path}, line {line}: {why}")
+            }
             None => write!(f, "can't import {path}: {}", self.why),
         }
     }
@@ -248,9 +255,30 @@ impl ImportError {
         Self {
             path: path.to_owned(),
             line: None,
-            why: why.to_string(),
+            why: shorten(&why.to_string()),
         }
     }
+}
+
+/// An error without the position that the parser of JSON adds to it.
+fn without_position(why: &str) -> &str {
+    let position = why.rfind(" at line ");
+    let is_position = |at: &usize| {
+        let mut words = why[*at..].split_whitespace().skip(2);
+        let mut is_number = || words.next().is_some_and(|word| word.parse::<u64>().is_ok());
+        is_number() && why[*at..].contains(" column ")
+    };
+    position.filter(is_position).map_or(why, |at| &why[..at])
+}
+
+/// An error that may repeat a long value of the source: its beginning and its end.
+fn shorten(why: &str) -> String {
+    if why.len() <= LONGEST_ERROR {
+        return why.to_owned();
+    }
+    let beginning = floor_char(why, LONGEST_ERROR / 2);
+    let end = floor_char(why, why.len() - LONGEST_ERROR / 4);
+    format!("{}…{}", &why[..beginning], &why[end..])
 }
 
 /// The last line of a file, cut off: its writer was killed, or is still writing. It was left out.

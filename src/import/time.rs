@@ -1,5 +1,7 @@
 //! Times as other programs write them.
 
+use std::io;
+
 use serde_json::Value;
 
 use crate::trace::parse_time;
@@ -7,6 +9,19 @@ use crate::trace::parse_time;
 /// A time in ISO 8601, if the value is one.
 pub(super) fn time_of(value: &Value) -> Option<u64> {
     iso_time(value.as_str()?)
+}
+
+/// The time in a member that may be absent or null.
+pub(super) fn given_time(value: Option<&Value>, name: &str) -> io::Result<Option<u64>> {
+    match value {
+        None | Some(Value::Null) => Ok(None),
+        Some(value) => match time_of(value) {
+            Some(time) => Ok(Some(time)),
+            None => Err(io::Error::other(format!(
+                "`{name}` is no time in ISO 8601: {value}"
+            ))),
+        },
+    }
 }
 
 /// A time in ISO 8601: in UTC, with an offset from it, or without a zone, which means UTC.

@@ -5,9 +5,12 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 use spanledger::read::session_dir;
+use spanledger::export::Format;
+use spanledger::import::Source;
 
+use super::import_sources::{self, Shape};
 use super::imports::files;
-use crate::support::cli::run;
+use crate::support::cli::{run, spanledger, stderr_on_terminal};
 
 const SESSION: &str = "5b2e7a52-2b1c-4f0e-9d53-6f6b4c1a9e10";
 
@@ -331,32 +334,97 @@ fn agentdbg_prompts_and_unknown_events_are_read() {
     assert_eq!(of("session_end")[0]["outcome"], "unset");
 }
 
-/// A file without a line is refused before it is in memory as a whole.
+/// Offsets from UTC count, a time that is none is refused, and a file of the run means its directory.
 #[test]
-fn gigabyte_without_a_newline_is_refused() {
+fn times_of_agentdbg_are_those_of_its_run() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = import_sources::write("agentdbg", Shape::Directory, dir.path(), &[json!({})]);
+    let events = path.join("events.jsonl");
+    let event = |time: &str| {
+        let mut event = import_sources::lines("agentdbg", &[json!({})]).remove(0);
+        event["ts"] = time.into();
+        format!("{event}\n")
+    };
+    fs::write(&events, event("2026-11-10T09:30:00+01:30")).unwrap();
+    let root = dir.path().join("root");
+    let run_file = path.join("run.json");
+    for (format, path) in [
+        ("agentdbg", &run_file),
+        ("auto", &events),
+        ("auto", &run_file),
+    ] {
+        let done = run(&root, &["import", format, path.to_str().unwrap(), "--json"]);
+        assert_eq!(done.code, 0, "{done:?}");
+        assert_eq!(done.objects()[0]["session_id"], "agentdbg-source");
+    }
+    let shown = run(&root, &["show", "last", "--json"]).out;
+    assert!(shown.contains("2026-11-10T08:00:00"), "{shown}");
+    let good = event("2026-11-10T08:00:00Z");
+    for wrong in ["soon", "2026-11-10"] {
+        fs::write(&events, format!("{good}{}", event(wrong))).unwrap();
+        let done = run(&root, &["import", "agentdbg", path.to_str().unwrap()]);
+        assert_eq!(done.code, 2, "{done:?}");
+        assert!(done.err.contains("line 2: `ts`"), "{done:?}");
+    }
+    fs::write(&events, &good).unwrap();
+    let mut document = import_sources::document("agentdbg", &[]);
+    document["started_at"] = 5.into();
+    fs::write(&run_file, document.to_string()).unwrap();
+    let done = run(&root, &["import", "agentdbg", path.to_str().unwrap()]);
+    assert!(done.err.contains("run.json: `started_at`"), "{done:?}");
+}
+
+#[test]
+fn formats_are_listed() {
+    let root = tempfile::tempdir().unwrap();
+    let imports = run(root.path(), &["import", "--list", "--json"]).objects();
+    let names = |formats: &[Value]| {
+        let names = formats
+            .iter()
+            .map(|one| one["format"].as_str().unwrap().to_owned());
+        names.collect::<Vec<_>>()
+    };
+    let all: Vec<_> = Source::ALL.iter().map(|source| source.name()).collect();
+    assert_eq!(names(&imports), all);
+    assert!(imports.iter().all(|one| one["about"].is_string()));
+    let exports = run(root.path(), &["export", "--list", "--json"]).objects();
+    for one in &exports {
+        let name = one["format"].as_str().unwrap();
+        assert_eq!(one["importable"], all.contains(&name), "{one}");
+        let format: Format = name.parse().unwrap();
+        assert_eq!(one["live"], format.is_live(), "{one}");
+    }
+    let listed = run(root.path(), &["import", "--list"]).out;
+    assert!(
+        listed.contains("codex") && listed.contains("a rollout file of Codex"),
+        "{listed}"
+    );
+    let listed = run(root.path(), &["export", "--list"]).out;
+    let line = listed
+        .lines()
+        .find(|line| line.starts_with("trajectory"))
+        .unwrap();
+    assert!(line.contains("  live  import  "), "{listed}");
+    let nothing = run(root.path(), &["import"]);
+    assert_eq!(nothing.code, 2, "{nothing:?}");
+}
+
+#[test]
+fn progress_is_shown_on_a_terminal() {
     let dir = tempfile::tempdir().unwrap();
     let root = dir.path().join("root");
-    let file = dir.path().join("huge.jsonl");
-    // It has no blocks on the disk.
-    fs::File::create(&file).unwrap().set_len(1 << 30).unwrap();
-    let lines = [
-        "chat-jsonl",
-        "claude-code",
-        "codex",
-        "otlp-json",
-        "trajectory",
-        "trial",
-    ];
-    let lines = lines.map(|format| (format, "longer than 256 MB"));
-    // These are read value by value.
-    let documents = ["atif", "chat-json", "prime"].map(|format| (format, "line 1"));
-    for (format, why) in lines.into_iter().chain(documents) {
-        let done = run(&root, &["import", format, file.to_str().unwrap()]);
-        assert_eq!(done.code, 2, "{done:?}");
-        assert!(
-            done.err.contains("huge.jsonl") && done.err.contains(why),
-            "{done:?}"
-        );
-    }
-    assert!(!root.join("sessions").exists() && !root.join("importing").exists());
+    let inputs = [json!({})];
+    let [codex, chat] = ["codex", "chat-jsonl"]
+        .map(|format| import_sources::write(format, Shape::Lines, dir.path(), &inputs));
+    let mut import = spanledger(&root);
+    import.args(["import", "auto"]).args([codex, chat]);
+    let printed = stderr_on_terminal(&mut import);
+    assert!(printed.contains("\r1 of 2 files"), "{printed:?}");
+    assert!(printed.ends_with("\r\u{1b}[K"), "{printed:?}");
+    let mut export = spanledger(&root);
+    export
+        .args(["export", "session-log", "--all", "-o"])
+        .arg(dir.path().join("log"));
+    let printed = stderr_on_terminal(&mut export);
+    assert!(printed.contains("\r1 of 2 sessions"), "{printed:?}");
 }
