@@ -8,6 +8,7 @@ use std::fs::File;
 use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::iter::Peekable;
+use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
@@ -69,11 +70,15 @@ impl<'a> Writer<'a> {
         self.chat.message(row, parts)
     }
 
-    fn finish(mut self, source: &Path) -> io::Result<History<'a>> {
+    /// `keep` keeps the source.
+    fn finish(
+        mut self,
+        keep: impl FnOnce(&mut History<'a>) -> io::Result<()>,
+    ) -> io::Result<History<'a>> {
         for (kind, row) in self.assets {
             self.chat.asset(kind, &row)?;
         }
-        self.chat.finish(|history| history.keep_files(&[source]))
+        self.chat.finish(keep)
     }
 }
 
@@ -87,7 +92,8 @@ pub(super) fn read_document<'a>(
     let writer = Writer::new(import, "chat-json", head.row, head.assets);
     let mut messages = Messages(writer.map_err(failed)?);
     read_members(path, &mut messages)?;
-    Ok(vec![messages.0.finish(path).map_err(failed)?])
+    let finished = messages.0.finish(|history| history.keep_files(&[path]));
+    Ok(vec![finished.map_err(failed)?])
 }
 
 /// What a document has beside its messages.
@@ -161,6 +167,9 @@ pub(super) fn read_lines<'a>(
     while let Some(line) = lines.next()? {
         let added = add(&mut sessions, line, lines.place());
         added.map_err(|error| lines.error(error))?;
+        if let Some(session) = sessions.last_mut() {
+            session.add_place(lines.place());
+        }
     }
     if sessions.is_empty() {
         return Err(ImportError::new(path, "no session is in it"));
@@ -168,7 +177,11 @@ pub(super) fn read_lines<'a>(
     let written = || {
         let file = File::open(path)?;
         let sessions = sessions.into_iter();
-        let written = sessions.map(|session| session.write(import, &file)?.finish(path));
+        let written = sessions.map(|mut session| {
+            let own = std::mem::take(&mut session.lines);
+            let written = session.write(import, &file)?;
+            written.finish(|history| history.keep_lines(path, &own))
+        });
         written.collect::<io::Result<_>>()
     };
     written().map_err(|error| ImportError::new(path, error))
@@ -182,6 +195,8 @@ type Place = (u64, u32);
 struct Session {
     row: Option<Fields>,
     assets: Vec<Asset>,
+    /// Where its lines begin and end. Lines one behind the other are one range.
+    lines: Vec<Range<u64>>,
     /// The newest row of each message.
     messages: Vec<Place>,
     /// Parts, by message and index.
@@ -236,6 +251,14 @@ fn add(sessions: &mut Vec<Session>, mut line: Fields, place: Place) -> io::Resul
 }
 
 impl Session {
+    fn add_place(&mut self, (start, length): Place) {
+        let end = start + u64::from(length);
+        match self.lines.last_mut().filter(|last| last.end == start) {
+            Some(last) => last.end = end,
+            None => self.lines.push(start..end),
+        }
+    }
+
     /// The last row with an id counts.
     fn message(&mut self, row: &Fields, place: Place) {
         let id = text(row, "id").unwrap_or_default();

@@ -4,8 +4,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
+use spanledger::read::session_dir;
 
-use super::import_sources::{FORMATS, Shape, document, write};
+use super::import_sources::{FORMATS, Shape, document, lines, write};
 use super::imports::files;
 use crate::support::cli::{Victim, run, victim_root, wait_to_be_killed};
 
@@ -252,4 +253,35 @@ fn killed_import_leaves_nothing_for_long() {
     let after = import();
     assert_eq!((after.code, importing()), (0, 0), "{after:?}");
     assert!(!root.join("importing").exists());
+}
+
+/// Sessions of one file of lines keep their own lines, also where those of another one are between.
+#[test]
+fn source_of_a_session_is_its_own_lines() {
+    let dir = tempfile::tempdir().unwrap();
+    let root = dir.path().join("root");
+    let rows = |session: &str| -> Vec<String> {
+        let rows = lines("chat-jsonl", &[json!({"of": session})]);
+        rows.iter()
+            .map(|row| {
+                row.to_string()
+                    .replace("\"chat\"", &format!("\"{session}\""))
+                    + "\n"
+            })
+            .collect()
+    };
+    let (one, two) = (rows("one"), rows("two"));
+    let file = dir.path().join("chats.jsonl");
+    let text = [one.concat(), two.concat(), one[0].clone() + "\n"].concat();
+    fs::write(&file, text).unwrap();
+    let done = run(&root, &["import", "auto", file.to_str().unwrap(), "--json"]);
+    assert_eq!(done.objects().len(), 2, "{done:?}");
+    for (session, expected) in [("one", one.concat() + &one[0]), ("two", two.concat())] {
+        let blobs = files(&session_dir(&root, session).join("blobs"));
+        let texts: Vec<_> = blobs
+            .iter()
+            .map(|blob| fs::read_to_string(blob).unwrap())
+            .collect();
+        assert_eq!(texts, [expected]);
+    }
 }

@@ -1,7 +1,8 @@
 //! The source of a session, kept as a blob: redacted and written piece by piece.
 
 use std::fs::File;
-use std::io::{self, BufRead, BufReader, BufWriter, Read, Write};
+use std::io::{self, BufRead, BufReader, BufWriter, Read, Seek, SeekFrom, Write};
+use std::ops::Range;
 use std::path::Path;
 
 use serde_json::json;
@@ -46,6 +47,18 @@ impl History<'_> {
         let mut blob = self.begin_source()?;
         for path in paths {
             self.add_json(&mut blob, BufReader::new(File::open(path)?))?;
+        }
+        self.end_source(blob)
+    }
+
+    /// Keeps lines of JSON of a file, given by where they begin and end.
+    pub fn keep_lines(&mut self, path: &Path, lines: &[Range<u64>]) -> io::Result<()> {
+        let mut blob = self.begin_source()?;
+        let mut file = File::open(path)?;
+        for range in lines {
+            file.seek(SeekFrom::Start(range.start))?;
+            let length = range.end - range.start;
+            self.add_json(&mut blob, BufReader::new(&file).take(length))?;
         }
         self.end_source(blob)
     }
