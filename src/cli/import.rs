@@ -1,6 +1,7 @@
 //! `import`: sessions that other tools recorded.
 
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use clap::Args;
 use serde_json::{Value, json};
@@ -8,7 +9,7 @@ use serde_json::{Value, json};
 use super::context::{Context, Failed, warn};
 use super::progress::Progress;
 use spanledger::import::{Import as Importer, ImportedSession, Source, TornLine};
-use spanledger::view::text::line;
+use spanledger::view::text::{line, plural};
 
 /// Bring in sessions that other tools recorded
 ///
@@ -46,13 +47,15 @@ impl Import {
                     .map_err(|error| Failed::Usage(format!("{error}")))?,
             ),
         };
-        let mut importer = Importer::new(context.store.root())?.dry_run(self.dry_run);
+        let progress = Arc::new(Mutex::new(Progress::new()));
+        let mut importer = Importer::new(context.store.root())?
+            .dry_run(self.dry_run)
+            .on_progress(show_events(&progress));
         let mut failed = None;
-        let mut progress = Progress::new();
         for (done, path) in self.paths.iter().enumerate() {
-            progress.show_count(done as u64, self.paths.len() as u64, "files");
+            shown(&progress).show_count(done as u64, self.paths.len() as u64, "files");
             let imported = import(&mut importer, given, path);
-            progress.clear();
+            shown(&progress).clear();
             match imported {
                 Ok(sessions) => {
                     warn_of_torn_lines(&sessions);
@@ -103,6 +106,15 @@ impl Import {
             },
         )
     }
+}
+
+fn shown(progress: &Mutex<Progress>) -> MutexGuard<'_, Progress> {
+    progress.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn show_events(progress: &Arc<Mutex<Progress>>) -> impl FnMut(u64) + Send + 'static {
+    let progress = Arc::clone(progress);
+    move |events| shown(&progress).show(&plural(events, "event"))
 }
 
 fn torn_json(torn: &TornLine) -> Value {

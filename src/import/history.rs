@@ -327,6 +327,7 @@ impl<'a> History<'a> {
             .writer
             .append(cx, meta, &|out, _| out.extend_from_slice(&members));
         self.events += 1;
+        self.shared.progress.count_line();
         self.last = self.last.max(time);
         let failed = || io::Error::other(ledger.counters().last_error().unwrap_or_default());
         written.map(drop).ok_or_else(failed)

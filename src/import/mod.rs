@@ -34,6 +34,7 @@ mod messages;
 mod open_calls;
 mod otlp_json;
 mod prime;
+mod progress;
 mod staging;
 mod time;
 mod trace_sqlite;
@@ -50,6 +51,7 @@ use std::sync::Mutex;
 use crate::error::Error;
 use crate::trace::{floor_char, lock};
 use history::History;
+use progress::Progress;
 use writer::Writer;
 
 /// Longest text of an error, in bytes.
@@ -326,6 +328,12 @@ impl Import {
     /// Reads and checks everything, and makes no session visible.
     pub fn dry_run(mut self, dry_run: bool) -> Self {
         self.dry_run = dry_run;
+        self
+    }
+
+    /// Calls `report` about once for each thousand lines that were written, with the number of all so far.
+    pub fn on_progress(mut self, report: impl FnMut(u64) + Send + 'static) -> Self {
+        self.writer.progress = Progress::new(report);
         self
     }
 

@@ -5,6 +5,7 @@ use std::sync::{Arc, LazyLock};
 
 use serde_json::{Map, Value, json};
 
+use super::progress::Progress;
 use super::staging::Staging;
 use crate::error::Error;
 use crate::ledger::{Disk, Ledger, LedgerConfig, SyncPolicy};
@@ -21,6 +22,7 @@ const SEGMENT_SIZE: u64 = 1 << 30;
 pub(super) struct Writer {
     pub staging: Staging,
     pub ledger: Ledger,
+    pub progress: Progress,
     redactor: Redactor,
     limits: Limits,
 }
@@ -54,6 +56,7 @@ impl Writer {
         Ok(Self {
             staging,
             ledger,
+            progress: Progress::default(),
             redactor: Redactor::new(&Redaction::default(), key)?,
             limits: Limits::default(),
         })

@@ -421,6 +421,12 @@ fn progress_is_shown_on_a_terminal() {
     let printed = stderr_on_terminal(&mut import);
     assert!(printed.contains("\r1 of 2 files"), "{printed:?}");
     assert!(printed.ends_with("\r\u{1b}[K"), "{printed:?}");
+    let inputs = vec![json!({}); 1000];
+    let long = import_sources::write("codex", Shape::Lines, dir.path(), &inputs);
+    let mut import = spanledger(&root);
+    import.args(["import", "codex", "--dry-run"]).arg(long);
+    let printed = stderr_on_terminal(&mut import);
+    assert!(printed.contains("\r1,000 events"), "{printed:?}");
     let mut export = spanledger(&root);
     export
         .args(["export", "session-log", "--all", "-o"])
