@@ -28,7 +28,7 @@ impl Progress {
 
     pub fn count_line(&self) {
         let lines = self.lines.fetch_add(1, Ordering::Relaxed) + 1;
-        if let Some(report) = self.report.as_ref().filter(|_| lines % LINES == 0) {
+        if let Some(report) = self.report.as_ref().filter(|_| lines.is_multiple_of(LINES)) {
             lock(report)(lines);
         }
     }

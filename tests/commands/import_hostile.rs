@@ -29,9 +29,7 @@ fn assert_masked(root: &Path, of: &str) {
     for file in files {
         let text = String::from_utf8_lossy(&fs::read(&file).unwrap()).into_owned();
         for phrase in PHRASES {
-            let at = text.find(phrase);
-            let near = at.map(|at| &text[text.floor_char_boundary(at.saturating_sub(200))..at]);
-            assert!(at.is_none(), "{of}: {}: {near:?}", file.display());
+            assert!(!text.contains(phrase), "{of}: {}", file.display());
         }
         masks += text.matches("[masked rule=").count();
     }

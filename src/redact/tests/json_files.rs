@@ -10,7 +10,11 @@ const SECRET: &str = "correct horse battery";
 fn by(text: &str, size: usize) -> String {
     let (mut file, mut written, mut rest) = (JsonFile::default(), String::new(), text);
     while !rest.is_empty() {
-        let (piece, behind) = rest.split_at(rest.ceil_char_boundary(size.min(rest.len())));
+        let mut cut = size.min(rest.len());
+        while !rest.is_char_boundary(cut) {
+            cut += 1;
+        }
+        let (piece, behind) = rest.split_at(cut);
         written += &file.push(redactor(), piece);
         rest = behind;
     }
