@@ -15,8 +15,8 @@ use crate::trace::hex;
 /// A longer line is refused.
 pub(super) const LONGEST: u64 = if cfg!(test) { 1 << 20 } else { 256 << 20 };
 
-/// So much of a file is read to know its format.
-const LONGEST_FIRST: u64 = 16 << 20;
+/// So much of a file is read to know its format. As values it takes about twelve times as much memory.
+const LONGEST_FIRST: u64 = 2 << 20;
 
 /// Reads a file of JSON objects, one a line.
 pub(super) struct JsonLines<'a> {

@@ -4,11 +4,11 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
-use spanledger::read::session_dir;
 use spanledger::export::Format;
 use spanledger::import::Source;
+use spanledger::read::session_dir;
 
-use super::import_sources::{self, Shape};
+use super::import_samples::{self, Shape};
 use super::imports::files;
 use crate::support::cli::{run, spanledger, stderr_on_terminal};
 
@@ -338,10 +338,10 @@ fn agentdbg_prompts_and_unknown_events_are_read() {
 #[test]
 fn times_of_agentdbg_are_those_of_its_run() {
     let dir = tempfile::tempdir().unwrap();
-    let path = import_sources::write("agentdbg", Shape::Directory, dir.path(), &[json!({})]);
+    let path = import_samples::write("agentdbg", Shape::Directory, dir.path(), &[json!({})]);
     let events = path.join("events.jsonl");
     let event = |time: &str| {
-        let mut event = import_sources::lines("agentdbg", &[json!({})]).remove(0);
+        let mut event = import_samples::lines("agentdbg", &[json!({})]).remove(0);
         event["ts"] = time.into();
         format!("{event}\n")
     };
@@ -367,7 +367,7 @@ fn times_of_agentdbg_are_those_of_its_run() {
         assert!(done.err.contains("line 2: `ts`"), "{done:?}");
     }
     fs::write(&events, &good).unwrap();
-    let mut document = import_sources::document("agentdbg", &[]);
+    let mut document = import_samples::document("agentdbg", &[]);
     document["started_at"] = 5.into();
     fs::write(&run_file, document.to_string()).unwrap();
     let done = run(&root, &["import", "agentdbg", path.to_str().unwrap()]);
@@ -415,14 +415,14 @@ fn progress_is_shown_on_a_terminal() {
     let root = dir.path().join("root");
     let inputs = [json!({})];
     let [codex, chat] = ["codex", "chat-jsonl"]
-        .map(|format| import_sources::write(format, Shape::Lines, dir.path(), &inputs));
+        .map(|format| import_samples::write(format, Shape::Lines, dir.path(), &inputs));
     let mut import = spanledger(&root);
     import.args(["import", "auto"]).args([codex, chat]);
     let printed = stderr_on_terminal(&mut import);
     assert!(printed.contains("\r1 of 2 files"), "{printed:?}");
     assert!(printed.ends_with("\r\u{1b}[K"), "{printed:?}");
     let inputs = vec![json!({}); 1000];
-    let long = import_sources::write("codex", Shape::Lines, dir.path(), &inputs);
+    let long = import_samples::write("codex", Shape::Lines, dir.path(), &inputs);
     let mut import = spanledger(&root);
     import.args(["import", "codex", "--dry-run"]).arg(long);
     let printed = stderr_on_terminal(&mut import);

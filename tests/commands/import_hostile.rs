@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use serde_json::{Value, json};
 use spanledger::read::session_dir;
 
-use super::import_sources::{FORMATS, Shape, document, lines, write};
+use super::import_samples::{FORMATS, Shape, document, lines, write};
 use super::imports::files;
 use crate::support::cli::{Victim, run, victim_root, wait_to_be_killed};
 
