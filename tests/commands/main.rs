@@ -20,6 +20,7 @@ mod guard;
 mod hostile_root;
 mod implicit;
 mod import;
+mod import_claude_code;
 mod import_databases;
 mod import_formats;
 mod import_hostile;
