@@ -7,6 +7,7 @@ use std::path::Path;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
+use super::imports::files;
 use crate::support::cli::{Done, run};
 
 const MAIN: &str = "5b2e7a52-2b1c-4f0e-9d53-6f6b4c1a9e10";
@@ -59,6 +60,11 @@ fn result(n: u32, id: &str) -> Value {
 /// A line of a sidechain without the id of its agent.
 fn side(line: Value, parent: Value) -> Value {
     with(line, json!({"isSidechain": true, "parentUuid": parent}))
+}
+
+/// A line of an agent.
+fn of_agent(line: Value, agent: &str) -> Value {
+    with(line, json!({"isSidechain": true, "agentId": agent}))
 }
 
 fn write(path: &Path, lines: &[Value]) {
@@ -264,6 +270,98 @@ fn sidechains_are_told_apart_by_their_first_lines() {
         assert_eq!(start["payload"]["parent_session_id"], MAIN);
     }
     assert_eq!(imported.of_kind(MAIN, "subagent").len(), 2);
+}
+
+#[test]
+fn files_of_subagents_come_with_the_session() {
+    let launched = |n: u32, id: &str, agent: &str| {
+        with(
+            result(n, id),
+            json!({"toolUseResult": {"status": "completed", "agentId": agent}}),
+        )
+    };
+    let main = [
+        said(1, "Go."),
+        answer(2, "m1", 5, call("t1")),
+        answer(3, "m1", 5, call("t2")),
+        launched(8, "t1", "a1"),
+        launched(9, "t2", "b2"),
+    ];
+    let agent = |n: u32, id: &str, output: u64| {
+        let message = format!("m{n}");
+        [
+            of_agent(said(n, &format!("Prompt of {id}.")), id),
+            of_agent(answer(n + 1, &message, output, text("Found it.")), id),
+        ]
+    };
+    let (inside, beside, lost) = (
+        agent(20, "a1", 30),
+        agent(30, "b2", 40),
+        agent(40, "c3", 50),
+    );
+    let foreign = agent(50, "d4", 60).map(|line| with(line, json!({"sessionId": "other"})));
+    let name = format!("{MAIN}.jsonl");
+    let imported = Imported::of(&[
+        (&name, &main),
+        (&format!("{MAIN}/subagents/agent-a1.jsonl"), &inside),
+        ("agent-b2.jsonl", &beside),
+        (&format!("{MAIN}/subagents/agent-c3.jsonl"), &lost),
+        ("agent-d4.jsonl", &foreign),
+    ]);
+    let [a1, b2, c3] = ["a1", "b2", "c3"].map(|agent| format!("{MAIN}-{agent}"));
+    assert_eq!(imported.ids(), [MAIN, &a1, &b2, &c3]);
+    for (id, output) in [(&a1, 30), (&b2, 40), (&c3, 50)] {
+        assert_eq!(imported.output(id), [output]);
+        let start = imported.of_kind(id, "session_start").remove(0);
+        assert_eq!(start["payload"]["parent_session_id"], MAIN);
+    }
+
+    // The parent names each of them where its tool call is, and the one without a call in the run.
+    let calls = imported.of_kind(MAIN, "tool_call");
+    let run = imported.of_kind(MAIN, "session_start").remove(0);
+    let within = |child: &str| -> Value {
+        let lines = imported.of_kind(MAIN, "subagent");
+        let mut of_child = lines
+            .iter()
+            .filter(|line| line["payload"]["child_session_id"] == child);
+        let span = of_child.next().unwrap()["span_id"].clone();
+        assert!(of_child.next().is_none(), "{child}");
+        span
+    };
+    assert_eq!(within(&a1), calls[0]["span_id"]);
+    assert_eq!(within(&b2), calls[1]["span_id"]);
+    assert!(within(&c3) != calls[0]["span_id"] && within(&c3) != calls[1]["span_id"]);
+    assert!(run["span_id"].is_string());
+
+    // Each file is a blob.
+    let root = imported.dir.path().join("root");
+    let blobs: Vec<String> = files(&root)
+        .into_iter()
+        .filter(|file| file.to_string_lossy().contains("/blobs/"))
+        .map(|file| fs::read_to_string(file).unwrap())
+        .collect();
+    for prompt in ["Go.", "Prompt of a1.", "Prompt of b2.", "Prompt of c3."] {
+        assert!(blobs.iter().any(|blob| blob.contains(prompt)), "{prompt}");
+    }
+
+    // The file of a subagent alone is the same session.
+    let alone = import(imported.dir.path(), "agent-b2.jsonl").objects();
+    assert_eq!(alone.len(), 1, "{alone:?}");
+    assert!(alone[0]["session_id"] == *b2 && alone[0]["known"] == true);
+}
+
+#[test]
+fn error_in_the_file_of_a_subagent_imports_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let project = dir.path().join("project");
+    write(&project.join("s.jsonl"), &[said(1, "Go.")]);
+    let agent = project.join("s/subagents/agent-a1.jsonl");
+    write(&agent, &[]);
+    fs::write(&agent, "{\"type\":\n{}\n").unwrap();
+    let done = import(dir.path(), "s.jsonl");
+    assert_eq!(done.code, 2, "{done:?}");
+    assert!(done.err.contains("agent-a1.jsonl, line 1:"), "{done:?}");
+    assert!(!dir.path().join("root/sessions").exists());
 }
 
 #[test]

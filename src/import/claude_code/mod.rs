@@ -1,8 +1,10 @@
-//! `claude-code`: a session file as Claude Code writes it, with the subagents that are in it.
+//! `claude-code`: a session file as Claude Code writes it, and the files of its subagents.
 //!
-//! Each line names its session. Lines of subagents are marked as a sidechain.
+//! Each line names its session. Lines of subagents are marked as a sidechain. They are in the same file, in files
+//! `agent-*.jsonl` beside it, or in `<session>/subagents/`.
 
 mod answer;
+mod files;
 mod session;
 
 use std::collections::{BTreeMap, HashMap};
@@ -26,6 +28,9 @@ const LONGEST_TITLE: usize = 4096;
 pub(super) fn read<'a>(import: &'a Import, path: &Path) -> Result<Vec<History<'a>>, ImportError> {
     let mut sessions = Sessions::new(import);
     sessions.read_file(path)?;
+    for file in files::of_subagents(path, &sessions.main_ids())? {
+        sessions.read_file(&file)?;
+    }
     sessions.finish(path)
 }
 
@@ -147,6 +152,12 @@ impl<'a> Sessions<'a> {
         self.all.push(Session::new(id, parent, history));
         self.by_id.insert(id.to_owned(), at);
         at
+    }
+
+    /// The ids of the sessions that are no subagents.
+    fn main_ids(&self) -> Vec<&str> {
+        let main = self.all.iter().filter(|session| session.parent.is_none());
+        main.map(|session| &*session.id).collect()
     }
 
     fn finish(mut self, path: &Path) -> Result<Vec<History<'a>>, ImportError> {
