@@ -1,7 +1,7 @@
 //! JSON lines of a source, with errors that name file and line.
 
 use std::fs::File;
-use std::io::{self, BufRead, BufReader, Read};
+use std::io::{self, BufRead, BufReader, Read, Seek};
 use std::path::{Path, PathBuf};
 use std::time::UNIX_EPOCH;
 
@@ -18,6 +18,11 @@ pub(super) const LONGEST: u64 = if cfg!(test) { 1 << 20 } else { 256 << 20 };
 /// So much of a file is read to know its format. As values it takes about twelve times as much memory.
 const LONGEST_FIRST: u64 = 2 << 20;
 
+const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
+
+/// What a file of gzip begins with.
+const GZIP: &[u8] = b"\x1f\x8b";
+
 /// Reads a file of JSON objects, one a line.
 pub(super) struct JsonLines<'a> {
     import: &'a Import,
@@ -33,15 +38,16 @@ pub(super) struct JsonLines<'a> {
 
 impl<'a> JsonLines<'a> {
     pub fn open(import: &'a Import, path: &Path) -> Result<Self, ImportError> {
-        let file = open(path).map_err(|error| ImportError::new(path, error))?;
+        let opened = open(path).and_then(|mut file| Ok((file.stream_position()?, file)));
+        let (start, file) = opened.map_err(|error| ImportError::new(path, error))?;
         Ok(Self {
             import,
             path: path.to_owned(),
             reader: BufReader::new(file),
             number: 0,
             line: Vec::new(),
-            start: 0,
-            end: 0,
+            start,
+            end: start,
         })
     }
 
@@ -128,28 +134,59 @@ impl<'a> JsonLines<'a> {
     }
 }
 
+/// Opens a file at its first byte, or behind its byte order mark.
 pub(super) fn open(path: &Path) -> io::Result<File> {
     // To open a pipe would wait for a writer.
     if !path.metadata()?.is_file() {
         return Err(io::Error::other("not a file"));
     }
-    File::open(path)
+    let mut file = File::open(path)?;
+    let mut first = Vec::new();
+    (&mut file).take(3).read_to_end(&mut first)?;
+    if first.starts_with(GZIP) {
+        let why = "it is compressed with gzip; unpack it with gunzip";
+        return Err(io::Error::other(why));
+    }
+    if first != BYTE_ORDER_MARK {
+        file.rewind()?;
+    }
+    Ok(file)
 }
 
-/// The object on the first line of a file, if that is not longer than [`LONGEST_FIRST`].
-pub(super) fn first_object(path: &Path) -> Option<Map<String, Value>> {
-    let mut line = Vec::new();
-    let mut reader = BufReader::new(open(path).ok()?).take(LONGEST_FIRST);
-    while line.trim_ascii().is_empty() {
-        line.clear();
-        if reader.read_until(b'\n', &mut line).ok()? == 0 {
-            return None;
+/// Whether a source can be read and has something in it.
+pub(super) fn check(path: &Path) -> Result<(), ImportError> {
+    let check = || {
+        if path.metadata()?.is_dir() {
+            return Ok(());
         }
-    }
-    match json::from_slice(&line).ok()? {
-        Value::Object(object) => Some(object),
-        _ => None,
-    }
+        let mut byte = [0];
+        match open(path)?.read(&mut byte)? {
+            0 => Err(io::Error::other("the file is empty")),
+            _ => Ok(()),
+        }
+    };
+    check().map_err(|error| ImportError::new(path, error))
+}
+
+/// The objects on the first lines of a file, as far as they are within [`LONGEST_FIRST`].
+pub(super) fn first_objects(path: &Path) -> impl Iterator<Item = Map<String, Value>> + use<> {
+    let file = open(path).ok();
+    let mut reader = file.map(|file| BufReader::new(file).take(LONGEST_FIRST));
+    let mut line = Vec::new();
+    std::iter::from_fn(move || {
+        let reader = reader.as_mut()?;
+        line.clear();
+        while line.trim_ascii().is_empty() {
+            line.clear();
+            if reader.read_until(b'\n', &mut line).ok()? == 0 {
+                return None;
+            }
+        }
+        match json::from_slice(&line).ok()? {
+            Value::Object(object) => Some(object),
+            _ => None,
+        }
+    })
 }
 
 /// Whether a file begins with these bytes.

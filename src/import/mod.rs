@@ -56,6 +56,8 @@ use writer::Writer;
 
 /// Longest text of an error, in bytes.
 const LONGEST_ERROR: usize = 240;
+/// A session of Claude Code may begin with so many lines that don't name it.
+const FIRST_OBJECTS: usize = 50;
 
 /// A format that sessions can be imported from.
 ///
@@ -160,17 +162,22 @@ impl Source {
         if path.join("samples.json").is_file() {
             return Some(Self::Prime);
         }
-        let Some(first) = lines::first_object(path) else {
+        let mut objects = lines::first_objects(path).take(FIRST_OBJECTS);
+        let Some(first) = objects.next() else {
             return Self::detect_document(path);
         };
         let has = |name: &str| first.get(name).is_some();
         match () {
+            () if claude_code::is_entry(&first)
+                || objects.any(|one| claude_code::is_entry(&one)) =>
+            {
+                Some(Self::ClaudeCode)
+            }
             () if has("type") && first.get("data").is_some_and(|data| data.is_object()) => {
                 Some(Self::ChatJsonl)
             }
             () if has("format") || (has("step") && has("role")) => Some(Self::Trajectory),
             () if first.get("type").is_some_and(|kind| kind == "session_meta") => Some(Self::Codex),
-            () if has("sessionId") || has("leafUuid") => Some(Self::ClaudeCode),
             () if has("resourceSpans") || has("resource_spans") => Some(Self::OtlpJson),
             () if trajectory::is_message(&first) => Some(Self::Trajectory),
             () => Self::detect_document(path),

@@ -27,6 +27,7 @@ mod import_hostile;
 mod import_otlp;
 mod import_samples;
 mod import_trajectory;
+mod import_sources;
 mod imports;
 mod inspect;
 mod list;

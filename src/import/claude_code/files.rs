@@ -5,7 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use super::super::ImportError;
-use super::super::lines::first_object;
+use super::super::lines::first_objects;
 use super::text;
 
 /// The files of the subagents of sessions, in the order of their names: those in `<session>/subagents/`, and those
@@ -18,7 +18,7 @@ pub(super) fn of_subagents(path: &Path, sessions: &[&str]) -> Result<Vec<PathBuf
     let beside = path.parent().filter(|dir| !dir.as_os_str().is_empty());
     let beside = beside.unwrap_or(Path::new("."));
     let is_ours = |file: &PathBuf| {
-        let first = first_object(file).unwrap_or_default();
+        let first = first_objects(file).next().unwrap_or_default();
         text(&first, "sessionId").is_some_and(|id| sessions.contains(&id))
     };
     let list = |dir: &Path| agent_files(dir).map_err(|error| ImportError::new(dir, error));

@@ -34,6 +34,13 @@ pub(super) fn read<'a>(import: &'a Import, path: &Path) -> Result<Vec<History<'a
     sessions.finish(path)
 }
 
+/// Whether a line is one that Claude Code writes.
+pub(super) fn is_entry(entry: &Fields) -> bool {
+    let has_text = |name: &str| text(entry, name).is_some();
+    let is_snapshot = text(entry, "type") == Some("file-history-snapshot");
+    is_snapshot || has_text("sessionId") || has_text("leafUuid")
+}
+
 fn text<'e>(entry: &'e Fields, name: &str) -> Option<&'e str> {
     entry.get(name).and_then(Value::as_str)
 }
