@@ -146,16 +146,10 @@ fn import(
     given: Option<Source>,
     path: &Path,
 ) -> Result<Vec<ImportedSession>, String> {
-    path.metadata()
-        .map_err(|error| format!("can't import {}: {error}", path.display()))?;
-    let source = given.or_else(|| Source::detect(path)).ok_or_else(|| {
-        let formats: Vec<_> = Source::ALL.iter().map(|source| source.name()).collect();
-        let formats = formats.join(", ");
-        format!(
-            "can't import {}: it looks like none of {formats}; name the format",
-            path.display()
-        )
-    })?;
+    let source = match given {
+        Some(source) => source,
+        None => Source::detect(path).map_err(|error| error.to_string())?,
+    };
     importer
         .read(source, path)
         .map_err(|error| error.to_string())

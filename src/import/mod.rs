@@ -152,7 +152,17 @@ impl Source {
     }
 
     /// The format of a file or directory, as far as its beginning shows it.
-    pub fn detect(path: &Path) -> Option<Self> {
+    pub fn detect(path: &Path) -> Result<Self, ImportError> {
+        lines::check(path)?;
+        Self::recognize(path).ok_or_else(|| {
+            let names: Vec<_> = Self::ALL.iter().map(|source| source.name()).collect();
+            let names = names.join(", ");
+            let why = format!("it looks like none of {names}; name the format");
+            ImportError::new(path, why)
+        })
+    }
+
+    fn recognize(path: &Path) -> Option<Self> {
         if agentdbg::run_dir(path).join("events.jsonl").is_file() {
             return Some(Self::AgentDbg);
         }
@@ -352,6 +362,7 @@ impl Import {
     ) -> Result<Vec<ImportedSession>, ImportError> {
         let path = path.as_ref();
         lock(&self.torn_lines).clear();
+        lines::check(path)?;
         let histories = match source {
             Source::AgentDbg => agentdbg::read(self, path),
             Source::Atif => atif::read(self, path),

@@ -57,6 +57,47 @@ fn claude_code_is_known_by_any_of_its_first_lines() {
     }
 }
 
+#[test]
+fn unreadable_source_is_refused_with_the_reason() {
+    let dir = tempfile::tempdir().unwrap();
+    let root = dir.path().join("root");
+    let [empty, packed, other] =
+        ["empty.jsonl", "packed.jsonl.gz", "other.txt"].map(|name| dir.path().join(name));
+    fs::write(&empty, "").unwrap();
+    fs::write(&packed, b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\x03").unwrap();
+    fs::write(&other, "Dear diary\n").unwrap();
+    for format in [
+        "auto",
+        "atif",
+        "chat-json",
+        "chat-jsonl",
+        "chat-sqlite",
+        "claude-code",
+        "codex",
+        "trace-sqlite",
+        "otlp-json",
+        "prime",
+        "trajectory",
+        "trial",
+    ] {
+        refused(&root, format, &empty, "the file is empty");
+        refused(
+            &root,
+            format,
+            &packed,
+            "it is compressed with gzip; unpack it with gunzip",
+        );
+    }
+    refused(&root, "auto", &other, "it looks like none of agentdbg, ");
+    refused(
+        &root,
+        "auto",
+        dir.path(),
+        "it looks like none of agentdbg, ",
+    );
+    refused(&root, "auto", &dir.path().join("missing"), "No such file");
+}
+
 /// The lines of the sessions of a root, without what each import makes anew.
 fn lines(root: &Path) -> Vec<Value> {
     let mut all = Vec::new();
@@ -80,5 +121,68 @@ fn mark(path: &Path) {
     for file in marked {
         let text = fs::read(&file).unwrap();
         fs::write(file, [b"\xef\xbb\xbf", &text[..]].concat()).unwrap();
+    }
+}
+
+#[test]
+fn byte_order_mark_changes_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let fixture = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/v1");
+    let mut sources: Vec<(&str, PathBuf)> = Vec::new();
+    for format in [
+        "agentdbg",
+        "atif",
+        "chat-json",
+        "chat-jsonl",
+        "otlp-json",
+        "trajectory",
+        "trial",
+    ] {
+        let out = dir.path().join(format);
+        let args = ["export", format, "ses_whole", "-o", out.to_str().unwrap()];
+        let done = run(&fixture, &args);
+        assert_eq!(done.code, 0, "{done:?}");
+        let path = match format {
+            "agentdbg" => fs::read_dir(out.join("runs"))
+                .unwrap()
+                .next()
+                .unwrap()
+                .unwrap()
+                .path(),
+            "trial" => files(&out).remove(0),
+            _ => out,
+        };
+        sources.push((format, path));
+    }
+    let meta = json!({"id": SESSION, "timestamp": "2026-11-10T08:00:00.000Z", "cwd": "/home/ada/app", "cli_version": "0.169.0", "api_token": SECRET});
+    let meta =
+        json!({"timestamp": "2026-11-10T08:00:00.000Z", "type": "session_meta", "payload": meta});
+    let mut secret = said(1, "Go.");
+    secret["credentials"] = json!({"note": "quiet river stone"});
+    for (format, line) in [("codex", meta), ("claude-code", secret)] {
+        let path = dir.path().join(format!("{format}.jsonl"));
+        write(&path, &[line]);
+        sources.push((format, path));
+    }
+    for (format, path) in sources {
+        let [plain, marked, by_name] =
+            ["plain", "marked", "named"].map(|root| dir.path().join(format!("{format}-{root}")));
+        // Masks are made with a key of the root.
+        import(&plain, "auto", &path);
+        for root in [&marked, &by_name] {
+            fs::create_dir_all(root).unwrap();
+            for entry in fs::read_dir(&plain).unwrap() {
+                let file = entry.unwrap().path();
+                if file.is_file() {
+                    fs::copy(&file, root.join(file.file_name().unwrap())).unwrap();
+                }
+            }
+        }
+        mark(&path);
+        import(&marked, "auto", &path);
+        import(&by_name, format, &path);
+        assert!(!lines(&plain).is_empty());
+        assert_eq!(lines(&plain), lines(&marked), "{format}");
+        assert_eq!(lines(&plain), lines(&by_name), "{format}");
     }
 }

@@ -8,6 +8,7 @@ use std::path::Path;
 use serde_json::json;
 use sha2::{Digest, Sha256};
 
+use super::super::lines::open;
 use super::{Fields, History};
 use crate::redact::JsonFile;
 use crate::trace::{Dir, Kind, NEW_FILE, hex};
@@ -46,7 +47,7 @@ impl History<'_> {
     pub fn keep_files(&mut self, paths: &[&Path]) -> io::Result<()> {
         let mut blob = self.begin_source()?;
         for path in paths {
-            self.add_json(&mut blob, BufReader::new(File::open(path)?))?;
+            self.add_json(&mut blob, BufReader::new(open(path)?))?;
         }
         self.end_source(blob)
     }

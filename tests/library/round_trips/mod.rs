@@ -112,7 +112,7 @@ fn trip(pair: &Pair, root: &Path, sessions: &[&str]) -> Trip {
     let dir = tempfile::tempdir().unwrap();
     let source: Source = pair.name.parse().unwrap();
     let first = write(pair, root, sessions, dir.path().join("first"));
-    assert_eq!(Source::detect(&first), Some(source));
+    assert_eq!(Source::detect(&first).unwrap(), source);
     let other = dir.path().join("root");
     let imported = Import::new(&other).unwrap().read(source, &first);
     let imported = imported.unwrap_or_else(|error| panic!("{}: {error}", pair.name));
