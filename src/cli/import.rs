@@ -82,6 +82,7 @@ impl Import {
         context: &mut Context,
     ) -> Result<(), Failed> {
         let what = match (session.known, self.dry_run) {
+            (true, _) if session.changed => "is there already, and its source has changed since",
             (true, _) => "is there already",
             (false, true) => "could be imported",
             (false, false) => "imported",
@@ -93,6 +94,7 @@ impl Import {
                     "path": path,
                     "events": session.events,
                     "known": session.known,
+                    "changed": session.changed,
                     "imported": !session.known && !self.dry_run,
                     "torn_lines": session.torn_lines.iter().map(torn_json).collect::<Vec<_>>(),
                 })

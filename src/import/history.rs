@@ -69,6 +69,8 @@ pub(super) struct History<'a> {
     run_fields: Fields,
     events: u64,
     last: u64,
+    /// The digest of the source that is kept.
+    raw_blob: Option<String>,
 }
 
 /// A session that is complete, and not visible yet.
@@ -78,6 +80,7 @@ pub(super) struct Complete {
     place: PathBuf,
     id: String,
     events: u64,
+    raw_blob: Option<String>,
 }
 
 fn digest(parts: &[&str]) -> [u8; 32] {
@@ -113,6 +116,7 @@ impl<'a> History<'a> {
             run_fields: Fields::new(),
             events: 0,
             last: 0,
+            raw_blob: None,
         }
     }
 
@@ -353,6 +357,7 @@ impl<'a> History<'a> {
             place: self.place,
             id: self.id,
             events: self.events,
+            raw_blob: self.raw_blob,
         })
     }
 }
@@ -365,10 +370,12 @@ impl Complete {
             Err(_) if dry_run => false,
             Err(_) => !self.make_visible()?,
         };
+        let blobs = self.place.join("blobs");
         Ok(ImportedSession {
             id: self.id,
             events: self.events,
             known,
+            changed: known && self.raw_blob.is_some_and(|blob| !blobs.join(blob).exists()),
             torn_lines: torn_lines.to_owned(),
         })
     }

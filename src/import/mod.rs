@@ -322,6 +322,8 @@ pub struct ImportedSession {
     pub known: bool,
     /// Lines of the source that are cut off, and were left out.
     pub torn_lines: Vec<TornLine>,
+    /// It is there already, from a source that was another then: the file has grown, for example.
+    pub changed: bool,
 }
 
 /// Imports sessions into a root.

@@ -186,3 +186,32 @@ fn byte_order_mark_changes_nothing() {
         assert_eq!(lines(&plain), lines(&by_name), "{format}");
     }
 }
+
+#[test]
+fn changed_source_is_reported() {
+    let dir = tempfile::tempdir().unwrap();
+    let (root, path) = (dir.path().join("root"), dir.path().join("s.jsonl"));
+    write(&path, &[said(1, "Go.")]);
+    assert_eq!(import(&root, "auto", &path)[0]["changed"], false);
+    let again = &import(&root, "auto", &path)[0];
+    assert!(
+        again["known"] == true && again["changed"] == false,
+        "{again}"
+    );
+
+    write(&path, &[said(1, "Go."), said(2, "More.")]);
+    let before = lines(&root);
+    for dry in [&["--dry-run"][..], &[]] {
+        let args = ["import", "auto", path.to_str().unwrap()];
+        let done = run(&root, &[&args, dry].concat());
+        let expected = "is there already, and its source has changed since";
+        assert!(done.code == 0 && done.out.contains(expected), "{done:?}");
+        let done = run(&root, &[&args, dry, &["--json"]].concat());
+        let session = &done.objects()[0];
+        assert!(
+            session["known"] == true && session["changed"] == true,
+            "{session}"
+        );
+    }
+    assert_eq!(lines(&root), before);
+}

@@ -122,6 +122,7 @@ impl History<'_> {
             .into_inner()
             .map_err(io::IntoInnerError::into_error)?;
         blob.dir.rename(UNNAMED, &blob.dir, &sha256)?;
+        self.raw_blob = Some(sha256.clone());
         let import = json!({"format": self.source, "source_id": self.id, "raw_blob": sha256});
         self.event(Kind::Import, self.last, import)
     }
