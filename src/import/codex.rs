@@ -89,15 +89,20 @@ impl<'a> Rollout<'a> {
                 Ok(())
             }
             (Some("event_msg"), "user_message") => {
+                // Old rollouts don't say where a turn ends.
+                self.history.end_turn(self.history.last(), Outcome::Ok)?;
                 self.history.start_turn(time, Outcome::Ok)?;
                 self.waiting_since = time;
                 let message = json!({"content": payload["message"]});
                 self.history.event(Kind::MessageUser, time, message)
             }
             (Some("event_msg"), "token_count") => self.used(&payload["info"], time),
+            (Some("event_msg"), "task_complete") => self.history.end_turn(time, Outcome::Ok),
             (Some("event_msg"), "turn_aborted") => {
                 let why = json!({"status": "idle", "message": payload["reason"]});
-                self.history.event(Kind::SessionStatus, time, why)
+                self.history.event(Kind::SessionStatus, time, why)?;
+                self.close_tools(time, Outcome::Interrupted)?;
+                self.history.end_turn(time, Outcome::Interrupted)
             }
             (Some("response_item"), "message") if payload["role"] == "assistant" => {
                 let message = json!({"content": text(&payload["content"])});
@@ -176,13 +181,14 @@ impl<'a> Rollout<'a> {
         let Some((span, mut call)) = self.tools.remove(key) else {
             return Ok(());
         };
-        // A text, or an object in a text with the exit code of a command.
+        // A text that may begin with the exit code of a command, or an object in a text that has it.
         let text = payload["output"].as_str();
         let parsed = text.and_then(|text| serde_json::from_str::<Value>(text).ok());
         let output = parsed
             .filter(Value::is_object)
             .unwrap_or_else(|| payload["output"].clone());
         let code = output["metadata"]["exit_code"].as_i64();
+        let code = code.or_else(|| exit_code(output.as_str()?));
         call["exit_code"] = code.into();
         call["result"] = match output.get("output") {
             Some(result) => result.clone(),
@@ -205,15 +211,34 @@ impl<'a> Rollout<'a> {
         self.history.close(span, time, Outcome::Ok, compaction)
     }
 
-    fn finish(self, source: &Path) -> io::Result<History<'a>> {
-        let mut history = self.history;
-        let last = history.last();
-        for (span, call) in self.tools.into_values() {
-            history.close(span, last, Outcome::Unset, call)?;
+    /// Closes the tool calls without a result, in their order.
+    fn close_tools(&mut self, time: u64, outcome: Outcome) -> io::Result<()> {
+        let mut open: Vec<_> = self.tools.drain().map(|(_, call)| call).collect();
+        open.sort_by_key(|(span, _)| (span.start(), span.id()));
+        for (span, call) in open {
+            self.history.close(span, time, outcome, call)?;
         }
-        history.keep_files(&[source])?;
-        Ok(history)
+        Ok(())
     }
+
+    fn finish(mut self, source: &Path) -> io::Result<History<'a>> {
+        self.close_tools(self.history.last(), Outcome::Unset)?;
+        self.history.keep_files(&[source])?;
+        Ok(self.history)
+    }
+}
+
+/// The exit code in the lines before the output of a command. Those also have the time that it took.
+fn exit_code(text: &str) -> Option<i64> {
+    let head = text.lines().take_while(|line| *line != "Output:").take(8);
+    let (mut code, mut is_command) = (None, false);
+    for line in head {
+        is_command |= line.starts_with("Wall time");
+        let number = line.strip_prefix("Exit code: ");
+        let number = number.or_else(|| line.strip_prefix("Process exited with code "));
+        code = code.or_else(|| number?.trim().parse().ok());
+    }
+    code.filter(|_| is_command)
 }
 
 /// The texts of a list of blocks.

@@ -21,6 +21,7 @@ mod hostile_root;
 mod implicit;
 mod import;
 mod import_claude_code;
+mod import_codex;
 mod import_databases;
 mod import_formats;
 mod import_hostile;
