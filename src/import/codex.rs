@@ -30,6 +30,7 @@ pub(super) fn read<'a>(import: &'a Import, path: &Path) -> Result<Vec<History<'a
         used: Value::Null,
         calls: 0,
         tools: HashMap::new(),
+        repeated: None,
     };
     let time = time(&first).ok_or_else(|| lines.error("no `timestamp`"))?;
     let begun = rollout.begin(meta, id, time);
@@ -62,16 +63,65 @@ struct Rollout<'a> {
     calls: u64,
     /// Tool calls without a result.
     tools: HashMap<String, (Span, Value)>,
+    /// While lines of the session that this one was forked from are repeated.
+    repeated: Option<Repeated>,
+}
+
+/// What a fork or a subagent begins with: lines of its parent, written at once or with their old times.
+#[derive(Clone, Copy)]
+struct Repeated {
+    /// When the session began, by its id.
+    session: Option<u64>,
+    /// Later lines are the session's own, if no turn says when it began.
+    until: u64,
+}
+
+impl Repeated {
+    /// Repeated lines are written within less time.
+    const LONGEST: u64 = 2_000_000_000;
+
+    fn new(id: &str, time: u64) -> Self {
+        Self {
+            session: uuid_time(id),
+            until: time.saturating_add(Self::LONGEST),
+        }
+    }
+
+    /// Whether this line is the session's own.
+    fn is_over(self, payload: &Value, time: u64) -> bool {
+        let turn = payload["turn_id"].as_str().and_then(uuid_time);
+        match (turn, self.session) {
+            (Some(turn), Some(session)) => turn >= session,
+            _ => time > self.until,
+        }
+    }
+}
+
+/// The milliseconds that a UUID of version 7 begins with.
+fn uuid_time(uuid: &str) -> Option<u64> {
+    let (high, low) = (uuid.get(..8)?, uuid.get(9..13)?);
+    let is_timed = uuid.get(14..15) == Some("7");
+    let millis = || u64::from_str_radix(&format!("{high}{low}"), 16).ok();
+    is_timed.then(millis)?
 }
 
 impl<'a> Rollout<'a> {
     fn begin(&mut self, meta: &Value, id: &str, time: u64) -> io::Result<()> {
         self.waiting_since = time;
+        let spawned = &meta["source"]["subagent"]["thread_spawn"]["parent_thread_id"];
+        let parent = spawned.as_str().or(meta["parent_thread_id"].as_str());
+        let forked = meta["forked_from_id"].as_str();
+        if parent.or(forked).is_some() {
+            self.repeated = Some(Repeated::new(id, time));
+        }
+        let branched = forked.filter(|_| parent.is_none());
         self.history.start_run(
             time,
             json!({
                 "agent": "codex",
                 "provider_id": meta["model_provider"],
+                "parent_session_id": parent,
+                "branched_from": branched.map(|session| json!({"session_id": session})),
                 "workspace_root": meta["cwd"],
                 "external_ids": {"codex": id},
                 "process": {"version": meta["cli_version"], "cwd": meta["cwd"], "git": meta["git"]},
@@ -83,6 +133,8 @@ impl<'a> Rollout<'a> {
         let time = time(line).unwrap_or(self.history.last());
         let payload = line.get("payload").cloned().unwrap_or_default();
         let part = payload["type"].as_str().unwrap_or_default();
+        self.repeated
+            .take_if(|repeated| repeated.is_over(&payload, time));
         match (line.get("type").and_then(Value::as_str), part) {
             (Some("turn_context"), _) => {
                 self.model = payload["model"].clone();
@@ -135,6 +187,9 @@ impl<'a> Rollout<'a> {
             return Ok(());
         }
         self.used = info["total_token_usage"].clone();
+        if self.repeated.is_some() {
+            return Ok(());
+        }
         self.calls += 1;
         let last = &info["last_token_usage"];
         let usage = fields(json!({

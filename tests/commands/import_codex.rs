@@ -161,3 +161,60 @@ fn exit_code_is_read_from_text() {
         }
     }
 }
+
+#[test]
+fn fork_does_not_count_what_it_repeats() {
+    let parent = "019a6c00-0000-7000-8000-00000000000a";
+    let of_parent = line(2, "session_meta", json!({"id": parent, "cwd": "/"}));
+    let turn = |millis: u32, id: &str| event(millis, "task_started", json!({"turn_id": id}));
+    let (before, own) = (
+        "019a6c00-0001-7000-8000-00000000000b",
+        "019a6cc7-6c64-7000-8000-00000000000c",
+    );
+    let spawned =
+        json!({"source": {"subagent": {"thread_spawn": {"parent_thread_id": parent, "depth": 1}}}});
+    let forked = json!({"forked_from_id": parent});
+    let cases = [
+        // The turn says that it is the fork's own.
+        (
+            forked.clone(),
+            vec![
+                turn(3, before),
+                asked(4),
+                used(5, 700, 700),
+                used(6, 800, 1500),
+                turn(100, own),
+                asked(101),
+                used(900, 50, 1550),
+            ],
+        ),
+        // Turns have no ids: what is written at once was repeated.
+        (
+            spawned.clone(),
+            vec![
+                asked(3),
+                used(4, 700, 700),
+                used(5, 800, 1500),
+                asked(9000),
+                used(12_000, 50, 1550),
+            ],
+        ),
+    ];
+    for (named, lines) in cases {
+        let dir = tempfile::tempdir().unwrap();
+        let lines = [vec![meta(named.clone()), of_parent.clone()], lines].concat();
+        let lines = imported(dir.path(), &lines);
+        let start = of_kind(&lines, "session_start")[0];
+        let by = match named == forked {
+            true => &start["branched_from"]["session_id"],
+            false => &start["parent_session_id"],
+        };
+        assert_eq!(by, parent, "{start}");
+        let input: Vec<_> = of_kind(&lines, "model_result")
+            .iter()
+            .map(|call| call["usage"]["input_tokens"].as_u64())
+            .collect();
+        assert_eq!(input, [Some(50)], "{named}");
+        assert_eq!(of_kind(&lines, "message_user").len(), 2);
+    }
+}
