@@ -202,7 +202,8 @@ impl<'a> Sessions<'a> {
         };
         self.all.retain(|session| {
             let id = session.parent.as_ref().unwrap_or(&session.id);
-            id == own || !path.with_file_name(format!("{id}.jsonl")).is_file()
+            let is_name = !id.contains(std::path::is_separator);
+            id == own || !is_name || !path.with_file_name(format!("{id}.jsonl")).is_file()
         });
     }
 }
