@@ -156,6 +156,13 @@ fn import(dir: &Path, name: &str) -> Done {
 
 #[test]
 fn answer_is_counted_once() {
+    let mut unnamed = [
+        answer(2, "", 3, text("One.")),
+        with(answer(3, "", 4, text("Two.")), json!({"uuid": "other"})),
+    ];
+    for line in &mut unnamed {
+        line["message"]["id"].take();
+    }
     let cases: [(&str, Vec<Value>, &[u64], usize); 5] = [
         (
             "a result of a tool comes before the last line",
@@ -203,19 +210,7 @@ fn answer_is_counted_once() {
         ),
         (
             "answers without an id are as many",
-            vec![
-                said(1, "Go."),
-                answer(2, "", 3, text("One.")),
-                with(answer(3, "", 4, text("Two.")), json!({"uuid": "other"})),
-            ]
-            .into_iter()
-            .map(|mut line| {
-                if line["type"] == "assistant" {
-                    line["message"]["id"].take();
-                }
-                line
-            })
-            .collect(),
+            [&[said(1, "Go.")], &unnamed[..]].concat(),
             &[3, 4],
             0,
         ),
@@ -294,6 +289,12 @@ fn files_of_subagents_come_with_the_session() {
             of_agent(answer(n + 1, &message, output, text("Found it.")), id),
         ]
     };
+    // The first one has a subagent itself.
+    let nested = [
+        of_agent(answer(22, "m22", 1, call("t3")), "a1"),
+        of_agent(launched(29, "t3", "n5"), "a1"),
+    ];
+    let nested_agent = agent(24, "n5", 6);
     let (inside, beside, lost) = (
         agent(20, "a1", 30),
         agent(30, "b2", 40),
@@ -303,22 +304,25 @@ fn files_of_subagents_come_with_the_session() {
     let name = format!("{MAIN}.jsonl");
     let imported = Imported::of(&[
         (&name, &main),
-        (&format!("{MAIN}/subagents/agent-a1.jsonl"), &inside),
+        (
+            &format!("{MAIN}/subagents/agent-a1.jsonl"),
+            &[inside, nested].concat(),
+        ),
+        (&format!("{MAIN}/subagents/agent-n5.jsonl"), &nested_agent),
         ("agent-b2.jsonl", &beside),
         (&format!("{MAIN}/subagents/agent-c3.jsonl"), &lost),
         ("agent-d4.jsonl", &foreign),
     ]);
-    let [a1, b2, c3] = ["a1", "b2", "c3"].map(|agent| format!("{MAIN}-{agent}"));
-    assert_eq!(imported.ids(), [MAIN, &a1, &b2, &c3]);
-    for (id, output) in [(&a1, 30), (&b2, 40), (&c3, 50)] {
-        assert_eq!(imported.output(id), [output]);
+    let [a1, b2, c3, n5] = ["a1", "b2", "c3", "n5"].map(|agent| format!("{MAIN}-{agent}"));
+    assert_eq!(imported.ids(), [MAIN, &a1, &b2, &c3, &n5]);
+    for (id, output) in [(&a1, 30), (&b2, 40), (&c3, 50), (&n5, 6)] {
+        assert_eq!(imported.output(id)[0], output);
         let start = imported.of_kind(id, "session_start").remove(0);
         assert_eq!(start["payload"]["parent_session_id"], MAIN);
     }
 
-    // The parent names each of them where its tool call is, and the one without a call in the run.
+    // The parent names each of them where its tool call is, and the one without a call in the turn.
     let calls = imported.of_kind(MAIN, "tool_call");
-    let run = imported.of_kind(MAIN, "session_start").remove(0);
     let within = |child: &str| -> Value {
         let lines = imported.of_kind(MAIN, "subagent");
         let mut of_child = lines
@@ -330,8 +334,14 @@ fn files_of_subagents_come_with_the_session() {
     };
     assert_eq!(within(&a1), calls[0]["span_id"]);
     assert_eq!(within(&b2), calls[1]["span_id"]);
-    assert!(within(&c3) != calls[0]["span_id"] && within(&c3) != calls[1]["span_id"]);
-    assert!(run["span_id"].is_string());
+    let turn = imported.of_kind(MAIN, "turn_start").remove(0);
+    assert_eq!(within(&c3), turn["span_id"]);
+    assert_eq!(imported.of_kind(MAIN, "subagent").len(), 3);
+    let of_agent = imported.of_kind(&a1, "subagent");
+    assert_eq!(of_agent.len(), 1);
+    assert_eq!(of_agent[0]["payload"]["child_session_id"], *n5);
+    let call = imported.of_kind(&a1, "tool_call").remove(0);
+    assert_eq!(of_agent[0]["span_id"], call["span_id"]);
 
     // Each file is a blob.
     let root = imported.dir.path().join("root");
@@ -355,9 +365,9 @@ fn error_in_the_file_of_a_subagent_imports_nothing() {
     let dir = tempfile::tempdir().unwrap();
     let project = dir.path().join("project");
     write(&project.join("s.jsonl"), &[said(1, "Go.")]);
-    let agent = project.join("s/subagents/agent-a1.jsonl");
-    write(&agent, &[]);
-    fs::write(&agent, "{\"type\":\n{}\n").unwrap();
+    let agents = project.join("s/subagents");
+    fs::create_dir_all(&agents).unwrap();
+    fs::write(agents.join("agent-a1.jsonl"), "{\"type\":\n{}\n").unwrap();
     let done = import(dir.path(), "s.jsonl");
     assert_eq!(done.code, 2, "{done:?}");
     assert!(done.err.contains("agent-a1.jsonl, line 1:"), "{done:?}");

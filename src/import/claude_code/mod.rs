@@ -7,7 +7,7 @@ mod answer;
 mod files;
 mod session;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io;
 use std::path::Path;
@@ -178,9 +178,20 @@ impl<'a> Sessions<'a> {
             return Err(ImportError::new(path, "no entry of a session is in it"));
         }
         self.leave_to_other_files(path);
+        let finished = self.finish_all();
+        finished.map_err(|error| ImportError::new(path, error))
+    }
+
+    fn finish_all(mut self) -> io::Result<Vec<History<'a>>> {
+        let mut named = HashSet::new();
+        for session in &mut self.all {
+            session.end_answer()?;
+            named.extend(session.subagents.iter().cloned());
+        }
+        // The subagents that no tool call names.
         let mut children: HashMap<String, Vec<String>> = HashMap::new();
         for session in &self.all {
-            if let Some(parent) = &session.parent {
+            if let (Some(parent), false) = (&session.parent, named.contains(&session.id)) {
                 let of_parent = children.entry(parent.clone()).or_default();
                 of_parent.push(session.id.clone());
             }
@@ -189,8 +200,7 @@ impl<'a> Sessions<'a> {
             let children = children.remove(&session.id).unwrap_or_default();
             session.finish(children)
         });
-        let finished: io::Result<_> = finished.collect();
-        finished.map_err(|error| ImportError::new(path, error))
+        finished.collect()
     }
 
     /// A file may begin with the lines of the session that it resumes. If that one has a file of its own, it is

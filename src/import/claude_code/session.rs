@@ -40,8 +40,8 @@ pub(super) struct Session<'a> {
     outcome_of_turn: Outcome,
     /// Tool calls without a result.
     tools: HashMap<String, (Span, Value)>,
-    /// Subagents whose tool calls are known.
-    subagents: HashSet<String>,
+    /// The subagents that its tool calls name.
+    pub subagents: HashSet<String>,
 }
 
 impl<'a> Session<'a> {
@@ -162,7 +162,7 @@ impl<'a> Session<'a> {
     }
 
     /// Writes the answer that was read.
-    fn end_answer(&mut self) -> io::Result<()> {
+    pub fn end_answer(&mut self) -> io::Result<()> {
         let Some(mut answer) = self.answer.take() else {
             return Ok(());
         };
@@ -298,7 +298,8 @@ impl<'a> Session<'a> {
             result.cloned().unwrap_or_default()
         };
         if let Some(agent) = output("agentId").as_str() {
-            let child = format!("{}-{agent}", self.id);
+            let main = self.parent.as_ref().unwrap_or(&self.id);
+            let child = format!("{main}-{agent}");
             self.subagent(Some(span), &child, time)?;
             self.subagents.insert(child);
         }
@@ -358,7 +359,7 @@ impl<'a> Session<'a> {
         self.history.close(span, ended, Outcome::Ok, compaction)
     }
 
-    /// Closes what is open. `children` are its subagents.
+    /// Closes what is open. `children` are its subagents that no tool call names.
     pub fn finish(mut self, children: Vec<String>) -> io::Result<History<'a>> {
         self.end_answer()?;
         self.end_compaction(None)?;
@@ -369,9 +370,7 @@ impl<'a> Session<'a> {
             self.history.close(span, last, Outcome::Unset, call)?;
         }
         for child in children {
-            if !self.subagents.contains(&child) {
-                self.subagent(None, &child, last)?;
-            }
+            self.subagent(None, &child, last)?;
         }
         if self.outcome_of_turn.is_error() {
             self.history.end_turn(self.before, self.outcome_of_turn)?;
