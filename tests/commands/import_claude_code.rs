@@ -361,20 +361,6 @@ fn files_of_subagents_come_with_the_session() {
 }
 
 #[test]
-fn error_in_the_file_of_a_subagent_imports_nothing() {
-    let dir = tempfile::tempdir().unwrap();
-    let project = dir.path().join("project");
-    write(&project.join("s.jsonl"), &[said(1, "Go.")]);
-    let agents = project.join("s/subagents");
-    fs::create_dir_all(&agents).unwrap();
-    fs::write(agents.join("agent-a1.jsonl"), "{\"type\":\n{}\n").unwrap();
-    let done = import(dir.path(), "s.jsonl");
-    assert_eq!(done.code, 2, "{done:?}");
-    assert!(done.err.contains("agent-a1.jsonl, line 1:"), "{done:?}");
-    assert!(!dir.path().join("root/sessions").exists());
-}
-
-#[test]
 fn title_is_that_of_the_session() {
     let summary =
         |leaf: &str, text: &str| json!({"type": "summary", "summary": text, "leafUuid": leaf});

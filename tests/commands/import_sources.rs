@@ -98,6 +98,20 @@ fn unreadable_source_is_refused_with_the_reason() {
     refused(&root, "auto", &dir.path().join("missing"), "No such file");
 }
 
+#[test]
+fn error_in_the_file_of_a_subagent_imports_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let (root, path) = (dir.path().join("root"), dir.path().join("s.jsonl"));
+    write(&path, &[said(1, "Go.")]);
+    let agents = dir.path().join("s/subagents");
+    fs::create_dir_all(&agents).unwrap();
+    fs::write(agents.join("agent-a1.jsonl"), "{\"type\":\n{}\n").unwrap();
+    let done = run(&root, &["import", "auto", path.to_str().unwrap()]);
+    assert_eq!(done.code, 2, "{done:?}");
+    assert!(done.err.contains("agent-a1.jsonl, line 1:"), "{done:?}");
+    assert!(!root.join("sessions").exists() && !root.join("importing").exists());
+}
+
 /// The lines of the sessions of a root, without what each import makes anew.
 fn lines(root: &Path) -> Vec<Value> {
     let mut all = Vec::new();

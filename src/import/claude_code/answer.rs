@@ -67,12 +67,13 @@ impl Answer {
         }
     }
 
-    /// Holds a line of the user back, if there is room.
-    pub fn hold(&mut self, entry: Fields, time: u64) -> Result<(), Fields> {
-        match self.held.len() < MOST_HELD {
-            true => Ok(self.held.push((entry, time))),
-            false => Err(entry),
+    /// Holds a line of the user back. Returns it if there is no room.
+    pub fn hold(&mut self, entry: Fields, time: u64) -> Option<Fields> {
+        if self.held.len() == MOST_HELD {
+            return Some(entry);
         }
+        self.held.push((entry, time));
+        None
     }
 
     pub fn failed(&self) -> bool {

@@ -246,8 +246,8 @@ impl<'a> Session<'a> {
         let entry = match &mut self.answer {
             Some(answer) if has_results || is_true(&entry, "isMeta") => {
                 match answer.hold(entry, time) {
-                    Ok(()) => return Ok(()),
-                    Err(entry) => entry,
+                    None => return Ok(()),
+                    Some(entry) => entry,
                 }
             }
             _ => entry,
