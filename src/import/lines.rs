@@ -196,7 +196,7 @@ pub(super) fn begins_with(path: &Path, bytes: &[u8]) -> bool {
     read.is_ok() && first == bytes
 }
 
-/// When a file was last changed, in nanoseconds since 1970.
+/// When a file was last changed, in nanoseconds since 1970: the time of entries that have none.
 pub(super) fn file_time(path: &Path) -> u64 {
     let modified = path.metadata().and_then(|meta| meta.modified());
     let since = modified.map(|time| time.duration_since(UNIX_EPOCH).unwrap_or_default());

@@ -1,12 +1,13 @@
 //! Which spans a file has, of which sessions, and in which order their lines are.
 
+use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::path::Path;
 
 use serde_json::Value;
 
 use crate::gen_ai::{OPERATION, kind_of};
-use crate::import::lines::JsonLines;
+use crate::import::lines::{JsonLines, file_time};
 use crate::import::{Import, ImportError};
 use crate::trace::{Ids, Kind, RawValue, SpanKind, hex32, parse_time};
 
@@ -78,6 +79,8 @@ pub(super) struct Index {
     /// Model calls that have messages.
     with_content: Vec<u32>,
     names: HashMap<String, u32>,
+    /// The time of spans that have none.
+    file_time: u64,
 }
 
 /// What is known about a trace.
@@ -92,7 +95,10 @@ type Traces = HashMap<u128, u32>;
 
 impl Index {
     pub fn read(import: &Import, path: &Path) -> Result<Self, ImportError> {
-        let mut index = Self::default();
+        let mut index = Self {
+            file_time: file_time(path),
+            ..Self::default()
+        };
         let mut traces = Traces::new();
         let mut lines = JsonLines::open(import, path)?;
         while let Some((start, text)) = lines.next_text()? {
@@ -135,7 +141,7 @@ impl Index {
     }
 
     fn span(&mut self, span: RawValue<'_>, offset: u64, traces: &mut Traces) -> Result<(), String> {
-        let head = SpanHead::of(span)?;
+        let head = SpanHead::of(span, self.file_time)?;
         let seen = Seen::of(&head);
         let session = seen.session.clone().filter(|id| !id.is_empty());
         let session = session.map_or(NONE, |id| self.name(id));
@@ -198,8 +204,23 @@ impl Index {
         *self.names.entry(id).or_insert(next)
     }
 
+    /// The entries of spans that another entry has too: of those of one span, the one that ends last counts.
+    fn repeated(&self) -> Vec<u32> {
+        let span = |at: u32| {
+            let entry = &self.entries[at as usize];
+            (entry.trace, entry.id)
+        };
+        let end = |at: u32| self.entries[at as usize].end;
+        let mut order: Vec<u32> = (0..self.entries.len() as u32).collect();
+        order.sort_unstable_by_key(|at| (span(*at), Reverse(end(*at)), *at));
+        let repeats = order
+            .windows(2)
+            .filter(|pair| span(pair[0]) == span(pair[1]));
+        repeats.map(|pair| pair[1]).collect()
+    }
+
     /// Decides the session of each span: its own, another one of its trace, or the trace itself. Traces without
-    /// a GenAI span are left out.
+    /// a GenAI span are left out, and so are spans that were read before.
     fn assign(&mut self) {
         let mut entries = std::mem::take(&mut self.entries);
         for entry in &mut entries {
@@ -214,6 +235,9 @@ impl Index {
             }
         }
         self.entries = entries;
+        for repeated in self.repeated() {
+            self.entries[repeated as usize].session = NONE;
+        }
         let mut ids: Vec<_> = std::mem::take(&mut self.names).into_iter().collect();
         ids.sort_by_key(|(_, number)| *number);
         let used: std::collections::HashSet<u32> =
@@ -300,7 +324,7 @@ struct SpanHead<'a> {
 }
 
 impl<'a> SpanHead<'a> {
-    fn of(span: RawValue<'a>) -> Result<Self, String> {
+    fn of(span: RawValue<'a>, file_time: u64) -> Result<Self, String> {
         let (mut trace, mut id, mut parent) = (None, None, None);
         let (mut start, mut end) = (None, None);
         let (mut name, mut attributes, mut events) = (None, None, None);
@@ -320,7 +344,8 @@ impl<'a> SpanHead<'a> {
         let (Some(trace), Some(id)) = (trace, id) else {
             return Err("a span has no `traceId` and `spanId`".to_owned());
         };
-        let start = start.unwrap_or(0);
+        let given = |time: Option<u64>| time.filter(|time| *time > 0);
+        let start = given(start).or(given(end)).unwrap_or(file_time);
         Ok(Self {
             trace,
             id: id as u64,
