@@ -1,6 +1,10 @@
 //! `atif`: a trajectory of Harbor, with the trajectories of its subagents. Each is a session.
 
+mod agent;
 mod heads;
+mod members;
+#[cfg(test)]
+mod tests;
 
 use std::io;
 use std::path::Path;
@@ -8,16 +12,20 @@ use std::path::Path;
 use serde_json::{Value, json};
 
 use super::document::{Members, Want, parse, read_members};
-use super::history::{Fields, History, Span, fields};
+use super::history::History;
 use super::{Import, ImportError};
 use crate::trace::{Kind, Outcome, SpanKind, hex_digest};
+use agent::step_metadata;
 use heads::{Head, Heads, step_time, want};
+use members::{attachments, content, filled};
 
 const FORMAT: &str = "atif";
 
 pub(super) fn read<'a>(import: &'a Import, path: &Path) -> Result<Vec<History<'a>>, ImportError> {
     let mut heads = Heads::default();
     read_members(path, &mut heads)?;
+    let dated = heads.date(path);
+    dated.map_err(|error| ImportError::new(path, error))?;
     let ids = heads.ids(path);
     let mut steps = Steps {
         import,
@@ -113,46 +121,15 @@ struct Trajectory<'a> {
     calls: usize,
 }
 
-/// A text, or the texts of a list of parts.
-fn content(message: &Value) -> String {
-    let of_parts = |parts: &Vec<Value>| {
-        let texts = parts.iter().filter_map(|part| part["text"].as_str());
-        texts.collect::<Vec<_>>().join("\n\n")
-    };
-    match message {
-        Value::String(text) => text.clone(),
-        Value::Null => String::new(),
-        other => other.as_array().map_or_else(|| other.to_string(), of_parts),
-    }
-}
-
-/// The files among the parts of a message.
-fn attachments(message: &Value) -> Option<Value> {
-    let files = message
-        .as_array()?
-        .iter()
-        .filter(|part| part["type"] != "text");
-    let files = files.map(|part| {
-        let source = &part["source"];
-        Value::from(fields(
-            json!({"media_type": source["media_type"], "url": source["path"]}),
-        ))
-    });
-    let files: Vec<_> = files.collect();
-    (!files.is_empty()).then(|| files.into())
-}
-
 impl<'a> Trajectory<'a> {
     fn begin(&mut self, head: &Head, parent: Option<&str>) -> io::Result<()> {
-        let start = head.start.unwrap_or(0);
+        let start = head.start;
         let agent = head.get("agent");
         let text = |value: &Value, name: &str| {
             let text = value[name].as_str();
             text.filter(|text| *text != "unknown").map(str::to_owned)
         };
         let version = text(agent, "version").map(|version| json!({"version": version}));
-        let extra = json!({"notes": head.get("notes"), "extra": head.get("extra"), "agent": agent["extra"]});
-        let extra = fields(extra);
         self.history.start_run(
             start,
             json!({
@@ -160,7 +137,7 @@ impl<'a> Trajectory<'a> {
                 "model_id": agent["model_name"],
                 "process": version,
                 "parent_session_id": parent,
-                "metadata": (!extra.is_empty()).then_some(extra),
+                "metadata": head.metadata(),
             }),
         )?;
         if let Some(tools) = agent["tool_definitions"].as_array() {
@@ -195,9 +172,11 @@ impl<'a> Trajectory<'a> {
         let message = json!({
             "content": text,
             "message_id": id,
-            "attachments": attachments(&step["message"]),
+            "attachments": attachments(step),
             "complete": (extra["incomplete"] == true).then_some(false),
+            "metadata": filled(step_metadata(step)),
         });
+        let is_copied = step["is_copied_context"] == true;
         match step["source"].as_str() {
             Some("system") if number == 1 && extra["address"].is_null() => {
                 let digest = hex_digest(text.as_bytes());
@@ -209,13 +188,17 @@ impl<'a> Trajectory<'a> {
                         json!({"digest": digest, "body": text}),
                     )?;
                 }
-                return Ok(());
+                return self.observe_step(step, time);
             }
-            Some("system") => self.history.event(Kind::MessageSystem, time, message)?,
+            Some("system") => self.system(step, time, message)?,
             Some("user") => {
-                self.history.start_turn(time, Outcome::Unset)?;
+                if !is_copied {
+                    self.history.start_turn(time, Outcome::Unset)?;
+                }
                 self.history.event(Kind::MessageUser, time, message)?;
+                self.observe_step(step, time)?;
             }
+            Some("agent") if is_copied => self.copied(step, time, &id, message)?,
             Some("agent") => self.agent(step, time, &id, message)?,
             source => return Err(io::Error::other(format!("unknown source {source:?}"))),
         }
@@ -229,6 +212,14 @@ impl<'a> Trajectory<'a> {
             false => self.before = Some(id),
         }
         Ok(())
+    }
+
+    /// A step of the system: a message, what was observed, or both.
+    fn system(&mut self, step: &Value, time: u64, message: Value) -> io::Result<()> {
+        if message["content"] != "" || step["observation"].is_null() {
+            self.history.event(Kind::MessageSystem, time, message)?;
+        }
+        self.observe_step(step, time)
     }
 
     /// Whether the next step is the first one that a compaction kept.
@@ -271,129 +262,10 @@ impl<'a> Trajectory<'a> {
             .event(Kind::Rewind, self.history.last(), rewind)
     }
 
-    fn agent(&mut self, step: &Value, time: u64, id: &str, message: Value) -> io::Result<()> {
-        let is_ours = !step["extra"]["address"].is_null();
-        let model = match &step["model_name"] {
-            Value::Null if is_ours => &Value::Null,
-            Value::Null => &self.model,
-            named => named,
-        };
-        let mut call = json!({"model_id": model});
-        let span = self.history.open(SpanKind::Model, id, time, call.clone())?;
-        if let Some(reasoning) = step["reasoning_content"].as_str() {
-            let line = json!({"content": reasoning, "message_id": id});
-            self.history
-                .event_in(Some(span), Kind::MessageReasoning, time, line)?;
-        }
-        // A step without a text has a message if something refers to it.
-        let extra = &step["extra"];
-        let is_marked = extra["hidden"] == true || extra["incomplete"] == true;
-        let is_named = is_marked || self.is_kept_next();
-        let has_text = message["content"] != "" || message["attachments"].is_array();
-        if has_text || is_named {
-            self.history
-                .event_in(Some(span), Kind::MessageAssistant, time, message)?;
-        }
-        call["usage"] = step["metrics"].as_object().map(usage).into();
-        self.history.close(span, time, Outcome::Unset, call)?;
-        self.tools(step, time, span)
-    }
-
-    fn tools(&mut self, step: &Value, time: u64, model: Span) -> io::Result<()> {
-        let results = step["observation"]["results"].as_array();
-        let mut results: Vec<_> = results.into_iter().flatten().collect();
-        for call in step["tool_calls"].as_array().into_iter().flatten() {
-            let id = call["tool_call_id"].as_str().unwrap_or_default();
-            let of_call = |result: &&Value| result["source_call_id"] == id;
-            let result = results.iter().position(of_call);
-            let result = result.map(|at| results.remove(at));
-            self.tool(call, result, time, model)?;
-        }
-        for result in results {
-            self.subagents(result, None, time)?;
-            let text = content(&result["content"]);
-            if !text.is_empty() {
-                self.history
-                    .event(Kind::MessageTool, time, json!({"content": text}))?;
-            }
-        }
-        let unread = step["extra"]["unread_subagents"].as_array();
-        for child in unread.into_iter().flatten() {
-            self.history
-                .event(Kind::Subagent, time, json!({"child_session_id": child}))?;
-        }
-        Ok(())
-    }
-
-    fn tool(
-        &mut self,
-        call: &Value,
-        result: Option<&Value>,
-        time: u64,
-        model: Span,
-    ) -> io::Result<()> {
-        let mut fields = json!({
-            "tool_id": call["function_name"],
-            "tool_call_id": call["tool_call_id"],
-            "args": call["arguments"],
-            "model_span_id": format!("{:016x}", model.id()),
-        });
-        self.calls += 1;
-        let key = self.calls.to_string();
-        let span = self
-            .history
-            .open(SpanKind::Tool, &key, time, fields.clone())?;
-        let mut outcome = Outcome::Interrupted;
-        if let Some(result) = result {
-            self.subagents(result, Some(span), time)?;
-            let extra = &result["extra"];
-            let known = extra["outcome"].as_str().and_then(Outcome::parse);
-            outcome = match extra["is_error"].as_bool() {
-                Some(true) => known.unwrap_or(Outcome::Error),
-                _ => Outcome::Ok,
-            };
-            if !result["content"].is_null() {
-                fields["result"] = content(&result["content"]).into();
-            } else {
-                outcome = Outcome::Interrupted;
-            }
-        }
-        self.history.close(span, time, outcome, fields)
-    }
-
-    /// The subagents that a result refers to.
-    fn subagents(&mut self, result: &Value, span: Option<Span>, time: u64) -> io::Result<()> {
-        let named = match &result["subagent_trajectory_ref"] {
-            Value::Array(named) => named.clone(),
-            Value::Null => Vec::new(),
-            one => vec![one.clone()],
-        };
-        for one in named {
-            let id = ["trajectory_id", "session_id"]
-                .into_iter()
-                .find_map(|name| one[name].as_str());
-            let subagent = json!({"child_session_id": id});
-            self.history
-                .event_in(span, Kind::Subagent, time, subagent)?;
-        }
-        Ok(())
-    }
-
     fn finish(mut self, source: &Path) -> io::Result<History<'a>> {
         self.rewind()?;
         self.compact()?;
         self.history.keep_files(&[source])?;
         Ok(self.history)
     }
-}
-
-fn usage(metrics: &Fields) -> Value {
-    let get = |name: &str| metrics.get(name).cloned().unwrap_or_default();
-    let usage = json!({
-        "input_tokens": get("prompt_tokens"),
-        "output_tokens": get("completion_tokens"),
-        "cache_read_tokens": get("cached_tokens"),
-        "cost_usd": get("cost_usd"),
-    });
-    fields(usage).into()
 }

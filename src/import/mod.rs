@@ -199,7 +199,7 @@ impl Source {
         let names = document::member_names(path)?;
         let has = |name: &str| names.iter().any(|known| known == name);
         match () {
-            () if has("schema_version") && has("steps") => Some(Self::Atif),
+            () if has("steps") && (has("schema_version") || has("agent")) => Some(Self::Atif),
             () if has("session") && has("messages") => Some(Self::ChatJson),
             () if has("trial_id") && (has("experiment_id") || has("schema_version")) => {
                 Some(Self::Trial)

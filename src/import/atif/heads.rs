@@ -4,12 +4,13 @@ use std::collections::HashSet;
 use std::io;
 use std::path::Path;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::super::document::{Members, Want, parse};
-use super::super::history::Fields;
-use super::super::lines::file_digest;
+use super::super::history::{Fields, fields};
+use super::super::lines::{file_digest, file_time};
 use super::super::time::iso_time;
+use super::members::filled;
 use crate::trace::RawValue;
 
 const VERSION: &str = "ATIF-v1.";
@@ -35,12 +36,31 @@ pub(super) struct Head {
     members: Fields,
     pub steps: usize,
     /// The time of the first step that has one.
-    pub start: Option<u64>,
+    first_time: Option<u64>,
+    /// When it began: then, with the trajectory around it, or at the time of the file.
+    pub start: u64,
 }
 
 impl Head {
     pub fn get(&self, name: &str) -> &Value {
         self.members.get(name).unwrap_or(&Value::Null)
+    }
+
+    /// What the run has no field for. Our own export has all of it in one member.
+    pub fn metadata(&self) -> Option<Value> {
+        let extra = self.get("extra");
+        match extra
+            .as_object()
+            .map(|members| (members.len(), &extra["metadata"]))
+        {
+            Some((1, ours @ Value::Object(_))) => Some(ours.clone()),
+            _ => filled(fields(json!({
+                "notes": self.get("notes"),
+                "extra": extra,
+                "agent": self.get("agent")["extra"],
+                "continued_trajectory_ref": self.get("continued_trajectory_ref"),
+            }))),
+        }
     }
 }
 
@@ -57,6 +77,17 @@ impl Heads {
         self.open.last().and_then(|at| self.all.get_mut(*at))
     }
 
+    /// Decides when each trajectory began. One inside of another stands after it.
+    pub fn date(&mut self, path: &Path) -> io::Result<()> {
+        let file = file_time(path)?;
+        for at in 0..self.all.len() {
+            let around = self.all[at].parent.map(|parent| self.all[parent].start);
+            let head = &mut self.all[at];
+            head.start = head.first_time.or(around).unwrap_or(file);
+        }
+        Ok(())
+    }
+
     /// The session of each trajectory.
     pub fn ids(&self, path: &Path) -> io::Result<Vec<String>> {
         let mut ids: Vec<String> = Vec::new();
@@ -64,7 +95,7 @@ impl Heads {
         for head in &self.all {
             let version = head.get("schema_version");
             let is_known = |version: &str| version.starts_with(VERSION);
-            if !version.as_str().is_some_and(is_known) {
+            if !version.is_null() && !version.as_str().is_some_and(is_known) {
                 let why = format!("schema_version {version}; {VERSION}x can be imported");
                 return Err(io::Error::other(why));
             }
@@ -97,7 +128,7 @@ impl Members for Heads {
     fn want(&mut self, name: &str) -> Want {
         match name {
             "schema_version" | "session_id" | "trajectory_id" => Want::Value,
-            "agent" | "notes" | "extra" => Want::Value,
+            "agent" | "notes" | "extra" | "continued_trajectory_ref" => Want::Value,
             name => want(name),
         }
     }
@@ -118,7 +149,7 @@ impl Members for Heads {
         if name == STEPS {
             head.steps += 1;
             let time = || iso_time(&RawValue::new(json).get("timestamp")?.text()?);
-            head.start = head.start.or_else(time);
+            head.first_time = head.first_time.or_else(time);
         } else {
             head.members.insert(name.to_owned(), parse(json)?);
         }
