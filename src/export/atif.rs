@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::conversation::{About, Call, Conversation, Entry};
 use super::feed::Fed;
@@ -15,6 +15,11 @@ use crate::session::Role;
 use crate::trace::{Address, Usage, time_text};
 
 const SCHEMA: &str = "ATIF-v1.7";
+/// The counts of tokens that ATIF has members for.
+const OWN_COUNTS: [&str; 3] = ["input_tokens", "output_tokens", "cache_read_tokens"];
+/// Members of a step that an import keeps as metadata.
+const COPIED: &str = "is_copied_context";
+const CALL_COUNT: &str = "llm_call_count";
 
 #[derive(Debug)]
 pub(super) struct Atif {
@@ -64,7 +69,9 @@ impl Atif {
             return;
         };
         for entry in complete {
-            entry.usage.iter().for_each(|usage| self.used.add(usage));
+            let end = entry.model_end.as_ref();
+            let usage = end.and_then(|end| end.usage.as_ref());
+            usage.into_iter().for_each(|usage| self.used.add(usage));
             self.embed(&entry);
             writer.step(step(&entry, &self.inside));
         }
@@ -162,12 +169,15 @@ fn write_text(text: String, write: &mut Sink<'_>) -> io::Result<()> {
 
 impl Writer {
     fn new(about: &About) -> Self {
-        let head = json!({
+        let mut head = json!({
             "schema_version": SCHEMA,
             "session_id": about.session_id,
             "trajectory_id": about.session_id,
             "agent": agent(about),
         });
+        if let Some(metadata) = &about.metadata {
+            head["extra"] = json!({"metadata": metadata});
+        }
         let head = head.to_string();
         let head = head.strip_suffix('}').unwrap_or(&head);
         let mut writer = Self {
@@ -222,70 +232,130 @@ fn without_nulls(mut value: Value) -> Value {
 fn step(entry: &Entry, embedded: &HashSet<String>) -> Value {
     let source = match entry.role {
         Role::User => "user",
-        Role::System => "system",
+        Role::System | Role::Tool => "system",
         _ => "agent",
     };
+    let mut step = json!({
+        "source": source,
+        "message": entry.text,
+        "timestamp": time_text(entry.time, 6),
+        "extra": extra(entry, embedded),
+    });
+    if entry
+        .metadata
+        .get(COPIED)
+        .is_some_and(|copied| *copied == true)
+    {
+        step[COPIED] = true.into();
+    }
+    let results = entry.calls.iter().filter_map(|call| result(call, embedded));
+    let others = entry.results.iter().map(|text| json!({"content": text}));
+    let outside = references(&entry.subagents, embedded);
+    let outside = outside.map(|refs| json!({"subagent_trajectory_ref": refs}));
+    let results: Vec<_> = results.chain(others).chain(outside).collect();
+    if !results.is_empty() {
+        step["observation"] = json!({"results": results});
+    }
+    // Only steps of the agent may have more.
+    if source == "agent" {
+        of_agent(entry, &mut step);
+    }
+    step
+}
+
+fn of_agent(entry: &Entry, step: &mut Value) {
+    if let Some(model) = &entry.model {
+        step["model_name"] = model.as_str().into();
+    }
+    if let Some(variant) = &entry.variant {
+        step["reasoning_effort"] = variant.as_str().into();
+    }
+    let several = |count: &&Value| count.as_u64().is_some_and(|count| count > 1);
+    if let Some(count) = entry.metadata.get(CALL_COUNT).filter(several) {
+        step[CALL_COUNT] = count.clone();
+    }
+    if !entry.reasoning.is_empty() {
+        step["reasoning_content"] = entry.reasoning.as_str().into();
+    }
+    if !entry.calls.is_empty() {
+        step["tool_calls"] = entry.calls.iter().map(tool_call).collect();
+    }
+    let end = entry.model_end.as_ref();
+    if let Some(usage) = end.and_then(|end| end.usage.as_ref()) {
+        step["metrics"] = metrics(usage);
+    }
+}
+
+/// What a step has no member for.
+fn extra(entry: &Entry, embedded: &HashSet<String>) -> Value {
     let flag = |set: bool| set.then_some(true);
-    let extra = without_nulls(json!({
+    let end = entry.model_end.as_ref();
+    let time = |time: u64| time_text(time, 6);
+    let ended_at = end.map(|end| time(end.time));
+    let ended_at = ended_at.filter(|ended_at| *ended_at != time(entry.time));
+    let mut metadata = entry.metadata.clone();
+    metadata.retain(|name, _| name != COPIED && name != CALL_COUNT);
+    without_nulls(json!({
         "address": entry.at.to_string(),
         "hidden": flag(entry.hidden),
         "incomplete": flag(entry.incomplete),
         "summary": flag(entry.is_summary),
         "unread_subagents": unread(started(entry), embedded),
-    }));
-    let mut step = json!({
-        "source": source,
-        "message": entry.text,
-        "timestamp": time_text(entry.time, 6),
-        "extra": extra,
-    });
-    // Only steps of the agent may have these.
-    if source != "agent" {
-        return step;
+        "attachments": (!entry.attachments.is_empty()).then_some(&entry.attachments),
+        "metadata": (!metadata.is_empty()).then_some(metadata),
+        "finish_reason": end.and_then(|end| end.finish_reason.as_deref()),
+        "ended_at": ended_at,
+    }))
+}
+
+fn tool_call(call: &Call) -> Value {
+    let end = call.end.as_ref();
+    json!({
+        "tool_call_id": call.id,
+        "function_name": call.name,
+        "arguments": call.args,
+        "extra": without_nulls(json!({
+            "started_at": time_text(call.time, 6),
+            "metadata": end.and_then(|end| end.metadata.as_ref()),
+        })),
+    })
+}
+
+fn metrics(usage: &Usage) -> Value {
+    let counts = Usage::COUNTS.into_iter().zip(usage.counts());
+    let others = counts.filter(|(name, count)| count.is_some() && !OWN_COUNTS.contains(name));
+    let others = others.map(|(name, count)| (name.to_owned(), json!(count)));
+    let mut extra: Map<String, Value> = others.collect();
+    if let Some(details) = &usage.usage_details {
+        extra.insert("usage_details".to_owned(), details.clone());
     }
-    if let Some(model) = &entry.model {
-        step["model_name"] = model.as_str().into();
-    }
-    if !entry.reasoning.is_empty() {
-        step["reasoning_content"] = entry.reasoning.as_str().into();
-    }
-    let calls = entry.calls.iter().map(
-        |call| json!({"tool_call_id": call.id, "function_name": call.name, "arguments": call.args}),
-    );
-    if !entry.calls.is_empty() {
-        step["tool_calls"] = calls.collect();
-    }
-    let results = entry.calls.iter().filter_map(|call| result(call, embedded));
-    let outside = references(&entry.subagents, embedded);
-    let outside = outside.map(|refs| json!({"subagent_trajectory_ref": refs}));
-    let results: Vec<_> = results.chain(outside).collect();
-    if !results.is_empty() {
-        step["observation"] = json!({"results": results});
-    }
-    if let Some(usage) = &entry.usage {
-        step["metrics"] = without_nulls(json!({
-            "prompt_tokens": usage.input_tokens,
-            "completion_tokens": usage.output_tokens,
-            "cached_tokens": usage.cache_read_tokens,
-            "cost_usd": usage.cost_usd,
-        }));
-    }
-    step
+    without_nulls(json!({
+        "prompt_tokens": usage.input_tokens,
+        "completion_tokens": usage.output_tokens,
+        "cached_tokens": usage.cache_read_tokens,
+        "cost_usd": usage.cost_usd,
+        "extra": (!extra.is_empty()).then_some(extra),
+    }))
 }
 
 /// The result of a call that ended or started a subagent.
 fn result(call: &Call, embedded: &HashSet<String>) -> Option<Value> {
     let refs = references(&call.subagents, embedded);
-    if call.end.is_none() && refs.is_none() {
+    let end = call.end.as_ref();
+    if end.is_none() && refs.is_none() {
         return None;
     }
-    let output = call.end.as_ref().map(|end| end.output.as_str());
-    let mut result = json!({"source_call_id": call.id, "content": output});
+    let mut result = json!({"source_call_id": call.id, "content": end.map(|end| &end.output)});
     if let Some(refs) = refs {
         result["subagent_trajectory_ref"] = refs;
     }
-    if let Some(end) = call.end.as_ref().filter(|end| !end.ok) {
-        result["extra"] = json!({"is_error": true, "outcome": end.outcome});
+    if let Some(end) = end {
+        result["extra"] = without_nulls(json!({
+            "is_error": (!end.ok).then_some(true),
+            "outcome": end.outcome,
+            "exit_code": end.exit_code,
+            "ended_at": time_text(end.time, 6),
+        }));
     }
     Some(result)
 }

@@ -5,6 +5,7 @@
 //! say about them is in the [`Outline`]. So a document takes two passes: one for the outline, and one in which
 //! each entry is written.
 
+mod announced;
 mod entry;
 mod outline;
 
@@ -14,11 +15,12 @@ use std::path::Path;
 
 use serde_json::Value;
 
-pub(super) use entry::{Call, CallEnd, Entry};
+use announced::{Announced, is_call};
+pub(super) use entry::{Call, CallEnd, Entry, ModelEnd};
 use outline::Outline;
 
 use super::feed::{Fed, Feed};
-use super::values::{CallIds, arguments, is_ok, text_of};
+use super::values::{CallIds, is_ok, text_of};
 use crate::read::SessionReader;
 use crate::request::Request;
 use crate::session::{Item, Node, NodeState, Role};
@@ -42,6 +44,8 @@ pub(super) struct About {
     pub model: Option<String>,
     pub temperature: Option<f64>,
     pub max_tokens: Option<u64>,
+    /// Other data about the session.
+    pub metadata: Option<Value>,
     /// The last system prompt.
     pub system: Option<String>,
     /// The last catalog: `[{name, description, schema}]`.
@@ -68,6 +72,8 @@ pub(super) struct Conversation {
     tools: HashMap<u64, u64>,
     /// The entry of the last model call, until the user speaks.
     current: Option<u64>,
+    /// Calls that messages of the model ask for, by their recorded ids, until their spans open or their results come.
+    announced: HashMap<String, Announced>,
 }
 
 /// The request that a model call would send by what was recorded before it.
@@ -131,6 +137,8 @@ impl About {
     fn run(&mut self, run: &Run<'_>) {
         self.agent = self.agent.take().or(run.agent().map(String::from));
         self.model = self.model.take().or(run.model_id().map(String::from));
+        let metadata = run.metadata().and_then(|data| data.value());
+        self.metadata = metadata.or(self.metadata.take());
         // An imported run has the process that it ran in; the header has the one that imported it.
         let process = run.process();
         let version = process.and_then(|process| process.get("version")?.text());
@@ -260,43 +268,65 @@ impl Conversation {
 
     fn message(&mut self, fed: &Fed, message: &Message<'_>) {
         let node = &fed.node;
-        let (Some(role), Some(text)) = (node.role(), node.content()) else {
+        let Some(role) = node.role() else { return };
+        let parts = message.parts().and_then(|parts| parts.value());
+        let parts = parts.as_ref().and_then(Value::as_array);
+        let parts = parts.map(Vec::as_slice).unwrap_or_default();
+        let attachments = message.attachments();
+        let text = node.content();
+        if role == Role::Tool {
+            return self.tool_message(fed, text.as_deref(), parts);
+        }
+        let asks = role == Role::Assistant && parts.iter().any(is_call);
+        if text.is_none() && attachments.is_none() && !asks {
             return;
-        };
+        }
         let replaced = message.replaces();
         if replaced.is_some() {
             self.current = None;
         }
+        let id = message.message_id();
         let number = match role {
-            // The results of tools come with their calls.
-            Role::Tool => return,
-            Role::User | Role::System => self.push(fed, role),
-            Role::Assistant | Role::Reasoning => self.answer(fed),
+            Role::Assistant | Role::Reasoning => self.answer(fed, id.as_deref()),
+            role => self.push(fed, role),
         };
         if let Some(replaced) = replaced {
             self.outline.edit(&replaced, number);
         }
-        let id = message.message_id();
         if let Some(id) = &id {
             self.outline.id(id, number);
         }
-        self.bytes += text.len();
         if let Some(entry) = self.entry(number) {
+            let before = entry.bytes;
             entry.message_ids.extend(id.map(String::from));
             entry.incomplete |= node.is_incomplete();
-            entry.add_text(role, &text);
+            if let Some(text) = &text {
+                entry.add_text(role, text);
+            }
+            entry.add_attachments(attachments);
+            entry.add_metadata(message.metadata());
+            let added = entry.bytes - before;
+            self.bytes += added;
+        }
+        if asks {
+            self.announce(fed, number, parts);
         }
     }
 
-    /// The entry that a text of the model belongs to.
-    fn answer(&mut self, fed: &Fed) -> u64 {
+    /// The entry that a message of the model belongs to.
+    fn answer(&mut self, fed: &Fed, id: Option<&str>) -> u64 {
         let of_model = fed
             .node
             .parent
             .filter(|span| self.models.contains_key(span));
         let known = self.entry_of(of_model);
-        // After the results of its tools, a text is another answer.
-        let is_over = |entry: &mut Entry| of_model.is_none() && entry.has_all_results();
+        // After the results of its tools, a text is another answer. Outside of model calls, so is another message.
+        let is_other = |entry: &Entry| {
+            let is_another = |id: &str| entry.message_ids.last().is_some_and(|last| last != id);
+            entry.model.is_none() && id.is_some_and(is_another)
+        };
+        let is_over =
+            |entry: &mut Entry| of_model.is_none() && (entry.has_all_results() || is_other(entry));
         match known.filter(|known| !self.entry(*known).is_some_and(is_over)) {
             Some(known) => known,
             None => self.push(fed, Role::Assistant),
@@ -316,15 +346,18 @@ impl Conversation {
             self.models.insert(span, number);
             if let Some(entry) = self.entry(number) {
                 entry.model = model;
+                entry.variant = call.variant().map(String::from);
                 entry.open += 1;
             }
         } else if let Some(number) = self.models.remove(&span) {
+            let end = ModelEnd::of(node, call);
             match self.entry(number) {
                 Some(entry) => {
-                    entry.usage = call.usage();
+                    entry.add_metadata(node.get("metadata"));
+                    entry.model_end = Some(end);
                     entry.open -= 1;
                 }
-                None => self.outline.late_usage(number, call.usage()),
+                None => self.outline.late_model(number, end),
             }
         }
     }
@@ -339,26 +372,35 @@ impl Conversation {
             }
             return;
         }
-        let asked = call.model_span_id();
-        let asked = asked.and_then(|id| u64::from_str_radix(&id, 16).ok());
-        let id = self.calls.open(node, call);
-        let number = match self.entry_of(asked) {
-            Some(number) => number,
-            None => self.push(fed, Role::Assistant),
+        let bytes = call.args().map_or(0, |args| args.json().len());
+        let announced = self.claim(call);
+        let is_announced = announced.is_some();
+        let (number, id) = match announced {
+            Some((number, id)) => (number, self.calls.open_as(node, id)),
+            None => (self.entry_of_call(fed, call), self.calls.open(node, call)),
         };
         self.tools.insert(span, number);
-        let bytes = call.args().map_or(0, |args| args.json().len());
+        let Some(entry) = self.entry(number) else {
+            return;
+        };
+        entry.bytes += bytes;
+        match is_announced {
+            true => entry.open_announced(&id, node, call),
+            false => {
+                entry.open += 1;
+                entry.calls.push(Call::of(id, node, call));
+            }
+        }
         self.bytes += bytes;
-        if let Some(entry) = self.entry(number) {
-            entry.open += 1;
-            entry.bytes += bytes;
-            entry.calls.push(Call {
-                id,
-                name: call.tool_id().unwrap_or_default().into_owned(),
-                args: arguments(call),
-                end: None,
-                subagents: Vec::new(),
-            });
+    }
+
+    /// The entry of a call that no message asked for.
+    fn entry_of_call(&mut self, fed: &Fed, call: &ToolCall<'_>) -> u64 {
+        let asked = call.model_span_id();
+        let asked = asked.and_then(|id| u64::from_str_radix(&id, 16).ok());
+        match self.entry_of(asked) {
+            Some(number) => number,
+            None => self.push(fed, Role::Assistant),
         }
     }
 

@@ -134,17 +134,26 @@ pub(super) struct CallIds {
 impl CallIds {
     /// The id of a call that starts.
     pub fn open(&mut self, node: &Node, call: &ToolCall<'_>) -> String {
-        let given = call.tool_call_id().filter(|id| !id.is_empty());
-        let mut given = given.unwrap_or("call".into()).into_owned();
-        let is_plain = |c: char| c.is_ascii_alphanumeric() || "_-".contains(c);
-        if self.plain {
-            given = given.replace(|c| !is_plain(c), "_");
-        }
-        let mark = if self.plain { '-' } else { '#' };
-        let id = self.ids.take(&given, mark);
+        let given = call.tool_call_id().unwrap_or_default();
+        let id = self.unique(&given);
+        self.open_as(node, id)
+    }
+
+    /// The same, of a call whose id is known.
+    pub fn open_as(&mut self, node: &Node, id: String) -> String {
         let span = node.span_id.filter(|_| node.state == NodeState::Open);
         self.open.extend(span.map(|span| (span, id.clone())));
         id
+    }
+
+    /// An id for a call that was recorded with this one.
+    pub fn unique(&mut self, given: &str) -> String {
+        let given = if given.is_empty() { "call" } else { given };
+        if !self.plain {
+            return self.ids.take(given, '#');
+        }
+        let is_plain = |c: char| c.is_ascii_alphanumeric() || "_-".contains(c);
+        self.ids.take(&given.replace(|c| !is_plain(c), "_"), '-')
     }
 
     /// The id of an open call, by its span.

@@ -3,11 +3,11 @@
 use serde_json::{Map, Value, json};
 
 use super::super::feed::Fed;
-use super::super::values::{is_ok, output_text};
+use super::super::values::{arguments, is_ok, output_text};
 use crate::request::Message;
 use crate::session::{Node, Role};
-use crate::trace::typed::ToolCall;
-use crate::trace::{Address, Usage};
+use crate::trace::typed::{ModelCall, ToolCall};
+use crate::trace::{Address, RawValue, Usage};
 
 /// Something that was said.
 #[derive(Debug)]
@@ -18,10 +18,19 @@ pub(in super::super) struct Entry {
     pub text: String,
     pub reasoning: String,
     pub calls: Vec<Call>,
+    /// Results of tools that belong to no call.
+    pub results: Vec<String>,
+    /// Files that came with it.
+    pub attachments: Vec<Value>,
+    /// Other data about its messages and its model call.
+    pub metadata: Map<String, Value>,
     /// Subagents that were started outside of a tool call.
     pub subagents: Vec<String>,
     pub model: Option<String>,
-    pub usage: Option<Usage>,
+    /// The model's variant, such as a reasoning effort.
+    pub variant: Option<String>,
+    /// None if there is no model call, or it did not end.
+    pub model_end: Option<ModelEnd>,
     pub time: u64,
     pub at: Address,
     /// A rewind, an edit or a compaction has removed it from the context.
@@ -36,15 +45,50 @@ pub(in super::super) struct Entry {
     pub(super) bytes: usize,
 }
 
+/// How a model call ended.
+#[derive(Debug)]
+pub(in super::super) struct ModelEnd {
+    pub usage: Option<Usage>,
+    pub finish_reason: Option<String>,
+    pub time: u64,
+}
+
+impl ModelEnd {
+    pub(super) fn of(node: &Node, call: &ModelCall<'_>) -> Self {
+        Self {
+            usage: call.usage(),
+            finish_reason: call.finish_reason().map(String::from),
+            time: node.end(),
+        }
+    }
+}
+
 /// A tool call.
 #[derive(Debug)]
 pub(in super::super) struct Call {
     pub id: String,
     pub name: String,
     pub args: Map<String, Value>,
+    pub time: u64,
+    /// The id that was recorded. It may repeat.
+    pub(super) given: String,
     /// None if it did not end.
     pub end: Option<CallEnd>,
     pub subagents: Vec<String>,
+}
+
+impl Call {
+    pub(super) fn of(id: String, node: &Node, call: &ToolCall<'_>) -> Self {
+        Self {
+            id,
+            name: call.tool_id().unwrap_or_default().into_owned(),
+            args: arguments(call),
+            time: node.start,
+            given: call.tool_call_id().unwrap_or_default().into_owned(),
+            end: None,
+            subagents: Vec::new(),
+        }
+    }
 }
 
 /// How a tool call ended.
@@ -53,6 +97,10 @@ pub(in super::super) struct CallEnd {
     pub output: String,
     pub ok: bool,
     pub outcome: Option<String>,
+    pub exit_code: Option<Value>,
+    /// Other data about the call.
+    pub metadata: Option<Value>,
+    pub time: u64,
 }
 
 impl CallEnd {
@@ -61,6 +109,23 @@ impl CallEnd {
             output: output_text(node, call),
             ok: is_ok(node),
             outcome: node.outcome_name().map(String::from),
+            exit_code: call.exit_code().and_then(|code| code.value()),
+            metadata: node.get("metadata").and_then(|data| data.value()),
+            time: node.end(),
+        }
+    }
+
+    /// The end of a call whose result is in a message.
+    pub(super) fn of_message(fed: &Fed, part: &Value) -> Self {
+        let response = &part["response"];
+        let text = response.as_str().map(String::from);
+        Self {
+            output: text.unwrap_or_else(|| response.to_string()),
+            ok: part["is_error"] != true,
+            outcome: None,
+            exit_code: None,
+            metadata: None,
+            time: fed.node.start,
         }
     }
 }
@@ -73,9 +138,13 @@ impl Entry {
             text: String::new(),
             reasoning: String::new(),
             calls: Vec::new(),
+            results: Vec::new(),
+            attachments: Vec::new(),
+            metadata: Map::new(),
             subagents: Vec::new(),
             model: None,
-            usage: None,
+            variant: None,
+            model_end: None,
             time: fed.node.start,
             at: fed.at,
             hidden: false,
@@ -100,14 +169,39 @@ impl Entry {
         into.push_str(text);
     }
 
-    /// Whether it has tool calls, and all of them ended.
+    /// Whether something came back, and nothing more is to come.
     pub(super) fn has_all_results(&self) -> bool {
-        !self.calls.is_empty() && self.calls.iter().all(|call| call.end.is_some())
+        let has_results = !self.calls.is_empty() || !self.results.is_empty();
+        has_results && self.calls.iter().all(|call| call.end.is_some())
+    }
+
+    /// The span of a call that a message asked for has opened.
+    pub(super) fn open_announced(&mut self, id: &str, node: &Node, call: &ToolCall<'_>) {
+        if let Some(known) = self.calls.iter_mut().find(|known| known.id == id) {
+            *known = Call::of(id.to_owned(), node, call);
+        }
+    }
+
+    /// Adds files.
+    pub(super) fn add_attachments(&mut self, files: Option<RawValue<'_>>) {
+        let Some(files) = files else { return };
+        if let Some(Value::Array(list)) = files.value() {
+            self.bytes += files.json().len();
+            self.attachments.extend(list);
+        }
+    }
+
+    /// Adds data about it. A member that is there is replaced.
+    pub(super) fn add_metadata(&mut self, metadata: Option<RawValue<'_>>) {
+        if let Some(Value::Object(members)) = metadata.and_then(|data| data.value()) {
+            self.metadata.extend(members);
+        }
     }
 
     /// Whether a model would be sent it now.
     pub fn is_in_context(&self) -> bool {
-        !self.hidden && (!self.text.is_empty() || !self.calls.is_empty())
+        !self.hidden
+            && (!self.text.is_empty() || !self.calls.is_empty() || !self.results.is_empty())
     }
 
     /// What was said, and the results of the calls in it.
@@ -133,7 +227,9 @@ impl Entry {
             result["response"] = call.end.map(|end| end.output).into();
             results.push(Message::new("tool", vec![result]));
         }
-        let own = Message::new(role, parts);
-        [own].into_iter().chain(results).collect()
+        // What belongs to no call was sent as a message of the user.
+        results.extend(self.results.iter().map(|text| Message::text("user", text)));
+        let own = (!parts.is_empty()).then(|| Message::new(role, parts));
+        own.into_iter().chain(results).collect()
     }
 }

@@ -4,9 +4,8 @@
 use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasher, RandomState};
 
-use super::{CallEnd, Entry};
+use super::{CallEnd, Entry, ModelEnd};
 use crate::session::{GoneBack, Rewinds};
-use crate::trace::Usage;
 use crate::trace::typed::Rewind;
 
 /// Takes notes until it is settled, and resolves entries from then on.
@@ -24,7 +23,7 @@ pub(super) struct Outline {
     /// Entries before this one were compacted.
     kept: u64,
     late_calls: HashMap<String, CallEnd>,
-    late_usage: HashMap<u64, Usage>,
+    late_models: HashMap<u64, ModelEnd>,
 }
 
 #[derive(Debug)]
@@ -71,10 +70,10 @@ impl Outline {
         }
     }
 
-    /// The usage of a model call whose entry was given out.
-    pub fn late_usage(&mut self, entry: u64, usage: Option<Usage>) {
+    /// The end of a model call whose entry was given out.
+    pub fn late_model(&mut self, entry: u64, end: ModelEnd) {
         if !self.is_settled {
-            self.late_usage.extend(usage.map(|usage| (entry, usage)));
+            self.late_models.insert(entry, end);
         }
     }
 
@@ -115,8 +114,8 @@ impl Outline {
             all.extend(self.summaries.pop_front().map(|summary| summary.entry));
         }
         entry.hidden = self.is_hidden(&entry);
-        if let Some(usage) = self.late_usage.remove(&entry.number) {
-            entry.usage = Some(usage);
+        if let Some(end) = self.late_models.remove(&entry.number) {
+            entry.model_end = Some(end);
         }
         if !self.late_calls.is_empty() {
             let unfinished = entry.calls.iter_mut().filter(|call| call.end.is_none());

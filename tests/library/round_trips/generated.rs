@@ -271,7 +271,9 @@ fn model(
         call.record_usage(&Usage {
             input_tokens: Some(input + cached),
             cache_read_tokens: Some(cached),
+            cache_write_tokens: Some(input / 3).filter(|count| *count > 0),
             output_tokens: Some(output),
+            reasoning_tokens: Some(output / 3).filter(|count| *count > 0),
             cost_usd: Some(0.25),
             ..Usage::default()
         });

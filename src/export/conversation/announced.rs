@@ -1,0 +1,96 @@
+//! Calls that messages of the model ask for, and results that are in messages of the tools. Libraries that report no
+//! spans of tools have them only there.
+
+use serde_json::Value;
+
+use super::super::feed::Fed;
+use super::{Call, CallEnd, Conversation};
+use crate::request::kind;
+use crate::session::Role;
+use crate::trace::typed::ToolCall;
+
+/// A call without a span.
+#[derive(Debug)]
+pub(super) struct Announced {
+    /// Its entry.
+    entry: u64,
+    /// Its id among those of the conversation.
+    id: String,
+}
+
+pub(super) fn is_call(part: &Value) -> bool {
+    kind(part) == "tool_call"
+}
+
+impl Conversation {
+    /// Adds the calls among the parts of a message, except those whose spans have opened.
+    pub(super) fn announce(&mut self, fed: &Fed, number: u64, parts: &[Value]) {
+        for part in parts.iter().filter(|part| is_call(part)) {
+            let given = part["id"].as_str().unwrap_or_default();
+            let mut open = self
+                .entry(number)
+                .into_iter()
+                .flat_map(|entry| &entry.calls);
+            if open.any(|call| call.given == given) {
+                continue;
+            }
+            let id = self.calls.unique(given);
+            let args = match &part["arguments"] {
+                Value::Object(args) => args.clone(),
+                Value::Null => Default::default(),
+                other => [("input".to_owned(), other.clone())].into_iter().collect(),
+            };
+            let announced = Announced {
+                entry: number,
+                id: id.clone(),
+            };
+            self.announced.insert(given.to_owned(), announced);
+            if let Some(entry) = self.entry(number) {
+                entry.open += 1;
+                entry.calls.push(Call {
+                    id,
+                    name: part["name"].as_str().unwrap_or_default().to_owned(),
+                    args,
+                    time: fed.node.start,
+                    given: given.to_owned(),
+                    end: None,
+                    subagents: Vec::new(),
+                });
+            }
+        }
+    }
+
+    /// The entry and the id of the call whose span opens, if a message asked for it.
+    pub(super) fn claim(&mut self, call: &ToolCall<'_>) -> Option<(u64, String)> {
+        let announced = self.announced.remove(&*call.tool_call_id()?)?;
+        Some((announced.entry, announced.id))
+    }
+
+    /// Results of tools. Those of calls with spans are in the spans.
+    pub(super) fn tool_message(&mut self, fed: &Fed, text: Option<&str>, parts: &[Value]) {
+        let mut is_of_calls = false;
+        for part in parts
+            .iter()
+            .filter(|part| kind(part) == "tool_call_response")
+        {
+            is_of_calls = true;
+            let known = part["id"].as_str().and_then(|id| self.announced.remove(id));
+            if let Some(Announced { entry, id }) = known {
+                self.tool_result(entry, id, CallEnd::of_message(fed, part));
+            }
+        }
+        let Some(text) = text.filter(|text| !is_of_calls && !text.is_empty()) else {
+            return;
+        };
+        let number = match self.current {
+            Some(number) => number,
+            None => self.push(fed, Role::Tool),
+        };
+        let Some(entry) = self.entry(number).filter(|entry| entry.calls.is_empty()) else {
+            return;
+        };
+        entry.results.push(text.to_owned());
+        entry.bytes += text.len();
+        self.bytes += text.len();
+    }
+}
