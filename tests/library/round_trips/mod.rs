@@ -381,6 +381,53 @@ macro_rules! generated_sessions {
     };
 }
 
+/// A document of another program, apart from what our export adds.
+#[test]
+fn foreign_atif_comes_back() {
+    let call = |id: &str| json!({"tool_call_id": id, "function_name": "bash", "arguments": {"keystrokes": "ls"}});
+    let of = |id: &str, content: &str| json!({"source_call_id": id, "content": content});
+    let steps = json!([
+        {"step_id": 1, "source": "system", "message": "Be brief."},
+        {"step_id": 2, "source": "user", "message": "Look.", "is_copied_context": true},
+        {"step_id": 3, "source": "agent", "message": "", "reasoning_content": "Hm.", "is_copied_context": true,
+            "tool_calls": [call("a"), call("b")], "observation": {"results": [of("b", "x")]}},
+        {"step_id": 4, "source": "agent", "message": "Two files.", "is_copied_context": true},
+        {"step_id": 5, "source": "user", "message": "Go on.", "is_copied_context": true},
+        {"step_id": 6, "source": "agent", "message": "<raw>", "model_name": "m", "reasoning_effort": "high", "llm_call_count": 3,
+            "observation": {"results": [{"content": "$ ls"}]},
+            "metrics": {"prompt_tokens": 9, "completion_tokens": 2, "extra": {"cache_write_tokens": 4, "usage_details": {"tier": "standard"}}}},
+        {"step_id": 7, "source": "agent", "message": "Done.", "model_name": "m", "tool_calls": [call("c")],
+            "observation": {"results": [of("c", "y")]}},
+        {"step_id": 8, "source": "system", "message": "Summarized."},
+        {"step_id": 9, "source": "system", "message": "", "observation": {"results": [{"content": "Three files."}]}},
+        {"step_id": 10, "source": "user", "message": "Go on."},
+    ]);
+    let document = json!({"schema_version": "ATIF-v1.7", "session_id": "s", "agent": {"name": "terminus-2", "version": "2"}, "steps": steps});
+    let dir = tempfile::tempdir().unwrap();
+    let (path, root) = (dir.path().join("source"), dir.path().join("root"));
+    fs::write(&path, document.to_string()).unwrap();
+    let imported = Import::new(&root).unwrap().read(Source::Atif, &path);
+    assert_eq!(imported.unwrap().len(), 1);
+    let out = write(pair("atif"), &root, &["s"], dir.path().join("out"));
+    let mut out: Value = serde_json::from_slice(&fs::read(out).unwrap()).unwrap();
+    for step in out["steps"].as_array_mut().unwrap() {
+        let bare = |object: &mut Value| {
+            let members = object.as_object_mut().unwrap();
+            members.retain(|name, _| !["extra", "timestamp"].contains(&name.as_str()));
+        };
+        bare(step);
+        for list in ["/tool_calls", "/observation/results"] {
+            let list = step.pointer_mut(list).and_then(Value::as_array_mut);
+            list.into_iter().flatten().for_each(bare);
+        }
+    }
+    let steps = steps.as_array().unwrap();
+    for (step, known) in out["steps"].as_array().unwrap().iter().zip(steps) {
+        assert_eq!(step, known);
+    }
+    assert_eq!(out["steps"].as_array().unwrap().len(), steps.len());
+}
+
 /// The compaction kept the message that the rewind before it went back to.
 #[test]
 fn atif_keeps_a_compaction_that_follows_a_rewind() {
