@@ -16,6 +16,7 @@ use std::path::Path;
 use serde_json::Value;
 
 use announced::{Announced, is_call};
+use entry::is_media;
 pub(super) use entry::{Call, CallEnd, Entry, ModelEnd};
 use outline::Outline;
 
@@ -231,19 +232,39 @@ impl Conversation {
         number
     }
 
+    /// Adds a message that a model is sent. If it was recorded inside of the model call, it stands before the answer.
+    fn push_input(&mut self, fed: &Fed, role: Role) -> u64 {
+        let model = fed.node.parent;
+        let answer = model.and_then(|span| self.models.get(&span).copied());
+        let at = answer.and_then(|number| self.place(number));
+        let at = at.filter(|at| self.queue[*at].is_blank());
+        let answer = at.and_then(|at| self.queue.remove(at));
+        let input = self.push(fed, role);
+        if let (Some(span), Some(mut answer)) = (model, answer) {
+            answer.number = self.number();
+            self.models.insert(span, answer.number);
+            self.current = Some(answer.number);
+            self.queue.push_back(answer);
+        }
+        input
+    }
+
+    /// Where an entry is in the queue, if it was not given out.
+    fn place(&self, number: u64) -> Option<usize> {
+        let found = self.queue.binary_search_by_key(&number, |one| one.number);
+        found.ok()
+    }
+
     /// An entry that was not given out.
     fn entry(&mut self, number: u64) -> Option<&mut Entry> {
-        let at = self.queue.binary_search_by_key(&number, |one| one.number);
-        at.ok().and_then(|at| self.queue.get_mut(at))
+        let at = self.place(number)?;
+        self.queue.get_mut(at)
     }
 
     /// The entry of an open model call, or that of the last one.
     fn entry_of(&self, model: Option<u64>) -> Option<u64> {
         let number = model.and_then(|span| self.models.get(&span).copied());
-        let is_there = |number: &u64| {
-            let at = self.queue.binary_search_by_key(number, |one| one.number);
-            at.is_ok()
-        };
+        let is_there = |number: &u64| self.place(*number).is_some();
         number.filter(is_there).or(self.current)
     }
 
@@ -278,7 +299,7 @@ impl Conversation {
             return self.tool_message(fed, text.as_deref(), parts);
         }
         let asks = role == Role::Assistant && parts.iter().any(is_call);
-        if text.is_none() && attachments.is_none() && !asks {
+        if text.is_none() && attachments.is_none() && !asks && !parts.iter().any(is_media) {
             return;
         }
         let replaced = message.replaces();
@@ -288,7 +309,7 @@ impl Conversation {
         let id = message.message_id();
         let number = match role {
             Role::Assistant | Role::Reasoning => self.answer(fed, id.as_deref()),
-            role => self.push(fed, role),
+            role => self.push_input(fed, role),
         };
         if let Some(replaced) = replaced {
             self.outline.edit(&replaced, number);
@@ -304,6 +325,7 @@ impl Conversation {
                 entry.add_text(role, text);
             }
             entry.add_attachments(attachments);
+            entry.add_media(parts);
             entry.add_metadata(message.metadata());
             let added = entry.bytes - before;
             self.bytes += added;

@@ -18,6 +18,7 @@ mod other_layers;
 mod outcomes;
 mod recognize;
 mod redaction;
+mod request_exports;
 mod requests;
 mod round_trips;
 mod run_formats;

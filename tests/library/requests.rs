@@ -7,7 +7,7 @@ use spanledger::{Outcome, SpanExt, events, spans};
 use crate::support::{Recording, Trace};
 
 /// A conversation of two calls in each API, the second with the first's answer and the result of a tool.
-fn conversation(api: Api, secret: &str) -> [(Value, Value); 2] {
+pub fn conversation(api: Api, secret: &str) -> [(Value, Value); 2] {
     let question = format!("List the files, my key is {secret}");
     let schema = json!({"type": "object", "properties": {"path": {"type": "string"}}});
     match api {
@@ -96,10 +96,10 @@ fn conversation(api: Api, secret: &str) -> [(Value, Value); 2] {
     }
 }
 
-const APIS: [Api; 3] = [Api::OpenAiChat, Api::OpenAiResponses, Api::Anthropic];
+pub const APIS: [Api; 3] = [Api::OpenAiChat, Api::OpenAiResponses, Api::Anthropic];
 const SECRET: &str = "sk-ant-api03-Zx8Kp2Lm9Qw4Er7Ty1Ui6Op3As5Df0Gh";
 
-fn record(recording: &Recording, session: &str, calls: &[(Value, Value)]) {
+pub fn record(recording: &Recording, session: &str, calls: &[(Value, Value)]) {
     recording.run(|| {
         let _run = spans::session_run(session, "planner").start().entered();
         let _turn = spans::session_turn().start().entered();

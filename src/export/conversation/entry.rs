@@ -4,7 +4,7 @@ use serde_json::{Map, Value, json};
 
 use super::super::feed::Fed;
 use super::super::values::{arguments, is_ok, output_text};
-use crate::request::Message;
+use crate::request::{Message, kind};
 use crate::session::{Node, Role};
 use crate::trace::typed::{ModelCall, ToolCall};
 use crate::trace::{Address, RawValue, Usage};
@@ -22,6 +22,8 @@ pub(in super::super) struct Entry {
     pub results: Vec<String>,
     /// Files that came with it.
     pub attachments: Vec<Value>,
+    /// Its parts that are images or documents.
+    media: Vec<Value>,
     /// Other data about its messages and its model call.
     pub metadata: Map<String, Value>,
     /// Subagents that were started outside of a tool call.
@@ -140,6 +142,7 @@ impl Entry {
             calls: Vec::new(),
             results: Vec::new(),
             attachments: Vec::new(),
+            media: Vec::new(),
             metadata: Map::new(),
             subagents: Vec::new(),
             model: None,
@@ -154,6 +157,11 @@ impl Entry {
             open: 0,
             bytes: 0,
         }
+    }
+
+    /// Whether nothing is in it yet.
+    pub(super) fn is_blank(&self) -> bool {
+        self.bytes == 0 && self.calls.is_empty() && self.message_ids.is_empty()
     }
 
     /// Adds a paragraph.
@@ -182,6 +190,14 @@ impl Entry {
         }
     }
 
+    /// Adds images and documents among the parts of a message.
+    pub(super) fn add_media(&mut self, parts: &[Value]) {
+        for part in parts.iter().filter(|part| is_media(part)) {
+            self.bytes += part.to_string().len();
+            self.media.push(part.clone());
+        }
+    }
+
     /// Adds files.
     pub(super) fn add_attachments(&mut self, files: Option<RawValue<'_>>) {
         let Some(files) = files else { return };
@@ -198,10 +214,21 @@ impl Entry {
         }
     }
 
+    /// The images and documents that a request can carry.
+    fn media(&self) -> impl Iterator<Item = Value> {
+        let parts = self.media.iter().cloned();
+        let images = self.attachments.iter().filter_map(image);
+        let is_user = self.role == Role::User;
+        parts.chain(images).filter(move |_| is_user)
+    }
+
     /// Whether a model would be sent it now.
     pub fn is_in_context(&self) -> bool {
         !self.hidden
-            && (!self.text.is_empty() || !self.calls.is_empty() || !self.results.is_empty())
+            && (!self.text.is_empty()
+                || !self.calls.is_empty()
+                || !self.results.is_empty()
+                || self.media().next().is_some())
     }
 
     /// What was said, and the results of the calls in it.
@@ -215,6 +242,7 @@ impl Entry {
         if !self.text.is_empty() {
             parts.push(json!({"type": "text", "content": self.text}));
         }
+        parts.extend(self.media());
         let mut results = Vec::new();
         for call in self.calls {
             let mut part = json!({"type": "tool_call", "id": call.id, "name": call.name});
@@ -232,4 +260,19 @@ impl Entry {
         let own = (!parts.is_empty()).then(|| Message::new(role, parts));
         own.into_iter().chain(results).collect()
     }
+}
+
+pub(super) fn is_media(part: &Value) -> bool {
+    matches!(kind(part), "image" | "image_url" | "document")
+}
+
+/// An attached image that a model can be sent: others can't be read from where the model is.
+fn image(file: &Value) -> Option<Value> {
+    let media_type = file["media_type"].as_str()?;
+    let url = file["url"].as_str()?;
+    let is_sent = ["https:", "http:", "data:"]
+        .iter()
+        .any(|scheme| url.starts_with(scheme));
+    (media_type.starts_with("image/") && is_sent)
+        .then(|| json!({"type": "image_url", "image_url": {"url": url}}))
 }
