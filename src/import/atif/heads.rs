@@ -79,7 +79,7 @@ impl Heads {
 
     /// Decides when each trajectory began. One inside of another stands after it.
     pub fn date(&mut self, path: &Path) -> io::Result<()> {
-        let file = file_time(path)?;
+        let file = file_time(path);
         for at in 0..self.all.len() {
             let around = self.all[at].parent.map(|parent| self.all[parent].start);
             let head = &mut self.all[at];

@@ -16,7 +16,7 @@ fn imported(document: &Value) -> (Vec<Vec<Line>>, u64) {
     let sessions = Import::new(&root).unwrap().read(Source::Atif, &path);
     let lines = |session: &ImportedSession| lines(session_dir(&root, &session.id)).unwrap();
     let sessions = sessions.unwrap().iter().map(lines).collect();
-    (sessions, crate::import::lines::file_time(&path).unwrap())
+    (sessions, crate::import::lines::file_time(&path))
 }
 
 fn document(steps: Value) -> Value {
