@@ -190,7 +190,7 @@ impl Conversation {
             Item::ToolCall(call) => self.tool_call(fed, &call),
             Item::Subagent(subagent) => {
                 if let Some(id) = subagent.child_session_id() {
-                    self.subagent(node, id.into_owned());
+                    self.subagent(fed, id.into_owned());
                 }
             }
             Item::Rewind(rewind) => {
@@ -293,11 +293,11 @@ impl Conversation {
         let parts = message.parts().and_then(|parts| parts.value());
         let parts = parts.as_ref().and_then(Value::as_array);
         let parts = parts.map(Vec::as_slice).unwrap_or_default();
+        if role == Role::Tool {
+            return self.tool_message(fed, message, parts);
+        }
         let attachments = message.attachments();
         let text = node.content();
-        if role == Role::Tool {
-            return self.tool_message(fed, text.as_deref(), parts);
-        }
         let asks = role == Role::Assistant && parts.iter().any(is_call);
         if text.is_none() && attachments.is_none() && !asks && !parts.iter().any(is_media) {
             return;
@@ -420,7 +420,10 @@ impl Conversation {
     fn entry_of_call(&mut self, fed: &Fed, call: &ToolCall<'_>) -> u64 {
         let asked = call.model_span_id();
         let asked = asked.and_then(|id| u64::from_str_radix(&id, 16).ok());
-        match self.entry_of(asked) {
+        // After results of no call, a call is of another step.
+        let goes_on = |entry: &mut Entry| entry.results.is_empty();
+        let known = self.entry_of(asked);
+        match known.filter(|known| self.entry(*known).is_some_and(goes_on)) {
             Some(number) => number,
             None => self.push(fed, Role::Assistant),
         }
@@ -439,14 +442,20 @@ impl Conversation {
         self.bytes += bytes;
     }
 
-    fn subagent(&mut self, node: &Node, id: String) {
+    fn subagent(&mut self, fed: &Fed, id: String) {
+        let node = &fed.node;
         let number = node.parent.and_then(|span| self.tools.get(&span).copied());
         let call = self.calls.of(node.parent).map(String::from);
         let entry = number.and_then(|number| self.entry(number));
         let calls = entry.into_iter().flat_map(|entry| &mut entry.calls);
         if let Some(call) = calls.into_iter().find(|one| Some(&one.id) == call.as_ref()) {
-            call.subagents.push(id);
-        } else if let Some(entry) = self.current.and_then(|at| self.entry(at)) {
+            return call.subagents.push(id);
+        }
+        let number = match self.current {
+            Some(number) => number,
+            None => self.push(fed, Role::Tool),
+        };
+        if let Some(entry) = self.entry(number) {
             entry.subagents.push(id);
         }
     }

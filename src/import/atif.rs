@@ -188,15 +188,15 @@ impl<'a> Trajectory<'a> {
                         json!({"digest": digest, "body": text}),
                     )?;
                 }
-                return self.observe_step(step, time);
+                return self.observe_step(step, time, None);
             }
-            Some("system") => self.system(step, time, message)?,
+            Some("system") => self.system(step, time, &id, message)?,
             Some("user") => {
                 if !is_copied {
                     self.history.start_turn(time, Outcome::Unset)?;
                 }
                 self.history.event(Kind::MessageUser, time, message)?;
-                self.observe_step(step, time)?;
+                self.observe_step(step, time, None)?;
             }
             Some("agent") if is_copied => self.copied(step, time, &id, message)?,
             Some("agent") => self.agent(step, time, &id, message)?,
@@ -215,11 +215,14 @@ impl<'a> Trajectory<'a> {
     }
 
     /// A step of the system: a message, what was observed, or both.
-    fn system(&mut self, step: &Value, time: u64, message: Value) -> io::Result<()> {
-        if message["content"] != "" || step["observation"].is_null() {
-            self.history.event(Kind::MessageSystem, time, message)?;
+    fn system(&mut self, step: &Value, time: u64, id: &str, message: Value) -> io::Result<()> {
+        let observes =
+            !step["observation"].is_null() || !step["extra"]["unread_subagents"].is_null();
+        if message["content"] == "" && observes {
+            return self.observe_step(step, time, Some(id));
         }
-        self.observe_step(step, time)
+        self.history.event(Kind::MessageSystem, time, message)?;
+        self.observe_step(step, time, None)
     }
 
     /// Whether the next step is the first one that a compaction kept.

@@ -7,7 +7,7 @@ use super::super::feed::Fed;
 use super::{Call, CallEnd, Conversation};
 use crate::request::kind;
 use crate::session::Role;
-use crate::trace::typed::ToolCall;
+use crate::trace::typed::{Message, ToolCall};
 
 /// A call without a span.
 #[derive(Debug)]
@@ -67,7 +67,7 @@ impl Conversation {
     }
 
     /// Results of tools. Those of calls with spans are in the spans.
-    pub(super) fn tool_message(&mut self, fed: &Fed, text: Option<&str>, parts: &[Value]) {
+    pub(super) fn tool_message(&mut self, fed: &Fed, message: &Message<'_>, parts: &[Value]) {
         let mut is_of_calls = false;
         for part in parts
             .iter()
@@ -79,16 +79,28 @@ impl Conversation {
                 self.tool_result(entry, id, CallEnd::of_message(fed, part));
             }
         }
-        let Some(text) = text.filter(|text| !is_of_calls && !text.is_empty()) else {
-            return;
-        };
-        let number = match self.current {
-            Some(number) => number,
-            None => self.push(fed, Role::Tool),
-        };
-        let Some(entry) = self.entry(number).filter(|entry| entry.calls.is_empty()) else {
-            return;
-        };
+        let text = fed.node.content().filter(|text| !text.is_empty());
+        if let Some(text) = text.filter(|_| !is_of_calls) {
+            self.observe(fed, message, &text);
+        }
+    }
+
+    /// Adds a result of no call to the last answer, unless it is a message of its own or was sent to a model after it.
+    fn observe(&mut self, fed: &Fed, message: &Message<'_>, text: &str) {
+        let is_input = fed
+            .node
+            .parent
+            .is_some_and(|span| self.models.contains_key(&span));
+        let id = message.message_id();
+        let answer = self.current.filter(|_| !is_input && id.is_none());
+        let number = answer.unwrap_or_else(|| self.push_input(fed, Role::Tool));
+        if let Some(id) = &id {
+            self.outline.id(id, number);
+        }
+        // Those of an answer with calls are in the calls.
+        let entry = self.entry(number).filter(|entry| entry.calls.is_empty());
+        let Some(entry) = entry else { return };
+        entry.message_ids.extend(id.map(String::from));
         entry.results.push(text.to_owned());
         entry.bytes += text.len();
         self.bytes += text.len();

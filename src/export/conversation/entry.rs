@@ -7,7 +7,7 @@ use super::super::values::{arguments, is_ok, output_text};
 use crate::request::{Message, kind};
 use crate::session::{Node, Role};
 use crate::trace::typed::{ModelCall, ToolCall};
-use crate::trace::{Address, RawValue, Usage};
+use crate::trace::{Address, Outcome, RawValue, Usage};
 
 /// Something that was said.
 #[derive(Debug)]
@@ -121,10 +121,12 @@ impl CallEnd {
     pub(super) fn of_message(fed: &Fed, part: &Value) -> Self {
         let response = &part["response"];
         let text = response.as_str().map(String::from);
+        let ok = part["is_error"] != true;
+        let outcome = if ok { Outcome::Unset } else { Outcome::Error };
         Self {
             output: text.unwrap_or_else(|| response.to_string()),
-            ok: part["is_error"] != true,
-            outcome: None,
+            ok,
+            outcome: Some(outcome.as_str().to_owned()),
             exit_code: None,
             metadata: None,
             time: fed.node.start,

@@ -153,12 +153,7 @@ impl Trajectory<'_> {
             self.tool(&call, is_ours, time, model)?;
         }
         self.observe(&left, time)?;
-        let unread = step["extra"]["unread_subagents"].as_array();
-        for child in unread.into_iter().flatten() {
-            self.history
-                .event(Kind::Subagent, time, json!({"child_session_id": child}))?;
-        }
-        Ok(())
+        self.unread_subagents(step, time)
     }
 
     fn tool(
@@ -215,10 +210,31 @@ impl Trajectory<'_> {
         Ok(())
     }
 
-    /// What a step of the user or the system observed.
-    pub(super) fn observe_step(&mut self, step: &Value, time: u64) -> io::Result<()> {
+    /// What a step of the user or the system observed: one message, with the step's id if it has no other.
+    pub(super) fn observe_step(
+        &mut self,
+        step: &Value,
+        time: u64,
+        id: Option<&str>,
+    ) -> io::Result<()> {
         let results: Vec<_> = results(step).collect();
-        self.observe(&results, time)
+        for result in &results {
+            self.subagents(result, None, time)?;
+        }
+        if let Some(text) = text_of(&results) {
+            let line = json!({"content": text, "message_id": id});
+            self.history.event(Kind::MessageTool, time, line)?;
+        }
+        self.unread_subagents(step, time)
+    }
+
+    fn unread_subagents(&mut self, step: &Value, time: u64) -> io::Result<()> {
+        let unread = step["extra"]["unread_subagents"].as_array();
+        for child in unread.into_iter().flatten() {
+            self.history
+                .event(Kind::Subagent, time, json!({"child_session_id": child}))?;
+        }
+        Ok(())
     }
 
     /// The subagents that a result refers to.

@@ -47,6 +47,16 @@ pub enum Op {
     Event(u8, Value),
     Prompt(String),
     Usage(u64),
+    /// A call and its result as messages, with or without a span.
+    Relay {
+        text: Option<String>,
+        id: u8,
+        args: Value,
+        result: Value,
+        has_span: bool,
+    },
+    /// What a tool sent without a call.
+    Observe(String),
 }
 
 #[derive(Clone, Debug)]
@@ -121,6 +131,16 @@ pub fn op() -> impl Strategy<Value = Op> {
         2 => (0..8u8, value()).prop_map(|(kind, value)| Op::Event(kind, value)),
         1 => text().prop_map(Op::Prompt),
         1 => (1..500u64).prop_map(Op::Usage),
+    ]
+}
+
+/// Also with messages that have calls and results.
+pub fn op_with_relays() -> impl Strategy<Value = Op> {
+    let said = (prop::option::of(text()), 0..3u8, any::<bool>());
+    prop_oneof![
+        8 => op(),
+        1 => (said, value(), value()).prop_map(|((text, id, has_span), args, result)| Op::Relay { text, id, args, result, has_span }),
+        1 => text().prop_map(Op::Observe),
     ]
 }
 
@@ -204,6 +224,14 @@ fn perform(op: &Op) {
         Op::Rewind { to } => events::rewind(message(*to)).emit(),
         Op::Event(kind, value) => event(*kind, value),
         Op::Prompt(text) => events::system_prompt(text).emit(),
+        Op::Relay {
+            text,
+            id,
+            args,
+            result,
+            has_span,
+        } => relay(text.as_deref(), *id, args, result, *has_span),
+        Op::Observe(text) => events::custom("message_tool", json!({"content": text})).emit(),
         Op::Usage(tokens) => {
             tracing::Span::current()
                 .session()
@@ -280,6 +308,21 @@ fn model(
     }
     call.record_finish_reason("end_turn");
     call.finish(Outcome::Ok);
+}
+
+fn relay(text: Option<&str>, id: u8, args: &Value, result: &Value, has_span: bool) {
+    let call = format!("call_{id}");
+    let part = json!({"type": "tool_call", "id": call, "name": "bash", "arguments": args});
+    let mut asks = json!({"parts": [part]});
+    if let Some(text) = text {
+        asks["content"] = text.into();
+    }
+    events::custom("message_assistant", asks).emit();
+    if has_span {
+        tool(0, id, args, &End::Result(result.clone()), Asked::Never);
+    }
+    let part = json!({"type": "tool_call_response", "id": call, "response": result});
+    events::custom("message_tool", json!({"parts": [part]})).emit();
 }
 
 fn tool(name: u8, id: u8, args: &Value, end: &End, asked: Asked) {

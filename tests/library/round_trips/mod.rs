@@ -367,13 +367,13 @@ fn cases() -> ProptestConfig {
 }
 
 macro_rules! generated_sessions {
-    ($( $(#[$feature:meta])? $test:ident $name:literal, )+) => {
+    ($( $(#[$feature:meta])? $test:ident $name:literal $op:ident, )+) => {
         proptest! {
             #![proptest_config(cases())]
             $(
                 $(#[$feature])?
                 #[test]
-                fn $test(ops in prop::collection::vec(generated::op(), 0..24), rolls_over: bool) {
+                fn $test(ops in prop::collection::vec(generated::$op(), 0..24), rolls_over: bool) {
                     comes_back($name, &ops, rolls_over)?;
                 }
             )+
@@ -446,16 +446,16 @@ fn atif_keeps_a_compaction_that_follows_a_rewind() {
 }
 
 generated_sessions! {
-    generated_sessions_come_back_from_trajectory "trajectory",
-    generated_sessions_come_back_from_agentdbg "agentdbg",
-    generated_sessions_come_back_from_atif "atif",
-    generated_sessions_come_back_from_chat_json "chat-json",
+    generated_sessions_come_back_from_trajectory "trajectory" op,
+    generated_sessions_come_back_from_agentdbg "agentdbg" op,
+    generated_sessions_come_back_from_atif "atif" op_with_relays,
+    generated_sessions_come_back_from_chat_json "chat-json" op,
     #[cfg(feature = "mirror")]
-    generated_sessions_come_back_from_otlp_json "otlp-json",
-    generated_sessions_come_back_from_trial "trial",
-    generated_sessions_come_back_from_chat_jsonl "chat-jsonl",
+    generated_sessions_come_back_from_otlp_json "otlp-json" op,
+    generated_sessions_come_back_from_trial "trial" op,
+    generated_sessions_come_back_from_chat_jsonl "chat-jsonl" op,
     #[cfg(feature = "sqlite")]
-    generated_sessions_come_back_from_chat_sqlite "chat-sqlite",
+    generated_sessions_come_back_from_chat_sqlite "chat-sqlite" op,
     #[cfg(feature = "sqlite")]
-    generated_sessions_come_back_from_trace_sqlite "trace-sqlite",
+    generated_sessions_come_back_from_trace_sqlite "trace-sqlite" op,
 }
