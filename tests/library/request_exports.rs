@@ -8,7 +8,7 @@ use spanledger::read::session_dir;
 use spanledger::request::{self, Message, Request};
 use spanledger::{Outcome, SpanExt, events, spans};
 
-use crate::requests::{APIS, conversation, record};
+use crate::requests::{APIS, conversation, record_with_tools};
 use crate::support::Recording;
 
 /// The body that a session is exported as.
@@ -39,10 +39,21 @@ fn said(body: &Value) -> Vec<Message> {
 
 #[test]
 fn export_is_the_request_and_its_answer() {
-    for api in APIS {
+    for (api, has_span) in APIS.into_iter().flat_map(|api| [(api, false), (api, true)]) {
         let recording = Recording::new();
         let calls = conversation(api, "none");
-        record(&recording, "s", &calls);
+        // The call and its result are in messages, and maybe in a span too.
+        record_with_tools(&recording, "s", &calls, || {
+            let is_call = |part: &&Value| part["type"] == "tool_call";
+            let request = Request::read(&calls[1].0);
+            let parts = request.messages.iter().flat_map(|message| &message.parts);
+            for call in parts.filter(is_call).filter(|_| has_span) {
+                let tool = spans::tool_call("ls", call["id"].as_str().unwrap());
+                let tool = tool.args(call["arguments"].clone()).start();
+                tool.record_result("Cargo.toml");
+                tool.finish(Outcome::Ok);
+            }
+        });
         let sent = &calls[1].0;
         for format in [Format::OpenAiMessages, Format::AnthropicMessages] {
             let body = exported(format, recording.dir.path());

@@ -99,11 +99,24 @@ pub fn conversation(api: Api, secret: &str) -> [(Value, Value); 2] {
 pub const APIS: [Api; 3] = [Api::OpenAiChat, Api::OpenAiResponses, Api::Anthropic];
 const SECRET: &str = "sk-ant-api03-Zx8Kp2Lm9Qw4Er7Ty1Ui6Op3As5Df0Gh";
 
-pub fn record(recording: &Recording, session: &str, calls: &[(Value, Value)]) {
+fn record(recording: &Recording, session: &str, calls: &[(Value, Value)]) {
+    record_with_tools(recording, session, calls, || ());
+}
+
+/// Records calls, and what happens before each but the first.
+pub fn record_with_tools(
+    recording: &Recording,
+    session: &str,
+    calls: &[(Value, Value)],
+    tools: impl Fn(),
+) {
     recording.run(|| {
         let _run = spans::session_run(session, "planner").start().entered();
         let _turn = spans::session_turn().start().entered();
-        for (body, answer) in calls {
+        for (at, (body, answer)) in calls.iter().enumerate() {
+            if at > 0 {
+                tools();
+            }
             let call = spans::model_call("provider", "model").start();
             call.request(body);
             call.response(answer);
