@@ -62,8 +62,26 @@ impl Conversation {
 
     /// The entry and the id of the call whose span opens, if a message asked for it.
     pub(super) fn claim(&mut self, call: &ToolCall<'_>) -> Option<(u64, String)> {
-        let announced = self.announced.remove(&*call.tool_call_id()?)?;
+        let given = call.tool_call_id().filter(|id| !id.is_empty());
+        let given = match given {
+            Some(id) => id.into_owned(),
+            None => self.asked_by_name(&call.tool_id()?)?,
+        };
+        let announced = self.announced.remove(&given)?;
         Some((announced.entry, announced.id))
+    }
+
+    /// The recorded id of the first call of a tool that the last answer asks for. Some libraries report spans of tools without
+    /// ids.
+    fn asked_by_name(&self, name: &str) -> Option<String> {
+        let last = self.current?;
+        let at = self.place(last)?;
+        let is_asked = |call: &&Call| {
+            let announced = self.announced.get(&call.given);
+            call.name == name && announced.is_some_and(|announced| announced.id == call.id)
+        };
+        let call = self.queue.get(at)?.calls.iter().find(is_asked)?;
+        Some(call.given.clone())
     }
 
     /// Results of tools. Those of calls with spans are in the spans.
