@@ -45,8 +45,10 @@ impl Conversation {
                 id: id.clone(),
             };
             self.announced.insert(given.to_owned(), announced);
+            let bytes = part.to_string().len();
             if let Some(entry) = self.entry(number) {
                 entry.open += 1;
+                entry.bytes += bytes;
                 entry.calls.push(Call {
                     id,
                     name: part["name"].as_str().unwrap_or_default().to_owned(),
@@ -56,6 +58,7 @@ impl Conversation {
                     end: None,
                     subagents: Vec::new(),
                 });
+                self.bytes += bytes;
             }
         }
     }
@@ -87,13 +90,11 @@ impl Conversation {
     /// Results of tools. Those of calls with spans are in the spans.
     pub(super) fn tool_message(&mut self, fed: &Fed, message: &Message<'_>, parts: &[Value]) {
         let mut is_of_calls = false;
-        for part in parts
-            .iter()
-            .filter(|part| kind(part) == "tool_call_response")
-        {
+        let results = parts.iter();
+        for part in results.filter(|part| kind(part) == "tool_call_response") {
             is_of_calls = true;
-            let known = part["id"].as_str().and_then(|id| self.announced.remove(id));
-            if let Some(Announced { entry, id }) = known {
+            let given = part["id"].as_str().unwrap_or_default();
+            if let Some(Announced { entry, id }) = self.announced.remove(given) {
                 self.tool_result(entry, id, CallEnd::of_message(fed, part));
             }
         }
