@@ -24,8 +24,7 @@ const FORMAT: &str = "atif";
 pub(super) fn read<'a>(import: &'a Import, path: &Path) -> Result<Vec<History<'a>>, ImportError> {
     let mut heads = Heads::default();
     read_members(path, &mut heads)?;
-    let dated = heads.date(path);
-    dated.map_err(|error| ImportError::new(path, error))?;
+    heads.date(path);
     let ids = heads.ids(path);
     let mut steps = Steps {
         import,

@@ -222,7 +222,7 @@ fn two_sessions_of_one_id_are_refused() {
         fs::write(ledger.join(name), document("trial", &[]).to_string()).unwrap();
     }
     let error = refused_at(&root, "trial", &ledger, None);
-    assert!(error.contains("\"trial-exp-t\""), "{error}");
+    assert!(error.contains("\"trial-exp/t\""), "{error}");
 }
 
 /// What a killed import leaves in the root is removed by the next one, and what a living one has there is not.

@@ -78,14 +78,13 @@ impl Heads {
     }
 
     /// Decides when each trajectory began. One inside of another stands after it.
-    pub fn date(&mut self, path: &Path) -> io::Result<()> {
+    pub fn date(&mut self, path: &Path) {
         let file = file_time(path);
         for at in 0..self.all.len() {
             let around = self.all[at].parent.map(|parent| self.all[parent].start);
             let head = &mut self.all[at];
             head.start = head.first_time.or(around).unwrap_or(file);
         }
-        Ok(())
     }
 
     /// The session of each trajectory.

@@ -11,7 +11,7 @@ fn imported(document: &Value) -> (Vec<Vec<Line>>, u64) {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("trajectory.json");
     std::fs::write(&path, document.to_string()).unwrap();
-    assert_eq!(Source::detect(&path), Some(Source::Atif));
+    assert_eq!(Source::detect(&path).unwrap(), Source::Atif);
     let root = dir.path().join("root");
     let sessions = Import::new(&root).unwrap().read(Source::Atif, &path);
     let lines = |session: &ImportedSession| lines(session_dir(&root, &session.id)).unwrap();
