@@ -172,6 +172,7 @@ impl Walk<'_, '_> {
             b'}' | b']' => {
                 self.state.open.pop();
                 self.state.announced = None;
+                self.state.member = Member::Other;
                 self.state.expects_name = false;
                 self.state.in_key = false;
             }
