@@ -8,7 +8,7 @@
 use super::json::into_text;
 use super::json_walk::{KIND_BEHIND, LONGEST_COMMAND, Walk, WalkState, is_command};
 use super::limits::{Limits, NoStore, Output};
-use super::redactor::{Redactor, Tally};
+use super::redactor::{Redactor, Tally, count_work};
 use super::stream::{MASKED_AT_ONCE, MAX_HELD, Piece, StreamState};
 use crate::trace::{is_json, unescape_lossy, write_string};
 
@@ -211,11 +211,16 @@ impl JsonStream {
             _ => 0,
         };
         let value = self.value.get_or_insert(ValueEnd::new(self.at));
-        let end = if longest > 0 {
-            value.find(arrived.text)
-        } else {
-            None
+        let near = match longest {
+            0 => &[],
+            // What is inside is looked at again: each time only so far.
+            LONGEST_COMMAND => {
+                let end = arrived.text.len().min(self.at + LONGEST_COMMAND);
+                &arrived.text.as_bytes()[..end]
+            }
+            _ => arrived.text.as_bytes(),
         };
+        let end = value.find(near);
         let behind = if is_data { KIND_BEHIND } else { 0 };
         let is_decided = end.is_some_and(|end| arrived.text.len() >= end + behind);
         if !is_decided && rest.len() <= longest && !arrived.last {
@@ -245,7 +250,7 @@ impl JsonStream {
         let end = self
             .value
             .as_mut()
-            .and_then(|value| value.find(arrived.text));
+            .and_then(|value| value.find(arrived.text.as_bytes()));
         let part = &arrived.text[self.at..end.unwrap_or(arrived.text.len())];
         if end.is_none() && part.len() < MASKED_AT_ONCE && !arrived.last {
             self.masked_by = Some(rule);
@@ -409,9 +414,9 @@ impl ValueEnd {
         }
     }
 
-    /// Where it ends in `json`.
-    fn find(&mut self, json: &str) -> Option<usize> {
-        let bytes = json.as_bytes();
+    /// Where it ends in JSON that begins with `bytes`.
+    fn find(&mut self, bytes: &[u8]) -> Option<usize> {
+        let from = self.at;
         while let Some(&byte) = bytes.get(self.at).filter(|_| !self.is_over) {
             self.at += 1;
             match byte {
@@ -424,6 +429,7 @@ impl ValueEnd {
             }
             self.is_over = self.depth == 0 && !self.in_string;
         }
+        count_work(self.at - from);
         self.is_over.then_some(self.at)
     }
 }

@@ -33,7 +33,7 @@ fn item() -> Value {
 #[test]
 fn files_of_json_are_redacted_as_json() {
     let item = item();
-    let list = json!([item, 1.5, null, item]);
+    let list = json!([item, 1.5, null, { "kind": "a" }, "Secret", item]);
     for (text, values) in [
         (format!("{item}\n\n{item}\r\n"), 2),
         (format!("\u{feff}{item}\n{item}\n"), 2),
@@ -54,6 +54,20 @@ fn files_of_json_are_redacted_as_json() {
     let clear = "{\"a\": [1, \"\\u00e9\"]}\r\n{ }\n[\n  1\n]\n";
     for size in [1, 5, 100] {
         assert_eq!(by(clear, size), clear);
+    }
+}
+
+/// Values that may be long are looked at again for each one inside of them, but only so far.
+#[test]
+fn nested_values_take_what_their_length_says() {
+    for open in [r#"{"data":"#, r#"["sh","#, r#"{"a":"#] {
+        let depth = 8_000;
+        let text =
+            open.repeat(depth) + "1" + &if open.starts_with('[') { "]" } else { "}" }.repeat(depth);
+        let before = WORK.get();
+        assert_eq!(by(&text, text.len() - 1), text);
+        let per_byte = (WORK.get() - before) / text.len();
+        assert!(per_byte <= 1000, "each byte {per_byte} times");
     }
 }
 
