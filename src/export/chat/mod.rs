@@ -3,7 +3,9 @@
 //! A message of the model has everything from one message of the user to the next, unless the agent gave
 //! messages ids of its own. Ids have the session's id before them, because agents number from 1.
 
+mod model_calls;
 mod part;
+mod rewinds;
 mod session;
 mod tools;
 
@@ -17,9 +19,10 @@ pub(super) use session::{Counts, Session};
 
 use super::feed::Fed;
 use super::values::UniqueIds;
-use crate::session::{GoneBack, Item, Node, NodeState, Rewinds, Role};
+use crate::session::{Item, Node, NodeState, Rewinds, Role};
 use crate::trace::Kind;
-use crate::trace::typed::{Compaction, ContextAsset, ModelCall, Rewind};
+use crate::trace::typed::{Compaction, ContextAsset};
+use model_calls::is_main;
 use tools::OpenTool;
 
 /// A longer message goes on in another one.
@@ -368,54 +371,6 @@ impl Chat {
         parts.find(|part| part.arriving && part.data["type"] == data["type"])
     }
 
-    fn model_result(&mut self, fed: &Fed, call: &ModelCall<'_>) {
-        let id = call.message_id();
-        let at = self.message(fed, ASSISTANT, id.as_deref());
-        let message = &mut self.queue[at];
-        if self.steps.remove(&fed.run) || message.parts.is_empty() {
-            // Nothing of its answer was recorded.
-            let start = Part::new(json!({"type": "step-start"}), millis(fed.node.start));
-            message.parts.push(start);
-        }
-        message.updated = millis(fed.node.end());
-        if let Some(usage) = call.usage() {
-            message.counts.get_or_insert_default().add(&usage);
-        }
-        let mut model = json!({"provider_id": call.provider_id(), "model_id": call.model_id()});
-        model["variant"] = call.variant().into();
-        model["temperature"] = call.temperature().into();
-        let known = [
-            (
-                "model",
-                Some(session::without_nulls(model)).filter(|model| *model != json!({})),
-            ),
-            (
-                "system_prompt_digest",
-                call.system_prompt_digest().map(Value::from),
-            ),
-            (
-                "tool_catalog_digest",
-                call.tool_catalog_digest().map(Value::from),
-            ),
-            (
-                "permission_rules_digest",
-                call.permission_rules_digest().map(Value::from),
-            ),
-            (
-                "finish_reason",
-                call.finish_reason()
-                    .or_else(|| call.stop_reason())
-                    .map(Value::from),
-            ),
-            ("error", fed.node.error().map(Value::from)),
-        ];
-        for (name, value) in known {
-            message
-                .metadata
-                .extend(value.map(|value| (name.to_owned(), value)));
-        }
-    }
-
     fn asset(&mut self, node: &Node, asset: &ContextAsset<'_>) {
         let body = asset
             .body()
@@ -453,47 +408,9 @@ impl Chat {
             .push(Part::new(part, millis(fed.node.end())));
         self.end(fed.run);
     }
-
-    /// Hides the messages that the rewind took off the visible path, and shows those that it put back on it.
-    fn rewind(&mut self, node: &Node, rewind: &Rewind<'_>) {
-        self.finish();
-        let now = millis(node.start);
-        let mut rewind = GoneBack::new(rewind, 2 * self.ids.len() as u64);
-        let target = self.session.message_id(&rewind.to_id);
-        rewind.to = self.ids.iter().rposition(|id| *id == target).map(order);
-        self.rewinds.push(rewind);
-        let prefix = self.session.message_id("");
-        for (at, id) in self.ids.iter().enumerate() {
-            let by = self.rewinds.by(order(at), id.strip_prefix(&prefix));
-            let (hide, is_hidden) = (by.is_some(), self.hidden.contains_key(id));
-            if hide == is_hidden {
-                continue;
-            }
-            match hide {
-                true => self.hidden.insert(id.clone(), now),
-                false => self.hidden.remove(id),
-            };
-            let at = hide.then_some(now);
-            self.changes.push(Change::Hidden {
-                message: id.clone(),
-                at,
-                now,
-            });
-        }
-    }
-}
-
-/// Where a message is among messages and rewinds, which have even numbers.
-fn order(message: usize) -> u64 {
-    2 * message as u64 + 1
 }
 
 /// The message that a line belongs to, if it has its id.
 fn message_id(node: &Node) -> Option<Cow<'_, str>> {
     node.get("message_id").and_then(|id| id.text())
-}
-
-/// Whether a model call is part of the conversation.
-fn is_main(call: &ModelCall<'_>) -> bool {
-    matches!(call.purpose().as_deref(), None | Some("main" | "subagent"))
 }
