@@ -1,7 +1,7 @@
 //! `chat-sqlite`: one database of all conversations, which the debugging guide's queries and Grida's own
-//! store read. Rows are replaced as messages grow.
+//! store read. The rows of a message that is not complete are removed and written again as it grows.
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::chat::{Change, Chat, Message};
 use super::feed::Fed;
@@ -45,6 +45,10 @@ ON CONFLICT (id) DO UPDATE SET
     type = excluded.type, data_json = excluded.data_json, tool_call_id = excluded.tool_call_id,
     tool_state = excluded.tool_state, created_at = excluded.created_at, updated_at = excluded.updated_at";
 
+/// Removes our messages after a complete one, and their parts.
+const REMOVE: &str = "DELETE FROM chat_messages
+WHERE session_id = ?1 AND created_at > ?2 AND substr(id, 1, length(?1) + 1) = ?1 || '/'";
+
 /// The message that a subagent was started in, if the subagent's row is there.
 const SUBAGENT: &str =
     "UPDATE chat_sessions SET parent_message_id = ?2 WHERE id = ?1 AND parent_message_id IS NULL";
@@ -62,6 +66,8 @@ const RULES: &str = "INSERT INTO permission_rules VALUES (?1, ?2, ?3) ON CONFLIC
 pub(super) struct ChatSqlite {
     chat: Chat,
     begun: bool,
+    /// When the last complete message was created. Later rows are of messages that are not complete.
+    complete: Option<u64>,
 }
 
 impl Exporter for ChatSqlite {
@@ -72,11 +78,11 @@ impl Exporter for ChatSqlite {
         }
     }
 
-    /// The session, and the messages that go on.
-    fn end(&mut self, rows: &mut Rows) {
+    fn show_unfinished(&mut self, arriving: &[Fed], rows: &mut Rows) {
         self.session(rows);
-        for message in self.chat.unfinished() {
-            self.message(message, rows);
+        self.remove_unfinished(rows);
+        for message in self.chat.unfinished(arriving) {
+            self.message(&message, rows);
         }
     }
 }
@@ -88,7 +94,11 @@ impl ChatSqlite {
             self.session(rows);
         }
         match change {
-            Change::Message(message) => self.message(&message, rows),
+            Change::Message(message) => {
+                self.remove_unfinished(rows);
+                self.complete = Some(message.created);
+                self.message(&message, rows);
+            }
             Change::Part {
                 message,
                 index,
@@ -119,6 +129,13 @@ impl ChatSqlite {
 
     fn session(&self, rows: &mut Rows) {
         rows.sql(SESSION, cells(self.chat.session.row()));
+    }
+
+    /// Removes the rows of messages that were not complete when they were written.
+    fn remove_unfinished(&self, rows: &mut Rows) {
+        let complete = self.complete.map_or(json!(-1), Value::from);
+        let session = self.chat.session.id.clone();
+        rows.sql(REMOVE, vec![session.into(), complete]);
     }
 
     fn message(&self, message: &Message, rows: &mut Rows) {

@@ -183,15 +183,10 @@ impl Live {
                 }
             })?;
         }
-        if let Some(database) = &mut opened.database
-            && format == Format::ChatSqlite
-        {
-            // What is not complete. Its rows are replaced.
+        if let Some(database) = &mut opened.database {
             let mut rows = Rows::at(Address { seg: 1, seq: 1 });
-            let rest = session.feed.rest();
-            rest.iter()
-                .for_each(|fed| session.exporter.add(fed, &mut rows));
-            session.exporter.end(&mut rows);
+            let arriving = session.feed.rest();
+            session.exporter.show_unfinished(&arriving, &mut rows);
             database.write(&rows, None)?;
         }
         opened.end()?;

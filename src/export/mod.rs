@@ -63,9 +63,14 @@ trait Exporter: Send {
     /// Adds a span that opened or closed, or an event.
     fn add(&mut self, fed: &Fed, rows: &mut Rows);
 
-    /// The session has no more lines. A database is kept current: more may follow.
+    /// The session has no more lines.
     fn end(&mut self, rows: &mut Rows) {
         let _ = rows;
+    }
+
+    /// Shows in a database what is not complete, with the texts that have begun to arrive. More lines may follow.
+    fn show_unfinished(&mut self, arriving: &[Fed], rows: &mut Rows) {
+        let _ = (arriving, rows);
     }
 
     /// After all lines: whether to read them once more.
@@ -280,14 +285,15 @@ fn read(
             feed.take(&line, |fed| add(exporter, &fed, write, Some(fed.at)))?;
         }
     }
-    // A row of `trace-sqlite` stays as it is, and the text may go on.
-    if format != Format::TraceSqlite {
-        let rest = feed.rest();
-        rest.iter()
-            .try_for_each(|fed| add(exporter, fed, write, None))?;
-    }
+    let arriving = feed.rest();
     let mut rows = Rows::at(last);
-    exporter.end(&mut rows);
+    if format.is_database() {
+        exporter.show_unfinished(&arriving, &mut rows);
+    } else {
+        let mut arriving = arriving.iter();
+        arriving.try_for_each(|fed| add(exporter, fed, write, None))?;
+        exporter.end(&mut rows);
+    }
     write(rows, None)?;
     exported.lost = feed.lost;
     Ok(exported)

@@ -95,7 +95,7 @@ pub(super) fn hex(span: u64) -> String {
 }
 
 /// Ids that don't repeat: `c1`, `c1#2`, ….
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct UniqueIds {
     /// Hashes of the ids that were given out.
     taken: HashSet<u64>,

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use spanledger::{Outcome, SpanExt, events, spans};
+use spanledger::{Outcome, SpanExt, Usage, events, spans};
 use tracing::Span;
 
 /// One unbuffered write: a pipe keeps it whole, and what was written outlives the process.
@@ -21,7 +21,8 @@ fn call<T>(kind: &str, key: &str, f: impl FnOnce() -> T) -> T {
     result
 }
 
-pub fn run(root: &str, session: &str, life: &str, rounds: &str) {
+/// `talks`: a conversation is recorded too.
+pub fn run(root: &str, session: &str, life: &str, rounds: &str, talks: bool) {
     let builder = spanledger::builder().root(root);
     let guard = builder.shutdown_timeout(Duration::from_secs(120));
     let guard = guard.try_init().unwrap();
@@ -36,7 +37,7 @@ pub fn run(root: &str, session: &str, life: &str, rounds: &str) {
             let run = &run;
             scope.spawn(move || {
                 for round in 0..rounds {
-                    turn(run, &format!("{life}.{thread}.{round}"));
+                    turn(run, &format!("{life}.{thread}.{round}"), talks);
                 }
             });
         }
@@ -46,11 +47,23 @@ pub fn run(root: &str, session: &str, life: &str, rounds: &str) {
     guard.shutdown().unwrap();
 }
 
-fn turn(run: &Span, key: &str) {
+fn turn(run: &Span, key: &str, talks: bool) {
     let turn = call("turn_start", key, || {
         spans::session_turn().set("key", key).child_of(run).start()
     });
+    let user = format!("u{key}");
+    if talks {
+        call("message_user", key, || {
+            events::message_user("Go on.")
+                .message_id(&user)
+                .on(&turn)
+                .emit();
+        });
+    }
     for n in 0..3 {
+        if talks {
+            answer(&turn, &format!("{key}.{n}"));
+        }
         let key = format!("{key}.{n}");
         let tool = call("tool_call", &key, || {
             spans::tool_call("shell", "c")
@@ -66,5 +79,32 @@ fn turn(run: &Span, key: &str) {
         });
         call("tool_result", &key, || tool.finish(Outcome::Ok));
     }
+    if talks {
+        call("rewind", key, || events::rewind(user).on(&turn).emit());
+    }
     call("turn_end", key, || turn.finish(Outcome::Ok));
+}
+
+/// A model call whose text arrives in pieces, while other threads record and exports are made.
+fn answer(turn: &Span, key: &str) {
+    let model = call("model_call", key, || {
+        spans::model_call("anthropic", "claude-sonnet-4-5")
+            .child_of(turn)
+            .start()
+    });
+    let mut stream = model.stream(format!("m{key}"));
+    for _ in 0..3 {
+        call("message_delta", key, || {
+            stream.push("These are words of an answer that arrive one after the other. ");
+        });
+    }
+    call("model_usage", key, || {
+        let usage = Usage {
+            input_tokens: Some(7),
+            ..Usage::default()
+        };
+        events::model_usage(&usage).on(&model).emit();
+    });
+    call("message_assistant", key, || stream.end());
+    call("model_result", key, || model.finish(Outcome::Ok));
 }

@@ -10,10 +10,11 @@ fn main() {
     let args: Vec<&str> = args.iter().map(String::as_str).collect();
     match args.as_slice() {
         ["serve", socket, root, settings @ ..] => serve::run(socket, root, settings),
-        ["churn", root, session, life, rounds] => churn::run(root, session, life, rounds),
+        ["churn", root, session, life, rounds] => churn::run(root, session, life, rounds, false),
+        ["talk", root, session, life, rounds] => churn::run(root, session, life, rounds, true),
         _ => {
             eprintln!("usage: test-agent serve SOCKET ROOT [NAME=VALUE…]");
-            eprintln!("       test-agent churn ROOT SESSION LIFE ROUNDS");
+            eprintln!("       test-agent churn|talk ROOT SESSION LIFE ROUNDS");
             std::process::exit(2);
         }
     }

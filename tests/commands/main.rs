@@ -1,5 +1,6 @@
 //! The `spanledger` command, run as a user runs it.
 
+mod chat_databases;
 mod chat_formats;
 mod common;
 mod completions;

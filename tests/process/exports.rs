@@ -27,7 +27,7 @@ struct Agent {
 impl Agent {
     fn start(root: &Path, exports: &str, life: usize, rounds: &str) -> Self {
         let mut child = Command::new(agent::executable())
-            .args(["churn".as_ref(), root.as_os_str()])
+            .args(["talk".as_ref(), root.as_os_str()])
             .args(["ses_1", &format!("life{life}"), rounds])
             .env("SPANLEDGER_EXPORT", exports)
             .stdout(Stdio::piped())

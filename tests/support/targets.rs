@@ -84,14 +84,28 @@ fn add_rows(path: &Path, all: &mut BTreeMap<PathBuf, Vec<String>>, base: &Path) 
     all.insert(path.strip_prefix(base).unwrap().to_owned(), rows);
 }
 
-/// The rows of `chat-jsonl`: of those with the same id the last counts.
+/// The rows of `chat-jsonl`: of those with the same id the last counts, and updates change a message.
 fn newest_rows(text: &str) -> Vec<String> {
-    let key = |row: &str| {
+    let mut newest: BTreeMap<String, Value> = BTreeMap::new();
+    for row in text.lines() {
         let row: Value = serde_json::from_str(row).unwrap();
-        format!("{} {}", row["type"], row["data"]["id"])
-    };
-    let newest: BTreeMap<String, &str> = text.lines().map(|row| (key(row), row)).collect();
-    newest.into_values().map(str::to_owned).collect()
+        let id = row["data"]["id"].to_string();
+        if row["type"] != "update" {
+            newest.insert(format!("{} {id}", row["type"]), row);
+            continue;
+        }
+        let message = newest.get_mut(&format!("\"message\" {id}")).unwrap();
+        let hidden = &row["data"]["hidden_at"];
+        message["data"]["hidden_at"] = hidden.clone();
+        let metadata = message["data"]["metadata_json"].as_str().unwrap();
+        let mut metadata: serde_json::Map<String, Value> = serde_json::from_str(metadata).unwrap();
+        metadata.remove("hidden_at");
+        if !hidden.is_null() {
+            metadata.insert("hidden_at".into(), hidden.clone());
+        }
+        message["data"]["metadata_json"] = Value::Object(metadata).to_string().into();
+    }
+    newest.values().map(Value::to_string).collect()
 }
 
 /// The rows of all tables of a database. The numbers of events and the cursor may differ.

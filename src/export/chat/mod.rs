@@ -63,7 +63,7 @@ pub(super) struct Asset {
     pub created: u64,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Message {
     pub id: String,
     /// The id that was recorded.
@@ -126,9 +126,27 @@ impl Chat {
         std::mem::take(&mut self.changes)
     }
 
-    /// The messages that are not complete.
-    pub fn unfinished(&self) -> impl Iterator<Item = &Message> {
-        self.queue.iter().filter(|message| !message.is_beginning())
+    /// The messages that are not complete, with the texts that have begun to arrive. Nothing of these texts stays:
+    /// the lines that have them whole may come after other lines.
+    pub fn unfinished(&self, arriving: &[Fed]) -> Vec<Message> {
+        let mut ahead = Self {
+            session: self.session.clone(),
+            queue: self.queue.clone(),
+            first: self.first,
+            current: self.current.clone(),
+            steps: self.steps.clone(),
+            taken: self.taken.clone(),
+            newest: self.newest,
+            ..Self::default()
+        };
+        arriving.iter().for_each(|fed| ahead.add(fed));
+        let complete = |change| match change {
+            Change::Message(message) => Some(message),
+            _ => None,
+        };
+        let complete = ahead.changes.into_iter().filter_map(complete);
+        let all = complete.chain(ahead.queue);
+        all.filter(|message| !message.is_beginning()).collect()
     }
 
     /// Completes all messages as they are.
@@ -335,10 +353,15 @@ impl Chat {
         let id = message_id(node);
         let mut last = None;
         for data in part::of_message(node) {
-            if let Some(arriving) = self.arriving(id.as_deref(), &data) {
+            if let Some((at, part)) = self.arriving(id.as_deref(), &data) {
+                let message = &mut self.queue[at];
+                // The line says whether it is complete.
+                message.metadata.remove("complete");
+                let arriving = &mut message.parts[part];
                 arriving.data = data;
                 arriving.updated = millis(node.end());
                 arriving.arriving = node.is_arriving();
+                last = Some(at);
                 continue;
             }
             let at = match role {
@@ -362,13 +385,13 @@ impl Chat {
         }
     }
 
-    /// The part of which a text is all, or more.
-    fn arriving(&mut self, id: Option<&str>, data: &Value) -> Option<&mut Part> {
+    /// The message and the part of which a text is all, or more.
+    fn arriving(&self, id: Option<&str>, data: &Value) -> Option<(usize, usize)> {
         let id = id?;
-        let messages = self.queue.iter_mut();
-        let its = messages.filter(|message| message.recorded.as_deref() == Some(id));
-        let mut parts = its.flat_map(|message| &mut message.parts);
-        parts.find(|part| part.arriving && part.data["type"] == data["type"])
+        let is_it = |part: &Part| part.arriving && part.data["type"] == data["type"];
+        let its = self.queue.iter().enumerate();
+        let mut its = its.filter(|(_, message)| message.recorded.as_deref() == Some(id));
+        its.find_map(|(at, message)| Some((at, message.parts.iter().position(is_it)?)))
     }
 
     fn asset(&mut self, node: &Node, asset: &ContextAsset<'_>) {

@@ -8,7 +8,7 @@ use crate::session::{Node, NodeState, Role};
 use crate::trace::typed::{Message, ToolCall};
 use crate::trace::{Outcome, RawValue};
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(in super::super) struct Part {
     pub data: Value,
     pub created: u64,

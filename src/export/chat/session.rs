@@ -70,9 +70,9 @@ impl Counts {
     }
 }
 
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(in super::super) struct Session {
-    id: String,
+    pub id: String,
     title: Option<String>,
     agent: Option<String>,
     workspace_root: Option<String>,

@@ -1,0 +1,182 @@
+//! Databases of chat sessions that are kept current, that have other rows already, and that are of other programs.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use rusqlite::Connection;
+use rusqlite::types::ValueRef;
+use serde_json::{Value, json};
+use spanledger::export::{Format, Live};
+use spanledger::{Outcome, SpanExt, Usage, events, spans};
+use tempfile::TempDir;
+
+use crate::support::Recording;
+use crate::support::cli::{Done, run};
+
+const TABLES: [&str; 4] = [
+    "chat_sessions",
+    "chat_messages",
+    "chat_parts",
+    "permission_rules",
+];
+
+/// All rows of the chat tables, in order.
+fn rows(database: &Path) -> Vec<String> {
+    let database = Connection::open(database).unwrap();
+    let mut all = Vec::new();
+    for table in TABLES {
+        let select = format!("SELECT * FROM {table} ORDER BY rowid");
+        let mut select = database.prepare(&select).unwrap();
+        let columns = select.column_count();
+        let mut rows = select.query([]).unwrap();
+        while let Some(row) = rows.next().unwrap() {
+            let cells = (0..columns).map(|at| match row.get_ref(at).unwrap() {
+                ValueRef::Text(text) => String::from_utf8_lossy(text).into_owned(),
+                other => format!("{other:?}"),
+            });
+            all.push(format!("{table} {}", cells.collect::<Vec<_>>().join(" | ")));
+        }
+    }
+    all
+}
+
+fn export(root: &Path, format: &str, sessions: &[&str], target: &Path) -> Done {
+    let target = ["-o", target.to_str().unwrap()];
+    run(root, &[&["export", format], sessions, &target[..]].concat())
+}
+
+#[track_caller]
+fn exported(root: &Path, format: &str, target: &Path) {
+    let done = export(root, format, &["ses_1"], target);
+    assert_eq!(done.code, 0, "{done:?}");
+}
+
+/// A database that is kept current, and new ones to compare it with.
+struct Current<'a> {
+    recording: &'a Recording,
+    live: Live,
+    path: PathBuf,
+    compared: usize,
+}
+
+impl<'a> Current<'a> {
+    fn new(recording: &'a Recording) -> Self {
+        let path = recording.dir.path().join("live.db");
+        Self {
+            recording,
+            live: Live::new(Format::ChatSqlite, &path),
+            path,
+            compared: 0,
+        }
+    }
+
+    /// It has the rows of an export that is made now.
+    #[track_caller]
+    fn compare(&mut self) -> Vec<String> {
+        let root = self.recording.dir.path();
+        let session = spanledger::read::session_dir(root, "ses_1");
+        self.live.sync(&session).unwrap();
+        self.compared += 1;
+        let new = root.join(format!("{}.db", self.compared));
+        exported(root, "chat-sqlite", &new);
+        let (live, new) = (rows(&self.path), rows(&new));
+        for (live, new) in live.iter().zip(&new) {
+            assert_eq!(live, new);
+        }
+        assert_eq!(live.len(), new.len(), "{live:#?}");
+        live
+    }
+}
+
+#[test]
+fn current_database_is_like_a_new_one_at_every_moment() {
+    let recording = Recording::new();
+    let mut current = Current::new(&recording);
+    let shown = recording.run(|| {
+        let run = spans::session_run("ses_1", "planner").start();
+        let _inside = run.enter();
+        events::message_user("List the files.")
+            .message_id("u1")
+            .emit();
+        let mut stream = run.stream("m1");
+        stream.push("I list the files of the directory and ");
+        let streaming = current.compare();
+        assert!(streaming.iter().any(|row| row.contains("streaming")));
+        // A call begins before the text is whole.
+        let call = spans::tool_call("bash", "c1").start();
+        current.compare();
+        stream.push("more than that.");
+        stream.end();
+        call.finish(Outcome::Ok);
+        let whole = current.compare();
+        // The input of a call arrives.
+        let mut input = run.stream_tool_input("c2");
+        input.push("{\"command\": \"a rather long command");
+        current.compare();
+        input.push("\"}");
+        input.end();
+        drop(spans::tool_call("bash", "c2").args(json!({})).start());
+        current.compare();
+        // The conversation goes back while a text arrives.
+        let mut stream = run.stream("m2");
+        stream.push("Another text that is long enough to be written ");
+        current.compare();
+        events::rewind("u1").emit();
+        current.compare();
+        stream.push("arrives.");
+        stream.end();
+        current.compare();
+        // A text starts anew.
+        let mut stream = run.stream("m3");
+        stream.push("It is never finished, because it starts anew. ");
+        current.compare();
+        drop(stream);
+        let mut stream = run.stream("m3");
+        stream.push("The second time it is finished, as it should be. ");
+        current.compare();
+        stream.end();
+        events::model_usage(&Usage::default()).emit();
+        current.compare();
+        whole
+    });
+    current.compare();
+    assert!(
+        !shown.iter().any(|row| row.contains("complete")),
+        "{shown:#?}"
+    );
+}
+
+/// A session with one message of the user.
+fn one_message(text: &str) -> TempDir {
+    let recording = Recording::new();
+    recording.run(|| {
+        let _run = spans::session_run("ses_1", "planner").start().entered();
+        events::message_user(text).message_id("m1").emit();
+    });
+    recording.end()
+}
+
+#[test]
+fn messages_that_another_program_added_stay() {
+    let recording = Recording::new();
+    let root = recording.dir.path();
+    let path = root.join("target.db");
+    recording.run(|| {
+        let _run = spans::session_run("ses_1", "planner").start().entered();
+        events::message_user("One").emit();
+        exported(root, "chat-sqlite", &path);
+        let insert = "INSERT INTO chat_messages (id, session_id, role, created_at, updated_at)
+            VALUES ('msg_grida', 'ses_1', 'user', 9000000000000, 9000000000000)";
+        Connection::open(&path)
+            .unwrap()
+            .execute_batch(insert)
+            .unwrap();
+        events::message_assistant("Two").emit();
+        events::message_user("Three").emit();
+    });
+    exported(root, "chat-sqlite", &path);
+    let all = rows(&path).join("\n");
+    for text in ["msg_grida", "\"One\"", "\"Two\"", "\"Three\""] {
+        assert!(all.contains(text), "{text}: {all}");
+    }
+}
