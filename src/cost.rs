@@ -97,16 +97,28 @@ impl Cost {
         at: u64,
     ) {
         let usage = call.usage().unwrap_or_default();
+        self.add_usage_of(call, &usage, provider, model, at);
+    }
+
+    /// The same with the usage that counts for the call.
+    pub(crate) fn add_usage_of(
+        &mut self,
+        call: &ModelCall<'_>,
+        usage: &Usage,
+        provider: Option<&str>,
+        model: &str,
+        at: u64,
+    ) {
         let own = call.provider_id();
         let provider = own.as_deref().or(provider);
         let asked = call.model_id();
         let answered = call.response_model().or_else(|| asked.clone());
         let mut cost = Self::default();
-        let known = cost.add(provider, answered.as_deref().unwrap_or(model), &usage, at);
+        let known = cost.add(provider, answered.as_deref().unwrap_or(model), usage, at);
         // The provider answers with a name of its own, which the table may not have.
         if let (None, Some(asked)) = (known, &asked) {
             cost = Self::default();
-            cost.add(provider, asked, &usage, at);
+            cost.add(provider, asked, usage, at);
         }
         self.merge(&cost);
     }

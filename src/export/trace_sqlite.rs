@@ -35,6 +35,8 @@ const LATE_ARGUMENTS: &str =
 pub(super) struct TraceSqlite {
     /// The tool calls that are open, by their spans.
     open: HashMap<u64, OpenCall>,
+    /// The model calls that are open, with the usage that events inside them reported.
+    models: HashMap<u64, Map<String, Value>>,
     /// The newest call with each recorded id, of those that are open.
     newest: HashMap<String, String>,
     ids: UniqueIds,
@@ -131,12 +133,32 @@ impl Exporter for TraceSqlite {
             }
             Item::ModelCall(_) if is_closed => {
                 insert(node, payload, at, rows);
-                if let Some(usage) = node.get("usage").and_then(object) {
+                let inside = node.span_id.and_then(|span| self.models.remove(&span));
+                let own = node.get("usage").and_then(object);
+                let used = own.filter(|own| !own.is_empty()).or(inside);
+                if let Some(usage) = used.filter(|used| !used.is_empty()) {
                     derived(node, "model_usage", counted(usage, node), at, rows);
                 }
                 return;
             }
-            Item::ModelUsage(_) => total(&mut payload),
+            Item::ModelCall(_) => {
+                let open = node.span_id.map(|span| (span, Map::new()));
+                self.models.extend(open);
+            }
+            Item::ModelUsage(_) => {
+                let call = node.within().and_then(|span| self.models.get_mut(&span));
+                let Some(inside) = call else {
+                    total(&mut payload);
+                    insert(node, payload, at, rows);
+                    return;
+                };
+                inside.extend(payload.members.clone());
+                // The call has a row of this kind when it ends.
+                let mut payload = payload.finish(node, at);
+                payload["spanledger"]["kind"] = node.kind_name().into();
+                row(node, "model_usage_update", &payload, rows);
+                return;
+            }
             Item::ToolCall(call) if is_closed => self.tool_result(node, &call, &mut payload, rows),
             Item::ToolCall(call) => self.tool_call(node, &call, &mut payload),
             Item::Compaction(compaction) if is_closed => compacted(&compaction, &mut payload),

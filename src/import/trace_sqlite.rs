@@ -144,6 +144,8 @@ impl<'a> Reader<'a> {
                 };
             }
         }
+        let recorded = place.remove("kind");
+        let name = recorded.as_ref().and_then(Value::as_str).unwrap_or(name);
         let kind = Kind::parse(name);
         let is_span = kind.opens().is_some() || kind.closes().is_some();
         let name = match is_span || kind == Kind::Gap {
@@ -208,7 +210,9 @@ impl<'a> Reader<'a> {
             totals.tool_calls += u64::from(closed == SpanKind::Tool);
             let is_first = || open.as_ref().is_none_or(|open| open.before == totals.usage);
             let usage = match closed {
-                SpanKind::Model => used().or_else(|| open.as_ref()?.usage.clone()),
+                SpanKind::Model => used()
+                    .filter(|own| !own.is_empty())
+                    .or_else(|| open.as_ref()?.usage.clone()),
                 SpanKind::Turn | SpanKind::Run if is_first() => used(),
                 _ => None,
             };
@@ -217,7 +221,7 @@ impl<'a> Reader<'a> {
             let usage = Usage::from_json(payload);
             let call = meta.ids.and_then(|ids| self.open.get_mut(&ids.span));
             match call.filter(|span| span.kind == SpanKind::Model) {
-                Some(call) => call.usage = Some(usage),
+                Some(call) => call.usage.get_or_insert_default().merge(&usage),
                 None => totals.add_usage(&usage),
             }
         }

@@ -180,3 +180,78 @@ fn messages_that_another_program_added_stay() {
         assert!(all.contains(text), "{text}: {all}");
     }
 }
+
+/// The value of a member of the only document.
+fn document(root: &Path) -> Value {
+    run(root, &["export", "chat-json", "ses_1"]).json()
+}
+
+#[test]
+fn usage_of_a_call_counts_once() {
+    let used = |input: u64| Usage {
+        input_tokens: Some(input),
+        output_tokens: Some(1),
+        ..Usage::default()
+    };
+    let recording = Recording::new();
+    recording.run(|| {
+        let _run = spans::session_run("ses_1", "planner").start().entered();
+        events::message_user("Hello").emit();
+        // Its own usage is the newest of what was reported meanwhile.
+        let call = spans::model_call("anthropic", "claude-sonnet-4-5").start();
+        call.in_scope(|| {
+            events::model_usage(&used(10)).emit();
+            events::model_usage(&used(11)).emit();
+            events::message_assistant("One").emit();
+        });
+        call.record_usage(&used(12));
+        call.finish(Outcome::Ok);
+        let call = spans::model_call("anthropic", "claude-sonnet-4-5").start();
+        call.in_scope(|| {
+            events::model_usage(&used(100)).emit();
+            events::model_usage(&used(200)).emit();
+        });
+        call.finish(Outcome::Ok);
+        events::model_usage(&used(3000)).emit();
+    });
+    let dir = recording.end();
+    let expected = [3212, 3];
+    let session = &document(dir.path())["session"];
+    assert_eq!(
+        [&session["prompt_tokens"], &session["completion_tokens"]],
+        expected
+    );
+    let messages = document(dir.path());
+    let of_messages = |name: &str| -> u64 {
+        let messages = messages["messages"].as_array().unwrap().iter();
+        let metadata = messages.map(|one| {
+            let text = one["message"]["metadata_json"].as_str().unwrap();
+            serde_json::from_str::<Value>(text).unwrap()
+        });
+        metadata.filter_map(|one| one["usage"][name].as_u64()).sum()
+    };
+    assert_eq!([of_messages("input"), of_messages("output")], expected);
+    let total = &run(dir.path(), &["stats", "ses_1", "--json"]).json()["total"];
+    assert_eq!([&total["input_tokens"], &total["output_tokens"]], expected);
+    let path = dir.path().join("trace.db");
+    exported(dir.path(), "trace-sqlite", &path);
+    let sum = |name: &str| -> i64 {
+        let select = format!(
+            "SELECT sum(json_extract(payload_json, '$.{name}')) FROM events WHERE kind = 'model_usage'"
+        );
+        let database = Connection::open(&path).unwrap();
+        database.query_row(&select, [], |row| row.get(0)).unwrap()
+    };
+    assert_eq!([sum("input_tokens"), sum("output_tokens")], [3212, 3]);
+    // The events come back.
+    let other = dir.path().join("other");
+    let done = run(&other, &["import", "trace-sqlite", path.to_str().unwrap()]);
+    assert_eq!(done.code, 0, "{done:?}");
+    let trace = crate::support::Trace::read(&other);
+    assert_eq!(trace.all("model_usage").len(), 5);
+    let listed = run(&other, &["list", "--json"]).objects();
+    assert!(
+        listed[0].to_string().contains("\"input_tokens\":3212"),
+        "{listed:?}"
+    );
+}

@@ -158,7 +158,7 @@ impl Chat {
     pub fn add(&mut self, fed: &Fed) {
         let node = &fed.node;
         let is_closed = node.state == NodeState::Closed;
-        self.session.see(fed);
+        let used = self.session.see(fed);
         match node.item() {
             Item::Run(_) if is_closed && node.span_id == fed.run => {
                 self.finish();
@@ -170,12 +170,13 @@ impl Chat {
             Item::ModelCall(_) if !is_closed => {
                 self.steps.insert(fed.run);
             }
-            Item::ModelCall(call) => self.model_result(fed, &call),
-            Item::ModelUsage(usage) => {
+            Item::ModelCall(call) => self.model_result(fed, &call, used),
+            Item::ModelUsage(_) => {
                 let current = self.current_index(fed.run);
-                if let Some(at) = current.filter(|at| self.queue[*at].role == ASSISTANT) {
+                let current = current.filter(|at| self.queue[*at].role == ASSISTANT);
+                if let Some((at, used)) = current.zip(used) {
                     let counts = self.queue[at].counts.get_or_insert_default();
-                    counts.add(&usage.usage());
+                    counts.add(&used);
                 }
             }
             Item::ToolCall(call) if is_closed => self.tool_result(fed, &call),

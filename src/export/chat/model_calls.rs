@@ -4,10 +4,11 @@ use serde_json::{Value, json};
 
 use super::super::feed::Fed;
 use super::{ASSISTANT, Chat, Part, millis, session};
+use crate::trace::Usage;
 use crate::trace::typed::ModelCall;
 
 impl Chat {
-    pub(super) fn model_result(&mut self, fed: &Fed, call: &ModelCall<'_>) {
+    pub(super) fn model_result(&mut self, fed: &Fed, call: &ModelCall<'_>, used: Option<Usage>) {
         let id = call.message_id();
         let at = self.message(fed, ASSISTANT, id.as_deref());
         let message = &mut self.queue[at];
@@ -17,7 +18,7 @@ impl Chat {
             message.parts.push(start);
         }
         message.updated = millis(fed.node.end());
-        if let Some(usage) = call.usage() {
+        if let Some(usage) = used {
             message.counts.get_or_insert_default().add(&usage);
         }
         let mut model = json!({"provider_id": call.provider_id(), "model_id": call.model_id()});

@@ -86,6 +86,8 @@ pub(in super::super) struct Session {
     created: Option<u64>,
     updated: u64,
     archived: Option<u64>,
+    /// The model calls that are open, with the usage that events inside them reported.
+    calls: HashMap<u64, Usage>,
     /// How many usages were counted.
     counted: u64,
     /// The same when each open run and turn began.
@@ -98,24 +100,20 @@ impl Session {
         message_id(&self.id, id)
     }
 
-    pub(super) fn see(&mut self, fed: &Fed) {
+    /// Notes what a node says of the session. Returns the usage that counts with it.
+    pub(super) fn see(&mut self, fed: &Fed) -> Option<Usage> {
         let node = &fed.node;
         if self.id != *fed.session_id {
             self.id = fed.session_id.to_string();
         }
         if let Item::SegmentHeader(_) = node.item() {
             // An imported session was written later than it happened.
-            return;
+            return None;
         }
         self.created.get_or_insert(millis(node.start));
         self.updated = self.updated.max(millis(node.end()));
         match node.item() {
-            Item::Run(run) => {
-                self.run(&run);
-                self.usage_of(node);
-            }
-            Item::Turn(_) | Item::ModelCall(_) => self.usage_of(node),
-            Item::ModelUsage(usage) => self.count(&usage.usage()),
+            Item::Run(run) => self.run(&run),
             Item::SessionTitle(title) => self.title = title.title().map(String::from),
             Item::SessionStatus(status) => self.note("status", status.status()),
             Item::SessionUpdate(update) => {
@@ -143,6 +141,10 @@ impl Session {
             }
             _ => {}
         }
+        let usage = self.usage_of(node).filter(|usage| !usage.is_empty())?;
+        self.counted += 1;
+        self.counts.add(&usage);
+        Some(usage)
     }
 
     fn run(&mut self, run: &Run<'_>) {
@@ -179,29 +181,40 @@ impl Session {
             .extend(value.map(|value| (name.to_owned(), value.into())));
     }
 
-    /// Counts the usage of a model call, and of a run or turn in which nothing else was counted.
-    fn usage_of(&mut self, node: &Node) {
-        let is_call = matches!(node.item(), Item::ModelCall(_));
-        let Some(span) = node.span_id else {
-            return;
-        };
-        if node.state != NodeState::Closed {
-            if !is_call {
-                self.before.insert(span, self.counted);
+    /// The usage of a node: of a model call, of an event outside of one, and of a run or turn in which nothing else
+    /// was counted.
+    fn usage_of(&mut self, node: &Node) -> Option<Usage> {
+        let is_closed = node.state == NodeState::Closed;
+        match node.item() {
+            Item::ModelCall(_) if is_closed => {
+                let inside = node.span_id.and_then(|span| self.calls.remove(&span));
+                node.usage().filter(|usage| !usage.is_empty()).or(inside)
             }
-            return;
+            Item::ModelCall(_) => {
+                let open = node.span_id.map(|span| (span, Usage::default()));
+                self.calls.extend(open);
+                None
+            }
+            Item::ModelUsage(usage) => {
+                let call = node.within().and_then(|span| self.calls.get_mut(&span));
+                let Some(inside) = call else {
+                    return Some(usage.usage());
+                };
+                inside.merge(&usage.usage());
+                None
+            }
+            Item::Run(_) | Item::Turn(_) if is_closed => {
+                let before = node.span_id.and_then(|span| self.before.remove(&span));
+                let is_first = before.is_none_or(|before| before == self.counted);
+                node.usage().filter(|_| is_first)
+            }
+            Item::Run(_) | Item::Turn(_) => {
+                self.before
+                    .extend(node.span_id.map(|span| (span, self.counted)));
+                None
+            }
+            _ => None,
         }
-        let before = self.before.remove(&span);
-        if let Some(usage) = node.usage()
-            && (is_call || before.is_none_or(|before| before == self.counted))
-        {
-            self.count(&usage);
-        }
-    }
-
-    fn count(&mut self, usage: &Usage) {
-        self.counted += 1;
-        self.counts.add(usage);
     }
 
     /// The row of `chat_sessions`.

@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 use super::{By, StatsRow};
 use crate::inspect::waits::Waits;
 use crate::session::Item;
-use crate::trace::typed::{ModelCall, Run, ToolCall, owned, set};
+use crate::trace::typed::{ModelCall, ModelUsage, Run, ToolCall, owned, set};
 use crate::trace::{Kind, Outcome, RawLine, SpanKind, Usage, parse_time, time_text};
 
 /// The key of what has no name.
@@ -33,6 +33,8 @@ pub(super) struct SessionFold {
     agent: String,
     provider: Option<String>,
     model: String,
+    /// The model calls that are open, with the usage that events inside them reported.
+    calls: HashMap<String, Usage>,
     /// Whether a model call of the run had usage; then the run's own is the same again.
     counted_in_run: bool,
     /// The same for turns.
@@ -64,6 +66,10 @@ impl SessionFold {
         if !is_counted(line.kind()) {
             return;
         }
+        let used = self.used_inside(line);
+        if line.kind() == Kind::ModelCall {
+            return;
+        }
         let time = parse_time(line.ts).unwrap_or(0);
         self.last = self.last.max(time);
         self.time = time;
@@ -80,9 +86,13 @@ impl SessionFold {
             });
         }
         match &item {
-            Item::ModelCall(call) => self.model_call(line, call),
+            Item::ModelCall(call) => self.model_call(line, call, used),
             Item::ToolCall(call) => self.tool_call(call),
-            Item::ModelUsage(usage) => self.usage(line, &usage.usage(), time),
+            Item::ModelUsage(_) => {
+                if let Some(used) = used {
+                    self.usage(line, &used, time);
+                }
+            }
             Item::Turn(turn) => {
                 self.change_rows(None, None, |row| row.turns += 1);
                 let own = turn.usage().filter(|usage| !usage.is_empty());
@@ -99,6 +109,27 @@ impl SessionFold {
                 self.counted_in_run = false;
             }
             _ => self.remember(line),
+        }
+    }
+
+    /// The usage that events reported: of a line outside of model calls its own, of a model call that ends the sum
+    /// of those inside it, where the later ones replace the earlier ones.
+    fn used_inside(&mut self, line: &RawLine<'_>) -> Option<Usage> {
+        let span = line.span_id.unwrap_or_default();
+        if line.kind() == Kind::ModelCall {
+            self.calls.insert(span.to_owned(), Usage::default());
+            return None;
+        }
+        if line.closes() == Some(SpanKind::Model) {
+            return self.calls.remove(span);
+        }
+        let reported = ModelUsage::of(line)?.usage();
+        match self.calls.get_mut(span) {
+            Some(inside) => {
+                inside.merge(&reported);
+                None
+            }
+            None => Some(reported),
         }
     }
 
@@ -127,14 +158,15 @@ impl SessionFold {
         set(&mut self.parent, parent.filter(|id| *id != self.session));
     }
 
-    fn model_call(&mut self, line: &RawLine<'_>, call: &ModelCall<'_>) {
+    fn model_call(&mut self, line: &RawLine<'_>, call: &ModelCall<'_>, inside: Option<Usage>) {
         let model = call.response_model().or_else(|| call.model_id());
         let failed = call.outcome().is_some_and(Outcome::is_error);
-        let usage = call.usage().unwrap_or_default();
+        let own = call.usage().filter(|usage| !usage.is_empty());
+        let usage = own.or(inside).unwrap_or_default();
         self.count_usage(line.turn, &usage);
         let at = call.start().unwrap_or(self.time);
         let mut cost = crate::cost::Cost::default();
-        cost.add_call(call, self.provider.as_deref(), &self.model, at);
+        cost.add_usage_of(call, &usage, self.provider.as_deref(), &self.model, at);
         let agent = call.agent();
         let duration = known_duration(call.outcome(), call.duration_ns());
         let ttft = call.ttft_ms();
@@ -269,5 +301,6 @@ fn is_counted(kind: Kind) -> bool {
         kind,
         ModelUsage | SessionUpdate | Subagent | HitlRequest | HitlResponse
     );
-    kind.is_close() || kind.opens() == Some(SpanKind::Run) || is_other
+    let opens = matches!(kind.opens(), Some(SpanKind::Run | SpanKind::Model));
+    kind.is_close() || opens || is_other
 }
