@@ -1,7 +1,8 @@
 //! A SQLite database that rows are exported to.
 //!
 //! The table `spanledger_cursor` has the last exported line of each segment. It changes in one transaction
-//! with the rows, so a crash at any moment leaves each row once.
+//! with the rows, so a crash at any moment leaves each row once. It also has the segment's header, by which
+//! another session of the same name is known.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -11,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use rusqlite::types::{ToSql, ToSqlOutput, Value as Sql, ValueRef};
-use rusqlite::{Connection, OpenFlags, params, params_from_iter};
+use rusqlite::{Connection, ErrorCode, OpenFlags, params, params_from_iter};
 use serde_json::Value;
 
 use super::target::{create_parent, replaced};
@@ -22,8 +23,13 @@ use crate::trace::{Address, FILE, about, open_private};
 const BATCH: usize = 10_000;
 
 const CURSOR: &str = "CREATE TABLE IF NOT EXISTS spanledger_cursor (
-    session TEXT NOT NULL, segment INTEGER NOT NULL, line INTEGER NOT NULL, PRIMARY KEY (session, segment)
+    session TEXT NOT NULL, segment INTEGER NOT NULL, line INTEGER NOT NULL, header TEXT,
+    PRIMARY KEY (session, segment)
 ) WITHOUT ROWID;";
+
+/// How long to wait for another program that writes. An agent's threads don't wait meanwhile, and its shutdown has a
+/// time limit of its own.
+const BUSY: Duration = Duration::from_secs(5);
 
 pub(super) struct Database {
     path: PathBuf,
@@ -35,6 +41,8 @@ pub(super) struct Database {
     reached: BTreeMap<u32, u64>,
     /// The lines that this transaction adds.
     added: BTreeMap<u32, u64>,
+    /// The header of each segment: who wrote it, and when it began.
+    headers: BTreeMap<u32, String>,
     last: Option<Address>,
     rows: usize,
 }
@@ -62,6 +70,7 @@ impl Database {
             session: String::new(),
             reached: BTreeMap::new(),
             added: BTreeMap::new(),
+            headers: BTreeMap::new(),
             last: None,
             rows: 0,
         })
@@ -79,24 +88,49 @@ impl Database {
         }
         let name = session.file_name().unwrap_or_default();
         self.session = name.to_string_lossy().into_owned();
+        self.headers.clear();
         self.read_cursor().map_err(failed(&self.path))
     }
 
     fn read_cursor(&mut self) -> rusqlite::Result<()> {
         (self.added, self.rows) = (BTreeMap::new(), 0);
+        if !self.connection.is_autocommit() {
+            // The export of another session has failed.
+            self.connection.execute_batch("ROLLBACK")?;
+        }
         self.connection.execute_batch("BEGIN IMMEDIATE")?;
-        let select = "SELECT segment, line FROM spanledger_cursor WHERE session = ?1";
+        self.reached.clear();
+        let select = "SELECT segment, line, header FROM spanledger_cursor WHERE session = ?1";
         let mut select = self.connection.prepare_cached(select)?;
-        let of_row =
-            |row: &rusqlite::Row<'_>| Ok((row.get(0)?, row.get::<_, i64>(1)?.cast_unsigned()));
-        self.reached = select
-            .query_map([&self.session], of_row)?
-            .collect::<Result<_, _>>()?;
+        let mut rows = select.query([&self.session])?;
+        while let Some(row) = rows.next()? {
+            let segment = row.get(0)?;
+            self.reached
+                .insert(segment, row.get::<_, i64>(1)?.cast_unsigned());
+            let header: Option<String> = row.get(2)?;
+            self.headers.extend(header.map(|header| (segment, header)));
+        }
         Ok(())
+    }
+
+    /// Checks that a segment is the one that was exported before.
+    fn check_header(&mut self, segment: u32, header: &str) -> io::Result<()> {
+        let known = self.headers.entry(segment);
+        if *known.or_insert_with(|| header.to_owned()) == header {
+            return Ok(());
+        }
+        let why = format!(
+            "it has another session named {}; export this one to another file",
+            self.session
+        );
+        Err(about(&self.path)(io::Error::other(why)))
     }
 
     /// Writes the rows of a line, unless they are there. Rows that show the current state have no line.
     pub fn write(&mut self, rows: &Rows, line: Option<Address>) -> io::Result<()> {
+        if let Some(header) = &rows.segment {
+            self.check_header(rows.at.seg, header)?;
+        }
         if let Some(at) = line {
             let reached = self.reached.get(&at.seg);
             if reached.is_some_and(|reached| at.seq <= *reached) {
@@ -131,11 +165,12 @@ impl Database {
     }
 
     fn write_cursor(&mut self) -> rusqlite::Result<()> {
-        let upsert = "INSERT INTO spanledger_cursor VALUES (?1, ?2, ?3)
-            ON CONFLICT (session, segment) DO UPDATE SET line = excluded.line";
+        let upsert = "INSERT INTO spanledger_cursor (session, segment, line, header) VALUES (?1, ?2, ?3, ?4)
+            ON CONFLICT (session, segment) DO UPDATE SET line = excluded.line, header = excluded.header";
         let mut upsert = self.connection.prepare_cached(upsert)?;
         for (segment, line) in &self.added {
-            upsert.execute(params![self.session, segment, line.cast_signed()])?;
+            let (line, header) = (line.cast_signed(), self.headers.get(segment));
+            upsert.execute(params![self.session, segment, line, header])?;
         }
         self.connection.execute_batch("COMMIT")
     }
@@ -144,13 +179,9 @@ impl Database {
 fn connect(path: &Path, schema: &Schema) -> rusqlite::Result<io::Result<Connection>> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = Connection::open_with_flags(path, flags)?;
-    connection.busy_timeout(Duration::from_secs(5))?;
-    let version: i64 = connection.pragma_query_value(None, "user_version", |row| row.get(0))?;
-    if version > schema.version {
-        let why = format!(
-            "its user_version is {version}, newer than {}",
-            schema.version
-        );
+    connection.busy_timeout(BUSY)?;
+    // Nothing is changed in a database that can't have the rows.
+    if let Some(why) = refusal(&connection, schema)? {
         return Ok(Err(about(path)(io::Error::other(why))));
     }
     connection.pragma_update(None, "journal_mode", "WAL")?;
@@ -164,13 +195,69 @@ fn connect(path: &Path, schema: &Schema) -> rusqlite::Result<io::Result<Connecti
     Ok(Ok(connection))
 }
 
+/// Why a database can't have the rows, if it can't.
+fn refusal(connection: &Connection, schema: &Schema) -> rusqlite::Result<Option<String>> {
+    let version: i64 = connection.pragma_query_value(None, "user_version", |row| row.get(0))?;
+    let age = match version {
+        0 => None,
+        version if version > schema.version => Some("newer"),
+        version if version < schema.version => Some("older"),
+        _ => None,
+    };
+    if let Some(age) = age {
+        let known = schema.version;
+        let why =
+            format!("its user_version is {version}, {age} than {known}; export to another file");
+        return Ok(Some(why));
+    }
+    let ours = Connection::open_in_memory()?;
+    ours.execute_batch(schema.tables)?;
+    let (ours, theirs) = (columns(&ours)?, columns(connection)?);
+    if !theirs.is_empty() && !ours.keys().any(|table| theirs.contains_key(table)) {
+        let why = "it is a database of another program; export to another file";
+        return Ok(Some(why.to_owned()));
+    }
+    for (table, columns) in &ours {
+        let Some(there) = theirs.get(table) else {
+            continue;
+        };
+        if let Some(missing) = columns.iter().find(|column| !there.contains(column)) {
+            let why =
+                format!("its table `{table}` has no column `{missing}`; export to another file");
+            return Ok(Some(why));
+        }
+    }
+    Ok(None)
+}
+
+/// The columns of each table.
+fn columns(connection: &Connection) -> rusqlite::Result<BTreeMap<String, Vec<String>>> {
+    let select = "SELECT t.name, c.name FROM sqlite_schema t, pragma_table_info(t.name) c
+        WHERE t.type = 'table' AND t.name NOT LIKE 'sqlite_%'";
+    let mut tables: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    let mut select = connection.prepare(select)?;
+    let mut rows = select.query([])?;
+    while let Some(row) = rows.next()? {
+        tables.entry(row.get(0)?).or_default().push(row.get(1)?);
+    }
+    Ok(tables)
+}
+
 fn identity(path: &Path) -> io::Result<(u64, u64)> {
     let found = fs::metadata(path).map_err(about(path))?;
     Ok((found.dev(), found.ino()))
 }
 
 fn failed(path: &Path) -> impl FnOnce(rusqlite::Error) -> io::Error + '_ {
-    move |error| about(path)(io::Error::other(error.to_string()))
+    move |error| {
+        about(path)(match error.sqlite_error_code() {
+            Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => {
+                let why = "another program writes to it; try again when that is done";
+                io::Error::new(io::ErrorKind::ResourceBusy, why)
+            }
+            _ => io::Error::other(error.to_string()),
+        })
+    }
 }
 
 /// A cell of a row.

@@ -174,6 +174,9 @@ impl Live {
                     continue;
                 }
             };
+            if let Some(database) = &mut opened.database {
+                database.write(&Rows::of_line(&line), None)?;
+            }
             session.feed.take(&line, |fed| {
                 let mut rows = Rows::at(fed.at);
                 session.exporter.add(&fed, &mut rows);

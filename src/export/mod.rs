@@ -41,6 +41,7 @@ use std::path::Path;
 use serde_json::{Value, json};
 
 use crate::read::SessionReader;
+use crate::trace::typed::SegmentHeader;
 use crate::trace::{Address, Damage, RawLine, ReadItem};
 use feed::{Fed, Feed};
 
@@ -94,6 +95,8 @@ struct Rows {
     /// The line.
     at: Address,
     written: Vec<Piece>,
+    /// Who wrote the segment and when it began, of its first line.
+    segment: Option<String>,
     /// Why the session can't be exported.
     refused: Option<io::Error>,
 }
@@ -132,7 +135,21 @@ impl Rows {
         Self {
             at,
             written: Vec::new(),
+            segment: None,
             refused: None,
+        }
+    }
+
+    /// For what is written of a line.
+    fn of_line(line: &RawLine<'_>) -> Self {
+        let header = SegmentHeader::of(line);
+        let segment = header.map(|header| {
+            let writer = header.writer().unwrap_or_default();
+            format!("{writer} {}", line.ts)
+        });
+        Self {
+            segment,
+            ..Self::at(line.address())
         }
     }
 
@@ -278,7 +295,7 @@ fn read(
             }
         };
         last = line.address();
-        let mut rows = Rows::at(last);
+        let mut rows = Rows::of_line(&line);
         let wants_nodes = exporter.line(&line, &mut rows);
         write(rows, None)?;
         if wants_nodes {

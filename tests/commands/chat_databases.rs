@@ -157,6 +157,109 @@ fn one_message(text: &str) -> TempDir {
 }
 
 #[test]
+fn another_session_of_the_same_name_is_refused() {
+    for format in ["chat-sqlite", "trace-sqlite"] {
+        let (one, other) = (one_message("One"), one_message("Other"));
+        let path = one.path().join("target.db");
+        exported(one.path(), format, &path);
+        let done = export(other.path(), format, &["ses_1"], &path);
+        assert_eq!(done.code, 2, "{format}: {done:?}");
+        for why in ["target.db", "another session named ses_1", "another file"] {
+            assert!(done.err.contains(why), "{format}: {why}: {}", done.err);
+        }
+        exported(one.path(), format, &path);
+    }
+}
+
+/// A copy of the whole file, which must stay as it is.
+#[track_caller]
+fn refused_untouched(root: &Path, path: &Path, why: &str) {
+    let before = fs::read(path).unwrap();
+    let done = export(root, "chat-sqlite", &["ses_1"], path);
+    assert_eq!(done.code, 2, "{why}: {done:?}");
+    assert!(done.err.contains(why), "{why}: {}", done.err);
+    assert!(fs::read(path).unwrap() == before, "{why}: it was changed");
+}
+
+#[test]
+fn database_of_another_program_stays_as_it_is() {
+    let dir = one_message("Hello");
+    let made = dir.path().join("made.db");
+    exported(dir.path(), "chat-sqlite", &made);
+    let complete = {
+        let made = Connection::open(&made).unwrap();
+        let select = "SELECT group_concat(sql, ';') FROM sqlite_schema WHERE name LIKE 'chat_%' AND type = 'table'";
+        made.query_row(select, [], |row| row.get::<_, String>(0))
+            .unwrap()
+    };
+    let cases = [
+        (
+            complete.replace("workspace_id TEXT,", ""),
+            "no column `workspace_id`",
+        ),
+        (
+            complete.replace("hidden_at INTEGER,", ""),
+            "no column `hidden_at`",
+        ),
+        (
+            format!("{complete}; PRAGMA user_version = 2"),
+            "user_version is 2",
+        ),
+        (
+            format!("{complete}; PRAGMA user_version = 4"),
+            "user_version is 4",
+        ),
+        (
+            "CREATE TABLE bookmarks (url TEXT)".to_owned(),
+            "another program",
+        ),
+        (
+            "CREATE TABLE events (id INTEGER)".to_owned(),
+            "another program",
+        ),
+    ];
+    for (number, (tables, why)) in cases.iter().enumerate() {
+        let path = dir.path().join(format!("{number}.db"));
+        Connection::open(&path)
+            .unwrap()
+            .execute_batch(tables)
+            .unwrap();
+        refused_untouched(dir.path(), &path, why);
+    }
+    let text = dir.path().join("text.db");
+    fs::write(
+        &text,
+        "No database, but a text that is long enough. ".repeat(30),
+    )
+    .unwrap();
+    refused_untouched(dir.path(), &text, "not a database");
+    // One that has all columns takes the rows.
+    let path = dir.path().join("complete.db");
+    Connection::open(&path)
+        .unwrap()
+        .execute_batch(&complete)
+        .unwrap();
+    exported(dir.path(), "chat-sqlite", &path);
+}
+
+#[test]
+fn database_that_another_program_writes_to_is_named() {
+    let dir = one_message("Hello");
+    let path = dir.path().join("target.db");
+    exported(dir.path(), "chat-sqlite", &path);
+    let other = Connection::open(&path).unwrap();
+    other.execute_batch("BEGIN IMMEDIATE").unwrap();
+    let done = export(dir.path(), "chat-sqlite", &["ses_1"], &path);
+    assert_eq!(done.code, 2, "{done:?}");
+    assert!(
+        done.err.contains("another program writes to it"),
+        "{done:?}"
+    );
+    other.execute_batch("ROLLBACK").unwrap();
+    exported(dir.path(), "chat-sqlite", &path);
+}
+
+#[test]
 fn messages_that_another_program_added_stay() {
     let recording = Recording::new();
     let root = recording.dir.path();
