@@ -23,7 +23,7 @@ use spanledger::read::{Follower, Start};
 /// Without -o, formats of one file go to standard output, and trace-sqlite into each session's directory.
 ///
 /// Exit codes: 0 for success, 2 if the target can't be written, 3 if parts of the trace are damaged
-/// and were left out.
+/// and were left out. Of several sessions with files or rows of their own, the others are exported if one can't be.
 #[derive(Args, Debug)]
 #[command(
     after_help = "Examples:\n  spanledger export trajectory last > trajectory.jsonl\n  spanledger export agentdbg --all -o ~/.agentdbg\n  spanledger export session-log --all -o sessions.jsonl\n  spanledger export chat-sqlite --all -o sessions.db --follow"
@@ -156,7 +156,7 @@ impl Export {
 
     fn write(&self, format: Format, dirs: &[PathBuf]) -> Result<Exported, Failed> {
         let output = self.output.as_deref();
-        let mut all = Exported::default();
+        let mut all = All::default();
         let inside = format.file_in_session().filter(|_| output.is_none());
         if format.shape() == Shape::FileOfSession
             && (dirs.len() > 1 || is_dir(output) || inside.is_some())
@@ -171,13 +171,11 @@ impl Export {
                     (None, None) => return Err(needs_path(format, "several sessions need", "DIR")),
                 };
                 let mut target = Target::file(path);
-                add(
-                    &mut all,
-                    export_with(self.options(), format, dir, &mut target)?,
-                );
-                target.finish()?;
+                let exported = export_with(self.options(), format, dir, &mut target);
+                let exported = exported.and_then(|one| target.finish().map(|()| one));
+                all.add(exported, dirs)?;
             }
-            return Ok(all);
+            return all.end();
         }
         let mut target = match (format.shape(), output) {
             (_, Some(path)) => Target::file(path),
@@ -193,10 +191,12 @@ impl Export {
             if !is_printed {
                 progress.show_count(done as u64, dirs.len() as u64, "sessions");
             }
-            add(
-                &mut all,
-                export_with(self.options(), format, dir, &mut target)?,
-            );
+            let exported = export_with(self.options(), format, dir, &mut target);
+            match format.is_database() {
+                true => all.add(exported, dirs)?,
+                // Its rows would be there by halves.
+                false => all.add(Ok(exported?), dirs)?,
+            }
         }
         if format == Format::SessionLog && target.is_empty() {
             let why = "session-log: nothing was written, because no run has ended";
@@ -205,7 +205,45 @@ impl Export {
             ));
         }
         target.finish()?;
-        Ok(all)
+        all.end()
+    }
+}
+
+/// What was exported of several sessions.
+#[derive(Default)]
+struct All {
+    exported: Exported,
+    /// How many sessions could not be exported.
+    failed: usize,
+}
+
+impl All {
+    /// Adds a session. If it is one of several, its error is reported, and the others are exported.
+    fn add(&mut self, one: io::Result<Exported>, dirs: &[PathBuf]) -> Result<(), Failed> {
+        match one {
+            Ok(one) => {
+                self.exported.damages.extend(one.damages);
+                self.exported.lost.extend(one.lost);
+            }
+            Err(error) if dirs.len() > 1 && error.kind() != io::ErrorKind::ResourceBusy => {
+                warn(&error.to_string());
+                self.failed += 1;
+            }
+            Err(error) => return Err(error.into()),
+        }
+        Ok(())
+    }
+
+    fn end(self) -> Result<Exported, Failed> {
+        match self.failed {
+            0 => Ok(self.exported),
+            1 => Err(Failed::Usage(
+                "one session could not be exported".to_owned(),
+            )),
+            failed => Err(Failed::Usage(format!(
+                "{failed} sessions could not be exported"
+            ))),
+        }
     }
 }
 
@@ -262,11 +300,6 @@ fn is_dir(path: Option<&Path>) -> bool {
 
 fn needs_path(format: Format, what: &str, path: &str) -> Failed {
     Failed::Usage(format!("{format}: {what} a target; give -o {path}"))
-}
-
-fn add(all: &mut Exported, one: Exported) {
-    all.damages.extend(one.damages);
-    all.lost.extend(one.lost);
 }
 
 fn list(context: &mut Context) -> Result<(), Failed> {

@@ -79,6 +79,10 @@ impl Exporter for ChatSqlite {
     }
 
     fn show_unfinished(&mut self, arriving: &[Fed], rows: &mut Rows) {
+        if self.chat.session.id.is_empty() {
+            // It has no line.
+            return;
+        }
         self.session(rows);
         self.remove_unfinished(rows);
         for message in self.chat.unfinished(arriving) {

@@ -54,8 +54,12 @@ impl Exporter for ChatText {
     fn end(&mut self, rows: &mut Rows) {
         self.chat.finish();
         self.write(rows);
-        if self.form == Form::Json && self.ahead.is_some() {
-            self.begin(rows);
+        if self.ahead.is_none() || self.chat.session.id.is_empty() {
+            // It goes on, or it has no line.
+            return;
+        }
+        self.begin(rows);
+        if self.form == Form::Json {
             let of = |kind: Kind| -> Vec<Value> {
                 let its = self.assets.iter().filter(|asset| asset.kind == kind);
                 its.map(asset_row).collect()

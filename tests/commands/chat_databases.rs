@@ -284,6 +284,80 @@ fn messages_that_another_program_added_stay() {
     }
 }
 
+/// A session of which only the first line of its segment was written.
+fn header_only() -> TempDir {
+    let dir = one_message("Hello");
+    let session = spanledger::read::session_dir(dir.path(), "ses_1");
+    let cut = |path: PathBuf| {
+        let text = fs::read_to_string(&path).unwrap();
+        fs::write(&path, format!("{}\n", text.lines().next().unwrap())).unwrap();
+    };
+    let files = fs::read_dir(session)
+        .unwrap()
+        .map(|file| file.unwrap().path());
+    files
+        .filter(|path| path.extension().is_some_and(|end| end == "jsonl"))
+        .for_each(cut);
+    dir
+}
+
+#[test]
+fn session_with_only_a_header_is_exported() {
+    for format in [
+        "chat-sqlite",
+        "chat-json",
+        "chat-jsonl",
+        "chat-csv",
+        "trace-sqlite",
+    ] {
+        let dir = header_only();
+        let path = dir.path().join("target");
+        exported(dir.path(), format, &path);
+        if format.starts_with("chat") && format != "chat-csv" {
+            let other = dir.path().join("other");
+            let done = run(&other, &["import", format, path.to_str().unwrap()]);
+            assert_eq!(done.code, 0, "{format}: {done:?}");
+        }
+    }
+}
+
+#[test]
+fn all_goes_on_after_a_session_that_fails() {
+    let recording = Recording::new();
+    recording.run(|| {
+        for session in ["ses_1", "ses_2", "ses_3"] {
+            let _run = spans::session_run(session, "planner").start().entered();
+            events::message_user("Hello").emit();
+        }
+    });
+    let dir = recording.end();
+    let file =
+        |session: &str| spanledger::read::session_dir(dir.path(), session).join("trace.sqlite");
+    std::os::unix::fs::symlink("/dev/null", file("ses_2")).unwrap();
+    let done = run(dir.path(), &["export", "trace-sqlite", "--all"]);
+    assert_eq!(done.code, 2, "{done:?}");
+    assert!(done.err.contains("ses_2/trace.sqlite"), "{done:?}");
+    assert!(file("ses_1").exists() && file("ses_3").exists(), "{done:?}");
+    // One database of all sessions: the others are in it.
+    let path = dir.path().join("chat.db");
+    let other = one_message("Other");
+    exported(other.path(), "chat-sqlite", &path);
+    let done = run(
+        dir.path(),
+        &[
+            "export",
+            "chat-sqlite",
+            "--all",
+            "-o",
+            path.to_str().unwrap(),
+        ],
+    );
+    assert_eq!(done.code, 2, "{done:?}");
+    assert!(done.err.contains("another session named ses_1"), "{done:?}");
+    let all = rows(&path).join("\n");
+    assert!(all.contains("ses_2") && all.contains("ses_3"), "{all}");
+}
+
 /// The value of a member of the only document.
 fn document(root: &Path) -> Value {
     run(root, &["export", "chat-json", "ses_1"]).json()

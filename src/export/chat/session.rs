@@ -83,6 +83,8 @@ pub(in super::super) struct Session {
     pub permissions: String,
     metadata: Map<String, Value>,
     counts: Counts,
+    /// When its first segment began. An imported session was written later than it happened.
+    recorded: Option<u64>,
     created: Option<u64>,
     updated: u64,
     archived: Option<u64>,
@@ -107,7 +109,7 @@ impl Session {
             self.id = fed.session_id.to_string();
         }
         if let Item::SegmentHeader(_) = node.item() {
-            // An imported session was written later than it happened.
+            self.recorded.get_or_insert(millis(node.start));
             return None;
         }
         self.created.get_or_insert(millis(node.start));
@@ -220,6 +222,7 @@ impl Session {
     /// The row of `chat_sessions`.
     pub fn row(&self) -> Value {
         let counts = &self.counts;
+        let created = self.created.or(self.recorded);
         let model = (!self.model.is_empty()).then(|| Value::from(self.model.clone()).to_string());
         let permissions = match self.permissions.as_str() {
             "" => "[]",
@@ -245,8 +248,8 @@ impl Session {
             "cache_write": counts.cache_write,
             "total_tokens": counts.total(),
             "cost_usd": counts.cost_usd,
-            "created_at": self.created,
-            "updated_at": self.updated,
+            "created_at": created,
+            "updated_at": self.updated.max(created.unwrap_or(0)),
             "archived_at": self.archived,
         })
     }
