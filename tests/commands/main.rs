@@ -2,6 +2,7 @@
 
 mod chat_databases;
 mod chat_formats;
+mod chat_parts;
 mod common;
 mod completions;
 mod damaged_traces;

@@ -108,8 +108,8 @@ pub(super) struct Chat {
     taken: UniqueIds,
     /// When the newest message was created. No two have the same time: readers sort by it.
     newest: u64,
-    /// The complete messages, in order.
-    ids: Vec<String>,
+    /// The complete messages in order: their ids, and those that were recorded.
+    ids: Vec<(String, Option<String>)>,
     rewinds: Rewinds<u64>,
     /// When messages were hidden that still are.
     pub hidden: HashMap<String, u64>,
@@ -235,7 +235,8 @@ impl Chat {
         }
         self.current.retain(|_, number| *number != self.first);
         self.first += 1;
-        self.ids.push(message.id.clone());
+        let ids = (message.id.clone(), message.recorded.clone());
+        self.ids.push(ids);
         self.changes.push(Change::Message(message));
         true
     }

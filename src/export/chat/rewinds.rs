@@ -10,12 +10,13 @@ impl Chat {
         self.finish();
         let now = millis(node.start);
         let mut rewind = GoneBack::new(rewind, 2 * self.ids.len() as u64);
-        let target = self.session.message_id(&rewind.to_id);
-        rewind.to = self.ids.iter().rposition(|id| *id == target).map(order);
+        let target = Some(rewind.to_id.as_str());
+        let mut ids = self.ids.iter();
+        let target = ids.rposition(|(_, recorded)| recorded.as_deref() == target);
+        rewind.to = target.map(order);
         self.rewinds.push(rewind);
-        let prefix = self.session.message_id("");
-        for (at, id) in self.ids.iter().enumerate() {
-            let by = self.rewinds.by(order(at), id.strip_prefix(&prefix));
+        for (at, (id, recorded)) in self.ids.iter().enumerate() {
+            let by = self.rewinds.by(order(at), recorded.as_deref());
             let (hide, is_hidden) = (by.is_some(), self.hidden.contains_key(id));
             if hide == is_hidden {
                 continue;

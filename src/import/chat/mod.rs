@@ -3,6 +3,7 @@
 //! Everything of a message becomes lines with its id, in the order of its parts, at their times. A `step-start`
 //! begins a model call, which has the tokens of the message if it is its last.
 
+mod hidden;
 mod part;
 mod tool;
 mod usage;
@@ -16,6 +17,7 @@ use super::Import;
 use super::history::{Fields, History, Span, fields};
 use super::time::from_millis;
 use crate::trace::{Kind, Outcome, SpanKind, Usage, hex_digest, time_text};
+use hidden::HiddenMessages;
 use usage::{classes, usage};
 
 /// The digests that a message refers to, and the kinds of what they are of.
@@ -41,11 +43,7 @@ pub(super) struct Chat<'a> {
     /// Tool calls that are open, by when they end.
     ends: BTreeMap<(u64, usize), ToolEnd>,
     tools: usize,
-    /// Messages that are hidden, by when.
-    hidden: BTreeMap<u64, Vec<String>>,
-    /// Whether a hidden message was written, and the last one that was not hidden.
-    has_hidden: bool,
-    visible: Option<String>,
+    hidden: HiddenMessages,
     counted: Usage,
 }
 
@@ -145,9 +143,7 @@ impl<'a> Chat<'a> {
             model: None,
             ends: BTreeMap::new(),
             tools: 0,
-            hidden: BTreeMap::new(),
-            has_hidden: false,
-            visible: None,
+            hidden: HiddenMessages::default(),
             counted: Usage::default(),
             session,
         };
@@ -242,14 +238,7 @@ impl<'a> Chat<'a> {
             }
         }
         let hidden = time(row, "hidden_at").or_else(|| time(&message.metadata, "hidden_at"));
-        match hidden {
-            Some(at) => {
-                self.hidden.entry(at).or_default().push(message.id);
-                self.has_hidden = true;
-            }
-            None if !self.has_hidden => self.visible = Some(message.id),
-            None => {}
-        }
+        self.hidden.add(message.id, hidden);
         Ok(())
     }
 
@@ -288,17 +277,9 @@ impl<'a> Chat<'a> {
 
     /// The rewinds that have happened by now.
     fn rewinds(&mut self, now: u64) -> io::Result<()> {
-        while let Some(first) = self
-            .hidden
-            .first_entry()
-            .filter(|first| *first.key() <= now)
-        {
-            let (at, ids) = first.remove_entry();
+        while let Some((at, rewind)) = self.hidden.next_rewind(now) {
             self.end_tools(at)?;
-            let rewind = json!({"to_message_id": self.visible, "hidden_ids": ids});
             self.history.event(Kind::Rewind, at, rewind)?;
-            // A later one may go back to a message between hidden ones: only its list is known.
-            self.visible = None;
         }
         Ok(())
     }

@@ -1,0 +1,119 @@
+//! Rewinds, questions and parts of chat sessions: as they are recorded, exported and imported.
+
+use std::fs;
+use std::path::Path;
+
+use serde_json::{Value, json};
+use spanledger::{Outcome, SpanExt, events, spans};
+
+use crate::imports::refused;
+use crate::support::cli::run;
+use crate::support::{Recording, Trace};
+
+/// The rows of messages and of parts, with their JSON parsed.
+fn messages(root: &Path) -> (Vec<Value>, Vec<Value>) {
+    let mut document = run(root, &["export", "chat-json", "ses_1"]).json();
+    let (mut messages, mut parts) = (Vec::new(), Vec::new());
+    for one in document["messages"].as_array_mut().unwrap() {
+        messages.push(one["message"].take());
+        for part in one["parts"].as_array().unwrap() {
+            parts.push(serde_json::from_str(part["data_json"].as_str().unwrap()).unwrap());
+        }
+    }
+    (messages, parts)
+}
+
+/// Exports a session that was recorded this way.
+fn recorded(record: impl FnOnce()) -> (Vec<Value>, Vec<Value>) {
+    let recording = Recording::new();
+    recording.run(|| {
+        let run = spans::session_run("ses_1", "planner").start();
+        run.in_scope(record);
+        run.finish(Outcome::Ok);
+    });
+    messages(recording.end().path())
+}
+
+#[test]
+fn rewind_goes_back_to_the_last_message_with_the_recorded_id() {
+    let (messages, _) = recorded(|| {
+        for id in ["m1", "m2", "m1", "m3"] {
+            events::message_user(id).message_id(id).emit();
+        }
+        events::rewind("m1").emit();
+    });
+    let hidden: Vec<_> = messages
+        .iter()
+        .map(|row| (row["id"].as_str().unwrap(), row["hidden_at"].is_u64()))
+        .collect();
+    let expected = [
+        ("ses_1/m1", false),
+        ("ses_1/m2", false),
+        ("ses_1/m1#2", false),
+        ("ses_1/m3", true),
+    ];
+    assert_eq!(hidden, expected);
+}
+
+/// A file of lines with messages of the user, each created a second after the one before.
+fn lines(hidden: &[Option<u64>]) -> String {
+    let mut lines = vec![json!({"type": "session", "data": {
+        "id": "s", "agent": "a", "created_at": 1000, "updated_at": 1000}})];
+    for (number, at) in hidden.iter().enumerate() {
+        lines.push(json!({"type": "message", "data": {
+            "id": format!("m{number}"), "session_id": "s", "role": "user", "hidden_at": at,
+            "created_at": 1000 * (number + 1), "updated_at": 1000}}));
+    }
+    let lines = lines.iter().map(|line| format!("{line}\n"));
+    lines.collect()
+}
+
+#[test]
+fn imported_rewind_has_its_target() {
+    type Rewinds = &'static [(Option<&'static str>, &'static [&'static str])];
+    let cases: &[(&[Option<u64>], Rewinds)] = &[
+        (&[None, Some(2500), None], &[(Some("m0"), &["m1"])]),
+        // The second one goes back to a message after the first.
+        (
+            &[None, Some(2500), None, Some(9000)],
+            &[(Some("m0"), &["m1"]), (Some("m2"), &["m3"])],
+        ),
+        // Both went back, the second one further.
+        (
+            &[None, Some(9000), Some(8000)],
+            &[(Some("m1"), &["m2"]), (Some("m0"), &["m1"])],
+        ),
+        // A message between hidden ones is visible: only the list is known.
+        (&[None, Some(9000), None], &[(None, &["m1"])]),
+        // All are hidden.
+        (&[Some(9000), Some(9000)], &[(None, &["m0", "m1"])]),
+    ];
+    for (hidden, expected) in cases {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("source.jsonl");
+        fs::write(&path, lines(hidden)).unwrap();
+        let root = dir.path().join("root");
+        let done = run(&root, &["import", "chat-jsonl", path.to_str().unwrap()]);
+        assert_eq!(done.code, 0, "{done:?}");
+        let trace = Trace::read(&root);
+        let rewinds: Vec<_> = trace
+            .all("rewind")
+            .iter()
+            .map(|line| {
+                json!([
+                    line.payload.get("to_message_id"),
+                    line.payload["hidden_ids"]
+                ])
+            })
+            .collect();
+        let expected: Vec<_> = expected.iter().map(|rewind| json!(rewind)).collect();
+        assert_eq!(rewinds, expected, "{hidden:?}");
+        // The same messages are hidden, at the same times.
+        let again = run(&root, &["export", "chat-jsonl", "s"]).objects();
+        let again = again.iter().filter(|line| line["type"] == "message");
+        let again: Vec<_> = again
+            .map(|line| line["data"]["hidden_at"].as_u64())
+            .collect();
+        assert_eq!(again, *hidden);
+    }
+}
