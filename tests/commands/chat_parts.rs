@@ -117,3 +117,70 @@ fn imported_rewind_has_its_target() {
         assert_eq!(again, *hidden);
     }
 }
+
+#[test]
+fn question_belongs_to_the_call_that_it_lies_in() {
+    let (_, parts) = recorded(|| {
+        // Both have the same id, and the first is the one that is asked about.
+        let first = spans::tool_call("bash", "c1").start();
+        events::message_assistant("In another message.")
+            .message_id("m2")
+            .emit();
+        let second = spans::tool_call("bash", "c1").message_id("m2").start();
+        events::hitl_request("i1")
+            .tool_call_id("c1")
+            .on(&first)
+            .emit();
+        events::hitl_response("i1")
+            .tool_call_id("c1")
+            .decision("reject")
+            .emit();
+        first.finish(Outcome::Denied);
+        second.finish(Outcome::Ok);
+        // A question inside the permission of a call.
+        let third = spans::tool_call("edit", "c3").start();
+        let permission = third.in_scope(|| spans::permission_evaluate("edit").start());
+        let other = spans::tool_call("edit", "c4").start();
+        events::hitl_request("i2").on(&permission).emit();
+        events::hitl_response("i2")
+            .decision("no")
+            .on(&permission)
+            .emit();
+        permission.finish(Outcome::Denied);
+        third.finish(Outcome::Denied);
+        other.finish(Outcome::Denied);
+    });
+    let of = |id: &str| -> Vec<_> {
+        let its = parts.iter().filter(|part| part["toolCallId"] == id);
+        its.map(|part| json!([part["state"], part["approval"]["id"]]))
+            .collect()
+    };
+    assert_eq!(
+        of("c1"),
+        [
+            json!(["output-denied", "i1"]),
+            json!(["output-available", null])
+        ]
+    );
+    assert_eq!(of("c3"), [json!(["output-denied", "i2"])]);
+    assert_eq!(of("c4"), [json!(["output-denied", "c4"])]);
+}
+
+#[test]
+fn answer_in_other_words_is_no_denial() {
+    let recording = Recording::new();
+    recording.run(|| {
+        let run = spans::session_run("ses_1", "planner").start();
+        let call = run.in_scope(|| spans::tool_call("bash", "c1").start());
+        events::hitl_request("i1").on(&call).emit();
+        events::hitl_response("i1")
+            .decision("Use the other one.")
+            .on(&call)
+            .emit();
+        let (_, parts) = messages(recording.dir.path());
+        assert_eq!(parts[0]["state"], "approval-requested");
+        assert_eq!(parts[0]["approval"], json!({"id": "i1"}));
+        call.finish(Outcome::Ok);
+        run.finish(Outcome::Ok);
+    });
+}

@@ -105,6 +105,8 @@ pub(super) struct Chat {
     /// Runs whose next part is the first of a model call.
     steps: HashSet<Option<u64>>,
     tools: HashMap<u64, OpenTool>,
+    /// Open permissions, and the tool calls that they are about.
+    permissions: HashMap<u64, u64>,
     taken: UniqueIds,
     /// When the newest message was created. No two have the same time: readers sort by it.
     newest: u64,
@@ -182,6 +184,7 @@ impl Chat {
             Item::ToolCall(call) if is_closed => self.tool_result(fed, &call),
             Item::ToolCall(call) => self.tool_call(fed, &call),
             Item::Permission(permission) if is_closed => self.permission(node, &permission),
+            Item::Permission(_) => self.permission_opened(node),
             Item::Hitl(hitl) => self.hitl(node, &hitl),
             Item::ContextAsset(asset) => self.asset(node, &asset),
             Item::Compaction(compaction) if is_closed => self.compaction(fed, &compaction),

@@ -120,11 +120,11 @@ fn output(call: &ToolCall<'_>) -> Value {
     }
 }
 
-/// An answer to a question about a tool call.
+/// A question about a tool call, with the answer if that allows or denies the call.
 pub(super) fn approval(id: &str, decision: Option<Value>) -> Value {
     let mut approval = json!({"id": id});
-    if let Some(decision) = decision {
-        approval["approved"] = approves(&decision).unwrap_or(false).into();
+    if let Some(approved) = decision.as_ref().and_then(approves) {
+        approval["approved"] = approved.into();
     }
     approval
 }

@@ -20,6 +20,13 @@ pub(super) struct OpenTool {
     approval: Option<Value>,
 }
 
+impl OpenTool {
+    /// The id of the question that was asked about it.
+    fn asked(&self) -> Option<&str> {
+        self.approval.as_ref()?["id"].as_str()
+    }
+}
+
 impl Chat {
     pub(super) fn tool_call(&mut self, fed: &Fed, call: &ToolCall<'_>) {
         let data = part::tool(&fed.node, call, None);
@@ -126,7 +133,17 @@ impl Chat {
         }
     }
 
+    /// Remembers the call that an open permission is about.
+    pub(super) fn permission_opened(&mut self, node: &Node) {
+        let known = |call: &u64| self.tools.contains_key(call);
+        let ids = node.span_id.zip(node.within().filter(known));
+        self.permissions.extend(ids);
+    }
+
     pub(super) fn permission(&mut self, node: &Node, permission: &Permission<'_>) {
+        if let Some(id) = node.span_id {
+            self.permissions.remove(&id);
+        }
         let tool = node.within().and_then(|span| self.tools.get_mut(&span));
         if let Some(tool) = tool.filter(|_| permission.action().as_deref() == Some("deny")) {
             let why = [permission.source(), permission.pattern()];
@@ -139,29 +156,13 @@ impl Chat {
     }
 
     pub(super) fn hitl(&mut self, node: &Node, hitl: &Hitl<'_>) {
-        let id = hitl.interrupt_id().unwrap_or_default();
-        let asked = |tool: &OpenTool| {
-            tool.approval
-                .as_ref()
-                .is_some_and(|known| known["id"] == *id)
-        };
-        let is_its = |tool: &OpenTool| match hitl.tool_call_id() {
-            Some(call) => tool.call == *call,
-            None => asked(tool),
-        };
-        let Some(tool) = self
-            .tools
-            .values_mut()
-            .filter(|tool| is_its(tool))
-            .max_by_key(|tool| tool.index)
-        else {
+        let call = self.call_of(node, hitl);
+        let Some(tool) = call.and_then(|call| self.tools.get_mut(&call)) else {
             return;
         };
-        let answer = (node.kind == Kind::HitlResponse).then(|| {
-            hitl.decision()
-                .and_then(|answer| answer.value())
-                .unwrap_or_default()
-        });
+        let id = hitl.interrupt_id().unwrap_or_default();
+        let answer = hitl.decision().and_then(|answer| answer.value());
+        let answer = answer.filter(|_| node.kind == Kind::HitlResponse);
         let approval = part::approval(&id, answer);
         let is_answered = approval.get("approved").is_some();
         tool.approval = Some(approval.clone());
@@ -177,5 +178,28 @@ impl Chat {
             part.data["approval"] = approval;
             part.updated = millis(node.start);
         }
+    }
+
+    /// The open call that a question or an answer is about: the one that it lies in; of an answer, the one whose
+    /// question it is; else the newest one with the recorded id.
+    fn call_of(&self, node: &Node, hitl: &Hitl<'_>) -> Option<u64> {
+        let newest = |is_it: &dyn Fn(&OpenTool) -> bool| {
+            let its = self.tools.iter().filter(|(_, tool)| is_it(tool));
+            let newest = its.max_by_key(|(_, tool)| (tool.number, tool.index));
+            newest.map(|(span, _)| *span)
+        };
+        let within = node.within();
+        let within = within.map(|span| self.permissions.get(&span).copied().unwrap_or(span));
+        let inside = within.filter(|span| self.tools.contains_key(span));
+        let id = hitl.interrupt_id().filter(|id| !id.is_empty());
+        let asked = || {
+            let id = id.filter(|_| node.kind == Kind::HitlResponse)?;
+            newest(&|tool| tool.asked().is_some_and(|asked| *asked == *id))
+        };
+        let named = || {
+            let call = hitl.tool_call_id()?;
+            newest(&|tool| tool.call == *call)
+        };
+        inside.or_else(asked).or_else(named)
     }
 }
