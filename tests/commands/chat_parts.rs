@@ -184,3 +184,43 @@ fn answer_in_other_words_is_no_denial() {
         run.finish(Outcome::Ok);
     });
 }
+
+/// Parts of tool calls that the AI SDK accepts.
+fn tool_parts() -> Vec<Value> {
+    let provider = json!({"anthropic": {"signature": "x"}});
+    vec![
+        json!({"type": "tool-bash", "toolCallId": "a", "state": "input-streaming"}),
+        json!({"type": "tool-bash", "toolCallId": "b", "state": "input-available", "input": {"command": "ls"}, "title": "List", "callProviderMetadata": provider}),
+        json!({"type": "dynamic-tool", "toolName": "mcp", "toolCallId": "c", "state": "output-available", "input": null, "output": null, "providerExecuted": true, "preliminary": true}),
+        json!({"type": "tool-bash", "toolCallId": "d", "state": "output-error", "rawInput": "{", "errorText": "no JSON"}),
+        json!({"type": "tool-bash", "toolCallId": "e", "state": "approval-requested", "input": {}, "approval": {"id": "q"}}),
+        json!({"type": "tool-bash", "toolCallId": "f", "state": "approval-responded", "input": {}, "approval": {"id": "q", "approved": true, "reason": "ok"}}),
+        json!({"type": "tool-bash", "toolCallId": "g", "state": "output-denied", "input": {}, "approval": {"id": "q", "approved": false}}),
+    ]
+}
+
+#[test]
+fn recorded_tool_parts_are_kept_verbatim() {
+    let valid = tool_parts();
+    let (_, parts) = recorded(|| {
+        events::message_assistant("").parts(json!(valid)).emit();
+    });
+    assert_eq!(parts, valid);
+    // What the AI SDK refuses becomes a part that it accepts.
+    let invalid = json!([
+        {"type": "tool-bash", "toolCallId": "a", "state": "input-available", "input": {}, "output": 1},
+        {"type": "tool-bash", "toolCallId": "b", "state": "interrupted", "input": {}},
+        {"type": "tool_call", "id": "c", "name": "bash", "arguments": {"command": "ls"}},
+        {"type": "tool-bash", "toolCallId": "d", "state": "input-available", "input": {}, "errorText": null},
+    ]);
+    let (_, parts) = recorded(|| events::message_assistant("").parts(invalid).emit());
+    let states: Vec<_> = parts.iter().map(|part| part["state"].clone()).collect();
+    let expected = [
+        "output-available",
+        "input-available",
+        "input-available",
+        "input-available",
+    ];
+    assert_eq!(states, expected);
+    assert_eq!(parts[2]["input"], json!({"command": "ls"}));
+}

@@ -5,6 +5,7 @@
 
 mod model_calls;
 mod part;
+mod recorded;
 mod rewinds;
 mod session;
 mod tools;

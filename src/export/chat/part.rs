@@ -135,7 +135,7 @@ pub(super) fn of_message(node: &Node) -> Vec<Value> {
     let recorded = message.parts().into_iter();
     let mut parts: Vec<Value> = recorded
         .flat_map(|parts| parts.items())
-        .map(recorded_part)
+        .map(super::recorded::part)
         .collect();
     let is_reasoning = node.role() == Some(Role::Reasoning);
     let kind = if is_reasoning { "reasoning" } else { "text" };
@@ -153,72 +153,6 @@ pub(super) fn of_message(node: &Node) -> Vec<Value> {
     let attachments = message.attachments().into_iter();
     parts.extend(attachments.flat_map(|all| all.items()).map(attachment));
     parts
-}
-
-/// A recorded part: verbatim if the AI SDK accepts it, else as a part that it accepts, `data-…` if no other fits.
-fn recorded_part(part: RawValue<'_>) -> Value {
-    let Some(Value::Object(mut part)) = part.value() else {
-        return json!({"type": "text", "text": text_of(part), "state": "done"});
-    };
-    part.retain(|_, value| !value.is_null());
-    let text = |name: &str| part.get(name).and_then(Value::as_str).map(str::to_owned);
-    let has = |names: &[&str]| {
-        names
-            .iter()
-            .all(|name| part.get(*name).is_some_and(Value::is_string))
-    };
-    let kind = text("type").unwrap_or_default();
-    match kind.as_str() {
-        "text" | "reasoning" => {
-            let words = text("text").or_else(|| text("content")).unwrap_or_default();
-            let state = text("state").filter(|state| state == "streaming");
-            part.remove("content");
-            part.insert("text".into(), words.into());
-            part.insert(
-                "state".into(),
-                state.unwrap_or_else(|| "done".into()).into(),
-            );
-            part.into()
-        }
-        "step-start" => json!({"type": "step-start"}),
-        "file" if has(&["mediaType", "url"]) => part.into(),
-        "source-url" if has(&["sourceId", "url"]) => part.into(),
-        "source-document" if has(&["sourceId", "mediaType", "title"]) => part.into(),
-        "tool_call" | "tool_call_response" | "dynamic-tool" => recorded_tool(&part),
-        kind if kind.starts_with("tool-") => recorded_tool(&part),
-        kind if kind.starts_with("data-") && part.contains_key("data") => part.into(),
-        kind => json!({"type": format!("data-{kind}"), "data": part}),
-    }
-}
-
-/// A tool call that has no span, or not yet.
-fn recorded_tool(part: &Map<String, Value>) -> Value {
-    let get = |names: &[&str]| names.iter().find_map(|name| part.get(*name)).cloned();
-    let kind = part.get("type").and_then(Value::as_str).unwrap_or_default();
-    let name = kind.strip_prefix("tool-").map(Value::from);
-    let name = name
-        .or_else(|| get(&["toolName", "name"]))
-        .unwrap_or_else(|| "unknown".into());
-    let mut made = json!({
-        "type": format!("tool-{}", name.as_str().unwrap_or_default()),
-        "toolCallId": get(&["toolCallId", "id"]).and_then(|id| id.as_str().map(str::to_owned)).unwrap_or_default(),
-        "state": "input-available",
-        "input": get(&["input", "arguments"]).unwrap_or_else(|| json!({})),
-    });
-    let denied = get(&["approval"])
-        .filter(|approval| approval["approved"] == false && approval["id"].is_string());
-    let error = get(&["errorText"]).and_then(|error| error.as_str().map(str::to_owned));
-    if let Some(approval) = denied {
-        made["state"] = "output-denied".into();
-        made["approval"] = approval;
-    } else if let Some(error) = error {
-        made["state"] = "output-error".into();
-        made["errorText"] = error.into();
-    } else if let Some(output) = get(&["output", "response", "result"]) {
-        made["state"] = "output-available".into();
-        made["output"] = output;
-    }
-    made
 }
 
 /// An attached file. Without an address, its digest names it.
