@@ -224,3 +224,95 @@ fn recorded_tool_parts_are_kept_verbatim() {
     assert_eq!(states, expected);
     assert_eq!(parts[2]["input"], json!({"command": "ls"}));
 }
+
+/// A message of Grida: snake case, and a tool without a name.
+#[test]
+fn grida_spellings_are_read_and_queued_messages_are_not() {
+    let row = |kind: &str, data: Value| json!({"type": kind, "data": data});
+    let message = |id: &str, role: &str, at: u64, metadata: Value| {
+        row(
+            "message",
+            json!({"id": id, "session_id": "s", "role": role, "created_at": at, "updated_at": at,
+            "metadata_json": metadata.to_string()}),
+        )
+    };
+    let part = |message: &str, index: u64, data: Value| {
+        row(
+            "part",
+            json!({"id": format!("{message}.{index}"), "message_id": message, "session_id": "s", "index": index,
+            "type": data["type"], "data_json": data.to_string(), "created_at": 2000, "updated_at": 2000}),
+        )
+    };
+    let lines = [
+        row(
+            "session",
+            json!({"id": "s", "agent": "grida", "created_at": 1000, "updated_at": 1000}),
+        ),
+        message("u1", "user", 1000, json!({})),
+        part("u1", 0, json!({"type": "text", "text": "Draw."})),
+        message("a1", "assistant", 2000, json!({})),
+        part(
+            "a1",
+            0,
+            json!({"type": "tool-bash", "tool_call_id": "c1", "tool_name": "bash", "state": "output-error", "input": {"command": "ls"}, "error_text": "not found"}),
+        ),
+        part(
+            "a1",
+            1,
+            json!({"type": "dynamic-tool", "tool_call_id": "c2", "tool_name": "mcp", "state": "output-available", "input": {}, "output": "ok"}),
+        ),
+        part(
+            "a1",
+            2,
+            json!({"type": "tool", "tool_call_id": "c3", "state": "input-streaming", "input_text_delta": "{"}),
+        ),
+        message(
+            "u2",
+            "user",
+            3000,
+            json!({"queued_at": 3000, "queue_enqueued_at": 3000}),
+        ),
+        part("u2", 0, json!({"type": "text", "text": "It waits."})),
+        message("u3", "user", 4000, json!({"queue_canceled_at": 4000})),
+        part(
+            "u3",
+            0,
+            json!({"type": "text", "text": "It was withdrawn."}),
+        ),
+    ];
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("source.jsonl");
+    let text: String = lines.iter().map(|line| format!("{line}\n")).collect();
+    fs::write(&path, text).unwrap();
+    let root = dir.path().join("root");
+    let done = run(&root, &["import", "chat-jsonl", path.to_str().unwrap()]);
+    assert_eq!(done.code, 0, "{done:?}");
+    let trace = Trace::read(&root);
+    let calls: Vec<_> = trace
+        .all("tool_result")
+        .iter()
+        .map(|line| {
+            let payload = &line.payload;
+            json!([
+                payload["tool_id"],
+                payload["tool_call_id"],
+                payload["outcome"],
+                payload.get("error")
+            ])
+        })
+        .collect();
+    let expected = [
+        json!(["bash", "c1", "error", {"message": "not found"}]),
+        json!(["mcp", "c2", "ok", null]),
+        json!(["unknown", "c3", "interrupted", null]),
+    ];
+    assert_eq!(calls.len(), expected.len(), "{calls:?}");
+    for call in expected {
+        assert!(calls.contains(&call), "{call}: {calls:?}");
+    }
+    assert_eq!(
+        trace.all("message_user").len(),
+        1,
+        "queued messages are not part of it"
+    );
+}

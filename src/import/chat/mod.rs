@@ -90,6 +90,15 @@ impl Message {
     }
 }
 
+impl Message {
+    /// Whether it waits in Grida's queue or was withdrawn from it, so the model has not got it.
+    fn is_queued(&self) -> bool {
+        let marks = ["queued_at", "queue_canceled_at"].into_iter();
+        let mut marks = marks.filter_map(|name| self.metadata.get(name));
+        marks.any(|at| !at.is_null())
+    }
+}
+
 pub(super) fn text<'a>(row: &'a Fields, name: &str) -> Option<&'a str> {
     row.get(name).and_then(Value::as_str)
 }
@@ -225,6 +234,9 @@ impl<'a> Chat<'a> {
     /// A message and its parts.
     pub fn message(&mut self, row: &Fields, parts: &[Fields]) -> io::Result<()> {
         let message = Message::of(row, self.history.id())?;
+        if message.is_queued() {
+            return Ok(());
+        }
         let role = text(row, "role").unwrap_or_default();
         self.rewinds(message.created)?;
         self.turn(role, &message)?;

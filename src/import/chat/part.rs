@@ -19,11 +19,15 @@ pub(super) struct Part {
 
 impl Part {
     pub fn of(row: &Fields, message: &Message, index: usize) -> io::Result<Self> {
-        let data = member_object(row, "data_json")?;
+        let mut data = member_object(row, "data_json")?;
         let kind = text(&data, "type").or_else(|| text(row, "type"));
         let created = time(row, "created_at").unwrap_or(message.created);
+        let kind = kind.unwrap_or_default().to_owned();
+        if is_tool(&kind) {
+            rename_old_members(&mut data);
+        }
         Ok(Self {
-            kind: kind.unwrap_or_default().to_owned(),
+            kind,
             created,
             updated: time(row, "updated_at").unwrap_or(created),
             key: format!("{}/{index}", message.id),
@@ -32,7 +36,7 @@ impl Part {
     }
 
     pub fn is_tool(&self) -> bool {
-        self.kind == "dynamic-tool" || self.kind.starts_with("tool-")
+        is_tool(&self.kind)
     }
 
     /// Whether the text is all that it has.
@@ -61,6 +65,27 @@ impl Part {
             "sha256": digest,
             "url": digest.is_none().then_some(url),
         }))))
+    }
+}
+
+/// Whether parts of a type are tool calls. Grida writes `tool` for one whose name it does not know.
+fn is_tool(kind: &str) -> bool {
+    matches!(kind, "dynamic-tool" | "tool") || kind.starts_with("tool-")
+}
+
+/// Gives the members of a tool call that Grida's first version has written the names of the AI SDK.
+fn rename_old_members(data: &mut Fields) {
+    for (old, name) in [
+        ("tool_call_id", "toolCallId"),
+        ("tool_name", "toolName"),
+        ("error_text", "errorText"),
+        ("provider_executed", "providerExecuted"),
+    ] {
+        if !data.contains_key(name)
+            && let Some(value) = data.remove(old)
+        {
+            data.insert(name.into(), value);
+        }
     }
 }
 

@@ -25,7 +25,7 @@ impl Chat<'_> {
             .strip_prefix("tool-")
             .or_else(|| text(data, "toolName"));
         let mut call = json!({
-            "tool_id": name.unwrap_or_default(),
+            "tool_id": name.unwrap_or("unknown"),
             "tool_call_id": id,
             "args": data.get("input").or(data.get("rawInput")),
             "title": data.get("title"),
