@@ -14,10 +14,10 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use super::chat::{Chat, text};
+use super::chat::{Chat, member_object, text};
 use super::document::{Members, Want, parse, read_members};
 use super::history::{Fields, History};
-use super::lines::JsonLines;
+use super::lines::{JsonLines, Place};
 use super::{Import, ImportError, json};
 use crate::trace::Kind;
 
@@ -174,26 +174,24 @@ pub(super) fn read_lines<'a>(
     if sessions.is_empty() {
         return Err(ImportError::new(path, "no session is in it"));
     }
-    let written = || {
-        let file = File::open(path)?;
-        let sessions = sessions.into_iter();
-        let written = sessions.map(|mut session| {
-            let own = std::mem::take(&mut session.lines);
-            let written = session.write(import, &file)?;
-            written.finish(|history| history.keep_lines(path, &own))
-        });
-        written.collect::<io::Result<_>>()
-    };
-    written().map_err(|error| ImportError::new(path, error))
+    let file = File::open(path).map_err(|error| ImportError::new(path, error))?;
+    let source = Lines { file: &file, path };
+    let sessions = sessions.into_iter();
+    let written = sessions.map(|mut session| {
+        let own = std::mem::take(&mut session.lines);
+        let written = session.write(import, &source)?;
+        let finished = written.finish(|history| history.keep_lines(path, &own));
+        finished.map_err(|error| ImportError::new(path, error))
+    });
+    written.collect()
 }
-
-/// Where a line is: its offset and its length.
-type Place = (u64, u32);
 
 /// A session of a file of lines.
 #[derive(Default)]
 struct Session {
     row: Option<Fields>,
+    /// The line of that row.
+    place: Option<Place>,
     assets: Vec<Asset>,
     /// Where its lines begin and end. Lines one behind the other are one range.
     lines: Vec<Range<u64>>,
@@ -225,6 +223,7 @@ fn add(sessions: &mut Vec<Session>, mut line: Fields, place: Place) -> io::Resul
             None => Session::default(),
         };
         session.row = Some(data);
+        session.place = Some(place);
         sessions.push(session);
         return Ok(());
     }
@@ -251,8 +250,9 @@ fn add(sessions: &mut Vec<Session>, mut line: Fields, place: Place) -> io::Resul
 }
 
 impl Session {
-    fn add_place(&mut self, (start, length): Place) {
-        let end = start + u64::from(length);
+    fn add_place(&mut self, place: Place) {
+        let start = place.offset;
+        let end = start + u64::from(place.length);
         match self.lines.last_mut().filter(|last| last.end == start) {
             Some(last) => last.end = end,
             None => self.lines.push(start..end),
@@ -281,9 +281,17 @@ impl Session {
         known.ok_or_else(|| io::Error::other(format!("no message {id:?} before this row")))
     }
 
-    fn write<'a>(mut self, import: &'a Import, file: &File) -> io::Result<Writer<'a>> {
+    fn write<'a>(
+        mut self,
+        import: &'a Import,
+        lines: &Lines<'_>,
+    ) -> Result<Writer<'a>, ImportError> {
         self.known = HashMap::new();
-        let mut writer = Writer::new(import, "chat-jsonl", self.row.take(), self.assets)?;
+        let writer = Writer::new(import, "chat-jsonl", self.row.take(), self.assets);
+        let mut writer = writer.map_err(|error| match self.place {
+            Some(place) => place.error(lines.path, error),
+            None => ImportError::new(lines.path, error),
+        })?;
         // Of rows with the same index the last one counts.
         self.parts.reverse();
         self.parts
@@ -293,23 +301,40 @@ impl Session {
         let mut parts = self.parts.chunk_by(|one, next| one.0 == next.0).peekable();
         for (at, place) in self.messages.into_iter().enumerate() {
             let at = at as u32;
-            let mut row = read_row(file, place)?;
+            let mut row = lines.row(place)?;
             if let Some(hidden) = self.hidden.remove(&at) {
                 row.insert("hidden_at".into(), hidden);
             }
             let its = parts.next_if(|parts| parts[0].0 == at).unwrap_or_default();
-            let rows = its.iter().map(|(_, _, place)| read_row(file, *place));
-            let rows: Vec<_> = rows.collect::<io::Result<_>>()?;
-            writer.message(&row, &rows)?;
+            let rows = its.iter().map(|(_, _, place)| lines.row(*place));
+            let rows: Vec<_> = rows.collect::<Result<_, _>>()?;
+            let written = writer.message(&row, &rows);
+            written.map_err(|error| {
+                // A part that can't be read, else the message.
+                let is_bad = |part: &Fields| member_object(part, "data_json").is_err();
+                let part = rows.iter().position(is_bad).map(|part| its[part].2);
+                part.unwrap_or(place).error(lines.path, error)
+            })?;
         }
         Ok(writer)
     }
 }
 
-/// The row on a line.
-fn read_row(file: &File, (offset, length): Place) -> io::Result<Fields> {
-    let mut line = vec![0; length as usize];
-    file.read_exact_at(&mut line, offset)?;
-    let mut line = row_of(json::from_slice(&line)?)?;
-    row_of(line.remove("data").unwrap_or_default())
+/// The file, to read its lines again.
+struct Lines<'a> {
+    file: &'a File,
+    path: &'a Path,
+}
+
+impl Lines<'_> {
+    /// The row on a line.
+    fn row(&self, place: Place) -> Result<Fields, ImportError> {
+        let read = || {
+            let mut line = vec![0; place.length as usize];
+            self.file.read_exact_at(&mut line, place.offset)?;
+            let mut line = row_of(json::from_slice(&line)?)?;
+            row_of(line.remove("data").unwrap_or_default())
+        };
+        read().map_err(|error: io::Error| place.error(self.path, error))
+    }
 }

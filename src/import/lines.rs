@@ -23,6 +23,24 @@ const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 /// What a file of gzip begins with.
 const GZIP: &[u8] = b"\x1f\x8b";
 
+/// Where a line is in a file.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Place {
+    pub offset: u64,
+    pub length: u32,
+    pub number: u32,
+}
+
+impl Place {
+    /// An error about the line.
+    pub fn error(self, path: &Path, why: impl std::fmt::Display) -> ImportError {
+        ImportError {
+            line: Some(self.number.into()),
+            ..ImportError::new(path, why)
+        }
+    }
+}
+
 /// Reads a file of JSON objects, one a line.
 pub(super) struct JsonLines<'a> {
     import: &'a Import,
@@ -116,9 +134,13 @@ impl<'a> JsonLines<'a> {
         }
     }
 
-    /// Where the line that was read last is in the file: its offset and its length.
-    pub fn place(&self) -> (u64, u32) {
-        (self.start, self.line.len() as u32)
+    /// Where the line that was read last is in the file.
+    pub fn place(&self) -> Place {
+        Place {
+            offset: self.start,
+            length: self.line.len() as u32,
+            number: u32::try_from(self.number).unwrap_or(u32::MAX),
+        }
     }
 
     /// An error about the line that was read last.

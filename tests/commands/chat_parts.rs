@@ -316,3 +316,19 @@ fn grida_spellings_are_read_and_queued_messages_are_not() {
         "queued messages are not part of it"
     );
 }
+
+#[test]
+fn error_in_a_row_of_chat_jsonl_has_its_line() {
+    let dir = tempfile::tempdir().unwrap();
+    let (root, path) = (dir.path().join("root"), dir.path().join("source.jsonl"));
+    let part = r#"{"type":"part","data":{"id":"m1.0","message_id":"m1","index":0,"type":"text","data_json":"{"}}"#;
+    let mut text = lines(&[None, None]);
+    text.insert(0, '\n');
+    fs::write(&path, format!("{text}{part}\n")).unwrap();
+    refused(&root, "chat-jsonl", &path, "line 5: ");
+    fs::write(&path, text.replace("\"user\"", "\"wizard\"")).unwrap();
+    refused(&root, "chat-jsonl", &path, "line 3: ");
+    let no_time = text.replace("\"agent\":\"a\",\"created_at\":1000", "\"agent\":\"a\"");
+    fs::write(&path, no_time).unwrap();
+    refused(&root, "chat-jsonl", &path, "line 2: ");
+}
