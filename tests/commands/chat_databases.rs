@@ -432,3 +432,25 @@ fn usage_of_a_call_counts_once() {
         "{listed:?}"
     );
 }
+
+#[test]
+fn tokens_beyond_the_largest_number_do_not_overflow() {
+    let recording = Recording::new();
+    recording.run(|| {
+        let _run = spans::session_run("ses_1", "planner").start().entered();
+        for _ in 0..2 {
+            let call = spans::model_call("anthropic", "claude-sonnet-4-5").start();
+            call.record_usage(&Usage {
+                input_tokens: Some(u64::MAX),
+                output_tokens: Some(u64::MAX),
+                reasoning_tokens: Some(1),
+                ..Usage::default()
+            });
+            call.finish(Outcome::Ok);
+        }
+    });
+    let dir = recording.end();
+    let session = &document(dir.path())["session"];
+    assert_eq!(session["prompt_tokens"], u64::MAX);
+    assert_eq!(session["total_tokens"], u64::MAX);
+}

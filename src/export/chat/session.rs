@@ -33,16 +33,29 @@ impl Counts {
         ]
         .map(|count| count.unwrap_or(0));
         let cached = read.saturating_add(write);
-        self.input += or(usage.input_uncached_tokens, usage.input_tokens, cached);
-        self.output += or(usage.output_text_tokens, usage.output_tokens, reasoning);
-        self.reasoning += reasoning;
-        self.cache_read += read;
-        self.cache_write += write;
+        let input = or(usage.input_uncached_tokens, usage.input_tokens, cached);
+        let output = or(usage.output_text_tokens, usage.output_tokens, reasoning);
+        for (sum, count) in [
+            (&mut self.input, input),
+            (&mut self.output, output),
+            (&mut self.reasoning, reasoning),
+            (&mut self.cache_read, read),
+            (&mut self.cache_write, write),
+        ] {
+            *sum = sum.saturating_add(count);
+        }
         self.cost_usd += usage.cost_usd.unwrap_or(0.0);
     }
 
     fn total(&self) -> u64 {
-        self.input + self.output + self.reasoning + self.cache_read + self.cache_write
+        let counts = [
+            self.input,
+            self.output,
+            self.reasoning,
+            self.cache_read,
+            self.cache_write,
+        ];
+        counts.into_iter().fold(0, u64::saturating_add)
     }
 
     /// As the columns of a CSV file have them.
