@@ -45,7 +45,10 @@ pub(super) struct TraceSqlite {
 #[derive(Debug)]
 struct OpenCall {
     id: String,
+    name: String,
     has_arguments: bool,
+    /// As a question shows them.
+    arguments: Value,
 }
 
 /// The members of a row.
@@ -162,7 +165,7 @@ impl Exporter for TraceSqlite {
             Item::ToolCall(call) if is_closed => self.tool_result(node, &call, &mut payload, rows),
             Item::ToolCall(call) => self.tool_call(node, &call, &mut payload),
             Item::Compaction(compaction) if is_closed => compacted(&compaction, &mut payload),
-            Item::Hitl(hitl) => self.hitl(&hitl, &mut payload),
+            Item::Hitl(hitl) => self.hitl(node, &hitl, &mut payload),
             Item::Artifact(_) => self.artifact(&mut payload),
             _ => {}
         }
@@ -178,8 +181,12 @@ impl TraceSqlite {
         payload.set("name", call.tool_id().unwrap_or_default());
         payload.set("args", arguments(call));
         self.newest.insert(recorded.into_owned(), id.clone());
-        let has_arguments = call.args().is_some();
-        let open = OpenCall { id, has_arguments };
+        let open = OpenCall {
+            id,
+            name: call.tool_id().unwrap_or_default().into_owned(),
+            has_arguments: call.args().is_some(),
+            arguments: arguments(call),
+        };
         self.open.extend(node.span_id.map(|span| (span, open)));
     }
 
@@ -238,7 +245,7 @@ impl TraceSqlite {
         }
     }
 
-    fn hitl(&self, hitl: &Hitl<'_>, payload: &mut Payload) {
+    fn hitl(&self, node: &Node, hitl: &Hitl<'_>, payload: &mut Payload) {
         self.name_call(payload);
         if let Some(decision) = hitl.decision() {
             let decisions = hitl.payload().and_then(|payload| payload.get("decisions"));
@@ -252,22 +259,48 @@ impl TraceSqlite {
         let value = match pending {
             Some(pending) if pending.get("action_requests").is_some() => pending,
             pending => {
-                let pending = pending.unwrap_or_default();
-                let args = pending.get("args").unwrap_or(&pending);
-                let args = if args.is_object() {
-                    args.clone()
-                } else {
-                    json!({})
-                };
-                let name = pending.get("name").and_then(Value::as_str);
-                let name = name.map(String::from).or(hitl.tool_id().map(String::from));
-                let description = pending.get("description").cloned().unwrap_or_default();
-                let request = json!({"name": name, "args": args, "description": description});
-                json!({"action_requests": [request]})
+                let call = self.asked_about(node, hitl);
+                json!({"action_requests": [request(pending.unwrap_or_default(), hitl, call)]})
             }
         };
         payload.set("value", value);
     }
+
+    /// The open call that a question is about: the one that it lies in, else the newest one with the recorded id.
+    fn asked_about(&self, node: &Node, hitl: &Hitl<'_>) -> Option<&OpenCall> {
+        let inside = node.within().and_then(|span| self.open.get(&span));
+        inside.or_else(|| {
+            let id = self.newest.get(&*hitl.tool_call_id()?)?;
+            self.open.values().find(|call| call.id == *id)
+        })
+    }
+}
+
+/// A question in the words of jutul-agent. What it does not say of the call, the call says.
+fn request(pending: Value, hitl: &Hitl<'_>, call: Option<&OpenCall>) -> Value {
+    let description = pending.get("description").cloned().unwrap_or_default();
+    let name = pending.get("name").and_then(Value::as_str);
+    let name = name.map(String::from).or(hitl.tool_id().map(String::from));
+    let of_call = || call.map_or_else(|| json!({}), |call| call.arguments.clone());
+    let args = match pending {
+        Value::Null => None,
+        Value::Object(mut members) if members.contains_key("args") => members.remove("args"),
+        Value::Object(members) if has_no_arguments(&members) => None,
+        arguments => Some(arguments),
+    };
+    let args = match args {
+        Some(args) if args.is_object() => args,
+        Some(args) if !args.is_null() => json!({"input": args}),
+        _ => of_call(),
+    };
+    let name = name.or_else(|| call.map(|call| call.name.clone()));
+    json!({"name": name, "args": args, "description": description})
+}
+
+/// Whether a pending call says what is called, and not with what.
+fn has_no_arguments(pending: &Map<String, Value>) -> bool {
+    let known = ["name", "description", "id", "type"];
+    pending.keys().all(|name| known.contains(&name.as_str()))
 }
 
 /// A decision in the words of jutul-agent.

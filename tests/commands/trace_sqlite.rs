@@ -164,6 +164,52 @@ fn exporting_again_adds_only_new_rows() {
     assert_eq!(rows[2].payload["args"], json!({"command": "ls"}));
 }
 
+/// A question as it is recorded, and the request that readers show.
+#[test]
+fn question_has_the_arguments_of_its_call() {
+    let recording = Recording::new();
+    recording.run(|| {
+        let _run = spans::session_run("ses_1", "planner").start().entered();
+        let call = spans::tool_call("bash", "c1").args(json!({"command": "ls"}));
+        let call = call.start();
+        let ask = |pending: Value| {
+            let question = events::hitl_request("i").tool_call_id("c1");
+            question.pending(pending).on(&call).emit();
+        };
+        ask(json!({"name": "sh", "args": {"command": "pwd"}, "description": "Where"}));
+        ask(json!({"name": "sh", "args": "pwd"}));
+        ask(json!({"name": "sh", "description": "Where"}));
+        ask(json!({"command": "pwd"}));
+        ask(json!("pwd"));
+        events::hitl_request("i")
+            .tool_call_id("c1")
+            .on(&call)
+            .emit();
+        events::hitl_request("i").on(&call).emit();
+    });
+    let dir = recording.end();
+    export(dir.path(), &["ses_1"]);
+    let session = spanledger::read::session_dir(dir.path(), "ses_1");
+    let rows = rows(&session.join("trace.sqlite"));
+    let asked = rows.iter().filter(|row| row.kind == "hitl_request");
+    let asked: Vec<_> = asked
+        .map(|row| {
+            let request = &row.payload["value"]["action_requests"][0];
+            json!([request["name"], request["args"], request["description"]])
+        })
+        .collect();
+    let expected = [
+        json!(["sh", {"command": "pwd"}, "Where"]),
+        json!(["sh", {"input": "pwd"}, null]),
+        json!(["sh", {"command": "ls"}, "Where"]),
+        json!(["bash", {"command": "pwd"}, null]),
+        json!(["bash", {"input": "pwd"}, null]),
+        json!(["bash", {"command": "ls"}, null]),
+        json!(["bash", {"command": "ls"}, null]),
+    ];
+    assert_eq!(asked, expected);
+}
+
 #[test]
 fn prune_removes_it_with_its_session() {
     let recording = Recording::new();
