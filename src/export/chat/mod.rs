@@ -405,12 +405,14 @@ impl Chat {
             .body()
             .or_else(|| asset.tools())
             .or_else(|| asset.rules());
-        let (Some(digest), Some(body)) = (asset.digest(), body) else {
+        let Some(digest) = asset.digest() else {
             return;
         };
         if node.kind == Kind::PermissionRules {
-            self.session.permissions = body.json().to_owned();
+            let rules = body.map(|body| body.json());
+            self.session.rules_in_force(&digest, rules);
         }
+        let Some(body) = body else { return };
         self.changes.push(Change::Asset(Asset {
             kind: node.kind,
             digest: digest.into_owned(),

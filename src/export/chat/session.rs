@@ -92,8 +92,9 @@ pub(in super::super) struct Session {
     model: Map<String, Value>,
     parent_id: Option<String>,
     parent_message_id: Option<String>,
-    /// JSON.
-    pub permissions: String,
+    /// The permission rules in force, and all by their digests: a trace has them once. JSON.
+    permissions: String,
+    rules: HashMap<String, String>,
     metadata: Map<String, Value>,
     counts: Counts,
     /// When its first segment began. An imported session was written later than it happened.
@@ -194,6 +195,16 @@ impl Session {
     fn note(&mut self, name: &str, value: Option<impl Into<Value>>) {
         self.metadata
             .extend(value.map(|value| (name.to_owned(), value.into())));
+    }
+
+    /// Permission rules with a digest are in force. The first time the trace has them too.
+    pub(super) fn rules_in_force(&mut self, digest: &str, rules: Option<&str>) {
+        if let Some(rules) = rules {
+            self.rules.insert(digest.to_owned(), rules.to_owned());
+        }
+        if let Some(known) = self.rules.get(digest) {
+            self.permissions.clone_from(known);
+        }
     }
 
     /// The usage of a node: of a model call, of an event outside of one, and of a run or turn in which nothing else

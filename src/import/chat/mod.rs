@@ -3,12 +3,13 @@
 //! Everything of a message becomes lines with its id, in the order of its parts, at their times. A `step-start`
 //! begins a model call, which has the tokens of the message if it is its last.
 
+mod assets;
 mod hidden;
 mod part;
 mod tool;
 mod usage;
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::BTreeMap;
 use std::io;
 
 use serde_json::{Map, Value, json};
@@ -16,16 +17,11 @@ use serde_json::{Map, Value, json};
 use super::Import;
 use super::history::{Fields, History, Span, fields};
 use super::time::from_millis;
-use crate::trace::{Kind, Outcome, SpanKind, Usage, hex_digest, time_text};
+use crate::trace::{Kind, Outcome, SpanKind, Usage, time_text};
+pub(super) use assets::ASSETS;
+use assets::Assets;
 use hidden::HiddenMessages;
 use usage::{classes, usage};
-
-/// The digests that a message refers to, and the kinds of what they are of.
-pub(super) const ASSETS: [(&str, Kind); 3] = [
-    ("system_prompt_digest", Kind::SystemPrompt),
-    ("tool_catalog_digest", Kind::ToolCatalog),
-    ("permission_rules_digest", Kind::PermissionRules),
-];
 
 /// The title of a session that has none.
 const NO_TITLE: &str = "New Chat";
@@ -37,7 +33,7 @@ pub(super) struct Chat<'a> {
     /// The members of its metadata that are events of their own.
     status: Option<Value>,
     branches: Option<Value>,
-    assets: HashSet<String>,
+    assets: Assets,
     /// The model call that is open.
     model: Option<Span>,
     /// Tool calls that are open, by when they end.
@@ -148,7 +144,7 @@ impl<'a> Chat<'a> {
             history: History::new(import, format, id),
             status: None,
             branches: None,
-            assets: HashSet::new(),
+            assets: Assets::default(),
             model: None,
             ends: BTreeMap::new(),
             tools: 0,
@@ -201,34 +197,6 @@ impl<'a> Chat<'a> {
             "branched_from": branch,
         })));
         self.history.start_run(created, run.into())
-    }
-
-    /// A prompt, a catalog or rules, unless it is there.
-    pub fn asset(&mut self, kind: Kind, row: &Fields) -> io::Result<()> {
-        let Some(digest) = text(row, "digest").map(str::to_owned) else {
-            return Err(io::Error::other(format!("a {kind} has no `digest`")));
-        };
-        if !self.assets.insert(format!("{kind} {digest}")) {
-            return Ok(());
-        }
-        let at = time(row, "created_at").unwrap_or(self.history.last());
-        let (from, to) = match kind {
-            Kind::ToolCatalog => ("tools_json", "tools"),
-            Kind::PermissionRules => ("rules_json", "rules"),
-            _ => ("body", "body"),
-        };
-        let body = text(row, from).unwrap_or_default();
-        let body: Value = match kind {
-            Kind::SystemPrompt => body.into(),
-            _ => serde_json::from_str(body).unwrap_or_else(|_| body.into()),
-        };
-        self.history
-            .event(kind, at, json!({"digest": digest, to: body}))
-    }
-
-    /// Whether an asset was written.
-    pub fn has_asset(&self, kind: Kind, digest: &str) -> bool {
-        self.assets.contains(&format!("{kind} {digest}"))
     }
 
     /// A message and its parts.
@@ -405,15 +373,7 @@ impl<'a> Chat<'a> {
             let span = self.history.open(SpanKind::Model, "rest", updated, open)?;
             self.history.close(span, updated, Outcome::Unset, call)?;
         }
-        let rules = text(&self.session, "permissions_json").filter(|rules| *rules != "[]");
-        let known = self
-            .assets
-            .iter()
-            .any(|asset| asset.starts_with(Kind::PermissionRules.as_str()));
-        if let Some(rules) = rules.filter(|_| !known) {
-            let row = json!({"digest": hex_digest(rules.as_bytes()), "rules_json": rules});
-            self.asset(Kind::PermissionRules, &fields(row))?;
-        }
+        self.last_rules(updated)?;
         if let Some(status) = self.status.take() {
             self.history
                 .event(Kind::SessionStatus, updated, json!({"status": status}))?;

@@ -24,6 +24,8 @@ pub enum Op {
         reasoning: Option<String>,
         id: Option<u8>,
         usage: Option<(u64, u64, u64)>,
+        /// The tokens that an event inside of the call reports.
+        reported: Option<u64>,
         aborted: bool,
     },
     Tool {
@@ -46,6 +48,7 @@ pub enum Op {
     },
     Event(u8, Value),
     Prompt(String),
+    Rules(u8),
     Usage(u64),
     /// A call and its result as messages, with or without a span.
     Relay {
@@ -73,7 +76,7 @@ pub enum End {
 pub enum Asked {
     Never,
     Rule,
-    Person(Option<bool>),
+    Person(Option<&'static str>),
 }
 
 fn text() -> impl Strategy<Value = String> {
@@ -112,7 +115,7 @@ fn asked() -> impl Strategy<Value = Asked> {
     prop_oneof![
         6 => Just(Asked::Never),
         1 => Just(Asked::Rule),
-        2 => prop::option::of(any::<bool>()).prop_map(Asked::Person),
+        2 => prop::option::of(prop::sample::select(&["approve", "reject", "Use another."][..])).prop_map(Asked::Person),
     ]
 }
 
@@ -123,13 +126,14 @@ pub fn op() -> impl Strategy<Value = Op> {
     prop_oneof![
         2 => Just(Op::Turn),
         3 => (text(), id(), 0..3u8).prop_map(|(text, id, files)| Op::User { text, id, files }),
-        4 => (said, id(), usage, any::<bool>()).prop_map(|((text, reasoning), id, usage, aborted)| Op::Model { text, reasoning, id, usage, aborted }),
+        4 => (said, id(), usage, prop::option::of(1..500u64), any::<bool>()).prop_map(|((text, reasoning), id, usage, reported, aborted)| Op::Model { text, reasoning, id, usage, reported, aborted }),
         5 => (0..3u8, 0..3u8, value(), end(), asked()).prop_map(|(name, id, args, end, asked)| Op::Tool { name, id, args, end, asked }),
         2 => (text(), id()).prop_map(|(text, id)| Op::Say { text, id }),
         1 => (prop::option::of(text()), id()).prop_map(|(summary, tail)| Op::Compaction { summary, tail }),
         1 => (0..6u8).prop_map(|to| Op::Rewind { to }),
         2 => (0..8u8, value()).prop_map(|(kind, value)| Op::Event(kind, value)),
         1 => text().prop_map(Op::Prompt),
+        1 => (0..3u8).prop_map(Op::Rules),
         1 => (1..500u64).prop_map(Op::Usage),
     ]
 }
@@ -194,8 +198,14 @@ fn perform(op: &Op) {
             reasoning,
             id,
             usage,
+            reported,
             aborted,
-        } => model(text.as_deref(), reasoning.as_deref(), *id, *usage, *aborted),
+        } => model(
+            (text.as_deref(), reasoning.as_deref()),
+            *id,
+            (*usage, *reported),
+            *aborted,
+        ),
         Op::Tool {
             name,
             id,
@@ -232,6 +242,11 @@ fn perform(op: &Op) {
             has_span,
         } => relay(text.as_deref(), *id, args, result, *has_span),
         Op::Observe(text) => events::custom("message_tool", json!({"content": text})).emit(),
+        Op::Rules(number) => {
+            let pattern = format!("rm {number} *");
+            let rule = json!({"permission": "bash", "pattern": pattern, "action": "ask"});
+            events::permission_rules(json!([rule])).emit();
+        }
         Op::Usage(tokens) => {
             tracing::Span::current()
                 .session()
@@ -268,10 +283,9 @@ fn event(kind: u8, value: &Value) {
 }
 
 fn model(
-    text: Option<&str>,
-    reasoning: Option<&str>,
+    (text, reasoning): (Option<&str>, Option<&str>),
     id: Option<u8>,
-    usage: Option<(u64, u64, u64)>,
+    (usage, reported): (Option<(u64, u64, u64)>, Option<u64>),
     aborted: bool,
 ) {
     let call = spans::model_call("anthropic", "claude-sonnet-4-5")
@@ -293,6 +307,13 @@ fn model(
             }
             (Some(text), None) => events::message_assistant(text).emit(),
             _ => {}
+        }
+        if let Some(input) = reported {
+            events::model_usage(&Usage {
+                input_tokens: Some(input),
+                ..Usage::default()
+            })
+            .emit();
         }
     });
     if let Some((input, output, cached)) = usage {
@@ -348,8 +369,7 @@ fn tool(name: u8, id: u8, args: &Value, end: &End, asked: Asked) {
                 .tool_call_id(format!("call_{id}"))
                 .on(&tool)
                 .emit();
-            if let Some(allowed) = answer {
-                let decision = if allowed { "approve" } else { "reject" };
+            if let Some(decision) = answer {
                 tool.session()
                     .unwrap()
                     .record(events::hitl_response(&interrupt).decision(decision));

@@ -14,7 +14,8 @@ pub fn read(format: &str, path: &Path) -> Vec<Value> {
             let mut rows = tables(path, &["chat_sessions", "chat_messages", "chat_parts"]);
             // A database has those of all sessions. The ones that no message names belong to none.
             let named = format!("{rows:?}");
-            rows.extend(tables(path, &["system_prompts", "tool_catalogs"]));
+            let assets = ["system_prompts", "tool_catalogs", "permission_rules"];
+            rows.extend(tables(path, &assets));
             let is_named = |row: &Value| {
                 row["digest"]
                     .as_str()
