@@ -96,6 +96,7 @@ struct Rows {
     at: Address,
     written: Vec<Piece>,
     /// Who wrote the segment and when it began, of its first line.
+    #[cfg_attr(not(feature = "sqlite"), allow(dead_code))]
     segment: Option<String>,
     /// Why the session can't be exported.
     refused: Option<io::Error>,

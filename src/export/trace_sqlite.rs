@@ -134,34 +134,12 @@ impl Exporter for TraceSqlite {
                     payload.recorded.clear();
                 }
             }
-            Item::ModelCall(_) if is_closed => {
-                insert(node, payload, at, rows);
-                let inside = node.span_id.and_then(|span| self.models.remove(&span));
-                let own = node.get("usage").and_then(object);
-                let used = own.filter(|own| !own.is_empty()).or(inside);
-                if let Some(usage) = used.filter(|used| !used.is_empty()) {
-                    derived(node, "model_usage", counted(usage, node), at, rows);
-                }
-                return;
-            }
+            Item::ModelCall(_) if is_closed => return self.model_result(node, payload, at, rows),
             Item::ModelCall(_) => {
                 let open = node.span_id.map(|span| (span, Map::new()));
                 self.models.extend(open);
             }
-            Item::ModelUsage(_) => {
-                let call = node.within().and_then(|span| self.models.get_mut(&span));
-                let Some(inside) = call else {
-                    total(&mut payload);
-                    insert(node, payload, at, rows);
-                    return;
-                };
-                inside.extend(payload.members.clone());
-                // The call has a row of this kind when it ends.
-                let mut payload = payload.finish(node, at);
-                payload["spanledger"]["kind"] = node.kind_name().into();
-                row(node, "model_usage_update", &payload, rows);
-                return;
-            }
+            Item::ModelUsage(_) => return self.model_usage(node, payload, at, rows),
             Item::ToolCall(call) if is_closed => self.tool_result(node, &call, &mut payload, rows),
             Item::ToolCall(call) => self.tool_call(node, &call, &mut payload),
             Item::Compaction(compaction) if is_closed => compacted(&compaction, &mut payload),
@@ -174,6 +152,29 @@ impl Exporter for TraceSqlite {
 }
 
 impl TraceSqlite {
+    fn model_result(&mut self, node: &Node, payload: Payload, at: Address, rows: &mut Rows) {
+        insert(node, payload, at, rows);
+        let inside = node.span_id.and_then(|span| self.models.remove(&span));
+        let own = node.get("usage").and_then(object);
+        let used = own.filter(|own| !own.is_empty()).or(inside);
+        if let Some(usage) = used.filter(|used| !used.is_empty()) {
+            derived(node, "model_usage", counted(usage, node), at, rows);
+        }
+    }
+
+    fn model_usage(&mut self, node: &Node, mut payload: Payload, at: Address, rows: &mut Rows) {
+        let call = node.within().and_then(|span| self.models.get_mut(&span));
+        let Some(inside) = call else {
+            total(&mut payload);
+            return insert(node, payload, at, rows);
+        };
+        inside.extend(payload.members.clone());
+        // The call has a row of this kind when it ends.
+        let mut payload = payload.finish(node, at);
+        payload["spanledger"]["kind"] = node.kind_name().into();
+        row(node, "model_usage_update", &payload, rows);
+    }
+
     fn tool_call(&mut self, node: &Node, call: &ToolCall<'_>, payload: &mut Payload) {
         let recorded = call.tool_call_id().unwrap_or_default();
         let id = self.ids.take(&recorded, '#');

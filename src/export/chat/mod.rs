@@ -174,14 +174,7 @@ impl Chat {
                 self.steps.insert(fed.run);
             }
             Item::ModelCall(call) => self.model_result(fed, &call, used),
-            Item::ModelUsage(_) => {
-                let current = self.current_index(fed.run);
-                let current = current.filter(|at| self.queue[*at].role == ASSISTANT);
-                if let Some((at, used)) = current.zip(used) {
-                    let counts = self.queue[at].counts.get_or_insert_default();
-                    counts.add(&used);
-                }
-            }
+            Item::ModelUsage(_) => self.usage_event(fed, used),
             Item::ToolCall(call) if is_closed => self.tool_result(fed, &call),
             Item::ToolCall(call) => self.tool_call(fed, &call),
             Item::Permission(permission) if is_closed => self.permission(node, &permission),

@@ -8,6 +8,16 @@ use crate::trace::Usage;
 use crate::trace::typed::ModelCall;
 
 impl Chat {
+    /// Adds the usage that an event outside of model calls has reported.
+    pub(super) fn usage_event(&mut self, fed: &Fed, used: Option<Usage>) {
+        let current = self.current_index(fed.run);
+        let current = current.filter(|at| self.queue[*at].role == ASSISTANT);
+        if let Some((at, used)) = current.zip(used) {
+            let counts = self.queue[at].counts.get_or_insert_default();
+            counts.add(&used);
+        }
+    }
+
     pub(super) fn model_result(&mut self, fed: &Fed, call: &ModelCall<'_>, used: Option<Usage>) {
         let id = call.message_id();
         let at = self.message(fed, ASSISTANT, id.as_deref());
