@@ -135,6 +135,31 @@ fn record(recording: &Recording, tools: usize) {
     });
 }
 
+/// Begins a conversation that goes back while an answer arrives. The answer is not whole yet.
+fn converse(recording: &Recording, round: usize) -> (tracing::Span, spanledger::Stream) {
+    recording.run(|| {
+        let run = spans::session_run("ses_1", "planner").start();
+        let stream = run.in_scope(|| {
+            let asked = format!("u{round}");
+            events::message_user("Go on.").message_id(&asked).emit();
+            let call = spans::model_call("anthropic", "claude-sonnet-4-5").start();
+            let usage = spanledger::Usage {
+                input_tokens: Some(7),
+                ..Default::default()
+            };
+            events::model_usage(&usage).on(&call).emit();
+            let mut left = call.stream(format!("left{round}"));
+            left.push("This answer is long enough to be written before it stops. ");
+            events::rewind(asked).emit();
+            left.abort("rewound");
+            let mut stream = run.stream(format!("m{round}"));
+            stream.push("This answer is long enough to be written before it is whole. ");
+            stream
+        });
+        (run, stream)
+    })
+}
+
 /// What is in a target: the lengths of its files.
 fn sizes(path: &Path) -> u64 {
     match fs::read_dir(path) {
@@ -169,9 +194,10 @@ fn killed_followers_of_every_format_leave_every_row_once() {
         let recording = Recording::new();
         record(&recording, 1);
         let root = recording.dir.path().to_owned();
-        for _ in 0..kills(50) {
+        for round in 0..kills(50) {
             let before = file_states(dir.path());
             record(&recording, 2);
+            let (run, stream) = converse(&recording, round);
             let mut follower = spanledger(&root)
                 .args(["export", format.name(), "ses_1", "--follow", "-o"])
                 .arg(&out)
@@ -191,6 +217,10 @@ fn killed_followers_of_every_format_leave_every_row_once() {
             record(&recording, fastrand::usize(..20));
             follower.kill().unwrap();
             follower.wait().unwrap();
+            recording.run(|| {
+                stream.end();
+                drop(run);
+            });
         }
         let session = spanledger::read::session_dir(&root, "ses_1");
         live(format, &out).sync(&session).unwrap();
