@@ -39,6 +39,11 @@ pub enum Op {
         text: String,
         id: Option<u8>,
     },
+    /// A message of the model with the part of a tool call that has no span.
+    Part {
+        id: Option<u8>,
+        part: Value,
+    },
     Compaction {
         summary: Option<String>,
         tail: Option<u8>,
@@ -119,6 +124,23 @@ fn asked() -> impl Strategy<Value = Asked> {
     ]
 }
 
+/// The part of a tool call, as the AI SDK has it.
+fn tool_part() -> impl Strategy<Value = Value> {
+    let ended = prop::sample::select(vec![
+        json!({"state": "input-available"}),
+        json!({"state": "output-available", "output": {"files": ["a"]}}),
+        json!({"state": "output-error", "errorText": "not found"}),
+        json!({"state": "approval-requested", "approval": {"id": "q"}}),
+        json!({"state": "output-denied", "approval": {"id": "q", "approved": false}}),
+    ]);
+    (0..3u8, value(), ended).prop_map(|(id, input, mut part)| {
+        part["type"] = "tool-bash".into();
+        part["toolCallId"] = format!("part_{id}").into();
+        part["input"] = input;
+        part
+    })
+}
+
 pub fn op() -> impl Strategy<Value = Op> {
     let id = || prop::option::of(0..6u8);
     let usage = prop::option::of((0..900u64, 0..90u64, 0..9u64));
@@ -129,6 +151,7 @@ pub fn op() -> impl Strategy<Value = Op> {
         4 => (said, id(), usage, prop::option::of(1..500u64), any::<bool>()).prop_map(|((text, reasoning), id, usage, reported, aborted)| Op::Model { text, reasoning, id, usage, reported, aborted }),
         5 => (0..3u8, 0..3u8, value(), end(), asked()).prop_map(|(name, id, args, end, asked)| Op::Tool { name, id, args, end, asked }),
         2 => (text(), id()).prop_map(|(text, id)| Op::Say { text, id }),
+        1 => (id(), tool_part()).prop_map(|(id, part)| Op::Part { id, part }),
         1 => (prop::option::of(text()), id()).prop_map(|(summary, tail)| Op::Compaction { summary, tail }),
         1 => (0..6u8).prop_map(|to| Op::Rewind { to }),
         2 => (0..8u8, value()).prop_map(|(kind, value)| Op::Event(kind, value)),
@@ -215,6 +238,13 @@ fn perform(op: &Op) {
         } => tool(*name, *id, args, end, *asked),
         Op::Say { text, id } => {
             let mut said = events::message_assistant(text);
+            if let Some(id) = id {
+                said = said.message_id(message(*id));
+            }
+            said.emit();
+        }
+        Op::Part { id, part } => {
+            let mut said = events::message_assistant("").parts(json!([part]));
             if let Some(id) = id {
                 said = said.message_id(message(*id));
             }
