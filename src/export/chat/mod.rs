@@ -24,6 +24,7 @@ use crate::session::{Item, Node, NodeState, Rewinds, Role};
 use crate::trace::Kind;
 use crate::trace::typed::{Compaction, ContextAsset};
 use model_calls::is_main;
+use rewinds::MessageIds;
 use tools::OpenTool;
 
 /// A longer message goes on in another one.
@@ -111,8 +112,8 @@ pub(super) struct Chat {
     taken: UniqueIds,
     /// When the newest message was created. No two have the same time: readers sort by it.
     newest: u64,
-    /// The complete messages in order: their ids, and those that were recorded.
-    ids: Vec<(String, Option<String>)>,
+    /// The complete messages, in order.
+    ids: Vec<MessageIds>,
     rewinds: Rewinds<u64>,
     /// When messages were hidden that still are.
     pub hidden: HashMap<String, u64>,
@@ -232,8 +233,7 @@ impl Chat {
         }
         self.current.retain(|_, number| *number != self.first);
         self.first += 1;
-        let ids = (message.id.clone(), message.recorded.clone());
-        self.ids.push(ids);
+        self.ids.push(MessageIds::of(&message));
         self.changes.push(Change::Message(message));
         true
     }
