@@ -3,8 +3,6 @@
 mod agent;
 mod heads;
 mod members;
-#[cfg(test)]
-mod tests;
 
 use std::io;
 use std::path::Path;

@@ -10,8 +10,6 @@ mod attributes;
 mod content;
 mod index;
 mod read_span;
-#[cfg(test)]
-mod tests;
 
 use std::collections::HashMap;
 use std::fs::File;

@@ -30,6 +30,9 @@ const IDLE: Duration = Duration::from_millis(400);
 const RETRY: Duration = Duration::from_secs(1);
 const MOST_RETRY: Duration = Duration::from_secs(30);
 
+/// Why exports are behind after a shutdown.
+const TOO_SHORT: &str = "the shutdown ended before the exports were complete; the next process with the same exports completes them";
+
 /// Exports the sessions that this process writes.
 #[derive(Debug)]
 pub(crate) struct Exporting {
@@ -131,9 +134,7 @@ impl Exporting {
             let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 drop(state);
-                let why = "the shutdown ended before the exports were complete; the next process \
-                           with the same exports completes them";
-                return self.shared.note_error(why.to_owned());
+                return self.shared.note_error(TOO_SHORT.to_owned());
             }
             state = self.shared.wait(state, left);
         }

@@ -10,6 +10,8 @@ mod events;
 #[cfg(feature = "cli")]
 mod follow;
 mod format_compat;
+mod import_atif;
+mod import_otlp;
 mod interrupted_spans;
 mod layers;
 mod live_exports;

@@ -1,10 +1,18 @@
 //! Documents of other programs: results without ids, copied steps, steps without a model, no times.
 
-use serde_json::{Value, json};
+use std::path::Path;
+use std::time::UNIX_EPOCH;
 
-use crate::import::{Import, ImportedSession, Source};
-use crate::read::{lines, session_dir};
-use crate::trace::{Line, parse_time};
+use serde_json::{Value, json};
+use spanledger::import::{Import, ImportedSession, Source};
+use spanledger::read::{lines, session_dir};
+use spanledger::trace::{Line, parse_time};
+
+/// When a file was last changed, in nanoseconds since 1970.
+fn file_time(path: &Path) -> u64 {
+    let modified = path.metadata().unwrap().modified().unwrap();
+    modified.duration_since(UNIX_EPOCH).unwrap().as_nanos() as u64
+}
 
 /// The lines of the sessions that a document becomes, and the time of its file.
 fn imported(document: &Value) -> (Vec<Vec<Line>>, u64) {
@@ -16,7 +24,7 @@ fn imported(document: &Value) -> (Vec<Vec<Line>>, u64) {
     let sessions = Import::new(&root).unwrap().read(Source::Atif, &path);
     let lines = |session: &ImportedSession| lines(session_dir(&root, &session.id)).unwrap();
     let sessions = sessions.unwrap().iter().map(lines).collect();
-    (sessions, crate::import::lines::file_time(&path))
+    (sessions, file_time(&path))
 }
 
 fn document(steps: Value) -> Value {

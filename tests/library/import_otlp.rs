@@ -1,10 +1,12 @@
 //! Files that other programs write: spans that repeat, and spans without times.
 
-use serde_json::{Value, json};
+use std::path::Path;
+use std::time::UNIX_EPOCH;
 
-use crate::import::{Import, Source};
-use crate::read::{lines, session_dir};
-use crate::trace::{Line, parse_time, time_text};
+use serde_json::{Value, json};
+use spanledger::import::{Import, Source};
+use spanledger::read::{lines, session_dir};
+use spanledger::trace::{Line, parse_time, time_text};
 
 const TRACE: &str = "000000000000000000000000000000aa";
 
@@ -23,6 +25,12 @@ fn span(id: u64, name: &str, times: Value) -> Value {
     span
 }
 
+/// When a file was last changed, in nanoseconds since 1970.
+fn file_time(path: &Path) -> u64 {
+    let modified = path.metadata().unwrap().modified().unwrap();
+    modified.duration_since(UNIX_EPOCH).unwrap().as_nanos() as u64
+}
+
 /// The lines that a file of one session becomes, and the time of the file.
 fn imported(requests: &[Vec<Value>]) -> (Vec<Line>, u64) {
     let dir = tempfile::tempdir().unwrap();
@@ -36,7 +44,7 @@ fn imported(requests: &[Vec<Value>]) -> (Vec<Line>, u64) {
     let sessions = Import::new(&root).unwrap().read(Source::OtlpJson, &path);
     assert_eq!(sessions.unwrap().len(), 1);
     let lines = lines(session_dir(&root, TRACE)).unwrap();
-    (lines, crate::import::lines::file_time(&path))
+    (lines, file_time(&path))
 }
 
 fn of_kind<'a>(lines: &'a [Line], kind: &str) -> Vec<&'a Line> {
