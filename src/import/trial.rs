@@ -75,13 +75,11 @@ impl<'a> Trial<'a> {
             let text = record[name].as_str().filter(|text| !text.trim().is_empty());
             text.ok_or_else(|| format!("no text `{name}` is in the record"))
         };
-        let is_v2 = match record["schema_version"].as_u64() {
-            None | Some(1) => false,
-            Some(2) => true,
-            Some(other) => {
-                return Err(format!("schema_version {other}; 1 and 2 can be imported"));
-            }
-        };
+        let version = &record["schema_version"];
+        let is_v2 = *version == 2;
+        if !(is_v2 || version.is_null() || *version == 1) {
+            return Err(format!("schema_version {version}; 1 and 2 can be imported"));
+        }
         let manifest = match is_v2 {
             true => manifest(path, text("run_id")?),
             false => Value::Null,

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Map, Value};
 
-use super::builder::sending::{FOREVER, Senders};
+use super::builder::sending::Senders;
 use super::exporting::Exporting;
 use super::fields::Fields;
 use super::health::{Health, RecordCounters};
@@ -27,6 +27,9 @@ use crate::trace::{Root, exposed, lock, new_session_id, random_bytes};
 
 /// Why the implicit session of the process exists.
 pub(crate) const OF_PROCESS: &str = "process";
+
+/// A shutdown waits no longer than this for exports.
+const LONGEST_WAIT: Duration = Duration::from_secs(24 * 3600);
 
 /// The settings of a ledger, resolved from code and environment.
 #[derive(Clone, Debug)]
@@ -147,7 +150,7 @@ impl ProcessState {
         if self.ledger.is_forked() {
             return;
         }
-        let deadline = Instant::now() + timeout.min(FOREVER);
+        let deadline = Instant::now() + timeout.min(LONGEST_WAIT);
         let exporting = self.exporting.as_ref();
         exporting.inspect(|exporting| exporting.stop());
         self.senders.stop(timeout);

@@ -162,6 +162,7 @@ fn other_versions_are_refused() {
         ("atif", "schema_version", json!("ATIF-v2.0")),
         ("agentdbg", "spec_version", json!("9".repeat(10_000))),
         ("trial", "schema_version", json!(9)),
+        ("trial", "schema_version", json!("2")),
     ] {
         let dir = tempfile::tempdir().unwrap();
         let root = dir.path().join("root");

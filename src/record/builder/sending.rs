@@ -20,7 +20,7 @@ use crate::trace::setters;
 use metrics::{Metrics, MetricsConfig, MetricsSettings};
 
 /// The longest wait that every clock can represent.
-pub(crate) const FOREVER: Duration = Duration::from_secs(30 * 365 * 24 * 3600);
+const FOREVER: Duration = Duration::from_secs(30 * 365 * 24 * 3600);
 
 /// The settings so far.
 #[derive(Clone, Default)]

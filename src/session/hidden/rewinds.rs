@@ -15,6 +15,8 @@ pub(crate) struct Rewinds<T> {
     pub(super) all: Vec<GoneBack<T>>,
     /// The visible part of each stretch: none, or up to a message.
     visible: Vec<Option<Visible<T>>>,
+    /// The rewinds to messages that the trace does not have.
+    without_message: Vec<usize>,
 }
 
 #[derive(Clone, Debug)]
@@ -51,6 +53,7 @@ impl<T> Default for Rewinds<T> {
         Self {
             all: Vec::new(),
             visible: Vec::new(),
+            without_message: Vec::new(),
         }
     }
 }
@@ -64,6 +67,9 @@ impl<T: Copy + Ord> Rewinds<T> {
 
     /// Marks the path from the last stretch to the first.
     pub(super) fn walk_back(&mut self) {
+        let rewinds = self.all.iter().enumerate();
+        let without = rewinds.filter(|(_, rewind)| rewind.to.is_none());
+        self.without_message = without.map(|(at, _)| at).collect();
         self.visible = vec![None; self.all.len() + 1];
         let mut at = self.all.len();
         self.visible[at] = Some(Visible { cut: None });
@@ -85,9 +91,11 @@ impl<T: Copy + Ord> Rewinds<T> {
     pub(crate) fn by(&self, at: T, message_id: Option<&str>) -> Option<T> {
         self.cut_off(at, message_id).or_else(|| {
             let id = message_id?;
-            let mut later = self.all.get(self.stretch(at)..)?.iter().rev();
-            let by = later.find(|rewind| rewind.to.is_none() && rewind.ids.contains(id))?;
-            Some(by.at)
+            let stretch = self.stretch(at);
+            let without = self.without_message.iter().rev();
+            let mut later = without.take_while(|rewind| **rewind >= stretch);
+            let by = later.find(|rewind| self.all[**rewind].ids.contains(id))?;
+            Some(self.all[*by].at)
         })
     }
 

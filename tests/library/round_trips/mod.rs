@@ -15,6 +15,7 @@ use spanledger::read::{self, session_dir};
 use spanledger::trace::{Line, parse_time};
 use tempfile::TempDir;
 
+#[cfg(any(feature = "mirror", feature = "sqlite"))]
 use crate::support::Trace;
 use crate::support::rich_session;
 

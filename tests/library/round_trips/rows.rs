@@ -4,7 +4,10 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
-use serde_json::{Value, json};
+use serde_json::Value;
+#[cfg(feature = "sqlite")]
+use serde_json::json;
+#[cfg(feature = "sqlite")]
 use spanledger::trace::Line;
 
 /// The rows of an export, in order. Prompts and catalogs come last.
@@ -204,6 +207,7 @@ pub fn chat(row: &mut Value) {
     remove(row, &["updated_at"]);
 }
 
+#[cfg(feature = "sqlite")]
 pub fn trace_sqlite(row: &mut Value) {
     if row["kind"] == "import" {
         *row = Value::Null;
@@ -217,6 +221,7 @@ pub fn trace_sqlite(row: &mut Value) {
 }
 
 /// The lines of a session, apart from those that are not exported.
+#[cfg(feature = "sqlite")]
 pub fn lines(lines: &[Line]) -> Vec<Value> {
     let left_out = [
         "segment",
