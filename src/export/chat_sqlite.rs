@@ -113,7 +113,9 @@ impl ChatSqlite {
                     cells(self.chat.session.part_row(&message, index, &part)),
                 );
             }
-            Change::Hidden { message, at, now } => {
+            Change::Hidden {
+                message, at, now, ..
+            } => {
                 rows.sql(HIDDEN, vec![message.into(), at.into(), now.into()]);
             }
             Change::Asset(asset) => {

@@ -168,8 +168,16 @@ impl ChatText {
                     rows,
                 );
             }
-            Change::Hidden { message, at, now } => {
-                let update = json!({"id": message, "hidden_at": at, "updated_at": now});
+            Change::Hidden {
+                message,
+                at,
+                now,
+                by,
+            } => {
+                // Rewinds of one moment differ by their lines.
+                let rewind = by.to_string();
+                let update =
+                    json!({"id": message, "hidden_at": at, "updated_at": now, "rewind": rewind});
                 line("update", update, rows);
             }
             Change::RunEnded => line("session", self.chat.session.row(), rows),

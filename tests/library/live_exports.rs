@@ -134,3 +134,26 @@ fn damage_is_reported_once() {
     assert_eq!(live.exported().damages.len(), 1);
     assert_eq!(live.exported().damages.len(), 0);
 }
+
+/// Rows that differ in nothing else are told apart by their rewinds.
+#[test]
+fn rewinds_of_one_moment_are_all_carried_out() {
+    let recording = Recording::new();
+    recording.run(|| {
+        let _run = spans::session_run("ses_1", "planner").start().entered();
+        for id in ["m1", "m2"] {
+            events::message_user("Go.").message_id(id).emit();
+        }
+        for _ in 0..50 {
+            events::rewind("m2").emit();
+            events::rewind("m1").emit();
+        }
+    });
+    let session = session_dir(recording.dir.path(), "ses_1");
+    let out = tempfile::tempdir().unwrap();
+    for format in live_formats() {
+        let target = out.path().join(format.name());
+        live(format, &target).sync(&session).unwrap();
+        assert_complete(format, &session, &target);
+    }
+}

@@ -21,8 +21,8 @@ pub(super) use session::{Counts, Session};
 use super::feed::Fed;
 use super::values::UniqueIds;
 use crate::session::{Item, Node, NodeState, Rewinds, Role};
-use crate::trace::Kind;
 use crate::trace::typed::{Compaction, ContextAsset};
+use crate::trace::{Address, Kind};
 use model_calls::is_main;
 use rewinds::MessageIds;
 use tools::OpenTool;
@@ -51,6 +51,8 @@ pub(super) enum Change {
         message: String,
         at: Option<u64>,
         now: u64,
+        /// The line of the rewind.
+        by: Address,
     },
     Asset(Asset),
     RunEnded,

@@ -55,6 +55,7 @@ impl Chat {
                 message: id.to_owned(),
                 at,
                 now,
+                by: node.address,
             });
         }
     }
