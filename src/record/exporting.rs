@@ -188,8 +188,9 @@ impl Thread {
                 false => BUSY,
             };
             let retries = stopping || Instant::now() >= retry_at;
-            if retries {
-                sessions.append(&mut self.behind);
+            match retries {
+                true => sessions.append(&mut self.behind),
+                false => sessions.retain(|session| !self.behind.contains(session)),
             }
             sessions.iter().for_each(|session| self.export(session));
             if self.behind.is_empty() {
