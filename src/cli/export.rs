@@ -156,7 +156,7 @@ impl Export {
 
     fn write(&self, format: Format, dirs: &[PathBuf]) -> Result<Exported, Failed> {
         let output = self.output.as_deref();
-        let mut all = All::default();
+        let mut all = ExportedSessions::default();
         let inside = format.file_in_session().filter(|_| output.is_none());
         if format.shape() == Shape::FileOfSession
             && (dirs.len() > 1 || is_dir(output) || inside.is_some())
@@ -211,13 +211,13 @@ impl Export {
 
 /// What was exported of several sessions.
 #[derive(Default)]
-struct All {
+struct ExportedSessions {
     exported: Exported,
     /// How many sessions could not be exported.
     failed: usize,
 }
 
-impl All {
+impl ExportedSessions {
     /// Adds a session. If it is one of several, its error is reported, and the others are exported.
     fn add(&mut self, one: io::Result<Exported>, dirs: &[PathBuf]) -> Result<(), Failed> {
         match one {

@@ -134,7 +134,7 @@ impl Live {
         }
         // It is read from the beginning if it goes on.
         self.sessions.remove(session);
-        if synced.is_err() && matches!(self.format.shape(), Shape::File) {
+        if synced.is_err() && self.format.shape() == Shape::File {
             // The next file may be another one.
             self.shared = Opened::default();
             self.sessions.clear();

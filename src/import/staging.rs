@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use crate::ledger::{Ledger, writer_is_alive};
 use crate::trace::{Dir, Root, new_span_id, split};
 
-/// So often the directory of an import is made.
+/// How often it is tried to make the directory of an import.
 const MOST_ATTEMPTS: u32 = 100;
 
 /// The directories of one import. Their names begin with the id of its writer, which is locked while the import runs.
@@ -21,7 +21,7 @@ impl Staging {
     /// Begins an import, and removes what dead ones have left behind.
     pub fn begin(ledger: &Ledger) -> io::Result<Self> {
         let importing = ledger.root().path().join("importing");
-        let own = importing.join(ledger.writer_name()?);
+        let own = importing.join(ledger.lock_writer()?);
         make(&own)?;
         remove_dead(ledger.root(), &importing);
         Ok(Self { own })

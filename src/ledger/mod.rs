@@ -205,8 +205,8 @@ impl Ledger {
         self.writer_id.get().map(String::as_str)
     }
 
-    /// The id of the writer, which is locked from now on.
-    pub fn writer_name(&self) -> std::io::Result<&str> {
+    /// Locks the writer's file, if it is not locked. Returns the writer's id.
+    pub fn lock_writer(&self) -> std::io::Result<&str> {
         self.ensure_writer()?;
         Ok(self.writer_id().unwrap_or_default())
     }

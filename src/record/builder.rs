@@ -187,8 +187,8 @@ impl Builder {
         /// Keeps an export of what this process records current, from a thread of its own that reads the trace. A target
         /// that can't be written never holds up the agent: [`Health::export_error`](crate::Health::export_error) and one
         /// line on stderr report it, and the export catches up. Exports end with [`Guard::shutdown`](crate::Guard::shutdown):
-        /// what is recorded after it is exported by the next process with the same exports. By default the exports of
-        /// `SPANLEDGER_EXPORT`.
+        /// what is recorded in a session after it is exported when a later process with the same exports records in that
+        /// session. By default the exports of `SPANLEDGER_EXPORT`.
         ///
         /// ```
         /// # let dir = tempfile::tempdir()?;

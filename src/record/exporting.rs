@@ -50,7 +50,7 @@ struct Shared {
 struct State {
     /// Segments that were created since the thread looked.
     created: Vec<Watched>,
-    /// What is recorded from now on is exported by the next process.
+    /// What is recorded from now on is not exported by this process.
     stopping: bool,
     ended: bool,
     error: Option<String>,

@@ -3,7 +3,7 @@
 use super::json_stream::JsonStream;
 use super::redactor::Redactor;
 
-/// The rule that masks what is no JSON: nothing tells which of it is under a sensitive name.
+/// The rule that masks what is no JSON: it has no names by which a secret could be known.
 const NOT_JSON: &str = "not-json";
 
 /// A file of JSON values, one behind the other: a document, or lines.

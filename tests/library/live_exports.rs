@@ -135,7 +135,7 @@ fn damage_is_reported_once() {
     assert_eq!(live.exported().damages.len(), 0);
 }
 
-/// Rows that differ in nothing else are told apart by their rewinds.
+/// Rows that are equal otherwise differ by their rewinds, so none is taken for one that is there.
 #[test]
 fn rewinds_of_one_moment_are_all_carried_out() {
     let recording = Recording::new();

@@ -76,7 +76,7 @@ fn export_is_the_request_and_its_answer() {
     }
 }
 
-/// Whatever happened to its tools, and whatever was hidden since, a session is exported as a body that both APIs take.
+/// With tools that were denied, cancelled or never ended, and with hidden messages, a session is exported as a body that both APIs take.
 #[test]
 fn export_is_the_conversation_as_it_is_now() {
     let image = "https://example.com/a.png";
